@@ -1,1 +1,33 @@
-//! block-dev
+//! The disk in user space.
+//!
+//! - [`Base`] and [`Image`]: a formatted disk, and copy-on-write images that share it.
+//! - [`BlockLog`]: every write, flush and discard that a disk was asked for, with marks.
+//! - [`FrontEnd`]: a disk that the kernel can mount: [`FuseDisk`] (FUSE + loop) records what
+//!   it is asked for, [`MemfdDisk`] (memfd + loop) is the fastest to mount.
+
+mod base;
+mod error;
+mod front_end;
+mod fuse_disk;
+mod image;
+mod log;
+pub mod loop_device;
+mod memfd_disk;
+
+pub use base::Base;
+pub use error::{Error, Result};
+pub use front_end::FrontEnd;
+pub use fuse_disk::FuseDisk;
+pub use image::{Image, ImageHash};
+pub use log::{BlockLog, Entry, Kind, Mark};
+pub use memfd_disk::MemfdDisk;
+
+/// Everything this crate makes that the kernel gives a name to carries this mark, so that
+/// what a killed process left behind can be told from what others made.
+pub const NAME_MARK: &str = "crashpoint";
+
+/// The unit in which images are kept and compared, in bytes.
+pub const PAGE_SIZE: usize = 4096;
+
+/// One page of an image.
+pub type Page = [u8; PAGE_SIZE];

@@ -1,1 +1,23 @@
-//! checker
+//! Is this state legal?
+//!
+//! A [`Contract`] is what a file system promises, line by line with its sources. A [`Model`]
+//! is what the operations of a workload did, with every version of every name and of every
+//! aspect of a file, and the oldest version that may still be seen after a crash. The
+//! [`oracle`] compares a recovered [`local_fs::Tree`] with it.
+
+#![forbid(unsafe_code)]
+
+mod content;
+mod contract;
+mod durability;
+mod finding;
+mod history;
+mod model;
+pub mod oracle;
+mod tree_check;
+mod write_check;
+
+pub use contract::{CONTRACTS, Contract, Line, Promise};
+pub use finding::Finding;
+pub use model::Model;
+pub use write_check::write_check;

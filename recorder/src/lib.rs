@@ -1,1 +1,12 @@
-//! recorder
+//! Runs a workload on a recorded disk and writes its [`Trace`]: the block log with marks
+//! around every operation, and the live tree at every crash point.
+
+mod execute;
+mod fua;
+mod memory;
+mod raw;
+mod record;
+mod trace;
+
+pub use record::{Error, Recorder, Result};
+pub use trace::{CrashPoint, Outcome, Trace};

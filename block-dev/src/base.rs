@@ -1,0 +1,133 @@
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+
+use nix::unistd::{Whence, lseek};
+
+use crate::image::{ImageHash, page_hash};
+use crate::{PAGE_SIZE, Page};
+
+/// A page that holds nothing.
+pub(crate) static ZERO_PAGE: Page = [0; PAGE_SIZE];
+
+/// A formatted disk that many images share. It never changes, and pages of zeros cost nothing.
+pub struct Base {
+    size_bytes: u64,
+    /// For each page of the disk its place in `pages` plus one, or 0 for a page of zeros.
+    slots: Vec<u32>,
+    pages: Vec<Page>,
+    hash: ImageHash,
+}
+
+impl Base {
+    /// A disk of zeros.
+    ///
+    /// # Panics
+    /// If the size is not a multiple of the page size.
+    pub fn empty(size_bytes: u64) -> Self {
+        assert_eq!(size_bytes % PAGE_SIZE as u64, 0, "a disk's size is a multiple of {PAGE_SIZE}");
+        let page_count = (size_bytes / PAGE_SIZE as u64) as usize;
+        Self { size_bytes, slots: vec![0; page_count], pages: Vec::new(), hash: ImageHash::default() }
+    }
+
+    /// Reads a disk from a file; holes are skipped.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or its size is not a multiple of the page size.
+    pub fn from_file(file: &File) -> io::Result<Self> {
+        let size_bytes = file.metadata()?.len();
+        if size_bytes % PAGE_SIZE as u64 != 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "its size is not a multiple of 4096"));
+        }
+        let mut base = Self::empty(size_bytes);
+        for extent in DataExtents::of(file, size_bytes) {
+            let (first, end) = extent?;
+            for number in first..end {
+                let mut page = ZERO_PAGE;
+                file.read_exact_at(&mut page, u64::from(number) * PAGE_SIZE as u64)?;
+                base.set(number, page);
+            }
+        }
+        Ok(base)
+    }
+
+    fn set(&mut self, number: u32, page: Page) {
+        if page == ZERO_PAGE {
+            return;
+        }
+        self.hash.add(page_hash(number, &page));
+        self.pages.push(page);
+        self.slots[number as usize] = self.pages.len() as u32;
+    }
+
+    /// Size in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// How many pages hold something other than zeros.
+    pub fn used_pages(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// The hash of an image that is nothing but this base.
+    pub fn hash(&self) -> ImageHash {
+        self.hash
+    }
+
+    /// The page with this number; `None` is a page of zeros.
+    pub fn page(&self, number: u32) -> Option<&Page> {
+        match self.slots[number as usize] {
+            0 => None,
+            slot => Some(&self.pages[slot as usize - 1]),
+        }
+    }
+
+    /// The numbers of the pages that hold something other than zeros, in order.
+    pub(crate) fn used(&self) -> impl Iterator<Item = u32> + '_ {
+        self.slots.iter().enumerate().filter(|(_, slot)| **slot != 0).map(|(number, _)| number as u32)
+    }
+}
+
+/// The parts of a sparse file that hold data, as ranges of page numbers.
+pub(crate) struct DataExtents<'a> {
+    file: &'a File,
+    at: i64,
+    size_bytes: i64,
+}
+
+impl<'a> DataExtents<'a> {
+    pub(crate) fn of(file: &'a File, size_bytes: u64) -> Self {
+        Self { file, at: 0, size_bytes: size_bytes as i64 }
+    }
+}
+
+impl Iterator for DataExtents<'_> {
+    type Item = io::Result<(u32, u32)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at >= self.size_bytes {
+            return None;
+        }
+        let page = |offset: i64| (offset / PAGE_SIZE as i64) as u32;
+        let start = match lseek(self.file, self.at, Whence::SeekData) {
+            Ok(start) => start,
+            Err(nix::errno::Errno::ENXIO) => return None,
+            Err(error) => return Some(Err(error.into())),
+        };
+        match lseek(self.file, start, Whence::SeekHole) {
+            Ok(end) => {
+                self.at = end;
+                Some(Ok((page(start), page(end.min(self.size_bytes) + PAGE_SIZE as i64 - 1))))
+            }
+            Err(error) => Some(Err(error.into())),
+        }
+    }
+}
+
+impl std::fmt::Debug for DataExtents<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DataExtents(fd {}, at {})", self.file.as_raw_fd(), self.at)
+    }
+}

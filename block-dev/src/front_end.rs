@@ -1,0 +1,21 @@
+use std::path::{Path, PathBuf};
+
+use crate::{Image, Result};
+
+/// A disk that the kernel can mount.
+pub trait FrontEnd {
+    /// The block device.
+    fn device(&self) -> &Path;
+
+    /// The device's name as the kernel's log gives it (`loop3`).
+    fn device_name(&self) -> &str;
+
+    /// Makes the disk hold `image`. Nothing may be mounted from it.
+    ///
+    /// # Errors
+    /// If the content cannot be changed.
+    fn load(&mut self, image: &Image) -> Result<()>;
+
+    /// A path at which a program (fsck) can open the content, past the block layer where possible.
+    fn content_path(&self) -> PathBuf;
+}

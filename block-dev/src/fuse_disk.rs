@@ -1,0 +1,304 @@
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, UNIX_EPOCH};
+
+use fuser::{
+    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, INodeNo, LockOwner, OpenFlags, ReplyAttr,
+    ReplyData, ReplyEmpty, ReplyOpen, ReplyWrite, Request, Session, SessionACL, WriteFlags,
+};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
+use nix::time::{ClockId, clock_gettime};
+
+use crate::base::Base;
+use crate::error::Context;
+use crate::loop_device::LoopDevice;
+use crate::{BlockLog, Error, FrontEnd, Image, Kind, Mark, NAME_MARK, Result};
+
+/// How long the kernel may believe what it was told of the file, which never changes.
+const ATTRIBUTES_VALID: Duration = Duration::from_secs(3600);
+
+/// FUSE + loop: every request of the kernel comes by and is logged.
+///
+/// The file is opened with `FOPEN_DIRECT_IO` and the loop device does direct I/O, so that
+/// requests arrive as they were sent, neither merged nor split at pages, and a flush arrives
+/// after the writes it covers.
+pub struct FuseDisk {
+    // Dropped in this order: the device lets go of the file, then the file system goes.
+    device: Option<LoopDevice>,
+    mount_point: PathBuf,
+    server: Option<JoinHandle<()>>,
+    shared: Arc<Mutex<Disk>>,
+}
+
+/// What the server and the owner share.
+struct Disk {
+    image: Image,
+    log: BlockLog,
+    recording: bool,
+}
+
+impl FuseDisk {
+    /// A disk that holds `base`; `directory` is where its file system is mounted: one of ours,
+    /// in a mount namespace of our own.
+    ///
+    /// # Errors
+    /// Without FUSE, without the right to mount, or without a free loop device.
+    pub fn new(base: &Arc<Base>, directory: &Path) -> Result<Self> {
+        let mount_point = directory.join("disk");
+        File::create(&mount_point).doing(|| format!("create {}", mount_point.display()))?;
+        let disk = Disk { image: Image::new(Arc::clone(base)), log: BlockLog::default(), recording: false };
+        let shared = Arc::new(Mutex::new(disk));
+        let server = serve(Server { disk: Arc::clone(&shared), size_bytes: base.size_bytes() }, mount_point.clone())?;
+        let mut this = Self { device: None, mount_point, server: Some(server), shared };
+        let backing = OpenOptions::new().read(true).write(true).open(&this.mount_point);
+        let backing = backing.doing(|| format!("open {}", this.mount_point.display()))?;
+        // On a 6.1 kernel the loop device would have size 0 without this.
+        backing.metadata().doing(|| format!("stat {}", this.mount_point.display()))?;
+        this.device = Some(LoopDevice::attach(backing.as_fd(), true)?);
+        Ok(this)
+    }
+
+    fn loop_device(&self) -> &LoopDevice {
+        self.device.as_ref().expect("attached until dropped")
+    }
+
+    /// The loop device's number, as traces show it.
+    ///
+    /// # Errors
+    /// If it cannot be stat'ed.
+    pub fn device_number(&self) -> Result<u64> {
+        self.loop_device().number()
+    }
+
+    /// Back to the base, with an empty log that is written from now on.
+    ///
+    /// # Errors
+    /// If the kernel's cache of the device cannot be dropped.
+    pub fn start_recording(&mut self) -> Result<()> {
+        self.loop_device().drop_cache()?;
+        let mut disk = self.lock();
+        disk.image.reset();
+        disk.log.clear();
+        disk.recording = true;
+        Ok(())
+    }
+
+    /// Forgets what was logged; the disk stays as it is.
+    pub fn clear_log(&self) {
+        self.lock().log.clear();
+    }
+
+    /// Notes a mark behind everything that was answered so far.
+    pub fn mark(&self, mark: Mark) {
+        let time_ns = now_ns();
+        self.lock().log.push(Kind::Mark(mark), time_ns);
+    }
+
+    /// The position behind everything that was answered so far.
+    pub fn log_position(&self) -> usize {
+        self.lock().log.len()
+    }
+
+    /// Ends the recording and hands the log over; take it back with [`Self::recycle`].
+    pub fn stop_recording(&self) -> BlockLog {
+        let mut disk = self.lock();
+        disk.recording = false;
+        std::mem::take(&mut disk.log)
+    }
+
+    /// Gives a log's memory back for the next recording.
+    pub fn recycle(&self, log: BlockLog) {
+        self.lock().log = log;
+    }
+
+    /// Looks at the content as it is now.
+    pub fn with_image<R>(&self, look: impl FnOnce(&mut Image) -> R) -> R {
+        look(&mut self.lock().image)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Disk> {
+        self.shared.lock().expect("the server does not panic")
+    }
+}
+
+impl FrontEnd for FuseDisk {
+    fn device(&self) -> &Path {
+        self.loop_device().path()
+    }
+
+    fn device_name(&self) -> &str {
+        self.loop_device().name()
+    }
+
+    fn load(&mut self, image: &Image) -> Result<()> {
+        self.loop_device().drop_cache()?;
+        let mut disk = self.lock();
+        disk.image.reset();
+        for number in image.written() {
+            disk.image.write(u64::from(number) * crate::PAGE_SIZE as u64, image.page(number));
+        }
+        Ok(())
+    }
+
+    fn content_path(&self) -> PathBuf {
+        self.mount_point.clone()
+    }
+}
+
+impl Drop for FuseDisk {
+    fn drop(&mut self) {
+        self.device = None;
+        // The last reference to the file goes with the loop device's own, which the kernel may
+        // drop a little later; a lazy unmount does not mind, and the server ends with it.
+        let _ = umount2(&self.mount_point, MntFlags::MNT_DETACH);
+        if let Some(server) = self.server.take() {
+            let _ = server.join();
+        }
+        let _ = std::fs::remove_file(&self.mount_point);
+    }
+}
+
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every kernel has CLOCK_MONOTONIC");
+    now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
+}
+
+/// Mounts the file at `mount_point` and serves it from a thread of its own.
+///
+/// The thread has its own table of descriptors, and `/dev/fuse` is open in that one only. When
+/// this process is killed while another of its threads waits in the kernel for the file
+/// system, that thread cannot end before it is answered; the connection is cut as soon as the
+/// server's table goes, and the wait with it.
+fn serve(server: Server, mount_point: PathBuf) -> Result<JoinHandle<()>> {
+    let (ready, started) = mpsc::channel();
+    let thread = std::thread::Builder::new().name("fuse".into()).spawn(move || {
+        let mounted = unshare(CloneFlags::CLONE_FILES)
+            .doing(|| "give the FUSE server a table of descriptors of its own")
+            .and_then(|()| mount_fuse(&mount_point));
+        let fuse = match mounted {
+            Ok(fuse) => fuse,
+            Err(error) => return drop(ready.send(Err(error))),
+        };
+        let session = Session::from_fd(server, fuse, SessionACL::All, fuser::Config::default());
+        match session.doing(|| "start the FUSE session") {
+            Ok(session) => {
+                drop(ready.send(Ok(())));
+                // It ends with an error when the file system is unmounted lazily; so be it.
+                let _ = session.run();
+            }
+            Err(error) => drop(ready.send(Err(error))),
+        }
+    });
+    let thread = thread.doing(|| "start the FUSE server")?;
+    started.recv().unwrap_or_else(|_| Err(io::Error::other("it died")).doing(|| "start the FUSE server"))?;
+    Ok(thread)
+}
+
+fn mount_fuse(mount_point: &Path) -> Result<OwnedFd> {
+    let path = Path::new("/dev/fuse");
+    let fuse = OpenOptions::new().read(true).write(true).open(path).map_err(|source| Error::Device {
+        path: path.into(),
+        hint: "root and FUSE are needed; try `modprobe fuse`",
+        source,
+    })?;
+    let options = format!("fd={},rootmode=100000,user_id=0,group_id=0,allow_other", fuse.as_raw_fd());
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    mount(Some(NAME_MARK), mount_point, Some("fuse"), flags, Some(options.as_str()))
+        .doing(|| format!("mount FUSE on {}", mount_point.display()))?;
+    Ok(fuse.into())
+}
+
+/// Serves one regular file, which is the root of the file system.
+struct Server {
+    disk: Arc<Mutex<Disk>>,
+    size_bytes: u64,
+}
+
+impl Server {
+    fn log(&self, change: impl FnOnce(&mut Disk, u64)) {
+        let mut disk = self.disk.lock().expect("no holder panics");
+        let time_ns = if disk.recording { now_ns() } else { 0 };
+        change(&mut disk, time_ns);
+    }
+}
+
+impl Filesystem for Server {
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let attributes = FileAttr {
+            ino,
+            size: self.size_bytes,
+            blocks: self.size_bytes / 512,
+            atime: UNIX_EPOCH,
+            mtime: UNIX_EPOCH,
+            ctime: UNIX_EPOCH,
+            crtime: UNIX_EPOCH,
+            kind: FileType::RegularFile,
+            perm: 0o600,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            blksize: crate::PAGE_SIZE as u32,
+            flags: 0,
+        };
+        reply.attr(&ATTRIBUTES_VALID, &attributes);
+    }
+
+    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
+    }
+
+    fn read(
+        &self, _: &Request, _: INodeNo, _: FileHandle, offset: u64, size: u32, _: OpenFlags, _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let length = u64::from(size).min(self.size_bytes.saturating_sub(offset)) as usize;
+        let mut data = vec![0; length];
+        self.disk.lock().expect("no holder panics").image.read(offset, &mut data);
+        reply.data(&data);
+    }
+
+    fn write(
+        &self, _: &Request, _: INodeNo, _: FileHandle, offset: u64, data: &[u8], _: WriteFlags, _: OpenFlags,
+        _: Option<LockOwner>, reply: ReplyWrite,
+    ) {
+        if offset.saturating_add(data.len() as u64) > self.size_bytes {
+            return reply.error(Errno::ENOSPC);
+        }
+        self.log(|disk, time_ns| {
+            disk.image.write(offset, data);
+            if disk.recording {
+                disk.log.push_write(offset, data, time_ns);
+            }
+        });
+        reply.written(data.len() as u32);
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.log(|disk, time_ns| {
+            if disk.recording {
+                disk.log.push(Kind::Flush, time_ns);
+            }
+        });
+        reply.ok();
+    }
+
+    fn fallocate(&self, _: &Request, _: INodeNo, _: FileHandle, offset: u64, length: u64, _: i32, reply: ReplyEmpty) {
+        // The loop driver asks for holes (discard) and zeros (write zeroes), nothing else.
+        let length = length.min(self.size_bytes.saturating_sub(offset));
+        self.log(|disk, time_ns| {
+            disk.image.discard(offset, length);
+            if disk.recording {
+                disk.log.push(Kind::Discard { offset, length }, time_ns);
+            }
+        });
+        reply.ok();
+    }
+}
+

@@ -1,0 +1,137 @@
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nix::fcntl::{FallocateFlags, fallocate};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+use crate::base::{Base, DataExtents, ZERO_PAGE};
+use crate::error::Context;
+use crate::loop_device::LoopDevice;
+use crate::{FrontEnd, Image, NAME_MARK, PAGE_SIZE, Page, Result};
+
+/// memfd + loop: the disk's content is memory of ours that the kernel writes to directly. It
+/// sees no request, so it can't record, but nothing is faster to mount.
+pub struct MemfdDisk {
+    file: File,
+    device: LoopDevice,
+    size_bytes: u64,
+    /// A path to the memfd that other processes can open.
+    content_path: PathBuf,
+    /// Bit N: the file has data at page N (scratch of `load`).
+    seen: Vec<bool>,
+}
+
+impl MemfdDisk {
+    /// A disk that holds `base`.
+    ///
+    /// # Errors
+    /// If memory or a loop device cannot be had.
+    pub fn new(base: &Arc<Base>) -> Result<Self> {
+        let file = memfd_create(NAME_MARK, MFdFlags::MFD_CLOEXEC).doing(|| "create a memfd")?;
+        let file = File::from(file);
+        file.set_len(base.size_bytes()).doing(|| "size a memfd")?;
+        for number in base.used() {
+            write_page(&file, number, base.page(number).unwrap_or(&ZERO_PAGE))?;
+        }
+        let device = LoopDevice::attach(file.as_fd(), false)?;
+        let content_path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
+        let page_count = (base.size_bytes() / PAGE_SIZE as u64) as usize;
+        Ok(Self { file, device, size_bytes: base.size_bytes(), content_path, seen: vec![false; page_count] })
+    }
+
+    /// The content as an image over `base`: what the kernel has made of it.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn content(&self, base: &Arc<Base>) -> Result<Image> {
+        let mut image = Image::new(Arc::clone(base));
+        let mut seen = vec![false; self.seen.len()];
+        let mut page = ZERO_PAGE;
+        for extent in DataExtents::of(&self.file, self.size_bytes) {
+            let (first, end) = extent.doing(|| "find the disk's data")?;
+            for number in first..end {
+                seen[number as usize] = true;
+                self.read_page(number, &mut page)?;
+                if &page != image.page(number) {
+                    image.write(u64::from(number) * PAGE_SIZE as u64, &page);
+                }
+            }
+        }
+        for number in base.used().filter(|number| !seen[*number as usize]) {
+            image.discard(u64::from(number) * PAGE_SIZE as u64, PAGE_SIZE as u64);
+        }
+        Ok(image)
+    }
+
+    fn read_page(&self, number: u32, page: &mut Page) -> Result<()> {
+        self.file.read_exact_at(page, u64::from(number) * PAGE_SIZE as u64).doing(|| "read the disk's memory")
+    }
+
+    fn punch(&self, first: u32, end: u32) -> Result<()> {
+        if first == end {
+            return Ok(());
+        }
+        let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        let bytes = |pages: u32| i64::from(pages) * PAGE_SIZE as i64;
+        fallocate(&self.file, flags, bytes(first), bytes(end - first)).doing(|| "give back the disk's memory")
+    }
+}
+
+impl FrontEnd for MemfdDisk {
+    fn device(&self) -> &Path {
+        self.device.path()
+    }
+
+    fn device_name(&self) -> &str {
+        self.device.name()
+    }
+
+    fn load(&mut self, image: &Image) -> Result<()> {
+        self.device.drop_cache()?;
+        let mut seen = std::mem::take(&mut self.seen);
+        seen.fill(false);
+        let mut page = ZERO_PAGE;
+        for extent in DataExtents::of(&self.file, self.size_bytes) {
+            let (first, end) = extent.doing(|| "find the disk's data")?;
+            // Pages of zeros go back to the system, or the file would fill up over a sweep.
+            let mut zeros = first..first;
+            for number in first..end {
+                seen[number as usize] = true;
+                let wanted = image.page(number);
+                if wanted == &ZERO_PAGE {
+                    if zeros.end != number {
+                        self.punch(zeros.start, zeros.end)?;
+                        zeros.start = number;
+                    }
+                    zeros.end = number + 1;
+                    continue;
+                }
+                self.read_page(number, &mut page)?;
+                if wanted != &page {
+                    write_page(&self.file, number, wanted)?;
+                }
+            }
+            self.punch(zeros.start, zeros.end)?;
+        }
+        let base = Arc::clone(image.base());
+        for number in base.used().chain(image.written()).filter(|number| !seen[*number as usize]) {
+            let wanted = image.page(number);
+            if wanted != &ZERO_PAGE {
+                write_page(&self.file, number, wanted)?;
+            }
+        }
+        self.seen = seen;
+        Ok(())
+    }
+
+    fn content_path(&self) -> PathBuf {
+        self.content_path.clone()
+    }
+}
+
+fn write_page(file: &File, number: u32, page: &Page) -> Result<()> {
+    file.write_all_at(page, u64::from(number) * PAGE_SIZE as u64).doing(|| "write the disk's memory")
+}

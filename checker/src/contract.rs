@@ -1,0 +1,245 @@
+//! What file systems promise after a crash: data, not code paths. A check runs only where the
+//! contract has its line.
+
+use serde::{Deserialize, Serialize};
+
+/// One thing that can be promised. The names in `kebab-case` appear in results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Promise {
+    /// A crash never leaves it unmountable.
+    Mountable,
+    /// Everything in it can be listed and read.
+    Readable,
+    /// Files can be made, written, renamed and deleted in every directory, and everything can be removed.
+    Usable,
+    /// Its own checker finds nothing to repair after recovery.
+    FsckClean,
+    /// The kernel logs no error of it and no warning with a stack trace.
+    KernelQuiet,
+    /// No name appears that nobody ever made.
+    NoForeignNames,
+    /// No byte appears in a file that was never written there.
+    NoForeignData,
+    /// The link count is the number of names.
+    LinkCount,
+    /// A renamed file is at its old name or its new one, never at both or neither.
+    RenameAtomic,
+    /// A symlink that exists has its target.
+    SymlinkComplete,
+    /// After sync or syncfs everything is durable.
+    Sync,
+    /// After fsync of a file its content and size are durable.
+    FsyncData,
+    /// After fsync its mode and owner are durable.
+    FsyncAttributes,
+    /// After fsync its extended attributes are durable, removals included.
+    FsyncXattrs,
+    /// After fsync of a file that was created, linked or renamed, its names are durable, and
+    /// so are the directories made since on the way to it; names it lost are gone.
+    FsyncNames,
+    /// After fsync of a directory the names in it are durable: made, removed, moved in or out.
+    FsyncDirectory,
+    /// ... and those in directories below it that were made since the last commit.
+    FsyncNewSubdirectories,
+    /// When a file is made durable at a name that another one had durably, the other one's new
+    /// name is durable too.
+    NameConflict,
+    /// After fdatasync content, size and allocation are durable; a new file does not vanish.
+    FdatasyncData,
+    /// After msync(MS_SYNC), or a write with O_SYNC or O_DSYNC, the range is durable.
+    RangeData,
+    /// Space allocated by fallocate is durable with the file.
+    Preallocation,
+    /// The number of blocks of a durable file is what it was.
+    BlocksExact,
+    /// A hole of a durable file stays a hole.
+    HoleLayout,
+    /// Metadata operations are durable in the order in which they were done: what is found is
+    /// the state after some first part of them.
+    OrderedMetadata,
+    /// A directory's link count is two and one for each directory in it.
+    DirectoryLinkCount,
+}
+
+/// A promise, and where it is made.
+#[derive(Debug, Clone, Copy)]
+pub struct Line {
+    /// What is promised.
+    pub promise: Promise,
+    /// Documentation, test or mail that says so.
+    pub source: &'static str,
+}
+
+/// What one file system promises.
+#[derive(Debug, Clone, Copy)]
+pub struct Contract {
+    /// The file system it is for.
+    pub name: &'static str,
+    /// Promised by every file system that is mounted after a crash.
+    common: &'static [Line],
+    /// Its own.
+    own: &'static [Line],
+}
+
+const fn line(promise: Promise, source: &'static str) -> Line {
+    Line { promise, source }
+}
+
+/// What no file system may break.
+static COMMON: &[Line] = &[
+    line(Promise::Mountable, "B3 (OSDI 2018), section 3; fstests generic/479, 480, 502 assert nothing else"),
+    line(Promise::Readable, "B3, section 3: internal structures are consistent"),
+    line(Promise::Usable, "CrashMonkey's write checks; fstests generic/034, 039, 104, 481"),
+    line(Promise::FsckClean, "fstests: every log-replay test checks the scratch device at its end"),
+    line(Promise::KernelQuiet, "fstests: _check_dmesg fails a test on a warning or an error in the kernel's log"),
+    line(Promise::NoForeignNames, "B3, section 3: internal structures are consistent"),
+    line(Promise::NoForeignData, "fstests generic/042 (\"We should /never/ see 0xCD\"), 044-049"),
+    line(Promise::LinkCount, "fstests generic/040, 041, 065, 104; T. Ts'o, linux-fsdevel 2019 (msg145789)"),
+    line(Promise::RenameAtomic, "rename(2): \"an instance of newpath\" stays in place; fstests generic/321, 335, 640"),
+    line(Promise::SymlinkComplete, "fstests generic/348, 690, 779"),
+    line(Promise::Sync, "sync(2): all pending modifications to metadata and cached data are written"),
+    line(Promise::FsyncData, "fsync(2): \"all modified in-core data\", and the size as metadata of the file"),
+    line(Promise::FsyncAttributes, "fsync(2): \"the metadata information associated with the file\"; fstests generic/535"),
+    line(Promise::FsyncXattrs, "fstests generic/066, 489"),
+    line(Promise::FsyncDirectory, "fsync(2) on the directory's descriptor; fstests generic/321, 348, 557, 779"),
+    line(Promise::FdatasyncData, "fdatasync(2): what is needed \"to allow a subsequent data retrieval\", the size too"),
+    line(Promise::RangeData, "msync(2) MS_SYNC; open(2) O_SYNC, O_DSYNC; fstests generic/325"),
+    line(Promise::Preallocation, "fstests generic/468, 483, 677"),
+    line(Promise::HoleLayout, "fstests generic/177, 695: a punched range stays a hole over log replay"),
+];
+
+/// Every contract.
+pub static CONTRACTS: &[Contract] = &[
+    Contract {
+        name: "ext4",
+        common: COMMON,
+        own: &[
+            line(Promise::FsyncNames, "fstests generic/322, 520, 106, 107, 534; fs/ext4/fsync.c waits for i_sync_tid"),
+            line(
+                Promise::OrderedMetadata,
+                "Documentation/filesystems/ext4/journal.rst: one journal, replayed up to the last commit record; \
+                 A. Goldstein, linux-fsdevel 2019 (msg140973)",
+            ),
+            line(Promise::BlocksExact, "fstests generic/468 (blocks and size), 520 (blocks)"),
+            line(Promise::DirectoryLinkCount, "Documentation/filesystems/ext4/directory.rst, dir_nlink"),
+        ],
+    },
+    Contract {
+        name: "xfs",
+        common: COMMON,
+        own: &[
+            line(Promise::FsyncNames, "fstests generic/322, 520, 106, 107, 534; fs/xfs/xfs_file.c, xfs_file_fsync"),
+            line(
+                Promise::OrderedMetadata,
+                "Documentation/filesystems/xfs/xfs-delayed-logging-design.rst: \"all metadata modifications that were \
+                 committed prior to that change will also be seen\"",
+            ),
+            line(Promise::DirectoryLinkCount, "fs/xfs/libxfs/xfs_inode_util.c: a directory's link count counts subdirectories"),
+        ],
+    },
+    Contract {
+        name: "btrfs",
+        common: COMMON,
+        own: &[
+            line(Promise::FsyncNames, "fstests generic/322, 520, 106, 107, 498; fs/btrfs/tree-log.c, log_new_ancestors"),
+            line(Promise::FsyncNewSubdirectories, "fstests generic/065; fs/btrfs/tree-log.c, log_new_dir_dentries"),
+            line(
+                Promise::NameConflict,
+                "fstests generic/341, 342, 502, 526, 527; commit 6b5fc433a7ad (conflicts are followed transitively)",
+            ),
+        ],
+    },
+];
+
+impl Contract {
+    /// The contract of a file system.
+    pub fn of(file_system: &str) -> Option<&'static Contract> {
+        CONTRACTS.iter().find(|contract| contract.name == file_system)
+    }
+
+    /// The line that makes a promise, if it is made.
+    pub fn line(&self, promise: Promise) -> Option<&'static Line> {
+        self.lines().find(|line| line.promise == promise)
+    }
+
+    /// Whether a promise is made.
+    pub fn promises(&self, promise: Promise) -> bool {
+        self.line(promise).is_some()
+    }
+
+    /// All lines, those of its own first.
+    pub fn lines(&self) -> impl Iterator<Item = &'static Line> {
+        self.own.iter().chain(self.common)
+    }
+}
+
+impl Promise {
+    /// The promise in words, to be read behind "promised: ".
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Mountable => "a crash never leaves the file system unmountable",
+            Self::Readable => "everything that has a name can be listed and read",
+            Self::Usable => "files can be made, written, renamed and deleted in every directory after recovery",
+            Self::FsckClean => "its own checker finds nothing to repair after recovery",
+            Self::KernelQuiet => "recovery and use of the file system raise no error in the kernel",
+            Self::NoForeignNames => "no name appears that nobody made",
+            Self::NoForeignData => "no byte appears in a file that was never written there",
+            Self::LinkCount => "a file's link count is the number of its names",
+            Self::RenameAtomic => "a renamed file is at its old name or its new one, never at both or neither",
+            Self::SymlinkComplete => "a symlink that exists has its target",
+            Self::Sync => "what was done before sync is durable",
+            Self::FsyncData => "content and size of a file are durable after fsync",
+            Self::FsyncAttributes => "mode and owner are durable after fsync",
+            Self::FsyncXattrs => "extended attributes, and their removal, are durable after fsync",
+            Self::FsyncNames => "the names of a file are durable after fsync of it, and names it lost are gone",
+            Self::FsyncDirectory => "the names in a directory are durable after fsync of it",
+            Self::FsyncNewSubdirectories => "names in new directories below a directory are durable after fsync of it",
+            Self::NameConflict => "a file whose old durable name is taken by one made durable keeps its new name",
+            Self::FdatasyncData => "content, size and allocation of a file are durable after fdatasync",
+            Self::RangeData => "the range is durable after msync, or after a write with O_SYNC or O_DSYNC",
+            Self::Preallocation => "space that fallocate allocated is durable with the file",
+            Self::BlocksExact => "a durable file has as many blocks as before the crash",
+            Self::HoleLayout => "a hole of a durable file stays a hole",
+            Self::OrderedMetadata => "metadata operations are durable in the order in which they were done",
+            Self::DirectoryLinkCount => "a directory's link count is two and one for each directory in it",
+        }
+    }
+
+    /// Its name in results (`rename-atomic`).
+    pub fn name(self) -> String {
+        let debug = format!("{self:?}");
+        let mut name = String::new();
+        for letter in debug.chars() {
+            if letter.is_ascii_uppercase() && !name.is_empty() {
+                name.push('-');
+            }
+            name.push(letter.to_ascii_lowercase());
+        }
+        name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_every_contract_has_a_source_and_stands_there_once() {
+        for contract in CONTRACTS {
+            let mut promises: Vec<_> = contract.lines().map(|line| line.promise).collect();
+            assert!(contract.lines().all(|line| line.source.len() > 10), "{}", contract.name);
+            let count = promises.len();
+            promises.sort_unstable();
+            promises.dedup();
+            assert_eq!(promises.len(), count, "{} repeats a promise", contract.name);
+        }
+    }
+
+    #[test]
+    fn every_file_system_of_the_table_has_a_contract() {
+        for row in local_fs::TABLE {
+            assert!(Contract::of(row.name).is_some(), "{}", row.name);
+        }
+    }
+}

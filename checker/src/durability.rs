@@ -1,0 +1,184 @@
+//! What each persistence operation makes durable, by the contract.
+
+use workloads::Op;
+
+use crate::Promise;
+use crate::content::FileContent;
+use crate::history::{Bound, History, Time};
+use crate::model::{DurableRange, InodeId, Kind, Model, durable_range};
+
+impl Model {
+    /// Raises the bounds of everything that the return of `op` promises.
+    pub(crate) fn make_durable(&mut self, operation: usize, op: &Op) -> Option<()> {
+        match op {
+            Op::Sync | Op::Syncfs => self.commit(Some(operation)),
+            Op::Fsync { target } => self.fsync(self.target(target)?, operation),
+            Op::Fdatasync { target } => {
+                let inode = self.target(target)?;
+                if self.inodes[inode].kind == Kind::File {
+                    let bound = self.bound(operation, Promise::FdatasyncData);
+                    self.inodes[inode].content.raise(bound);
+                    self.file_stays(inode, bound);
+                }
+            }
+            _ => {
+                if let Some((target, start, end)) = durable_range(op) {
+                    let inode = self.target(target)?;
+                    let bound = self.bound(operation, Promise::RangeData);
+                    self.inodes[inode].durable_ranges.push(DurableRange { start, end, bound });
+                    self.file_stays(inode, bound);
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn bound(&self, operation: usize, promise: Promise) -> Bound {
+        Bound { time: self.time, by: Some(operation), promise }
+    }
+
+    /// Everything up to now is durable: a sync, or the end of the setup.
+    pub fn commit(&mut self, operation: Option<usize>) {
+        let bound = Bound { time: self.time, by: operation, promise: Promise::Sync };
+        self.committed = self.time;
+        self.prefix = self.prefix.max(bound);
+        let named = self.named();
+        for (id, inode) in self.inodes.iter_mut().enumerate() {
+            raise_aspects(inode, bound, bound, bound);
+            inode.entries.values_mut().for_each(|entry| entry.raise(bound));
+            if named.contains(&id) {
+                inode.exists = Some(bound);
+            }
+        }
+    }
+
+    /// The inodes that some entry leads to now.
+    fn named(&self) -> std::collections::HashSet<InodeId> {
+        self.inodes.iter().flat_map(|inode| inode.entries.values().filter_map(|entry| *entry.current())).collect()
+    }
+
+    fn fsync(&mut self, inode: InodeId, operation: usize) {
+        let data = self.bound(operation, Promise::FsyncData);
+        let attributes = self.bound(operation, Promise::FsyncAttributes);
+        let xattrs = self.bound(operation, Promise::FsyncXattrs);
+        raise_aspects(&mut self.inodes[inode], data, attributes, xattrs);
+        if self.contract.promises(Promise::OrderedMetadata) {
+            let names = Bound { time: self.inodes[inode].touched, by: Some(operation), promise: Promise::FsyncNames };
+            self.prefix = self.prefix.max(names);
+        }
+        if self.inodes[inode].kind == Kind::Directory {
+            self.entries_durable(inode, self.bound(operation, Promise::FsyncDirectory));
+        }
+        if self.contract.promises(Promise::FsyncNames) {
+            self.names_durable(inode, self.bound(operation, Promise::FsyncNames));
+        }
+    }
+
+    /// The names in a directory are durable, and what they lead to exists.
+    fn entries_durable(&mut self, directory: InodeId, bound: Bound) {
+        let mut children = Vec::new();
+        for entry in self.inodes[directory].entries.values_mut() {
+            children.extend(*entry.current());
+            entry.raise(bound);
+        }
+        for child in children {
+            self.stays(child, bound);
+            let new = self.inodes[child].created > self.committed;
+            let recursive = self.contract.promises(Promise::FsyncNewSubdirectories);
+            if recursive && new && self.inodes[child].kind == Kind::Directory {
+                self.entries_durable(child, Bound { promise: Promise::FsyncNewSubdirectories, ..bound });
+            }
+        }
+    }
+
+    /// The names of an inode are durable: those it has, those it lost, the new directories on
+    /// the way to it, and the new names of what its names belonged to.
+    fn names_durable(&mut self, inode: InodeId, bound: Bound) {
+        let mut names = vec![(inode, bound)];
+        let mut done = std::collections::HashSet::new();
+        while let Some((inode, bound)) = names.pop() {
+            if !done.insert(inode) {
+                continue;
+            }
+            let (mut has_name, committed) = (false, self.committed);
+            let mut more = Vec::new();
+            for (directory, node) in self.inodes.iter_mut().enumerate() {
+                for entry in node.entries.values_mut() {
+                    let is_here = *entry.current() == Some(inode);
+                    has_name |= is_here;
+                    if is_here {
+                        let previous = *entry.at(committed);
+                        entry.raise(bound);
+                        more.push((directory, bound, node.created > committed));
+                        more.extend(previous.map(|other| {
+                            (other, Bound { promise: Promise::NameConflict, ..bound }, other != inode)
+                        }));
+                    } else if let Some(left) = when_left(entry, inode) {
+                        // It is gone from here; what took its place since is not promised.
+                        entry.raise(Bound { time: left, ..bound });
+                    }
+                }
+            }
+            if has_name {
+                self.stays(inode, bound);
+            }
+            let conflicts = self.contract.promises(Promise::NameConflict);
+            let follow = more.into_iter().filter(|(_, bound, wanted)| {
+                *wanted && (conflicts || bound.promise != Promise::NameConflict)
+            });
+            names.extend(follow.map(|(inode, bound, _)| (inode, bound)));
+        }
+    }
+
+    /// The inode may not vanish any more, unless a later operation takes its last name.
+    fn stays(&mut self, inode: InodeId, bound: Bound) {
+        let exists = &mut self.inodes[inode].exists;
+        *exists = Some(exists.map_or(bound, |earlier| earlier.max(bound)));
+    }
+
+    /// Data of a file that was made durable is of no use without a name: a file whose data a
+    /// call made durable does not vanish, though where it is found is not promised.
+    fn file_stays(&mut self, inode: InodeId, bound: Bound) {
+        if self.inodes[inode].content.current().size_bytes() == 0 || !self.named().contains(&inode) {
+            return;
+        }
+        self.stays(inode, bound);
+        if self.contract.promises(Promise::OrderedMetadata) {
+            let created = Bound { time: self.inodes[inode].created, ..bound };
+            self.prefix = self.prefix.max(created);
+        }
+    }
+}
+
+/// When an entry stopped leading to an inode that a crash may still show there.
+fn when_left(entry: &History<Option<InodeId>>, inode: InodeId) -> Option<Time> {
+    let allowed = entry.allowed(Bound::START);
+    let last = allowed.iter().rposition(|(_, value)| *value == Some(inode))?;
+    allowed.get(last + 1).map(|(time, _)| *time)
+}
+
+fn raise_aspects(inode: &mut crate::model::ModelInode, data: Bound, attributes: Bound, xattrs: Bound) {
+    inode.content.raise(data);
+    inode.mode.raise(attributes);
+    inode.owner.raise(attributes);
+    inode.xattrs.values_mut().for_each(|value| value.raise(xattrs));
+}
+
+/// The sizes that a crash may show of a file: smallest, largest.
+pub(crate) fn allowed_sizes(content: &History<FileContent>, ranges: &[DurableRange]) -> (u64, u64) {
+    let allowed = content.allowed(Bound::START);
+    let sizes = || allowed.iter().map(|(_, version)| version.size_bytes());
+    let (mut least, most) = (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0));
+    for range in ranges {
+        // The end of the range as far as the file reached it, at that time and ever since.
+        let since = since(content, range.bound.time);
+        let reached = since.iter().map(|(_, version)| version.size_bytes().min(range.end)).min().unwrap_or(0);
+        least = least.max(reached);
+    }
+    (least, most)
+}
+
+/// The versions from the one at `time` on.
+pub(crate) fn since<T>(history: &History<T>, time: Time) -> &[(Time, T)] {
+    history.allowed(Bound { time, ..Bound::START })
+}

@@ -1,0 +1,83 @@
+use std::io;
+use std::path::PathBuf;
+
+/// What went wrong with a file system, other than what a crash did to it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Not a file system of the table.
+    #[error("unknown file system '{name}' (known: {known})")]
+    UnknownFileSystem {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// The running kernel does not have it.
+    #[error("this kernel has no {name}; try `modprobe {name}`")]
+    NotInKernel {
+        /// The kernel's name of it.
+        name: &'static str,
+    },
+    /// A program that is needed is not installed.
+    #[error("{program} is missing; install it with `apt-get install {package}`")]
+    ProgramMissing {
+        /// The program.
+        program: &'static str,
+        /// The Debian package that holds it.
+        package: &'static str,
+    },
+    /// The image is smaller than the file system can be.
+    #[error("an image of {given_mib} MiB is too small for {name}: it needs at least {needed_mib} MiB")]
+    TooSmall {
+        /// The file system.
+        name: &'static str,
+        /// The size asked for.
+        given_mib: u64,
+        /// The smallest that works.
+        needed_mib: u64,
+    },
+    /// A program failed.
+    #[error("{command}: {status}: {output}")]
+    Program {
+        /// The command line.
+        command: String,
+        /// Its exit status.
+        status: String,
+        /// The end of what it printed.
+        output: String,
+    },
+    /// A mount was refused.
+    #[error("mount {name} from {device} with options '{options}': {source}")]
+    Mount {
+        /// The file system.
+        name: &'static str,
+        /// The block device.
+        device: PathBuf,
+        /// The options.
+        options: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Any other system call.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was being done to what; fits behind "failed to".
+        doing: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Says what was being done when a system call failed.
+pub(crate) trait Context<T> {
+    fn doing<D: Into<String>>(self, doing: impl FnOnce() -> D) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> Context<T> for std::result::Result<T, E> {
+    fn doing<D: Into<String>>(self, doing: impl FnOnce() -> D) -> Result<T> {
+        self.map_err(|source| Error::Io { doing: doing().into(), source: source.into() })
+    }
+}

@@ -1,0 +1,41 @@
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use crate::error::Context;
+use crate::{Error, Result, Variant};
+
+/// Makes an empty file system in a new sparse file at `path` and opens it.
+///
+/// # Errors
+/// If mkfs is missing or fails, or the size is too small.
+pub fn format(variant: &Variant, path: &Path) -> Result<File> {
+    let row = variant.file_system;
+    let given_mib = variant.size_bytes >> 20;
+    if given_mib < row.size_min_mib {
+        return Err(Error::TooSmall { name: row.name, given_mib, needed_mib: row.size_min_mib });
+    }
+    let program = row.mkfs.find()?;
+    let file = File::create_new(path).doing(|| format!("create {}", path.display()))?;
+    file.set_len(variant.size_bytes).doing(|| format!("size {}", path.display()))?;
+    let mut command = Command::new(program);
+    command.args(row.mkfs.arguments).args(&variant.mkfs_options).arg(path).stdin(Stdio::null());
+    let output = command.output().doing(|| format!("run {}", row.mkfs.name))?;
+    if !output.status.success() {
+        return Err(program_failed(&command, &output));
+    }
+    File::open(path).doing(|| format!("open {}", path.display()))
+}
+
+/// The error for a program that ended with a failure.
+pub(crate) fn program_failed(command: &Command, output: &Output) -> Error {
+    let line: Vec<_> = std::iter::once(command.get_program()).chain(command.get_args()).collect();
+    let text = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    Error::Program {
+        command: line.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "),
+        status: output.status.to_string(),
+        output: lines[lines.len().saturating_sub(3)..].join("; "),
+    }
+}

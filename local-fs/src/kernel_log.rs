@@ -1,0 +1,79 @@
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use crate::Result;
+use crate::error::Context;
+
+/// A record of `/dev/kmsg`; the format is that of Documentation/ABI/testing/dev-kmsg.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelMessage {
+    /// 0 (emergency) to 7 (debug).
+    pub level: u8,
+    /// The text of its first line.
+    pub text: String,
+}
+
+/// The kernel's log from the moment it was opened, or last read.
+#[derive(Debug)]
+pub struct KernelLog {
+    file: File,
+}
+
+impl KernelLog {
+    /// Opens it at its end.
+    ///
+    /// # Errors
+    /// Without the right to read `/dev/kmsg`.
+    pub fn open() -> Result<Self> {
+        let mut file = OpenOptions::new()
+            .read(true)
+            .custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits())
+            .open(Path::new("/dev/kmsg"))
+            .doing(|| "open the kernel's log, /dev/kmsg")?;
+        file.seek(SeekFrom::End(0)).doing(|| "go to the end of the kernel's log")?;
+        Ok(Self { file })
+    }
+
+    /// What was logged since the last call.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn read(&mut self) -> Result<Vec<KernelMessage>> {
+        let mut found = Vec::new();
+        let mut record = [0; 8192];
+        loop {
+            match self.file.read(&mut record) {
+                Ok(0) => return Ok(found),
+                Ok(length) => found.extend(parse(&record[..length])),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(found),
+                // Older records were overwritten before they were read; go on with what is there.
+                Err(error) if error.raw_os_error() == Some(nix::libc::EPIPE) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error).doing(|| "read the kernel's log"),
+            }
+        }
+    }
+}
+
+fn parse(record: &[u8]) -> Option<KernelMessage> {
+    let record = String::from_utf8_lossy(record);
+    let (prefix, rest) = record.split_once(';')?;
+    let priority: u32 = prefix.split(',').next()?.parse().ok()?;
+    let text = rest.lines().next().unwrap_or_default().to_owned();
+    Some(KernelMessage { level: (priority & 7) as u8, text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_gives_its_level_and_first_line() {
+        let record = b"3,1234,567890,-;XFS (loop0): Corruption detected\n SUBSYSTEM=block\n";
+        let message = parse(record).expect("well formed");
+        assert_eq!(message, KernelMessage { level: 3, text: "XFS (loop0): Corruption detected".into() });
+        assert_eq!(parse(b"nonsense"), None);
+    }
+}

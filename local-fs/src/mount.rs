@@ -1,0 +1,68 @@
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use rustix::fs::{Mode, OFlags, open};
+
+use crate::error::Context;
+use crate::{Error, Result, Variant};
+
+/// A mounted file system; unmounted when dropped.
+#[derive(Debug)]
+pub struct Mounted {
+    path: PathBuf,
+    mounted: bool,
+}
+
+impl Mounted {
+    /// Mounts `device` on `path`, read-write. Access times are off: reading the tree must not write.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn new(variant: &Variant, device: &Path, path: &Path) -> Result<Self> {
+        let name = variant.file_system.name;
+        let options = variant.mount_data();
+        mount(Some(device), path, Some(name), MsFlags::MS_NOATIME, Some(options.as_str())).map_err(|errno| match errno {
+            Errno::ENODEV => Error::NotInKernel { name },
+            _ => Error::Mount { name, device: device.into(), options, source: errno.into() },
+        })?;
+        Ok(Self { path: path.into(), mounted: true })
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens its root, for `openat` and syncfs.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn root(&self) -> Result<File> {
+        let root = open(&self.path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+        Ok(root.doing(|| format!("open {}", self.path.display()))?.into())
+    }
+
+    /// Unmounts it now, and says whether that worked.
+    ///
+    /// # Errors
+    /// If it is busy, or the file system failed on the way out.
+    pub fn unmount(mut self) -> io::Result<()> {
+        self.mounted = false;
+        umount2(&self.path, MntFlags::empty()).map_err(|errno| {
+            // Out of the way at least; the caller learns what was wrong.
+            let _ = umount2(&self.path, MntFlags::MNT_DETACH);
+            errno.into()
+        })
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.mounted {
+            let _ = umount2(&self.path, MntFlags::MNT_DETACH);
+        }
+    }
+}

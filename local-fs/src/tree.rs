@@ -1,0 +1,132 @@
+use std::collections::BTreeMap;
+
+/// Everything a file system shows of itself.
+///
+/// Directories name inodes by number, so that hard links, and damage such as a directory with
+/// two parents, show as what they are.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Tree {
+    /// The number of the root's inode.
+    pub root: u64,
+    /// By number.
+    pub inodes: BTreeMap<u64, Inode>,
+    /// What could not be read, and why.
+    pub errors: Vec<WalkError>,
+}
+
+/// Something in a tree that the file system would not show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WalkError {
+    /// Where, relative to the root.
+    pub path: String,
+    /// What was tried.
+    pub doing: &'static str,
+    /// The error number.
+    pub errno: i32,
+}
+
+/// One inode as stat(2), listxattr(2), lseek(2) and read(2) show it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inode {
+    /// Type and what belongs to it.
+    pub kind: InodeKind,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Allocated blocks of 512 bytes.
+    pub blocks: u64,
+    /// Link count.
+    pub link_count: u64,
+    /// Extended attributes by name.
+    pub xattrs: BTreeMap<String, Vec<u8>>,
+}
+
+/// The type of an inode, and what only that type has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InodeKind {
+    /// A regular file.
+    File(Content),
+    /// A directory: names and inode numbers.
+    Directory(BTreeMap<String, u64>),
+    /// A symbolic link and its target.
+    Symlink(String),
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A character device and its number.
+    CharDevice(u64),
+    /// A block device and its number.
+    BlockDevice(u64),
+}
+
+impl InodeKind {
+    /// What people call it.
+    pub fn noun(&self) -> &'static str {
+        match self {
+            Self::File(_) => "file",
+            Self::Directory(_) => "directory",
+            Self::Symlink(_) => "symlink",
+            Self::Fifo => "fifo",
+            Self::Socket => "socket",
+            Self::CharDevice(_) => "character device",
+            Self::BlockDevice(_) => "block device",
+        }
+    }
+}
+
+/// The content of a file: what lies between the segments reads as zeros.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Content {
+    /// In order of offset, as SEEK_DATA and SEEK_HOLE show them.
+    pub segments: Vec<Segment>,
+}
+
+/// A stretch of a file that holds data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// Where it starts, in bytes.
+    pub offset: u64,
+    /// What it holds.
+    pub data: Vec<u8>,
+}
+
+impl Tree {
+    /// The inode with this number, if it could be read.
+    pub fn inode(&self, number: u64) -> Option<&Inode> {
+        self.inodes.get(&number)
+    }
+
+    /// The entries of a directory; none if it is not one.
+    pub fn entries(&self, number: u64) -> impl Iterator<Item = (&str, u64)> {
+        let entries = match self.inodes.get(&number).map(|inode| &inode.kind) {
+            Some(InodeKind::Directory(entries)) => Some(entries),
+            _ => None,
+        };
+        entries.into_iter().flatten().map(|(name, number)| (name.as_str(), *number))
+    }
+
+    /// The number of the inode at a path relative to the root (`A/foo`, `.`).
+    pub fn lookup(&self, path: &str) -> Option<u64> {
+        path.split('/').filter(|name| !name.is_empty() && *name != ".").try_fold(self.root, |directory, name| {
+            match &self.inodes.get(&directory)?.kind {
+                InodeKind::Directory(entries) => entries.get(name).copied(),
+                _ => None,
+            }
+        })
+    }
+}
+
+impl Content {
+    /// The byte at an offset.
+    pub fn byte(&self, offset: u64) -> u8 {
+        let after = self.segments.partition_point(|segment| segment.offset <= offset);
+        let segment = after.checked_sub(1).map(|index| &self.segments[index]);
+        segment.and_then(|segment| segment.data.get((offset - segment.offset) as usize)).copied().unwrap_or(0)
+    }
+}

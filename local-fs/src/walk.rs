@@ -1,0 +1,186 @@
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, SeekFrom, Stat, openat, readlinkat, seek, statat};
+use rustix::io::Errno;
+
+use crate::tree::{Content, Inode, InodeKind, Segment, Tree, WalkError};
+
+/// A walk reads at most this much of a file's data; workloads write less by far.
+const CONTENT_BYTES_MAX: u64 = 64 << 20;
+
+/// What a walk may leave out.
+#[derive(Debug, Clone, Copy)]
+pub struct WalkOptions {
+    /// Names in the root that are not looked at.
+    pub skip: &'static [&'static str],
+}
+
+/// Reads everything below `root` that the file system shows.
+///
+/// Holes are found first and never read, so that a walk of a live file system leaves no pages
+/// of zeros in its cache. What cannot be read is noted in the tree; that is a result.
+pub fn walk(root: impl AsFd, path: &Path, options: WalkOptions) -> Tree {
+    let mut walk = Walk { tree: Tree::default(), path, options };
+    match statat(root.as_fd(), ".", AtFlags::empty()) {
+        Ok(stat) => {
+            walk.tree.root = stat.st_ino;
+            walk.directory(&root, ".", "", &stat);
+        }
+        Err(errno) => walk.error("", "stat", errno),
+    }
+    walk.tree
+}
+
+struct Walk<'a> {
+    tree: Tree,
+    path: &'a Path,
+    options: WalkOptions,
+}
+
+impl Walk<'_> {
+    fn error(&mut self, path: &str, doing: &'static str, errno: Errno) {
+        self.tree.errors.push(WalkError { path: path.to_owned(), doing, errno: errno.raw_os_error() });
+    }
+
+    fn or_error<T>(&mut self, path: &str, doing: &'static str, result: Result<T, Errno>) -> Option<T> {
+        result.map_err(|errno| self.error(path, doing, errno)).ok()
+    }
+
+    fn directory(&mut self, parent: &impl AsFd, name: &str, path: &str, stat: &Stat) {
+        // Entered before its children, so that a directory that holds itself is walked once.
+        self.add(path, stat, InodeKind::Directory(BTreeMap::new()));
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = openat(parent, name, flags, Mode::empty());
+        let Some(directory) = self.or_error(path, "open", opened) else { return };
+        let listed = list(&directory);
+        let Some(names) = self.or_error(path, "list", listed) else { return };
+        let mut entries = BTreeMap::new();
+        for name in names {
+            if path.is_empty() && self.options.skip.contains(&name.as_str()) {
+                continue;
+            }
+            let child_path = if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
+            if let Some(number) = self.entry(&directory, &name, &child_path) {
+                entries.insert(name, number);
+            }
+        }
+        if let Some(inode) = self.tree.inodes.get_mut(&stat.st_ino) {
+            inode.kind = InodeKind::Directory(entries);
+        }
+    }
+
+    fn entry(&mut self, directory: &OwnedFd, name: &str, path: &str) -> Option<u64> {
+        let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+        let stat = self.or_error(path, "stat", stat)?;
+        if self.tree.inodes.contains_key(&stat.st_ino) {
+            return Some(stat.st_ino);
+        }
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => {
+                self.directory(directory, name, path, &stat);
+                return Some(stat.st_ino);
+            }
+            FileType::RegularFile => InodeKind::File(self.content(directory, name, path, stat.st_size as u64)),
+            FileType::Symlink => {
+                let target = readlinkat(directory, name, Vec::new());
+                let target = self.or_error(path, "readlink", target).unwrap_or_default();
+                InodeKind::Symlink(target.to_string_lossy().into_owned())
+            }
+            FileType::Fifo => InodeKind::Fifo,
+            FileType::Socket => InodeKind::Socket,
+            FileType::CharacterDevice => InodeKind::CharDevice(stat.st_rdev),
+            _ => InodeKind::BlockDevice(stat.st_rdev),
+        };
+        self.add(path, &stat, kind);
+        Some(stat.st_ino)
+    }
+
+    fn add(&mut self, path: &str, stat: &Stat, kind: InodeKind) {
+        let xattrs = self.xattrs(path, &kind);
+        let inode = Inode {
+            kind,
+            mode: stat.st_mode & 0o7777,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            size_bytes: stat.st_size as u64,
+            blocks: stat.st_blocks as u64,
+            link_count: stat.st_nlink as u64,
+            xattrs,
+        };
+        self.tree.inodes.insert(stat.st_ino, inode);
+    }
+
+    fn xattrs(&mut self, path: &str, kind: &InodeKind) -> BTreeMap<String, Vec<u8>> {
+        let mut found = BTreeMap::new();
+        if matches!(kind, InodeKind::Symlink(_)) {
+            return found;
+        }
+        let full = self.path.join(path);
+        let mut names = [0; 4096];
+        let listed = rustix::fs::llistxattr(&full, &mut names[..]);
+        let Some(length) = self.or_error(path, "listxattr", listed) else { return found };
+        for name in names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+            // Labels that a security module writes are nobody's promise.
+            if name.starts_with(b"security.") {
+                continue;
+            }
+            let mut value = [0; 65536];
+            let got = rustix::fs::lgetxattr(&full, std::ffi::OsStr::from_bytes(name), &mut value[..]);
+            if let Some(length) = self.or_error(path, "getxattr", got) {
+                found.insert(String::from_utf8_lossy(name).into_owned(), value[..length].to_vec());
+            }
+        }
+        found
+    }
+
+    fn content(&mut self, directory: &OwnedFd, name: &str, path: &str, size_bytes: u64) -> Content {
+        if size_bytes == 0 {
+            return Content::default();
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = openat(directory, name, flags, Mode::empty());
+        let Some(file) = self.or_error(path, "open", opened) else { return Content::default() };
+        let read = segments(&File::from(file), size_bytes);
+        Content { segments: self.or_error(path, "read", read).unwrap_or_default() }
+    }
+}
+
+fn list(directory: &OwnedFd) -> Result<Vec<String>, Errno> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy();
+        if name != "." && name != ".." {
+            names.push(name.into_owned());
+        }
+    }
+    Ok(names)
+}
+
+fn segments(file: &File, size_bytes: u64) -> Result<Vec<Segment>, Errno> {
+    let mut found = Vec::new();
+    let mut read_bytes = 0;
+    let mut at = 0;
+    while at < size_bytes {
+        let start = match seek(file, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => break,
+            Err(errno) => return Err(errno),
+        };
+        let end = seek(file, SeekFrom::Hole(start))?.min(size_bytes);
+        read_bytes += end - start;
+        if read_bytes > CONTENT_BYTES_MAX {
+            return Err(Errno::FBIG);
+        }
+        let mut data = vec![0; (end - start) as usize];
+        file.read_exact_at(&mut data, start).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        found.push(Segment { offset: start, data });
+        at = end;
+    }
+    Ok(found)
+}

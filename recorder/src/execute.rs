@@ -1,0 +1,309 @@
+//! Carries out operations on a mounted file system, as ACE's workloads mean them: a path's
+//! descriptor stays open until the path is unlinked, renamed or closed.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{
+    AtFlags, Dev, FallocateFlags, FileType, Mode, OFlags, RenameFlags, XattrFlags, chmodat, chownat, fallocate,
+    fchmod, fchown, fdatasync, fremovexattr, fsetxattr, fstat, fsync, ftruncate, linkat, makedev, mkdirat,
+    mknodat, openat, renameat_with, statat, symlinkat, syncfs, unlinkat,
+};
+use rustix::io::{Errno, pwrite};
+use workloads::{DeviceKind, FallocMode, Op, RenameFlag, Target, WriteSync, pattern};
+
+use crate::{memory::Mapping, raw};
+
+type Result<T, E = Errno> = std::result::Result<T, E>;
+
+/// Mapped memory starts at a page.
+const PAGE_SIZE: u64 = 4096;
+
+/// The descriptors of a running workload.
+pub(crate) struct Executor {
+    root: OwnedFd,
+    open: HashMap<Target, OwnedFd>,
+}
+
+impl Executor {
+    /// Operates below `root`, a directory.
+    pub(crate) fn new(root: impl Into<OwnedFd>) -> Self {
+        Self { root: root.into(), open: HashMap::new() }
+    }
+
+    /// Closes every descriptor.
+    pub(crate) fn close_all(&mut self) {
+        self.open.clear();
+    }
+
+    /// Carries out operation number `number`; the number chooses the bytes it writes.
+    pub(crate) fn run(&mut self, number: usize, op: &Op) -> Result<()> {
+        match op {
+            Op::Creat { .. }
+            | Op::Mkdir { .. }
+            | Op::Mkfifo { .. }
+            | Op::Mknod { .. }
+            | Op::Symlink { .. }
+            | Op::Link { .. }
+            | Op::Open { .. }
+            | Op::Tmpfile { .. } => self.make(op),
+            Op::Unlink { .. } | Op::Rmdir { .. } | Op::Remove { .. } | Op::Rename { .. } | Op::Close { .. } => {
+                self.unmake(op)
+            }
+            Op::Write { .. }
+            | Op::Append { .. }
+            | Op::DirectWrite { .. }
+            | Op::MmapWrite { .. }
+            | Op::Truncate { .. }
+            | Op::Falloc { .. }
+            | Op::Reflink { .. } => self.change_data(number, op),
+            Op::SetXattr { .. } | Op::RemoveXattr { .. } | Op::Chmod { .. } | Op::Chown { .. } => {
+                self.change_attributes(op)
+            }
+            Op::DropCaches { .. }
+            | Op::Fsync { .. }
+            | Op::Fdatasync { .. }
+            | Op::Msync { .. }
+            | Op::SyncFileRange { .. }
+            | Op::Syncfs
+            | Op::Sync => self.persist(op),
+        }
+    }
+
+    fn make(&mut self, op: &Op) -> Result<()> {
+        match op {
+            Op::Creat { path, mode } => {
+                let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+                let file = openat(&self.root, path, flags, Mode::from_raw_mode(*mode))?;
+                self.open.insert(Target::Path(path.clone()), file);
+                Ok(())
+            }
+            Op::Mkdir { path, mode } => mkdirat(&self.root, path, Mode::from_raw_mode(*mode)),
+            Op::Mkfifo { path, mode } => mknodat(&self.root, path, FileType::Fifo, Mode::from_raw_mode(*mode), 0),
+            Op::Mknod { path, kind, major, minor } => {
+                let kind = match kind {
+                    DeviceKind::Char => FileType::CharacterDevice,
+                    DeviceKind::Block => FileType::BlockDevice,
+                };
+                let number: Dev = makedev(*major, *minor);
+                mknodat(&self.root, path, kind, Mode::from_raw_mode(0o644), number)
+            }
+            Op::Symlink { target, path } => symlinkat(target, &self.root, path),
+            Op::Link { source: Target::Path(source), dest } => {
+                linkat(&self.root, source, &self.root, dest, AtFlags::empty())
+            }
+            Op::Link { source, dest } => {
+                let file = self.open.get(source).ok_or(Errno::BADF)?;
+                linkat(file, "", &self.root, dest, AtFlags::EMPTY_PATH)
+            }
+            Op::Open { path, handle } => {
+                let file = self.open_path(path)?;
+                self.open.insert(Target::Handle(handle.clone()), file);
+                Ok(())
+            }
+            Op::Tmpfile { dir, handle, mode } => {
+                let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+                let file = openat(&self.root, dir, flags, Mode::from_raw_mode(*mode))?;
+                self.open.insert(Target::Handle(handle.clone()), file);
+                Ok(())
+            }
+            _ => unreachable!("not an operation that makes something"),
+        }
+    }
+
+    fn unmake(&mut self, op: &Op) -> Result<()> {
+        match op {
+            Op::Unlink { path } => {
+                self.close_path(path);
+                unlinkat(&self.root, path, AtFlags::empty())
+            }
+            Op::Rmdir { path } => {
+                self.close_path(path);
+                unlinkat(&self.root, path, AtFlags::REMOVEDIR)
+            }
+            Op::Remove { path } => {
+                self.close_path(path);
+                let stat = statat(&self.root, path, AtFlags::SYMLINK_NOFOLLOW)?;
+                let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+                unlinkat(&self.root, path, if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() })
+            }
+            Op::Rename { source, dest, flag } => {
+                self.close_path(source);
+                self.close_path(dest);
+                let flags = match flag {
+                    RenameFlag::Replace => RenameFlags::empty(),
+                    RenameFlag::NoReplace => RenameFlags::NOREPLACE,
+                    RenameFlag::Exchange => RenameFlags::EXCHANGE,
+                    RenameFlag::Whiteout => RenameFlags::WHITEOUT,
+                };
+                renameat_with(&self.root, source, &self.root, dest, flags)
+            }
+            Op::Close { target } => {
+                self.open.remove(target);
+                Ok(())
+            }
+            _ => unreachable!("not an operation that removes something"),
+        }
+    }
+
+    fn change_data(&mut self, number: usize, op: &Op) -> Result<()> {
+        match op {
+            Op::Write { target, offset, length, sync } => {
+                if *sync == WriteSync::None {
+                    return write_all(self.file(target)?, *offset, &pattern::bytes(number, *offset, *length));
+                }
+                let file = self.reopen(target, sync_flags(*sync))?;
+                write_all(&file, *offset, &pattern::bytes(number, *offset, *length))
+            }
+            Op::Append { target, length } => {
+                let file = self.file(target)?;
+                let offset = fstat(file)?.st_size as u64;
+                let appending = self.reopen(target, OFlags::APPEND)?;
+                write_all(&appending, offset, &pattern::bytes(number, offset, *length))
+            }
+            Op::DirectWrite { target, offset, length, sync } => {
+                let file = self.reopen(target, OFlags::DIRECT | sync_flags(*sync))?;
+                let mut buffer = Mapping::anonymous(*length as usize).map_err(errno)?;
+                let buffer = &mut buffer.bytes_mut()[..*length as usize];
+                buffer.copy_from_slice(&pattern::bytes(number, *offset, *length));
+                let written = write_all(&file, *offset, buffer);
+                if let Target::Path(path) = target {
+                    self.close_path(path);
+                }
+                written
+            }
+            Op::MmapWrite { target, offset, length } => {
+                let file = self.file(target)?;
+                if (fstat(file)?.st_size as u64) < offset + length {
+                    ftruncate(file, offset + length)?;
+                }
+                let start = offset / PAGE_SIZE * PAGE_SIZE;
+                let skip = (offset - start) as usize;
+                let mut mapping = Mapping::shared(file, start, skip + *length as usize).map_err(errno)?;
+                mapping.bytes_mut()[skip..].copy_from_slice(&pattern::bytes(number, *offset, *length));
+                Ok(())
+            }
+            Op::Truncate { target, size } => ftruncate(self.file(target)?, *size),
+            Op::Falloc { target, mode, offset, length } => {
+                fallocate(self.file(target)?, falloc_flags(*mode), *offset, *length)
+            }
+            Op::Reflink { source, source_offset, length, dest, dest_offset } => {
+                let source = self.file(source)?.as_fd().try_clone_to_owned().map_err(errno)?;
+                raw::clone_range(&source, *source_offset, *length, self.file(dest)?, *dest_offset)
+            }
+            _ => unreachable!("not an operation on data"),
+        }
+    }
+
+    fn change_attributes(&mut self, op: &Op) -> Result<()> {
+        match op {
+            Op::SetXattr { target, name, value } => {
+                fsetxattr(self.file(target)?, name, value.as_bytes(), XattrFlags::empty())
+            }
+            Op::RemoveXattr { target, name } => fremovexattr(self.file(target)?, name),
+            // By path, so that what cannot be opened (a fifo, a device) can be changed too.
+            Op::Chmod { target: Target::Path(path), mode } => {
+                chmodat(&self.root, path, Mode::from_raw_mode(*mode), AtFlags::empty())
+            }
+            Op::Chmod { target, mode } => fchmod(self.file(target)?, Mode::from_raw_mode(*mode)),
+            Op::Chown { target, uid, gid } => {
+                let owner = Some(rustix::fs::Uid::from_raw(*uid));
+                let group = Some(rustix::fs::Gid::from_raw(*gid));
+                match target {
+                    Target::Path(path) => chownat(&self.root, path, owner, group, AtFlags::SYMLINK_NOFOLLOW),
+                    Target::Handle(_) => fchown(self.file(target)?, owner, group),
+                }
+            }
+            _ => unreachable!("not an operation on attributes"),
+        }
+    }
+
+    fn persist(&mut self, op: &Op) -> Result<()> {
+        match op {
+            Op::DropCaches { what } => std::fs::write("/proc/sys/vm/drop_caches", what.to_string()).map_err(errno),
+            Op::Fsync { target } => fsync(self.file(target)?),
+            Op::Fdatasync { target } => fdatasync(self.file(target)?),
+            Op::Msync { target, offset, length } => {
+                let start = offset / PAGE_SIZE * PAGE_SIZE;
+                let mapping = Mapping::shared(self.file(target)?, start, (offset - start + length) as usize);
+                mapping.and_then(|mapping| mapping.sync()).map_err(errno)
+            }
+            Op::SyncFileRange { target, offset, length } => {
+                raw::sync_file_range(self.file(target)?, *offset, *length)
+            }
+            // sync(2) would write the disks of the other workers, and of the host, as well:
+            // theirs would be durable before their time, and ours would wait for it.
+            Op::Syncfs | Op::Sync => syncfs(&self.root),
+            _ => unreachable!("not an operation that makes something durable"),
+        }
+    }
+
+    /// The open descriptor of a target; a path is opened if it is not.
+    fn file(&mut self, target: &Target) -> Result<&OwnedFd> {
+        if let Target::Path(path) = target
+            && !self.open.contains_key(target)
+        {
+            let file = self.open_path(path)?;
+            self.open.insert(target.clone(), file);
+        }
+        self.open.get(target).ok_or(Errno::BADF)
+    }
+
+    /// Opens a path for writing, or for reading where it is a directory.
+    fn open_path(&self, path: &str) -> Result<OwnedFd> {
+        let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        match openat(&self.root, path, OFlags::RDWR | flags, Mode::empty()) {
+            Err(Errno::ISDIR) => openat(&self.root, path, OFlags::RDONLY | OFlags::DIRECTORY | flags, Mode::empty()),
+            opened => opened,
+        }
+    }
+
+    /// A second descriptor of the same file with other flags.
+    fn reopen(&mut self, target: &Target, flags: OFlags) -> Result<OwnedFd> {
+        use std::os::fd::AsRawFd;
+        let path = format!("/proc/self/fd/{}", self.file(target)?.as_raw_fd());
+        rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | flags, Mode::empty())
+    }
+
+    fn close_path(&mut self, path: &str) {
+        // A directory that goes or moves takes the descriptors below it along.
+        self.open.retain(|target, _| match target {
+            Target::Path(open) => open != path && !open.strip_prefix(path).is_some_and(|rest| rest.starts_with('/')),
+            Target::Handle(_) => true,
+        });
+    }
+}
+
+fn write_all(file: &OwnedFd, mut offset: u64, mut data: &[u8]) -> Result<()> {
+    while !data.is_empty() {
+        let written = pwrite(file, data, offset)?;
+        offset += written as u64;
+        data = &data[written..];
+    }
+    Ok(())
+}
+
+fn sync_flags(sync: WriteSync) -> OFlags {
+    match sync {
+        WriteSync::None => OFlags::empty(),
+        WriteSync::Dsync => OFlags::DSYNC,
+        WriteSync::Sync => OFlags::SYNC,
+    }
+}
+
+fn falloc_flags(mode: FallocMode) -> FallocateFlags {
+    match mode {
+        FallocMode::Allocate => FallocateFlags::empty(),
+        FallocMode::KeepSize => FallocateFlags::KEEP_SIZE,
+        FallocMode::ZeroRange => FallocateFlags::ZERO_RANGE,
+        FallocMode::ZeroRangeKeepSize => FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
+        FallocMode::PunchHole => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+        FallocMode::CollapseRange => FallocateFlags::COLLAPSE_RANGE,
+        FallocMode::InsertRange => FallocateFlags::INSERT_RANGE,
+        FallocMode::UnshareRange => FallocateFlags::UNSHARE_RANGE,
+    }
+}
+
+fn errno(error: std::io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}

@@ -1,0 +1,54 @@
+//! Memory with properties that a `Vec` lacks: aligned for O_DIRECT, or a file's own pages.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use nix::sys::mman::{MapFlags, MsFlags, ProtFlags, mmap, mmap_anonymous, msync, munmap};
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+
+/// A mapping; unmapped when dropped.
+pub(crate) struct Mapping {
+    start: NonNull<libc::c_void>,
+    length: usize,
+}
+
+impl Mapping {
+    /// Zeroed memory that starts at a page boundary.
+    pub(crate) fn anonymous(length: usize) -> io::Result<Self> {
+        let size = NonZeroUsize::new(length.max(1)).expect("at least one");
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new private mapping at an address of the kernel's choice disturbs nothing.
+        let start = unsafe { mmap_anonymous(None, size, protection, MapFlags::MAP_PRIVATE)? };
+        Ok(Self { start, length: size.get() })
+    }
+
+    /// `length` bytes of a file from `offset`, which must be a multiple of the page size, shared.
+    pub(crate) fn shared(file: impl AsFd, offset: u64, length: usize) -> io::Result<Self> {
+        let size = NonZeroUsize::new(length.max(1)).expect("at least one");
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: as above; only this process maps the file, and nobody truncates it meanwhile.
+        let start = unsafe { mmap(None, size, protection, MapFlags::MAP_SHARED, file, offset as libc::off_t)? };
+        Ok(Self { start, length: size.get() })
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping is readable and writable, lives as long as self, and self is
+        // borrowed mutably, so that nothing else of ours looks at it.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.length) }
+    }
+
+    /// msync(2) with MS_SYNC of all of it.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        // SAFETY: the range is exactly the mapping.
+        Ok(unsafe { msync(self.start, self.length, MsFlags::MS_SYNC)? })
+    }
+
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is exactly the mapping, and nothing borrows it any more.
+        let _ = unsafe { munmap(self.start, self.length) };
+    }
+}

@@ -1,0 +1,42 @@
+//! System calls that no library here wraps.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::io::Errno;
+
+fn answer(result: libc::c_int) -> Result<(), Errno> {
+    if result < 0 {
+        return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));
+    }
+    Ok(())
+}
+
+/// sync_file_range(2) that waits before and after writing.
+pub(crate) fn sync_file_range(file: impl AsFd, offset: u64, length: u64) -> Result<(), Errno> {
+    let flags =
+        libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    let file = file.as_fd().as_raw_fd();
+    // SAFETY: the call takes numbers only.
+    answer(unsafe { libc::sync_file_range(file, offset as libc::off64_t, length as libc::off64_t, flags) })
+}
+
+/// `struct file_clone_range` of linux/fs.h.
+#[repr(C)]
+struct CloneRange {
+    source: i64,
+    source_offset: u64,
+    length: u64,
+    dest_offset: u64,
+}
+
+/// `FICLONERANGE`, _IOW(0x94, 13, struct file_clone_range).
+const FICLONERANGE: libc::c_ulong = 0x4020_940D;
+
+/// Makes a range of `dest` share the blocks of `source` (ioctl_ficlonerange(2)).
+pub(crate) fn clone_range(
+    source: impl AsFd, source_offset: u64, length: u64, dest: impl AsFd, dest_offset: u64,
+) -> Result<(), Errno> {
+    let range = CloneRange { source: i64::from(source.as_fd().as_raw_fd()), source_offset, length, dest_offset };
+    // SAFETY: the kernel reads one `struct file_clone_range`, which `CloneRange` lays out.
+    answer(unsafe { libc::ioctl(dest.as_fd().as_raw_fd(), FICLONERANGE, std::ptr::from_ref(&range)) })
+}

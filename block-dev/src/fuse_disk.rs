@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::{
-    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, INodeNo, LockOwner, OpenFlags, ReplyAttr,
-    ReplyData, ReplyEmpty, ReplyOpen, ReplyWrite, Request, Session, SessionACL, WriteFlags,
+    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, INodeNo, LockOwner, OpenFlags, ReplyAttr, ReplyData,
+    ReplyEmpty, ReplyOpen, ReplyWrite, Request, Session, SessionACL, WriteFlags,
 };
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
@@ -255,7 +255,14 @@ impl Filesystem for Server {
     }
 
     fn read(
-        &self, _: &Request, _: INodeNo, _: FileHandle, offset: u64, size: u32, _: OpenFlags, _: Option<LockOwner>,
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
         reply: ReplyData,
     ) {
         let length = u64::from(size).min(self.size_bytes.saturating_sub(offset)) as usize;
@@ -265,8 +272,16 @@ impl Filesystem for Server {
     }
 
     fn write(
-        &self, _: &Request, _: INodeNo, _: FileHandle, offset: u64, data: &[u8], _: WriteFlags, _: OpenFlags,
-        _: Option<LockOwner>, reply: ReplyWrite,
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
     ) {
         if offset.saturating_add(data.len() as u64) > self.size_bytes {
             return reply.error(Errno::ENOSPC);
@@ -301,4 +316,3 @@ impl Filesystem for Server {
         reply.ok();
     }
 }
-

@@ -176,7 +176,8 @@ mod tests {
 
     fn changes() -> impl Strategy<Value = Vec<Change>> {
         let offset = 0..SIZE_BYTES - 9000;
-        let write = (offset.clone(), prop::collection::vec(any::<u8>(), 1..9000)).prop_map(|(at, data)| Change::Write(at, data));
+        let write = (offset.clone(), prop::collection::vec(any::<u8>(), 1..9000))
+            .prop_map(|(at, data)| Change::Write(at, data));
         let discard = (offset, 1..9000_u64).prop_map(|(at, length)| Change::Discard(at, length));
         prop::collection::vec(prop_oneof![3 => write, 1 => discard], 0..12)
     }

@@ -32,9 +32,7 @@ impl FileContent {
 
     /// How many whole blocks of `block_bytes` lie in space that the file holds or reserves.
     pub(crate) fn allocated_blocks(&self, block_bytes: u64) -> u64 {
-        let whole = |(start, end): &(u64, u64)| {
-            (end / block_bytes).saturating_sub(start.div_ceil(block_bytes))
-        };
+        let whole = |(start, end): &(u64, u64)| (end / block_bytes).saturating_sub(start.div_ceil(block_bytes));
         self.allocated.iter().map(whole).sum()
     }
 
@@ -88,9 +86,11 @@ impl FileContent {
     /// Notes that a range holds or reserves space.
     pub(crate) fn allocate(&mut self, start: u64, end: u64) {
         let touches = |range: &(u64, u64)| range.0 <= end && start <= range.1;
-        let merged = self.allocated.iter().filter(|range| touches(range)).fold((start, end), |merged, range| {
-            (merged.0.min(range.0), merged.1.max(range.1))
-        });
+        let merged = self
+            .allocated
+            .iter()
+            .filter(|range| touches(range))
+            .fold((start, end), |merged, range| (merged.0.min(range.0), merged.1.max(range.1)));
         self.allocated.retain(|range| !touches(range));
         self.allocated.push(merged);
         self.allocated.sort_unstable();
@@ -98,7 +98,8 @@ impl FileContent {
 
     /// Notes that a range holds no space any more.
     pub(crate) fn free(&mut self, start: u64, end: u64) {
-        let pieces = self.allocated.iter().flat_map(|range| [(range.0, range.1.min(start)), (range.0.max(end), range.1)]);
+        let pieces =
+            self.allocated.iter().flat_map(|range| [(range.0, range.1.min(start)), (range.0.max(end), range.1)]);
         self.allocated = pieces.filter(|(from, to)| from < to).collect();
     }
 

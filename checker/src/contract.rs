@@ -100,7 +100,10 @@ static COMMON: &[Line] = &[
     line(Promise::SymlinkComplete, "fstests generic/348, 690, 779"),
     line(Promise::Sync, "sync(2): all pending modifications to metadata and cached data are written"),
     line(Promise::FsyncData, "fsync(2): \"all modified in-core data\", and the size as metadata of the file"),
-    line(Promise::FsyncAttributes, "fsync(2): \"the metadata information associated with the file\"; fstests generic/535"),
+    line(
+        Promise::FsyncAttributes,
+        "fsync(2): \"the metadata information associated with the file\"; fstests generic/535",
+    ),
     line(Promise::FsyncXattrs, "fstests generic/066, 489"),
     line(Promise::FsyncDirectory, "fsync(2) on the directory's descriptor; fstests generic/321, 348, 557, 779"),
     line(Promise::FdatasyncData, "fdatasync(2): what is needed \"to allow a subsequent data retrieval\", the size too"),
@@ -135,14 +138,20 @@ pub static CONTRACTS: &[Contract] = &[
                 "Documentation/filesystems/xfs/xfs-delayed-logging-design.rst: \"all metadata modifications that were \
                  committed prior to that change will also be seen\"",
             ),
-            line(Promise::DirectoryLinkCount, "fs/xfs/libxfs/xfs_inode_util.c: a directory's link count counts subdirectories"),
+            line(
+                Promise::DirectoryLinkCount,
+                "fs/xfs/libxfs/xfs_inode_util.c: a directory's link count counts subdirectories",
+            ),
         ],
     },
     Contract {
         name: "btrfs",
         common: COMMON,
         own: &[
-            line(Promise::FsyncNames, "fstests generic/322, 520, 106, 107, 498; fs/btrfs/tree-log.c, log_new_ancestors"),
+            line(
+                Promise::FsyncNames,
+                "fstests generic/322, 520, 106, 107, 498; fs/btrfs/tree-log.c, log_new_ancestors",
+            ),
             line(Promise::FsyncNewSubdirectories, "fstests generic/065; fs/btrfs/tree-log.c, log_new_dir_dentries"),
             line(
                 Promise::NameConflict,

@@ -110,9 +110,11 @@ impl Model {
                         let previous = *entry.at(committed);
                         entry.raise(bound);
                         more.push((directory, bound, node.created > committed));
-                        more.extend(previous.map(|other| {
-                            (other, Bound { promise: Promise::NameConflict, ..bound }, other != inode)
-                        }));
+                        more.extend(
+                            previous.map(|other| {
+                                (other, Bound { promise: Promise::NameConflict, ..bound }, other != inode)
+                            }),
+                        );
                     } else if let Some(left) = when_left(entry, inode) {
                         // It is gone from here; what took its place since is not promised.
                         entry.raise(Bound { time: left, ..bound });
@@ -123,9 +125,9 @@ impl Model {
                 self.stays(inode, bound);
             }
             let conflicts = self.contract.promises(Promise::NameConflict);
-            let follow = more.into_iter().filter(|(_, bound, wanted)| {
-                *wanted && (conflicts || bound.promise != Promise::NameConflict)
-            });
+            let follow = more
+                .into_iter()
+                .filter(|(_, bound, wanted)| *wanted && (conflicts || bound.promise != Promise::NameConflict));
             names.extend(follow.map(|(inode, bound, _)| (inode, bound)));
         }
     }

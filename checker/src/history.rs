@@ -95,7 +95,8 @@ mod tests {
         let mut history = History::new(0, "a");
         history.set(2, "b");
         history.set(5, "c");
-        let seen = |history: &History<&'static str>| history.allowed(Bound::START).iter().map(|v| v.1).collect::<String>();
+        let seen =
+            |history: &History<&'static str>| history.allowed(Bound::START).iter().map(|v| v.1).collect::<String>();
         assert_eq!(seen(&history), "abc");
         history.raise(Bound { time: 1, ..Bound::START });
         assert_eq!(seen(&history), "abc");

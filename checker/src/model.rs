@@ -164,9 +164,9 @@ impl Model {
 
     /// The inode that a path leads to now.
     pub(crate) fn lookup(&self, path: &str) -> Option<InodeId> {
-        path.split('/').filter(|name| !name.is_empty() && *name != ".").try_fold(ROOT, |directory, name| {
-            *self.inodes[directory].entries.get(name)?.current()
-        })
+        path.split('/')
+            .filter(|name| !name.is_empty() && *name != ".")
+            .try_fold(ROOT, |directory, name| *self.inodes[directory].entries.get(name)?.current())
     }
 
     pub(crate) fn target(&self, target: &Target) -> Option<InodeId> {

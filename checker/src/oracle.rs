@@ -112,7 +112,12 @@ impl<'a> Comparison<'a> {
     }
 
     fn entry(
-        &mut self, directory: InodeId, name: &str, history: &History<Option<InodeId>>, seen: Option<u64>, path: &str,
+        &mut self,
+        directory: InodeId,
+        name: &str,
+        history: &History<Option<InodeId>>,
+        seen: Option<u64>,
+        path: &str,
     ) {
         let bound = self.bound_of(history);
         let allowed = history.allowed(self.model.prefix);
@@ -219,7 +224,10 @@ impl<'a> Comparison<'a> {
                     "'{}' and '{}' do not show one moment: a rename was done by half",
                     rename.source.1, rename.dest.1
                 );
-                let finding = Finding { promised_by: Some(rename.time - 1), ..Finding::new(Promise::RenameAtomic, &rename.dest.1, what) };
+                let finding = Finding {
+                    promised_by: Some(rename.time - 1),
+                    ..Finding::new(Promise::RenameAtomic, &rename.dest.1, what)
+                };
                 self.findings.push(finding);
             }
         }
@@ -374,13 +382,17 @@ impl Aspects<'_> {
         }
         let mode = self.inode.mode;
         if !allows(&self.expected.mode, self.floor(), &mode) {
-            let what = format!("mode {mode:o}; expected {}", versions(&self.expected.mode, self.floor(), |mode| format!("{mode:o}")));
+            let what = format!(
+                "mode {mode:o}; expected {}",
+                versions(&self.expected.mode, self.floor(), |mode| format!("{mode:o}"))
+            );
             findings.push(self.finding(self.expected.mode.bound().max(self.floor()), what));
         }
         let owner = (self.inode.uid, self.inode.gid);
         if !allows(&self.expected.owner, self.floor(), &owner) {
             let text = |owner: &(u32, u32)| format!("{}:{}", owner.0, owner.1);
-            let what = format!("owner {}; expected {}", text(&owner), versions(&self.expected.owner, self.floor(), text));
+            let what =
+                format!("owner {}; expected {}", text(&owner), versions(&self.expected.owner, self.floor(), text));
             findings.push(self.finding(self.expected.owner.bound().max(self.floor()), what));
         }
     }
@@ -473,7 +485,13 @@ impl Aspects<'_> {
     }
 
     fn wrong_byte(
-        &self, offset: u64, byte: u8, versions: &[(Time, FileContent)], bound: Bound, index: usize, at: usize,
+        &self,
+        offset: u64,
+        byte: u8,
+        versions: &[(Time, FileContent)],
+        bound: Bound,
+        index: usize,
+        at: usize,
     ) -> Finding {
         let any = self.expected.content.at_any(|version| version.chunk(index)[at] == byte);
         let seen = match byte {
@@ -481,10 +499,15 @@ impl Aspects<'_> {
             _ if any => format!("{byte:#04x}, which is older than what is durable"),
             _ => format!("{byte:#04x}, which was never written there"),
         };
-        let mut expected: Vec<_> = versions.iter().map(|(_, version)| format!("{:#04x}", version.chunk(index)[at])).collect();
+        let mut expected: Vec<_> =
+            versions.iter().map(|(_, version)| format!("{:#04x}", version.chunk(index)[at])).collect();
         expected.dedup();
         let what = format!("the byte at {offset} is {seen}; expected {}", expected.join(" or "));
-        if byte != 0 && !any { Finding::new(Promise::NoForeignData, self.path, what) } else { self.finding(bound, what) }
+        if byte != 0 && !any {
+            Finding::new(Promise::NoForeignData, self.path, what)
+        } else {
+            self.finding(bound, what)
+        }
     }
 
     /// Whether everything about the file is durable, so that it must be as it was.

@@ -57,7 +57,8 @@ fn directories(tree: &Tree) -> Vec<String> {
 fn use_directory(root: impl AsFd, path: &str) -> Result<(), (&'static str, Errno)> {
     let (made, moved) = (format!("{path}/{MADE}"), format!("{path}/{MOVED}"));
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let file = openat(root.as_fd(), &made, flags, Mode::from_raw_mode(0o600)).map_err(|errno| ("making a file", errno))?;
+    let file =
+        openat(root.as_fd(), &made, flags, Mode::from_raw_mode(0o600)).map_err(|errno| ("making a file", errno))?;
     let written = write(&file, b"crashpoint").map_err(|errno| ("writing a new file", errno));
     drop(file);
     let renamed = renameat(root.as_fd(), &made, root.as_fd(), &moved).map_err(|errno| ("renaming a new file", errno));

@@ -15,6 +15,24 @@ pub struct KernelMessage {
     pub text: String,
 }
 
+impl KernelMessage {
+    /// The level of errors; lower ones are worse.
+    pub const ERROR: u8 = 3;
+
+    /// Whether it is about a block device (`loop3`), and not about `loop33`.
+    pub fn is_about(&self, device: &str) -> bool {
+        let ends = |rest: &str| !rest.starts_with(|next: char| next.is_ascii_digit());
+        self.text.match_indices(device).any(|(at, _)| ends(&self.text[at + device.len()..]))
+    }
+
+    /// Whether it starts the report of a bug or a failed assertion, which names no device.
+    pub fn is_stack_trace(&self) -> bool {
+        const STARTS: [&str; 6] =
+            ["WARNING: ", "BUG: ", "kernel BUG at", "Oops: ", "general protection fault", "XFS: Assertion failed"];
+        STARTS.iter().any(|start| self.text.starts_with(start))
+    }
+}
+
 /// The kernel's log from the moment it was opened, or last read.
 #[derive(Debug)]
 pub struct KernelLog {
@@ -75,5 +93,6 @@ mod tests {
         let message = parse(record).expect("well formed");
         assert_eq!(message, KernelMessage { level: 3, text: "XFS (loop0): Corruption detected".into() });
         assert_eq!(parse(b"nonsense"), None);
+        assert!(message.is_about("loop0") && !message.is_about("loop"));
     }
 }

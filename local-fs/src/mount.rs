@@ -24,10 +24,12 @@ impl Mounted {
     pub fn new(variant: &Variant, device: &Path, path: &Path) -> Result<Self> {
         let name = variant.file_system.name;
         let options = variant.mount_data();
-        mount(Some(device), path, Some(name), MsFlags::MS_NOATIME, Some(options.as_str())).map_err(|errno| match errno {
-            Errno::ENODEV => Error::NotInKernel { name },
-            _ => Error::Mount { name, device: device.into(), options, source: errno.into() },
-        })?;
+        mount(Some(device), path, Some(name), MsFlags::MS_NOATIME, Some(options.as_str())).map_err(
+            |errno| match errno {
+                Errno::ENODEV => Error::NotInKernel { name },
+                _ => Error::Mount { name, device: device.into(), options, source: errno.into() },
+            },
+        )?;
         Ok(Self { path: path.into(), mounted: true })
     }
 

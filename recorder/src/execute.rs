@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, Dev, FallocateFlags, FileType, Mode, OFlags, RenameFlags, XattrFlags, chmodat, chownat, fallocate,
-    fchmod, fchown, fdatasync, fremovexattr, fsetxattr, fstat, fsync, ftruncate, linkat, makedev, mkdirat,
-    mknodat, openat, renameat_with, statat, symlinkat, syncfs, unlinkat,
+    AtFlags, Dev, FallocateFlags, FileType, Mode, OFlags, RenameFlags, XattrFlags, chmodat, chownat, fallocate, fchmod,
+    fchown, fdatasync, fremovexattr, fsetxattr, fstat, fsync, ftruncate, linkat, makedev, mkdirat, mknodat, openat,
+    renameat_with, statat, symlinkat, syncfs, unlinkat,
 };
 use rustix::io::{Errno, pwrite};
 use workloads::{DeviceKind, FallocMode, Op, RenameFlag, Target, WriteSync, pattern};
@@ -29,11 +29,6 @@ impl Executor {
     /// Operates below `root`, a directory.
     pub(crate) fn new(root: impl Into<OwnedFd>) -> Self {
         Self { root: root.into(), open: HashMap::new() }
-    }
-
-    /// Closes every descriptor.
-    pub(crate) fn close_all(&mut self) {
-        self.open.clear();
     }
 
     /// Carries out operation number `number`; the number chooses the bytes it writes.
@@ -228,9 +223,7 @@ impl Executor {
                 let mapping = Mapping::shared(self.file(target)?, start, (offset - start + length) as usize);
                 mapping.and_then(|mapping| mapping.sync()).map_err(errno)
             }
-            Op::SyncFileRange { target, offset, length } => {
-                raw::sync_file_range(self.file(target)?, *offset, *length)
-            }
+            Op::SyncFileRange { target, offset, length } => raw::sync_file_range(self.file(target)?, *offset, *length),
             // sync(2) would write the disks of the other workers, and of the host, as well:
             // theirs would be durable before their time, and ours would wait for it.
             Op::Syncfs | Op::Sync => syncfs(&self.root),

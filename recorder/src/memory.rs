@@ -43,7 +43,6 @@ impl Mapping {
         // SAFETY: the range is exactly the mapping.
         Ok(unsafe { msync(self.start, self.length, MsFlags::MS_SYNC)? })
     }
-
 }
 
 impl Drop for Mapping {

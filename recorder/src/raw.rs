@@ -13,8 +13,7 @@ fn answer(result: libc::c_int) -> Result<(), Errno> {
 
 /// sync_file_range(2) that waits before and after writing.
 pub(crate) fn sync_file_range(file: impl AsFd, offset: u64, length: u64) -> Result<(), Errno> {
-    let flags =
-        libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
     let file = file.as_fd().as_raw_fd();
     // SAFETY: the call takes numbers only.
     answer(unsafe { libc::sync_file_range(file, offset as libc::off64_t, length as libc::off64_t, flags) })
@@ -34,7 +33,11 @@ const FICLONERANGE: libc::c_ulong = 0x4020_940D;
 
 /// Makes a range of `dest` share the blocks of `source` (ioctl_ficlonerange(2)).
 pub(crate) fn clone_range(
-    source: impl AsFd, source_offset: u64, length: u64, dest: impl AsFd, dest_offset: u64,
+    source: impl AsFd,
+    source_offset: u64,
+    length: u64,
+    dest: impl AsFd,
+    dest_offset: u64,
 ) -> Result<(), Errno> {
     let range = CloneRange { source: i64::from(source.as_fd().as_raw_fd()), source_offset, length, dest_offset };
     // SAFETY: the kernel reads one `struct file_clone_range`, which `CloneRange` lays out.

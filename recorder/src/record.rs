@@ -41,10 +41,8 @@ impl Recorder {
     /// If the disk cannot be made.
     pub fn new(variant: &Variant, base: &Arc<Base>, directory: &Path) -> Result<Self> {
         let mount_point = directory.join("recorded");
-        std::fs::create_dir(&mount_point).map_err(|source| local_fs::Error::Io {
-            doing: format!("create {}", mount_point.display()),
-            source,
-        })?;
+        std::fs::create_dir(&mount_point)
+            .map_err(|source| local_fs::Error::Io { doing: format!("create {}", mount_point.display()), source })?;
         Ok(Self { disk: FuseDisk::new(base, directory)?, mount_point, variant: variant.clone() })
     }
 

@@ -1,1 +1,25 @@
-//! replayer
+//! Trace and crash point to a mounted file system, checked: the engine behind `replay` and
+//! `crashpoint fs`.
+//!
+//! [`Engine`] takes one workload through record, crash, recover and check. [`sweep()`] has
+//! many workloads done by worker processes. [`Report`] prints what came of it.
+
+mod args;
+mod command;
+mod engine;
+mod pool;
+mod report;
+mod result;
+mod results_file;
+mod states;
+mod sweep;
+mod worker;
+
+pub use args::{FileSystemArgs, WorkloadFiles, WorkloadIterator};
+pub use command::{Outcome, SweepCommand, exit};
+pub use engine::{Engine, Floor};
+pub use pool::Interrupt;
+pub use report::{OutputFormat, Report};
+pub use result::{StateFindings, Timing, Verdict, WorkloadResult};
+pub use sweep::{Summary, SweepOptions, Workers, sweep};
+pub use worker::{WORKER_COMMAND, run_worker};

@@ -1,0 +1,5 @@
+//! Which crash states to visit. Pure: no I/O, and no knowledge of the other parts.
+
+#![forbid(unsafe_code)]
+
+pub mod disk;

@@ -1,0 +1,140 @@
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use local_fs::{Variant, find};
+use pace_rules::disk::Disk;
+use workloads::{Reader, Workload};
+
+/// Which file systems, with which options, on which disk.
+#[derive(Debug, Clone, Args)]
+pub struct FileSystemArgs {
+    /// The file systems to test, separated by commas: ext4, xfs, btrfs.
+    #[arg(long = "fs", value_name = "FS[,FS…]", value_delimiter = ',', required = true)]
+    pub file_systems: Vec<String>,
+
+    /// Mount options to test it with, separated by commas, such as barrier=0.
+    #[arg(short = 'o', long, value_name = "OPTIONS", value_delimiter = ',', allow_hyphen_values = true)]
+    pub mount_options: Vec<String>,
+
+    /// Arguments for mkfs, separated by spaces, such as '-O ^has_journal'.
+    #[arg(long, value_name = "ARGUMENTS", value_delimiter = ' ', allow_hyphen_values = true)]
+    pub mkfs_options: Vec<String>,
+
+    /// Size of the disk in MiB, if not the file system's usual one.
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=65536))]
+    pub size: Option<u64>,
+
+    /// How the disk keeps its word: honest, drop-flush (flushes cover nothing), drop-fua, or
+    /// lose-write:N (the N-th write of the run never happened).
+    #[arg(long, default_value_t = Disk::Honest)]
+    pub disk: Disk,
+
+    /// How many workers to run side by side [default: one for each processor].
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub jobs: Option<u16>,
+}
+
+impl FileSystemArgs {
+    /// The file systems that were named.
+    ///
+    /// # Errors
+    /// If one is unknown.
+    pub fn variants(&self) -> anyhow::Result<Vec<Variant>> {
+        let variant = |name: &String| {
+            let mut variant = Variant::plain(find(name.trim())?);
+            variant.mount_options = nonempty(&self.mount_options);
+            variant.mkfs_options = nonempty(&self.mkfs_options);
+            if let Some(size_mib) = self.size {
+                variant.size_bytes = size_mib << 20;
+            }
+            Ok(variant)
+        };
+        self.file_systems.iter().map(variant).collect()
+    }
+
+    /// How many workers.
+    pub fn jobs(&self) -> usize {
+        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.jobs.map_or_else(processors, usize::from)
+    }
+
+    /// The flags that say the same again, for one file system: for the command that replays a finding.
+    pub fn replay_flags(&self, variant: &Variant) -> String {
+        let mut flags = format!("--fs {}", variant.file_system.name);
+        if !variant.mount_options.is_empty() {
+            flags += &format!(" -o {}", variant.mount_options.join(","));
+        }
+        if !variant.mkfs_options.is_empty() {
+            flags += &format!(" --mkfs-options '{}'", variant.mkfs_options.join(" "));
+        }
+        if let Some(size_mib) = self.size {
+            flags += &format!(" --size {size_mib}");
+        }
+        if self.disk != Disk::Honest {
+            flags += &format!(" --disk {}", self.disk);
+        }
+        flags
+    }
+}
+
+fn nonempty(words: &[String]) -> Vec<String> {
+    words.iter().filter(|word| !word.is_empty()).cloned().collect()
+}
+
+/// Files with workloads; `-` is standard input.
+#[derive(Debug, Clone, Args)]
+pub struct WorkloadFiles {
+    /// Files with workloads, ours or CrashMonkey's J-lang; - is standard input.
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+}
+
+/// Workloads as they are read.
+pub type WorkloadIterator = Box<dyn Iterator<Item = anyhow::Result<Workload>> + Send>;
+
+impl WorkloadFiles {
+    /// Reads every workload of every file.
+    ///
+    /// # Errors
+    /// If a file cannot be read, is not a workload file, or all of them hold no workload.
+    pub fn read_all(&self) -> anyhow::Result<Vec<Workload>> {
+        let mut found = Vec::new();
+        for path in &self.files {
+            let (text, name) = read_text(path)?;
+            found.extend(workloads::parse_any(&text, &name)?);
+        }
+        if found.is_empty() {
+            bail!("no workload in {}", self.names());
+        }
+        Ok(found)
+    }
+
+    /// Reads standard input as a stream, if that is all there is to read.
+    pub fn stream(&self) -> Option<WorkloadIterator> {
+        if !self.files.is_empty() && !(self.files.len() == 1 && is_standard_input(&self.files[0])) {
+            return None;
+        }
+        let reader = Reader::new(BufReader::new(io::stdin()), "standard input");
+        Some(Box::new(reader.map(|workload| workload.map_err(anyhow::Error::from))))
+    }
+
+    fn names(&self) -> String {
+        self.files.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn is_standard_input(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+fn read_text(path: &Path) -> anyhow::Result<(String, String)> {
+    if is_standard_input(path) {
+        let mut text = String::new();
+        io::stdin().read_to_string(&mut text).context("read standard input")?;
+        return Ok((text, "standard input".into()));
+    }
+    let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+    Ok((text, path.display().to_string()))
+}

@@ -1,0 +1,284 @@
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use block_dev::{Base, FrontEnd, Image, ImageHash, MemfdDisk};
+use checker::{Contract, Finding, Model, Promise, oracle, write_check};
+use local_fs::{KernelLog, KernelMessage, Mounted, Tree, Variant, WalkOptions, fsck, walk};
+use pace_rules::disk::{Disk, Selection};
+use recorder::{CrashPoint, Outcome, Recorder, Trace};
+use workloads::{Op, Step, Workload};
+
+use crate::result::{StateFindings, Timing, WorkloadResult};
+use crate::states::rebuild;
+
+/// An error that says nothing of the file system under test.
+pub type EngineError = Box<dyn std::error::Error + Send + Sync>;
+
+type Result<T, E = EngineError> = std::result::Result<T, E>;
+
+/// Takes workloads through record, crash, recover and check, one at a time, on two disks of
+/// its own. It runs in a mount namespace of its own.
+pub struct Engine {
+    variant: Variant,
+    contract: &'static Contract,
+    disk: Disk,
+    recorder: Recorder,
+    crashed: MemfdDisk,
+    image: Image,
+    mount_point: PathBuf,
+    kernel_log: KernelLog,
+}
+
+/// What was found on one crash state that does not depend on the crash point it stands for.
+struct Visited {
+    tree: Option<Tree>,
+    findings: Vec<Finding>,
+}
+
+impl Engine {
+    /// An engine for one file system; `directory` is an empty one of ours.
+    ///
+    /// # Errors
+    /// If disks, mount points or the kernel's log cannot be had.
+    pub fn new(variant: &Variant, base: &Arc<Base>, disk: Disk, directory: &Path) -> Result<Self> {
+        let name = variant.file_system.name;
+        let contract = Contract::of(name).ok_or_else(|| format!("there is no contract for {name}"))?;
+        let mount_point = directory.join("crashed");
+        std::fs::create_dir(&mount_point)?;
+        Ok(Self {
+            variant: variant.clone(),
+            contract,
+            disk,
+            recorder: Recorder::new(variant, base, directory)?,
+            crashed: MemfdDisk::new(base)?,
+            image: Image::new(Arc::clone(base)),
+            mount_point,
+            kernel_log: KernelLog::open()?,
+        })
+    }
+
+    /// Records a workload and checks all its crash states.
+    pub fn run(&mut self, workload: &Workload) -> WorkloadResult {
+        match self.record_and_check(workload) {
+            Ok(result) => result,
+            Err(error) => WorkloadResult::not_measured(workload.name.clone(), error.to_string()),
+        }
+    }
+
+    fn record_and_check(&mut self, workload: &Workload) -> Result<WorkloadResult> {
+        let mut timing = Timing::default();
+        let trace = timed(&mut timing.record_us, || self.recorder.record(workload))?;
+        let mut result = WorkloadResult {
+            workload: workload.name.clone(),
+            states_checked: 0,
+            states_equal: 0,
+            broken: Vec::new(),
+            not_measured: refusal(workload, &trace.outcomes),
+            timing,
+        };
+        if trace.crash_points.is_empty() {
+            result.not_measured.get_or_insert("the workload has no persistence operation and no crash point".into());
+        }
+        let mut visited = HashMap::new();
+        for point in &trace.crash_points {
+            match model_at(self.contract, workload, &trace, point) {
+                Ok(model) => self.crash_point(&trace, point, &model, &mut visited, &mut result)?,
+                Err(why) => {
+                    result.not_measured.get_or_insert(why);
+                }
+            }
+        }
+        self.recorder.recycle(trace);
+        Ok(result)
+    }
+
+    fn crash_point(
+        &mut self,
+        trace: &Trace,
+        point: &CrashPoint,
+        model: &Model,
+        visited: &mut HashMap<ImageHash, Visited>,
+        result: &mut WorkloadResult,
+    ) -> Result<()> {
+        let mut hashes = Vec::new();
+        for state in Selection::ALL {
+            rebuild(&mut self.image, &trace.log, point.log_position, trace.durable_position, state, self.disk);
+            let hash = self.image.hash();
+            // The same content at the same crash point gives the same findings.
+            if hashes.contains(&hash) {
+                result.states_equal += 1;
+                continue;
+            }
+            hashes.push(hash);
+            if let std::collections::hash_map::Entry::Vacant(place) = visited.entry(hash) {
+                let seen = self.visit(model, &mut result.timing)?;
+                result.states_checked += 1;
+                place.insert(seen);
+            } else {
+                result.states_equal += 1;
+            }
+            let seen = &visited[&hash];
+            let mut findings = timed(&mut result.timing.compare_us, || {
+                seen.tree.as_ref().map(|tree| oracle::check(model, &point.live, tree)).unwrap_or_default()
+            });
+            findings.extend(seen.findings.iter().cloned());
+            if !findings.is_empty() {
+                let operations_done = point.operations_done as u32;
+                result.broken.push(StateFindings { operations_done, state, findings });
+            }
+        }
+        Ok(())
+    }
+
+    /// Mounts the image so that it recovers, walks it, writes to it and checks it.
+    fn visit(&mut self, model: &Model, timing: &mut Timing) -> Result<Visited> {
+        let _ = model;
+        timed(&mut timing.load_us, || self.crashed.load(&self.image))?;
+        // What other disks had to say before this one was mounted is not about it.
+        self.kernel_log.read()?;
+        let mut findings = Vec::new();
+        let mounted =
+            timed(&mut timing.mount_us, || Mounted::new(&self.variant, self.crashed.device(), &self.mount_point));
+        let mounted = match mounted {
+            Ok(mounted) => mounted,
+            Err(error) => return self.unmountable(error),
+        };
+        let own_names = self.variant.file_system.own_names;
+        let tree = timed(&mut timing.compare_us, || -> Result<Tree> {
+            Ok(walk(mounted.root()?, mounted.path(), WalkOptions { skip: own_names }))
+        })?;
+        timed(&mut timing.write_us, || -> Result<()> {
+            findings.extend(write_check(mounted.root()?, &tree, own_names));
+            Ok(())
+        })?;
+        if let Err(error) = timed(&mut timing.mount_us, || mounted.unmount()) {
+            findings.push(Finding::new(Promise::Usable, "", format!("unmounting fails after recovery: {error}")));
+        }
+        findings.extend(self.kernel_findings()?);
+        let report = timed(&mut timing.fsck_us, || fsck(&self.variant, &self.crashed.content_path()))?;
+        if !report.clean {
+            let name = self.variant.file_system.fsck.name;
+            let what = format!("{name} is not satisfied: {}", summary(&report.output));
+            findings.push(Finding::new(Promise::FsckClean, "", what));
+        }
+        Ok(Visited { tree: Some(tree), findings })
+    }
+
+    fn unmountable(&mut self, error: local_fs::Error) -> Result<Visited> {
+        let local_fs::Error::Mount { source, .. } = &error else { return Err(error.into()) };
+        // These are about us and the machine, not about what is on the disk.
+        let ours = [libc::EPERM, libc::EACCES, libc::ENOMEM, libc::EBUSY, libc::EMFILE, libc::ENFILE, libc::EINTR];
+        if source.raw_os_error().is_some_and(|errno| ours.contains(&errno)) {
+            return Err(error.into());
+        }
+        let messages = self.kernel_log.read()?;
+        let about = about_device(&messages, self.crashed.device_name());
+        let said = about.last().map(|message| format!("; the kernel says: {}", message.text)).unwrap_or_default();
+        let what = format!("mount fails: {source}{said}");
+        Ok(Visited { tree: None, findings: vec![Finding::new(Promise::Mountable, "", what)] })
+    }
+
+    /// What the kernel complained about since the crash state was mounted.
+    fn kernel_findings(&mut self) -> Result<Option<Finding>> {
+        let messages = self.kernel_log.read()?;
+        let device = self.crashed.device_name();
+        let complaint = messages.iter().find(|message| {
+            let about_it = message.level <= KernelMessage::ERROR && message.is_about(device);
+            about_it || message.is_stack_trace()
+        });
+        Ok(complaint
+            .map(|message| Finding::new(Promise::KernelQuiet, "", format!("the kernel says: {}", message.text))))
+    }
+
+    /// Mounts, walks and unmounts the base by raw system calls, `cycles` times: the floor under
+    /// everything that this engine does.
+    ///
+    /// # Errors
+    /// If that fails.
+    pub fn floor(&mut self, cycles: u32) -> Result<Floor> {
+        self.image.reset();
+        let started = Instant::now();
+        for _ in 0..cycles {
+            self.crashed.load(&self.image)?;
+            let mounted = Mounted::new(&self.variant, self.crashed.device(), &self.mount_point)?;
+            walk(mounted.root()?, mounted.path(), WalkOptions { skip: self.variant.file_system.own_names });
+            mounted.unmount()?;
+        }
+        Ok(Floor { cycles, elapsed: started.elapsed() })
+    }
+}
+
+/// How long so many mounts, walks and unmounts took.
+#[derive(Debug, Clone, Copy)]
+pub struct Floor {
+    /// How many.
+    pub cycles: u32,
+    /// How long.
+    pub elapsed: Duration,
+}
+
+fn timed<T>(total_us: &mut u64, work: impl FnOnce() -> T) -> T {
+    let started = Instant::now();
+    let result = work();
+    *total_us += started.elapsed().as_micros() as u64;
+    result
+}
+
+fn operations(workload: &Workload) -> impl Iterator<Item = &Op> {
+    let run = workload.run.iter().filter_map(|step| match step {
+        Step::Op(op) => Some(op),
+        Step::CrashPoint => None,
+    });
+    workload.setup.iter().chain(run)
+}
+
+/// Names the first operation that the file system refused: what was run is not what was written.
+fn refusal(workload: &Workload, outcomes: &[Outcome]) -> Option<String> {
+    operations(workload).zip(outcomes).enumerate().find_map(|(number, (op, outcome))| match outcome {
+        Outcome::Done => None,
+        Outcome::Refused(errno) => {
+            let reason = std::io::Error::from_raw_os_error(*errno);
+            Some(format!("operation {number}, {op}, was refused: {reason}"))
+        }
+    })
+}
+
+/// The model at a crash point, found to agree with what the file system showed then.
+fn model_at(
+    contract: &'static Contract,
+    workload: &Workload,
+    trace: &Trace,
+    point: &CrashPoint,
+) -> Result<Model, String> {
+    let root_mode = point.live.inode(point.live.root).map_or(0o755, |root| root.mode);
+    let mut model = Model::new(contract).with_root_mode(root_mode);
+    for (number, op) in operations(workload).enumerate().take(point.operations_done) {
+        if number == trace.setup_operations {
+            model.commit(None);
+        }
+        model.apply(op, trace.outcomes[number] != Outcome::Done)?;
+    }
+    if trace.setup_operations > 0 && point.operations_done == trace.setup_operations {
+        model.commit(None);
+    }
+    oracle::check_live(&model, &point.live)
+        .map_err(|difference| format!("the running file system does not show what was done: {difference}"))?;
+    Ok(model)
+}
+
+fn about_device<'a>(messages: &'a [KernelMessage], device: &str) -> Vec<&'a KernelMessage> {
+    messages.iter().filter(|message| message.is_about(device)).collect()
+}
+
+/// The lines of a checker's output that say something, few enough to read.
+fn summary(output: &str) -> String {
+    const LINES_MAX: usize = 4;
+    let boring = |line: &&str| {
+        let line = line.trim();
+        !line.is_empty() && !line.starts_with("Phase") && !line.starts_with("Pass") && !line.starts_with("        -")
+    };
+    let lines: Vec<_> = output.lines().filter(boring).map(str::trim).collect();
+    lines[..lines.len().min(LINES_MAX)].join("; ")
+}

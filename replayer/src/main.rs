@@ -1,0 +1,44 @@
+//! `replay`: workloads in, findings out.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use replayer::{FileSystemArgs, Interrupt, OutputFormat, SweepCommand, WORKER_COMMAND, WorkloadFiles, run_worker};
+
+/// Runs workloads on a file system, crashes it at every persistence point, and says what it
+/// broke. Exit status: 0 nothing found, 1 findings, 2 could not run, 3 not measured.
+#[derive(Debug, Parser)]
+#[command(name = "replay", version)]
+struct Arguments {
+    #[command(flatten)]
+    file_system: FileSystemArgs,
+
+    #[command(flatten)]
+    files: WorkloadFiles,
+
+    /// How to print results.
+    #[arg(long, value_enum, default_value_t)]
+    format: OutputFormat,
+}
+
+fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some(WORKER_COMMAND) {
+        return run_worker().map_or(ExitCode::from(2), |()| ExitCode::SUCCESS);
+    }
+    let arguments = Arguments::parse();
+    replayer::exit(run(&arguments))
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<replayer::Outcome> {
+    let interrupt = Interrupt::watch()?;
+    let command = SweepCommand { file_system: &arguments.file_system, format: arguments.format, out: None };
+    match arguments.files.stream() {
+        Some(stream) => command.run_stream(stream, &interrupt),
+        None => {
+            let workloads = arguments.files.read_all()?;
+            let total = workloads.len() as u64;
+            let source = move || -> replayer::WorkloadIterator { Box::new(workloads.clone().into_iter().map(Ok)) };
+            command.run(&source, Some(total), &interrupt)
+        }
+    }
+}

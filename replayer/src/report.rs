@@ -1,0 +1,252 @@
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use checker::{Contract, Finding};
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
+use local_fs::Variant;
+use serde_json::{Value, json};
+use workloads::{Op, Step, Workload};
+
+use crate::result::{StateFindings, Verdict, WorkloadResult};
+use crate::sweep::Summary;
+
+/// Without a terminal a line of progress is printed this often.
+const PROGRESS_EVERY: Duration = Duration::from_secs(30);
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum OutputFormat {
+    /// Findings and a table, for people.
+    #[default]
+    Text,
+    /// One JSON object a line; see docs/json.md.
+    Json,
+}
+
+/// Prints what comes of a sweep: results to standard output, progress to standard error.
+pub struct Report {
+    format: OutputFormat,
+    progress: Progress,
+    variant: Variant,
+    /// The flags that replay a finding.
+    replay_flags: String,
+    findings: u64,
+    not_measured: u64,
+}
+
+impl Report {
+    /// A report on one file system; `total` is how many workloads there will be, if known.
+    pub fn new(format: OutputFormat, variant: &Variant, replay_flags: String, total: Option<u64>) -> Self {
+        let progress = Progress::new(&variant.to_string(), total);
+        Self { format, progress, variant: variant.clone(), replay_flags, findings: 0, not_measured: 0 }
+    }
+
+    /// Prints a result, where there is something to say.
+    ///
+    /// # Errors
+    /// If standard output cannot be written.
+    pub fn result(&mut self, workload: &Workload, result: &WorkloadResult) -> io::Result<()> {
+        self.findings += u64::from(result.verdict() == Verdict::Finding);
+        self.not_measured += u64::from(result.not_measured.is_some());
+        let text = match self.format {
+            OutputFormat::Json => format!("{}\n", self.json(workload, result)),
+            OutputFormat::Text => self.text(workload, result),
+        };
+        if !text.is_empty() {
+            self.progress.suspend(|| -> io::Result<()> {
+                let mut out = io::stdout().lock();
+                out.write_all(text.as_bytes())?;
+                out.flush()
+            })?;
+        }
+        self.progress.tick(self.findings, self.not_measured);
+        Ok(())
+    }
+
+    /// Ends the progress bar.
+    pub fn finish(&self) {
+        self.progress.bar.finish_and_clear();
+    }
+
+    /// A result as one JSON object.
+    pub fn json(&self, workload: &Workload, result: &WorkloadResult) -> Value {
+        let contract = Contract::of(self.variant.file_system.name);
+        let finding = |finding: &Finding| {
+            json!({
+                "promise": finding.promise.name(),
+                "path": finding.path,
+                "what": finding.what,
+                "promised": finding.promise.words(),
+                "promised_by": finding.promised_by,
+                "source": contract.and_then(|contract| contract.line(finding.promise)).map(|line| line.source),
+            })
+        };
+        let state = |state: &StateFindings| {
+            json!({
+                "operations_done": state.operations_done,
+                "state": state.state.to_string(),
+                "findings": state.findings.iter().map(finding).collect::<Vec<_>>(),
+            })
+        };
+        json!({
+            "type": "result",
+            "file_system": self.variant.file_system.name,
+            "mount_options": self.variant.mount_options,
+            "workload": result.workload,
+            "verdict": result.verdict(),
+            "states_checked": result.states_checked,
+            "states_equal": result.states_equal,
+            "broken": result.broken.iter().map(state).collect::<Vec<_>>(),
+            "not_measured": result.not_measured,
+            "text": (result.verdict() != Verdict::Clean).then(|| workload.to_line()),
+        })
+    }
+
+    fn text(&self, workload: &Workload, result: &WorkloadResult) -> String {
+        let mut text = String::new();
+        for state in &result.broken {
+            text += &self.finding_text(workload, state);
+        }
+        if let Some(why) = &result.not_measured {
+            text += &format!("NOT MEASURED  {}  {}\n  why       {why}\n", self.variant, result.workload);
+            text += &format!("  workload  {}\n\n", workload.to_line());
+        }
+        text
+    }
+
+    fn finding_text(&self, workload: &Workload, state: &StateFindings) -> String {
+        let operations: Vec<&Op> = operations(workload);
+        let mut text = format!("FINDING  {}  {}\n", self.variant, workload.name);
+        let done = state.operations_done as usize;
+        for (number, op) in operations.iter().enumerate() {
+            let part = if number < workload.setup.len() { "setup" } else { "run" };
+            let crash = if number + 1 == done { "      <- the power fails here" } else { "" };
+            text += &format!("  {part:<9} {number:>3}  {op}{crash}\n");
+        }
+        text += &format!("  disk      {}\n", state_words(state));
+        for finding in &state.findings {
+            let place = if finding.path.is_empty() { String::new() } else { format!("{}: ", finding.path) };
+            text += &format!("  broken    {place}{}\n", finding.what);
+            text += &format!("  promised  {} ({})\n", finding.promise.words(), finding.promise.name());
+            if let Some(op) = finding.promised_by.and_then(|number| operations.get(number).map(|op| (number, op))) {
+                text += &format!("            by operation {}, {}\n", op.0, op.1);
+            }
+            let contract = Contract::of(self.variant.file_system.name);
+            if let Some(line) = contract.and_then(|contract| contract.line(finding.promise)) {
+                text += &format!("  source    {}\n", line.source);
+            }
+        }
+        let line = workload.to_line().replace('\'', "'\\''");
+        text += &format!("  replay    echo '{line}' | replay {}\n\n", self.replay_flags);
+        text
+    }
+}
+
+fn operations(workload: &Workload) -> Vec<&Op> {
+    let run = workload.run.iter().filter_map(|step| match step {
+        Step::Op(op) => Some(op),
+        Step::CrashPoint => None,
+    });
+    workload.setup.iter().chain(run).collect()
+}
+
+fn state_words(state: &StateFindings) -> &'static str {
+    match state.state {
+        pace_rules::disk::Selection::Prefix => "had kept everything that was written so far",
+        pace_rules::disk::Selection::Flushed => "had kept only what a flush or FUA covered",
+    }
+}
+
+/// A bar on a terminal, a line now and then elsewhere.
+struct Progress {
+    bar: ProgressBar,
+    name: String,
+    terminal: bool,
+    printed: Instant,
+}
+
+impl Progress {
+    fn new(name: &str, total: Option<u64>) -> Self {
+        let template = if total.is_some() {
+            "{prefix:>14} {bar:30} {pos}/{len}  {per_sec}  {eta} left  {msg}"
+        } else {
+            "{prefix:>14} {spinner} {pos}  {per_sec}  {msg}"
+        };
+        let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
+        bar.set_style(ProgressStyle::with_template(template).expect("a fixed template").progress_chars("##-"));
+        bar.set_prefix(name.to_owned());
+        bar.set_message("no findings");
+        Self { bar, name: name.to_owned(), terminal: io::stderr().is_terminal(), printed: Instant::now() }
+    }
+
+    fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
+        self.bar.suspend(print)
+    }
+
+    fn tick(&mut self, findings: u64, not_measured: u64) {
+        let mut message = match findings {
+            0 => "no findings".to_owned(),
+            1 => "1 finding".to_owned(),
+            more => format!("{more} findings"),
+        };
+        if not_measured > 0 {
+            message += &format!(", {not_measured} not measured");
+        }
+        self.bar.set_message(message.clone());
+        self.bar.inc(1);
+        if !self.terminal && self.printed.elapsed() >= PROGRESS_EVERY {
+            self.printed = Instant::now();
+            let total = self.bar.length().map(|total| format!("/{total}")).unwrap_or_default();
+            eprintln!("{}: {}{total} workloads, {message}", self.name, self.bar.position());
+        }
+    }
+}
+
+/// The table at the end of a sweep.
+pub fn table(rows: &[(Variant, Summary)]) -> String {
+    let head = ["file system", "workloads", "states", "equal", "findings", "not measured", "seconds", "workloads/s"];
+    let mut cells: Vec<Vec<String>> = vec![head.map(str::to_owned).to_vec()];
+    for (variant, summary) in rows {
+        let seconds = summary.elapsed.as_secs_f64();
+        cells.push(vec![
+            variant.to_string(),
+            summary.workloads.to_string(),
+            summary.states_checked.to_string(),
+            summary.states_equal.to_string(),
+            summary.findings.to_string(),
+            summary.not_measured.to_string(),
+            format!("{seconds:.1}"),
+            format!("{:.0}", summary.workloads as f64 / seconds.max(1e-9)),
+        ]);
+    }
+    let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..head.len()).map(width).collect();
+    let mut text = String::new();
+    for row in &cells {
+        let mut line = format!("{:<width$}", row[0], width = widths[0]);
+        for (cell, width) in row.iter().zip(&widths).skip(1) {
+            line += &format!("  {cell:>width$}");
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// The last JSON object of a sweep of one file system.
+pub fn summary_json(variant: &Variant, summary: &Summary) -> Value {
+    json!({
+        "type": "summary",
+        "file_system": variant.file_system.name,
+        "mount_options": variant.mount_options,
+        "workloads": summary.workloads,
+        "states_checked": summary.states_checked,
+        "states_equal": summary.states_equal,
+        "findings": summary.findings,
+        "not_measured": summary.not_measured,
+        "interrupted": summary.interrupted,
+        "seconds": (summary.elapsed.as_secs_f64() * 1000.0).round() / 1000.0,
+        "time_us": summary.timing,
+    })
+}

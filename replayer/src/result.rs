@@ -1,0 +1,89 @@
+use checker::Finding;
+use pace_rules::disk::Selection;
+use serde::{Deserialize, Serialize};
+
+/// What came of one workload on one file system.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkloadResult {
+    /// The workload's name.
+    pub workload: String,
+    /// Crash states that were mounted and checked.
+    pub states_checked: u32,
+    /// Crash states that equal one of this workload that was visited before, and so were not mounted.
+    pub states_equal: u32,
+    /// The crash states that break a promise.
+    pub broken: Vec<StateFindings>,
+    /// Why nothing, or not everything, can be said.
+    pub not_measured: Option<String>,
+    /// Where the time went.
+    pub timing: Timing,
+}
+
+/// The findings of one crash state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateFindings {
+    /// How many operations had returned when the power failed.
+    pub operations_done: u32,
+    /// What the disk had kept.
+    pub state: Selection,
+    /// The promises it breaks.
+    pub findings: Vec<Finding>,
+}
+
+/// Microseconds spent, summed over the states of a workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Timing {
+    /// Mounting, running and unmounting the recorded disk.
+    pub record_us: u64,
+    /// Making the disk hold the crash state.
+    pub load_us: u64,
+    /// Mounting with recovery, and unmounting.
+    pub mount_us: u64,
+    /// Walking the recovered tree and comparing it.
+    pub compare_us: u64,
+    /// Writing in the recovered file system and removing everything.
+    pub write_us: u64,
+    /// The file system's own checker.
+    pub fsck_us: u64,
+}
+
+impl Timing {
+    /// Adds another's times.
+    pub fn add(&mut self, other: Self) {
+        self.record_us += other.record_us;
+        self.load_us += other.load_us;
+        self.mount_us += other.mount_us;
+        self.compare_us += other.compare_us;
+        self.write_us += other.write_us;
+        self.fsck_us += other.fsck_us;
+    }
+}
+
+/// What a result amounts to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Every crash state keeps every promise.
+    Clean,
+    /// Some crash state breaks one.
+    Finding,
+    /// It could not be measured, wholly or in part, and no finding stands.
+    NotMeasured,
+}
+
+impl WorkloadResult {
+    /// A result without any measurement.
+    pub fn not_measured(workload: String, why: String) -> Self {
+        let (broken, timing) = <_>::default();
+        Self { workload, states_checked: 0, states_equal: 0, broken, not_measured: Some(why), timing }
+    }
+
+    /// What it amounts to.
+    pub fn verdict(&self) -> Verdict {
+        match (self.broken.is_empty(), &self.not_measured) {
+            (false, _) => Verdict::Finding,
+            (true, Some(_)) => Verdict::NotMeasured,
+            (true, None) => Verdict::Clean,
+        }
+    }
+}

@@ -1,0 +1,237 @@
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use local_fs::{Scratch, Variant, enter_mount_namespace, format};
+use pace_rules::disk::Disk;
+use workloads::Workload;
+
+use crate::pool::{Interrupt, Worker};
+use crate::result::{Timing, Verdict, WorkloadResult};
+use crate::worker::{Answer, Job, Start};
+
+/// Results that may wait to be written before the workers wait too.
+const RESULTS_QUEUED_MAX: usize = 256;
+
+/// Workers that may die one after the other, without a result in between, before the sweep gives up.
+const DEATHS_MAX: u32 = 5;
+
+/// How a sweep is done.
+#[derive(Debug, Clone)]
+pub struct SweepOptions {
+    /// How the disk keeps its word.
+    pub disk: Disk,
+    /// How many workers.
+    pub jobs: usize,
+}
+
+/// What a sweep of one file system came to.
+#[derive(Debug, Clone, Default)]
+pub struct Summary {
+    /// Workloads done.
+    pub workloads: u64,
+    /// Crash states mounted and checked.
+    pub states_checked: u64,
+    /// Crash states that equalled one visited before.
+    pub states_equal: u64,
+    /// Workloads with a finding.
+    pub findings: u64,
+    /// Workloads that could not be measured, wholly or in part.
+    pub not_measured: u64,
+    /// How long it took, without making the base image and starting the workers.
+    pub elapsed: Duration,
+    /// Where the workers' time went.
+    pub timing: Timing,
+    /// Whether the user stopped it before its end.
+    pub interrupted: bool,
+}
+
+impl Summary {
+    /// Counts a result in.
+    pub fn add(&mut self, result: &WorkloadResult) {
+        self.workloads += 1;
+        self.states_checked += u64::from(result.states_checked);
+        self.states_equal += u64::from(result.states_equal);
+        self.findings += u64::from(result.verdict() == Verdict::Finding);
+        self.not_measured += u64::from(result.not_measured.is_some());
+        self.timing.add(result.timing);
+    }
+
+    /// Cycles done: one to record each workload and one for each crash state.
+    pub fn cycles(&self) -> u64 {
+        self.workloads + self.states_checked
+    }
+}
+
+/// A running set of workers for one file system, with the base image they share.
+pub struct Workers {
+    // Dropped in this order: the workers let go of the directory, then it goes.
+    workers: Vec<Worker>,
+    start: Start,
+    scratch: Scratch,
+    started: usize,
+}
+
+impl Workers {
+    /// Makes the base image and starts `jobs` workers. The calling thread gets a mount
+    /// namespace of its own.
+    ///
+    /// # Errors
+    /// Without root, mkfs, FUSE or loop devices.
+    pub fn start(variant: &Variant, disk: Disk, jobs: usize) -> anyhow::Result<Self> {
+        enter_mount_namespace()?;
+        let scratch = Scratch::new()?;
+        let base: PathBuf = scratch.path().join("base");
+        format(variant, &base)?;
+        let start = Start { variant: variant.clone(), disk, base, directory: PathBuf::new() };
+        let mut this = Self { workers: Vec::new(), start, scratch, started: 0 };
+        for _ in 0..jobs.max(1) {
+            let worker = this.another()?;
+            this.workers.push(worker);
+        }
+        Ok(this)
+    }
+
+    fn another(&mut self) -> anyhow::Result<Worker> {
+        self.started += 1;
+        let directory = self.scratch.directory(&format!("worker-{}", self.started))?;
+        Worker::start(&Start { directory, ..self.start.clone() })
+    }
+
+    /// Has every worker do `cycles` cycles of the floor at the same time; returns how many
+    /// cycles a second that were in all.
+    ///
+    /// # Errors
+    /// If a worker fails.
+    pub fn floor(&mut self, cycles: u32) -> anyhow::Result<f64> {
+        let started = Instant::now();
+        let count = self.workers.len();
+        std::thread::scope(|scope| {
+            let running: Vec<_> =
+                self.workers.iter_mut().map(|worker| scope.spawn(move || worker.work(&Job::Floor(cycles)))).collect();
+            for thread in running {
+                match thread.join().expect("the thread does not panic")? {
+                    Answer::Floor(_) => {}
+                    Answer::Failed(why) => anyhow::bail!("{why}"),
+                    other => anyhow::bail!("a worker answered {other:?} to a floor"),
+                }
+            }
+            Ok(())
+        })?;
+        Ok(f64::from(cycles) * count as f64 / started.elapsed().as_secs_f64())
+    }
+
+    /// Has the workers do all workloads; `done` is called with each result as it comes.
+    ///
+    /// # Errors
+    /// If the source or `done` fails, or workers keep dying.
+    pub fn run(
+        &mut self,
+        workloads: &mut (dyn Iterator<Item = anyhow::Result<Workload>> + Send),
+        interrupt: &Interrupt,
+        done: &mut dyn FnMut(&Workload, WorkloadResult) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Summary> {
+        let started = Instant::now();
+        let mut summary = Summary::default();
+        let workers = std::mem::take(&mut self.workers);
+        let source = Mutex::new(workloads);
+        let this = Mutex::new(&mut *self);
+        let outcome = std::thread::scope(|scope| {
+            let (results, incoming) = sync_channel(RESULTS_QUEUED_MAX);
+            let running: Vec<_> = workers
+                .into_iter()
+                .map(|worker| {
+                    let (results, source, this) = (results.clone(), &source, &this);
+                    scope.spawn(move || feed(worker, source, this, interrupt, &results))
+                })
+                .collect();
+            drop(results);
+            let mut outcome = Ok(());
+            for (workload, result) in incoming {
+                summary.add(&result);
+                if outcome.is_ok()
+                    && let Err(error) = done(&workload, result)
+                {
+                    // The rest is drained, so that no worker waits for ever.
+                    interrupt.request();
+                    outcome = Err(error);
+                }
+            }
+            let mut kept = Vec::new();
+            for thread in running {
+                match thread.join().expect("the thread does not panic") {
+                    Ok(worker) => kept.push(worker),
+                    Err(error) => outcome = outcome.and(Err(error)),
+                }
+            }
+            outcome.map(|()| kept)
+        });
+        self.workers = outcome?;
+        summary.elapsed = started.elapsed();
+        summary.interrupted = interrupt.requested();
+        Ok(summary)
+    }
+}
+
+type Source<'a> = Mutex<&'a mut (dyn Iterator<Item = anyhow::Result<Workload>> + Send)>;
+
+/// Gives one worker workloads until there are no more; returns the worker.
+fn feed(
+    mut worker: Worker,
+    source: &Source<'_>,
+    workers: &Mutex<&mut Workers>,
+    interrupt: &Interrupt,
+    results: &SyncSender<(Workload, WorkloadResult)>,
+) -> anyhow::Result<Worker> {
+    let mut deaths = 0;
+    while !interrupt.requested() {
+        let Some(workload) = source.lock().expect("no holder panics").next() else { break };
+        let workload = match workload {
+            Ok(workload) => workload,
+            Err(error) => {
+                interrupt.request();
+                return Err(error);
+            }
+        };
+        let job = Job::Workload(workload);
+        let answer = worker.work(&job);
+        let Job::Workload(workload) = job else { unreachable!("it is one") };
+        let result = match answer {
+            Ok(Answer::Result(result)) => {
+                deaths = 0;
+                *result
+            }
+            Ok(Answer::Failed(why)) => WorkloadResult::not_measured(workload.name.clone(), why),
+            Ok(other) => WorkloadResult::not_measured(workload.name.clone(), format!("the worker answered {other:?}")),
+            Err(error) => {
+                deaths += 1;
+                if deaths > DEATHS_MAX {
+                    interrupt.request();
+                    return Err(error.context("workers keep dying"));
+                }
+                worker = workers.lock().expect("no holder panics").another().context("replace a worker")?;
+                WorkloadResult::not_measured(workload.name.clone(), error.to_string())
+            }
+        };
+        if results.send((workload, result)).is_err() {
+            break;
+        }
+    }
+    Ok(worker)
+}
+
+/// Sweeps one file system with many workloads. See [`Workers::run`].
+///
+/// # Errors
+/// If it cannot be done at all.
+pub fn sweep(
+    variant: &Variant,
+    options: &SweepOptions,
+    workloads: &mut (dyn Iterator<Item = anyhow::Result<Workload>> + Send),
+    interrupt: &Interrupt,
+    done: &mut dyn FnMut(&Workload, WorkloadResult) -> anyhow::Result<()>,
+) -> anyhow::Result<Summary> {
+    Workers::start(variant, options.disk, options.jobs)?.run(workloads, interrupt, done)
+}

@@ -1,0 +1,128 @@
+//! A worker: a process with an engine of its own, which does what it reads from its standard
+//! input and answers on its standard output. It is this same program, started again.
+
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use block_dev::Base;
+use local_fs::{Variant, enter_mount_namespace};
+use pace_rules::disk::Disk;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use workloads::Workload;
+
+use crate::Engine;
+use crate::result::WorkloadResult;
+
+/// The argument by which a program is told to be a worker. Every program that sweeps must
+/// call [`run_worker`] when it is its first one.
+pub const WORKER_COMMAND: &str = "__worker";
+
+/// A message may not be longer than this.
+const MESSAGE_BYTES_MAX: u32 = 64 << 20;
+
+/// What a worker is told first.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Start {
+    pub(crate) variant: Variant,
+    pub(crate) disk: Disk,
+    /// The formatted disk.
+    pub(crate) base: PathBuf,
+    /// An empty directory.
+    pub(crate) directory: PathBuf,
+}
+
+/// What a worker is asked to do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Job {
+    Workload(Workload),
+    /// So many cycles of the floor.
+    Floor(u32),
+}
+
+/// What a worker answers.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    /// It is ready for jobs.
+    Ready,
+    /// It cannot work at all.
+    Failed(String),
+    Result(Box<WorkloadResult>),
+    /// The time that the floor took, in microseconds.
+    Floor(u64),
+}
+
+/// Writes one message.
+pub(crate) fn send<T: Serialize>(out: &mut impl Write, message: &T) -> io::Result<()> {
+    let bytes = postcard::to_stdvec(message).map_err(io::Error::other)?;
+    out.write_all(&(bytes.len() as u32).to_le_bytes())?;
+    out.write_all(&bytes)?;
+    out.flush()
+}
+
+/// Reads one message; none at the end.
+pub(crate) fn receive<T: DeserializeOwned>(input: &mut impl Read) -> io::Result<Option<T>> {
+    let mut length = [0; 4];
+    match input.read_exact(&mut length) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        other => other?,
+    }
+    let length = u32::from_le_bytes(length);
+    if length > MESSAGE_BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
+    }
+    let mut bytes = vec![0; length as usize];
+    input.read_exact(&mut bytes)?;
+    postcard::from_bytes(&bytes).map(Some).map_err(io::Error::other)
+}
+
+/// Works until standard input ends.
+///
+/// # Errors
+/// If the messages break off.
+pub fn run_worker() -> io::Result<()> {
+    die_with_parent()?;
+    ignore_interrupts()?;
+    let mut input = BufReader::new(io::stdin().lock());
+    let mut output = BufWriter::new(io::stdout().lock());
+    let Some(start) = receive::<Start>(&mut input)? else { return Ok(()) };
+    let mut engine = match make_engine(&start) {
+        Ok(engine) => engine,
+        Err(error) => return send(&mut output, &Answer::Failed(error.to_string())),
+    };
+    send(&mut output, &Answer::Ready)?;
+    while let Some(job) = receive::<Job>(&mut input)? {
+        let answer = match job {
+            Job::Workload(workload) => Answer::Result(Box::new(engine.run(&workload))),
+            Job::Floor(cycles) => match engine.floor(cycles) {
+                Ok(floor) => Answer::Floor(floor.elapsed.as_micros() as u64),
+                Err(error) => Answer::Failed(error.to_string()),
+            },
+        };
+        send(&mut output, &answer)?;
+    }
+    Ok(())
+}
+
+fn make_engine(start: &Start) -> Result<Engine, crate::engine::EngineError> {
+    enter_mount_namespace()?;
+    let file = std::fs::File::open(&start.base)?;
+    let base = Arc::new(Base::from_file(&file)?);
+    Engine::new(&start.variant, &base, start.disk, &start.directory)
+}
+
+/// The kernel kills this process when the one that started it ends, however it ends.
+fn die_with_parent() -> io::Result<()> {
+    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
+    Ok(())
+}
+
+/// Ctrl-C reaches the whole process group; the parent decides what becomes of it.
+fn ignore_interrupts() -> io::Result<()> {
+    use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGINT);
+    signals.add(Signal::SIGTERM);
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None)?;
+    Ok(())
+}

@@ -107,6 +107,7 @@ pub struct Model {
 #[derive(Debug, Clone)]
 pub(crate) struct Rename {
     pub(crate) time: Time,
+    pub(crate) moved: InodeId,
     pub(crate) source: (InodeId, String),
     pub(crate) dest: (InodeId, String),
 }
@@ -277,7 +278,7 @@ impl Model {
         if let Some(replaced) = replaced {
             self.touch(replaced);
         }
-        self.renames.push(Rename { time: self.time, source, dest });
+        self.renames.push(Rename { time: self.time, moved, source, dest });
         Some(())
     }
 

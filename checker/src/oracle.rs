@@ -8,7 +8,7 @@ use workloads::DeviceKind;
 use crate::content::{FileContent, chunk_count, chunk_start, empty_chunk, tree_chunk};
 use crate::durability::{allowed_sizes, since};
 use crate::history::{Bound, History, Time};
-use crate::model::{InodeId, Kind, Model, ModelInode, ROOT};
+use crate::model::{InodeId, Kind, Model, ModelInode, ROOT, Rename};
 use crate::{Finding, Promise, tree_check};
 
 /// The unit in which file systems count blocks here, in bytes; a sector is 512.
@@ -203,9 +203,11 @@ impl<'a> Comparison<'a> {
         aspects.findings()
     }
 
-    /// A rename changes two entries at once: together they show one moment.
+    /// A rename changes two entries at once: together they show one moment. Of what was never
+    /// durable nothing has to show, neither its old name nor its new one.
     fn renames(&mut self) {
-        for rename in &self.model.renames {
+        let durable = |rename: &&Rename| self.model.inodes[rename.moved].exists.is_some();
+        for rename in self.model.renames.iter().filter(durable) {
             let (Some(source), Some(dest)) = (self.entries.get(&rename.source), self.entries.get(&rename.dest)) else {
                 continue;
             };

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, SeekFrom, Stat, openat, readlinkat, seek, statat};
+use rustix::fs::{Advice, AtFlags, Dir, FileType, Mode, OFlags, SeekFrom, Stat, fadvise, openat, readlinkat, seek, statat};
 use rustix::io::Errno;
 
 use crate::tree::{Content, Inode, InodeKind, Segment, Tree, WalkError};
@@ -162,9 +162,24 @@ fn list(directory: &OwnedFd) -> Result<Vec<String>, Errno> {
     Ok(names)
 }
 
+/// Where a file has data is asked before any of it is read, and nothing is read ahead: a page
+/// of zeros that a read brings into the cache would show as data from then on.
 fn segments(file: &File, size_bytes: u64) -> Result<Vec<Segment>, Errno> {
+    let extents = data_extents(file, size_bytes)?;
+    if extents.iter().map(|(start, end)| end - start).sum::<u64>() > CONTENT_BYTES_MAX {
+        return Err(Errno::FBIG);
+    }
+    fadvise(file, 0, None, Advice::Random)?;
+    let read = |(start, end): (u64, u64)| {
+        let mut data = vec![0; (end - start) as usize];
+        file.read_exact_at(&mut data, start).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        Ok(Segment { offset: start, data })
+    };
+    extents.into_iter().map(read).collect()
+}
+
+fn data_extents(file: &File, size_bytes: u64) -> Result<Vec<(u64, u64)>, Errno> {
     let mut found = Vec::new();
-    let mut read_bytes = 0;
     let mut at = 0;
     while at < size_bytes {
         let start = match seek(file, SeekFrom::Data(at)) {
@@ -172,15 +187,8 @@ fn segments(file: &File, size_bytes: u64) -> Result<Vec<Segment>, Errno> {
             Err(Errno::NXIO) => break,
             Err(errno) => return Err(errno),
         };
-        let end = seek(file, SeekFrom::Hole(start))?.min(size_bytes);
-        read_bytes += end - start;
-        if read_bytes > CONTENT_BYTES_MAX {
-            return Err(Errno::FBIG);
-        }
-        let mut data = vec![0; (end - start) as usize];
-        file.read_exact_at(&mut data, start).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        found.push(Segment { offset: start, data });
-        at = end;
+        at = seek(file, SeekFrom::Hole(start))?.min(size_bytes);
+        found.push((start, at));
     }
     Ok(found)
 }

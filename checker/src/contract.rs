@@ -40,7 +40,8 @@ pub enum Promise {
     FsyncNames,
     /// After fsync of a directory the names in it are durable: made, removed, moved in or out.
     FsyncDirectory,
-    /// ... and those in directories below it that were made since the last commit.
+    /// ... and those in directories below it that were made since the last commit and that no
+    /// earlier call made durable.
     FsyncNewSubdirectories,
     /// When a file is made durable at a name that another one had durably, the other one's new
     /// name is durable too.
@@ -96,7 +97,11 @@ static COMMON: &[Line] = &[
     line(Promise::NoForeignNames, "B3, section 3: internal structures are consistent"),
     line(Promise::NoForeignData, "fstests generic/042 (\"We should /never/ see 0xCD\"), 044-049"),
     line(Promise::LinkCount, "fstests generic/040, 041, 065, 104; T. Ts'o, linux-fsdevel 2019 (msg145789)"),
-    line(Promise::RenameAtomic, "rename(2): \"an instance of newpath\" stays in place; fstests generic/321, 335, 640"),
+    line(
+        Promise::RenameAtomic,
+        "rename(2): \"an instance of newpath\" stays in place; fstests generic/321, 335, 640; commit 657ed1aa4898 \
+         (a file that was moved must not be in the old and the new directory after log replay)",
+    ),
     line(Promise::SymlinkComplete, "fstests generic/348, 690, 779"),
     line(Promise::Sync, "sync(2): all pending modifications to metadata and cached data are written"),
     line(Promise::FsyncData, "fsync(2): \"all modified in-core data\", and the size as metadata of the file"),

@@ -82,8 +82,9 @@ impl Model {
             entry.raise(bound);
         }
         for child in children {
+            // A directory that an earlier call brought into the log is not looked into again.
+            let new = self.inodes[child].created > self.committed && self.inodes[child].exists.is_none();
             self.stays(child, bound);
-            let new = self.inodes[child].created > self.committed;
             let recursive = self.contract.promises(Promise::FsyncNewSubdirectories);
             if recursive && new && self.inodes[child].kind == Kind::Directory {
                 self.entries_durable(child, Bound { promise: Promise::FsyncNewSubdirectories, ..bound });

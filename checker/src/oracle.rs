@@ -203,6 +203,14 @@ impl<'a> Comparison<'a> {
         aspects.findings()
     }
 
+    /// The path of an entry that was compared.
+    fn path_of(&self, (directory, name): &(InodeId, String)) -> String {
+        match self.found.get(directory) {
+            Some((_, path)) if !path.is_empty() => format!("{path}/{name}"),
+            _ => name.clone(),
+        }
+    }
+
     /// A rename changes two entries at once: together they show one moment. Of what was never
     /// durable nothing has to show, neither its old name nor its new one.
     fn renames(&mut self) {
@@ -222,15 +230,10 @@ impl<'a> Comparison<'a> {
             // What is wrong with one of the two alone has been said.
             let each_legal = single(source_history, source) && single(dest_history, dest);
             if each_legal && rename.time > from && !(from..=self.model.time).any(shown) {
-                let what = format!(
-                    "'{}' and '{}' do not show one moment: a rename was done by half",
-                    rename.source.1, rename.dest.1
-                );
-                let finding = Finding {
-                    promised_by: Some(rename.time - 1),
-                    ..Finding::new(Promise::RenameAtomic, &rename.dest.1, what)
-                };
-                self.findings.push(finding);
+                let (from, to) = (self.path_of(&rename.source), self.path_of(&rename.dest));
+                let what = format!("'{from}' and '{to}' do not show one moment: a rename was done by half");
+                let promised_by = Some(rename.time - 1);
+                self.findings.push(Finding { promised_by, ..Finding::new(Promise::RenameAtomic, to, what) });
             }
         }
     }
@@ -242,10 +245,14 @@ impl<'a> Comparison<'a> {
             let names: Vec<_> = self.entries.iter().filter(|(_, value)| **value == Some(id)).collect();
             if names.len() > 1 {
                 let most = times(0).map(|time| self.model.name_count(id, time)).max().unwrap_or(0);
-                if names.len() > most {
-                    let list = names.iter().map(|((_, name), _)| format!("'{name}'")).collect::<Vec<_>>().join(" and ");
+                // A rename by half, which was reported, shows as two names as well.
+                let said = self.findings.iter().any(|finding| finding.promise == Promise::RenameAtomic);
+                if names.len() > most && !said {
+                    let paths: Vec<_> = names.iter().map(|(place, _)| format!("'{}'", self.path_of(place))).collect();
+                    let list = paths.join(" and ");
                     let what = format!("the {} is at {list}, and was never at so many at once", inode.kind.noun());
-                    self.findings.push(Finding::new(Promise::RenameAtomic, &names[0].0.1, what));
+                    let path = self.path_of(names[0].0);
+                    self.findings.push(Finding::new(Promise::RenameAtomic, path, what));
                 }
             }
             let Some(exists) = inode.exists else { continue };

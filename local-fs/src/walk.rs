@@ -5,7 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{Advice, AtFlags, Dir, FileType, Mode, OFlags, SeekFrom, Stat, fadvise, openat, readlinkat, seek, statat};
+use rustix::fs::{
+    Advice, AtFlags, Dir, FileType, Mode, OFlags, SeekFrom, Stat, fadvise, openat, readlinkat, seek, statat,
+};
 use rustix::io::Errno;
 
 use crate::tree::{Content, Inode, InodeKind, Segment, Tree, WalkError};

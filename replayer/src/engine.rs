@@ -29,7 +29,11 @@ pub struct Engine {
     image: Image,
     mount_point: PathBuf,
     kernel_log: KernelLog,
+    recovered: Option<RecoveredHook>,
 }
+
+/// What is done to a recovered file system before it is checked.
+pub type RecoveredHook = Box<dyn FnMut(&Path)>;
 
 /// What was found on one crash state that does not depend on the crash point it stands for.
 struct Visited {
@@ -56,7 +60,14 @@ impl Engine {
             image: Image::new(Arc::clone(base)),
             mount_point,
             kernel_log: KernelLog::open()?,
+            recovered: None,
         })
+    }
+
+    /// Calls `hook` with the mount point of every crash state, between its recovery and its
+    /// check: to look at it, or to tamper with it and see whether that is noticed.
+    pub fn on_recovered(&mut self, hook: RecoveredHook) {
+        self.recovered = Some(hook);
     }
 
     /// Records a workload and checks all its crash states.
@@ -113,7 +124,7 @@ impl Engine {
             }
             hashes.push(hash);
             if let std::collections::hash_map::Entry::Vacant(place) = visited.entry(hash) {
-                let seen = self.visit(model, &mut result.timing)?;
+                let seen = self.visit(&mut result.timing)?;
                 result.states_checked += 1;
                 place.insert(seen);
             } else {
@@ -133,8 +144,7 @@ impl Engine {
     }
 
     /// Mounts the image so that it recovers, walks it, writes to it and checks it.
-    fn visit(&mut self, model: &Model, timing: &mut Timing) -> Result<Visited> {
-        let _ = model;
+    fn visit(&mut self, timing: &mut Timing) -> Result<Visited> {
         timed(&mut timing.load_us, || self.crashed.load(&self.image))?;
         // What other disks had to say before this one was mounted is not about it.
         self.kernel_log.read()?;
@@ -145,6 +155,9 @@ impl Engine {
             Ok(mounted) => mounted,
             Err(error) => return self.unmountable(error),
         };
+        if let Some(hook) = &mut self.recovered {
+            hook(mounted.path());
+        }
         let own_names = self.variant.file_system.own_names;
         let tree = timed(&mut timing.compare_us, || -> Result<Tree> {
             Ok(walk(mounted.root()?, mounted.path(), WalkOptions { skip: own_names }))

@@ -17,7 +17,7 @@ mod worker;
 
 pub use args::{FileSystemArgs, WorkloadFiles, WorkloadIterator};
 pub use command::{Outcome, SweepCommand, exit};
-pub use engine::{Engine, Floor};
+pub use engine::{Engine, Floor, RecoveredHook};
 pub use pool::Interrupt;
 pub use report::{OutputFormat, Report};
 pub use result::{StateFindings, Timing, Verdict, WorkloadResult};

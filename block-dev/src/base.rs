@@ -46,18 +46,18 @@ impl Base {
             for number in first..end {
                 let mut page = ZERO_PAGE;
                 file.read_exact_at(&mut page, u64::from(number) * PAGE_SIZE as u64)?;
-                base.set(number, page);
+                base.set(number, &page);
             }
         }
         Ok(base)
     }
 
-    fn set(&mut self, number: u32, page: Page) {
-        if page == ZERO_PAGE {
+    fn set(&mut self, number: u32, page: &Page) {
+        if page == &ZERO_PAGE {
             return;
         }
-        self.hash.add(page_hash(number, &page));
-        self.pages.push(page);
+        self.hash.add(page_hash(number, page));
+        self.pages.push(*page);
         self.slots[number as usize] = self.pages.len() as u32;
     }
 

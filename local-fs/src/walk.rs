@@ -15,6 +15,9 @@ use crate::tree::{Content, Inode, InodeKind, Segment, Tree, WalkError};
 /// A walk reads at most this much of a file's data; workloads write less by far.
 const CONTENT_BYTES_MAX: u64 = 64 << 20;
 
+/// The longest value that the kernel takes (XATTR_SIZE_MAX).
+const XATTR_BYTES_MAX: usize = 65536;
+
 /// What a walk may leave out.
 #[derive(Debug, Clone, Copy)]
 pub struct WalkOptions {
@@ -111,7 +114,7 @@ impl Walk<'_> {
             gid: stat.st_gid,
             size_bytes: stat.st_size as u64,
             blocks: stat.st_blocks as u64,
-            link_count: stat.st_nlink as u64,
+            link_count: link_count(stat),
             xattrs,
         };
         self.tree.inodes.insert(stat.st_ino, inode);
@@ -131,10 +134,11 @@ impl Walk<'_> {
             if name.starts_with(b"security.") {
                 continue;
             }
-            let mut value = [0; 65536];
-            let got = rustix::fs::lgetxattr(&full, std::ffi::OsStr::from_bytes(name), &mut value[..]);
-            if let Some(length) = self.or_error(path, "getxattr", got) {
-                found.insert(String::from_utf8_lossy(name).into_owned(), value[..length].to_vec());
+            let mut value = Vec::with_capacity(XATTR_BYTES_MAX);
+            let room = rustix::buffer::spare_capacity(&mut value);
+            let got = rustix::fs::lgetxattr(&full, std::ffi::OsStr::from_bytes(name), room);
+            if self.or_error(path, "getxattr", got).is_some() {
+                found.insert(String::from_utf8_lossy(name).into_owned(), value);
             }
         }
         found
@@ -150,6 +154,12 @@ impl Walk<'_> {
         let read = segments(&File::from(file), size_bytes);
         Content { segments: self.or_error(path, "read", read).unwrap_or_default() }
     }
+}
+
+/// The type of `st_nlink` differs between architectures.
+#[allow(clippy::unnecessary_cast)]
+fn link_count(stat: &Stat) -> u64 {
+    stat.st_nlink as u64
 }
 
 fn list(directory: &OwnedFd) -> Result<Vec<String>, Errno> {

@@ -1,1 +1,214 @@
+//! Tells the flush that stands for FUA from a flush of its own.
+//!
+//! A loop device has no FUA: the kernel sends a write with FUA as the write and a flush behind
+//! it (Documentation/block/writeback_cache_control.rst). Taken for a flush of its own, that
+//! flush would cover every write before it, and hide crash states that are legal. The
+//! tracepoint `block_bio_queue` shows what was asked for before it was taken apart.
 
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use block_dev::{BlockLog, Kind};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+
+const SECTOR_BYTES: u64 = 512;
+
+/// A request with PREFLUSH or FUA, as the file system sent it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FlaggedRequest {
+    time_ns: u64,
+    offset: u64,
+    length: u64,
+    preflush: bool,
+    fua: bool,
+}
+
+/// Watches one block device through a trace instance of its own; removed when dropped.
+#[derive(Debug)]
+pub(crate) struct RequestTrace {
+    instance: PathBuf,
+    tracefs: PathBuf,
+    pipe: Option<File>,
+}
+
+impl RequestTrace {
+    /// Starts watching. `directory` is where tracefs is mounted: one of ours, in a mount
+    /// namespace of our own.
+    pub(crate) fn start(device_number: u64, directory: &Path) -> io::Result<Self> {
+        let tracefs = directory.join("tracing");
+        std::fs::create_dir(&tracefs)?;
+        mount(Some(block_dev::NAME_MARK), &tracefs, Some("tracefs"), MsFlags::empty(), None::<&str>)?;
+        let name = format!("{}-{}", block_dev::NAME_MARK, std::process::id());
+        let instance = tracefs.join("instances").join(name);
+        let mut this = Self { instance, tracefs, pipe: None };
+        std::fs::create_dir(&this.instance)?;
+        let write = |file: &str, text: &str| std::fs::write(this.instance.join(file), text);
+        write("trace_clock", "mono")?;
+        // The kernel keeps 12 bits of major and 20 bits of minor number in one word.
+        let device = (nix::sys::stat::major(device_number) << 20) | nix::sys::stat::minor(device_number);
+        write("events/block/block_bio_queue/filter", &format!("dev == {device} && rwbs ~ \"*F*\""))?;
+        write("events/block/block_bio_queue/enable", "1")?;
+        let pipe = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(this.instance.join("trace_pipe"))?;
+        this.pipe = Some(pipe);
+        Ok(this)
+    }
+
+    /// What was seen since the last call.
+    pub(crate) fn read(&mut self) -> io::Result<Vec<FlaggedRequest>> {
+        let mut text = Vec::new();
+        let pipe = self.pipe.as_mut().expect("open until dropped");
+        match pipe.read_to_end(&mut text) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        Ok(String::from_utf8_lossy(&text).lines().filter_map(parse).collect())
+    }
+}
+
+impl Drop for RequestTrace {
+    fn drop(&mut self) {
+        let _ = std::fs::write(self.instance.join("events/block/block_bio_queue/enable"), "0");
+        self.pipe = None;
+        let _ = std::fs::remove_dir(&self.instance);
+        let _ = umount2(&self.tracefs, MntFlags::MNT_DETACH);
+    }
+}
+
+/// `NAME-PID [CPU] FLAGS SECONDS: block_bio_queue: MAJOR,MINOR RWBS SECTOR + COUNT [NAME]`
+fn parse(line: &str) -> Option<FlaggedRequest> {
+    let (before, after) = line.split_once(": block_bio_queue: ")?;
+    let (seconds, micros) = before.rsplit(' ').next()?.split_once('.')?;
+    let time_ns = seconds.parse::<u64>().ok()? * 1_000_000_000 + micros.parse::<u64>().ok()? * 1000;
+    let mut words = after.split_whitespace().skip(1);
+    let flags = words.next()?;
+    let sector: u64 = words.next()?.parse().ok()?;
+    let count: u64 = words.nth(1)?.parse().ok()?;
+    let preflush = flags.starts_with('F');
+    let operation = flags.trim_start_matches('F');
+    let fua = operation.get(1..).is_some_and(|rest| rest.starts_with('F'));
+    Some(FlaggedRequest { time_ns, offset: sector * SECTOR_BYTES, length: count * SECTOR_BYTES, preflush, fua })
+}
+
+/// Notes in the log which writes were FUA, and which flushes did no more than stand for that.
+///
+/// In doubt a flush is taken for one of its own: that may hide a legal state, but accuses nobody.
+pub(crate) fn annotate(log: &mut BlockLog, requests: &[FlaggedRequest]) {
+    let matched = match_writes(log, requests);
+    let mut demands: VecDeque<&FlaggedRequest> = requests.iter().filter(|request| request.preflush).collect();
+    let mut stands_for_fua = Vec::new();
+    let mut fua_since_flush = false;
+    for index in 0..log.len() {
+        let entry = log.entries()[index];
+        match entry.kind {
+            Kind::Write { fua, .. } => fua_since_flush |= fua,
+            Kind::Flush => {
+                let before = demands.len();
+                demands.retain(|demand| demand.time_ns >= entry.time_ns);
+                if demands.len() == before && fua_since_flush {
+                    stands_for_fua.push(index);
+                }
+                fua_since_flush = false;
+            }
+            _ => {}
+        }
+    }
+    // The flush right before the data of a PREFLUSH write is that write's own.
+    let own = |write: &usize| log.entries()[..*write].iter().rposition(|entry| entry.kind == Kind::Flush);
+    let preflush = matched.iter().filter(|(_, request)| request.preflush);
+    let certain: Vec<usize> = preflush.filter_map(|(write, _)| own(write)).collect();
+    for index in stands_for_fua {
+        if !certain.contains(&index) {
+            log.reclassify(index, Kind::FuaFlush);
+        }
+    }
+}
+
+/// Finds the write of each request that has data, and marks the FUA ones.
+fn match_writes<'a>(log: &mut BlockLog, requests: &'a [FlaggedRequest]) -> Vec<(usize, &'a FlaggedRequest)> {
+    let mut matched = Vec::new();
+    for request in requests.iter().filter(|request| request.length > 0) {
+        let taken = |index: usize| matched.iter().any(|(other, _)| *other == index);
+        let is_it = |(index, entry): (usize, &block_dev::Entry)| match entry.kind {
+            Kind::Write { offset, length, .. } => {
+                let same = offset == request.offset && u64::from(length) == request.length;
+                (same && entry.time_ns >= request.time_ns && !taken(index)).then_some(index)
+            }
+            _ => None,
+        };
+        let Some(index) = log.entries().iter().enumerate().find_map(is_it) else { continue };
+        if let (Kind::Write { offset, length, .. }, true) = (log.entries()[index].kind, request.fua) {
+            log.reclassify(index, Kind::Write { offset, length, fua: true });
+        }
+        matched.push((index, request));
+    }
+    matched
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(time_ns: u64, offset: u64, length: u64, flags: &str) -> FlaggedRequest {
+        FlaggedRequest { time_ns, offset, length, preflush: flags.contains('p'), fua: flags.contains('f') }
+    }
+
+    fn kinds(log: &BlockLog) -> String {
+        let letter = |entry: &block_dev::Entry| match entry.kind {
+            Kind::Write { fua: true, .. } => 'U',
+            Kind::Write { fua: false, .. } => 'W',
+            Kind::Flush => 'F',
+            Kind::FuaFlush => 'f',
+            _ => '-',
+        };
+        log.entries().iter().map(letter).collect()
+    }
+
+    /// W and U are writes of 4096 bytes at ten times their time, F is a flush; times are 10, 20, ...
+    fn log(shape: &str) -> BlockLog {
+        let mut log = BlockLog::default();
+        for (place, letter) in shape.chars().enumerate() {
+            let time_ns = (place as u64 + 1) * 10;
+            match letter {
+                'W' => log.push_write(time_ns * 4096, &[1; 4096], time_ns),
+                _ => log.push(Kind::Flush, time_ns),
+            }
+        }
+        log
+    }
+
+    #[test]
+    fn a_line_of_the_trace_is_read() {
+        let line = "  jbd2/loop0-8-123   [001] .....   507.000123: block_bio_queue: 7,0 FWFSM 16 + 8 [jbd2/loop0-8]";
+        assert_eq!(parse(line), Some(request(507_000_123_000, 8192, 4096, "pf")));
+        let empty = "    python-9 [000] ..... 1.5: block_bio_queue: 7,3 FWS 0 + 0 [python]";
+        assert!(parse(empty).is_some_and(|request| request.preflush && !request.fua && request.length == 0));
+        assert!(
+            parse("x-9 [000] ..... 1.5: block_bio_queue: 7,3 WFSM 8 + 8 [x]").is_some_and(|r| r.fua && !r.preflush)
+        );
+    }
+
+    #[test]
+    fn a_commit_is_a_flush_a_fua_write_and_a_flush_that_stands_for_fua() {
+        let mut commit = log("WFWF");
+        annotate(&mut commit, &[request(11, 30 * 4096, 4096, "pf")]);
+        assert_eq!(kinds(&commit), "WFUf");
+    }
+
+    #[test]
+    fn a_flush_of_its_own_behind_a_fua_write_stays_one() {
+        let mut log = log("WFWF");
+        annotate(&mut log, &[request(11, 30 * 4096, 4096, "pf"), request(35, 0, 0, "p")]);
+        assert_eq!(kinds(&log), "WFUF");
+    }
+
+    #[test]
+    fn without_a_trace_every_flush_is_one_of_its_own() {
+        let mut log = log("WFWFWF");
+        annotate(&mut log, &[]);
+        assert_eq!(kinds(&log), "WFWFWF");
+    }
+}

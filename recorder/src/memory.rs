@@ -41,7 +41,8 @@ impl Mapping {
     /// msync(2) with MS_SYNC of all of it.
     pub(crate) fn sync(&self) -> io::Result<()> {
         // SAFETY: the range is exactly the mapping.
-        Ok(unsafe { msync(self.start, self.length, MsFlags::MS_SYNC)? })
+        unsafe { msync(self.start, self.length, MsFlags::MS_SYNC)? };
+        Ok(())
     }
 }
 

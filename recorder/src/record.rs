@@ -7,6 +7,7 @@ use local_fs::{Mounted, Variant, WalkOptions, walk};
 use workloads::{Op, Step, Workload};
 
 use crate::execute::Executor;
+use crate::fua::{RequestTrace, annotate};
 use crate::trace::{CrashPoint, Outcome, Trace};
 
 /// Why a workload could not be recorded.
@@ -21,6 +22,9 @@ pub enum Error {
     /// The setup could not be made durable.
     #[error("make the setup durable: {0}")]
     Setup(io::Error),
+    /// The kernel's trace of the disk's requests could not be read.
+    #[error("read the trace of the disk's requests: {0}")]
+    Requests(io::Error),
 }
 
 /// A result of this crate.
@@ -31,6 +35,8 @@ pub struct Recorder {
     disk: FuseDisk,
     mount_point: PathBuf,
     variant: Variant,
+    /// None where the kernel has no tracefs: then every flush is taken for one of its own.
+    requests: Option<RequestTrace>,
 }
 
 impl Recorder {
@@ -43,7 +49,16 @@ impl Recorder {
         let mount_point = directory.join("recorded");
         std::fs::create_dir(&mount_point)
             .map_err(|source| local_fs::Error::Io { doing: format!("create {}", mount_point.display()), source })?;
-        Ok(Self { disk: FuseDisk::new(base, directory)?, mount_point, variant: variant.clone() })
+        // Files get the modes that the workload says.
+        rustix::process::umask(rustix::fs::Mode::empty());
+        let disk = FuseDisk::new(base, directory)?;
+        let requests = RequestTrace::start(disk.device_number()?, directory).ok();
+        Ok(Self { disk, mount_point, variant: variant.clone(), requests })
+    }
+
+    /// Whether writes with FUA are told from others, which takes tracefs.
+    pub fn recognises_fua(&self) -> bool {
+        self.requests.is_some()
     }
 
     /// Runs a workload on a fresh copy of the base and records it.
@@ -52,6 +67,9 @@ impl Recorder {
     /// If the disk or the mount fails; what the file system refuses is in the trace.
     pub fn record(&mut self, workload: &Workload) -> Result<Trace> {
         self.disk.start_recording()?;
+        if let Some(requests) = &mut self.requests {
+            requests.read().map_err(Error::Requests)?;
+        }
         let mounted = Mounted::new(&self.variant, self.disk.device(), &self.mount_point)?;
         let mut run = Run {
             disk: &self.disk,
@@ -65,9 +83,12 @@ impl Recorder {
         run.run(workload)?;
         let Run { outcomes, crash_points, executor, .. } = run;
         drop(executor);
-        let log = self.disk.stop_recording();
+        let mut log = self.disk.stop_recording();
         // Whatever it still writes is thrown away, and so is what it says about it.
         let _ = mounted.unmount();
+        if let Some(requests) = &mut self.requests {
+            annotate(&mut log, &requests.read().map_err(Error::Requests)?);
+        }
         Ok(Trace { outcomes, setup_operations: workload.setup.len(), durable_position, crash_points, log })
     }
 

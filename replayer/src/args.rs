@@ -92,7 +92,7 @@ pub struct WorkloadFiles {
 }
 
 /// Workloads as they are read.
-pub type WorkloadIterator = Box<dyn Iterator<Item = anyhow::Result<Workload>> + Send>;
+pub type WorkloadIterator<'a> = Box<dyn Iterator<Item = anyhow::Result<Workload>> + Send + 'a>;
 
 impl WorkloadFiles {
     /// Reads every workload of every file.
@@ -112,7 +112,7 @@ impl WorkloadFiles {
     }
 
     /// Reads standard input as a stream, if that is all there is to read.
-    pub fn stream(&self) -> Option<WorkloadIterator> {
+    pub fn stream(&self) -> Option<WorkloadIterator<'static>> {
         if !self.files.is_empty() && !(self.files.len() == 1 && is_standard_input(&self.files[0])) {
             return None;
         }
@@ -120,7 +120,8 @@ impl WorkloadFiles {
         Some(Box::new(reader.map(|workload| workload.map_err(anyhow::Error::from))))
     }
 
-    fn names(&self) -> String {
+    /// Their names, separated by commas.
+    pub fn names(&self) -> String {
         self.files.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
     }
 }

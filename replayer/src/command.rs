@@ -3,17 +3,18 @@
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use local_fs::Variant;
 use workloads::Workload;
 
 use crate::args::{FileSystemArgs, WorkloadIterator};
+use crate::manifest::manifest;
 use crate::pool::Interrupt;
+use crate::prepare::prepare;
 use crate::report::{OutputFormat, Report, summary_json, table};
 use crate::result::WorkloadResult;
-use crate::results_file::ResultsFile;
+use crate::results_file::Results;
 use crate::sweep::{Summary, SweepOptions, sweep};
 
 /// How a command went; the exit status says it.
@@ -25,6 +26,8 @@ pub enum Outcome {
     Findings,
     /// Something could not be measured, or the user stopped it.
     Incomplete,
+    /// Something that is needed is missing, and that was printed.
+    CouldNotRun,
     /// Whoever read our output has had enough.
     OutputClosed,
 }
@@ -41,27 +44,6 @@ impl Outcome {
     }
 }
 
-/// The exit status of a command, with its error printed in one line.
-pub fn exit(result: anyhow::Result<Outcome>) -> ExitCode {
-    match result {
-        Ok(Outcome::Clean | Outcome::OutputClosed) => ExitCode::SUCCESS,
-        Ok(Outcome::Findings) => ExitCode::from(1),
-        Ok(Outcome::Incomplete) => ExitCode::from(3),
-        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::from(2)
-        }
-    }
-}
-
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .filter_map(|cause| cause.downcast_ref::<io::Error>())
-        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
-}
-
 /// A sweep as the command line asks for it.
 #[derive(Debug)]
 pub struct SweepCommand<'a> {
@@ -69,8 +51,10 @@ pub struct SweepCommand<'a> {
     pub file_system: &'a FileSystemArgs,
     /// How results are printed.
     pub format: OutputFormat,
-    /// Where results are written as well.
+    /// The directory that results are written to as well.
     pub out: Option<&'a Path>,
+    /// Where the workloads are from, in words for the manifest.
+    pub source: &'a str,
 }
 
 impl SweepCommand<'_> {
@@ -78,43 +62,59 @@ impl SweepCommand<'_> {
     ///
     /// # Errors
     /// If it cannot be done.
-    pub fn run(
+    pub fn run<'w>(
         &self,
-        source: &dyn Fn() -> WorkloadIterator,
+        source: &dyn Fn() -> WorkloadIterator<'w>,
         total: Option<u64>,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Outcome> {
         let variants = self.file_system.variants()?;
         prepare(&variants)?;
-        let mut results_file = self.out.map(ResultsFile::create).transpose()?;
-        let mut rows = Vec::new();
-        for variant in variants {
-            if interrupt.requested() {
-                break;
+        self.with_results(&variants, |mut results| {
+            let mut rows = Vec::new();
+            for variant in &variants {
+                if interrupt.requested() {
+                    break;
+                }
+                let summary = self.one(variant, &mut *source(), total, interrupt, results.as_deref_mut())?;
+                rows.push((variant.clone(), summary));
             }
-            let summary = self.one(&variant, &mut *source(), total, interrupt, results_file.as_mut())?;
-            rows.push((variant, summary));
-        }
-        self.finish(&rows)
+            self.finish(&rows, results, interrupt)
+        })
     }
 
     /// Sweeps the only file system with workloads that can be read only once.
     ///
     /// # Errors
     /// If it cannot be done, or there are several file systems.
-    pub fn run_stream(&self, stream: WorkloadIterator, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    pub fn run_stream(&self, mut stream: WorkloadIterator<'_>, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
         let variants = self.file_system.variants()?;
         prepare(&variants)?;
         let [variant] = variants.as_slice() else {
             bail!("standard input can be read once: name one file system, or give the workloads as files");
         };
-        let mut results_file = self.out.map(ResultsFile::create).transpose()?;
-        let mut stream = stream;
-        let summary = self.one(variant, &mut *stream, None, interrupt, results_file.as_mut())?;
-        if summary.workloads == 0 && !summary.interrupted {
-            bail!("no workload in standard input");
+        self.with_results(&variants, |mut results| {
+            let summary = self.one(variant, &mut *stream, None, interrupt, results.as_deref_mut())?;
+            if summary.workloads == 0 && !summary.interrupted {
+                bail!("no workload in standard input");
+            }
+            self.finish(&[(variant.clone(), summary)], results, interrupt)
+        })
+    }
+
+    /// Does `work` with the results directory, which does not stay when nothing came of it.
+    fn with_results(
+        &self,
+        variants: &[Variant],
+        work: impl FnOnce(Option<&mut Results>) -> anyhow::Result<Outcome>,
+    ) -> anyhow::Result<Outcome> {
+        let manifest = || manifest(variants, self.file_system, self.source);
+        let mut results = self.out.map(|directory| Results::create(directory, &manifest())).transpose()?;
+        let outcome = work(results.as_mut());
+        if let (Err(_), Some(results)) = (&outcome, results) {
+            results.remove_if_empty();
         }
-        self.finish(&[(variant.clone(), summary)])
+        outcome
     }
 
     fn one(
@@ -123,21 +123,21 @@ impl SweepCommand<'_> {
         workloads: &mut (dyn Iterator<Item = anyhow::Result<Workload>> + Send),
         total: Option<u64>,
         interrupt: &Interrupt,
-        mut results_file: Option<&mut ResultsFile>,
+        mut results: Option<&mut Results>,
     ) -> anyhow::Result<Summary> {
         let options = SweepOptions { disk: self.file_system.disk, jobs: self.file_system.jobs() };
         let mut report = Report::new(self.format, variant, self.file_system.replay_flags(variant), total);
         let summary =
             sweep(variant, &options, workloads, interrupt, &mut |workload: &Workload, result: WorkloadResult| {
-                if let Some(file) = results_file.as_deref_mut() {
-                    file.append(&report.json(workload, &result))?;
+                if let Some(results) = results.as_deref_mut() {
+                    results.append(&report.json(workload, &result))?;
                 }
                 Ok(report.result(workload, &result)?)
             });
         report.finish();
         let summary = summary.with_context(|| format!("sweep {variant}"))?;
-        if let Some(file) = results_file {
-            file.append(&summary_json(variant, &summary))?;
+        if let Some(results) = results {
+            results.append(&summary_json(variant, &summary))?;
         }
         if self.format == OutputFormat::Json {
             writeln!(io::stdout(), "{}", summary_json(variant, &summary))?;
@@ -145,44 +145,30 @@ impl SweepCommand<'_> {
         Ok(summary)
     }
 
-    fn finish(&self, rows: &[(Variant, Summary)]) -> anyhow::Result<Outcome> {
+    fn finish(
+        &self,
+        rows: &[(Variant, Summary)],
+        results: Option<&mut Results>,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Outcome> {
+        let table = table(rows);
+        if let Some(results) = results {
+            results.finish(&table)?;
+        }
         if self.format == OutputFormat::Text {
-            write!(io::stdout(), "{}", table(rows))?;
+            write!(io::stdout(), "{table}")?;
             io::stdout().flush()?;
         }
-        if rows.iter().any(|(_, summary)| summary.interrupted) {
-            eprintln!("interrupted: the table shows what was done until then");
+        if interrupt.requested() {
+            eprintln!("interrupted: what was done until then is counted");
+            return Ok(Outcome::of(rows).or_incomplete());
         }
         Ok(Outcome::of(rows))
     }
 }
 
-/// Says early what would fail late.
-fn prepare(variants: &[Variant]) -> anyhow::Result<()> {
-    if !nix::unistd::geteuid().is_root() {
-        bail!("root is needed to mount file systems: run it with sudo");
+impl Outcome {
+    fn or_incomplete(self) -> Self {
+        if self == Self::Clean { Self::Incomplete } else { self }
     }
-    for variant in variants {
-        let row = variant.file_system;
-        row.mkfs.find()?;
-        row.fsck.find()?;
-        if !kernel_has(row.name)? {
-            bail!("this kernel has no {name}; try `modprobe {name}`", name = row.name);
-        }
-    }
-    Ok(())
-}
-
-/// Whether the kernel has a file system, after loading its module if there is one.
-fn kernel_has(name: &str) -> anyhow::Result<bool> {
-    let listed = || -> anyhow::Result<bool> {
-        let list = std::fs::read_to_string("/proc/filesystems").context("read /proc/filesystems")?;
-        Ok(list.lines().any(|line| line.split_whitespace().last() == Some(name)))
-    };
-    if listed()? {
-        return Ok(true);
-    }
-    // mount(2) does not load modules by itself for a process that names the type.
-    let _ = std::process::Command::new("modprobe").arg(name).output();
-    listed()
 }

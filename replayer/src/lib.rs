@@ -7,7 +7,10 @@
 mod args;
 mod command;
 mod engine;
+mod exit;
+mod manifest;
 mod pool;
+mod prepare;
 mod report;
 mod result;
 mod results_file;
@@ -16,9 +19,11 @@ mod sweep;
 mod worker;
 
 pub use args::{FileSystemArgs, WorkloadFiles, WorkloadIterator};
-pub use command::{Outcome, SweepCommand, exit};
+pub use command::{Outcome, SweepCommand};
 pub use engine::{Engine, Floor, RecoveredHook};
+pub use exit::{exit, exit_usage};
 pub use pool::Interrupt;
+pub use prepare::{kernel_has, prepare};
 pub use report::{OutputFormat, Report};
 pub use result::{StateFindings, Timing, Verdict, WorkloadResult};
 pub use sweep::{Summary, SweepOptions, Workers, sweep};

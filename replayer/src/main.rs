@@ -22,22 +22,24 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    if std::env::args().nth(1).as_deref() == Some(WORKER_COMMAND) {
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == WORKER_COMMAND) {
         return run_worker().map_or(ExitCode::from(2), |()| ExitCode::SUCCESS);
     }
-    let arguments = Arguments::parse();
-    replayer::exit(run(&arguments))
+    match Arguments::try_parse() {
+        Ok(arguments) => replayer::exit(run(&arguments)),
+        Err(error) => replayer::exit_usage(&error),
+    }
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<replayer::Outcome> {
     let interrupt = Interrupt::watch()?;
-    let command = SweepCommand { file_system: &arguments.file_system, format: arguments.format, out: None };
+    let command = SweepCommand { file_system: &arguments.file_system, format: arguments.format, out: None, source: "" };
     match arguments.files.stream() {
         Some(stream) => command.run_stream(stream, &interrupt),
         None => {
             let workloads = arguments.files.read_all()?;
             let total = workloads.len() as u64;
-            let source = move || -> replayer::WorkloadIterator { Box::new(workloads.clone().into_iter().map(Ok)) };
+            let source = || -> replayer::WorkloadIterator<'_> { Box::new(workloads.iter().cloned().map(Ok)) };
             command.run(&source, Some(total), &interrupt)
         }
     }

@@ -1,0 +1,110 @@
+//! Exit statuses, and errors in one line.
+
+use std::fmt::Write;
+use std::io;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+
+use crate::command::Outcome;
+
+/// Findings.
+const FINDINGS: u8 = 1;
+/// Usage, a missing program, no permission.
+const COULD_NOT_RUN: u8 = 2;
+/// Not everything was measured.
+const INCOMPLETE: u8 = 3;
+
+/// The exit status of a command, with its error printed in one line.
+pub fn exit(result: anyhow::Result<Outcome>) -> ExitCode {
+    match result {
+        Ok(Outcome::Clean | Outcome::OutputClosed) => ExitCode::SUCCESS,
+        Ok(Outcome::Findings) => ExitCode::from(FINDINGS),
+        Ok(Outcome::Incomplete) => ExitCode::from(INCOMPLETE),
+        Ok(Outcome::CouldNotRun) => ExitCode::from(COULD_NOT_RUN),
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => fail(&one_line(&error)),
+    }
+}
+
+/// The exit status for arguments that could not be parsed; prints help where that was asked
+/// for, and otherwise what was wrong in one line.
+pub fn exit_usage(error: &clap::Error) -> ExitCode {
+    let kind = error.kind();
+    if matches!(kind, ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        // The reader may be gone.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    if kind == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+        return ExitCode::from(COULD_NOT_RUN);
+    }
+    fail(&usage_line(&error.to_string()))
+}
+
+fn fail(message: &str) -> ExitCode {
+    eprintln!("error: {message}");
+    ExitCode::from(COULD_NOT_RUN)
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// An error with its causes, each of which is left out where the one before says it already.
+fn one_line(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if line.is_empty() {
+            line = cause;
+        } else if !line.contains(&cause) {
+            write!(line, ": {cause}").expect("a string takes it");
+        }
+    }
+    line.replace('\n', " ")
+}
+
+/// What clap says, without the usage and on one line.
+fn usage_line(text: &str) -> String {
+    let said = text.lines().map(str::trim);
+    let said = said.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
+    let mut message = String::new();
+    for line in said.filter(|line| !line.is_empty()) {
+        let separator = match message.chars().last() {
+            None => "",
+            Some(':') => " ",
+            Some(_) if line.starts_with('[') || line.starts_with('<') => " ",
+            Some(_) => "; ",
+        };
+        message += separator;
+        message += line;
+    }
+    message.trim_start_matches("error: ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, anyhow};
+
+    use super::*;
+
+    #[test]
+    fn a_usage_error_is_one_line_without_the_usage() {
+        let text = "error: unexpected argument '--job' found\n\n  tip: a similar argument exists: '--jobs'\n\nUsage: x\n";
+        assert_eq!(usage_line(text), "unexpected argument '--job' found; tip: a similar argument exists: '--jobs'");
+        let text = "error: the following required arguments were not provided:\n  --fs <FS>\n\nUsage: x --fs\n";
+        assert_eq!(usage_line(text), "the following required arguments were not provided: --fs <FS>");
+        let text = "error: invalid value 'x' for '--format <F>'\n  [possible values: text]\n\nFor more information, try\n";
+        assert_eq!(usage_line(text), "invalid value 'x' for '--format <F>' [possible values: text]");
+    }
+
+    #[test]
+    fn a_cause_is_not_said_twice() {
+        let error = Err::<(), _>(anyhow!("no such file")).context("open x: no such file").context("sweep");
+        assert_eq!(one_line(&error.expect_err("it is one")), "sweep: open x: no such file");
+    }
+}

@@ -12,7 +12,7 @@ use crate::{Error, NAME_MARK, Result};
 
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
-const ATTACH_ATTEMPTS_MAX: u32 = 64;
+const ATTACH_ATTEMPTS_MAX: u32 = 200;
 
 /// A loop device that is ours. It is detached when this is dropped, or by the kernel when the
 /// process dies (`LO_FLAGS_AUTOCLEAR`: it goes with its last opener).
@@ -37,7 +37,7 @@ impl LoopDevice {
         })?;
         let config = sys::Config::new(backing, direct, &format!("{NAME_MARK}:{}", std::process::id()));
         let mut last = io::Error::from(io::ErrorKind::ResourceBusy);
-        for _ in 0..ATTACH_ATTEMPTS_MAX {
+        for attempt in 0..ATTACH_ATTEMPTS_MAX {
             let number = sys::get_free(control.as_fd()).map_err(|source| Error::NoLoopDevice { source })?;
             let path = PathBuf::from(format!("/dev/loop{number}"));
             // O_EXCL would be refused while a probing daemon has the device open.
@@ -46,7 +46,10 @@ impl LoopDevice {
             match sys::configure(device.as_fd(), &config) {
                 Ok(()) => return Ok(Self { path, device }),
                 // Another process took it between the two calls.
-                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => last = error,
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                    last = error;
+                    std::thread::sleep(std::time::Duration::from_micros(50 * u64::from(attempt)));
+                }
                 Err(source) => return Err(Error::NoLoopDevice { source }),
             }
         }

@@ -12,6 +12,9 @@ use crate::error::Context;
 use crate::loop_device::LoopDevice;
 use crate::{FrontEnd, Image, NAME_MARK, PAGE_SIZE, Page, Result};
 
+/// How many pages `load` looks at with one system call.
+const PAGES_AT_ONCE: u32 = 64;
+
 /// memfd + loop: the disk's content is memory of ours that the kernel writes to directly. It
 /// sees no request, so it can't record, but nothing is faster to mount.
 pub struct MemfdDisk {
@@ -20,8 +23,10 @@ pub struct MemfdDisk {
     size_bytes: u64,
     /// A path to the memfd that other processes can open.
     content_path: PathBuf,
-    /// Bit N: the file has data at page N (scratch of `load`).
+    /// Whether the file has data at page N (scratch of `load`).
     seen: Vec<bool>,
+    /// What is there now (scratch of `load`).
+    buffer: Vec<u8>,
 }
 
 impl MemfdDisk {
@@ -39,7 +44,14 @@ impl MemfdDisk {
         let device = LoopDevice::attach(file.as_fd(), false)?;
         let content_path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
         let page_count = (base.size_bytes() / PAGE_SIZE as u64) as usize;
-        Ok(Self { file, device, size_bytes: base.size_bytes(), content_path, seen: vec![false; page_count] })
+        Ok(Self {
+            file,
+            device,
+            size_bytes: base.size_bytes(),
+            content_path,
+            seen: vec![false; page_count],
+            buffer: vec![0; PAGES_AT_ONCE as usize * PAGE_SIZE],
+        })
     }
 
     /// The content as an image over `base`: what the kernel has made of it.
@@ -70,6 +82,27 @@ impl MemfdDisk {
         self.file.read_exact_at(page, u64::from(number) * PAGE_SIZE as u64).doing(|| "read the disk's memory")
     }
 
+    /// Makes a run of pages that the file has hold what `image` holds.
+    fn make_equal(&self, image: &Image, first: u32, end: u32, buffer: &mut [u8]) -> Result<()> {
+        let buffer = &mut buffer[..(end - first) as usize * PAGE_SIZE];
+        self.file.read_exact_at(buffer, u64::from(first) * PAGE_SIZE as u64).doing(|| "read the disk's memory")?;
+        // Pages of zeros go back to the system, or the file would fill up over a sweep.
+        let mut zeros = first..first;
+        for (number, present) in (first..end).zip(buffer.chunks_exact(PAGE_SIZE)) {
+            let wanted = image.page(number);
+            if wanted == &ZERO_PAGE {
+                if zeros.end != number {
+                    self.punch(zeros.start, zeros.end)?;
+                    zeros.start = number;
+                }
+                zeros.end = number + 1;
+            } else if wanted != present {
+                write_page(&self.file, number, wanted)?;
+            }
+        }
+        self.punch(zeros.start, zeros.end)
+    }
+
     fn punch(&self, first: u32, end: u32) -> Result<()> {
         if first == end {
             return Ok(());
@@ -92,29 +125,14 @@ impl FrontEnd for MemfdDisk {
     fn load(&mut self, image: &Image) -> Result<()> {
         self.device.drop_cache()?;
         let mut seen = std::mem::take(&mut self.seen);
+        let mut buffer = std::mem::take(&mut self.buffer);
         seen.fill(false);
-        let mut page = ZERO_PAGE;
         for extent in DataExtents::of(&self.file, self.size_bytes) {
             let (first, end) = extent.doing(|| "find the disk's data")?;
-            // Pages of zeros go back to the system, or the file would fill up over a sweep.
-            let mut zeros = first..first;
-            for number in first..end {
-                seen[number as usize] = true;
-                let wanted = image.page(number);
-                if wanted == &ZERO_PAGE {
-                    if zeros.end != number {
-                        self.punch(zeros.start, zeros.end)?;
-                        zeros.start = number;
-                    }
-                    zeros.end = number + 1;
-                    continue;
-                }
-                self.read_page(number, &mut page)?;
-                if wanted != &page {
-                    write_page(&self.file, number, wanted)?;
-                }
+            seen[first as usize..end as usize].fill(true);
+            for start in (first..end).step_by(PAGES_AT_ONCE as usize) {
+                self.make_equal(image, start, end.min(start + PAGES_AT_ONCE), &mut buffer)?;
             }
-            self.punch(zeros.start, zeros.end)?;
         }
         let base = Arc::clone(image.base());
         for number in base.used().chain(image.written()).filter(|number| !seen[*number as usize]) {
@@ -124,6 +142,7 @@ impl FrontEnd for MemfdDisk {
             }
         }
         self.seen = seen;
+        self.buffer = buffer;
         Ok(())
     }
 

@@ -19,7 +19,7 @@ pub fn format(variant: &Variant, path: &Path) -> Result<File> {
     let file = File::create_new(path).doing(|| format!("create {}", path.display()))?;
     file.set_len(variant.size_bytes).doing(|| format!("size {}", path.display()))?;
     let mut command = Command::new(program);
-    command.args(row.mkfs.arguments).args(&variant.mkfs_options).arg(path).stdin(Stdio::null());
+    command.args(row.mkfs.arguments).args(&variant.mkfs_options).arg(path).env("LC_ALL", "C").stdin(Stdio::null());
     let output = command.output().doing(|| format!("run {}", row.mkfs.name))?;
     if !output.status.success() {
         return Err(program_failed(&command, &output));

@@ -20,7 +20,7 @@ pub struct FsckReport {
 pub fn fsck(variant: &Variant, image: &Path) -> Result<FsckReport> {
     let row = variant.file_system;
     let mut command = Command::new(row.fsck.find()?);
-    command.args(row.fsck.arguments).arg(image).stdin(Stdio::null());
+    command.args(row.fsck.arguments).arg(image).env("LC_ALL", "C").stdin(Stdio::null());
     let output = command.output().doing(|| format!("run {}", row.fsck.name))?;
     let clean = output.status.success();
     let text = if clean { Vec::new() } else { [output.stdout, output.stderr].concat() };

@@ -1,6 +1,7 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -8,6 +9,10 @@ use rustix::fs::{Mode, OFlags, open};
 
 use crate::error::Context;
 use crate::{Error, Result, Variant};
+
+/// How long a mount may stay busy without being in use by us.
+const BUSY_PATIENCE: Duration = Duration::from_secs(5);
+const BUSY_PAUSE: Duration = Duration::from_micros(200);
 
 /// A mounted file system; unmounted when dropped.
 #[derive(Debug)]
@@ -53,11 +58,19 @@ impl Mounted {
     /// If it is busy, or the file system failed on the way out.
     pub fn unmount(mut self) -> io::Result<()> {
         self.mounted = false;
-        umount2(&self.path, MntFlags::empty()).map_err(|errno| {
-            // Out of the way at least; the caller learns what was wrong.
-            let _ = umount2(&self.path, MntFlags::MNT_DETACH);
-            errno.into()
-        })
+        let deadline = Instant::now() + BUSY_PATIENCE;
+        loop {
+            match umount2(&self.path, MntFlags::empty()) {
+                Ok(()) => return Ok(()),
+                // Whoever looks through /proc holds what it looks at for a moment.
+                Err(Errno::EBUSY) if Instant::now() < deadline => std::thread::sleep(BUSY_PAUSE),
+                Err(errno) => {
+                    // Out of the way at least; the caller learns what was wrong.
+                    let _ = umount2(&self.path, MntFlags::MNT_DETACH);
+                    return Err(errno.into());
+                }
+            }
+        }
     }
 }
 

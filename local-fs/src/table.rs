@@ -47,7 +47,7 @@ pub static TABLE: &[FileSystem] = &[
             package: "e2fsprogs",
         },
         fsck: Program { name: "e2fsck", arguments: &["-f", "-n"], package: "e2fsprogs" },
-        size_mib: 32,
+        size_mib: 16,
         size_min_mib: 8,
         mount_options: &[],
         own_names: &["lost+found"],
@@ -55,7 +55,12 @@ pub static TABLE: &[FileSystem] = &[
     FileSystem {
         name: "xfs",
         mkfs: Program { name: "mkfs.xfs", arguments: &["-q", "-f"], package: "xfsprogs" },
-        fsck: Program { name: "xfs_repair", arguments: &["-n", "-f"], package: "xfsprogs" },
+        fsck: Program {
+            name: "xfs_repair",
+            // Prefetching threads and a large cache cost more than the whole check of a disk this small.
+            arguments: &["-n", "-f", "-P", "-o", "bhash=64", "-o", "phase2_threads=1"],
+            package: "xfsprogs",
+        },
         size_mib: 300,
         size_min_mib: 300,
         // Every worker mounts a copy of the same disk.

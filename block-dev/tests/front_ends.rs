@@ -1,0 +1,131 @@
+//! Both front ends must hold what they are told to hold, and the recording one must have seen
+//! everything. Needs root.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use block_dev::{Base, BlockLog, FrontEnd, FuseDisk, Image, Kind, Mark, MemfdDisk, PAGE_SIZE};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+
+const SIZE_BYTES: u64 = 8 << 20;
+
+/// Runs a test in a thread with a mount namespace of its own and an empty directory.
+fn in_namespace(test: impl FnOnce(&Path) + Send + 'static) {
+    assert!(nix::unistd::geteuid().is_root(), "this test needs root: run it with `make test`");
+    let run = move || {
+        unshare(CloneFlags::CLONE_NEWNS).expect("unshare");
+        mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).expect("private");
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        test(directory.path());
+    };
+    std::thread::spawn(run).join().expect("the test passes");
+}
+
+/// A base with some pages in it.
+fn base(directory: &Path) -> Arc<Base> {
+    let file = File::options().read(true).write(true).create_new(true).open(directory.join("base")).expect("create");
+    file.set_len(SIZE_BYTES).expect("size");
+    for page in [0, 3, 4, 900, 2047] {
+        file.write_all_at(&[(page % 250) as u8 + 1; PAGE_SIZE], page * PAGE_SIZE as u64).expect("write");
+    }
+    Arc::new(Base::from_file(&file).expect("read"))
+}
+
+fn content(image: &Image) -> Vec<u8> {
+    let mut bytes = vec![0; SIZE_BYTES as usize];
+    image.read(0, &mut bytes);
+    bytes
+}
+
+/// What the block device shows, past the kernel's cache.
+fn device_content(device: &Path) -> Vec<u8> {
+    let mut bytes = vec![0; SIZE_BYTES as usize];
+    File::open(device).expect("open").read_exact_at(&mut bytes, 0).expect("read");
+    bytes
+}
+
+/// Writes here and there through the block device, as a mounted file system would.
+fn scribble(device: &Path, seed: u8) {
+    let file = OpenOptions::new().write(true).open(device).expect("open");
+    for place in [1_u64, 4, 77, 1500] {
+        let at = (place + u64::from(seed)) * PAGE_SIZE as u64 + 512;
+        file.write_all_at(&[seed | 1; 5000], at).expect("write");
+    }
+    file.sync_all().expect("sync");
+}
+
+fn holds_what_it_is_told(disk: &mut dyn FrontEnd, base: &Arc<Base>) {
+    let mut image = Image::new(Arc::clone(base));
+    assert!(device_content(disk.device()) == content(&image), "a new disk holds its base");
+    for seed in 0..20 {
+        scribble(disk.device(), seed);
+        image.reset();
+        image.write(u64::from(seed) * 70_000, &[0x55; 9000]);
+        image.discard(3 * PAGE_SIZE as u64, u64::from(seed) * 100);
+        disk.load(&image).expect("load");
+        assert!(device_content(disk.device()) == content(&image), "after load number {seed}");
+    }
+}
+
+#[test]
+fn the_memfd_disk_holds_what_it_is_told_whatever_was_written_to_it() {
+    in_namespace(|directory| {
+        let base = base(directory);
+        let mut disk = MemfdDisk::new(&base).expect("a disk");
+        holds_what_it_is_told(&mut disk, &base);
+        scribble(disk.device(), 7);
+        let found = disk.content(&base).expect("content");
+        assert!(content(&found) == device_content(disk.device()), "its content is what the device shows");
+    });
+}
+
+#[test]
+fn the_fuse_disk_holds_what_it_is_told_whatever_was_written_to_it() {
+    in_namespace(|directory| {
+        let base = base(directory);
+        let mut disk = FuseDisk::new(&base, directory).expect("a disk");
+        holds_what_it_is_told(&mut disk, &base);
+    });
+}
+
+fn rebuilt(base: &Arc<Base>, log: &BlockLog) -> Vec<u8> {
+    let mut image = Image::new(Arc::clone(base));
+    (0..log.len()).for_each(|entry| log.apply(entry, &mut image));
+    content(&image)
+}
+
+#[test]
+fn the_log_of_the_fuse_disk_rebuilds_its_content_and_keeps_the_order_of_writes_flushes_and_marks() {
+    in_namespace(|directory| {
+        let base = base(directory);
+        let mut disk = FuseDisk::new(&base, directory).expect("a disk");
+        scribble(disk.device(), 3);
+        disk.start_recording().expect("start");
+        disk.mark(Mark::OperationStart(0));
+        scribble(disk.device(), 9);
+        disk.mark(Mark::OperationEnd(0));
+        let direct = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(disk.device()).expect("open");
+        let aligned = AlignedPage([0xAA; PAGE_SIZE]);
+        direct.write_all_at(&aligned.0, 100 * PAGE_SIZE as u64).expect("write");
+        drop(direct);
+        let shown = device_content(disk.device());
+        let log = disk.stop_recording();
+        scribble(disk.device(), 11);
+        assert!(rebuilt(&base, &log) == shown, "the log alone gives the content");
+
+        let kinds: Vec<Kind> = log.entries().iter().map(|entry| entry.kind).collect();
+        let place = |wanted: Kind| kinds.iter().position(|kind| *kind == wanted).expect("it is there");
+        let (start, end) = (place(Kind::Mark(Mark::OperationStart(0))), place(Kind::Mark(Mark::OperationEnd(0))));
+        let flush = place(Kind::Flush);
+        assert!(start < flush && flush < end, "the flush of sync lies between the marks");
+        let last = Kind::Write { offset: 100 * PAGE_SIZE as u64, length: PAGE_SIZE as u32, fua: false };
+        assert!(place(last) > end, "a direct write arrives as it was sent");
+        assert!(log.entries().windows(2).all(|pair| pair[0].time_ns <= pair[1].time_ns));
+    });
+}
+
+#[repr(align(4096))]
+struct AlignedPage([u8; PAGE_SIZE]);

@@ -56,6 +56,11 @@ impl Recorder {
         Ok(Self { disk, mount_point, variant: variant.clone(), requests })
     }
 
+    /// The recorded disk, as the kernel's log names it.
+    pub fn device_name(&self) -> &str {
+        self.disk.device_name()
+    }
+
     /// Whether writes with FUA are told from others, which takes tracefs.
     pub fn recognises_fua(&self) -> bool {
         self.requests.is_some()

@@ -30,6 +30,7 @@ pub struct Engine {
     mount_point: PathBuf,
     kernel_log: KernelLog,
     recovered: Option<RecoveredHook>,
+    alone: bool,
 }
 
 /// What is done to a recovered file system before it is checked.
@@ -61,7 +62,14 @@ impl Engine {
             mount_point,
             kernel_log: KernelLog::open()?,
             recovered: None,
+            alone: true,
         })
+    }
+
+    /// Says whether other engines work at the same time: then a stack trace in the kernel's log
+    /// may be theirs, and what it belongs to is not measured.
+    pub fn set_alone(&mut self, alone: bool) {
+        self.alone = alone;
     }
 
     /// Calls `hook` with the mount point of every crash state, between its recovery and its
@@ -80,7 +88,11 @@ impl Engine {
 
     fn record_and_check(&mut self, workload: &Workload) -> Result<WorkloadResult> {
         let mut timing = Timing::default();
+        self.kernel_log.read()?;
         let trace = timed(&mut timing.record_us, || self.recorder.record(workload))?;
+        if let Some(text) = complaint(&mut self.kernel_log, self.recorder.device_name(), self.alone)? {
+            return Err(format!("the kernel complained before any crash: {text}").into());
+        }
         let mut result = WorkloadResult {
             workload: workload.name.clone(),
             states_checked: 0,
@@ -169,7 +181,9 @@ impl Engine {
         if let Err(error) = timed(&mut timing.mount_us, || mounted.unmount()) {
             findings.push(Finding::new(Promise::Usable, "", format!("unmounting fails after recovery: {error}")));
         }
-        findings.extend(self.kernel_findings()?);
+        let complaint = complaint(&mut self.kernel_log, self.crashed.device_name(), self.alone)?;
+        let kernel = complaint.map(|text| Finding::new(Promise::KernelQuiet, "", format!("the kernel says: {text}")));
+        findings.extend(kernel);
         let report = timed(&mut timing.fsck_us, || fsck(&self.variant, &self.crashed.content_path()))?;
         if !report.clean {
             let name = self.variant.file_system.fsck.name;
@@ -193,18 +207,6 @@ impl Engine {
         Ok(Visited { tree: None, findings: vec![Finding::new(Promise::Mountable, "", what)] })
     }
 
-    /// What the kernel complained about since the crash state was mounted.
-    fn kernel_findings(&mut self) -> Result<Option<Finding>> {
-        let messages = self.kernel_log.read()?;
-        let device = self.crashed.device_name();
-        let complaint = messages.iter().find(|message| {
-            let about_it = message.level <= KernelMessage::ERROR && message.is_about(device);
-            about_it || message.is_stack_trace()
-        });
-        Ok(complaint
-            .map(|message| Finding::new(Promise::KernelQuiet, "", format!("the kernel says: {}", message.text))))
-    }
-
     /// Mounts, walks and unmounts the base by raw system calls, `cycles` times: the floor under
     /// everything that this engine does.
     ///
@@ -220,6 +222,24 @@ impl Engine {
             mounted.unmount()?;
         }
         Ok(Floor { cycles, elapsed: started.elapsed() })
+    }
+}
+
+/// What the kernel complained about since its log was last read, if that is about `device`. A
+/// stack trace names no device: it is taken for ours only if no other engine is at work.
+fn complaint(log: &mut KernelLog, device: &str, alone: bool) -> Result<Option<String>> {
+    let messages = log.read()?;
+    let about_it = |message: &&KernelMessage| message.level <= KernelMessage::ERROR && message.is_about(device);
+    if let Some(message) = messages.iter().find(about_it) {
+        return Ok(Some(message.text.clone()));
+    }
+    match messages.iter().find(|message| message.is_stack_trace()) {
+        Some(message) if alone => Ok(Some(message.text.clone())),
+        Some(message) => {
+            let text = &message.text;
+            Err(format!("the kernel says '{text}', here or in another worker: run it alone, with --jobs 1").into())
+        }
+        None => Ok(None),
     }
 }
 

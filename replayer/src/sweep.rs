@@ -85,7 +85,7 @@ impl Workers {
         let scratch = Scratch::new()?;
         let base: PathBuf = scratch.path().join("base");
         format(variant, &base)?;
-        let start = Start { variant: variant.clone(), disk, base, directory: PathBuf::new() };
+        let start = Start { variant: variant.clone(), disk, alone: jobs <= 1, base, directory: PathBuf::new() };
         let mut this = Self { workers: Vec::new(), start, scratch, started: 0 };
         for _ in 0..jobs.max(1) {
             let worker = this.another()?;

@@ -26,6 +26,8 @@ const MESSAGE_BYTES_MAX: u32 = 64 << 20;
 pub(crate) struct Start {
     pub(crate) variant: Variant,
     pub(crate) disk: Disk,
+    /// No other worker works at the same time.
+    pub(crate) alone: bool,
     /// The formatted disk.
     pub(crate) base: PathBuf,
     /// An empty directory.
@@ -108,7 +110,9 @@ fn make_engine(start: &Start) -> Result<Engine, crate::engine::EngineError> {
     enter_mount_namespace()?;
     let file = std::fs::File::open(&start.base)?;
     let base = Arc::new(Base::from_file(&file)?);
-    Engine::new(&start.variant, &base, start.disk, &start.directory)
+    let mut engine = Engine::new(&start.variant, &base, start.disk, &start.directory)?;
+    engine.set_alone(start.alone);
+    Ok(engine)
 }
 
 /// The kernel kills this process when the one that started it ends, however it ends.

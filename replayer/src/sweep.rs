@@ -68,7 +68,7 @@ impl Summary {
 /// A running set of workers for one file system, with the base image they share.
 pub struct Workers {
     // Dropped in this order: the workers let go of the directory, then it goes.
-    workers: Vec<Worker>,
+    processes: Vec<Worker>,
     start: Start,
     scratch: Scratch,
     started: usize,
@@ -86,10 +86,10 @@ impl Workers {
         let base: PathBuf = scratch.path().join("base");
         format(variant, &base)?;
         let start = Start { variant: variant.clone(), disk, alone: jobs <= 1, base, directory: PathBuf::new() };
-        let mut this = Self { workers: Vec::new(), start, scratch, started: 0 };
+        let mut this = Self { processes: Vec::new(), start, scratch, started: 0 };
         for _ in 0..jobs.max(1) {
             let worker = this.another()?;
-            this.workers.push(worker);
+            this.processes.push(worker);
         }
         Ok(this)
     }
@@ -107,10 +107,10 @@ impl Workers {
     /// If a worker fails.
     pub fn floor(&mut self, cycles: u32) -> anyhow::Result<f64> {
         let started = Instant::now();
-        let count = self.workers.len();
+        let count = self.processes.len();
         std::thread::scope(|scope| {
             let running: Vec<_> =
-                self.workers.iter_mut().map(|worker| scope.spawn(move || worker.work(&Job::Floor(cycles)))).collect();
+                self.processes.iter_mut().map(|worker| scope.spawn(move || worker.work(&Job::Floor(cycles)))).collect();
             for thread in running {
                 match thread.join().expect("the thread does not panic")? {
                     Answer::Floor(_) => {}
@@ -135,7 +135,7 @@ impl Workers {
     ) -> anyhow::Result<Summary> {
         let started = Instant::now();
         let mut summary = Summary::default();
-        let workers = std::mem::take(&mut self.workers);
+        let workers = std::mem::take(&mut self.processes);
         let source = Mutex::new(workloads);
         let this = Mutex::new(&mut *self);
         let outcome = std::thread::scope(|scope| {
@@ -168,7 +168,7 @@ impl Workers {
             }
             outcome.map(|()| kept)
         });
-        self.workers = outcome?;
+        self.processes = outcome?;
         summary.elapsed = started.elapsed();
         summary.interrupted = interrupt.requested();
         Ok(summary)

@@ -95,28 +95,33 @@ impl Model {
     /// The names of an inode are durable: those it has, those it lost, the new directories on
     /// the way to it, and the new names of what its names belonged to.
     fn names_durable(&mut self, inode: InodeId, bound: Bound) {
-        let mut names = vec![(inode, bound)];
+        let follow_conflicts = self.contract.promises(Promise::NameConflict);
+        let mut pending = vec![(inode, bound)];
         let mut done = std::collections::HashSet::new();
-        while let Some((inode, bound)) = names.pop() {
+        while let Some((inode, bound)) = pending.pop() {
             if !done.insert(inode) {
                 continue;
             }
+            // Of what lost a durable name to another only the names that it has are promised.
+            let is_conflict = bound.promise == Promise::NameConflict;
             let (mut has_name, committed) = (false, self.committed);
-            let mut more = Vec::new();
+            let touched = self.inodes[inode].touched;
             for (directory, node) in self.inodes.iter_mut().enumerate() {
                 for entry in node.entries.values_mut() {
-                    let is_here = *entry.current() == Some(inode);
-                    has_name |= is_here;
-                    if is_here {
+                    if *entry.at(bound.time) == Some(inode) {
+                        has_name = true;
                         let previous = *entry.at(committed);
                         entry.raise(bound);
-                        more.push((directory, bound, node.created > committed));
-                        more.extend(
-                            previous.map(|other| {
-                                (other, Bound { promise: Promise::NameConflict, ..bound }, other != inode)
-                            }),
-                        );
-                    } else if let Some(left) = when_left(entry, inode) {
+                        if node.created > committed {
+                            // A directory that was renamed after the file was touched may be back.
+                            pending.push((directory, Bound { time: touched.min(bound.time), ..bound }));
+                        }
+                        if let Some(other) = previous.filter(|other| follow_conflicts && *other != inode) {
+                            pending.push((other, Bound { promise: Promise::NameConflict, ..bound }));
+                        }
+                    } else if let Some(left) =
+                        when_left(entry, inode).filter(|left| *left <= bound.time && !is_conflict)
+                    {
                         // It is gone from here; what took its place since is not promised.
                         entry.raise(Bound { time: left, ..bound });
                     }
@@ -125,11 +130,6 @@ impl Model {
             if has_name {
                 self.stays(inode, bound);
             }
-            let conflicts = self.contract.promises(Promise::NameConflict);
-            let follow = more
-                .into_iter()
-                .filter(|(_, bound, wanted)| *wanted && (conflicts || bound.promise != Promise::NameConflict));
-            names.extend(follow.map(|(inode, bound, _)| (inode, bound)));
         }
     }
 
@@ -143,6 +143,10 @@ impl Model {
     /// call made durable does not vanish, though where it is found is not promised.
     fn file_stays(&mut self, inode: InodeId, bound: Bound) {
         if self.inodes[inode].content.current().size_bytes() == 0 || !self.named().contains(&inode) {
+            return;
+        }
+        // The name that was given to an O_TMPFILE is no part of what its data needs.
+        if self.name_count(inode, self.inodes[inode].created) == 0 {
             return;
         }
         self.stays(inode, bound);

@@ -53,6 +53,8 @@ pub(crate) struct ModelInode {
     pub(crate) created: Time,
     /// The last operation that changed its names or attributes: the `t(X)` of an ordered log.
     pub(crate) touched: Time,
+    /// When it last lost a name by unlink, as rename does not take one.
+    pub(crate) unlinked: Time,
     /// From when on it may not vanish.
     pub(crate) exists: Option<Bound>,
     pub(crate) mode: History<u32>,
@@ -74,6 +76,7 @@ impl ModelInode {
             kind,
             created,
             touched: created,
+            unlinked: 0,
             exists: None,
             mode: History::new(created, mode),
             owner: History::new(created, (0, 0)),
@@ -234,6 +237,7 @@ impl Model {
                 let inode = self.current(&place)?;
                 self.set_entry(&place, None);
                 self.touch(inode);
+                self.inodes[inode].unlinked = self.time;
                 Some(())
             }
             Op::Rename { source, dest, flag } => self.rename(source, dest, *flag),

@@ -18,15 +18,16 @@ const SECTORS_PER_BLOCK: u64 = BLOCK_BYTES / 512;
 /// How many of a tree's broken promises are reported; one cause shows in many places.
 const FINDINGS_MAX: usize = 20;
 
+/// In so many ways at most a tree is read before it is taken to be broken.
+const READINGS_MAX: usize = 256;
+
 /// Compares what recovery left with the model at the crash point.
 ///
 /// `live` is what the file system showed at the crash point: number of blocks and layout of
 /// holes of what is durable unchanged are taken from there.
 pub fn check(model: &Model, live: &Tree, recovered: &Tree) -> Vec<Finding> {
-    let mut comparison = Comparison::new(model, recovered, Some(live));
-    comparison.run();
     let mut findings = tree_check::check(model.contract, recovered);
-    findings.append(&mut comparison.findings);
+    findings.append(&mut compare(model, recovered, Some(live)));
     findings.truncate(FINDINGS_MAX);
     findings
 }
@@ -39,13 +40,41 @@ pub fn check(model: &Model, live: &Tree, recovered: &Tree) -> Vec<Finding> {
 pub fn check_live(model: &Model, live: &Tree) -> Result<(), String> {
     let mut now = model.clone();
     now.commit(None);
-    let mut comparison = Comparison::new(&now, live, None);
-    comparison.run();
-    match comparison.findings.first() {
+    match compare(&now, live, None).first() {
         None if live.errors.is_empty() => Ok(()),
         None => Err(format!("{} of '{}' failed while it was running", live.errors[0].doing, live.errors[0].path)),
         Some(finding) => Err(format!("'{}': {}", finding.path, finding.what)),
     }
+}
+
+/// Compares under every reading of the names that could be one of several files which nothing
+/// but their history tells apart, such as two empty ones, until one is legal. What is said
+/// otherwise is of the first reading, in which everything is the newest that it can be.
+fn compare(model: &Model, tree: &Tree, live: Option<&Tree>) -> Vec<Finding> {
+    let mut readings = vec![Vec::new()];
+    let mut first = None;
+    let mut tried = 0;
+    while let Some(reading) = readings.pop() {
+        let given = reading.len();
+        let mut comparison = Comparison::new(model, tree, live, reading);
+        comparison.run();
+        if comparison.findings.is_empty() {
+            return Vec::new();
+        }
+        first.get_or_insert(comparison.findings);
+        tried += 1;
+        if tried == READINGS_MAX {
+            break;
+        }
+        // The same up to one choice, and there another one.
+        for place in given..comparison.choices.len() {
+            let (taken, of) = comparison.choices[place];
+            let before = comparison.choices[..place].iter().map(|(taken, _)| *taken);
+            let before: Vec<_> = before.collect();
+            readings.extend((taken + 1..of).map(|other| [before.as_slice(), &[other]].concat()));
+        }
+    }
+    first.unwrap_or_default()
 }
 
 struct Comparison<'a> {
@@ -59,12 +88,16 @@ struct Comparison<'a> {
     found: BTreeMap<InodeId, (u64, String)>,
     /// What each compared entry led to.
     entries: BTreeMap<(InodeId, String), Option<InodeId>>,
+    /// Which of the files that fit equally well to take, at the first such names.
+    reading: Vec<usize>,
+    /// Which was taken at each such name, of how many.
+    choices: Vec<(usize, usize)>,
 }
 
 impl<'a> Comparison<'a> {
-    fn new(model: &'a Model, tree: &'a Tree, live: Option<&'a Tree>) -> Self {
-        let (findings, assigned, found, entries) = <_>::default();
-        Self { model, tree, live, findings, assigned, found, entries }
+    fn new(model: &'a Model, tree: &'a Tree, live: Option<&'a Tree>, reading: Vec<usize>) -> Self {
+        let (findings, assigned, found, entries, choices) = <_>::default();
+        Self { model, tree, live, findings, assigned, found, entries, reading, choices }
     }
 
     fn run(&mut self) {
@@ -122,10 +155,19 @@ impl<'a> Comparison<'a> {
         let bound = self.bound_of(history);
         let allowed = history.allowed(self.model.prefix);
         let mut candidates: Vec<InodeId> = allowed.iter().rev().filter_map(|(_, value)| *value).collect();
-        candidates.dedup();
+        let mut known = BTreeSet::new();
+        candidates.retain(|id| known.insert(*id));
         let place = (directory, name.to_owned());
         let Some(number) = seen else {
             self.entries.insert(place, None);
+            // Where only the removal of another file from here is durable, and there is no order,
+            // what took its place (by an exchange, or a whiteout) may be missing.
+            let oldest = allowed.first().and_then(|(_, value)| *value);
+            let unpromised = |id: InodeId| self.model.inodes[id].exists.is_none();
+            let ordered = self.model.contract.promises(Promise::OrderedMetadata);
+            if !ordered && oldest.is_some_and(unpromised) {
+                return;
+            }
             if allowed.iter().all(|(_, value)| value.is_some()) {
                 let noun = self.model.inodes[candidates[0]].kind.noun();
                 self.finding(bound, path, format!("the {noun} is missing"));
@@ -135,7 +177,6 @@ impl<'a> Comparison<'a> {
         if candidates.is_empty() {
             let was = history.allowed(Bound::START).iter().any(|(_, value)| value.is_some()) || bound.by.is_some();
             let what = if was { "the name is back although it was removed" } else { "a name that nobody made" };
-            self.entries.insert(place, None);
             return self.finding(bound, path, what.to_owned());
         }
         // What it can't be for want of reading is said by the tree's errors.
@@ -152,8 +193,8 @@ impl<'a> Comparison<'a> {
     }
 
     /// Which of the inodes that may stand at a name the one that stands there is: the one that
-    /// it was found to be elsewhere, else the newest that it is legal for, else the newest.
-    fn choose(&self, candidates: &[InodeId], number: u64, inode: &Inode) -> Option<InodeId> {
+    /// it was found to be elsewhere, else one that it is legal for, else the newest.
+    fn choose(&mut self, candidates: &[InodeId], number: u64, inode: &Inode) -> Option<InodeId> {
         if let Some(known) = self.assigned.get(&number)
             && candidates.contains(known)
         {
@@ -165,7 +206,13 @@ impl<'a> Comparison<'a> {
             let free = self.found.get(*id).is_none_or(|(other, _)| *other == number);
             free && self.inode_findings(**id, number, "").is_empty()
         };
-        fitting.iter().find(legal).or(fitting.first()).copied()
+        let legal: Vec<_> = fitting.iter().filter(legal).copied().collect();
+        if legal.len() < 2 {
+            return legal.first().or(fitting.first()).copied();
+        }
+        let taken = self.reading.get(self.choices.len()).copied().unwrap_or(0);
+        self.choices.push((taken, legal.len()));
+        legal.get(taken).copied()
     }
 
     fn take(&mut self, id: InodeId, number: u64, path: &str, bound: Bound) {
@@ -211,7 +258,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// A rename changes two entries at once: together they show one moment. Of what was never
+    /// A rename changes two entries at once: its file is at one of them. Of what was never
     /// durable nothing has to show, neither its old name nor its new one.
     fn renames(&mut self) {
         let durable = |rename: &&Rename| self.model.inodes[rename.moved].exists.is_some();
@@ -221,15 +268,16 @@ impl<'a> Comparison<'a> {
             };
             let (source, dest) = (*source, *dest);
             let history = |place: &(InodeId, String)| &self.model.inodes[place.0].entries[&place.1];
-            let (source_history, dest_history) = (history(&rename.source), history(&rename.dest));
-            let from = self.bound_of(source_history).time.min(self.bound_of(dest_history).time);
-            let shown = |time: Time| (*source_history.at(time), *dest_history.at(time)) == (source, dest);
-            let single = |history: &History<Option<InodeId>>, value| {
-                history.allowed(self.model.prefix).iter().any(|(_, allowed)| *allowed == value)
+            let (source_side, dest_side) = (
+                side(history(&rename.source), self.model.prefix, rename.time, source),
+                side(history(&rename.dest), self.model.prefix, rename.time, dest),
+            );
+            let half = match (source_side, dest_side) {
+                (Some(Side::Before), Some(Side::After)) => source == Some(rename.moved) && source == dest,
+                (Some(Side::After), Some(Side::Before)) => !self.moved_on(rename),
+                _ => false,
             };
-            // What is wrong with one of the two alone has been said.
-            let each_legal = single(source_history, source) && single(dest_history, dest);
-            if each_legal && rename.time > from && !(from..=self.model.time).any(shown) {
+            if half {
                 let (from, to) = (self.path_of(&rename.source), self.path_of(&rename.dest));
                 let what = format!("'{from}' and '{to}' do not show one moment: a rename was done by half");
                 let promised_by = Some(rename.time - 1);
@@ -238,12 +286,28 @@ impl<'a> Comparison<'a> {
         }
     }
 
+    /// Whether what was renamed is at another name that it was renamed to or from, or has lost
+    /// one since.
+    fn moved_on(&self, rename: &Rename) -> bool {
+        let moved = Some(rename.moved);
+        let elsewhere = |((directory, name), seen): (&(InodeId, String), &Option<InodeId>)| {
+            let entry = &self.model.inodes[*directory].entries[name];
+            let stays = *entry.at(rename.time - 1) == moved && *entry.at(rename.time) == moved;
+            *seen == moved && !stays
+        };
+        self.model.inodes[rename.moved].unlinked > rename.time || self.entries.iter().any(elsewhere)
+    }
+
     /// Inodes that may not vanish, and inodes under more names than they ever had at once.
     fn existence(&mut self) {
         let times = |from: Time| from..=self.model.time;
+        let ordered = self.model.contract.promises(Promise::OrderedMetadata);
         for (id, inode) in self.model.inodes.iter().enumerate() {
+            // Without an order a link and an unlink are two operations, not a rename: both names
+            // may be there, and neither.
+            let linked_and_unlinked = |since: Time| !ordered && inode.unlinked > since;
             let names: Vec<_> = self.entries.iter().filter(|(_, value)| **value == Some(id)).collect();
-            if names.len() > 1 {
+            if names.len() > 1 && !linked_and_unlinked(self.model.committed) {
                 let most = times(0).map(|time| self.model.name_count(id, time)).max().unwrap_or(0);
                 // A rename by half, which was reported, shows as two names as well.
                 let said = self.findings.iter().any(|finding| finding.promise == Promise::RenameAtomic);
@@ -257,7 +321,8 @@ impl<'a> Comparison<'a> {
             }
             let Some(exists) = inode.exists else { continue };
             let always_named = || times(exists.time).all(|time| self.model.name_count(id, time) > 0);
-            if id != ROOT && names.is_empty() && self.findings.is_empty() && always_named() {
+            let may_vanish = linked_and_unlinked(exists.time) || !always_named();
+            if id != ROOT && names.is_empty() && self.findings.is_empty() && !may_vanish {
                 let name = self.model.last_name(id).unwrap_or_default();
                 let what = format!("the {} has no name any more: it is lost", inode.kind.noun());
                 self.findings.push(Finding { path: name, what, promise: exists.promise, promised_by: exists.by });
@@ -309,7 +374,7 @@ impl LookupInode for Tree {
 
 impl Model {
     /// How many names an inode had at a time.
-    fn name_count(&self, id: InodeId, time: Time) -> usize {
+    pub(crate) fn name_count(&self, id: InodeId, time: Time) -> usize {
         let entries = self.inodes.iter().flat_map(|inode| inode.entries.values());
         entries.filter(|entry| *entry.at(time) == Some(id)).count()
     }
@@ -567,6 +632,25 @@ impl Aspects<'_> {
         let bound = Bound { promise: Promise::HoleLayout, ..self.expected.content.bound() };
         Some(self.finding(bound, format!("there is data at {hole_filled}, where the file had a hole")))
     }
+}
+
+/// On which side of an operation something is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Before,
+    After,
+}
+
+/// On which side of the operation that ended at `time` an entry leads to what was seen; none if
+/// it does on both, or on neither: what is wrong with one entry alone has been said.
+fn side(entry: &History<Option<InodeId>>, floor: Bound, time: Time, seen: Option<InodeId>) -> Option<Side> {
+    let mut sides = entry
+        .allowed(floor)
+        .iter()
+        .filter(|(_, value)| *value == seen)
+        .map(|(since, _)| if *since < time { Side::Before } else { Side::After });
+    let first = sides.next()?;
+    sides.all(|side| side == first).then_some(first)
 }
 
 fn allows<T: PartialEq>(history: &History<T>, floor: Bound, seen: &T) -> bool {

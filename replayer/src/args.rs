@@ -87,7 +87,8 @@ fn nonempty(words: &[String]) -> Vec<String> {
 #[derive(Debug, Clone, Args)]
 pub struct WorkloadFiles {
     /// Files with workloads, ours or CrashMonkey's J-lang; - is standard input.
-    #[arg(value_name = "FILE")]
+    // The generator's `--files` has the name of this field.
+    #[arg(id = "workload_files", value_name = "FILE")]
     pub files: Vec<PathBuf>,
 }
 
@@ -113,8 +114,10 @@ impl WorkloadFiles {
 
     /// Reads standard input as a stream, if that is all there is to read.
     pub fn stream(&self) -> Option<WorkloadIterator<'static>> {
-        if !self.files.is_empty() && !(self.files.len() == 1 && is_standard_input(&self.files[0])) {
-            return None;
+        match self.files.as_slice() {
+            [] => {}
+            [file] if is_standard_input(file) => {}
+            _ => return None,
         }
         let reader = Reader::new(BufReader::new(io::stdin()), "standard input");
         Some(Box::new(reader.map(|workload| workload.map_err(anyhow::Error::from))))

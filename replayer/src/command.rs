@@ -15,7 +15,7 @@ use crate::prepare::prepare;
 use crate::report::{OutputFormat, Report, summary_json, table};
 use crate::result::WorkloadResult;
 use crate::results_file::Results;
-use crate::sweep::{Summary, SweepOptions, sweep};
+use crate::sweep::{Summary, Workers};
 
 /// How a command went; the exit status says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,15 +125,18 @@ impl SweepCommand<'_> {
         interrupt: &Interrupt,
         mut results: Option<&mut Results>,
     ) -> anyhow::Result<Summary> {
-        let options = SweepOptions { disk: self.file_system.disk, jobs: self.file_system.jobs() };
+        let started = Workers::start(variant, self.file_system.disk, self.file_system.jobs());
+        let mut workers = started.with_context(|| format!("prepare {variant}"))?;
+        // What cannot be mounted when it is new, such as with wrong options, is not worth a sweep.
+        workers.floor(1).with_context(|| format!("mount a new {variant}"))?;
         let mut report = Report::new(self.format, variant, self.file_system.replay_flags(variant), total);
-        let summary =
-            sweep(variant, &options, workloads, interrupt, &mut |workload: &Workload, result: WorkloadResult| {
-                if let Some(results) = results.as_deref_mut() {
-                    results.append(&report.json(workload, &result))?;
-                }
-                Ok(report.result(workload, &result)?)
-            });
+        let mut done = |workload: &Workload, result: WorkloadResult| {
+            if let Some(results) = results.as_deref_mut() {
+                results.append(&report.json(workload, &result))?;
+            }
+            Ok(report.result(workload, &result)?)
+        };
+        let summary = workers.run(workloads, interrupt, &mut done);
         report.finish();
         let summary = summary.with_context(|| format!("sweep {variant}"))?;
         if let Some(results) = results {

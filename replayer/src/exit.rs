@@ -94,11 +94,13 @@ mod tests {
 
     #[test]
     fn a_usage_error_is_one_line_without_the_usage() {
-        let text = "error: unexpected argument '--job' found\n\n  tip: a similar argument exists: '--jobs'\n\nUsage: x\n";
+        let text =
+            "error: unexpected argument '--job' found\n\n  tip: a similar argument exists: '--jobs'\n\nUsage: x\n";
         assert_eq!(usage_line(text), "unexpected argument '--job' found; tip: a similar argument exists: '--jobs'");
         let text = "error: the following required arguments were not provided:\n  --fs <FS>\n\nUsage: x --fs\n";
         assert_eq!(usage_line(text), "the following required arguments were not provided: --fs <FS>");
-        let text = "error: invalid value 'x' for '--format <F>'\n  [possible values: text]\n\nFor more information, try\n";
+        let text =
+            "error: invalid value 'x' for '--format <F>'\n  [possible values: text]\n\nFor more information, try\n";
         assert_eq!(usage_line(text), "invalid value 'x' for '--format <F>' [possible values: text]");
     }
 

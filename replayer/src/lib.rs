@@ -5,6 +5,7 @@
 //! many workloads done by worker processes. [`Report`] prints what came of it.
 
 mod args;
+mod columns;
 mod command;
 mod engine;
 mod exit;
@@ -19,11 +20,12 @@ mod sweep;
 mod worker;
 
 pub use args::{FileSystemArgs, WorkloadFiles, WorkloadIterator};
+pub use columns::columns;
 pub use command::{Outcome, SweepCommand};
 pub use engine::{Engine, Floor, RecoveredHook};
 pub use exit::{exit, exit_usage};
 pub use pool::Interrupt;
-pub use prepare::{kernel_has, prepare};
+pub use prepare::{DEVICES, check_device, kernel_has, prepare};
 pub use report::{OutputFormat, Report};
 pub use result::{StateFindings, Timing, Verdict, WorkloadResult};
 pub use sweep::{Summary, SweepOptions, Workers, sweep};

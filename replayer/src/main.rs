@@ -34,13 +34,10 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> anyhow::Result<replayer::Outcome> {
     let interrupt = Interrupt::watch()?;
     let command = SweepCommand { file_system: &arguments.file_system, format: arguments.format, out: None, source: "" };
-    match arguments.files.stream() {
-        Some(stream) => command.run_stream(stream, &interrupt),
-        None => {
-            let workloads = arguments.files.read_all()?;
-            let total = workloads.len() as u64;
-            let source = || -> replayer::WorkloadIterator<'_> { Box::new(workloads.iter().cloned().map(Ok)) };
-            command.run(&source, Some(total), &interrupt)
-        }
+    if let Some(stream) = arguments.files.stream() {
+        return command.run_stream(stream, &interrupt);
     }
+    let workloads = arguments.files.read_all()?;
+    let source = || -> replayer::WorkloadIterator<'_> { Box::new(workloads.iter().cloned().map(Ok)) };
+    command.run(&source, Some(workloads.len() as u64), &interrupt)
 }

@@ -29,6 +29,6 @@ pub(crate) fn manifest(variants: &[Variant], arguments: &FileSystemArgs, source:
 }
 
 fn kernel_release() -> String {
-    let release = nix::sys::utsname::uname();
-    release.map_or_else(|_| "unknown".to_owned(), |name| name.release().to_string_lossy().into_owned())
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+    release.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
 }

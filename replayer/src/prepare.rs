@@ -1,12 +1,20 @@
 //! Says early, and with what to do, what would fail late.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::process::Command;
+
 use anyhow::{Context, bail};
 use local_fs::{Error, Variant};
+
+/// The device nodes that disks in user space need, and the modules that make them.
+pub const DEVICES: [(&str, &str); 2] = [("/dev/fuse", "fuse"), ("/dev/loop-control", "loop")];
 
 /// Whether file systems could be tested on this machine, as far as that can be told at once.
 ///
 /// # Errors
-/// Without root, a program or a file system of the kernel, or with too small a disk.
+/// Without root, a device, a program or a file system of the kernel, or with too small a disk.
 pub fn prepare(variants: &[Variant]) -> anyhow::Result<()> {
     for variant in variants {
         let row = variant.file_system;
@@ -18,6 +26,9 @@ pub fn prepare(variants: &[Variant]) -> anyhow::Result<()> {
     if !nix::unistd::geteuid().is_root() {
         bail!("root is needed to mount file systems: run it with sudo");
     }
+    for (device, module) in DEVICES {
+        check_device(Path::new(device), module)?;
+    }
     for variant in variants {
         let row = variant.file_system;
         row.mkfs.find()?;
@@ -25,6 +36,22 @@ pub fn prepare(variants: &[Variant]) -> anyhow::Result<()> {
         if !kernel_has(row.name)? {
             return Err(Error::NotInKernel { name: row.name }.into());
         }
+    }
+    Ok(())
+}
+
+/// Whether a device can be used, after loading its module if it is not there.
+///
+/// # Errors
+/// If it cannot; with what to do.
+pub fn check_device(path: &Path, module: &str) -> anyhow::Result<()> {
+    if !path.exists() {
+        load(module);
+    }
+    let advice = || format!("open {} (try `modprobe {module}`; a container must be given the device)", path.display());
+    let device = OpenOptions::new().read(true).write(true).open(path).with_context(advice)?;
+    if !device.metadata().with_context(advice)?.file_type().is_char_device() {
+        return Err(anyhow::anyhow!("it is not a device")).with_context(advice);
     }
     Ok(())
 }
@@ -38,8 +65,13 @@ pub fn kernel_has(name: &str) -> anyhow::Result<bool> {
         return Ok(true);
     }
     // mount(2) does not load modules by itself for a process that names the type.
-    let _ = std::process::Command::new("modprobe").arg(name).output();
+    load(name);
     listed(name)
+}
+
+/// What comes of it shows in what was missing.
+fn load(module: &str) {
+    let _ = Command::new("modprobe").arg(module).output();
 }
 
 fn listed(name: &str) -> anyhow::Result<bool> {

@@ -1,13 +1,15 @@
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use checker::{Contract, Finding};
 use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use local_fs::Variant;
 use serde_json::{Value, json};
 use workloads::{Op, Step, Workload};
 
+use crate::columns::columns;
 use crate::result::{StateFindings, Verdict, WorkloadResult};
 use crate::sweep::Summary;
 
@@ -169,12 +171,24 @@ struct Progress {
 impl Progress {
     fn new(name: &str, total: Option<u64>) -> Self {
         let template = if total.is_some() {
-            "{prefix:>14} {bar:30} {pos}/{len}  {per_sec}  {eta} left  {msg}"
+            "{prefix:>14} {bar:30} {pos}/{len}  {rate}  {left} left  {msg}"
         } else {
-            "{prefix:>14} {spinner} {pos}  {per_sec}  {msg}"
+            "{prefix:>14} {spinner} {pos}  {rate}  {msg}"
         };
         let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
-        bar.set_style(ProgressStyle::with_template(template).expect("a fixed template").progress_chars("##-"));
+        let style = ProgressStyle::with_template(template).expect("a fixed template").progress_chars("##-");
+        // Over the whole run: workloads take much the same time, and a guess that jumps helps nobody.
+        let style = style
+            .with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
+                let _ = write!(out, "{:.0}/s", rate(state));
+            })
+            .with_key("left", |state: &ProgressState, out: &mut dyn fmt::Write| {
+                let _ = match left(state) {
+                    Some(left) => write!(out, "{}", HumanDuration(left)),
+                    None => write!(out, "?"),
+                };
+            });
+        bar.set_style(style);
         bar.set_prefix(name.to_owned());
         bar.set_message("no findings");
         Self { bar, name: name.to_owned(), terminal: io::stderr().is_terminal(), printed: Instant::now() }
@@ -203,6 +217,17 @@ impl Progress {
     }
 }
 
+/// Workloads a second, so far.
+fn rate(state: &ProgressState) -> f64 {
+    state.pos() as f64 / state.elapsed().as_secs_f64().max(1e-3)
+}
+
+/// How much longer it takes, once something is done.
+fn left(state: &ProgressState) -> Option<Duration> {
+    let to_do = state.len()?.checked_sub(state.pos())?;
+    (state.pos() > 0).then(|| Duration::from_secs_f64(to_do as f64 / rate(state)))
+}
+
 /// The table at the end of a sweep.
 pub fn table(rows: &[(Variant, Summary)]) -> String {
     let head = ["file system", "workloads", "states", "equal", "findings", "not measured", "seconds", "workloads/s"];
@@ -220,18 +245,7 @@ pub fn table(rows: &[(Variant, Summary)]) -> String {
             format!("{:.0}", summary.workloads as f64 / seconds.max(1e-9)),
         ]);
     }
-    let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<_> = (0..head.len()).map(width).collect();
-    let mut text = String::new();
-    for row in &cells {
-        let mut line = format!("{:<width$}", row[0], width = widths[0]);
-        for (cell, width) in row.iter().zip(&widths).skip(1) {
-            line += &format!("  {cell:>width$}");
-        }
-        text += line.trim_end();
-        text.push('\n');
-    }
-    text
+    columns(&cells)
 }
 
 /// The last JSON object of a sweep of one file system.

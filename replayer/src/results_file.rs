@@ -41,7 +41,7 @@ impl Results {
     fn create_files(directory: &Path, manifest: &Value) -> anyhow::Result<File> {
         write_new(&directory.join(MANIFEST), &format!("{manifest:#}\n"))?;
         let path = directory.join(RESULTS);
-        OpenOptions::new().write(true).create_new(true).open(&path).map_err(|error| cannot("create", &path, error))
+        OpenOptions::new().write(true).create_new(true).open(&path).map_err(|error| cannot("create", &path, &error))
     }
 
     /// Appends one line. If it cannot be written whole, what was written of it is taken back.
@@ -50,7 +50,7 @@ impl Results {
         if let Err(error) = self.file.write_all(line.as_bytes()) {
             let _ = self.file.set_len(self.length);
             let _ = self.file.seek(SeekFrom::Start(self.length));
-            return Err(cannot("write", &self.directory.join(RESULTS), error));
+            return Err(cannot("write", &self.directory.join(RESULTS), &error));
         }
         self.length += line.len() as u64;
         Ok(())
@@ -75,7 +75,7 @@ fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
         if error.kind() != io::ErrorKind::AlreadyExists {
             let _ = std::fs::remove_file(path);
         }
-        cannot("write", path, error)
+        cannot("write", path, &error)
     })
 }
 
@@ -89,7 +89,7 @@ fn remove_files(directory: &Path, directory_is_ours: bool) {
 }
 
 /// The error, with what to do where that is known.
-fn cannot(what: &str, path: &Path, error: io::Error) -> anyhow::Error {
+fn cannot(what: &str, path: &Path, error: &io::Error) -> anyhow::Error {
     let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
     let advice = if full { " (free some space, or choose another directory for --out)" } else { "" };
     anyhow::anyhow!("{what} {}: {error}{advice}", path.display())

@@ -78,12 +78,12 @@ pub(crate) fn receive<T: DeserializeOwned>(input: &mut impl Read) -> io::Result<
     postcard::from_bytes(&bytes).map(Some).map_err(io::Error::other)
 }
 
-/// Works until standard input ends.
+/// Works until standard input ends, which it does as well when the parent is killed: then it
+/// takes its mounts and disks down like at any other end.
 ///
 /// # Errors
 /// If the messages break off.
 pub fn run_worker() -> io::Result<()> {
-    die_with_parent()?;
     ignore_interrupts()?;
     let mut input = BufReader::new(io::stdin().lock());
     let mut output = BufWriter::new(io::stdout().lock());
@@ -113,12 +113,6 @@ fn make_engine(start: &Start) -> Result<Engine, crate::engine::EngineError> {
     let mut engine = Engine::new(&start.variant, &base, start.disk, &start.directory)?;
     engine.set_alone(start.alone);
     Ok(engine)
-}
-
-/// The kernel kills this process when the one that started it ends, however it ends.
-fn die_with_parent() -> io::Result<()> {
-    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
-    Ok(())
 }
 
 /// Ctrl-C reaches the whole process group; the parent decides what becomes of it.

@@ -1,0 +1,220 @@
+//! `crashpoint bench`: a sweep against the floor under it, in one run.
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use ace_gen::{Generator, Preset};
+use clap::Args;
+use local_fs::{TABLE, Variant, find};
+use pace_rules::disk::Disk;
+use replayer::{Interrupt, Outcome, OutputFormat, Summary, Timing, Workers, columns, prepare};
+use serde_json::{Value, json};
+use workloads::Workload;
+
+/// Floor and sweep take turns this often; the median round counts.
+const ROUNDS: u32 = 5;
+
+/// Cycles to find out how fast the floor is, on each worker.
+const TRIAL_CYCLES: u32 = 16;
+
+/// From one workload to the next: coprime to their number, so that each round has the same mix.
+const STRIDE: usize = 101;
+
+/// The arguments of `crashpoint bench`.
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// The file systems to measure [default: all that are known]
+    #[arg(long = "fs", value_name = "FS[,FS…]", value_delimiter = ',')]
+    file_systems: Vec<String>,
+
+    /// How many workers to run side by side [default: one for each processor]
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    jobs: Option<u16>,
+
+    /// How long to measure each file system
+    #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86400))]
+    seconds: u32,
+
+    /// How to print the measurements
+    #[arg(long, value_enum, default_value_t)]
+    format: OutputFormat,
+}
+
+/// What one round measured.
+#[derive(Debug, Clone)]
+struct Round {
+    /// Cycles a second.
+    floor: f64,
+    sweep: Summary,
+}
+
+/// What came of a file system.
+#[derive(Debug)]
+struct Measured {
+    variant: Variant,
+    jobs: usize,
+    rounds: Vec<Round>,
+    worker_peak_mib: Option<f64>,
+}
+
+/// Does it.
+pub(crate) fn run(arguments: &BenchArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    let variants = variants(&arguments.file_systems)?;
+    prepare(&variants)?;
+    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+    let jobs = arguments.jobs.map_or_else(processors, usize::from);
+    let mut rows = Vec::new();
+    for variant in variants {
+        eprintln!("{variant}: {ROUNDS} rounds in {} s with {jobs} workers", arguments.seconds);
+        let measured = measure(variant, jobs, Duration::from_secs(arguments.seconds.into()), interrupt)?;
+        if interrupt.requested() {
+            eprintln!("interrupted");
+            return Ok(Outcome::Incomplete);
+        }
+        if arguments.format == OutputFormat::Json {
+            writeln!(io::stdout(), "{}", measured.json())?;
+        }
+        rows.push(measured);
+    }
+    if arguments.format == OutputFormat::Text {
+        write!(io::stdout(), "{}", table(&rows))?;
+    }
+    let all_measured = rows.iter().flat_map(|row| &row.rounds).all(|round| round.sweep.not_measured == 0);
+    Ok(if all_measured { Outcome::Clean } else { Outcome::Incomplete })
+}
+
+fn variants(names: &[String]) -> anyhow::Result<Vec<Variant>> {
+    if names.is_empty() {
+        return Ok(TABLE.iter().map(Variant::plain).collect());
+    }
+    names.iter().map(|name| Ok(Variant::plain(find(name.trim())?))).collect()
+}
+
+fn measure(variant: Variant, jobs: usize, time: Duration, interrupt: &Interrupt) -> anyhow::Result<Measured> {
+    let mut workers = Workers::start(&variant, Disk::Honest, jobs)?;
+    let mut workloads = small_workloads()?;
+    let slice = time / (2 * ROUNDS);
+    let mut floor = workers.floor(TRIAL_CYCLES)?;
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        if interrupt.requested() {
+            break;
+        }
+        let cycles = (floor / jobs as f64 * slice.as_secs_f64()).ceil() as u32;
+        floor = workers.floor(cycles.max(1))?;
+        let end = Instant::now() + slice;
+        let mut timed = workloads.by_ref().take_while(|_| Instant::now() < end).map(Ok);
+        let sweep = workers.run(&mut timed, interrupt, &mut |_, _| Ok(()))?;
+        rounds.push(Round { floor, sweep });
+    }
+    Ok(Measured { variant, jobs, rounds, worker_peak_mib: worker_peak_mib() })
+}
+
+/// The unique workloads of seq-1 for ever, in an order that mixes operations.
+fn small_workloads() -> anyhow::Result<impl Iterator<Item = Workload> + Send> {
+    let generator = Generator::new(Preset::Seq1.bounds())?;
+    let all: Vec<Workload> = generator.unique().map(|(_, workload)| workload).collect();
+    Ok((0..).step_by(STRIDE).map(move |number: usize| all[number % all.len()].clone()))
+}
+
+impl Measured {
+    fn median(&self, of: impl Fn(&Round) -> f64) -> f64 {
+        let mut values: Vec<f64> = self.rounds.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).copied().unwrap_or(0.0)
+    }
+
+    fn floor(&self) -> f64 {
+        self.median(|round| round.floor)
+    }
+
+    fn sweep(&self) -> f64 {
+        self.median(sweep_cycles)
+    }
+
+    fn ratio(&self) -> f64 {
+        self.median(|round| sweep_cycles(round) / round.floor)
+    }
+
+    fn workloads(&self) -> f64 {
+        self.median(|round| round.sweep.workloads as f64 / seconds(round))
+    }
+
+    /// Where the workers' time went, in percent; the rest is theirs between workloads.
+    fn phases(&self) -> Vec<(&'static str, f64)> {
+        let mut timing = Timing::default();
+        self.rounds.iter().for_each(|round| timing.add(round.sweep.timing));
+        let all_us: f64 = self.rounds.iter().map(|round| seconds(round) * 1e6 * self.jobs as f64).sum();
+        let phases = [
+            ("record", timing.record_us),
+            ("load", timing.load_us),
+            ("mount", timing.mount_us),
+            ("compare", timing.compare_us),
+            ("write", timing.write_us),
+            ("fsck", timing.fsck_us),
+        ];
+        phases.into_iter().map(|(name, us)| (name, 100.0 * us as f64 / all_us)).collect()
+    }
+
+    fn json(&self) -> Value {
+        let rounded = |value: f64| (value * 1000.0).round() / 1000.0;
+        let phases: serde_json::Map<_, _> =
+            self.phases().into_iter().map(|(name, percent)| (name.to_owned(), json!(rounded(percent)))).collect();
+        json!({
+            "type": "bench",
+            "file_system": self.variant.file_system.name,
+            "jobs": self.jobs,
+            "rounds": self.rounds.len(),
+            "floor_cycles_per_s": rounded(self.floor()),
+            "sweep_cycles_per_s": rounded(self.sweep()),
+            "ratio": rounded(self.ratio()),
+            "workloads_per_s": rounded(self.workloads()),
+            "time_percent": phases,
+            "worker_peak_mib": self.worker_peak_mib.map(rounded),
+        })
+    }
+}
+
+fn seconds(round: &Round) -> f64 {
+    round.sweep.elapsed.as_secs_f64().max(1e-9)
+}
+
+fn sweep_cycles(round: &Round) -> f64 {
+    round.sweep.cycles() as f64 / seconds(round)
+}
+
+fn table(rows: &[Measured]) -> String {
+    let head = ["file system", "floor/s", "sweep/s", "ratio", "workloads/s"];
+    let phases = ["record %", "load %", "mount %", "compare %", "write %", "fsck %", "MiB/worker"];
+    let mut cells: Vec<Vec<String>> = vec![head.into_iter().chain(phases).map(str::to_owned).collect()];
+    for row in rows {
+        let mut line = vec![
+            row.variant.to_string(),
+            format!("{:.0}", row.floor()),
+            format!("{:.0}", row.sweep()),
+            format!("{:.2}", row.ratio()),
+            format!("{:.0}", row.workloads()),
+        ];
+        line.extend(row.phases().into_iter().map(|(_, percent)| format!("{percent:.0}")));
+        line.push(row.worker_peak_mib.map_or_else(|| "?".to_owned(), |mib| format!("{mib:.0}")));
+        cells.push(line);
+    }
+    columns(&cells)
+}
+
+/// The most memory that any of our workers had, from `/proc`.
+fn worker_peak_mib() -> Option<f64> {
+    let tasks = std::fs::read_dir("/proc/self/task").ok()?;
+    let children = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let peak_kib = children
+        .flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .filter_map(|pid| peak_kib(&pid))
+        .max()?;
+    Some(peak_kib as f64 / 1024.0)
+}
+
+fn peak_kib(pid: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}

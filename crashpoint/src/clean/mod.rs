@@ -1,0 +1,181 @@
+//! `crashpoint clean`: removes what a killed run left behind.
+//!
+//! Only what carries our mark is looked at, and only what belongs to a process that is gone is
+//! touched. The ways of removing are such that they fail on what is in use after all: a loop
+//! device that is mounted is only told to go with its last user (which it was told when it was
+//! attached), a trace instance that is read is busy, and a directory is removed only if it is
+//! empty, which the host's side of ours is.
+
+mod mark;
+mod mounts;
+mod private;
+mod process;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use block_dev::loop_device;
+use clap::Args;
+use nix::mount::{MntFlags, umount2};
+use replayer::Outcome;
+
+use mark::Mark;
+
+/// How long those who are ending anyway are waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The arguments of `crashpoint clean`.
+#[derive(Debug, Args)]
+pub(crate) struct CleanArgs {
+    /// Only say what would be removed
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Does it.
+pub(crate) fn run(arguments: &CleanArgs) -> anyhow::Result<Outcome> {
+    if !nix::unistd::geteuid().is_root() {
+        bail!("root is needed to see whose loop devices and mounts are whose: run it with sudo");
+    }
+    let mut clean = Clean { dry_run: arguments.dry_run, found: 0 };
+    clean.mounts()?;
+    clean.stuck_file_systems()?;
+    clean.loop_devices()?;
+    clean.trace_instances()?;
+    clean.directories()?;
+    if clean.found == 0 {
+        writeln!(io::stdout(), "nothing was left behind")?;
+    }
+    Ok(Outcome::Clean)
+}
+
+struct Clean {
+    dry_run: bool,
+    found: u32,
+}
+
+/// What is done to a leftover, and what is said of it.
+struct Action {
+    plan: &'static str,
+    done: &'static str,
+}
+
+const UNMOUNT: Action = Action { plan: "unmount", done: "unmounted" };
+const ABORT: Action = Action { plan: "abort", done: "aborted" };
+const DETACH: Action = Action { plan: "detach", done: "detached" };
+const REMOVE: Action = Action { plan: "remove", done: "removed" };
+
+impl Clean {
+    /// Does it to one leftover, and says so.
+    fn act(&mut self, action: &Action, what: &str, act: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        self.found += 1;
+        let mut out = io::stdout().lock();
+        if self.dry_run {
+            return writeln!(out, "would {} {what}", action.plan);
+        }
+        match act() {
+            Ok(()) => writeln!(out, "{} {what}", action.done),
+            Err(error) => writeln!(out, "could not {} {what}: {error}", action.plan),
+        }
+    }
+
+    /// Says why something of ours stays.
+    fn leave(&mut self, what: &str, why: &str) -> io::Result<()> {
+        self.found += 1;
+        writeln!(io::stdout(), "left {what}: {why}")
+    }
+
+    /// Mounts in this mount namespace, the innermost first.
+    fn mounts(&mut self) -> anyhow::Result<()> {
+        for mount in mounts::own()?.into_iter().rev() {
+            if mount.mark.is_abandoned() {
+                let what = mount.path.display().to_string();
+                self.act(&UNMOUNT, &what, || Ok(umount2(&mount.path, MntFlags::MNT_DETACH)?))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// FUSE connections that keep processes of a dead run waiting.
+    fn stuck_file_systems(&mut self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut connections = mounts::elsewhere()?.abandoned_connections();
+        while !connections.is_empty() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(100));
+            connections = mounts::elsewhere()?.abandoned_connections();
+        }
+        for number in &connections {
+            self.act(&ABORT, &format!("FUSE connection {number}"), || private::abort_connection(*number))?;
+        }
+        if !connections.is_empty() && !self.dry_run {
+            std::thread::sleep(PATIENCE);
+        }
+        Ok(())
+    }
+
+    fn loop_devices(&mut self) -> anyhow::Result<()> {
+        for marked in loop_device::list_marked()? {
+            // Whoever attached it has it open, as have those who look at it.
+            if process::anyone_has_open(&marked.path)? {
+                continue;
+            }
+            let what = marked.path.display().to_string();
+            self.act(&DETACH, &what, || detach(&marked.path))?;
+        }
+        Ok(())
+    }
+
+    fn trace_instances(&mut self) -> anyhow::Result<()> {
+        for instance in private::trace_instances()? {
+            if instance.is_abandoned() {
+                let what = format!("trace instance {}", instance.name);
+                self.act(&REMOVE, &what, || private::remove_trace_instance(&instance.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn directories(&mut self) -> anyhow::Result<()> {
+        let mounts = mounts::elsewhere()?;
+        for path in directories()? {
+            let Some(mark) = Mark::of_directory(&path) else { continue };
+            if !mark.is_abandoned() {
+                continue;
+            }
+            let what = path.display().to_string();
+            match mounts.user_of(&mark) {
+                Some(pid) if pid == mark.owner_pid => {}
+                Some(pid) => self.leave(&what, &format!("process {pid} still uses it"))?,
+                None => self.act(&REMOVE, &what, || std::fs::remove_dir(&path))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Detaches a loop device; one that is open elsewhere stays until it is closed.
+fn detach(path: &Path) -> io::Result<()> {
+    loop_device::detach(path)?;
+    let still_there = loop_device::list_marked()?.iter().any(|marked| marked.path == path);
+    if still_there { Err(io::Error::other("it is still in use, and goes with its last user")) } else { Ok(()) }
+}
+
+/// Everything in the directories for temporary files.
+fn directories() -> io::Result<Vec<PathBuf>> {
+    let mut parents = vec![std::env::temp_dir(), PathBuf::from("/tmp")];
+    parents.dedup();
+    let mut found = Vec::new();
+    for parent in parents {
+        let Ok(entries) = std::fs::read_dir(parent) else { continue };
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                found.push(entry.path());
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}

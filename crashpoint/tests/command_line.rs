@@ -1,0 +1,93 @@
+//! What the command line promises without touching a file system.
+
+use assert_cmd::Command;
+use predicates::prelude::*;
+use predicates::str::{contains, is_empty};
+
+fn crashpoint() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_crashpoint"));
+    command.timeout(std::time::Duration::from_secs(60));
+    command
+}
+
+/// It ends with 2, and with one line that says so.
+fn refused(arguments: &[&str]) -> String {
+    let output = crashpoint().args(arguments).assert().code(2).stdout(is_empty());
+    let said = String::from_utf8(output.get_output().stderr.clone()).expect("text");
+    assert_eq!(said.lines().count(), 1, "{arguments:?} says:\n{said}");
+    assert!(said.starts_with("error: "), "{arguments:?} says: {said}");
+    said
+}
+
+fn help(arguments: &[&str]) -> String {
+    let output = crashpoint().args(arguments).arg("--help").env("COLUMNS", "100").assert().success();
+    String::from_utf8(output.get_output().stdout.clone()).expect("text")
+}
+
+#[test]
+fn help_is_what_it_was() {
+    insta::assert_snapshot!("help", help(&[]));
+    for command in ["fs", "doctor", "clean", "bench"] {
+        insta::assert_snapshot!(format!("help_{command}"), help(&[command]));
+    }
+}
+
+#[test]
+fn wrong_arguments_are_answered_in_one_line_with_status_2() {
+    let cases: [(&[&str], &str); 14] = [
+        (&["fs"], "--fs <FS[,FS…]>"),
+        (&["fs", "--fs", "ext4"], "no workloads: name files"),
+        (&["fs", "--fs", "ext4", "--ops", "1", "a.wl"], "cannot be mixed"),
+        (&["fs", "--fs", "ext5", "--ops", "1"], "unknown file system 'ext5' (known: ext4, xfs, btrfs)"),
+        (&["fs", "--fs", "ext4", "--preset", "seq-9"], "unknown preset 'seq-9'; known: seq-1"),
+        (&["fs", "--fs", "ext4", "--ops", "1", "--operations", "creta"], "creta"),
+        (&["fs", "--fs", "ext4", "--ops", "1", "--disk", "bad"], "unknown disk 'bad': expected honest"),
+        (&["fs", "--fs", "ext4", "--ops", "1", "--shard", "3/2"], "a shard is I/N"),
+        (&["fs", "--fs", "ext4", "--ops", "1", "--size", "4"], "too small for ext4: it needs at least 8 MiB"),
+        (&["fs", "--fs", "ext4", "/nowhere/x.wl"], "read /nowhere/x.wl: No such file"),
+        (&["fs", "--fs", "ext4", "--range", "0..2", "/dev/null"], "choose among generated workloads"),
+        (&["fs", "--fs", "ext4", "--ops", "1", "--index", "336"], "there is no workload 336: the last is 335"),
+        (&["bench", "--fs", "ext5"], "unknown file system 'ext5'"),
+        (&["clean", "--dry"], "'--dry-run'"),
+    ];
+    for (arguments, expected) in cases {
+        let said = refused(arguments);
+        assert!(said.contains(expected), "{arguments:?} says: {said}");
+    }
+}
+
+#[test]
+fn a_file_without_a_workload_is_an_error() {
+    assert!(refused(&["fs", "--fs", "ext4", "/dev/null"]).contains("no workload in /dev/null"));
+}
+
+#[test]
+fn a_bad_workload_is_answered_with_its_place() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("bad.wl");
+    std::fs::write(&file, "creat foo\nfsnc foo\n").expect("written");
+    let said = refused(&["fs", "--fs", "ext4", file.to_str().expect("text")]);
+    assert!(said.contains("bad.wl:2:1") && said.contains("fsync"), "{said}");
+}
+
+#[test]
+fn a_closed_pipe_is_no_failure() {
+    let program = env!("CARGO_BIN_EXE_crashpoint");
+    let line = format!("{program} fs --help | true; exit ${{PIPESTATUS[0]}}");
+    Command::new("bash").args(["-c", &line]).assert().success().stderr(is_empty());
+}
+
+#[test]
+fn the_version_is_printed() {
+    crashpoint().arg("--version").assert().success().stdout(contains(env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn no_command_prints_the_commands() {
+    crashpoint().assert().code(2).stderr(contains("doctor").and(contains("Usage: crashpoint <COMMAND>")));
+}
+
+#[test]
+fn a_worker_without_work_ends() {
+    crashpoint().arg("__worker").write_stdin("").assert().success().stdout(is_empty());
+}

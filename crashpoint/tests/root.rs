@@ -1,0 +1,170 @@
+//! What needs root: the doctor, cleaning, results. Each says so when it skips.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use assert_cmd::Command;
+use predicates::prelude::*;
+use predicates::str::contains;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_crashpoint");
+
+/// A process id that the kernel never gives (the most is 2^22).
+const NO_PID: &str = "99999999";
+
+fn crashpoint() -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.timeout(Duration::from_secs(300));
+    command
+}
+
+fn is_root(test: &str) -> bool {
+    let root = nix::unistd::geteuid().is_root();
+    if !root {
+        eprintln!("{test} is skipped: it needs root");
+    }
+    root
+}
+
+fn sweep_into(out: &Path, more: &[&str]) -> Command {
+    let mut command = crashpoint();
+    command.args(["fs", "--fs", "ext4", "--ops", "1", "--jobs", "1", "--out"]).arg(out).args(more);
+    command
+}
+
+#[test]
+fn the_doctor_believes_itself_on_ext4() {
+    if !is_root("the_doctor_believes_itself_on_ext4") {
+        return;
+    }
+    let said = crashpoint().args(["doctor", "--fs", "ext4"]).assert().success();
+    said.stdout(contains("ext4 on honest disk       not accused").and(contains("ext4 on drop-flush disk   caught")));
+}
+
+#[test]
+fn results_are_a_manifest_whole_lines_and_the_table() {
+    if !is_root("results_are_a_manifest_whole_lines_and_the_table") {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().join("out");
+    let shown = sweep_into(&out, &["--range", "0..5"]).assert().success().get_output().stdout.clone();
+    assert_eq!(std::fs::read(out.join("summary.txt")).expect("a table"), shown);
+    let manifest: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(out.join("manifest.json")).expect("a manifest")).expect("JSON");
+    assert_eq!(manifest["file_systems"][0]["file_system"], "ext4");
+    assert_eq!(manifest["workloads"], "generated: seq-1");
+    let results = std::fs::read_to_string(out.join("results.jsonl")).expect("results");
+    let types: Vec<_> = results
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON")["type"].clone())
+        .collect();
+    assert_eq!(types.last().expect("a summary"), "summary");
+    assert!(types.len() > 2 && types[..types.len() - 1].iter().all(|kind| kind == "result"), "{types:?}");
+    // They are not overwritten.
+    sweep_into(&out, &[]).assert().code(2).stderr(contains("holds results already"));
+}
+
+#[test]
+fn a_full_disk_leaves_whole_lines_only() {
+    if !is_root("a_full_disk_leaves_whole_lines_only") {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().display();
+    // 32 KiB are full after some hundred results.
+    let script = format!(
+        "mount -t tmpfs -o size=32k small {path} || exit 9
+         {PROGRAM} fs --fs ext4 --ops 1 --jobs 1 --out {path}/out
+         status=$?; tail -c 1 {path}/out/results.jsonl | od -An -c; wc -c < {path}/out/results.jsonl; exit $status"
+    );
+    let output = Command::new("unshare").args(["-m", "sh", "-c", &script]).assert().code(2);
+    output.stderr(contains("No space left on device").and(contains("free some space"))).stdout(contains("\\n"));
+}
+
+#[test]
+fn a_clean_sweep_is_0_findings_are_1_and_the_unmeasurable_is_3() {
+    if !is_root("a_clean_sweep_is_0_findings_are_1_and_the_unmeasurable_is_3") {
+        return;
+    }
+    let run = |disk: &str, workload: &str| {
+        let mut command = crashpoint();
+        command.args(["fs", "--fs", "ext4", "--disk", disk, "--format", "json", "-"]).write_stdin(workload);
+        command.assert()
+    };
+    run("honest", "creat foo; fsync foo").code(0);
+    run("drop-flush", "creat foo; fsync foo").code(1).stdout(contains("\"verdict\":\"finding\""));
+    run("honest", "unlink foo; sync").code(3).stdout(contains("\"verdict\":\"not-measured\""));
+}
+
+#[test]
+fn a_closed_pipe_ends_a_sweep_without_failure() {
+    if !is_root("a_closed_pipe_ends_a_sweep_without_failure") {
+        return;
+    }
+    let line = format!("{PROGRAM} fs --fs ext4 --ops 1 --format json | head -n 1; exit ${{PIPESTATUS[0]}}");
+    Command::new("bash").args(["-c", &line]).assert().success().stdout(contains("\"type\":\"result\""));
+}
+
+#[test]
+fn clean_removes_what_a_killed_run_left_and_nothing_else() {
+    if !is_root("clean_removes_what_a_killed_run_left_and_nothing_else") {
+        return;
+    }
+    let temporary = tempfile::tempdir().expect("a directory");
+    let named = |name: &str| {
+        let path = temporary.path().join(name);
+        std::fs::create_dir(&path).expect("created");
+        path
+    };
+    let gone = named(&format!("crashpoint-{NO_PID}-abcdef"));
+    let kept = [
+        named("crashpoint-notes"),
+        named(&format!("crashpoint-{NO_PID}")),
+        named(&format!("other-{NO_PID}-abcdef")),
+        named(&format!("crashpoint-{}-abcdef", std::process::id())),
+    ];
+    let killed = killed_run(temporary.path());
+    let clean = || {
+        let mut command = crashpoint();
+        command.arg("clean").env("TMPDIR", temporary.path());
+        command
+    };
+    clean().arg("--dry-run").assert().success().stdout(contains(format!("would remove {}", gone.display())));
+    assert!(gone.exists());
+    clean().assert().success().stdout(contains(format!("removed {}", gone.display())).and(contains(&killed)));
+    assert!(!gone.exists() && !Path::new(&killed).exists());
+    for path in kept {
+        assert!(path.exists(), "{} is gone", path.display());
+    }
+}
+
+/// Kills a sweep in its middle; the directory that it leaves.
+fn killed_run(temporary: &Path) -> String {
+    let mut sweep = std::process::Command::new(PROGRAM)
+        .args(["fs", "--fs", "ext4", "--preset", "seq-2", "--jobs", "1"])
+        .env("TMPDIR", temporary)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("started");
+    let prefix = format!("crashpoint-{}-", sweep.id());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let left = loop {
+        let entries = std::fs::read_dir(temporary).expect("read");
+        let own = entries.flatten().find(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
+        if let Some(own) = own {
+            break own.path();
+        }
+        assert!(Instant::now() < deadline, "the sweep does not start");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    std::thread::sleep(Duration::from_millis(500));
+    let running = crashpoint().args(["clean", "--dry-run"]).env("TMPDIR", temporary).assert().success();
+    let said = String::from_utf8_lossy(&running.get_output().stdout).into_owned();
+    assert!(!said.contains(&prefix), "a living run would be cleaned away: {said}");
+    sweep.kill().expect("killed");
+    sweep.wait().expect("reaped");
+    left.display().to_string()
+}

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use ace_gen::{Generator, Preset};
 use clap::Args;
 use local_fs::{TABLE, Variant, find};
-use pace_rules::disk::Disk;
-use replayer::{Interrupt, Outcome, OutputFormat, Summary, Timing, Workers, columns, prepare};
+use replayer::{Interrupt, Outcome, OutputFormat, Summary, SweepOptions, Timing, Workers, columns, prepare};
 use serde_json::{Value, json};
 use workloads::Workload;
 
@@ -91,7 +90,7 @@ fn variants(names: &[String]) -> anyhow::Result<Vec<Variant>> {
 }
 
 fn measure(variant: Variant, jobs: usize, time: Duration, interrupt: &Interrupt) -> anyhow::Result<Measured> {
-    let mut workers = Workers::start(&variant, Disk::Honest, jobs)?;
+    let mut workers = Workers::start(&variant, &SweepOptions { jobs, ..SweepOptions::default() })?;
     let mut workloads = small_workloads()?;
     let slice = time / (2 * ROUNDS);
     let mut floor = workers.floor(TRIAL_CYCLES)?;

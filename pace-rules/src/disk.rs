@@ -57,6 +57,26 @@ impl fmt::Display for Selection {
     }
 }
 
+impl FromStr for Selection {
+    type Err = UnknownSelection;
+
+    fn from_str(text: &str) -> Result<Self, UnknownSelection> {
+        Self::ALL.into_iter().find(|state| state.to_string() == text).ok_or_else(|| UnknownSelection(text.into()))
+    }
+}
+
+/// Not a selection that can be asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownSelection(String);
+
+impl fmt::Display for UnknownSelection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown crash state '{}': expected prefix or flushed", self.0)
+    }
+}
+
+impl std::error::Error for UnknownSelection {}
+
 /// The places of the requests that a crash state holds, in order, for a crash behind the last
 /// of `requests`. The first `durable` of them belong to the setup, which every disk kept.
 pub fn kept(requests: &[Request], durable: usize, selection: Selection, disk: Disk) -> Vec<usize> {

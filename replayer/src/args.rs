@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::Args;
 use local_fs::{Variant, find};
-use pace_rules::disk::Disk;
+use pace_rules::disk::{Disk, Selection};
 use workloads::{Reader, Workload};
+
+use crate::sweep::SweepOptions;
 
 /// Which file systems, with which options, on which disk.
 #[derive(Debug, Clone, Args)]
@@ -31,6 +33,11 @@ pub struct FileSystemArgs {
     #[arg(long, default_value_t = Disk::Honest)]
     pub disk: Disk,
 
+    /// Which states to visit at each crash point: prefix (all that was written so far),
+    /// flushed (only what a flush or FUA covered).
+    #[arg(long, value_name = "STATE[,STATE…]", value_delimiter = ',', default_value = "prefix,flushed")]
+    pub states: Vec<Selection>,
+
     /// How many workers to run side by side [default: one for each processor].
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: Option<u16>,
@@ -54,6 +61,11 @@ impl FileSystemArgs {
         self.file_systems.iter().map(variant).collect()
     }
 
+    /// How to sweep them.
+    pub fn sweep_options(&self) -> SweepOptions {
+        SweepOptions { disk: self.disk, states: self.states.clone(), jobs: self.jobs() }
+    }
+
     /// How many workers.
     pub fn jobs(&self) -> usize {
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -74,6 +86,10 @@ impl FileSystemArgs {
         }
         if self.disk != Disk::Honest {
             flags += &format!(" --disk {}", self.disk);
+        }
+        if self.states != Selection::ALL {
+            let states: Vec<_> = self.states.iter().map(ToString::to_string).collect();
+            flags += &format!(" --states {}", states.join(","));
         }
         flags
     }

@@ -125,7 +125,7 @@ impl SweepCommand<'_> {
         interrupt: &Interrupt,
         mut results: Option<&mut Results>,
     ) -> anyhow::Result<Summary> {
-        let started = Workers::start(variant, self.file_system.disk, self.file_system.jobs());
+        let started = Workers::start(variant, &self.file_system.sweep_options());
         let mut workers = started.with_context(|| format!("prepare {variant}"))?;
         // What cannot be mounted when it is new, such as with wrong options, is not worth a sweep.
         workers.floor(1).with_context(|| format!("mount a new {variant}"))?;

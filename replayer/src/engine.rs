@@ -31,6 +31,7 @@ pub struct Engine {
     kernel_log: KernelLog,
     recovered: Option<RecoveredHook>,
     alone: bool,
+    states: Vec<Selection>,
 }
 
 /// What is done to a recovered file system before it is checked.
@@ -63,6 +64,7 @@ impl Engine {
             kernel_log: KernelLog::open()?,
             recovered: None,
             alone: true,
+            states: Selection::ALL.to_vec(),
         })
     }
 
@@ -70,6 +72,11 @@ impl Engine {
     /// may be theirs, and what it belongs to is not measured.
     pub fn set_alone(&mut self, alone: bool) {
         self.alone = alone;
+    }
+
+    /// Chooses the states to visit at each crash point; all unless told otherwise.
+    pub fn set_states(&mut self, states: &[Selection]) {
+        self.states = states.to_vec();
     }
 
     /// Calls `hook` with the mount point of every crash state, between its recovery and its
@@ -126,7 +133,7 @@ impl Engine {
         result: &mut WorkloadResult,
     ) -> Result<()> {
         let mut hashes = Vec::new();
-        for state in Selection::ALL {
+        for state in self.states.clone() {
             rebuild(&mut self.image, &trace.log, point.log_position, trace.durable_position, state, self.disk);
             let hash = self.image.hash();
             // The same content at the same crash point gives the same findings.

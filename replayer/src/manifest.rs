@@ -23,6 +23,7 @@ pub(crate) fn manifest(variants: &[Variant], arguments: &FileSystemArgs, source:
         "kernel_release": kernel_release(),
         "file_systems": variants.iter().map(file_system).collect::<Vec<_>>(),
         "disk": arguments.disk.to_string(),
+        "states": arguments.states.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "jobs": arguments.jobs(),
         "workloads": source,
     })

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use local_fs::{Scratch, Variant, enter_mount_namespace, format};
-use pace_rules::disk::Disk;
+use pace_rules::disk::{Disk, Selection};
 use workloads::Workload;
 
 use crate::pool::{Interrupt, Worker};
@@ -23,8 +23,16 @@ const DEATHS_MAX: u32 = 5;
 pub struct SweepOptions {
     /// How the disk keeps its word.
     pub disk: Disk,
+    /// Which states to visit at each crash point.
+    pub states: Vec<Selection>,
     /// How many workers.
     pub jobs: usize,
+}
+
+impl Default for SweepOptions {
+    fn default() -> Self {
+        Self { disk: Disk::Honest, states: Selection::ALL.to_vec(), jobs: 1 }
+    }
 }
 
 /// What a sweep of one file system came to.
@@ -75,17 +83,18 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Makes the base image and starts `jobs` workers. The calling thread gets a mount
+    /// Makes the base image and starts the workers. The calling thread gets a mount
     /// namespace of its own.
     ///
     /// # Errors
     /// Without root, mkfs, FUSE or loop devices.
-    pub fn start(variant: &Variant, disk: Disk, jobs: usize) -> anyhow::Result<Self> {
+    pub fn start(variant: &Variant, options: &SweepOptions) -> anyhow::Result<Self> {
+        let SweepOptions { disk, states, jobs } = options.clone();
         enter_mount_namespace()?;
         let scratch = Scratch::new()?;
         let base: PathBuf = scratch.path().join("base");
         format(variant, &base)?;
-        let start = Start { variant: variant.clone(), disk, alone: jobs <= 1, base, directory: PathBuf::new() };
+        let start = Start { variant: variant.clone(), disk, states, alone: jobs <= 1, base, directory: PathBuf::new() };
         let mut this = Self { processes: Vec::new(), start, scratch, started: 0 };
         for _ in 0..jobs.max(1) {
             let worker = this.another()?;
@@ -233,5 +242,5 @@ pub fn sweep(
     interrupt: &Interrupt,
     done: &mut dyn FnMut(&Workload, WorkloadResult) -> anyhow::Result<()>,
 ) -> anyhow::Result<Summary> {
-    Workers::start(variant, options.disk, options.jobs)?.run(workloads, interrupt, done)
+    Workers::start(variant, options)?.run(workloads, interrupt, done)
 }

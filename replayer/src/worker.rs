@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use block_dev::Base;
 use local_fs::{Variant, enter_mount_namespace};
-use pace_rules::disk::Disk;
+use pace_rules::disk::{Disk, Selection};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use workloads::Workload;
 
@@ -26,6 +26,7 @@ const MESSAGE_BYTES_MAX: u32 = 64 << 20;
 pub(crate) struct Start {
     pub(crate) variant: Variant,
     pub(crate) disk: Disk,
+    pub(crate) states: Vec<Selection>,
     /// No other worker works at the same time.
     pub(crate) alone: bool,
     /// The formatted disk.
@@ -112,6 +113,7 @@ fn make_engine(start: &Start) -> Result<Engine, crate::engine::EngineError> {
     let base = Arc::new(Base::from_file(&file)?);
     let mut engine = Engine::new(&start.variant, &base, start.disk, &start.directory)?;
     engine.set_alone(start.alone);
+    engine.set_states(&start.states);
     Ok(engine)
 }
 

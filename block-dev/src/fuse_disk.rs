@@ -100,6 +100,11 @@ impl FuseDisk {
         self.lock().log.push(Kind::Mark(mark), time_ns);
     }
 
+    /// The time by the clock of the log, in nanoseconds.
+    pub fn now_ns() -> u64 {
+        now_ns()
+    }
+
     /// The position behind everything that was answered so far.
     pub fn log_position(&self) -> usize {
         self.lock().log.len()

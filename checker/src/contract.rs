@@ -40,8 +40,7 @@ pub enum Promise {
     FsyncNames,
     /// After fsync of a directory the names in it are durable: made, removed, moved in or out.
     FsyncDirectory,
-    /// ... and those in directories below it that were made since the last commit and that no
-    /// earlier call made durable.
+    /// ... and those in directories below it that were made since anything was last made durable.
     FsyncNewSubdirectories,
     /// When a file is made durable at a name that another one had durably, the other one's new
     /// name is durable too.

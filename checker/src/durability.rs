@@ -1,15 +1,25 @@
 //! What each persistence operation makes durable, by the contract.
 
+use std::collections::{HashMap, HashSet};
+
 use workloads::Op;
 
 use crate::Promise;
 use crate::content::FileContent;
 use crate::history::{Bound, History, Time};
-use crate::model::{DurableRange, InodeId, Kind, Model, durable_range};
+use crate::model::{DurableRange, InodeId, Kind, Model, ROOT, durable_range};
 
 impl Model {
     /// Raises the bounds of everything that the return of `op` promises.
     pub(crate) fn make_durable(&mut self, operation: usize, op: &Op) -> Option<()> {
+        self.raise_bounds(operation, op)?;
+        if op.is_persistence() {
+            self.called = self.time;
+        }
+        Some(())
+    }
+
+    fn raise_bounds(&mut self, operation: usize, op: &Op) -> Option<()> {
         match op {
             Op::Sync | Op::Syncfs => self.commit(Some(operation)),
             Op::Fsync { target } => self.fsync(self.target(target)?, operation),
@@ -40,7 +50,7 @@ impl Model {
     /// Everything up to now is durable: a sync, or the end of the setup.
     pub fn commit(&mut self, operation: Option<usize>) {
         let bound = Bound { time: self.time, by: operation, promise: Promise::Sync };
-        self.committed = self.time;
+        (self.committed, self.called) = (self.time, self.time);
         self.prefix = self.prefix.max(bound);
         let named = self.named();
         for (id, inode) in self.inodes.iter_mut().enumerate() {
@@ -53,7 +63,7 @@ impl Model {
     }
 
     /// The inodes that some entry leads to now.
-    fn named(&self) -> std::collections::HashSet<InodeId> {
+    fn named(&self) -> HashSet<InodeId> {
         self.inodes.iter().flat_map(|inode| inode.entries.values().filter_map(|entry| *entry.current())).collect()
     }
 
@@ -61,7 +71,11 @@ impl Model {
         let data = self.bound(operation, Promise::FsyncData);
         let attributes = self.bound(operation, Promise::FsyncAttributes);
         let xattrs = self.bound(operation, Promise::FsyncXattrs);
-        raise_aspects(&mut self.inodes[inode], data, attributes, xattrs);
+        // A file that has lost its names is gone, or back as it was when they were durable.
+        let deleted = self.inodes[inode].named_once && !self.named().contains(&inode);
+        if inode == ROOT || !deleted {
+            raise_aspects(&mut self.inodes[inode], data, attributes, xattrs);
+        }
         if self.contract.promises(Promise::OrderedMetadata) {
             let names = Bound { time: self.inodes[inode].touched, by: Some(operation), promise: Promise::FsyncNames };
             self.prefix = self.prefix.max(names);
@@ -82,8 +96,8 @@ impl Model {
             entry.raise(bound);
         }
         for child in children {
-            // A directory that an earlier call brought into the log is not looked into again.
-            let new = self.inodes[child].created > self.committed && self.inodes[child].exists.is_none();
+            // A directory that an earlier call may have brought into the log is not looked into again.
+            let new = self.inodes[child].created > self.called && self.inodes[child].exists.is_none();
             self.stays(child, bound);
             let recursive = self.contract.promises(Promise::FsyncNewSubdirectories);
             if recursive && new && self.inodes[child].kind == Kind::Directory {
@@ -97,7 +111,7 @@ impl Model {
     fn names_durable(&mut self, inode: InodeId, bound: Bound) {
         let follow_conflicts = self.contract.promises(Promise::NameConflict);
         let mut pending = vec![(inode, bound)];
-        let mut done = std::collections::HashSet::new();
+        let mut done = HashSet::new();
         while let Some((inode, bound)) = pending.pop() {
             if !done.insert(inode) {
                 continue;
@@ -106,8 +120,9 @@ impl Model {
             let is_conflict = bound.promise == Promise::NameConflict;
             let (mut has_name, committed) = (false, self.committed);
             let touched = self.inodes[inode].touched;
+            let losses = if is_conflict { HashMap::new() } else { self.durable_losses(inode, bound.time) };
             for (directory, node) in self.inodes.iter_mut().enumerate() {
-                for entry in node.entries.values_mut() {
+                for (name, entry) in &mut node.entries {
                     if *entry.at(bound.time) == Some(inode) {
                         has_name = true;
                         let previous = *entry.at(committed);
@@ -119,11 +134,9 @@ impl Model {
                         if let Some(other) = previous.filter(|other| follow_conflicts && *other != inode) {
                             pending.push((other, Bound { promise: Promise::NameConflict, ..bound }));
                         }
-                    } else if let Some(left) =
-                        when_left(entry, inode).filter(|left| *left <= bound.time && !is_conflict)
-                    {
+                    } else if let Some(left) = losses.get(&(directory, name.clone())) {
                         // It is gone from here; what took its place since is not promised.
-                        entry.raise(Bound { time: left, ..bound });
+                        entry.raise(Bound { time: *left, ..bound });
                     }
                 }
             }
@@ -131,6 +144,33 @@ impl Model {
                 self.stays(inode, bound);
             }
         }
+    }
+
+    /// The names that an inode lost by a time, and when, where fsync of it makes that durable.
+    fn durable_losses(&self, inode: InodeId, time: Time) -> HashMap<(InodeId, String), Time> {
+        let ordered = self.contract.promises(Promise::OrderedMetadata);
+        let mut losses = HashMap::new();
+        for (directory, node) in self.inodes.iter().enumerate() {
+            for (name, entry) in &node.entries {
+                let Some(left) = when_left(entry, inode).filter(|left| *left <= time) else { continue };
+                let place = (directory, name.clone());
+                // Without an order, what was there before the inode may be back, and that it was
+                // replaced by a rename is not its own affair.
+                let was_durable = *entry.at(entry.bound().time) == Some(inode);
+                if ordered || (was_durable && !self.was_replaced(inode, &place, left)) {
+                    losses.insert(place, left);
+                }
+            }
+        }
+        losses
+    }
+
+    /// Whether the operation that took a name from an inode renamed another one over it.
+    fn was_replaced(&self, inode: InodeId, place: &(InodeId, String), left: Time) -> bool {
+        let source_now = |(directory, name): &(InodeId, String)| *self.inodes[*directory].entries[name].at(left);
+        self.renames
+            .iter()
+            .any(|rename| rename.time == left && rename.dest == *place && source_now(&rename.source) != Some(inode))
     }
 
     /// The inode may not vanish any more, unless a later operation takes its last name.

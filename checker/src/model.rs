@@ -53,6 +53,8 @@ pub(crate) struct ModelInode {
     pub(crate) created: Time,
     /// The last operation that changed its names or attributes: the `t(X)` of an ordered log.
     pub(crate) touched: Time,
+    /// Whether it ever had a name, which what `O_TMPFILE` makes has not.
+    pub(crate) named_once: bool,
     /// When it last lost a name by unlink, as rename does not take one.
     pub(crate) unlinked: Time,
     /// From when on it may not vanish.
@@ -76,6 +78,7 @@ impl ModelInode {
             kind,
             created,
             touched: created,
+            named_once: false,
             unlinked: 0,
             exists: None,
             mode: History::new(created, mode),
@@ -99,6 +102,8 @@ pub struct Model {
     pub(crate) time: Time,
     /// When everything was last made durable.
     pub(crate) committed: Time,
+    /// When anything was last made durable.
+    pub(crate) called: Time,
     /// Of a file system whose metadata is ordered: nothing older than this may be seen.
     pub(crate) prefix: Bound,
     /// The renames: time, and the two entries that must change together.
@@ -125,6 +130,7 @@ impl Model {
             inodes: vec![root],
             time: 0,
             committed: 0,
+            called: 0,
             prefix: Bound::START,
             renames: Vec::new(),
             handles: HashMap::new(),
@@ -198,6 +204,9 @@ impl Model {
         directory.touched = time;
         let history = directory.entries.entry(place.1.clone()).or_insert_with(|| History::new(0, None));
         history.set(time, inode);
+        if let Some(inode) = inode {
+            self.inodes[inode].named_once = true;
+        }
     }
 
     fn touch(&mut self, inode: InodeId) {

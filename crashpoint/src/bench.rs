@@ -93,14 +93,14 @@ fn measure(variant: Variant, jobs: usize, time: Duration, interrupt: &Interrupt)
     let mut workers = Workers::start(&variant, &SweepOptions { jobs, ..SweepOptions::default() })?;
     let mut workloads = small_workloads()?;
     let slice = time / (2 * ROUNDS);
-    let mut floor = workers.floor(TRIAL_CYCLES)?;
+    let mut floor = workers.floor(TRIAL_CYCLES, true)?;
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
         if interrupt.requested() {
             break;
         }
         let cycles = (floor / jobs as f64 * slice.as_secs_f64()).ceil() as u32;
-        floor = workers.floor(cycles.max(1))?;
+        floor = workers.floor(cycles.max(1), true)?;
         let end = Instant::now() + slice;
         let mut timed = workloads.by_ref().take_while(|_| Instant::now() < end).map(Ok);
         let sweep = workers.run(&mut timed, interrupt, &mut |_, _| Ok(()))?;

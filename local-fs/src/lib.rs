@@ -4,8 +4,9 @@
 //! with its options, [`Mounted`] a mount that goes when it is dropped, [`Tree`] everything a
 //! file system shows of itself.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod btrfs_control;
 mod error;
 mod format;
 mod fsck;
@@ -18,7 +19,7 @@ mod walk;
 
 pub use error::{Error, Result};
 pub use format::format;
-pub use fsck::{FsckReport, fsck};
+pub use fsck::{FsckReport, RunningFsck, start_fsck};
 pub use kernel_log::{KernelLog, KernelMessage};
 pub use mount::Mounted;
 pub use scratch::{NAME_PREFIX, Scratch, enter_mount_namespace};

@@ -7,6 +7,7 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use rustix::fs::{Mode, OFlags, open};
 
+use crate::btrfs_control::forget_device;
 use crate::error::Context;
 use crate::{Error, Result, Variant};
 
@@ -19,6 +20,8 @@ const BUSY_PAUSE: Duration = Duration::from_micros(200);
 pub struct Mounted {
     path: PathBuf,
     mounted: bool,
+    /// The device, if the kernel is to forget it.
+    forget: Option<PathBuf>,
 }
 
 impl Mounted {
@@ -35,7 +38,8 @@ impl Mounted {
                 _ => Error::Mount { name, device: device.into(), options, source: errno.into() },
             },
         )?;
-        Ok(Self { path: path.into(), mounted: true })
+        let forget = variant.file_system.remembered_by_identity.then(|| device.into());
+        Ok(Self { path: path.into(), mounted: true, forget })
     }
 
     /// Where it is mounted.
@@ -61,7 +65,10 @@ impl Mounted {
         let deadline = Instant::now() + BUSY_PATIENCE;
         loop {
             match umount2(&self.path, MntFlags::empty()) {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    self.forget.iter().for_each(|device| forget_device(device));
+                    return Ok(());
+                }
                 // Whoever looks through /proc holds what it looks at for a moment.
                 Err(Errno::EBUSY) if Instant::now() < deadline => std::thread::sleep(BUSY_PAUSE),
                 Err(errno) => {
@@ -78,6 +85,7 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         if self.mounted {
             let _ = umount2(&self.path, MntFlags::MNT_DETACH);
+            self.forget.iter().for_each(|device| forget_device(device));
         }
     }
 }

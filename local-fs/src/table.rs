@@ -27,12 +27,17 @@ pub struct FileSystem {
     pub mkfs: Program,
     /// Checks an unmounted one without changing it.
     pub fsck: Program,
+    /// The exit statuses by which it says that it found damage; with any other but 0 it failed.
+    pub fsck_damage_statuses: &'static [i32],
     /// The size of the disk unless another is asked for, in MiB.
     pub size_mib: u64,
     /// The smallest disk that mkfs accepts, in MiB.
     pub size_min_mib: u64,
     /// Mount options that our use of it needs.
     pub mount_options: &'static [&'static str],
+    /// The kernel remembers devices by an identity that is part of the disk's content. Then copies
+    /// must not be mounted side by side, and must be forgotten once they are unmounted.
+    pub remembered_by_identity: bool,
     /// Names in the root that are the file system's own.
     pub own_names: &'static [&'static str],
 }
@@ -56,9 +61,12 @@ pub static TABLE: &[FileSystem] = &[
             arguments: &["-f", "-n"],
             package: "e2fsprogs",
         },
+        // e2fsck(8): 4 for errors left uncorrected.
+        fsck_damage_statuses: &[4],
         size_mib: 16,
         size_min_mib: 8,
         mount_options: &[],
+        remembered_by_identity: false,
         own_names: &["lost+found"],
     },
     FileSystem {
@@ -71,19 +79,24 @@ pub static TABLE: &[FileSystem] = &[
             arguments: &["-n", "-f", "-P", "-o", "bhash=64", "-o", "phase2_threads=1"],
             package: "xfsprogs",
         },
+        // xfs_repair(8): 1 for corruption, 2 for a log that was not replayed.
+        fsck_damage_statuses: &[1, 2],
         size_mib: 300,
         size_min_mib: 300,
         // Every worker mounts a copy of the same disk.
         mount_options: &["nouuid"],
+        remembered_by_identity: false,
         own_names: &[],
     },
     FileSystem {
         name: "btrfs",
         mkfs: Program { name: "mkfs.btrfs", faster: None, arguments: &["-q", "-f"], package: "btrfs-progs" },
         fsck: Program { name: "btrfs", faster: None, arguments: &["check", "--readonly"], package: "btrfs-progs" },
+        fsck_damage_statuses: &[1],
         size_mib: 128,
         size_min_mib: 110,
         mount_options: &[],
+        remembered_by_identity: true,
         own_names: &[],
     },
 ];

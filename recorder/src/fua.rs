@@ -56,8 +56,8 @@ impl RequestTrace {
         Ok(this)
     }
 
-    /// What was seen since the last call.
-    pub(crate) fn read(&mut self) -> io::Result<Vec<FlaggedRequest>> {
+    /// What was seen since the last call, and not before `start_ns` of CLOCK_MONOTONIC.
+    pub(crate) fn read_since(&mut self, start_ns: u64) -> io::Result<Vec<FlaggedRequest>> {
         let mut text = Vec::new();
         let pipe = self.pipe.as_mut().expect("open until dropped");
         match pipe.read_to_end(&mut text) {
@@ -65,7 +65,10 @@ impl RequestTrace {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
-        Ok(String::from_utf8_lossy(&text).lines().filter_map(parse).collect())
+        let requests = String::from_utf8_lossy(&text);
+        let requests = requests.lines().filter_map(parse);
+        // The trace has microseconds.
+        Ok(requests.filter(|request| request.time_ns >= start_ns / 1000 * 1000).collect())
     }
 }
 

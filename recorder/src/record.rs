@@ -1,6 +1,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use block_dev::{Base, FrontEnd, FuseDisk, Mark};
 use local_fs::{Mounted, Variant, WalkOptions, walk};
@@ -37,6 +38,8 @@ pub struct Recorder {
     variant: Variant,
     /// None where the kernel has no tracefs: then every flush is taken for one of its own.
     requests: Option<RequestTrace>,
+    /// The last run's file system on its way out.
+    unmounting: Option<JoinHandle<()>>,
 }
 
 impl Recorder {
@@ -53,7 +56,7 @@ impl Recorder {
         rustix::process::umask(rustix::fs::Mode::empty());
         let disk = FuseDisk::new(base, directory)?;
         let requests = RequestTrace::start(disk.device_number()?, directory).ok();
-        Ok(Self { disk, mount_point, variant: variant.clone(), requests })
+        Ok(Self { disk, mount_point, variant: variant.clone(), requests, unmounting: None })
     }
 
     /// The recorded disk, as the kernel's log names it.
@@ -71,10 +74,9 @@ impl Recorder {
     /// # Errors
     /// If the disk or the mount fails; what the file system refuses is in the trace.
     pub fn record(&mut self, workload: &Workload) -> Result<Trace> {
+        self.finish_unmounting();
         self.disk.start_recording()?;
-        if let Some(requests) = &mut self.requests {
-            requests.read().map_err(Error::Requests)?;
-        }
+        let start_ns = FuseDisk::now_ns();
         let mounted = Mounted::new(&self.variant, self.disk.device(), &self.mount_point)?;
         let mut run = Run {
             disk: &self.disk,
@@ -89,17 +91,33 @@ impl Recorder {
         let Run { outcomes, crash_points, executor, .. } = run;
         drop(executor);
         let mut log = self.disk.stop_recording();
-        // Whatever it still writes is thrown away, and so is what it says about it.
-        let _ = mounted.unmount();
         if let Some(requests) = &mut self.requests {
-            annotate(&mut log, &requests.read().map_err(Error::Requests)?);
+            annotate(&mut log, &requests.read_since(start_ns).map_err(Error::Requests)?);
+        }
+        // Whatever it still writes is thrown away, and so is what it says about it: nobody has
+        // to wait for that before the next run.
+        self.unmounting = Some(std::thread::spawn(move || drop(mounted.unmount())));
+        if self.variant.file_system.remembered_by_identity {
+            self.finish_unmounting();
         }
         Ok(Trace { outcomes, setup_operations: workload.setup.len(), durable_position, crash_points, log })
+    }
+
+    fn finish_unmounting(&mut self) {
+        if let Some(thread) = self.unmounting.take() {
+            let _ = thread.join();
+        }
     }
 
     /// Gives a trace's memory back.
     pub fn recycle(&self, trace: Trace) {
         self.disk.recycle(trace.log);
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.finish_unmounting();
     }
 }
 

@@ -128,7 +128,7 @@ impl SweepCommand<'_> {
         let started = Workers::start(variant, &self.file_system.sweep_options());
         let mut workers = started.with_context(|| format!("prepare {variant}"))?;
         // What cannot be mounted when it is new, such as with wrong options, is not worth a sweep.
-        workers.floor(1).with_context(|| format!("mount a new {variant}"))?;
+        workers.floor(1, false).with_context(|| format!("mount a new {variant}"))?;
         let mut report = Report::new(self.format, variant, self.file_system.replay_flags(variant), total);
         let mut done = |workload: &Workload, result: WorkloadResult| {
             if let Some(results) = results.as_deref_mut() {

@@ -3,13 +3,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use block_dev::{Base, FrontEnd, Image, ImageHash, MemfdDisk};
+use block_dev::{Base, FrontEnd, Image, ImageHash};
 use checker::{Contract, Finding, Model, Promise, oracle, write_check};
-use local_fs::{KernelLog, KernelMessage, Mounted, Tree, Variant, WalkOptions, fsck, walk};
+use local_fs::{KernelLog, KernelMessage, Mounted, Tree, Variant, WalkOptions, walk};
 use pace_rules::disk::{Disk, Selection};
 use recorder::{CrashPoint, Outcome, Recorder, Trace};
 use workloads::{Op, Step, Workload};
 
+use crate::crashed_disks::{CrashedDisks, Ticket};
 use crate::result::{StateFindings, Timing, WorkloadResult};
 use crate::states::rebuild;
 
@@ -18,14 +19,14 @@ pub type EngineError = Box<dyn std::error::Error + Send + Sync>;
 
 type Result<T, E = EngineError> = std::result::Result<T, E>;
 
-/// Takes workloads through record, crash, recover and check, one at a time, on two disks of
-/// its own. It runs in a mount namespace of its own.
+/// Takes workloads through record, crash, recover and check, one at a time, on disks of its
+/// own. It runs in a mount namespace of its own.
 pub struct Engine {
     variant: Variant,
     contract: &'static Contract,
     disk: Disk,
     recorder: Recorder,
-    crashed: MemfdDisk,
+    crashed: CrashedDisks,
     image: Image,
     mount_point: PathBuf,
     kernel_log: KernelLog,
@@ -41,6 +42,22 @@ pub type RecoveredHook = Box<dyn FnMut(&Path)>;
 struct Visited {
     tree: Option<Tree>,
     findings: Vec<Finding>,
+    /// What the file system's own checker will have said of it.
+    check: Option<Ticket>,
+}
+
+/// A workload that is done but for what the file system's own checkers will say.
+pub struct Unfinished {
+    result: WorkloadResult,
+    /// The checks, and the crash states that each is about.
+    checks: Vec<(Ticket, Vec<StateId>)>,
+}
+
+/// Which crash state of a workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct StateId {
+    operations_done: u32,
+    state: Selection,
 }
 
 impl Engine {
@@ -58,7 +75,7 @@ impl Engine {
             contract,
             disk,
             recorder: Recorder::new(variant, base, directory)?,
-            crashed: MemfdDisk::new(base)?,
+            crashed: CrashedDisks::new(base)?,
             image: Image::new(Arc::clone(base)),
             mount_point,
             kernel_log: KernelLog::open()?,
@@ -87,13 +104,43 @@ impl Engine {
 
     /// Records a workload and checks all its crash states.
     pub fn run(&mut self, workload: &Workload) -> WorkloadResult {
+        let unfinished = self.start(workload);
+        self.finish(unfinished)
+    }
+
+    /// Does a workload but for the file system's own checkers, which go on by themselves.
+    pub fn start(&mut self, workload: &Workload) -> Unfinished {
         match self.record_and_check(workload) {
-            Ok(result) => result,
-            Err(error) => WorkloadResult::not_measured(workload.name.clone(), error.to_string()),
+            Ok(unfinished) => unfinished,
+            Err(error) => {
+                let result = WorkloadResult::not_measured(workload.name.clone(), error.to_string());
+                Unfinished { result, checks: Vec::new() }
+            }
         }
     }
 
-    fn record_and_check(&mut self, workload: &Workload) -> Result<WorkloadResult> {
+    /// Waits for the checkers of a workload.
+    pub fn finish(&mut self, unfinished: Unfinished) -> WorkloadResult {
+        let Unfinished { mut result, checks } = unfinished;
+        for (ticket, states) in checks {
+            let report = timed(&mut result.timing.fsck_us, || self.crashed.report(ticket));
+            match report {
+                Ok(report) if report.clean => {}
+                Ok(report) => {
+                    let name = self.variant.file_system.fsck.name;
+                    let what = format!("{name} is not satisfied: {}", summary(&report.output));
+                    let finding = Finding::new(Promise::FsckClean, "", what);
+                    states.into_iter().for_each(|state| add_finding(&mut result.broken, state, &finding));
+                }
+                Err(error) => {
+                    result.not_measured.get_or_insert(error.to_string());
+                }
+            }
+        }
+        result
+    }
+
+    fn record_and_check(&mut self, workload: &Workload) -> Result<Unfinished> {
         let mut timing = Timing::default();
         self.kernel_log.read()?;
         let trace = timed(&mut timing.record_us, || self.recorder.record(workload))?;
@@ -111,17 +158,18 @@ impl Engine {
         if trace.crash_points.is_empty() {
             result.not_measured.get_or_insert("the workload has no persistence operation and no crash point".into());
         }
+        let mut checks = HashMap::new();
         let mut visited = HashMap::new();
         for point in &trace.crash_points {
             match model_at(self.contract, workload, &trace, point) {
-                Ok(model) => self.crash_point(&trace, point, &model, &mut visited, &mut result)?,
+                Ok(model) => self.crash_point(&trace, point, &model, &mut visited, &mut checks, &mut result)?,
                 Err(why) => {
                     result.not_measured.get_or_insert(why);
                 }
             }
         }
         self.recorder.recycle(trace);
-        Ok(result)
+        Ok(Unfinished { result, checks: checks.into_iter().collect() })
     }
 
     fn crash_point(
@@ -130,6 +178,7 @@ impl Engine {
         point: &CrashPoint,
         model: &Model,
         visited: &mut HashMap<ImageHash, Visited>,
+        checks: &mut HashMap<Ticket, Vec<StateId>>,
         result: &mut WorkloadResult,
     ) -> Result<()> {
         let mut hashes = Vec::new();
@@ -154,8 +203,11 @@ impl Engine {
                 seen.tree.as_ref().map(|tree| oracle::check(model, &point.live, tree)).unwrap_or_default()
             });
             findings.extend(seen.findings.iter().cloned());
+            let operations_done = point.operations_done as u32;
+            if let Some(ticket) = seen.check {
+                checks.entry(ticket).or_default().push(StateId { operations_done, state });
+            }
             if !findings.is_empty() {
-                let operations_done = point.operations_done as u32;
                 result.broken.push(StateFindings { operations_done, state, findings });
             }
         }
@@ -164,12 +216,14 @@ impl Engine {
 
     /// Mounts the image so that it recovers, walks it, writes to it and checks it.
     fn visit(&mut self, timing: &mut Timing) -> Result<Visited> {
-        timed(&mut timing.load_us, || self.crashed.load(&self.image))?;
+        timed(&mut timing.fsck_us, || self.crashed.turn());
+        timed(&mut timing.load_us, || self.crashed.current().load(&self.image))?;
         // What other disks had to say before this one was mounted is not about it.
         self.kernel_log.read()?;
         let mut findings = Vec::new();
-        let mounted =
-            timed(&mut timing.mount_us, || Mounted::new(&self.variant, self.crashed.device(), &self.mount_point));
+        let mounted = timed(&mut timing.mount_us, || {
+            Mounted::new(&self.variant, self.crashed.current().device(), &self.mount_point)
+        });
         let mounted = match mounted {
             Ok(mounted) => mounted,
             Err(error) => return self.unmountable(error),
@@ -188,16 +242,11 @@ impl Engine {
         if let Err(error) = timed(&mut timing.mount_us, || mounted.unmount()) {
             findings.push(Finding::new(Promise::Usable, "", format!("unmounting fails after recovery: {error}")));
         }
-        let complaint = complaint(&mut self.kernel_log, self.crashed.device_name(), self.alone)?;
+        let complaint = complaint(&mut self.kernel_log, self.crashed.current().device_name(), self.alone)?;
         let kernel = complaint.map(|text| Finding::new(Promise::KernelQuiet, "", format!("the kernel says: {text}")));
         findings.extend(kernel);
-        let report = timed(&mut timing.fsck_us, || fsck(&self.variant, &self.crashed.content_path()))?;
-        if !report.clean {
-            let name = self.variant.file_system.fsck.name;
-            let what = format!("{name} is not satisfied: {}", summary(&report.output));
-            findings.push(Finding::new(Promise::FsckClean, "", what));
-        }
-        Ok(Visited { tree: Some(tree), findings })
+        let check = timed(&mut timing.fsck_us, || self.crashed.check(&self.variant))?;
+        Ok(Visited { tree: Some(tree), findings, check: Some(check) })
     }
 
     fn unmountable(&mut self, error: local_fs::Error) -> Result<Visited> {
@@ -208,27 +257,49 @@ impl Engine {
             return Err(error.into());
         }
         let messages = self.kernel_log.read()?;
-        let about = about_device(&messages, self.crashed.device_name());
+        let about = about_device(&messages, self.crashed.current().device_name());
         let said = about.last().map(|message| format!("; the kernel says: {}", message.text)).unwrap_or_default();
         let what = format!("mount fails: {source}{said}");
-        Ok(Visited { tree: None, findings: vec![Finding::new(Promise::Mountable, "", what)] })
+        Ok(Visited { tree: None, findings: vec![Finding::new(Promise::Mountable, "", what)], check: None })
     }
 
-    /// Mounts, walks and unmounts the base by raw system calls, `cycles` times: the floor under
-    /// everything that this engine does.
+    /// Mounts, walks and unmounts one image by raw system calls, `cycles` times: the floor under
+    /// everything that this engine does. `recovering` takes the image of a crash, such as a
+    /// sweep mounts, and not the clean base.
     ///
     /// # Errors
     /// If that fails.
-    pub fn floor(&mut self, cycles: u32) -> Result<Floor> {
+    pub fn floor(&mut self, cycles: u32, recovering: bool) -> Result<Floor> {
         self.image.reset();
+        if recovering {
+            let workload = workloads::parse("creat foo; write foo 0 4K; fsync foo", "floor")?.remove(0);
+            let trace = self.recorder.record(&workload)?;
+            let position = trace.crash_points.last().map_or(0, |point| point.log_position);
+            rebuild(&mut self.image, &trace.log, position, 0, Selection::Prefix, Disk::Honest);
+            self.recorder.recycle(trace);
+        }
+        self.crashed.turn();
+        let disk = self.crashed.current();
         let started = Instant::now();
         for _ in 0..cycles {
-            self.crashed.load(&self.image)?;
-            let mounted = Mounted::new(&self.variant, self.crashed.device(), &self.mount_point)?;
+            disk.load(&self.image)?;
+            let mounted = Mounted::new(&self.variant, disk.device(), &self.mount_point)?;
             walk(mounted.root()?, mounted.path(), WalkOptions { skip: self.variant.file_system.own_names });
             mounted.unmount()?;
         }
         Ok(Floor { cycles, elapsed: started.elapsed() })
+    }
+}
+
+/// Adds a finding to a crash state, which may have none yet.
+fn add_finding(broken: &mut Vec<StateFindings>, id: StateId, finding: &Finding) {
+    let StateId { operations_done, state } = id;
+    let place = broken.partition_point(|other| (other.operations_done, other.state) < (operations_done, state));
+    match broken.get_mut(place) {
+        Some(found) if (found.operations_done, found.state) == (operations_done, state) => {
+            found.findings.push(finding.clone());
+        }
+        _ => broken.insert(place, StateFindings { operations_done, state, findings: vec![finding.clone()] }),
     }
 }
 

@@ -7,6 +7,7 @@
 mod args;
 mod columns;
 mod command;
+mod crashed_disks;
 mod engine;
 mod exit;
 mod manifest;
@@ -22,7 +23,7 @@ mod worker;
 pub use args::{FileSystemArgs, WorkloadFiles, WorkloadIterator};
 pub use columns::columns;
 pub use command::{Outcome, SweepCommand};
-pub use engine::{Engine, Floor, RecoveredHook};
+pub use engine::{Engine, Floor, RecoveredHook, Unfinished};
 pub use exit::{exit, exit_usage};
 pub use pool::Interrupt;
 pub use prepare::{DEVICES, check_device, kernel_has, prepare};

@@ -68,12 +68,12 @@ impl Worker {
         }
     }
 
-    fn send<T: serde::Serialize>(&mut self, message: &T) -> anyhow::Result<()> {
+    pub(crate) fn send<T: serde::Serialize>(&mut self, message: &T) -> anyhow::Result<()> {
         let input = self.input.as_mut().expect("open until dropped");
         send(input, message).map_err(|error| self.died(&error))
     }
 
-    fn receive(&mut self) -> anyhow::Result<Answer> {
+    pub(crate) fn receive(&mut self) -> anyhow::Result<Answer> {
         match receive(&mut self.output) {
             Ok(Some(answer)) => Ok(answer),
             Ok(None) => Err(self.died(&io::Error::from(io::ErrorKind::UnexpectedEof))),

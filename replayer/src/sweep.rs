@@ -1,3 +1,4 @@
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -14,6 +15,10 @@ use crate::worker::{Answer, Job, Start};
 
 /// Results that may wait to be written before the workers wait too.
 const RESULTS_QUEUED_MAX: usize = 256;
+
+/// Workloads that a worker may have been given without having answered: one that it works on,
+/// one that waits for the file system's checker, and the next.
+const WAITING_MAX: usize = 3;
 
 /// Workers that may die one after the other, without a result in between, before the sweep gives up.
 const DEATHS_MAX: u32 = 5;
@@ -92,8 +97,10 @@ impl Workers {
         let SweepOptions { disk, states, jobs } = options.clone();
         enter_mount_namespace()?;
         let scratch = Scratch::new()?;
-        let base: PathBuf = scratch.path().join("base");
-        format(variant, &base)?;
+        let base = scratch.path().join("base");
+        if !variant.file_system.remembered_by_identity {
+            format(variant, &base)?;
+        }
         let start = Start { variant: variant.clone(), disk, states, alone: jobs <= 1, base, directory: PathBuf::new() };
         let mut this = Self { processes: Vec::new(), start, scratch, started: 0 };
         for _ in 0..jobs.max(1) {
@@ -106,20 +113,26 @@ impl Workers {
     fn another(&mut self) -> anyhow::Result<Worker> {
         self.started += 1;
         let directory = self.scratch.directory(&format!("worker-{}", self.started))?;
-        Worker::start(&Start { directory, ..self.start.clone() })
+        let mut start = Start { directory, ..self.start.clone() };
+        if start.variant.file_system.remembered_by_identity {
+            // Each worker's disk has an identity of its own.
+            start.base = self.scratch.path().join(format!("base-{}", self.started));
+            format(&start.variant, &start.base)?;
+        }
+        Worker::start(&start)
     }
 
-    /// Has every worker do `cycles` cycles of the floor at the same time; returns how many
-    /// cycles a second that were in all.
+    /// Has every worker do `cycles` cycles of the floor at the same time, on the image of a crash
+    /// or on the clean base; returns how many cycles a second that were in all.
     ///
     /// # Errors
     /// If a worker fails.
-    pub fn floor(&mut self, cycles: u32) -> anyhow::Result<f64> {
+    pub fn floor(&mut self, cycles: u32, recovering: bool) -> anyhow::Result<f64> {
+        let job = Job::Floor { cycles, recovering };
         let started = Instant::now();
         let count = self.processes.len();
         std::thread::scope(|scope| {
-            let running: Vec<_> =
-                self.processes.iter_mut().map(|worker| scope.spawn(move || worker.work(&Job::Floor(cycles)))).collect();
+            let running: Vec<_> = self.processes.iter_mut().map(|worker| scope.spawn(|| worker.work(&job))).collect();
             for thread in running {
                 match thread.join().expect("the thread does not panic")? {
                     Answer::Floor(_) => {}
@@ -188,47 +201,109 @@ type Source<'a> = Mutex<&'a mut (dyn Iterator<Item = anyhow::Result<Workload>> +
 
 /// Gives one worker workloads until there are no more; returns the worker.
 fn feed(
-    mut worker: Worker,
+    worker: Worker,
     source: &Source<'_>,
     workers: &Mutex<&mut Workers>,
     interrupt: &Interrupt,
     results: &SyncSender<(Workload, WorkloadResult)>,
 ) -> anyhow::Result<Worker> {
-    let mut deaths = 0;
+    let mut feeder = Feeder { worker, workers, results, waiting: VecDeque::new(), deaths: 0 };
     while !interrupt.requested() {
         let Some(workload) = source.lock().expect("no holder panics").next() else { break };
-        let workload = match workload {
-            Ok(workload) => workload,
-            Err(error) => {
-                interrupt.request();
-                return Err(error);
-            }
-        };
-        let job = Job::Workload(workload);
-        let answer = worker.work(&job);
-        let Job::Workload(workload) = job else { unreachable!("it is one") };
-        let result = match answer {
-            Ok(Answer::Result(result)) => {
-                deaths = 0;
-                *result
-            }
-            Ok(Answer::Failed(why)) => WorkloadResult::not_measured(workload.name.clone(), why),
-            Ok(other) => WorkloadResult::not_measured(workload.name.clone(), format!("the worker answered {other:?}")),
-            Err(error) => {
-                deaths += 1;
-                if deaths > DEATHS_MAX {
-                    interrupt.request();
-                    return Err(error.context("workers keep dying"));
-                }
-                worker = workers.lock().expect("no holder panics").another().context("replace a worker")?;
-                WorkloadResult::not_measured(workload.name.clone(), error.to_string())
-            }
-        };
-        if results.send((workload, result)).is_err() {
-            break;
+        if let Err(error) = workload.and_then(|workload| feeder.give(workload)) {
+            interrupt.request();
+            return Err(error);
         }
     }
-    Ok(worker)
+    feeder.finish()?;
+    Ok(feeder.worker)
+}
+
+/// One worker, and what it was given and has not answered.
+struct Feeder<'a, 'w> {
+    worker: Worker,
+    workers: &'a Mutex<&'w mut Workers>,
+    results: &'a SyncSender<(Workload, WorkloadResult)>,
+    waiting: VecDeque<Workload>,
+    deaths: u32,
+}
+
+impl Feeder<'_, '_> {
+    /// Gives the worker another workload; waits while it has enough to do.
+    fn give(&mut self, workload: Workload) -> anyhow::Result<()> {
+        let sent = self.worker.send(&Job::Workload(workload.clone()));
+        self.waiting.push_back(workload);
+        if let Err(error) = sent {
+            return self.replace(error);
+        }
+        while self.waiting.len() >= WAITING_MAX {
+            self.collect()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until everything is answered.
+    fn finish(&mut self) -> anyhow::Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        if let Err(error) = self.worker.send(&Job::Finish) {
+            return self.replace(error);
+        }
+        while !self.waiting.is_empty() {
+            self.collect()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the answer to the workload that waits longest.
+    fn collect(&mut self) -> anyhow::Result<()> {
+        match self.worker.receive() {
+            Ok(answer) => {
+                self.deaths = 0;
+                let workload = self.waiting.pop_front().expect("an answer has a question");
+                self.pass_on(workload, answer);
+                Ok(())
+            }
+            Err(error) => self.replace(error),
+        }
+    }
+
+    fn pass_on(&self, workload: Workload, answer: Answer) {
+        let result = match answer {
+            Answer::Result(result) => *result,
+            Answer::Failed(why) => WorkloadResult::not_measured(workload.name.clone(), why),
+            other => WorkloadResult::not_measured(workload.name.clone(), format!("the worker answered {other:?}")),
+        };
+        // Nobody receives once the sweep has failed; then nothing is lost.
+        let _ = self.results.send((workload, result));
+    }
+
+    /// The worker died. Each workload that waits is tried once more, alone, with a new worker, so
+    /// that the one it died of is told from the others.
+    fn replace(&mut self, error: anyhow::Error) -> anyhow::Result<()> {
+        self.deaths += 1;
+        if self.deaths > DEATHS_MAX {
+            return Err(error.context("workers keep dying"));
+        }
+        self.renew()?;
+        for workload in std::mem::take(&mut self.waiting) {
+            let jobs = [Job::Workload(workload.clone()), Job::Finish];
+            match jobs.iter().try_for_each(|job| self.worker.send(job)).and_then(|()| self.worker.receive()) {
+                Ok(answer) => self.pass_on(workload, answer),
+                Err(error) => {
+                    self.pass_on(workload, Answer::Failed(error.to_string()));
+                    self.renew()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn renew(&mut self) -> anyhow::Result<()> {
+        self.worker = self.workers.lock().expect("no holder panics").another().context("replace a worker")?;
+        Ok(())
+    }
 }
 
 /// Sweeps one file system with many workloads. See [`Workers::run`].

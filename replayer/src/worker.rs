@@ -38,9 +38,12 @@ pub(crate) struct Start {
 /// What a worker is asked to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Job {
+    /// A workload. Its answer may come only after the next job.
     Workload(Workload),
-    /// So many cycles of the floor.
-    Floor(u32),
+    /// The answers of all workloads so far are wanted now.
+    Finish,
+    /// So many cycles of the floor, on the image of a crash or on the clean base.
+    Floor { cycles: u32, recovering: bool },
 }
 
 /// What a worker answers.
@@ -94,15 +97,24 @@ pub fn run_worker() -> io::Result<()> {
         Err(error) => return send(&mut output, &Answer::Failed(error.to_string())),
     };
     send(&mut output, &Answer::Ready)?;
+    // One workload waits for the file system's checker while the next one is recorded.
+    let mut unfinished = None;
     while let Some(job) = receive::<Job>(&mut input)? {
-        let answer = match job {
-            Job::Workload(workload) => Answer::Result(Box::new(engine.run(&workload))),
-            Job::Floor(cycles) => match engine.floor(cycles) {
-                Ok(floor) => Answer::Floor(floor.elapsed.as_micros() as u64),
-                Err(error) => Answer::Failed(error.to_string()),
-            },
+        let next = match job {
+            Job::Workload(workload) => Some(engine.start(&workload)),
+            Job::Finish => None,
+            Job::Floor { cycles, recovering } => {
+                let answer = match engine.floor(cycles, recovering) {
+                    Ok(floor) => Answer::Floor(floor.elapsed.as_micros() as u64),
+                    Err(error) => Answer::Failed(error.to_string()),
+                };
+                send(&mut output, &answer)?;
+                continue;
+            }
         };
-        send(&mut output, &answer)?;
+        if let Some(previous) = std::mem::replace(&mut unfinished, next) {
+            send(&mut output, &Answer::Result(Box::new(engine.finish(previous))))?;
+        }
     }
     Ok(())
 }

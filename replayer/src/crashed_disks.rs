@@ -1,0 +1,70 @@
+//! The disks that crash states are mounted from: while the file system's own checker looks at
+//! one, the next state is mounted from the other.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use block_dev::{Base, FrontEnd, MemfdDisk};
+use local_fs::{FsckReport, RunningFsck, Variant, start_fsck};
+
+/// Stands for a check that was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Ticket(u64);
+
+struct Slot {
+    disk: MemfdDisk,
+    check: Option<(Ticket, RunningFsck)>,
+}
+
+/// Two disks, of which one is the current one.
+pub(crate) struct CrashedDisks {
+    slots: [Slot; 2],
+    current: usize,
+    tickets: u64,
+    reports: HashMap<Ticket, local_fs::Result<FsckReport>>,
+}
+
+impl CrashedDisks {
+    pub(crate) fn new(base: &Arc<Base>) -> block_dev::Result<Self> {
+        let slot = || MemfdDisk::new(base).map(|disk| Slot { disk, check: None });
+        Ok(Self { slots: [slot()?, slot()?], current: 0, tickets: 0, reports: HashMap::new() })
+    }
+
+    /// The disk to use.
+    pub(crate) fn current(&mut self) -> &mut MemfdDisk {
+        &mut self.slots[self.current].disk
+    }
+
+    /// Goes on to the other disk, once its check has ended.
+    pub(crate) fn turn(&mut self) {
+        self.current = 1 - self.current;
+        self.settle(self.current);
+    }
+
+    fn settle(&mut self, slot: usize) {
+        if let Some((ticket, check)) = self.slots[slot].check.take() {
+            self.reports.insert(ticket, check.finish());
+        }
+    }
+
+    /// Starts the check of the current disk, which must not be touched before the next turn.
+    pub(crate) fn check(&mut self, variant: &Variant) -> local_fs::Result<Ticket> {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        let slot = &mut self.slots[self.current];
+        slot.check = Some((ticket, start_fsck(variant, &slot.disk.content_path())?));
+        Ok(ticket)
+    }
+
+    /// What a check said, once it has ended.
+    ///
+    /// # Panics
+    /// If it was asked for before, or never started.
+    pub(crate) fn report(&mut self, ticket: Ticket) -> local_fs::Result<FsckReport> {
+        let running = |slot: &Slot| slot.check.as_ref().is_some_and(|(other, _)| *other == ticket);
+        if let Some(slot) = self.slots.iter().position(running) {
+            self.settle(slot);
+        }
+        self.reports.remove(&ticket).expect("every check has one report")
+    }
+}

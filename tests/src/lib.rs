@@ -1,0 +1,23 @@
+//! What the end-to-end tests have in common. They mount file systems, so they need root, and
+//! fail without it.
+
+#![forbid(unsafe_code)]
+
+mod laboratory;
+mod programs;
+mod traces_of_us;
+
+pub use laboratory::{Laboratory, in_own_namespace};
+pub use programs::{Report, crashpoint, program, replay, replay_with};
+pub use traces_of_us::{Family, leftovers};
+
+/// The file systems that are tested.
+pub const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
+
+/// Fails the test where it cannot do its work, rather than to pass without having done it.
+///
+/// # Panics
+/// If this is not root.
+pub fn require_root() {
+    assert!(nix::unistd::geteuid().is_root(), "this test mounts file systems: run `make test`, or cargo test as root");
+}

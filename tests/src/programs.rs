@@ -1,0 +1,136 @@
+//! The programs under test, and what they print.
+
+use std::path::{Path, PathBuf};
+use std::process::Command as Process;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+/// Longer than any sweep of a test takes, even on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// The path of one of our programs. Cargo builds those of another package only when it is asked
+/// to, so that is done once where one is missing or older than this test.
+pub fn program(name: &str) -> PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(built_programs).join(name)
+}
+
+fn built_programs() -> PathBuf {
+    let test = std::env::current_exe().expect("a test is a program");
+    let folder = test.ancestors().nth(2).expect("target/debug/deps/test").to_owned();
+    let built = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
+    let fresh = |name: &&str| built(&folder.join(name)).is_some_and(|time| Some(time) >= built(&test));
+    if !["ace-gen", "replay", "crashpoint"].iter().all(fresh) {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut build = Process::new(cargo);
+        build.args(["build", "--quiet", "--workspace", "--bins", "--target-dir"]).arg(folder.parent().expect("target"));
+        build.args((folder.file_name() == Some("release".as_ref())).then_some("--release"));
+        build.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+        let status = build.status().expect("cargo runs");
+        assert!(status.success(), "the programs under test do not build; try `cargo build --workspace --bins`");
+    }
+    folder
+}
+
+fn command(name: &str) -> Command {
+    let mut command = Command::new(program(name));
+    command.timeout(PATIENCE);
+    command
+}
+
+/// `crashpoint`, to be given arguments.
+pub fn crashpoint() -> Command {
+    command("crashpoint")
+}
+
+/// `replay`, to be given arguments.
+pub fn replay() -> Command {
+    command("replay")
+}
+
+/// Results as a program prints them with `--format json`.
+#[derive(Debug)]
+pub struct Report {
+    /// The exit status.
+    pub status: i32,
+    /// One for each workload.
+    pub results: Vec<Value>,
+    /// One for each file system.
+    pub summaries: Vec<Value>,
+}
+
+impl Report {
+    /// Runs a command that prints results.
+    ///
+    /// # Panics
+    /// If it is killed, or prints anything else.
+    pub fn of(command: &mut Command) -> Self {
+        let output = command.output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        let status = output.status.code().unwrap_or_else(|| panic!("{}: {said}", output.status));
+        assert_ne!(status, 2, "it could not run: {said}");
+        let lines = String::from_utf8(output.stdout).expect("text");
+        let lines: Vec<Value> =
+            lines.lines().map(|line| serde_json::from_str(line).expect("one object a line")).collect();
+        let (results, summaries) = lines.into_iter().partition(|line| line["type"] == "result");
+        Self { status, results, summaries }
+    }
+
+    /// A number of the summaries, added up.
+    pub fn total(&self, field: &str) -> u64 {
+        self.summaries.iter().map(|summary| summary[field].as_u64().expect("a number")).sum()
+    }
+
+    /// Each broken promise with the workload that shows it, without repetitions, in order.
+    pub fn broken(&self) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        for result in &self.results {
+            for state in result["broken"].as_array().into_iter().flatten() {
+                for finding in state["findings"].as_array().into_iter().flatten() {
+                    found.push((text(&result["workload"]), text(&finding["promise"])));
+                }
+            }
+        }
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    /// The names of the workloads with this verdict, in order.
+    pub fn with_verdict(&self, verdict: &str) -> Vec<String> {
+        let mut names: Vec<_> = self
+            .results
+            .iter()
+            .filter(|result| result["verdict"] == verdict)
+            .map(|result| text(&result["workload"]))
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Nothing was found, and everything was measured.
+    ///
+    /// # Panics
+    /// If not.
+    pub fn assert_clean(&self) {
+        assert_eq!(self.broken(), [], "{:#?}", self.details("finding"));
+        assert_eq!(self.total("not_measured"), 0, "{:#?}", self.details("not-measured"));
+        assert!(self.total("states_checked") > 0 && self.status == 0, "{:?}", self.summaries);
+    }
+
+    fn details(&self, verdict: &str) -> Vec<&Value> {
+        self.results.iter().filter(|result| result["verdict"] == verdict).collect()
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// Has `replay` do workloads, given as text, on one file system.
+pub fn replay_with(file_system: &str, arguments: &[&str], workloads: &str) -> Report {
+    Report::of(replay().args(["--format", "json", "--fs", file_system]).args(arguments).write_stdin(workloads))
+}

@@ -1,0 +1,175 @@
+//! What cannot be done is answered with one line that says what to do, status 2, and nothing is
+//! left behind. Needs root, if only to give it up.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use end_to_end::{program, require_root};
+
+/// The output of a program that must refuse, run with a directory of its own for its files.
+fn refusal(command: &mut Command) -> String {
+    let temporary = tempfile::tempdir().expect("a directory");
+    // Whoever runs it may write there.
+    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(temporary.path(), everybody).expect("changed");
+    let output: Output = command.env("TMPDIR", temporary.path()).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{command:?}: {said}");
+    assert_eq!(said.lines().count(), 1, "{command:?}: {said}");
+    assert!(said.starts_with("error: "), "{command:?}: {said}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{command:?}");
+    let left: Vec<_> = std::fs::read_dir(temporary.path()).expect("read").flatten().collect();
+    assert!(left.is_empty(), "{command:?} left {left:?}");
+    said
+}
+
+fn crashpoint(arguments: &[&str]) -> Command {
+    let mut command = Command::new(program("crashpoint"));
+    command.args(arguments);
+    command
+}
+
+/// Runs it where `script` was done before, in a mount namespace of its own.
+fn in_a_world(script: &str, arguments: &str) -> Command {
+    let mut command = Command::new("unshare");
+    let line = format!("{script} && exec {} {arguments}", program("crashpoint").display());
+    command.args(["--mount", "--propagation", "private", "sh", "-c", &line]);
+    command
+}
+
+#[track_caller]
+fn says(said: &str, expected: &[&str]) {
+    for part in expected {
+        assert!(said.contains(part), "it does not say '{part}': {said}");
+    }
+}
+
+#[test]
+fn somebody_else_than_root() {
+    require_root();
+    // A copy that everybody may run: the target folder may be closed to others.
+    let folder = tempfile::tempdir().expect("a directory");
+    let everybody = || std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), everybody()).expect("changed");
+    let copy = folder.path().join("crashpoint");
+    std::fs::copy(program("crashpoint"), &copy).expect("copied");
+    let mut command = Command::new(&copy);
+    command.args(["fs", "--fs", "ext4", "--ops", "1"]).uid(65534).gid(65534).current_dir("/");
+    says(&refusal(&mut command), &["root is needed", "sudo"]);
+}
+
+#[test]
+fn an_unknown_file_system() {
+    require_root();
+    says(&refusal(&mut crashpoint(&["fs", "--fs", "zfs", "--ops", "1"])), &["zfs", "ext4, xfs, btrfs"]);
+}
+
+#[test]
+fn an_unknown_operation_has_a_place() {
+    require_root();
+    let folder = tempfile::tempdir().expect("a directory");
+    let file = folder.path().join("bad.wl");
+    std::fs::write(&file, "creat foo\n  wriet foo 0 10\n").expect("written");
+    let said = refusal(&mut crashpoint(&["fs", "--fs", "ext4", file.to_str().expect("text")]));
+    says(&said, &["bad.wl:2:3", "wriet", "write"]);
+}
+
+#[test]
+fn files_that_cannot_be_read() {
+    require_root();
+    for path in ["/nowhere/at/all.wl", "/proc/self", "/dev/null"] {
+        says(&refusal(&mut crashpoint(&["fs", "--fs", "ext4", path])), &[path]);
+    }
+}
+
+#[test]
+fn a_disk_that_is_too_small() {
+    require_root();
+    for (file_system, size, needed) in [("ext4", "2", "8"), ("xfs", "64", "300"), ("btrfs", "64", "110")] {
+        let said = refusal(&mut crashpoint(&["fs", "--fs", file_system, "--ops", "1", "--size", size]));
+        says(&said, &[file_system, needed]);
+    }
+}
+
+#[test]
+fn results_that_are_there_already() {
+    require_root();
+    let folder = tempfile::tempdir().expect("a directory");
+    let results = folder.path().join("results.jsonl");
+    std::fs::write(&results, "{\"type\":\"result\"}\n").expect("written");
+    let out = folder.path().to_str().expect("text");
+    says(&refusal(&mut crashpoint(&["fs", "--fs", "ext4", "--ops", "1", "--all", "--out", out])), &[out]);
+    assert_eq!(std::fs::read_to_string(results).expect("read"), "{\"type\":\"result\"}\n");
+}
+
+#[test]
+fn a_missing_program() {
+    require_root();
+    for (file_system, tool, package) in
+        [("ext4", "mkfs.ext4", "e2fsprogs"), ("xfs", "mkfs.xfs", "xfsprogs"), ("btrfs", "mkfs.btrfs", "btrfs-progs")]
+    {
+        let path = local_fs::find_program(tool).expect("it is installed");
+        let hide = format!("mount --bind /dev/null {}", path.display());
+        let said = refusal(&mut in_a_world(&hide, &format!("fs --fs {file_system} --ops 1")));
+        says(&said, &[tool, package]);
+    }
+}
+
+#[test]
+fn a_missing_device() {
+    require_root();
+    let folder = tempfile::tempdir().expect("a directory");
+    let nothing = folder.path().join("nothing");
+    std::fs::write(&nothing, "").expect("written");
+    for (device, module) in [("/dev/fuse", "modprobe fuse"), ("/dev/loop-control", "modprobe loop")] {
+        let hide = format!("mount --bind {} {device}", nothing.display());
+        says(&refusal(&mut in_a_world(&hide, "fs --fs ext4 --ops 1")), &[device, module]);
+    }
+}
+
+#[test]
+fn a_full_disk_for_results() {
+    require_root();
+    let folder = tempfile::tempdir().expect("a directory");
+    let kept = folder.path().join("kept.jsonl");
+    let path = folder.path().display();
+    // It fills up in the middle of the sweep; what it holds then is looked at afterwards.
+    let script = format!(
+        "mkdir {path}/small && mount -t tmpfs -o size=24k small {path}/small || exit 9
+         {} fs --fs ext4 --ops 1 --jobs 2 --out {path}/small/out >/dev/null
+         status=$?; cat {path}/small/out/results.jsonl > {}; exit $status",
+        program("crashpoint").display(),
+        kept.display()
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
+    let output = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(said.lines().filter(|line| line.starts_with("error: ")).count(), 1, "{said}");
+    says(&said, &["No space left on device"]);
+    whole_lines(&kept);
+}
+
+fn whole_lines(path: &Path) {
+    let text = std::fs::read_to_string(path).expect("read");
+    assert!(text.is_empty() || text.ends_with('\n'), "the last line is cut: {text}");
+    for line in text.lines() {
+        serde_json::from_str::<serde_json::Value>(line).expect("every line is an object");
+    }
+}
+
+#[test]
+fn a_reader_that_has_had_enough() {
+    require_root();
+    for program in
+        [program("crashpoint").display().to_string() + " fs --ops 1", program("replay").display().to_string()]
+    {
+        let line = format!(
+            "echo 'creat foo; sync' | {program} --fs ext4 --jobs 1 --format json | true; exit ${{PIPESTATUS[1]}}"
+        );
+        let output = Command::new("bash").args(["-c", &line]).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}

@@ -1,0 +1,190 @@
+//! A sweep that is stopped leaves nothing behind, and `crashpoint clean` finds what one that was
+//! killed left. Only what carries the mark of a process that the test started is looked at.
+//! Needs root.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use end_to_end::{Family, crashpoint, leftovers, program, require_root};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// How long a sweep may take to end when it is asked to.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Tests that wait for something to happen in time do it one after the other.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A sweep that would take minutes.
+struct Sweep {
+    process: Child,
+    family: Family,
+}
+
+impl Sweep {
+    fn start(temporary: &Path) -> Self {
+        let process = Command::new(program("crashpoint"))
+            .args(["fs", "--fs", "ext4", "--preset", "seq-2", "--jobs", "2"])
+            .env("TMPDIR", temporary)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("started");
+        let mut this = Self { process, family: Family::default() };
+        let deadline = Instant::now() + PATIENCE;
+        // The parent and two workers, each with its disks.
+        while this.family.len() < 3 || this.devices() < 4 {
+            assert!(Instant::now() < deadline, "the sweep does not start: {:?}", this.family);
+            std::thread::sleep(Duration::from_millis(20));
+            this.family = Family::of(this.process.id());
+        }
+        std::thread::sleep(Duration::from_millis(700));
+        this.family = Family::of(this.process.id());
+        this
+    }
+
+    fn devices(&self) -> usize {
+        let nowhere = tempfile::tempdir().expect("a directory");
+        leftovers(&self.family, nowhere.path()).iter().filter(|left| left.starts_with("loop device")).count()
+    }
+
+    fn send(&self, signal: Signal) {
+        kill(Pid::from_raw(self.process.id() as i32), signal).expect("it is running");
+    }
+
+    /// How it ended, what it printed, and how long that took.
+    fn end(&mut self) -> (ExitStatus, String) {
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.process.try_wait().expect("it can be waited for") {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "it does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        let mut printed = String::new();
+        self.process.stdout.take().expect("piped").read_to_string(&mut printed).expect("text");
+        (status, printed)
+    }
+}
+
+impl Drop for Sweep {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The kernel takes some time to end the processes of a killed parent, and to let go of devices.
+fn settle(family: &Family, temporary: &Path, settled: impl Fn(&[String]) -> bool) -> Vec<String> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let left = leftovers(family, temporary);
+        if settled(&left) || Instant::now() > deadline {
+            return left;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn stopped_by(signal: Signal) {
+    require_root();
+    let _alone = alone();
+    let temporary = tempfile::tempdir().expect("a directory");
+    let mut sweep = Sweep::start(temporary.path());
+    assert!(!leftovers(&sweep.family, temporary.path()).is_empty(), "what would be left is not seen");
+    sweep.send(signal);
+    let (status, printed) = sweep.end();
+    assert!(matches!(status.code(), Some(3 | 1)), "{status}");
+    assert!(printed.lines().any(|line| line.starts_with("ext4")), "no table: {printed}");
+    let left = leftovers(&sweep.family, temporary.path());
+    assert!(left.is_empty(), "{signal}: {left:#?}");
+}
+
+#[test]
+fn ctrl_c_leaves_nothing_behind() {
+    stopped_by(Signal::SIGINT);
+}
+
+#[test]
+fn sigterm_leaves_nothing_behind() {
+    stopped_by(Signal::SIGTERM);
+}
+
+#[test]
+fn clean_removes_what_a_killed_sweep_left_and_leaves_a_living_one_alone() {
+    require_root();
+    let _alone = alone();
+    let temporary = tempfile::tempdir().expect("a directory");
+    let clean = || {
+        let output = crashpoint().arg("clean").env("TMPDIR", temporary.path()).assert().success();
+        String::from_utf8_lossy(&output.get_output().stdout).into_owned()
+    };
+    let decoy = Decoy::new(temporary.path());
+    let mut living = Sweep::start(temporary.path());
+    let mut killed = Sweep::start(temporary.path());
+    killed.send(Signal::SIGKILL);
+    killed.end();
+    // Its own directory is what a parent cannot take away; the rest ends with it.
+    let mark = format!("crashpoint-{}-", killed.process.id());
+    let ended = |left: &[String]| !left.iter().any(|left| left.starts_with("process") || left.starts_with("loop"));
+    let left = settle(&killed.family, temporary.path(), ended);
+    assert!(ended(&left), "{left:#?}");
+    assert!(left.iter().any(|left| left.contains(&mark)), "nothing was left: {left:#?}");
+
+    let said = clean();
+    assert!(said.contains(&mark), "{said}");
+    let left = leftovers(&killed.family, temporary.path());
+    assert!(!left.iter().any(|left| left.contains(&mark)), "{left:#?}");
+    decoy.is_untouched();
+
+    // The other one is still at work, and ends as it should.
+    assert!(living.process.try_wait().expect("it can be waited for").is_none(), "clean ended a living sweep");
+    assert!(!said.contains(&format!("crashpoint-{}-", living.process.id())), "{said}");
+    living.send(Signal::SIGINT);
+    let (status, _) = living.end();
+    assert!(matches!(status.code(), Some(3 | 1)), "{status}");
+    drop(decoy);
+    let left = settle(&living.family, temporary.path(), <[_]>::is_empty);
+    assert!(left.is_empty(), "{left:#?}");
+}
+
+/// Things like ours without our mark: a loop device and a directory.
+struct Decoy {
+    device: String,
+    directory: std::path::PathBuf,
+    file: std::path::PathBuf,
+}
+
+impl Decoy {
+    fn new(folder: &Path) -> Self {
+        let (directory, file) = (folder.join("crashpointer-1-x"), folder.join("decoy"));
+        std::fs::create_dir(&directory).expect("made");
+        std::fs::write(&file, vec![0; 1 << 20]).expect("written");
+        let output = Command::new("losetup").args(["--find", "--show"]).arg(&file).output().expect("losetup runs");
+        assert!(output.status.success(), "{output:?}");
+        Self { device: String::from_utf8_lossy(&output.stdout).trim().to_owned(), directory, file }
+    }
+
+    fn is_untouched(&self) {
+        assert!(self.directory.is_dir() && self.file.is_file());
+        let shown = Command::new("losetup").arg(&self.device).output().expect("losetup runs");
+        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+        assert!(shown.contains("decoy"), "{} is gone: {shown}", self.device);
+    }
+}
+
+impl Drop for Decoy {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.device]).status();
+        let _ = std::fs::remove_dir(&self.directory);
+        let _ = std::fs::remove_file(&self.file);
+    }
+}

@@ -10,11 +10,15 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use block_dev::{BlockLog, Kind};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 const SECTOR_BYTES: u64 = 512;
+
+/// How many trace instances this process has made.
+static INSTANCES: AtomicU32 = AtomicU32::new(0);
 
 /// A request with PREFLUSH or FUA, as the file system sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +45,9 @@ impl RequestTrace {
         let tracefs = directory.join("tracing");
         std::fs::create_dir(&tracefs)?;
         mount(Some(block_dev::NAME_MARK), &tracefs, Some("tracefs"), MsFlags::empty(), None::<&str>)?;
-        let name = format!("{}-{}", block_dev::NAME_MARK, std::process::id());
+        // One process may have several recorders.
+        let number = INSTANCES.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{}-{}-{number}", block_dev::NAME_MARK, std::process::id());
         let instance = tracefs.join("instances").join(name);
         let mut this = Self { instance, tracefs, pipe: None };
         std::fs::create_dir(&this.instance)?;

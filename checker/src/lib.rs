@@ -7,6 +7,8 @@
 
 #![forbid(unsafe_code)]
 
+mod aspects;
+mod comparison;
 mod content;
 mod contract;
 mod durability;

@@ -186,6 +186,24 @@ impl Model {
         }
     }
 
+    /// How many names an inode had at a time.
+    pub(crate) fn name_count(&self, id: InodeId, time: Time) -> usize {
+        let entries = self.inodes.iter().flat_map(|inode| inode.entries.values());
+        entries.filter(|entry| *entry.at(time) == Some(id)).count()
+    }
+
+    /// A path that leads to an inode now; empty for the root.
+    pub(crate) fn current_path(&self, id: InodeId) -> Option<String> {
+        if id == ROOT {
+            return Some(String::new());
+        }
+        self.inodes.iter().enumerate().find_map(|(directory, inode)| {
+            let (name, _) = inode.entries.iter().find(|(_, entry)| *entry.current() == Some(id))?;
+            let parent = self.current_path(directory)?;
+            Some(if parent.is_empty() { name.clone() } else { format!("{parent}/{name}") })
+        })
+    }
+
     /// The directory that a path's last name is in, and the name.
     fn place(&self, path: &str) -> Option<(InodeId, String)> {
         match path.trim_end_matches('/').rsplit_once('/') {

@@ -19,7 +19,7 @@ const BUSY_PAUSE: Duration = Duration::from_micros(200);
 #[derive(Debug)]
 pub struct Mounted {
     path: PathBuf,
-    mounted: bool,
+    active: bool,
     /// The device, if the kernel is to forget it.
     forget: Option<PathBuf>,
 }
@@ -39,7 +39,7 @@ impl Mounted {
             },
         )?;
         let forget = variant.file_system.remembered_by_identity.then(|| device.into());
-        Ok(Self { path: path.into(), mounted: true, forget })
+        Ok(Self { path: path.into(), active: true, forget })
     }
 
     /// Where it is mounted.
@@ -61,7 +61,7 @@ impl Mounted {
     /// # Errors
     /// If it is busy, or the file system failed on the way out.
     pub fn unmount(mut self) -> io::Result<()> {
-        self.mounted = false;
+        self.active = false;
         let deadline = Instant::now() + BUSY_PATIENCE;
         loop {
             match umount2(&self.path, MntFlags::empty()) {
@@ -83,7 +83,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        if self.mounted {
+        if self.active {
             let _ = umount2(&self.path, MntFlags::MNT_DETACH);
             self.forget.iter().for_each(|device| forget_device(device));
         }

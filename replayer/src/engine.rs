@@ -130,7 +130,9 @@ impl Engine {
                     let name = self.variant.file_system.fsck.name;
                     let what = format!("{name} is not satisfied: {}", summary(&report.output));
                     let finding = Finding::new(Promise::FsckClean, "", what);
-                    states.into_iter().for_each(|state| add_finding(&mut result.broken, state, &finding));
+                    for state in states {
+                        add_finding(&mut result.broken, state, &finding);
+                    }
                 }
                 Err(error) => {
                     result.not_measured.get_or_insert(error.to_string());

@@ -1,0 +1,243 @@
+//! What is wrong with one inode, names aside: mode, owner, xattrs, size, bytes, blocks, holes.
+
+use local_fs::{Content, Inode, InodeKind, Segment};
+
+use crate::content::{FileContent, chunk_count, chunk_start, empty_chunk, tree_chunk};
+use crate::durability::{allowed_sizes, since};
+use crate::history::{Bound, History, Time};
+use crate::model::{Kind, Model, ModelInode};
+use crate::{Finding, Promise};
+
+/// The unit in which file systems count blocks here, in bytes; a sector is 512.
+const BLOCK_BYTES: u64 = 4096;
+const SECTORS_PER_BLOCK: u64 = BLOCK_BYTES / 512;
+
+/// One inode of the model beside the one that was found for it.
+pub(crate) struct Aspects<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) expected: &'a ModelInode,
+    pub(crate) inode: &'a Inode,
+    pub(crate) live: Option<&'a Inode>,
+    pub(crate) path: &'a str,
+}
+
+impl Aspects<'_> {
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        self.attributes(&mut findings);
+        self.xattrs(&mut findings);
+        match (&self.expected.kind, &self.inode.kind) {
+            (Kind::Symlink(target), InodeKind::Symlink(seen)) if target != seen => {
+                let what = format!("the symlink leads to '{seen}' and should lead to '{target}'");
+                findings.push(Finding::new(Promise::SymlinkComplete, self.path, what));
+            }
+            (Kind::File, InodeKind::File(content)) => self.file(content, &mut findings),
+            _ => {}
+        }
+        findings
+    }
+
+    fn finding(&self, bound: Bound, what: String) -> Finding {
+        Finding { promise: bound.promise, path: self.path.to_owned(), what, promised_by: bound.by }
+    }
+
+    /// What metadata may not be older than: on a file system that orders it, what came first.
+    fn floor(&self) -> Bound {
+        self.model.prefix
+    }
+
+    fn attributes(&self, findings: &mut Vec<Finding>) {
+        // A symlink's mode means nothing, and file systems differ in what they show.
+        if matches!(self.expected.kind, Kind::Symlink(_)) {
+            return;
+        }
+        let mode = self.inode.mode;
+        if !allows(&self.expected.mode, self.floor(), &mode) {
+            let what = format!(
+                "mode {mode:o}; expected {}",
+                versions(&self.expected.mode, self.floor(), |mode| format!("{mode:o}"))
+            );
+            findings.push(self.finding(self.expected.mode.bound().max(self.floor()), what));
+        }
+        let owner = (self.inode.uid, self.inode.gid);
+        if !allows(&self.expected.owner, self.floor(), &owner) {
+            let text = |owner: &(u32, u32)| format!("{}:{}", owner.0, owner.1);
+            let what =
+                format!("owner {}; expected {}", text(&owner), versions(&self.expected.owner, self.floor(), text));
+            findings.push(self.finding(self.expected.owner.bound().max(self.floor()), what));
+        }
+    }
+
+    fn xattrs(&self, findings: &mut Vec<Finding>) {
+        if matches!(self.expected.kind, Kind::Symlink(_)) {
+            return;
+        }
+        for (name, history) in &self.expected.xattrs {
+            let seen = self.inode.xattrs.get(name);
+            if !allows(history, self.floor(), &seen.cloned()) {
+                let text = |value: &Option<Vec<u8>>| match value {
+                    Some(value) => format!("'{}'", String::from_utf8_lossy(value)),
+                    None => "none".to_owned(),
+                };
+                let what = format!(
+                    "extended attribute {name} is {}; expected {}",
+                    text(&seen.cloned()),
+                    versions(history, self.floor(), text)
+                );
+                let bound = history.bound().max(self.floor());
+                findings.push(self.finding(bound, what));
+            }
+        }
+        let foreign = self.inode.xattrs.keys().find(|name| !self.expected.xattrs.contains_key(*name));
+        if let Some(name) = foreign.filter(|name| name.starts_with("user.") || name.starts_with("trusted.")) {
+            let what = format!("extended attribute {name}, which nobody set");
+            findings.push(Finding::new(Promise::NoForeignNames, self.path, what));
+        }
+    }
+
+    fn file(&self, content: &Content, findings: &mut Vec<Finding>) {
+        let history = &self.expected.content;
+        let allowed = history.allowed(Bound::START);
+        // Bytes that are being moved are between two places.
+        if self.expected.shifted.is_some_and(|time| allowed.len() > 1 && time > allowed[0].0) {
+            return;
+        }
+        let (least, most) = allowed_sizes(history, &self.expected.durable_ranges);
+        let size = self.inode.size_bytes;
+        if size < least || size > most {
+            let expected = if least == most { least.to_string() } else { format!("{least} to {most}") };
+            let ranges = self.expected.durable_ranges.iter().map(|range| range.bound);
+            let bound = ranges.fold(history.bound(), Bound::max);
+            findings.push(self.finding(bound, format!("size {size}; expected {expected}")));
+        }
+        if let Some(finding) = self.data(content, size.min(most)) {
+            findings.push(finding);
+        }
+        // Only of what is as durable as it can be is the allocation known.
+        if allowed.len() == 1 && findings.is_empty() {
+            findings.extend(self.blocks());
+            findings.extend(self.holes(content));
+        }
+    }
+
+    fn data(&self, content: &Content, size: u64) -> Option<Finding> {
+        let allowed = self.expected.content.allowed(Bound::START);
+        let mut seen = empty_chunk();
+        for index in 0..chunk_count(size) {
+            tree_chunk(content, index, &mut seen);
+            let same = |version: &FileContent| {
+                let length = (size - chunk_start(index)).min(seen.len() as u64) as usize;
+                version.chunk(index)[..length] == seen[..length]
+            };
+            let ranges_apply = !self.expected.durable_ranges.is_empty();
+            if !ranges_apply && allowed.iter().any(|(_, version)| same(version)) {
+                continue;
+            }
+            for (at, byte) in seen.iter().enumerate() {
+                let offset = chunk_start(index) + at as u64;
+                if offset >= size {
+                    break;
+                }
+                let (versions, bound) = self.versions_at(offset);
+                if !versions.iter().any(|(_, version)| version.chunk(index)[at] == *byte) {
+                    return Some(self.wrong_byte(offset, *byte, versions, bound, index, at));
+                }
+            }
+        }
+        None
+    }
+
+    /// The versions that one byte may show, and by what the older ones are excluded.
+    fn versions_at(&self, offset: u64) -> (&[(Time, FileContent)], Bound) {
+        let history = &self.expected.content;
+        let covering = self.expected.durable_ranges.iter().filter(|range| (range.start..range.end).contains(&offset));
+        let bound = covering.map(|range| range.bound).fold(history.bound(), Bound::max);
+        (since(history, bound.time), bound)
+    }
+
+    fn wrong_byte(
+        &self,
+        offset: u64,
+        byte: u8,
+        versions: &[(Time, FileContent)],
+        bound: Bound,
+        index: usize,
+        at: usize,
+    ) -> Finding {
+        let any = self.expected.content.at_any(|version| version.chunk(index)[at] == byte);
+        let seen = match byte {
+            0 => "zero".to_owned(),
+            _ if any => format!("{byte:#04x}, which is older than what is durable"),
+            _ => format!("{byte:#04x}, which was never written there"),
+        };
+        let mut expected: Vec<_> =
+            versions.iter().map(|(_, version)| format!("{:#04x}", version.chunk(index)[at])).collect();
+        expected.dedup();
+        let what = format!("the byte at {offset} is {seen}; expected {}", expected.join(" or "));
+        if byte != 0 && !any {
+            Finding::new(Promise::NoForeignData, self.path, what)
+        } else {
+            self.finding(bound, what)
+        }
+    }
+
+    /// Whether everything about the file is durable, so that it must be as it was.
+    fn untouched_since_durable(&self) -> bool {
+        let content = &self.expected.content;
+        let bound = content.bound();
+        let xattrs = self.expected.xattrs.values().map(History::changed).max().unwrap_or(0);
+        bound.by.is_some() && content.changed() <= bound.time && xattrs <= bound.time
+    }
+
+    fn blocks(&self) -> Option<Finding> {
+        let live = self.live?;
+        if !self.untouched_since_durable() {
+            return None;
+        }
+        let seen = self.inode.blocks;
+        let bound = self.expected.content.bound();
+        if self.model.contract.promises(Promise::BlocksExact) && seen != live.blocks {
+            let what = format!("{seen} blocks of 512 bytes; expected {}", live.blocks);
+            return Some(self.finding(Bound { promise: Promise::BlocksExact, ..bound }, what));
+        }
+        let least = self.expected.content.current().allocated_blocks(BLOCK_BYTES) * SECTORS_PER_BLOCK;
+        if seen < least && least <= live.blocks && !self.expected.shared {
+            let what = format!("{seen} blocks of 512 bytes; {least} were allocated");
+            return Some(self.finding(Bound { promise: Promise::Preallocation, ..bound }, what));
+        }
+        None
+    }
+
+    /// Data where the live file had a hole. The other way round says nothing: pages of a
+    /// preallocated range that happen to be cached show as data.
+    fn holes(&self, content: &Content) -> Option<Finding> {
+        let InodeKind::File(live) = &self.live?.kind else { return None };
+        if !self.untouched_since_durable() || self.expected.shared {
+            return None;
+        }
+        let covered = |segment: &Segment| {
+            let end = segment.offset + segment.data.len() as u64;
+            let mut at = segment.offset;
+            for live in &live.segments {
+                if live.offset <= at {
+                    at = at.max(live.offset + live.data.len() as u64);
+                }
+            }
+            (at < end).then_some(at)
+        };
+        let hole_filled = content.segments.iter().find_map(covered)?;
+        let bound = Bound { promise: Promise::HoleLayout, ..self.expected.content.bound() };
+        Some(self.finding(bound, format!("there is data at {hole_filled}, where the file had a hole")))
+    }
+}
+
+fn allows<T: PartialEq>(history: &History<T>, floor: Bound, seen: &T) -> bool {
+    history.allowed(floor).iter().any(|(_, version)| version == seen)
+}
+
+/// The allowed versions in words: `644 or 755`.
+fn versions<T: PartialEq>(history: &History<T>, floor: Bound, text: impl Fn(&T) -> String) -> String {
+    let mut texts: Vec<_> = history.allowed(floor).iter().map(|(_, version)| text(version)).collect();
+    texts.dedup();
+    texts.join(" or ")
+}

@@ -1,0 +1,334 @@
+//! Which inode of the model each name of a tree leads to, and what is wrong with the names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use local_fs::{Inode, InodeKind, Tree};
+use workloads::DeviceKind;
+
+use crate::aspects::Aspects;
+use crate::history::{Bound, History, Time};
+use crate::model::{InodeId, Kind, Model, ROOT, Rename};
+use crate::{Finding, Promise};
+
+/// A tree beside the model, name by name, in one reading of the names that could be several files.
+pub(crate) struct Comparison<'a> {
+    model: &'a Model,
+    tree: &'a Tree,
+    live: Option<&'a Tree>,
+    pub(crate) findings: Vec<Finding>,
+    /// Which inode of the model each of the tree was taken for.
+    assigned: BTreeMap<u64, InodeId>,
+    /// The other way round, with the path where it was found first.
+    found: BTreeMap<InodeId, (u64, String)>,
+    /// What each compared entry led to.
+    entries: BTreeMap<(InodeId, String), Option<InodeId>>,
+    /// Which of the files that fit equally well to take, at the first such names.
+    reading: Vec<usize>,
+    /// Which was taken at each such name, of how many.
+    pub(crate) choices: Vec<(usize, usize)>,
+}
+
+impl<'a> Comparison<'a> {
+    pub(crate) fn new(model: &'a Model, tree: &'a Tree, live: Option<&'a Tree>, reading: Vec<usize>) -> Self {
+        let (findings, assigned, found, entries, choices) = <_>::default();
+        Self { model, tree, live, findings, assigned, found, entries, reading, choices }
+    }
+
+    pub(crate) fn run(&mut self) {
+        if self.tree.inode(self.tree.root).is_none() {
+            return;
+        }
+        self.assigned.insert(self.tree.root, ROOT);
+        self.found.insert(ROOT, (self.tree.root, String::new()));
+        self.inode(ROOT, self.tree.root, "");
+        self.directory(ROOT, self.tree.root, "");
+        self.renames();
+        self.existence();
+        // A name at fault is at fault in every order; the order says something only without.
+        if self.findings.is_empty() {
+            self.order();
+        }
+    }
+
+    /// `bound` says by what something became durable; from the start on it was there.
+    fn finding(&mut self, bound: Bound, path: &str, what: String) {
+        let finding = Finding { promise: bound.promise, path: path.to_owned(), what, promised_by: bound.by };
+        self.findings.push(finding);
+    }
+
+    fn bound_of<T>(&self, history: &History<T>) -> Bound {
+        history.bound().max(self.model.prefix)
+    }
+
+    fn directory(&mut self, directory: InodeId, number: u64, path: &str) {
+        let model = &self.model.inodes[directory].entries;
+        let mut names: BTreeSet<&str> = model.keys().map(String::as_str).collect();
+        names.extend(self.tree.entries(number).map(|(name, _)| name));
+        let seen: BTreeMap<&str, u64> = self.tree.entries(number).collect();
+        for name in names {
+            let path = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
+            match (model.get(name), seen.get(name)) {
+                (Some(history), seen) => self.entry(directory, name, history, seen.copied(), &path),
+                (None, Some(_)) => {
+                    let what = "a name that nobody made".to_owned();
+                    self.findings.push(Finding::new(Promise::NoForeignNames, &path, what));
+                }
+                (None, None) => {}
+            }
+        }
+    }
+
+    fn entry(
+        &mut self,
+        directory: InodeId,
+        name: &str,
+        history: &History<Option<InodeId>>,
+        seen: Option<u64>,
+        path: &str,
+    ) {
+        let bound = self.bound_of(history);
+        let allowed = history.allowed(self.model.prefix);
+        let mut candidates: Vec<InodeId> = allowed.iter().rev().filter_map(|(_, value)| *value).collect();
+        let mut known = BTreeSet::new();
+        candidates.retain(|id| known.insert(*id));
+        let place = (directory, name.to_owned());
+        let Some(number) = seen else {
+            self.entries.insert(place, None);
+            // Where only the removal of another file from here is durable, and there is no order,
+            // what took its place (by an exchange, or a whiteout) may be missing.
+            let oldest = allowed.first().and_then(|(_, value)| *value);
+            let unpromised = |id: InodeId| self.model.inodes[id].exists.is_none();
+            let ordered = self.model.contract.promises(Promise::OrderedMetadata);
+            if !ordered && oldest.is_some_and(unpromised) {
+                return;
+            }
+            if allowed.iter().all(|(_, value)| value.is_some()) {
+                let noun = self.model.inodes[candidates[0]].kind.noun();
+                self.finding(bound, path, format!("the {noun} is missing"));
+            }
+            return;
+        };
+        if candidates.is_empty() {
+            let was = history.allowed(Bound::START).iter().any(|(_, value)| value.is_some()) || bound.by.is_some();
+            let what = if was { "the name is back although it was removed" } else { "a name that nobody made" };
+            return self.finding(bound, path, what.to_owned());
+        }
+        // What it can't be for want of reading is said by the tree's errors.
+        let Some(inode) = self.tree.inode(number) else { return };
+        let chosen = self.choose(&candidates, number, inode);
+        self.entries.insert(place, chosen);
+        match chosen {
+            None => {
+                let noun = self.model.inodes[candidates[0]].kind.noun();
+                self.finding(bound, path, format!("it is a {} and should be a {noun}", inode.kind.noun()));
+            }
+            Some(chosen) => self.take(chosen, number, path, bound),
+        }
+    }
+
+    /// Which of the inodes that may stand at a name the one that stands there is: the one that
+    /// it was found to be elsewhere, else one that it is legal for, else the newest.
+    fn choose(&mut self, candidates: &[InodeId], number: u64, inode: &Inode) -> Option<InodeId> {
+        if let Some(known) = self.assigned.get(&number)
+            && candidates.contains(known)
+        {
+            return Some(*known);
+        }
+        let kind_fits = |id: &&InodeId| kind_matches(&self.model.inodes[**id].kind, &inode.kind);
+        let fitting: Vec<_> = candidates.iter().filter(kind_fits).copied().collect();
+        let legal = |id: &&InodeId| {
+            let free = self.found.get(*id).is_none_or(|(other, _)| *other == number);
+            free && self.inode_findings(**id, number, "").is_empty()
+        };
+        let legal: Vec<_> = fitting.iter().filter(legal).copied().collect();
+        if legal.len() < 2 {
+            return legal.first().or(fitting.first()).copied();
+        }
+        let taken = self.reading.get(self.choices.len()).copied().unwrap_or(0);
+        self.choices.push((taken, legal.len()));
+        legal.get(taken).copied()
+    }
+
+    fn take(&mut self, id: InodeId, number: u64, path: &str, bound: Bound) {
+        match (self.assigned.get(&number), self.found.get(&id)) {
+            (Some(known), _) if *known != id => {
+                let other = self.found[known].1.clone();
+                self.finding(bound, path, format!("it is the same file as '{other}' and should be another"));
+            }
+            (None, Some((_, other))) => {
+                let what = format!("it should be the same {} as '{other}'", self.model.inodes[id].kind.noun());
+                self.finding(bound, path, what);
+            }
+            (Some(_), _) => {}
+            (None, None) => {
+                self.assigned.insert(number, id);
+                self.found.insert(id, (number, path.to_owned()));
+                self.inode(id, number, path);
+                if self.model.inodes[id].kind == Kind::Directory {
+                    self.directory(id, number, path);
+                }
+            }
+        }
+    }
+
+    fn inode(&mut self, id: InodeId, number: u64, path: &str) {
+        let mut findings = self.inode_findings(id, number, path);
+        self.findings.append(&mut findings);
+    }
+
+    /// What is wrong with one inode, names aside.
+    fn inode_findings(&self, id: InodeId, number: u64, path: &str) -> Vec<Finding> {
+        let Some(inode) = self.tree.inode(number) else { return Vec::new() };
+        let in_live = |live: &'a Tree| live.inode(live.lookup(&self.model.current_path(id)?)?);
+        let live = self.live.and_then(in_live);
+        let aspects = Aspects { model: self.model, expected: &self.model.inodes[id], inode, live, path };
+        aspects.findings()
+    }
+
+    /// The path of an entry that was compared.
+    fn path_of(&self, (directory, name): &(InodeId, String)) -> String {
+        match self.found.get(directory) {
+            Some((_, path)) if !path.is_empty() => format!("{path}/{name}"),
+            _ => name.clone(),
+        }
+    }
+
+    /// A rename changes two entries at once: its file is at one of them. Of what was never
+    /// durable nothing has to show, neither its old name nor its new one.
+    fn renames(&mut self) {
+        let durable = |rename: &&Rename| self.model.inodes[rename.moved].exists.is_some();
+        for rename in self.model.renames.iter().filter(durable) {
+            let (Some(source), Some(dest)) = (self.entries.get(&rename.source), self.entries.get(&rename.dest)) else {
+                continue;
+            };
+            let (source, dest) = (*source, *dest);
+            let history = |place: &(InodeId, String)| &self.model.inodes[place.0].entries[&place.1];
+            let (source_side, dest_side) = (
+                side(history(&rename.source), self.model.prefix, rename.time, source),
+                side(history(&rename.dest), self.model.prefix, rename.time, dest),
+            );
+            let half = match (source_side, dest_side) {
+                (Some(Side::Before), Some(Side::After)) => source == Some(rename.moved) && source == dest,
+                (Some(Side::After), Some(Side::Before)) => !self.moved_on(rename),
+                _ => false,
+            };
+            if half {
+                let (from, to) = (self.path_of(&rename.source), self.path_of(&rename.dest));
+                let what = format!("'{from}' and '{to}' do not show one moment: a rename was done by half");
+                let promised_by = Some(rename.time - 1);
+                self.findings.push(Finding { promised_by, ..Finding::new(Promise::RenameAtomic, to, what) });
+            }
+        }
+    }
+
+    /// Whether what was renamed is at another name that it was renamed to or from, or has lost
+    /// one since.
+    fn moved_on(&self, rename: &Rename) -> bool {
+        let moved = Some(rename.moved);
+        let elsewhere = |((directory, name), seen): (&(InodeId, String), &Option<InodeId>)| {
+            let entry = &self.model.inodes[*directory].entries[name];
+            let stays = *entry.at(rename.time - 1) == moved && *entry.at(rename.time) == moved;
+            *seen == moved && !stays
+        };
+        self.model.inodes[rename.moved].unlinked > rename.time || self.entries.iter().any(elsewhere)
+    }
+
+    /// Inodes that may not vanish, and inodes under more names than they ever had at once.
+    fn existence(&mut self) {
+        let times = |from: Time| from..=self.model.time;
+        let ordered = self.model.contract.promises(Promise::OrderedMetadata);
+        for (id, inode) in self.model.inodes.iter().enumerate() {
+            // Without an order a link and an unlink are two operations, not a rename: both names
+            // may be there, and neither.
+            let linked_and_unlinked = |since: Time| !ordered && inode.unlinked > since;
+            let names: Vec<_> = self.entries.iter().filter(|(_, value)| **value == Some(id)).collect();
+            if names.len() > 1 && !linked_and_unlinked(self.model.committed) {
+                let most = times(0).map(|time| self.model.name_count(id, time)).max().unwrap_or(0);
+                // A rename by half, which was reported, shows as two names as well.
+                let said = self.findings.iter().any(|finding| finding.promise == Promise::RenameAtomic);
+                if names.len() > most && !said {
+                    let paths: Vec<_> = names.iter().map(|(place, _)| format!("'{}'", self.path_of(place))).collect();
+                    let list = paths.join(" and ");
+                    let what = format!("the {} is at {list}, and was never at so many at once", inode.kind.noun());
+                    let path = self.path_of(names[0].0);
+                    self.findings.push(Finding::new(Promise::RenameAtomic, path, what));
+                }
+            }
+            let Some(exists) = inode.exists else { continue };
+            let always_named = || times(exists.time).all(|time| self.model.name_count(id, time) > 0);
+            let may_vanish = linked_and_unlinked(exists.time) || !always_named();
+            if id != ROOT && names.is_empty() && self.findings.is_empty() && !may_vanish {
+                let name = self.model.current_path(id).unwrap_or_default();
+                let what = format!("the {} has no name any more: it is lost", inode.kind.noun());
+                self.findings.push(Finding { path: name, what, promise: exists.promise, promised_by: exists.by });
+            }
+        }
+    }
+
+    /// The names, and the modes and owners behind them, are those of one moment.
+    fn order(&mut self) {
+        if !self.model.contract.promises(Promise::OrderedMetadata) || self.live.is_none() {
+            return;
+        }
+        let from = self.model.prefix.time;
+        let shows = |time: &Time| self.shows_moment(*time);
+        if !(from..=self.model.time).any(|time| shows(&time)) {
+            let what = "the names, modes and owners are those of no moment of the run: a later operation is there without an earlier one";
+            self.findings.push(Finding::new(Promise::OrderedMetadata, "", what));
+        }
+    }
+
+    fn shows_moment(&self, time: Time) -> bool {
+        let entries_fit = self.entries.iter().all(|((directory, name), seen)| {
+            let history = &self.model.inodes[*directory].entries[name];
+            history.at(time) == seen
+        });
+        let attributes_fit = self.found.iter().all(|(id, (number, _))| {
+            let expected = &self.model.inodes[*id];
+            let Some(inode) = self.tree.inode(*number) else { return true };
+            matches!(expected.kind, Kind::Symlink(_))
+                || (*expected.mode.at(time) == inode.mode && *expected.owner.at(time) == (inode.uid, inode.gid))
+        });
+        // A directory that is there has been compared entry by entry; one that is missing now
+        // but was there at that moment is an entry that differs.
+        entries_fit && attributes_fit
+    }
+}
+
+fn kind_matches(expected: &Kind, seen: &InodeKind) -> bool {
+    match (expected, seen) {
+        (Kind::File, InodeKind::File(_))
+        | (Kind::Directory, InodeKind::Directory(_))
+        | (Kind::Symlink(_), InodeKind::Symlink(_))
+        | (Kind::Fifo, InodeKind::Fifo) => true,
+        (Kind::Device { kind, major, minor }, seen) => {
+            let number = rustix::fs::makedev(*major, *minor);
+            match (kind, seen) {
+                (DeviceKind::Char, InodeKind::CharDevice(seen)) | (DeviceKind::Block, InodeKind::BlockDevice(seen)) => {
+                    *seen == number
+                }
+                _ => false,
+            }
+        }
+        _ => false,
+    }
+}
+
+/// On which side of an operation something is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Before,
+    After,
+}
+
+/// On which side of the operation that ended at `time` an entry leads to what was seen; none if
+/// it does on both, or on neither: what is wrong with one entry alone has been said.
+fn side(entry: &History<Option<InodeId>>, floor: Bound, time: Time, seen: Option<InodeId>) -> Option<Side> {
+    let mut sides = entry
+        .allowed(floor)
+        .iter()
+        .filter(|(_, value)| *value == seen)
+        .map(|(since, _)| if *since < time { Side::Before } else { Side::After });
+    let first = sides.next()?;
+    sides.all(|side| side == first).then_some(first)
+}

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use block_dev::Base;
-use local_fs::{Scratch, Variant, enter_mount_namespace, find, format};
+use block_dev::{Base, FrontEnd, Image, MemfdDisk};
+use local_fs::{Mounted, Scratch, Variant, enter_mount_namespace, find, format};
 use pace_rules::disk::Disk;
 use recorder::Recorder;
 use replayer::{Engine, WorkloadResult};
@@ -68,6 +68,20 @@ impl Laboratory {
     pub fn engine(&mut self, disk: Disk) -> Engine {
         let directory = self.directory();
         Engine::new(&self.variant, &self.base, disk, &directory).expect("an engine")
+    }
+
+    /// What a disk holds after `crashed` was mounted from it, so that it recovered, and
+    /// unmounted; none if it cannot be mounted.
+    ///
+    /// # Panics
+    /// If there is no disk to be had.
+    pub fn recover(&mut self, crashed: &Image) -> Option<Image> {
+        let directory = self.directory();
+        let mut disk = MemfdDisk::new(&self.base).expect("a disk");
+        disk.load(crashed).expect("loaded");
+        let mounted = Mounted::new(&self.variant, disk.device(), &directory).ok()?;
+        mounted.unmount().expect("unmounted");
+        Some(disk.content(&self.base).expect("read"))
     }
 
     /// A recorder.

@@ -42,8 +42,10 @@ pub(crate) struct BenchArgs {
 /// What one round measured.
 #[derive(Debug, Clone)]
 struct Round {
-    /// Cycles a second.
+    /// Cycles a second on the image of a crash, which recovers when it is mounted.
     floor: f64,
+    /// Cycles a second on the clean base.
+    clean_floor: f64,
     sweep: Summary,
 }
 
@@ -92,19 +94,21 @@ fn variants(names: &[String]) -> anyhow::Result<Vec<Variant>> {
 fn measure(variant: Variant, jobs: usize, time: Duration, interrupt: &Interrupt) -> anyhow::Result<Measured> {
     let mut workers = Workers::start(&variant, &SweepOptions { jobs, ..SweepOptions::default() })?;
     let mut workloads = small_workloads()?;
-    let slice = time / (2 * ROUNDS);
+    let slice = time / (3 * ROUNDS);
     let mut floor = workers.floor(TRIAL_CYCLES, true)?;
+    let mut clean_floor = workers.floor(TRIAL_CYCLES, false)?;
+    let cycles = |rate: f64| ((rate / jobs as f64 * slice.as_secs_f64()).ceil() as u32).max(1);
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
         if interrupt.requested() {
             break;
         }
-        let cycles = (floor / jobs as f64 * slice.as_secs_f64()).ceil() as u32;
-        floor = workers.floor(cycles.max(1), true)?;
+        floor = workers.floor(cycles(floor), true)?;
+        clean_floor = workers.floor(cycles(clean_floor), false)?;
         let end = Instant::now() + slice;
         let mut timed = workloads.by_ref().take_while(|_| Instant::now() < end).map(Ok);
         let sweep = workers.run(&mut timed, interrupt, &mut |_, _| Ok(()))?;
-        rounds.push(Round { floor, sweep });
+        rounds.push(Round { floor, clean_floor, sweep });
     }
     Ok(Measured { variant, jobs, rounds, worker_peak_mib: worker_peak_mib() })
 }
@@ -125,6 +129,10 @@ impl Measured {
 
     fn floor(&self) -> f64 {
         self.median(|round| round.floor)
+    }
+
+    fn clean_floor(&self) -> f64 {
+        self.median(|round| round.clean_floor)
     }
 
     fn sweep(&self) -> f64 {
@@ -165,6 +173,7 @@ impl Measured {
             "jobs": self.jobs,
             "rounds": self.rounds.len(),
             "floor_cycles_per_s": rounded(self.floor()),
+            "clean_floor_cycles_per_s": rounded(self.clean_floor()),
             "sweep_cycles_per_s": rounded(self.sweep()),
             "ratio": rounded(self.ratio()),
             "workloads_per_s": rounded(self.workloads()),
@@ -183,12 +192,13 @@ fn sweep_cycles(round: &Round) -> f64 {
 }
 
 fn table(rows: &[Measured]) -> String {
-    let head = ["file system", "floor/s", "sweep/s", "ratio", "workloads/s"];
+    let head = ["file system", "clean floor/s", "floor/s", "sweep/s", "ratio", "workloads/s"];
     let phases = ["record %", "load %", "mount %", "compare %", "write %", "fsck %", "MiB/worker"];
     let mut cells: Vec<Vec<String>> = vec![head.into_iter().chain(phases).map(str::to_owned).collect()];
     for row in rows {
         let mut line = vec![
             row.variant.to_string(),
+            format!("{:.0}", row.clean_floor()),
             format!("{:.0}", row.floor()),
             format!("{:.0}", row.sweep()),
             format!("{:.2}", row.ratio()),

@@ -3,6 +3,8 @@
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use local_fs::Variant;
@@ -87,14 +89,15 @@ impl SweepCommand<'_> {
     ///
     /// # Errors
     /// If it cannot be done, or there are several file systems.
-    pub fn run_stream(&self, mut stream: WorkloadIterator<'_>, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    pub fn run_stream(&self, stream: WorkloadIterator<'static>, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
         let variants = self.file_system.variants()?;
         prepare(&variants)?;
         let [variant] = variants.as_slice() else {
             bail!("standard input can be read once: name one file system, or give the workloads as files");
         };
+        let mut stream = interruptible(stream, interrupt.clone());
         self.with_results(&variants, |mut results| {
-            let summary = self.one(variant, &mut *stream, None, interrupt, results.as_deref_mut())?;
+            let summary = self.one(variant, &mut stream, None, interrupt, results.as_deref_mut())?;
             if summary.workloads == 0 && !summary.interrupted {
                 bail!("no workload in standard input");
             }
@@ -174,4 +177,25 @@ impl Outcome {
     fn or_incomplete(self) -> Self {
         if self == Self::Clean { Self::Incomplete } else { self }
     }
+}
+
+/// Reads a stream in a thread of its own, so that whoever waits for the next workload notices
+/// an interrupt. The thread ends with the stream, or with the process.
+fn interruptible(
+    stream: WorkloadIterator<'static>,
+    interrupt: Interrupt,
+) -> impl Iterator<Item = anyhow::Result<Workload>> + Send {
+    const READ_AHEAD_MAX: usize = 16;
+    const LOOK_UP_EVERY: Duration = Duration::from_millis(100);
+    let (read, incoming) = sync_channel(READ_AHEAD_MAX);
+    std::thread::spawn(move || stream.into_iter().try_for_each(|workload| read.send(workload)));
+    std::iter::from_fn(move || {
+        loop {
+            match incoming.recv_timeout(LOOK_UP_EVERY) {
+                Ok(workload) => return Some(workload),
+                Err(RecvTimeoutError::Timeout) if !interrupt.requested() => {}
+                Err(_) => return None,
+            }
+        }
+    })
 }

@@ -50,7 +50,9 @@ pub(crate) struct Worker {
 impl Worker {
     /// Starts one and waits until it is ready.
     pub(crate) fn start(start: &Start) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().unwrap_or_else(|_| Path::new("/proc/self/exe").into());
+        // It may have been replaced by a newer build since we were started.
+        let program = std::env::current_exe().ok().filter(|program| program.exists());
+        let program = program.unwrap_or_else(|| Path::new("/proc/self/exe").into());
         let mut process = Command::new(program)
             .arg(WORKER_COMMAND)
             .stdin(Stdio::piped())

@@ -135,6 +135,7 @@ fn ignore_interrupts() -> io::Result<()> {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGINT);
     signals.add(Signal::SIGTERM);
+    signals.add(Signal::SIGHUP);
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None)?;
     Ok(())
 }

@@ -1,9 +1,11 @@
 //! What is wrong with one inode, names aside: mode, owner, xattrs, size, bytes, blocks, holes.
 
+use std::collections::BTreeSet;
+
 use local_fs::{Content, Inode, InodeKind, Segment};
 
-use crate::content::{FileContent, chunk_count, chunk_start, empty_chunk, tree_chunk};
-use crate::durability::{allowed_sizes, since};
+use crate::content::{Chunk, chunk_start, empty_chunk, tree_chunk, tree_chunk_numbers};
+use crate::durability::allowed_sizes;
 use crate::history::{Bound, History, Time};
 use crate::model::{Kind, Model, ModelInode};
 use crate::{Finding, Promise};
@@ -34,6 +36,7 @@ impl Aspects<'_> {
             (Kind::File, InodeKind::File(content)) => self.file(content, &mut findings),
             _ => {}
         }
+        findings.retain(|finding| self.model.contract.promises(finding.promise));
         findings
     }
 
@@ -122,71 +125,73 @@ impl Aspects<'_> {
 
     fn data(&self, content: &Content, size: u64) -> Option<Finding> {
         let allowed = self.expected.content.allowed(Bound::START);
+        // Where no version has anything and nothing was found there are zeros on both sides.
+        let mut numbers: BTreeSet<u64> = tree_chunk_numbers(content).collect();
+        numbers.extend(allowed.iter().flat_map(|(_, version)| version.chunk_numbers()));
         let mut seen = empty_chunk();
-        for index in 0..chunk_count(size) {
+        for index in numbers.into_iter().take_while(|index| chunk_start(*index) < size) {
             tree_chunk(content, index, &mut seen);
-            let same = |version: &FileContent| {
-                let length = (size - chunk_start(index)).min(seen.len() as u64) as usize;
-                version.chunk(index)[..length] == seen[..length]
-            };
-            let ranges_apply = !self.expected.durable_ranges.is_empty();
-            if !ranges_apply && allowed.iter().any(|(_, version)| same(version)) {
+            let start = chunk_start(index);
+            let seen = &seen[..(size - start).min(seen.len() as u64) as usize];
+            let mut versions: Vec<(Time, &Chunk)> =
+                allowed.iter().map(|(since, version)| (*since, version.chunk(index))).collect();
+            versions.dedup_by(|next, kept| std::ptr::eq(next.1, kept.1));
+            let same = |(_, version): &(Time, &Chunk)| version[..seen.len()] == *seen;
+            let end = start + seen.len() as u64;
+            let ranges_apply = self.expected.durable_ranges.iter().any(|range| range.start < end && start < range.end);
+            // What is there now is allowed everywhere.
+            if versions.last().is_some_and(same) || (!ranges_apply && versions.iter().any(same)) {
                 continue;
             }
             for (at, byte) in seen.iter().enumerate() {
-                let offset = chunk_start(index) + at as u64;
-                if offset >= size {
-                    break;
-                }
-                let (versions, bound) = self.versions_at(offset);
-                if !versions.iter().any(|(_, version)| version.chunk(index)[at] == *byte) {
-                    return Some(self.wrong_byte(offset, *byte, versions, bound, index, at));
+                let bound = self.bound_at(start + at as u64);
+                let after = versions.partition_point(|(since, _)| *since <= bound.time);
+                let versions: Vec<u8> =
+                    versions[after.saturating_sub(1)..].iter().map(|(_, version)| version[at]).collect();
+                if !versions.contains(byte) && !self.may_be_stale(&versions) {
+                    return Some(self.wrong_byte(start + at as u64, *byte, versions, bound, index, at));
                 }
             }
         }
         None
     }
 
-    /// The versions that one byte may show, and by what the older ones are excluded.
-    fn versions_at(&self, offset: u64) -> (&[(Time, FileContent)], Bound) {
-        let history = &self.expected.content;
+    /// By what the older versions of one byte are excluded.
+    fn bound_at(&self, offset: u64) -> Bound {
         let covering = self.expected.durable_ranges.iter().filter(|range| (range.start..range.end).contains(&offset));
-        let bound = covering.map(|range| range.bound).fold(history.bound(), Bound::max);
-        (since(history, bound.time), bound)
+        covering.map(|range| range.bound).fold(self.expected.content.bound(), Bound::max)
     }
 
-    fn wrong_byte(
-        &self,
-        offset: u64,
-        byte: u8,
-        versions: &[(Time, FileContent)],
-        bound: Bound,
-        index: usize,
-        at: usize,
-    ) -> Finding {
+    /// Whether a byte may be what the disk held before: nothing was promised of that, and
+    /// something was put where nothing had been.
+    fn may_be_stale(&self, versions: &[u8]) -> bool {
+        !self.model.contract.promises(Promise::NoForeignData) && versions.len() > 1 && versions.contains(&0)
+    }
+
+    fn wrong_byte(&self, offset: u64, byte: u8, mut versions: Vec<u8>, bound: Bound, index: u64, at: usize) -> Finding {
         let any = self.expected.content.at_any(|version| version.chunk(index)[at] == byte);
         let seen = match byte {
             0 => "zero".to_owned(),
             _ if any => format!("{byte:#04x}, which is older than what is durable"),
             _ => format!("{byte:#04x}, which was never written there"),
         };
-        let mut expected: Vec<_> =
-            versions.iter().map(|(_, version)| format!("{:#04x}", version.chunk(index)[at])).collect();
-        expected.dedup();
+        versions.dedup();
+        let expected: Vec<_> = versions.iter().map(|version| format!("{version:#04x}")).collect();
         let what = format!("the byte at {offset} is {seen}; expected {}", expected.join(" or "));
-        if byte != 0 && !any {
+        if byte != 0 && !any && self.model.contract.promises(Promise::NoForeignData) {
             Finding::new(Promise::NoForeignData, self.path, what)
         } else {
             self.finding(bound, what)
         }
     }
 
-    /// Whether everything about the file is durable, so that it must be as it was.
+    /// Whether everything about the file is durable, so that it must be as it was. What never
+    /// was durable has changed after its bound, which is the start.
     fn untouched_since_durable(&self) -> bool {
         let content = &self.expected.content;
         let bound = content.bound();
         let xattrs = self.expected.xattrs.values().map(History::changed).max().unwrap_or(0);
-        bound.by.is_some() && content.changed() <= bound.time && xattrs <= bound.time
+        content.changed() <= bound.time && xattrs <= bound.time
     }
 
     fn blocks(&self) -> Option<Finding> {

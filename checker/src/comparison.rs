@@ -1,20 +1,73 @@
 //! Which inode of the model each name of a tree leads to, and what is wrong with the names.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use local_fs::{Inode, InodeKind, Tree};
 use workloads::DeviceKind;
 
 use crate::aspects::Aspects;
 use crate::history::{Bound, History, Time};
-use crate::model::{InodeId, Kind, Model, ROOT, Rename};
+use crate::model::{InodeId, Kind, Model, NameCounts, ROOT, Rename};
 use crate::{Finding, Promise};
 
-/// A tree beside the model, name by name, in one reading of the names that could be several files.
-pub(crate) struct Comparison<'a> {
+/// What is compared, and what is known of it in every reading.
+pub(crate) struct Sides<'a> {
     model: &'a Model,
     tree: &'a Tree,
-    live: Option<&'a Tree>,
+    /// The inodes of the live tree, by those of the model.
+    live: Option<HashMap<InodeId, &'a Inode>>,
+    /// Whether an inode of the tree is one that an inode of the model may look like.
+    fits: RefCell<HashMap<(InodeId, u64), bool>>,
+}
+
+impl<'a> Sides<'a> {
+    pub(crate) fn new(model: &'a Model, tree: &'a Tree, live: Option<&'a Tree>) -> Self {
+        let live = live.map(|live| live_inodes(model, live));
+        Self { model, tree, live, fits: RefCell::default() }
+    }
+}
+
+/// The inodes of a tree that shows what the model has now.
+fn live_inodes<'a>(model: &Model, live: &'a Tree) -> HashMap<InodeId, &'a Inode> {
+    let mut inodes = HashMap::new();
+    let mut pending = vec![(ROOT, live.root)];
+    while let Some((id, number)) = pending.pop() {
+        let Some(inode) = live.inode(number) else { continue };
+        if inodes.insert(id, inode).is_some() {
+            continue;
+        }
+        for (name, number) in live.entries(number) {
+            let entry = model.inodes[id].entries.get(name);
+            pending.extend(entry.and_then(|entry| *entry.current()).map(|child| (child, number)));
+        }
+    }
+    inodes
+}
+
+/// Which to take of the files that fit equally well at a name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Rule {
+    Newest,
+    Oldest,
+    /// The one that stood there at this time.
+    At(Time),
+}
+
+/// A way to read the names that could be one of several files.
+#[derive(Debug, Clone)]
+pub(crate) struct Reading {
+    /// Which to take at the first such names: 0 is the newest.
+    pub(crate) fixed: Vec<usize>,
+    /// Which to take at all others.
+    pub(crate) rule: Rule,
+}
+
+/// A tree beside the model, name by name, in one reading.
+pub(crate) struct Comparison<'a> {
+    sides: &'a Sides<'a>,
+    model: &'a Model,
+    tree: &'a Tree,
     pub(crate) findings: Vec<Finding>,
     /// Which inode of the model each of the tree was taken for.
     assigned: BTreeMap<u64, InodeId>,
@@ -22,16 +75,21 @@ pub(crate) struct Comparison<'a> {
     found: BTreeMap<InodeId, (u64, String)>,
     /// What each compared entry led to.
     entries: BTreeMap<(InodeId, String), Option<InodeId>>,
-    /// Which of the files that fit equally well to take, at the first such names.
-    reading: Vec<usize>,
-    /// Which was taken at each such name, of how many.
+    reading: Reading,
+    /// Which was taken at each name that could be several files, of how many.
     pub(crate) choices: Vec<(usize, usize)>,
 }
 
 impl<'a> Comparison<'a> {
-    pub(crate) fn new(model: &'a Model, tree: &'a Tree, live: Option<&'a Tree>, reading: Vec<usize>) -> Self {
+    pub(crate) fn new(sides: &'a Sides<'a>, reading: Reading) -> Self {
         let (findings, assigned, found, entries, choices) = <_>::default();
-        Self { model, tree, live, findings, assigned, found, entries, reading, choices }
+        let (model, tree) = (sides.model, sides.tree);
+        Self { sides, model, tree, findings, assigned, found, entries, reading, choices }
+    }
+
+    /// How many names were compared.
+    pub(crate) fn names(&self) -> usize {
+        self.entries.len()
     }
 
     pub(crate) fn run(&mut self) {
@@ -52,8 +110,14 @@ impl<'a> Comparison<'a> {
 
     /// `bound` says by what something became durable; from the start on it was there.
     fn finding(&mut self, bound: Bound, path: &str, what: String) {
-        let finding = Finding { promise: bound.promise, path: path.to_owned(), what, promised_by: bound.by };
-        self.findings.push(finding);
+        self.report(Finding { promise: bound.promise, path: path.to_owned(), what, promised_by: bound.by });
+    }
+
+    /// What is not promised is not reported.
+    fn report(&mut self, finding: Finding) {
+        if self.model.contract.promises(finding.promise) {
+            self.findings.push(finding);
+        }
     }
 
     fn bound_of<T>(&self, history: &History<T>) -> Bound {
@@ -71,7 +135,7 @@ impl<'a> Comparison<'a> {
                 (Some(history), seen) => self.entry(directory, name, history, seen.copied(), &path),
                 (None, Some(_)) => {
                     let what = "a name that nobody made".to_owned();
-                    self.findings.push(Finding::new(Promise::NoForeignNames, &path, what));
+                    self.report(Finding::new(Promise::NoForeignNames, &path, what));
                 }
                 (None, None) => {}
             }
@@ -115,7 +179,7 @@ impl<'a> Comparison<'a> {
         }
         // What it can't be for want of reading is said by the tree's errors.
         let Some(inode) = self.tree.inode(number) else { return };
-        let chosen = self.choose(&candidates, number, inode);
+        let chosen = self.choose(&candidates, history, number, inode);
         self.entries.insert(place, chosen);
         match chosen {
             None => {
@@ -128,7 +192,13 @@ impl<'a> Comparison<'a> {
 
     /// Which of the inodes that may stand at a name the one that stands there is: the one that
     /// it was found to be elsewhere, else one that it is legal for, else the newest.
-    fn choose(&mut self, candidates: &[InodeId], number: u64, inode: &Inode) -> Option<InodeId> {
+    fn choose(
+        &mut self,
+        candidates: &[InodeId],
+        history: &History<Option<InodeId>>,
+        number: u64,
+        inode: &Inode,
+    ) -> Option<InodeId> {
         if let Some(known) = self.assigned.get(&number)
             && candidates.contains(known)
         {
@@ -138,13 +208,18 @@ impl<'a> Comparison<'a> {
         let fitting: Vec<_> = candidates.iter().filter(kind_fits).copied().collect();
         let legal = |id: &&InodeId| {
             let free = self.found.get(*id).is_none_or(|(other, _)| *other == number);
-            free && self.inode_findings(**id, number, "").is_empty()
+            free && self.fits(**id, number)
         };
         let legal: Vec<_> = fitting.iter().filter(legal).copied().collect();
         if legal.len() < 2 {
             return legal.first().or(fitting.first()).copied();
         }
-        let taken = self.reading.get(self.choices.len()).copied().unwrap_or(0);
+        let taken = self.reading.fixed.get(self.choices.len()).copied().unwrap_or_else(|| match self.reading.rule {
+            Rule::Newest => 0,
+            Rule::Oldest => legal.len() - 1,
+            Rule::At(time) => legal.iter().position(|id| *history.at(time) == Some(*id)).unwrap_or(0),
+        });
+        let taken = taken.min(legal.len() - 1);
         self.choices.push((taken, legal.len()));
         legal.get(taken).copied()
     }
@@ -172,15 +247,26 @@ impl<'a> Comparison<'a> {
     }
 
     fn inode(&mut self, id: InodeId, number: u64, path: &str) {
-        let mut findings = self.inode_findings(id, number, path);
-        self.findings.append(&mut findings);
+        if !self.fits(id, number) {
+            let mut findings = self.inode_findings(id, number, path);
+            self.findings.append(&mut findings);
+        }
+    }
+
+    /// Whether nothing is wrong with an inode, names aside, if it is this one of the model.
+    fn fits(&self, id: InodeId, number: u64) -> bool {
+        let known = self.sides.fits.borrow().get(&(id, number)).copied();
+        known.unwrap_or_else(|| {
+            let fits = self.inode_findings(id, number, "").is_empty();
+            self.sides.fits.borrow_mut().insert((id, number), fits);
+            fits
+        })
     }
 
     /// What is wrong with one inode, names aside.
     fn inode_findings(&self, id: InodeId, number: u64, path: &str) -> Vec<Finding> {
         let Some(inode) = self.tree.inode(number) else { return Vec::new() };
-        let in_live = |live: &'a Tree| live.inode(live.lookup(&self.model.current_path(id)?)?);
-        let live = self.live.and_then(in_live);
+        let live = self.sides.live.as_ref().and_then(|live| live.get(&id).copied());
         let aspects = Aspects { model: self.model, expected: &self.model.inodes[id], inode, live, path };
         aspects.findings()
     }
@@ -216,7 +302,7 @@ impl<'a> Comparison<'a> {
                 let (from, to) = (self.path_of(&rename.source), self.path_of(&rename.dest));
                 let what = format!("'{from}' and '{to}' do not show one moment: a rename was done by half");
                 let promised_by = Some(rename.time - 1);
-                self.findings.push(Finding { promised_by, ..Finding::new(Promise::RenameAtomic, to, what) });
+                self.report(Finding { promised_by, ..Finding::new(Promise::RenameAtomic, to, what) });
             }
         }
     }
@@ -235,63 +321,109 @@ impl<'a> Comparison<'a> {
 
     /// Inodes that may not vanish, and inodes under more names than they ever had at once.
     fn existence(&mut self) {
-        let times = |from: Time| from..=self.model.time;
         let ordered = self.model.contract.promises(Promise::OrderedMetadata);
-        for (id, inode) in self.model.inodes.iter().enumerate() {
+        let mut names: HashMap<InodeId, Vec<(InodeId, String)>> = HashMap::new();
+        for (place, value) in &self.entries {
+            if let Some(id) = value {
+                names.entry(*id).or_default().push(place.clone());
+            }
+        }
+        // Few workloads need to know.
+        let counts = OnceCell::new();
+        let counts = || counts.get_or_init(|| self.model.name_counts());
+        let model = self.model;
+        let mut findings = Vec::new();
+        for (id, inode) in model.inodes.iter().enumerate() {
             // Without an order a link and an unlink are two operations, not a rename: both names
             // may be there, and neither.
             let linked_and_unlinked = |since: Time| !ordered && inode.unlinked > since;
-            let names: Vec<_> = self.entries.iter().filter(|(_, value)| **value == Some(id)).collect();
-            if names.len() > 1 && !linked_and_unlinked(self.model.committed) {
-                let most = times(0).map(|time| self.model.name_count(id, time)).max().unwrap_or(0);
+            let names = names.get(&id).map_or(&[][..], Vec::as_slice);
+            if names.len() > 1 && !linked_and_unlinked(model.committed) {
+                let most = counts().get(&id).map_or(0, NameCounts::most);
                 // A rename by half, which was reported, shows as two names as well.
-                let said = self.findings.iter().any(|finding| finding.promise == Promise::RenameAtomic);
+                let said = self.findings.iter().chain(&findings).any(|known| known.promise == Promise::RenameAtomic);
                 if names.len() > most && !said {
-                    let paths: Vec<_> = names.iter().map(|(place, _)| format!("'{}'", self.path_of(place))).collect();
+                    let paths: Vec<_> = names.iter().map(|place| format!("'{}'", self.path_of(place))).collect();
                     let list = paths.join(" and ");
                     let what = format!("the {} is at {list}, and was never at so many at once", inode.kind.noun());
-                    let path = self.path_of(names[0].0);
-                    self.findings.push(Finding::new(Promise::RenameAtomic, path, what));
+                    findings.push(Finding::new(Promise::RenameAtomic, self.path_of(&names[0]), what));
                 }
             }
             let Some(exists) = inode.exists else { continue };
-            let always_named = || times(exists.time).all(|time| self.model.name_count(id, time) > 0);
-            let may_vanish = linked_and_unlinked(exists.time) || !always_named();
-            if id != ROOT && names.is_empty() && self.findings.is_empty() && !may_vanish {
-                let name = self.model.current_path(id).unwrap_or_default();
-                let what = format!("the {} has no name any more: it is lost", inode.kind.noun());
-                self.findings.push(Finding { path: name, what, promise: exists.promise, promised_by: exists.by });
+            if id == ROOT || !names.is_empty() || !self.findings.is_empty() || !findings.is_empty() {
+                continue;
             }
+            let always_named = || counts().get(&id).is_some_and(|counts| counts.always_since(exists.time));
+            if !linked_and_unlinked(exists.time) && always_named() {
+                let name = model.current_path(id).unwrap_or_default();
+                let what = format!("the {} has no name any more: it is lost", inode.kind.noun());
+                findings.push(Finding { path: name, what, promise: exists.promise, promised_by: exists.by });
+            }
+        }
+        for finding in findings {
+            self.report(finding);
         }
     }
 
     /// The names, and the modes and owners behind them, are those of one moment.
     fn order(&mut self) {
-        if !self.model.contract.promises(Promise::OrderedMetadata) || self.live.is_none() {
+        if !self.model.contract.promises(Promise::OrderedMetadata) || self.sides.live.is_none() {
             return;
         }
-        let from = self.model.prefix.time;
-        let shows = |time: &Time| self.shows_moment(*time);
-        if !(from..=self.model.time).any(|time| shows(&time)) {
+        let mut moments = Moments::new(self.model.prefix.time, self.model.time);
+        for ((directory, name), seen) in &self.entries {
+            moments.narrow(&self.model.inodes[*directory].entries[name], seen);
+        }
+        for (id, (number, _)) in &self.found {
+            let expected = &self.model.inodes[*id];
+            let Some(inode) = self.tree.inode(*number) else { continue };
+            if !matches!(expected.kind, Kind::Symlink(_)) {
+                moments.narrow(&expected.mode, &inode.mode);
+                moments.narrow(&expected.owner, &(inode.uid, inode.gid));
+            }
+        }
+        // A directory that is there has been compared entry by entry; one that is missing now
+        // but was there at that moment is an entry that differs.
+        if !moments.any() {
             let what = "the names, modes and owners are those of no moment of the run: a later operation is there without an earlier one";
-            self.findings.push(Finding::new(Promise::OrderedMetadata, "", what));
+            self.report(Finding::new(Promise::OrderedMetadata, "", what));
+        }
+    }
+}
+
+/// Which moments of the run everything that was seen is of.
+struct Moments {
+    first: Time,
+    /// By how much the number of things seen that are of a moment differs from that before.
+    changes: Vec<isize>,
+    things: isize,
+}
+
+impl Moments {
+    fn new(first: Time, last: Time) -> Self {
+        Self { first, changes: vec![0; last - first + 2], things: 0 }
+    }
+
+    /// One more thing was seen, which had these versions.
+    fn narrow<T: PartialEq>(&mut self, history: &History<T>, seen: &T) {
+        self.things += 1;
+        let end = self.first + self.changes.len() - 1;
+        for (from, to, _) in history.spans().filter(|(_, _, version)| *version == seen) {
+            let (from, to) = (from.max(self.first), to.min(end));
+            if from < to {
+                self.changes[from - self.first] += 1;
+                self.changes[to - self.first] -= 1;
+            }
         }
     }
 
-    fn shows_moment(&self, time: Time) -> bool {
-        let entries_fit = self.entries.iter().all(|((directory, name), seen)| {
-            let history = &self.model.inodes[*directory].entries[name];
-            history.at(time) == seen
+    fn any(&self) -> bool {
+        let moments = &self.changes[..self.changes.len() - 1];
+        let counts = moments.iter().scan(0, |count, change| {
+            *count += change;
+            Some(*count)
         });
-        let attributes_fit = self.found.iter().all(|(id, (number, _))| {
-            let expected = &self.model.inodes[*id];
-            let Some(inode) = self.tree.inode(*number) else { return true };
-            matches!(expected.kind, Kind::Symlink(_))
-                || (*expected.mode.at(time) == inode.mode && *expected.owner.at(time) == (inode.uid, inode.gid))
-        });
-        // A directory that is there has been compared entry by entry; one that is missing now
-        // but was there at that moment is an entry that differs.
-        entries_fit && attributes_fit
+        counts.into_iter().any(|count| count == self.things)
     }
 }
 

@@ -1,12 +1,13 @@
 //! The content of a file as the operations made it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use workloads::pattern;
 
 const CHUNK_BYTES: u64 = 4096;
 
-type Chunk = [u8; CHUNK_BYTES as usize];
+pub(crate) type Chunk = [u8; CHUNK_BYTES as usize];
 
 static ZERO_CHUNK: Chunk = [0; CHUNK_BYTES as usize];
 
@@ -14,8 +15,8 @@ static ZERO_CHUNK: Chunk = [0; CHUNK_BYTES as usize];
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FileContent {
     size_bytes: u64,
-    /// `None` is zeros.
-    chunks: Vec<Option<Arc<Chunk>>>,
+    /// By number; one that is not there is zeros, as is everything behind the end.
+    chunks: BTreeMap<u64, Arc<Chunk>>,
     /// Byte ranges that hold or reserve space, in order, apart.
     allocated: Vec<(u64, u64)>,
 }
@@ -26,8 +27,13 @@ impl FileContent {
     }
 
     /// The bytes of chunk number `index`, zeros behind the end.
-    pub(crate) fn chunk(&self, index: usize) -> &Chunk {
-        self.chunks.get(index).and_then(Option::as_deref).unwrap_or(&ZERO_CHUNK)
+    pub(crate) fn chunk(&self, index: u64) -> &Chunk {
+        self.chunks.get(&index).map_or(&ZERO_CHUNK, Arc::as_ref)
+    }
+
+    /// The numbers of the chunks that may be other than zeros.
+    pub(crate) fn chunk_numbers(&self) -> impl Iterator<Item = u64> {
+        self.chunks.keys().copied()
     }
 
     /// How many whole blocks of `block_bytes` lie in space that the file holds or reserves.
@@ -36,44 +42,67 @@ impl FileContent {
         self.allocated.iter().map(whole).sum()
     }
 
-    fn chunk_mut(&mut self, index: usize) -> &mut Chunk {
-        if self.chunks.len() <= index {
-            self.chunks.resize(index + 1, None);
-        }
-        Arc::make_mut(self.chunks[index].get_or_insert_with(|| Arc::new(ZERO_CHUNK)))
+    fn chunk_mut(&mut self, index: u64) -> &mut Chunk {
+        Arc::make_mut(self.chunks.entry(index).or_insert_with(|| Arc::new(ZERO_CHUNK)))
     }
 
-    fn edit(&mut self, start: u64, end: u64, mut byte: impl FnMut(u64) -> u8) {
-        let mut at = start;
-        while at < end {
-            let index = at / CHUNK_BYTES;
-            let stop = end.min((index + 1) * CHUNK_BYTES);
-            let chunk = self.chunk_mut(index as usize);
-            for offset in at..stop {
-                chunk[(offset % CHUNK_BYTES) as usize] = byte(offset);
-            }
-            at = stop;
-        }
-    }
-
-    /// What operation number `operation` writes.
+    /// What operation number `operation` writes. Nothing written changes nothing, the size neither.
     pub(crate) fn write(&mut self, operation: usize, offset: u64, length: u64) {
-        self.edit(offset, offset + length, |at| pattern::byte(operation, at));
-        self.allocate(offset, offset + length);
-        self.size_bytes = self.size_bytes.max(offset + length);
+        if length == 0 {
+            return;
+        }
+        let end = offset + length;
+        for (index, start, stop) in pieces(offset, end) {
+            let from = chunk_start(index);
+            let bytes = &mut self.chunk_mut(index)[start..stop];
+            (from + start as u64..).zip(bytes).for_each(|(at, byte)| *byte = pattern::byte(operation, at));
+        }
+        self.allocate(offset, end);
+        self.extend(end);
     }
 
-    /// Makes a range read as zeros, as far as the file has bytes there.
+    /// Makes a range read as zeros.
     pub(crate) fn zero(&mut self, start: u64, end: u64) {
-        let end = end.min(self.chunks.len() as u64 * CHUNK_BYTES);
-        self.edit(start.min(end), end, |_| 0);
+        if start >= end {
+            return;
+        }
+        let (first, last) = (start / CHUNK_BYTES, (end - 1) / CHUNK_BYTES);
+        let there: Vec<_> = self.chunks.range(first..=last).map(|(index, _)| *index).collect();
+        for index in there {
+            let chunk_from = chunk_start(index);
+            let (from, to) = (start.saturating_sub(chunk_from), (end - chunk_from).min(CHUNK_BYTES));
+            if (from, to) == (0, CHUNK_BYTES) {
+                self.chunks.remove(&index);
+            } else {
+                self.chunk_mut(index)[from as usize..to as usize].fill(0);
+            }
+        }
+    }
+
+    /// Copies what is not zero of a range of `source` to `offset`, where zeros are.
+    fn copy(&mut self, source: &Self, start: u64, end: u64, offset: u64) {
+        if start >= end {
+            return;
+        }
+        for (index, chunk) in source.chunks.range(start / CHUNK_BYTES..=(end - 1) / CHUNK_BYTES) {
+            let chunk_from = chunk_start(*index);
+            let (from, to) = (start.max(chunk_from), end.min(chunk_from + CHUNK_BYTES));
+            let dest = from - start + offset;
+            if to - from == CHUNK_BYTES && dest.is_multiple_of(CHUNK_BYTES) {
+                self.chunks.insert(dest / CHUNK_BYTES, Arc::clone(chunk));
+                continue;
+            }
+            let mut bytes = &chunk[(from - chunk_from) as usize..(to - chunk_from) as usize];
+            for (index, start, stop) in pieces(dest, dest + (to - from)) {
+                let (now, later) = bytes.split_at(stop - start);
+                self.chunk_mut(index)[start..stop].copy_from_slice(now);
+                bytes = later;
+            }
+        }
     }
 
     pub(crate) fn truncate(&mut self, size_bytes: u64) {
-        if size_bytes < self.size_bytes {
-            self.zero(size_bytes, u64::MAX);
-            self.chunks.truncate(size_bytes.div_ceil(CHUNK_BYTES) as usize);
-        }
+        self.zero(size_bytes, u64::MAX);
         // Space behind the end goes, reserved or not.
         self.free(size_bytes, u64::MAX);
         self.size_bytes = size_bytes;
@@ -105,40 +134,52 @@ impl FileContent {
 
     /// `FALLOC_FL_COLLAPSE_RANGE`.
     pub(crate) fn collapse(&mut self, offset: u64, length: u64) {
-        let (old, size_bytes) = (self.clone(), self.size_bytes);
-        self.edit(offset, size_bytes.saturating_sub(length), |at| old.byte(at + length));
-        self.truncate(size_bytes.saturating_sub(length));
+        let old = self.clone();
+        self.truncate(offset.min(old.size_bytes));
+        self.copy(&old, offset + length, old.size_bytes, offset);
+        self.size_bytes = old.size_bytes.saturating_sub(length);
         self.allocated.clear();
     }
 
     /// `FALLOC_FL_INSERT_RANGE`.
     pub(crate) fn insert(&mut self, offset: u64, length: u64) {
         let old = self.clone();
-        let moved = |at: u64| if at < offset + length { 0 } else { old.byte(at - length) };
-        self.edit(offset, old.size_bytes + length, moved);
-        self.size_bytes += length;
+        self.truncate(offset.min(old.size_bytes));
+        self.copy(&old, offset, old.size_bytes, offset + length);
+        self.size_bytes = old.size_bytes + length;
         self.allocated.clear();
     }
 
     /// Takes a range of another file over (reflink).
     pub(crate) fn clone_from(&mut self, source: &Self, source_offset: u64, length: u64, offset: u64) {
-        self.edit(offset, offset + length, |at| source.byte(at - offset + source_offset));
+        self.zero(offset, offset + length);
+        self.copy(source, source_offset, source_offset + length, offset);
         self.extend(offset + length);
     }
 
+    #[cfg(test)]
     fn byte(&self, offset: u64) -> u8 {
-        self.chunk((offset / CHUNK_BYTES) as usize)[(offset % CHUNK_BYTES) as usize]
+        self.chunk(offset / CHUNK_BYTES)[(offset % CHUNK_BYTES) as usize]
     }
 }
 
+/// The chunks that a range touches, each with the part of it that lies in the range.
+fn pieces(start: u64, end: u64) -> impl Iterator<Item = (u64, usize, usize)> {
+    (start / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES)).map(move |index| {
+        let from = start.saturating_sub(chunk_start(index));
+        let to = (end - chunk_start(index)).min(CHUNK_BYTES);
+        (index, from as usize, to as usize)
+    })
+}
+
 /// The bytes of a recovered file, chunk by chunk as [`FileContent`] keeps them.
-pub(crate) fn tree_chunk(content: &local_fs::Content, index: usize, chunk: &mut Chunk) {
+pub(crate) fn tree_chunk(content: &local_fs::Content, index: u64, chunk: &mut Chunk) {
     chunk.fill(0);
-    let start = index as u64 * CHUNK_BYTES;
+    let start = chunk_start(index);
     let end = start + CHUNK_BYTES;
-    for segment in &content.segments {
-        let segment_end = segment.offset + segment.data.len() as u64;
-        let (from, to) = (segment.offset.max(start), segment_end.min(end));
+    let before = content.segments.partition_point(|segment| segment_end(segment) <= start);
+    for segment in content.segments[before..].iter().take_while(|segment| segment.offset < end) {
+        let (from, to) = (segment.offset.max(start), segment_end(segment).min(end));
         if from < to {
             let bytes = &segment.data[(from - segment.offset) as usize..(to - segment.offset) as usize];
             chunk[(from - start) as usize..(to - start) as usize].copy_from_slice(bytes);
@@ -146,9 +187,13 @@ pub(crate) fn tree_chunk(content: &local_fs::Content, index: usize, chunk: &mut 
     }
 }
 
-/// How many chunks a size spans.
-pub(crate) fn chunk_count(size_bytes: u64) -> usize {
-    size_bytes.div_ceil(CHUNK_BYTES) as usize
+/// The numbers of the chunks of a recovered file that may be other than zeros.
+pub(crate) fn tree_chunk_numbers(content: &local_fs::Content) -> impl Iterator<Item = u64> {
+    content.segments.iter().flat_map(|segment| segment.offset / CHUNK_BYTES..segment_end(segment).div_ceil(CHUNK_BYTES))
+}
+
+fn segment_end(segment: &local_fs::Segment) -> u64 {
+    segment.offset + segment.data.len() as u64
 }
 
 /// A chunk of zeros to read into.
@@ -157,8 +202,8 @@ pub(crate) fn empty_chunk() -> Chunk {
 }
 
 /// Where in the file chunk number `index` starts.
-pub(crate) fn chunk_start(index: usize) -> u64 {
-    index as u64 * CHUNK_BYTES
+pub(crate) fn chunk_start(index: u64) -> u64 {
+    index * CHUNK_BYTES
 }
 
 #[cfg(test)]
@@ -174,58 +219,112 @@ mod tests {
         Zero(u64, u64),
         Collapse(u64, u64),
         Insert(u64, u64),
+        /// Moves everything, by inserting in the hole at the beginning or taking a part of it out.
+        Move(u64, bool),
+        /// A range of what there is now, to somewhere else.
+        Clone(u64, u64, u64),
     }
 
     fn change() -> impl Strategy<Value = Change> {
-        let range = || (0..12_000_u64, 1..6000_u64);
+        let range = || (0..12_000_u64, 0..6000_u64);
         prop_oneof![
             range().prop_map(|(offset, length)| Change::Write(offset, length)),
             (0..12_000_u64).prop_map(Change::Truncate),
             range().prop_map(|(offset, length)| Change::Zero(offset, length)),
             range().prop_map(|(offset, length)| Change::Collapse(offset, length)),
             range().prop_map(|(offset, length)| Change::Insert(offset, length)),
+            (prop_oneof![1..6000_u64, Just(4096)], any::<bool>()).prop_map(|(length, down)| Change::Move(length, down)),
+            (0..8u64, 0..3u64, 0..8u64).prop_map(|(from, length, to)| Change::Clone(
+                from * 2048,
+                length * 2048,
+                to * 2048
+            )),
         ]
     }
 
     proptest! {
         #[test]
-        fn content_is_what_a_flat_file_would_hold(changes in prop::collection::vec(change(), 0..10)) {
+        fn content_is_what_a_flat_file_would_hold(
+            hole in prop_oneof![Just(0_u64), Just(100_000), Just(1 << 40), Just((1 << 43) + 1234)],
+            changes in prop::collection::vec(change(), 0..10),
+        ) {
             let mut content = FileContent::default();
+            content.truncate(hole);
+            // The flat file is what lies behind a hole, however large.
+            let mut base = hole;
             let mut flat: Vec<u8> = Vec::new();
             for (operation, change) in changes.iter().enumerate() {
                 let size = flat.len();
                 match *change {
                     Change::Write(offset, length) => {
-                        content.write(operation, offset, length);
-                        flat.resize(size.max((offset + length) as usize), 0);
-                        flat[offset as usize..][..length as usize].copy_from_slice(&pattern::bytes(operation, offset, length));
+                        content.write(operation, base + offset, length);
+                        if length > 0 {
+                            flat.resize(size.max((offset + length) as usize), 0);
+                            let bytes = pattern::bytes(operation, base + offset, length);
+                            flat[offset as usize..][..length as usize].copy_from_slice(&bytes);
+                        }
                     }
                     Change::Truncate(to) => {
-                        content.truncate(to);
+                        content.truncate(base + to);
                         flat.resize(to as usize, 0);
                     }
                     Change::Zero(offset, length) => {
-                        content.zero(offset, offset + length);
+                        content.zero(base + offset, base + offset + length);
                         let (from, to) = ((offset as usize).min(size), ((offset + length) as usize).min(size));
                         flat[from..to].fill(0);
                     }
                     // The kernel refuses to collapse up to or behind the end, and to insert behind it.
                     Change::Collapse(offset, length) if ((offset + length) as usize) < size => {
-                        content.collapse(offset, length);
+                        content.collapse(base + offset, length);
                         flat.drain(offset as usize..(offset + length) as usize);
                     }
                     Change::Insert(offset, length) if (offset as usize) < size => {
-                        content.insert(offset, length);
+                        content.insert(base + offset, length);
                         let zeros = std::iter::repeat_n(0, length as usize);
                         flat.splice(offset as usize..offset as usize, zeros);
                     }
-                    Change::Collapse(..) | Change::Insert(..) => {}
+                    Change::Move(length, false) if base > 0 => {
+                        content.insert(7, length);
+                        base += length;
+                    }
+                    Change::Move(length, true) if base > length + 7 => {
+                        content.collapse(7, length);
+                        base -= length;
+                    }
+                    Change::Clone(from, length, to) => {
+                        let source = content.clone();
+                        content.clone_from(&source, base + from, length, base + to);
+                        let (from, length, to) = (from as usize, length as usize, to as usize);
+                        let bytes: Vec<_> = (from..from + length).map(|at| flat.get(at).copied().unwrap_or(0)).collect();
+                        flat.resize(size.max(to + length), 0);
+                        flat[to..to + length].copy_from_slice(&bytes);
+                    }
+                    Change::Collapse(..) | Change::Insert(..) | Change::Move(..) => {}
                 }
             }
-            prop_assert_eq!(content.size_bytes(), flat.len() as u64);
-            let read: Vec<u8> = (0..flat.len() as u64).map(|offset| content.byte(offset)).collect();
+            prop_assert_eq!(content.size_bytes(), base + flat.len() as u64);
+            let read: Vec<u8> = (0..flat.len() as u64).map(|offset| content.byte(base + offset)).collect();
             prop_assert_eq!(read, flat);
+            // What is kept is in proportion to what was written, and zeros around it.
+            prop_assert!(content.chunks.len() <= 200);
+            for (index, chunk) in &content.chunks {
+                let outside = |at: u64| at < base || at >= content.size_bytes;
+                let zeros = (chunk_start(*index)..).zip(chunk.iter()).all(|(at, byte)| *byte == 0 || !outside(at));
+                prop_assert!(zeros);
+            }
         }
+    }
+
+    #[test]
+    fn large_holes_cost_nothing() {
+        let mut content = FileContent::default();
+        content.write(0, 1 << 40, 4096);
+        content.truncate(8_000_000 << 20);
+        content.zero(0, 1 << 39);
+        content.insert(4096, 1 << 40);
+        content.collapse(1 << 20, 1 << 30);
+        assert_eq!(content.size_bytes(), (8_000_000 << 20) + (1 << 40) - (1 << 30));
+        assert_eq!(content.chunk_numbers().collect::<Vec<_>>(), [((2 << 40) - (1 << 30)) / CHUNK_BYTES]);
     }
 
     #[test]

@@ -80,6 +80,8 @@ pub struct Contract {
     common: &'static [Line],
     /// Its own.
     own: &'static [Line],
+    /// Promises of those lines that are not made after all: a bit each.
+    dropped: u32,
 }
 
 const fn line(promise: Promise, source: &'static str) -> Line {
@@ -121,6 +123,7 @@ pub static CONTRACTS: &[Contract] = &[
     Contract {
         name: "ext4",
         common: COMMON,
+        dropped: 0,
         own: &[
             line(Promise::FsyncNames, "fstests generic/322, 520, 106, 107, 534; fs/ext4/fsync.c waits for i_sync_tid"),
             line(
@@ -135,6 +138,7 @@ pub static CONTRACTS: &[Contract] = &[
     Contract {
         name: "xfs",
         common: COMMON,
+        dropped: 0,
         own: &[
             line(Promise::FsyncNames, "fstests generic/322, 520, 106, 107, 534; fs/xfs/xfs_file.c, xfs_file_fsync"),
             line(
@@ -151,6 +155,7 @@ pub static CONTRACTS: &[Contract] = &[
     Contract {
         name: "btrfs",
         common: COMMON,
+        dropped: 0,
         own: &[
             line(
                 Promise::FsyncNames,
@@ -165,10 +170,58 @@ pub static CONTRACTS: &[Contract] = &[
     },
 ];
 
+/// Mount options by which nothing is replayed after a crash.
+const NO_RECOVERY: [&str; 4] = ["noload", "norecovery", "nologreplay", "rescue=nologreplay"];
+
 impl Contract {
     /// The contract of a file system.
     pub fn of(file_system: &str) -> Option<&'static Contract> {
         CONTRACTS.iter().find(|contract| contract.name == file_system)
+    }
+
+    /// The contract of a file system that is made and mounted with options. Those that are not
+    /// known to take a promise back keep it.
+    ///
+    /// # Errors
+    /// If there is no contract: nothing is promised of a crash, or nothing is known of it.
+    pub fn for_variant(variant: &local_fs::Variant) -> Result<Contract, String> {
+        let name = variant.file_system.name;
+        let contract = *Self::of(name).ok_or_else(|| format!("there is no contract for {name}"))?;
+        let given = |options: &[String], option: &str| {
+            options.iter().flat_map(|text| text.split([',', ' '])).any(|word| word.trim() == option)
+        };
+        let mounted = |option: &str| given(&variant.mount_options, option);
+        // `-O feature` and `-Ofeature`.
+        let made = |feature: &str| {
+            given(&variant.mkfs_options, feature) || given(&variant.mkfs_options, &format!("-O{feature}"))
+        };
+        if let Some(option) = NO_RECOVERY.iter().find(|option| mounted(option)) {
+            return Err(format!("{name} with '-o {option}' promises nothing: it does not recover"));
+        }
+        if name != "ext4" {
+            return Ok(contract);
+        }
+        let journal = !made("none") && !variant.mkfs_options.iter().any(|text| text.contains("^has_journal"));
+        if !journal {
+            return Err("ext4 without a journal promises nothing without fsck; not supported yet".to_owned());
+        }
+        let mut dropped = Vec::new();
+        if mounted("data=writeback") {
+            // Documentation/admin-guide/ext4.rst: "may also expose stale data".
+            dropped.push(Promise::NoForeignData);
+        }
+        if made("fast_commit") {
+            // Documentation/filesystems/ext4/journal.rst: a log of its own of what changed.
+            dropped.push(Promise::OrderedMetadata);
+        }
+        Ok(contract.without(&dropped))
+    }
+
+    /// The same without some of its promises.
+    #[must_use]
+    pub fn without(&self, promises: &[Promise]) -> Contract {
+        let dropped = promises.iter().fold(self.dropped, |dropped, promise| dropped | promise.bit());
+        Contract { dropped, ..*self }
     }
 
     /// The line that makes a promise, if it is made.
@@ -183,11 +236,16 @@ impl Contract {
 
     /// All lines, those of its own first.
     pub fn lines(&self) -> impl Iterator<Item = &'static Line> {
-        self.own.iter().chain(self.common)
+        let dropped = self.dropped;
+        self.own.iter().chain(self.common).filter(move |line| line.promise.bit() & dropped == 0)
     }
 }
 
 impl Promise {
+    fn bit(self) -> u32 {
+        1 << self as u32
+    }
+
     /// The promise in words, to be read behind "promised: ".
     pub fn words(self) -> &'static str {
         match self {
@@ -254,5 +312,56 @@ mod tests {
         for row in local_fs::TABLE {
             assert!(Contract::of(row.name).is_some(), "{}", row.name);
         }
+    }
+    fn variant(file_system: &str, mount: &[&str], mkfs: &[&str]) -> local_fs::Variant {
+        let owned = |options: &[&str]| options.iter().map(|option| (*option).to_owned()).collect();
+        let plain = local_fs::Variant::plain(local_fs::find(file_system).expect("it is in the table"));
+        local_fs::Variant { mount_options: owned(mount), mkfs_options: owned(mkfs), ..plain }
+    }
+
+    /// What the options take from the contract.
+    fn dropped(file_system: &str, mount: &[&str], mkfs: &[&str]) -> Vec<Promise> {
+        let contract = Contract::for_variant(&variant(file_system, mount, mkfs)).expect("it has a contract");
+        let plain = Contract::of(file_system).expect("it has a contract");
+        plain.lines().map(|line| line.promise).filter(|promise| !contract.promises(*promise)).collect()
+    }
+
+    #[test]
+    fn options_take_back_what_they_are_known_to_take_back_and_nothing_else() {
+        for row in local_fs::TABLE {
+            assert_eq!(dropped(row.name, &[], &[]), [], "{}", row.name);
+        }
+        let harmless = ["barrier=0", "nobarrier", "noatime", "commit=1", "discard", "data=journal,nodelalloc"];
+        assert_eq!(dropped("ext4", &harmless, &["-O", "^metadata_csum"]), []);
+        assert_eq!(dropped("btrfs", &["nobarrier", "compress=zstd,notreelog"], &["-O", "no-holes"]), []);
+        assert_eq!(dropped("xfs", &["logbsize=256k", "data=writeback"], &["-m", "crc=1"]), []);
+        assert_eq!(dropped("ext4", &["data=writeback"], &[]), [Promise::NoForeignData]);
+        assert_eq!(dropped("ext4", &["noatime,data=writeback"], &[]), [Promise::NoForeignData]);
+        for fast in [&["-O", "fast_commit"][..], &["-Ofast_commit"], &["-O 64bit,fast_commit"]] {
+            assert_eq!(dropped("ext4", &[], fast), [Promise::OrderedMetadata], "{fast:?}");
+        }
+        assert_eq!(dropped("ext4", &[], &["-O", "^fast_commit"]), []);
+    }
+
+    #[test]
+    fn where_nothing_is_promised_there_is_no_contract() {
+        let refused = |file_system, mount: &[&str], mkfs: &[&str]| {
+            Contract::for_variant(&variant(file_system, mount, mkfs)).is_err()
+        };
+        assert!(refused("ext4", &[], &["-O", "^has_journal"]));
+        assert!(refused("ext4", &[], &["-O64bit,^has_journal"]));
+        assert!(refused("ext4", &[], &["-O", "none"]));
+        assert!(refused("ext4", &["noload"], &[]));
+        assert!(refused("xfs", &["ro,norecovery"], &[]));
+        assert!(!refused("ext4", &[], &["-O", "has_journal"]));
+    }
+
+    #[test]
+    fn a_contract_without_a_promise_has_all_its_other_lines() {
+        let ext4 = Contract::of("ext4").expect("it has a contract");
+        let less = ext4.without(&[Promise::Sync, Promise::DirectoryLinkCount]).without(&[Promise::Sync]);
+        assert_eq!(less.lines().count(), ext4.lines().count() - 2);
+        assert!(!less.promises(Promise::Sync) && less.line(Promise::DirectoryLinkCount).is_none());
+        assert!(less.promises(Promise::Mountable));
     }
 }

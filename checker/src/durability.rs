@@ -7,7 +7,7 @@ use workloads::Op;
 use crate::Promise;
 use crate::content::FileContent;
 use crate::history::{Bound, History, Time};
-use crate::model::{DurableRange, InodeId, Kind, Model, ROOT, durable_range};
+use crate::model::{DurableRange, InodeId, Kind, Model, ModelInode, ROOT, synced_range};
 
 impl Model {
     /// Raises the bounds of everything that the return of `op` promises.
@@ -32,11 +32,15 @@ impl Model {
                 }
             }
             _ => {
-                if let Some((target, start, end)) = durable_range(op) {
-                    let inode = self.target(target)?;
+                if let Some(range) = synced_range(op) {
+                    let inode = self.target(range.target)?;
                     let bound = self.bound(operation, Promise::RangeData);
+                    let (start, end) = (range.start, range.end);
                     self.inodes[inode].durable_ranges.push(DurableRange { start, end, bound });
                     self.file_stays(inode, bound);
+                    if range.metadata {
+                        self.fsync_metadata(inode, operation);
+                    }
                 }
             }
         }
@@ -54,7 +58,8 @@ impl Model {
         self.prefix = self.prefix.max(bound);
         let named = self.named();
         for (id, inode) in self.inodes.iter_mut().enumerate() {
-            raise_aspects(inode, bound, bound, bound);
+            inode.content.raise(bound);
+            raise_attributes(inode, bound, bound);
             inode.entries.values_mut().for_each(|entry| entry.raise(bound));
             if named.contains(&id) {
                 inode.exists = Some(bound);
@@ -68,13 +73,24 @@ impl Model {
     }
 
     fn fsync(&mut self, inode: InodeId, operation: usize) {
-        let data = self.bound(operation, Promise::FsyncData);
-        let attributes = self.bound(operation, Promise::FsyncAttributes);
-        let xattrs = self.bound(operation, Promise::FsyncXattrs);
-        // A file that has lost its names is gone, or back as it was when they were durable.
-        let deleted = self.inodes[inode].named_once && !self.named().contains(&inode);
-        if inode == ROOT || !deleted {
-            raise_aspects(&mut self.inodes[inode], data, attributes, xattrs);
+        if !self.is_deleted(inode) {
+            let data = self.bound(operation, Promise::FsyncData);
+            self.inodes[inode].content.raise(data);
+        }
+        self.fsync_metadata(inode, operation);
+    }
+
+    /// A file that has lost its names is gone, or back as it was when they were durable.
+    fn is_deleted(&self, inode: InodeId) -> bool {
+        inode != ROOT && self.inodes[inode].named_once && !self.named().contains(&inode)
+    }
+
+    /// What fsync promises beside data and size.
+    fn fsync_metadata(&mut self, inode: InodeId, operation: usize) {
+        if !self.is_deleted(inode) {
+            let attributes = self.bound(operation, Promise::FsyncAttributes);
+            let xattrs = self.bound(operation, Promise::FsyncXattrs);
+            raise_attributes(&mut self.inodes[inode], attributes, xattrs);
         }
         if self.contract.promises(Promise::OrderedMetadata) {
             let names = Bound { time: self.inodes[inode].touched, by: Some(operation), promise: Promise::FsyncNames };
@@ -204,8 +220,7 @@ fn when_left(entry: &History<Option<InodeId>>, inode: InodeId) -> Option<Time> {
     allowed.get(last + 1).map(|(time, _)| *time)
 }
 
-fn raise_aspects(inode: &mut crate::model::ModelInode, data: Bound, attributes: Bound, xattrs: Bound) {
-    inode.content.raise(data);
+fn raise_attributes(inode: &mut ModelInode, attributes: Bound, xattrs: Bound) {
     inode.mode.raise(attributes);
     inode.owner.raise(attributes);
     inode.xattrs.values_mut().for_each(|value| value.raise(xattrs));
@@ -226,6 +241,6 @@ pub(crate) fn allowed_sizes(content: &History<FileContent>, ranges: &[DurableRan
 }
 
 /// The versions from the one at `time` on.
-pub(crate) fn since<T>(history: &History<T>, time: Time) -> &[(Time, T)] {
+fn since<T>(history: &History<T>, time: Time) -> &[(Time, T)] {
     history.allowed(Bound { time, ..Bound::START })
 }

@@ -78,6 +78,13 @@ impl<T> History<T> {
         self.versions.iter().any(|(_, version)| is_so(version))
     }
 
+    /// The versions, each with the time from which and that up to which it was the current one.
+    pub(crate) fn spans(&self) -> impl Iterator<Item = (Time, Time, &T)> {
+        let starts = std::iter::once(0).chain(self.versions.iter().skip(1).map(|(since, _)| *since));
+        let ends = self.versions.iter().skip(1).map(|(since, _)| *since).chain([Time::MAX]);
+        starts.zip(ends).zip(&self.versions).map(|((start, end), (_, version))| (start, end, version))
+    }
+
     /// The versions that a crash may show, given that nothing is older than `floor` either.
     pub(crate) fn allowed(&self, floor: Bound) -> &[(Time, T)] {
         let time = self.bound.max(floor).time;
@@ -104,5 +111,6 @@ mod tests {
         assert_eq!(seen(&history), "bc");
         assert_eq!(history.allowed(Bound { time: 5, ..Bound::START }).len(), 1);
         assert_eq!((history.at(1), history.at(4)), (&"a", &"b"));
+        assert_eq!(history.spans().collect::<Vec<_>>(), [(0, 2, &"a"), (2, 5, &"b"), (5, Time::MAX, &"c")]);
     }
 }

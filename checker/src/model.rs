@@ -96,7 +96,7 @@ impl ModelInode {
 /// The model of a file system under a workload. See [`Model::apply`].
 #[derive(Debug, Clone)]
 pub struct Model {
-    pub(crate) contract: &'static Contract,
+    pub(crate) contract: Contract,
     pub(crate) inodes: Vec<ModelInode>,
     /// How many operations were done.
     pub(crate) time: Time,
@@ -120,13 +120,32 @@ pub(crate) struct Rename {
     pub(crate) dest: (InodeId, String),
 }
 
+/// How many names an inode had, and from when on.
+#[derive(Debug, Default)]
+pub(crate) struct NameCounts {
+    steps: Vec<(Time, usize)>,
+}
+
+impl NameCounts {
+    /// The largest number of names it ever had at once.
+    pub(crate) fn most(&self) -> usize {
+        self.steps.iter().map(|(_, count)| *count).max().unwrap_or(0)
+    }
+
+    /// Whether it has had a name from some time on.
+    pub(crate) fn always_since(&self, time: Time) -> bool {
+        let after = self.steps.partition_point(|(since, _)| *since <= time);
+        after > 0 && self.steps[after - 1..].iter().all(|(_, count)| *count > 0)
+    }
+}
+
 impl Model {
     /// An empty file system with the given contract.
-    pub fn new(contract: &'static Contract) -> Self {
+    pub fn new(contract: &Contract) -> Self {
         let mut root = ModelInode::new(Kind::Directory, 0o755, 0);
         root.exists = Some(Bound::START);
         Self {
-            contract,
+            contract: *contract,
             inodes: vec![root],
             time: 0,
             committed: 0,
@@ -190,6 +209,29 @@ impl Model {
     pub(crate) fn name_count(&self, id: InodeId, time: Time) -> usize {
         let entries = self.inodes.iter().flat_map(|inode| inode.entries.values());
         entries.filter(|entry| *entry.at(time) == Some(id)).count()
+    }
+
+    /// How many names each inode had, over time.
+    pub(crate) fn name_counts(&self) -> HashMap<InodeId, NameCounts> {
+        let mut changes: HashMap<InodeId, BTreeMap<Time, isize>> = HashMap::new();
+        for entry in self.inodes.iter().flat_map(|inode| inode.entries.values()) {
+            for (start, end, value) in entry.spans() {
+                if let Some(id) = value {
+                    let changes = changes.entry(*id).or_default();
+                    *changes.entry(start).or_default() += 1;
+                    *changes.entry(end).or_default() -= 1;
+                }
+            }
+        }
+        let steps = |changes: BTreeMap<Time, isize>| {
+            let mut count = 0;
+            let step = |(time, change)| {
+                count += change;
+                (time, count as usize)
+            };
+            NameCounts { steps: changes.into_iter().map(step).filter(|(time, _)| *time <= self.time).collect() }
+        };
+        changes.into_iter().map(|(id, changes)| (id, steps(changes))).collect()
     }
 
     /// A path that leads to an inode now; empty for the root.
@@ -327,11 +369,13 @@ impl Model {
 
     fn data(&mut self, operation: usize, op: &Op) -> Option<()> {
         match op {
-            Op::Write { target, offset, length, .. }
-            | Op::DirectWrite { target, offset, length, .. }
-            | Op::MmapWrite { target, offset, length } => {
+            Op::Write { target, offset, length, .. } | Op::DirectWrite { target, offset, length, .. } => {
                 self.edit(self.target(target)?, |content| content.write(operation, *offset, *length))
             }
+            Op::MmapWrite { target, offset, length } => self.edit(self.target(target)?, |content| {
+                content.write(operation, *offset, *length);
+                content.extend(offset + length);
+            }),
             Op::Append { target, length } => self.edit(self.target(target)?, |content| {
                 content.write(operation, content.size_bytes(), *length);
             }),
@@ -432,15 +476,25 @@ fn falloc(content: &mut FileContent, mode: FallocMode, offset: u64, length: u64)
     }
 }
 
-/// The range and the call that a write with `O_SYNC` or `O_DSYNC`, or an msync, makes durable.
-pub(crate) fn durable_range(op: &Op) -> Option<(&Target, u64, u64)> {
-    match op {
+/// A range that the return of one operation makes durable.
+pub(crate) struct SyncedRange<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// open(2): `O_SYNC` is "as though each write(2) was followed by a call to fsync(2)".
+    pub(crate) metadata: bool,
+}
+
+/// What a write with `O_SYNC` or `O_DSYNC`, or an msync, makes durable; of nothing, nothing.
+pub(crate) fn synced_range(op: &Op) -> Option<SyncedRange<'_>> {
+    let (target, offset, length, metadata) = match op {
         Op::Write { target, offset, length, sync } | Op::DirectWrite { target, offset, length, sync }
             if *sync != WriteSync::None =>
         {
-            Some((target, *offset, offset + length))
+            (target, *offset, *length, *sync == WriteSync::Sync)
         }
-        Op::Msync { target, offset, length } => Some((target, *offset, offset + length)),
-        _ => None,
-    }
+        Op::Msync { target, offset, length } => (target, *offset, *length, false),
+        _ => return None,
+    };
+    (length > 0).then(|| SyncedRange { target, start: offset, end: offset + length, metadata })
 }

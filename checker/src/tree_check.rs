@@ -18,6 +18,7 @@ pub(crate) fn check(contract: &Contract, tree: &Tree) -> Vec<Finding> {
         .collect();
     findings.extend(link_counts(tree));
     findings.extend(directories(contract, tree));
+    findings.retain(|finding| contract.promises(finding.promise));
     findings
 }
 

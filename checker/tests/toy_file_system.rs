@@ -47,7 +47,7 @@ fn operation(toy: &Toy, raw: &Raw) -> Option<String> {
     let place = format!("{parent}{}", ["a", "b", "c"][third.index(3)]);
     let free = toy.find(&place).is_none();
     let number = third.index(4) * 3000;
-    match what % 21 {
+    match what % 22 {
         0..=2 => free.then(|| format!("creat {place}")),
         3 => {
             let place = format!("{parent}{}", ["A", "B"][third.index(2)]);
@@ -75,6 +75,7 @@ fn operation(toy: &Toy, raw: &Raw) -> Option<String> {
         17 => file.map(|file| format!("setxattr {file} user.x v{number}")),
         18 => file.map(|file| format!("fdatasync {file}")),
         19 => Some("sync".to_owned()).filter(|_| third.index(4) == 0),
+        20 => file.map(|file| format!("write {file} {number} 5000 sync")),
         _ => {
             let mut any: Vec<_> = files.iter().chain(&directories).cloned().collect();
             any.push(".".to_owned());
@@ -131,7 +132,8 @@ impl Run {
                 (0..toy.nodes.len()).for_each(|node| data[node] = now);
             }
             match op {
-                Op::Fsync { target } => {
+                // The toy writes out all of the file for O_SYNC, not only the range that is promised.
+                Op::Fsync { target } | Op::Write { target, sync: WriteSync::Sync, .. } => {
                     let node = toy.target(target).expect("it is there");
                     (log, data[node]) = (log.max(toy.nodes[node].touched), now);
                 }
@@ -171,11 +173,16 @@ impl Run {
         toy
     }
 
+    /// Whether the toy made more data durable than is promised.
+    fn has_synced_ranges(&self) -> bool {
+        self.operations.iter().any(|op| matches!(op, Op::Write { sync: WriteSync::Sync, .. }))
+    }
+
     fn broken(&self, file_system: &str, recovered: &Tree) -> Vec<String> {
         let live = self.toys[self.end()].tree(file_system);
         let model = model(file_system, &self.workload);
         checker::oracle::check_live(&model, &live).expect("the toy and the model agree");
-        let findings = checker::oracle::check(&model, &live, recovered);
+        let findings = checker::oracle::check(&model, &live, recovered).expect("it can be decided");
         findings.iter().map(|finding| format!("{:?} '{}': {}", finding.promise, finding.path, finding.what)).collect()
     }
 
@@ -252,6 +259,9 @@ proptest! {
         setup in raw(0..5), ops in raw(1..10), victim in any::<Index>(), at in any::<Index>(),
     ) {
         let Some(run) = run(&setup, &ops) else { return Ok(()) };
+        if run.has_synced_ranges() {
+            return Ok(());
+        }
         let (_, data) = run.durable();
         let end = &run.toys[run.end()];
         let files: Vec<_> = paths(end).into_iter().filter(|(_, node)| !end.nodes[*node].data.is_empty()).collect();

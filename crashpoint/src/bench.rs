@@ -66,10 +66,10 @@ pub(crate) fn run(arguments: &BenchArgs, interrupt: &Interrupt) -> anyhow::Resul
     let jobs = arguments.jobs.map_or_else(processors, usize::from);
     let mut rows = Vec::new();
     for variant in variants {
-        eprintln!("{variant}: {ROUNDS} rounds in {} s with {jobs} workers", arguments.seconds);
+        replayer::say(&format!("{variant}: {ROUNDS} rounds in {} s with {jobs} workers", arguments.seconds));
         let measured = measure(variant, jobs, Duration::from_secs(arguments.seconds.into()), interrupt)?;
         if interrupt.requested() {
-            eprintln!("interrupted");
+            replayer::say("interrupted");
             return Ok(Outcome::Incomplete);
         }
         if arguments.format == OutputFormat::Json {

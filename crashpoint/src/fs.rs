@@ -52,10 +52,10 @@ pub(crate) fn run(arguments: &FsArgs, interrupt: &Interrupt) -> anyhow::Result<O
     match source {
         Source::Generated(generated) => {
             if let Some(sample) = arguments.selection.sample {
-                eprintln!("sampling {sample} with --seed {}", arguments.selection.seed);
+                replayer::say(&format!("sampling {sample} with --seed {}", arguments.selection.seed));
             }
             if let Some(removed) = generated.removed().filter(|removed| removed.count() > 0) {
-                eprintln!("{removed}");
+                replayer::say(&removed.to_string());
             }
             command.run(&|| generated.iter(), Some(generated.count()), interrupt)
         }

@@ -95,7 +95,7 @@ impl Generated {
         // One that is asked for by its number is wanted.
         let mut unique = !all && selection.index.is_none();
         if unique && count > UNIQUE_OF_MAX {
-            eprintln!("of {count} workloads equal ones are not removed (that is done up to {UNIQUE_OF_MAX})");
+            replayer::say("of {count} workloads equal ones are not removed (that is done up to {UNIQUE_OF_MAX})");
             unique = false;
         }
         let selection = ace_gen::Selection { unique, ..selection.selection() };

@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// `struct btrfs_ioctl_vol_args` of linux/btrfs.h.
 #[repr(C)]
@@ -15,11 +15,21 @@ struct VolumeArguments {
 /// `BTRFS_IOC_FORGET_DEV`, _IOW(0x94, 5, struct btrfs_ioctl_vol_args).
 const FORGET_DEVICE: libc::c_ulong = 0x5000_9405;
 
+/// Has the kernel forget a device, if there is one, as soon as this is dropped.
+#[derive(Debug)]
+pub(crate) struct Remembered(pub(crate) Option<PathBuf>);
+
+impl Drop for Remembered {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|device| forget_device(device));
+    }
+}
+
 /// Has the kernel forget an unmounted device. Kernels up to 6.7 remember the identity and the
 /// generation of what was on it, and refuse another device with an older copy of the same. That
 /// one has nothing to forget, or no btrfs, is no failure.
 #[allow(unsafe_code)]
-pub(crate) fn forget_device(device: &Path) {
+fn forget_device(device: &Path) {
     let Ok(control) = OpenOptions::new().read(true).write(true).open("/dev/btrfs-control") else { return };
     let mut arguments = VolumeArguments { fd: 0, name: [0; 4088] };
     let name = device.as_os_str().as_bytes();

@@ -1,4 +1,5 @@
 use std::fs::File;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -20,6 +21,8 @@ pub fn format(variant: &Variant, path: &Path) -> Result<File> {
     file.set_len(variant.size_bytes).doing(|| format!("size {}", path.display()))?;
     let mut command = Command::new(program);
     command.args(row.mkfs.arguments).args(&variant.mkfs_options).arg(path).env("LC_ALL", "C").stdin(Stdio::null());
+    // Ctrl-C is for whoever started us to act on.
+    command.process_group(0);
     let output = command.output().doing(|| format!("run {}", row.mkfs.name))?;
     if !output.status.success() {
         return Err(program_failed(&command, &output));

@@ -1,3 +1,4 @@
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -32,6 +33,8 @@ pub fn start_fsck(variant: &Variant, image: &Path) -> Result<RunningFsck> {
     let mut command = Command::new(row.fsck.find()?);
     command.args(row.fsck.arguments).arg(image).env("LC_ALL", "C");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Ctrl-C is for whoever started us to act on.
+    command.process_group(0);
     let child = command.spawn().doing(|| format!("run {}", row.fsck.name))?;
     Ok(RunningFsck { child: Some(child), command, damage_statuses: row.fsck_damage_statuses })
 }

@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use rustix::fs::{Mode, OFlags, open};
 
-use crate::btrfs_control::forget_device;
+use crate::btrfs_control::Remembered;
 use crate::error::Context;
 use crate::{Error, Result, Variant};
 
@@ -20,26 +20,28 @@ const BUSY_PAUSE: Duration = Duration::from_micros(200);
 pub struct Mounted {
     path: PathBuf,
     active: bool,
-    /// The device, if the kernel is to forget it.
-    forget: Option<PathBuf>,
+    /// Forgets the device behind whatever way the mount ends: dropped after it is unmounted.
+    _remembered: Remembered,
 }
 
 impl Mounted {
-    /// Mounts `device` on `path`, read-write. Access times are off: reading the tree must not write.
+    /// Mounts `device` on `path`, read-write. Access times are off: reading the tree must not
+    /// write. What a workload makes of a name is not run with more rights, and device files can be
+    /// made but not opened: they would lead to the devices of the host.
     ///
     /// # Errors
     /// If the kernel refuses.
     pub fn new(variant: &Variant, device: &Path, path: &Path) -> Result<Self> {
         let name = variant.file_system.name;
         let options = variant.mount_data();
-        mount(Some(device), path, Some(name), MsFlags::MS_NOATIME, Some(options.as_str())).map_err(
-            |errno| match errno {
-                Errno::ENODEV => Error::NotInKernel { name },
-                _ => Error::Mount { name, device: device.into(), options, source: errno.into() },
-            },
-        )?;
-        let forget = variant.file_system.remembered_by_identity.then(|| device.into());
-        Ok(Self { path: path.into(), active: true, forget })
+        let flags = MsFlags::MS_NOATIME | MsFlags::MS_NODEV | MsFlags::MS_NOSUID;
+        // A mount that fails may have got as far as to be remembered.
+        let remembered = Remembered(variant.file_system.remembered_by_identity.then(|| device.into()));
+        mount(Some(device), path, Some(name), flags, Some(options.as_str())).map_err(|errno| match errno {
+            Errno::ENODEV => Error::NotInKernel { name },
+            _ => Error::Mount { name, device: device.into(), options, source: errno.into() },
+        })?;
+        Ok(Self { path: path.into(), active: true, _remembered: remembered })
     }
 
     /// Where it is mounted.
@@ -65,10 +67,7 @@ impl Mounted {
         let deadline = Instant::now() + BUSY_PATIENCE;
         loop {
             match umount2(&self.path, MntFlags::empty()) {
-                Ok(()) => {
-                    self.forget.iter().for_each(|device| forget_device(device));
-                    return Ok(());
-                }
+                Ok(()) => return Ok(()),
                 // Whoever looks through /proc holds what it looks at for a moment.
                 Err(Errno::EBUSY) if Instant::now() < deadline => std::thread::sleep(BUSY_PAUSE),
                 Err(errno) => {
@@ -85,7 +84,6 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         if self.active {
             let _ = umount2(&self.path, MntFlags::MNT_DETACH);
-            self.forget.iter().for_each(|device| forget_device(device));
         }
     }
 }

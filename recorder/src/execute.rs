@@ -1,13 +1,15 @@
 //! Carries out operations on a mounted file system, as ACE's workloads mean them: a path's
 //! descriptor stays open until the path is unlinked, renamed or closed.
+//!
+//! No path leads out of the file system: symbolic links are made, but never followed.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, Dev, FallocateFlags, FileType, Mode, OFlags, RenameFlags, XattrFlags, chmodat, chownat, fallocate, fchmod,
-    fchown, fdatasync, fremovexattr, fsetxattr, fstat, fsync, ftruncate, linkat, makedev, mkdirat, mknodat, openat,
-    renameat_with, statat, symlinkat, syncfs, unlinkat,
+    AtFlags, Dev, FallocateFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, XattrFlags, chmod, chownat,
+    fallocate, fchmod, fchown, fdatasync, fremovexattr, fsetxattr, fstat, fsync, ftruncate, linkat, makedev, mkdirat,
+    mknodat, openat2, renameat_with, statat, symlinkat, syncfs, unlinkat,
 };
 use rustix::io::{Errno, pwrite};
 use workloads::{DeviceKind, FallocMode, Op, RenameFlag, Target, WriteSync, pattern};
@@ -18,6 +20,24 @@ type Result<T, E = Errno> = std::result::Result<T, E>;
 
 /// Mapped memory starts at a page.
 const PAGE_SIZE: u64 = 4096;
+
+/// How every path is resolved: beneath the root, with no symbolic link on the way.
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
+
+/// The directory that holds a name.
+enum Parent<'a> {
+    Root(BorrowedFd<'a>),
+    Other(OwnedFd),
+}
+
+impl AsFd for Parent<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Root(root) => *root,
+            Self::Other(directory) => directory.as_fd(),
+        }
+    }
+}
 
 /// The descriptors of a running workload.
 pub(crate) struct Executor {
@@ -69,27 +89,40 @@ impl Executor {
         match op {
             Op::Creat { path, mode } => {
                 let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-                let file = openat(&self.root, path, flags, Mode::from_raw_mode(*mode))?;
+                let file = openat2(&self.root, path, flags, Mode::from_raw_mode(*mode), BENEATH)?;
                 self.open.insert(Target::Path(path.clone()), file);
                 Ok(())
             }
-            Op::Mkdir { path, mode } => mkdirat(&self.root, path, Mode::from_raw_mode(*mode)),
-            Op::Mkfifo { path, mode } => mknodat(&self.root, path, FileType::Fifo, Mode::from_raw_mode(*mode), 0),
+            Op::Mkdir { path, mode } => {
+                let (parent, name) = self.parent(path)?;
+                mkdirat(parent, name, Mode::from_raw_mode(*mode))
+            }
+            Op::Mkfifo { path, mode } => {
+                let (parent, name) = self.parent(path)?;
+                mknodat(parent, name, FileType::Fifo, Mode::from_raw_mode(*mode), 0)
+            }
             Op::Mknod { path, kind, major, minor } => {
                 let kind = match kind {
                     DeviceKind::Char => FileType::CharacterDevice,
                     DeviceKind::Block => FileType::BlockDevice,
                 };
                 let number: Dev = makedev(*major, *minor);
-                mknodat(&self.root, path, kind, Mode::from_raw_mode(0o644), number)
+                let (parent, name) = self.parent(path)?;
+                mknodat(parent, name, kind, Mode::from_raw_mode(0o644), number)
             }
-            Op::Symlink { target, path } => symlinkat(target, &self.root, path),
+            Op::Symlink { target, path } => {
+                let (parent, name) = self.parent(path)?;
+                symlinkat(target, parent, name)
+            }
             Op::Link { source: Target::Path(source), dest } => {
-                linkat(&self.root, source, &self.root, dest, AtFlags::empty())
+                let (from, source) = self.parent(source)?;
+                let (to, dest) = self.parent(dest)?;
+                linkat(from, source, to, dest, AtFlags::empty())
             }
             Op::Link { source, dest } => {
                 let file = self.open.get(source).ok_or(Errno::BADF)?;
-                linkat(file, "", &self.root, dest, AtFlags::EMPTY_PATH)
+                let (to, dest) = self.parent(dest)?;
+                linkat(file, "", to, dest, AtFlags::EMPTY_PATH)
             }
             Op::Open { path, handle } => {
                 let file = self.open_path(path)?;
@@ -98,7 +131,7 @@ impl Executor {
             }
             Op::Tmpfile { dir, handle, mode } => {
                 let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-                let file = openat(&self.root, dir, flags, Mode::from_raw_mode(*mode))?;
+                let file = openat2(&self.root, dir, flags, Mode::from_raw_mode(*mode), BENEATH)?;
                 self.open.insert(Target::Handle(handle.clone()), file);
                 Ok(())
             }
@@ -110,17 +143,20 @@ impl Executor {
         match op {
             Op::Unlink { path } => {
                 self.close_path(path);
-                unlinkat(&self.root, path, AtFlags::empty())
+                let (parent, name) = self.parent(path)?;
+                unlinkat(parent, name, AtFlags::empty())
             }
             Op::Rmdir { path } => {
                 self.close_path(path);
-                unlinkat(&self.root, path, AtFlags::REMOVEDIR)
+                let (parent, name) = self.parent(path)?;
+                unlinkat(parent, name, AtFlags::REMOVEDIR)
             }
             Op::Remove { path } => {
                 self.close_path(path);
-                let stat = statat(&self.root, path, AtFlags::SYMLINK_NOFOLLOW)?;
+                let (parent, name) = self.parent(path)?;
+                let stat = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
                 let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-                unlinkat(&self.root, path, if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() })
+                unlinkat(parent, name, if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() })
             }
             Op::Rename { source, dest, flag } => {
                 self.close_path(source);
@@ -131,7 +167,9 @@ impl Executor {
                     RenameFlag::Exchange => RenameFlags::EXCHANGE,
                     RenameFlag::Whiteout => RenameFlags::WHITEOUT,
                 };
-                renameat_with(&self.root, source, &self.root, dest, flags)
+                let (from, source) = self.parent(source)?;
+                let (to, dest) = self.parent(dest)?;
+                renameat_with(from, source, to, dest, flags)
             }
             Op::Close { target } => {
                 self.open.remove(target);
@@ -169,14 +207,16 @@ impl Executor {
             }
             Op::MmapWrite { target, offset, length } => {
                 let file = self.file(target)?;
+                if *length == 0 {
+                    return Ok(());
+                }
                 if (fstat(file)?.st_size as u64) < offset + length {
                     ftruncate(file, offset + length)?;
                 }
                 let start = offset / PAGE_SIZE * PAGE_SIZE;
                 let skip = (offset - start) as usize;
                 let mut mapping = Mapping::shared(file, start, skip + *length as usize).map_err(errno)?;
-                mapping.bytes_mut()[skip..].copy_from_slice(&pattern::bytes(number, *offset, *length));
-                Ok(())
+                mapping.store(skip, &pattern::bytes(number, *offset, *length))
             }
             Op::Truncate { target, size } => ftruncate(self.file(target)?, *size),
             Op::Falloc { target, mode, offset, length } => {
@@ -198,14 +238,18 @@ impl Executor {
             Op::RemoveXattr { target, name } => fremovexattr(self.file(target)?, name),
             // By path, so that what cannot be opened (a fifo, a device) can be changed too.
             Op::Chmod { target: Target::Path(path), mode } => {
-                chmodat(&self.root, path, Mode::from_raw_mode(*mode), AtFlags::empty())
+                let file = self.open_name(path)?;
+                if FileType::from_raw_mode(fstat(&file)?.st_mode) == FileType::Symlink {
+                    return Err(Errno::OPNOTSUPP);
+                }
+                chmod(path_of(&file), Mode::from_raw_mode(*mode))
             }
             Op::Chmod { target, mode } => fchmod(self.file(target)?, Mode::from_raw_mode(*mode)),
             Op::Chown { target, uid, gid } => {
                 let owner = Some(rustix::fs::Uid::from_raw(*uid));
                 let group = Some(rustix::fs::Gid::from_raw(*gid));
                 match target {
-                    Target::Path(path) => chownat(&self.root, path, owner, group, AtFlags::SYMLINK_NOFOLLOW),
+                    Target::Path(path) => chownat(self.open_name(path)?, "", owner, group, AtFlags::EMPTY_PATH),
                     Target::Handle(_) => fchown(self.file(target)?, owner, group),
                 }
             }
@@ -245,16 +289,38 @@ impl Executor {
     /// Opens a path for writing, or for reading where it is a directory.
     fn open_path(&self, path: &str) -> Result<OwnedFd> {
         let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        match openat(&self.root, path, OFlags::RDWR | flags, Mode::empty()) {
-            Err(Errno::ISDIR) => openat(&self.root, path, OFlags::RDONLY | OFlags::DIRECTORY | flags, Mode::empty()),
+        let open = |flags| openat2(&self.root, path, flags, Mode::empty(), BENEATH);
+        match open(OFlags::RDWR | flags) {
+            Err(Errno::ISDIR) => open(OFlags::RDONLY | OFlags::DIRECTORY | flags),
             opened => opened,
         }
     }
 
+    /// A descriptor that stands for what a path names, be it a symbolic link, a fifo or a device.
+    fn open_name(&self, path: &str) -> Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        openat2(&self.root, path, flags, Mode::empty(), BENEATH)
+    }
+
+    /// Takes a path apart into the directory that holds it and its name there.
+    fn parent<'a>(&self, path: &'a str) -> Result<(Parent<'_>, &'a str)> {
+        let (parent, name) = match path.rsplit_once('/') {
+            None => (Parent::Root(self.root.as_fd()), path),
+            Some((directory, name)) => {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                (Parent::Other(openat2(&self.root, directory, flags, Mode::empty(), BENEATH)?), name)
+            }
+        };
+        // The only name that leads out of the directory it is looked up in.
+        if name == ".." {
+            return Err(Errno::XDEV);
+        }
+        Ok((parent, name))
+    }
+
     /// A second descriptor of the same file with other flags.
     fn reopen(&mut self, target: &Target, flags: OFlags) -> Result<OwnedFd> {
-        use std::os::fd::AsRawFd;
-        let path = format!("/proc/self/fd/{}", self.file(target)?.as_raw_fd());
+        let path = path_of(self.file(target)?);
         rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | flags, Mode::empty())
     }
 
@@ -265,6 +331,11 @@ impl Executor {
             Target::Handle(_) => true,
         });
     }
+}
+
+/// A path that leads to what a descriptor stands for.
+fn path_of(file: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
 fn write_all(file: &OwnedFd, mut offset: u64, mut data: &[u8]) -> Result<()> {

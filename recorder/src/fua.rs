@@ -17,7 +17,12 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 const SECTOR_BYTES: u64 = 512;
 
-/// How many trace instances this process has made.
+/// How long a request may take from where it is traced to where it is logged.
+const QUEUE_NS: u64 = 1_000_000;
+/// How many names are tried for a trace instance.
+const NAME_ATTEMPTS: usize = 16;
+
+/// How many trace instances this process has asked for.
 static INSTANCES: AtomicU32 = AtomicU32::new(0);
 
 /// A request with PREFLUSH or FUA, as the file system sent it.
@@ -30,43 +35,98 @@ pub(crate) struct FlaggedRequest {
     fua: bool,
 }
 
-/// Watches one block device through a trace instance of its own; removed when dropped.
+/// tracefs on a mount point of ours; unmounted when dropped.
+#[derive(Debug)]
+struct Tracefs(PathBuf);
+
+impl Tracefs {
+    fn mount(mount_point: PathBuf) -> io::Result<Self> {
+        std::fs::create_dir(&mount_point)?;
+        let mounted = mount(Some(block_dev::NAME_MARK), &mount_point, Some("tracefs"), MsFlags::empty(), None::<&str>);
+        if let Err(errno) = mounted {
+            let _ = std::fs::remove_dir(&mount_point);
+            return Err(errno.into());
+        }
+        Ok(Self(mount_point))
+    }
+}
+
+impl Drop for Tracefs {
+    fn drop(&mut self) {
+        let _ = umount2(&self.0, MntFlags::MNT_DETACH);
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// A trace instance that we have made; removed when dropped.
+#[derive(Debug)]
+struct Instance(PathBuf);
+
+impl Instance {
+    /// Makes one in `directory`. A name that is taken is another's: a process with our number in
+    /// another namespace, or one that was killed.
+    fn create(directory: &Path) -> io::Result<Self> {
+        let mut taken = io::Error::from(io::ErrorKind::AlreadyExists);
+        for _ in 0..NAME_ATTEMPTS {
+            // One process may have several recorders.
+            let number = INSTANCES.fetch_add(1, Ordering::Relaxed);
+            let path = directory.join(format!("{}-{}-{number}", block_dev::NAME_MARK, std::process::id()));
+            match std::fs::create_dir(&path) {
+                Ok(()) => return Ok(Self(path)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => taken = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(taken)
+    }
+
+    fn write(&self, file: &str, text: &str) -> io::Result<()> {
+        std::fs::write(self.0.join(file), text)
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let _ = self.write("events/block/block_bio_queue/enable", "0");
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// Watches one block device through a trace instance of its own.
 #[derive(Debug)]
 pub(crate) struct RequestTrace {
-    instance: PathBuf,
-    tracefs: PathBuf,
-    pipe: Option<File>,
+    // Dropped in this order: an instance with an open file stays.
+    pipe: File,
+    instance: Instance,
+    _tracefs: Tracefs,
 }
 
 impl RequestTrace {
     /// Starts watching. `directory` is where tracefs is mounted: one of ours, in a mount
     /// namespace of our own.
     pub(crate) fn start(device_number: u64, directory: &Path) -> io::Result<Self> {
-        let tracefs = directory.join("tracing");
-        std::fs::create_dir(&tracefs)?;
-        mount(Some(block_dev::NAME_MARK), &tracefs, Some("tracefs"), MsFlags::empty(), None::<&str>)?;
-        // One process may have several recorders.
-        let number = INSTANCES.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{}-{}-{number}", block_dev::NAME_MARK, std::process::id());
-        let instance = tracefs.join("instances").join(name);
-        let mut this = Self { instance, tracefs, pipe: None };
-        std::fs::create_dir(&this.instance)?;
-        let write = |file: &str, text: &str| std::fs::write(this.instance.join(file), text);
-        write("trace_clock", "mono")?;
+        let tracefs = Tracefs::mount(directory.join("tracing"))?;
+        let instance = Instance::create(&tracefs.0.join("instances"))?;
+        instance.write("trace_clock", "mono")?;
+        let pipe = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(instance.0.join("trace_pipe"))?;
+        let this = Self { pipe, instance, _tracefs: tracefs };
+        this.watch(device_number)?;
+        this.instance.write("events/block/block_bio_queue/enable", "1")?;
+        Ok(this)
+    }
+
+    /// Watches another device from now on.
+    pub(crate) fn watch(&self, device_number: u64) -> io::Result<()> {
         // The kernel keeps 12 bits of major and 20 bits of minor number in one word.
         let device = (nix::sys::stat::major(device_number) << 20) | nix::sys::stat::minor(device_number);
-        write("events/block/block_bio_queue/filter", &format!("dev == {device} && rwbs ~ \"*F*\""))?;
-        write("events/block/block_bio_queue/enable", "1")?;
-        let pipe = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(this.instance.join("trace_pipe"))?;
-        this.pipe = Some(pipe);
-        Ok(this)
+        let filter = format!("dev == {device} && rwbs ~ \"*F*\"");
+        self.instance.write("events/block/block_bio_queue/filter", &filter)
     }
 
     /// What was seen since the last call, and not before `start_ns` of CLOCK_MONOTONIC.
     pub(crate) fn read_since(&mut self, start_ns: u64) -> io::Result<Vec<FlaggedRequest>> {
         let mut text = Vec::new();
-        let pipe = self.pipe.as_mut().expect("open until dropped");
-        match pipe.read_to_end(&mut text) {
+        match self.pipe.read_to_end(&mut text) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
@@ -75,15 +135,6 @@ impl RequestTrace {
         let requests = requests.lines().filter_map(parse);
         // The trace has microseconds.
         Ok(requests.filter(|request| request.time_ns >= start_ns / 1000 * 1000).collect())
-    }
-}
-
-impl Drop for RequestTrace {
-    fn drop(&mut self) {
-        let _ = std::fs::write(self.instance.join("events/block/block_bio_queue/enable"), "0");
-        self.pipe = None;
-        let _ = std::fs::remove_dir(&self.instance);
-        let _ = umount2(&self.tracefs, MntFlags::MNT_DETACH);
     }
 }
 
@@ -105,11 +156,14 @@ fn parse(line: &str) -> Option<FlaggedRequest> {
 /// Notes in the log which writes were FUA, and which flushes did no more than stand for that.
 ///
 /// In doubt a flush is taken for one of its own: that may hide a legal state, but accuses nobody.
+/// It is in doubt as soon as an empty PREFLUSH, which an fsync sends, was queued at any time since
+/// the flush before: that one was perhaps under way already, and then did not serve it.
 pub(crate) fn annotate(log: &mut BlockLog, requests: &[FlaggedRequest]) {
     let matched = match_writes(log, requests);
     let mut demands: VecDeque<&FlaggedRequest> = requests.iter().filter(|request| request.preflush).collect();
     let mut stands_for_fua = Vec::new();
     let mut fua_since_flush = false;
+    let mut flushed_ns = 0_u64;
     for index in 0..log.len() {
         let entry = log.entries()[index];
         match entry.kind {
@@ -117,10 +171,15 @@ pub(crate) fn annotate(log: &mut BlockLog, requests: &[FlaggedRequest]) {
             Kind::Flush => {
                 let before = demands.len();
                 demands.retain(|demand| demand.time_ns >= entry.time_ns);
-                if demands.len() == before && fua_since_flush {
+                let since = flushed_ns.saturating_sub(QUEUE_NS)..=entry.time_ns;
+                let asked_for = |request: &FlaggedRequest| {
+                    request.preflush && request.length == 0 && since.contains(&request.time_ns)
+                };
+                if demands.len() == before && fua_since_flush && !requests.iter().any(asked_for) {
                     stands_for_fua.push(index);
                 }
                 fua_since_flush = false;
+                flushed_ns = entry.time_ns;
             }
             _ => {}
         }
@@ -212,6 +271,30 @@ mod tests {
         let mut log = log("WFWF");
         annotate(&mut log, &[request(11, 30 * 4096, 4096, "pf"), request(35, 0, 0, "p")]);
         assert_eq!(kinds(&log), "WFUF");
+    }
+
+    #[test]
+    fn a_flush_asked_for_while_another_was_under_way_stays_one() {
+        // The flush at 40 was sent before 39, and only the one at 60 serves what was asked for then.
+        let requests = [request(11, 30 * 4096, 4096, "pf"), request(39, 0, 0, "p"), request(45, 50 * 4096, 4096, "f")];
+        let mut log = log("WFWFWF");
+        annotate(&mut log, &requests);
+        assert_eq!(kinds(&log), "WFUFUF");
+    }
+
+    #[test]
+    fn another_s_instance_is_left_alone() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let next = INSTANCES.load(Ordering::Relaxed);
+        let name = |number| directory.path().join(format!("{}-{}-{number}", block_dev::NAME_MARK, std::process::id()));
+        std::fs::create_dir(name(next)).expect("made");
+        std::fs::create_dir(name(next + 1)).expect("made");
+        let ours = Instance::create(directory.path()).expect("made");
+        assert_eq!(ours.0, name(next + 2));
+        drop(ours);
+        assert!(name(next).exists() && name(next + 1).exists() && !name(next + 2).exists());
+        let missing = directory.path().join("missing");
+        assert!(Instance::create(&missing).is_err());
     }
 
     #[test]

@@ -3,6 +3,9 @@
 use std::io;
 use std::os::fd::AsFd;
 
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::{Errno, pread, pwrite};
+
 use nix::sys::mman::{MapFlags, MsFlags, ProtFlags, mmap, mmap_anonymous, msync, munmap};
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
@@ -36,6 +39,26 @@ impl Mapping {
         // SAFETY: the mapping is readable and writable, lives as long as self, and self is
         // borrowed mutably, so that nothing else of ours looks at it.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.length) }
+    }
+
+    /// Stores bytes from `start` of the mapping on. The kernel does it: where a page cannot be had
+    /// because the disk is full it answers with an error, and a store of ours would be a SIGBUS.
+    pub(crate) fn store(&mut self, start: usize, data: &[u8]) -> Result<(), Errno> {
+        let source = memfd_create("crashpoint-store", MemfdFlags::CLOEXEC)?;
+        let mut copied = 0;
+        while copied < data.len() {
+            copied += pwrite(&source, &data[copied..], copied as u64)?;
+        }
+        let place = &mut self.bytes_mut()[start..start + data.len()];
+        let mut stored = 0;
+        while stored < data.len() {
+            match pread(&source, &mut place[stored..], stored as u64) {
+                Ok(0) | Err(Errno::FAULT) => return Err(Errno::IO),
+                Ok(more) => stored += more,
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
     }
 
     /// msync(2) with MS_SYNC of all of it.

@@ -23,9 +23,15 @@ pub enum Error {
     /// The setup could not be made durable.
     #[error("make the setup durable: {0}")]
     Setup(io::Error),
+    /// The root of the mounted file system could not be looked at.
+    #[error("look at the root of the file system: {0}")]
+    Root(io::Error),
     /// The kernel's trace of the disk's requests could not be read.
     #[error("read the trace of the disk's requests: {0}")]
     Requests(io::Error),
+    /// The file system of the last recording stayed: its disk was given up, and a new one made.
+    #[error("unmount the last recording: {0}")]
+    Unmount(io::Error),
 }
 
 /// A result of this crate.
@@ -34,12 +40,19 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Records workloads on a disk of its own.
 pub struct Recorder {
     disk: FuseDisk,
+    base: Arc<Base>,
+    /// Where disks and mount points are made.
+    directory: PathBuf,
+    /// How many disks were given up.
+    given_up: u32,
     mount_point: PathBuf,
     variant: Variant,
     /// None where the kernel has no tracefs: then every flush is taken for one of its own.
     requests: Option<RequestTrace>,
     /// The last run's file system on its way out.
-    unmounting: Option<JoinHandle<()>>,
+    unmounting: Option<JoinHandle<io::Result<()>>>,
+    /// Why the file system of the last run is still on the disk.
+    stuck: Option<io::Error>,
 }
 
 impl Recorder {
@@ -56,7 +69,17 @@ impl Recorder {
         rustix::process::umask(rustix::fs::Mode::empty());
         let disk = FuseDisk::new(base, directory)?;
         let requests = RequestTrace::start(disk.device_number()?, directory).ok();
-        Ok(Self { disk, mount_point, variant: variant.clone(), requests, unmounting: None })
+        Ok(Self {
+            disk,
+            base: Arc::clone(base),
+            directory: directory.into(),
+            given_up: 0,
+            mount_point,
+            variant: variant.clone(),
+            requests,
+            unmounting: None,
+            stuck: None,
+        })
     }
 
     /// The recorded disk, as the kernel's log names it.
@@ -72,17 +95,34 @@ impl Recorder {
     /// Runs a workload on a fresh copy of the base and records it.
     ///
     /// # Errors
-    /// If the disk or the mount fails; what the file system refuses is in the trace.
+    /// If the disk or the mount fails; what the file system refuses is in the trace. If the last
+    /// run's file system cannot be unmounted nothing is run; the next call has another disk.
     pub fn record(&mut self, workload: &Workload) -> Result<Trace> {
         self.finish_unmounting();
+        self.give_up_stuck_disk()?;
         self.disk.start_recording()?;
         let start_ns = FuseDisk::now_ns();
         let mounted = Mounted::new(&self.variant, self.disk.device(), &self.mount_point)?;
+        let trace = self.record_mounted(workload, &mounted, start_ns);
+        // Whatever it still writes is thrown away, and so is what it says about it: nobody has
+        // to wait for that before the next run.
+        self.unmounting = Some(std::thread::spawn(move || mounted.unmount()));
+        if self.variant.file_system.remembered_by_identity {
+            self.finish_unmounting();
+            // While it stays no copy of it can be mounted.
+            self.give_up_stuck_disk()?;
+        }
+        trace
+    }
+
+    fn record_mounted(&mut self, workload: &Workload, mounted: &Mounted, start_ns: u64) -> Result<Trace> {
+        let root = mounted.root()?;
+        let root_mode = rustix::fs::fstat(&root).map_err(|errno| Error::Root(errno.into()))?.st_mode & 0o7777;
         let mut run = Run {
             disk: &self.disk,
-            mounted: &mounted,
+            mounted,
             skip: self.variant.file_system.own_names,
-            executor: Executor::new(mounted.root()?),
+            executor: Executor::new(root),
             outcomes: Vec::with_capacity(workload.setup.len() + workload.run.len()),
             crash_points: Vec::new(),
         };
@@ -94,19 +134,42 @@ impl Recorder {
         if let Some(requests) = &mut self.requests {
             annotate(&mut log, &requests.read_since(start_ns).map_err(Error::Requests)?);
         }
-        // Whatever it still writes is thrown away, and so is what it says about it: nobody has
-        // to wait for that before the next run.
-        self.unmounting = Some(std::thread::spawn(move || drop(mounted.unmount())));
-        if self.variant.file_system.remembered_by_identity {
-            self.finish_unmounting();
-        }
-        Ok(Trace { outcomes, setup_operations: workload.setup.len(), durable_position, crash_points, log })
+        Ok(Trace { outcomes, setup_operations: workload.setup.len(), durable_position, root_mode, crash_points, log })
     }
 
-    fn finish_unmounting(&mut self) {
-        if let Some(thread) = self.unmounting.take() {
-            let _ = thread.join();
+    /// Waits until the last run's file system is unmounted, which goes on behind the return of
+    /// [`Self::record`]: from then on the recorded disk is idle, and the kernel has said what it
+    /// had to say about it. If it cannot be unmounted the next [`Self::record`] fails.
+    pub fn finish_unmounting(&mut self) {
+        let Some(thread) = self.unmounting.take() else { return };
+        let unmounted = thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that unmounts it died")));
+        self.stuck = unmounted.err();
+    }
+
+    /// A disk with a live file system must not change under it. It stays as it is, and another
+    /// takes its place.
+    fn give_up_stuck_disk(&mut self) -> Result<()> {
+        let Some(why) = self.stuck.take() else { return Ok(()) };
+        if let Err(error) = self.replace_disk() {
+            self.stuck = Some(why);
+            return Err(error);
         }
+        Err(Error::Unmount(why))
+    }
+
+    fn replace_disk(&mut self) -> Result<()> {
+        self.given_up += 1;
+        let directory = self.directory.join(format!("recorder-{}", self.given_up));
+        std::fs::create_dir(&directory)
+            .map_err(|source| local_fs::Error::Io { doing: format!("create {}", directory.display()), source })?;
+        let disk = FuseDisk::new(&self.base, &directory)?;
+        if let Some(requests) = &self.requests {
+            requests.watch(disk.device_number()?).map_err(Error::Requests)?;
+        }
+        let old = std::mem::replace(&mut self.disk, disk);
+        // It is served until the kernel has let go of it, however long that takes.
+        std::thread::spawn(move || drop(old));
+        Ok(())
     }
 
     /// Gives a trace's memory back.
@@ -118,6 +181,10 @@ impl Recorder {
 impl Drop for Recorder {
     fn drop(&mut self) {
         self.finish_unmounting();
+        if self.stuck.is_some() {
+            // Dropped here, the disk would be waited for.
+            let _ = self.replace_disk();
+        }
     }
 }
 

@@ -30,6 +30,8 @@ pub struct Trace {
     pub setup_operations: usize,
     /// The disk is taken to have kept everything before this position of the log: the setup.
     pub durable_position: usize,
+    /// The permission bits of the root right after the mount, before any operation.
+    pub root_mode: u32,
     /// In the order of the run.
     pub crash_points: Vec<CrashPoint>,
     /// What the disk was asked for, from the mount on.

@@ -20,7 +20,7 @@ pub struct FileSystemArgs {
     #[arg(short = 'o', long, value_name = "OPTIONS", value_delimiter = ',', allow_hyphen_values = true)]
     pub mount_options: Vec<String>,
 
-    /// Arguments for mkfs, separated by spaces, such as '-O ^has_journal'.
+    /// Arguments for mkfs, separated by spaces, such as '-O ^metadata_csum'.
     #[arg(long, value_name = "ARGUMENTS", value_delimiter = ' ', allow_hyphen_values = true)]
     pub mkfs_options: Vec<String>,
 

@@ -14,7 +14,7 @@ use crate::args::{FileSystemArgs, WorkloadIterator};
 use crate::manifest::manifest;
 use crate::pool::Interrupt;
 use crate::prepare::prepare;
-use crate::report::{OutputFormat, Report, summary_json, table};
+use crate::report::{OutputFormat, Report, say, summary_json, table};
 use crate::result::WorkloadResult;
 use crate::results_file::Results;
 use crate::sweep::{Summary, Workers};
@@ -158,15 +158,16 @@ impl SweepCommand<'_> {
         interrupt: &Interrupt,
     ) -> anyhow::Result<Outcome> {
         let table = table(rows);
+        let printed = match self.format {
+            OutputFormat::Text => write!(io::stdout(), "{table}").and_then(|()| io::stdout().flush()),
+            OutputFormat::Json => Ok(()),
+        };
         if let Some(results) = results {
             results.finish(&table)?;
         }
-        if self.format == OutputFormat::Text {
-            write!(io::stdout(), "{table}")?;
-            io::stdout().flush()?;
-        }
+        printed?;
         if interrupt.requested() {
-            eprintln!("interrupted: what was done until then is counted");
+            say("interrupted: what was done until then is counted");
             return Ok(Outcome::of(rows).or_incomplete());
         }
         Ok(Outcome::of(rows))

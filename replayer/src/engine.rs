@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ type Result<T, E = EngineError> = std::result::Result<T, E>;
 /// own. It runs in a mount namespace of its own.
 pub struct Engine {
     variant: Variant,
-    contract: &'static Contract,
+    contract: Contract,
     disk: Disk,
     recorder: Recorder,
     crashed: CrashedDisks,
@@ -33,6 +33,9 @@ pub struct Engine {
     recovered: Option<RecoveredHook>,
     alone: bool,
     states: Vec<Selection>,
+    /// A stack trace in the kernel's log that may be about the present workload, or another
+    /// engine's.
+    whose: Option<String>,
 }
 
 /// What is done to a recovered file system before it is checked.
@@ -50,7 +53,7 @@ struct Visited {
 pub struct Unfinished {
     result: WorkloadResult,
     /// The checks, and the crash states that each is about.
-    checks: Vec<(Ticket, Vec<StateId>)>,
+    checks: BTreeMap<Ticket, Vec<StateId>>,
 }
 
 /// Which crash state of a workload.
@@ -66,8 +69,7 @@ impl Engine {
     /// # Errors
     /// If disks, mount points or the kernel's log cannot be had.
     pub fn new(variant: &Variant, base: &Arc<Base>, disk: Disk, directory: &Path) -> Result<Self> {
-        let name = variant.file_system.name;
-        let contract = Contract::of(name).ok_or_else(|| format!("there is no contract for {name}"))?;
+        let contract = Contract::for_variant(variant)?;
         let mount_point = directory.join("crashed");
         std::fs::create_dir(&mount_point)?;
         Ok(Self {
@@ -82,6 +84,7 @@ impl Engine {
             recovered: None,
             alone: true,
             states: Selection::ALL.to_vec(),
+            whose: None,
         })
     }
 
@@ -110,13 +113,18 @@ impl Engine {
 
     /// Does a workload but for the file system's own checkers, which go on by themselves.
     pub fn start(&mut self, workload: &Workload) -> Unfinished {
-        match self.record_and_check(workload) {
-            Ok(unfinished) => unfinished,
-            Err(error) => {
-                let result = WorkloadResult::not_measured(workload.name.clone(), error.to_string());
-                Unfinished { result, checks: Vec::new() }
-            }
+        let mut unfinished = Unfinished { result: WorkloadResult::new(workload.name.clone()), checks: BTreeMap::new() };
+        self.whose = None;
+        // What was found before something failed stays found.
+        if let Err(error) = self.record_and_check(workload, &mut unfinished) {
+            unfinished.result.not_measured.get_or_insert(error.to_string());
         }
+        if let Some(text) = self.whose.take() {
+            let why = format!("the kernel says '{text}', here or in another worker");
+            unfinished.result.not_measured.get_or_insert(why);
+            unfinished.result.retry_alone = true;
+        }
+        unfinished
     }
 
     /// Waits for the checkers of a workload.
@@ -142,36 +150,33 @@ impl Engine {
         result
     }
 
-    fn record_and_check(&mut self, workload: &Workload) -> Result<Unfinished> {
-        let mut timing = Timing::default();
+    fn record_and_check(&mut self, workload: &Workload, unfinished: &mut Unfinished) -> Result<()> {
+        let timing = &mut unfinished.result.timing;
+        // What the last one still had to say is not about this one.
+        timed(&mut timing.record_us, || self.recorder.finish_unmounting());
         self.kernel_log.read()?;
         let trace = timed(&mut timing.record_us, || self.recorder.record(workload))?;
-        if let Some(text) = complaint(&mut self.kernel_log, self.recorder.device_name(), self.alone)? {
-            return Err(format!("the kernel complained before any crash: {text}").into());
+        match complaint(&mut self.kernel_log, self.recorder.device_name(), self.alone)? {
+            Complaint::None => {}
+            Complaint::Ours(text) => return Err(format!("the kernel complained before any crash: {text}").into()),
+            Complaint::Somebodys(text) => self.whose = Some(text),
         }
-        let mut result = WorkloadResult {
-            workload: workload.name.clone(),
-            states_checked: 0,
-            states_equal: 0,
-            broken: Vec::new(),
-            not_measured: refusal(workload, &trace.outcomes),
-            timing,
-        };
+        let not_measured = &mut unfinished.result.not_measured;
+        *not_measured = refusal(workload, &trace.outcomes);
         if trace.crash_points.is_empty() {
-            result.not_measured.get_or_insert("the workload has no persistence operation and no crash point".into());
+            not_measured.get_or_insert("the workload has no persistence operation and no crash point".into());
         }
-        let mut checks = HashMap::new();
         let mut visited = HashMap::new();
         for point in &trace.crash_points {
-            match model_at(self.contract, workload, &trace, point) {
-                Ok(model) => self.crash_point(&trace, point, &model, &mut visited, &mut checks, &mut result)?,
+            match model_at(&self.contract, workload, &trace, point) {
+                Ok(model) => self.crash_point(&trace, point, &model, &mut visited, unfinished)?,
                 Err(why) => {
-                    result.not_measured.get_or_insert(why);
+                    unfinished.result.not_measured.get_or_insert(why);
                 }
             }
         }
         self.recorder.recycle(trace);
-        Ok(Unfinished { result, checks: checks.into_iter().collect() })
+        Ok(())
     }
 
     fn crash_point(
@@ -180,9 +185,9 @@ impl Engine {
         point: &CrashPoint,
         model: &Model,
         visited: &mut HashMap<ImageHash, Visited>,
-        checks: &mut HashMap<Ticket, Vec<StateId>>,
-        result: &mut WorkloadResult,
+        unfinished: &mut Unfinished,
     ) -> Result<()> {
+        let Unfinished { result, checks } = unfinished;
         let mut hashes = Vec::new();
         for state in self.states.clone() {
             rebuild(&mut self.image, &trace.log, point.log_position, trace.durable_position, state, self.disk);
@@ -201,8 +206,12 @@ impl Engine {
                 result.states_equal += 1;
             }
             let seen = &visited[&hash];
-            let mut findings = timed(&mut result.timing.compare_us, || {
-                seen.tree.as_ref().map(|tree| oracle::check(model, &point.live, tree)).unwrap_or_default()
+            let compared = timed(&mut result.timing.compare_us, || {
+                seen.tree.as_ref().map_or(Ok(Vec::new()), |tree| oracle::check(model, &point.live, tree))
+            });
+            let mut findings = compared.unwrap_or_else(|undecided| {
+                result.not_measured.get_or_insert(undecided);
+                Vec::new()
             });
             findings.extend(seen.findings.iter().cloned());
             let operations_done = point.operations_done as u32;
@@ -244,9 +253,13 @@ impl Engine {
         if let Err(error) = timed(&mut timing.mount_us, || mounted.unmount()) {
             findings.push(Finding::new(Promise::Usable, "", format!("unmounting fails after recovery: {error}")));
         }
-        let complaint = complaint(&mut self.kernel_log, self.crashed.current().device_name(), self.alone)?;
-        let kernel = complaint.map(|text| Finding::new(Promise::KernelQuiet, "", format!("the kernel says: {text}")));
-        findings.extend(kernel);
+        match complaint(&mut self.kernel_log, self.crashed.current().device_name(), self.alone)? {
+            Complaint::None => {}
+            Complaint::Ours(text) => {
+                findings.push(Finding::new(Promise::KernelQuiet, "", format!("the kernel says: {text}")));
+            }
+            Complaint::Somebodys(text) => self.whose = Some(text),
+        }
         let check = timed(&mut timing.fsck_us, || self.crashed.check(&self.variant))?;
         Ok(Visited { tree: Some(tree), findings, check: Some(check) })
     }
@@ -305,22 +318,27 @@ fn add_finding(broken: &mut Vec<StateFindings>, id: StateId, finding: &Finding) 
     }
 }
 
-/// What the kernel complained about since its log was last read, if that is about `device`. A
-/// stack trace names no device: it is taken for ours only if no other engine is at work.
-fn complaint(log: &mut KernelLog, device: &str, alone: bool) -> Result<Option<String>> {
+/// What the kernel complained about.
+enum Complaint {
+    None,
+    /// About a device of ours, or while nobody else was at work.
+    Ours(String),
+    /// A stack trace, which names no device, while other engines were at work.
+    Somebodys(String),
+}
+
+/// What the kernel complained about since its log was last read.
+fn complaint(log: &mut KernelLog, device: &str, alone: bool) -> Result<Complaint> {
     let messages = log.read()?;
     let about_it = |message: &&KernelMessage| message.level <= KernelMessage::ERROR && message.is_about(device);
     if let Some(message) = messages.iter().find(about_it) {
-        return Ok(Some(message.text.clone()));
+        return Ok(Complaint::Ours(message.text.clone()));
     }
-    match messages.iter().find(|message| message.is_stack_trace()) {
-        Some(message) if alone => Ok(Some(message.text.clone())),
-        Some(message) => {
-            let text = &message.text;
-            Err(format!("the kernel says '{text}', here or in another worker: run it alone, with --jobs 1").into())
-        }
-        None => Ok(None),
-    }
+    Ok(match messages.iter().find(|message| message.is_stack_trace()) {
+        Some(message) if alone => Complaint::Ours(message.text.clone()),
+        Some(message) => Complaint::Somebodys(message.text.clone()),
+        None => Complaint::None,
+    })
 }
 
 /// How long so many mounts, walks and unmounts took.
@@ -359,14 +377,8 @@ fn refusal(workload: &Workload, outcomes: &[Outcome]) -> Option<String> {
 }
 
 /// The model at a crash point, found to agree with what the file system showed then.
-fn model_at(
-    contract: &'static Contract,
-    workload: &Workload,
-    trace: &Trace,
-    point: &CrashPoint,
-) -> Result<Model, String> {
-    let root_mode = point.live.inode(point.live.root).map_or(0o755, |root| root.mode);
-    let mut model = Model::new(contract).with_root_mode(root_mode);
+fn model_at(contract: &Contract, workload: &Workload, trace: &Trace, point: &CrashPoint) -> Result<Model, String> {
+    let mut model = Model::new(contract).with_root_mode(trace.root_mode);
     for (number, op) in operations(workload).enumerate().take(point.operations_done) {
         if number == trace.setup_operations {
             model.commit(None);

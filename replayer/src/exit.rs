@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 
 use crate::command::Outcome;
+use crate::report::say;
 
 /// Findings.
 const FINDINGS: u8 = 1;
@@ -44,7 +45,7 @@ pub fn exit_usage(error: &clap::Error) -> ExitCode {
 }
 
 fn fail(message: &str) -> ExitCode {
-    eprintln!("error: {message}");
+    say(&format!("error: {message}"));
     ExitCode::from(COULD_NOT_RUN)
 }
 

@@ -27,7 +27,7 @@ pub use engine::{Engine, Floor, RecoveredHook, Unfinished};
 pub use exit::{exit, exit_usage};
 pub use pool::Interrupt;
 pub use prepare::{DEVICES, check_device, kernel_has, prepare};
-pub use report::{OutputFormat, Report};
+pub use report::{OutputFormat, Report, say};
 pub use result::{StateFindings, Timing, Verdict, WorkloadResult};
 pub use sweep::{Summary, SweepOptions, Workers, sweep};
 pub use worker::{WORKER_COMMAND, run_worker};

@@ -1,13 +1,23 @@
 //! Worker processes, and the threads that feed them.
 
 use std::io::{self, BufReader, BufWriter};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
 use crate::worker::{Answer, Job, Start, WORKER_COMMAND, receive, send};
+
+/// The exit status of a run that was broken off.
+const INCOMPLETE: i32 = 3;
+
+/// A signal that comes this long after the first one means that patience is at its end.
+const SECOND_THOUGHT: Duration = Duration::from_secs(1);
 
 /// How long a worker may take to end by itself.
 const END_PATIENCE: Duration = Duration::from_secs(20);
@@ -17,15 +27,25 @@ const END_PATIENCE: Duration = Duration::from_secs(20);
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Watches for SIGINT and SIGTERM.
+    /// Watches for SIGINT, SIGTERM and SIGHUP. Asked again after a while, the process does not
+    /// wait for anything any more: the workers end by themselves.
     ///
     /// # Errors
     /// If they cannot be caught.
     pub fn watch() -> io::Result<Self> {
         let this = Self::default();
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-            signal_hook::flag::register(signal, Arc::clone(&this.0))?;
-        }
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        let requested = this.clone();
+        std::thread::spawn(move || {
+            let mut first = None;
+            for _ in signals.forever() {
+                requested.request();
+                // Whoever signals a whole group may reach us twice at once.
+                if first.get_or_insert_with(Instant::now).elapsed() > SECOND_THOUGHT {
+                    std::process::exit(INCOMPLETE);
+                }
+            }
+        });
         Ok(this)
     }
 
@@ -57,6 +77,8 @@ impl Worker {
             .arg(WORKER_COMMAND)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            // Ctrl-C reaches a whole process group; what becomes of the workers we decide.
+            .process_group(0)
             .spawn()
             .map_err(|error| anyhow::anyhow!("start a worker process: {error}"))?;
         let input = BufWriter::new(process.stdin.take().expect("piped"));
@@ -84,6 +106,8 @@ impl Worker {
     }
 
     fn died(&mut self, error: &io::Error) -> anyhow::Error {
+        // It may be alive and talk nonsense.
+        let _ = self.process.kill();
         match self.process.wait() {
             Ok(status) => anyhow::anyhow!("the worker process died ({status})"),
             Err(_) => anyhow::anyhow!("the worker process died: {error}"),

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, bail};
+use checker::Contract;
 use local_fs::{Error, Variant};
 
 /// The device nodes that disks in user space need, and the modules that make them.
@@ -22,6 +23,7 @@ pub fn prepare(variants: &[Variant]) -> anyhow::Result<()> {
         if given_mib < row.size_min_mib {
             return Err(Error::TooSmall { name: row.name, given_mib, needed_mib: row.size_min_mib }.into());
         }
+        Contract::for_variant(variant).map_err(anyhow::Error::msg)?;
     }
     if !nix::unistd::geteuid().is_root() {
         bail!("root is needed to mount file systems: run it with sudo");

@@ -1,11 +1,13 @@
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use checker::{Contract, Finding};
 use clap::ValueEnum;
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use local_fs::Variant;
+use nix::poll::{PollFd, PollFlags, PollTimeout};
 use serde_json::{Value, json};
 use workloads::{Op, Step, Workload};
 
@@ -63,7 +65,9 @@ impl Report {
             })?;
         }
         self.progress.tick(self.findings, self.not_measured);
-        Ok(())
+        // A sweep without findings prints nothing for hours: it must notice all the same that
+        // nobody reads any more.
+        if is_closed(io::stdout()) { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
     }
 
     /// Ends the progress bar.
@@ -212,9 +216,21 @@ impl Progress {
         if !self.terminal && self.printed.elapsed() >= PROGRESS_EVERY {
             self.printed = Instant::now();
             let total = self.bar.length().map(|total| format!("/{total}")).unwrap_or_default();
-            eprintln!("{}: {}{total} workloads, {message}", self.name, self.bar.position());
+            say(&format!("{}: {}{total} workloads, {message}", self.name, self.bar.position()));
         }
     }
+}
+
+/// Prints a line for people to standard error. If nobody reads it, it is not said.
+pub fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Whether an output is a pipe whose reader has gone.
+fn is_closed(output: impl AsFd) -> bool {
+    let mut poll = [PollFd::new(output.as_fd(), PollFlags::empty())];
+    let polled = nix::poll::poll(&mut poll, PollTimeout::ZERO);
+    polled.is_ok() && poll[0].revents().is_some_and(|events| events.contains(PollFlags::POLLERR))
 }
 
 /// Workloads a second, so far.

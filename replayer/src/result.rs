@@ -15,6 +15,8 @@ pub struct WorkloadResult {
     pub broken: Vec<StateFindings>,
     /// Why nothing, or not everything, can be said.
     pub not_measured: Option<String>,
+    /// It is worth another try with no other worker at work.
+    pub retry_alone: bool,
     /// Where the time went.
     pub timing: Timing,
 }
@@ -72,10 +74,15 @@ pub enum Verdict {
 }
 
 impl WorkloadResult {
+    /// A result in which nothing was measured yet.
+    pub fn new(workload: String) -> Self {
+        let (states_checked, states_equal, broken, not_measured, retry_alone, timing) = <_>::default();
+        Self { workload, states_checked, states_equal, broken, not_measured, retry_alone, timing }
+    }
+
     /// A result without any measurement.
     pub fn not_measured(workload: String, why: String) -> Self {
-        let (broken, timing) = <_>::default();
-        Self { workload, states_checked: 0, states_equal: 0, broken, not_measured: Some(why), timing }
+        Self { not_measured: Some(why), ..Self::new(workload) }
     }
 
     /// What it amounts to.

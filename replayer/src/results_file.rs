@@ -1,6 +1,6 @@
 //! Results on disk: one JSON object a line, each whole or not at all.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,8 @@ const SUMMARY: &str = "summary.txt";
 #[derive(Debug)]
 pub(crate) struct Results {
     directory: PathBuf,
-    directory_is_ours: bool,
+    /// Directories that were made for it, the deepest first.
+    made: Vec<PathBuf>,
     file: File,
     length: u64,
 }
@@ -24,24 +25,37 @@ impl Results {
     /// Makes the directory, with what the run is, and the file for results. Results that are
     /// there already are never overwritten.
     pub(crate) fn create(directory: &Path, manifest: &Value) -> anyhow::Result<Self> {
-        let directory_is_ours = !directory.exists();
+        let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+        let made: Vec<PathBuf> = directory.ancestors().take_while(missing).map(Path::to_owned).collect();
         std::fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
-        for name in [MANIFEST, RESULTS] {
-            if directory.join(name).exists() {
-                bail!("{} holds results already: choose another directory for --out", directory.display());
+        if [RESULTS, SUMMARY].iter().any(|name| directory.join(name).exists()) {
+            bail!("{} holds results already: choose another directory for --out", directory.display());
+        }
+        // Whoever makes the manifest has the directory.
+        let path = directory.join(MANIFEST);
+        let mut manifest_file = match File::create_new(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                bail!("{} holds results already: choose another directory for --out", directory.display())
+            }
+            Err(error) => {
+                remove_directories(&made);
+                return Err(cannot("create", &path, &error));
+            }
+        };
+        let written = manifest_file.write_all(format!("{manifest:#}\n").as_bytes());
+        let results = directory.join(RESULTS);
+        let created = written
+            .map_err(|error| cannot("write", &path, &error))
+            .and_then(|()| File::create_new(&results).map_err(|error| cannot("create", &results, &error)));
+        match created {
+            Ok(file) => Ok(Self { directory: directory.into(), made, file, length: 0 }),
+            Err(error) => {
+                let _ = std::fs::remove_file(&path);
+                remove_directories(&made);
+                Err(error)
             }
         }
-        let made = Self::create_files(directory, manifest);
-        if made.is_err() {
-            remove_files(directory, directory_is_ours);
-        }
-        Ok(Self { directory: directory.into(), directory_is_ours, file: made?, length: 0 })
-    }
-
-    fn create_files(directory: &Path, manifest: &Value) -> anyhow::Result<File> {
-        write_new(&directory.join(MANIFEST), &format!("{manifest:#}\n"))?;
-        let path = directory.join(RESULTS);
-        OpenOptions::new().write(true).create_new(true).open(&path).map_err(|error| cannot("create", &path, &error))
     }
 
     /// Appends one line. If it cannot be written whole, what was written of it is taken back.
@@ -61,11 +75,21 @@ impl Results {
         write_new(&self.directory.join(SUMMARY), table)
     }
 
-    /// Takes the directory back if there is no result in it.
+    /// Takes everything back if there is no result in it.
     pub(crate) fn remove_if_empty(self) {
         if self.length == 0 {
-            remove_files(&self.directory, self.directory_is_ours);
+            for name in [MANIFEST, RESULTS] {
+                let _ = std::fs::remove_file(self.directory.join(name));
+            }
+            remove_directories(&self.made);
         }
+    }
+}
+
+/// Removes directories, the deepest first, as far as they are empty.
+fn remove_directories(made: &[PathBuf]) {
+    for directory in made {
+        let _ = std::fs::remove_dir(directory);
     }
 }
 
@@ -77,15 +101,6 @@ fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
         }
         cannot("write", path, &error)
     })
-}
-
-fn remove_files(directory: &Path, directory_is_ours: bool) {
-    for name in [MANIFEST, RESULTS] {
-        let _ = std::fs::remove_file(directory.join(name));
-    }
-    if directory_is_ours {
-        let _ = std::fs::remove_dir(directory);
-    }
 }
 
 /// The error, with what to do where that is known.

@@ -159,6 +159,7 @@ impl Workers {
         let mut summary = Summary::default();
         let workers = std::mem::take(&mut self.processes);
         let source = Mutex::new(workloads);
+        let mut retries = Vec::new();
         let this = Mutex::new(&mut *self);
         let outcome = std::thread::scope(|scope| {
             let (results, incoming) = sync_channel(RESULTS_QUEUED_MAX);
@@ -171,7 +172,12 @@ impl Workers {
                 .collect();
             drop(results);
             let mut outcome = Ok(());
+            let _stop_on_panic = StopOnPanic(interrupt);
             for (workload, result) in incoming {
+                if result.retry_alone {
+                    retries.push(workload);
+                    continue;
+                }
                 summary.add(&result);
                 if outcome.is_ok()
                     && let Err(error) = done(&workload, result)
@@ -191,9 +197,48 @@ impl Workers {
             outcome.map(|()| kept)
         });
         self.processes = outcome?;
+        for workload in retries {
+            if interrupt.requested() {
+                break;
+            }
+            let result = self.alone(&workload)?;
+            summary.add(&result);
+            done(&workload, result)?;
+        }
         summary.elapsed = started.elapsed();
         summary.interrupted = interrupt.requested();
         Ok(summary)
+    }
+}
+
+impl Workers {
+    /// Has one worker do a workload while the others rest.
+    fn alone(&mut self, workload: &Workload) -> anyhow::Result<WorkloadResult> {
+        let worker = self.processes.first_mut().context("no worker is left")?;
+        let jobs = [Job::SetAlone(true), Job::Workload(workload.clone()), Job::Finish];
+        let sent = jobs.iter().try_for_each(|job| worker.send(job));
+        match sent.and_then(|()| worker.receive()) {
+            Ok(Answer::Result(result)) => {
+                worker.send(&Job::SetAlone(false))?;
+                Ok(*result)
+            }
+            Ok(other) => anyhow::bail!("a worker answered {other:?} to a workload"),
+            Err(error) => {
+                self.processes[0] = self.another()?;
+                Ok(WorkloadResult::not_measured(workload.name.clone(), error.to_string()))
+            }
+        }
+    }
+}
+
+/// Has the feeders stop when the one they feed for is unwound.
+struct StopOnPanic<'a>(&'a Interrupt);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.request();
+        }
     }
 }
 
@@ -208,14 +253,17 @@ fn feed(
     results: &SyncSender<(Workload, WorkloadResult)>,
 ) -> anyhow::Result<Worker> {
     let mut feeder = Feeder { worker, workers, results, waiting: VecDeque::new(), deaths: 0 };
-    while !interrupt.requested() {
+    let mut given = Ok(());
+    while given.is_ok() && !interrupt.requested() {
         let Some(workload) = source.lock().expect("no holder panics").next() else { break };
-        if let Err(error) = workload.and_then(|workload| feeder.give(workload)) {
-            interrupt.request();
-            return Err(error);
-        }
+        given = workload.and_then(|workload| feeder.give(workload));
     }
-    feeder.finish()?;
+    if given.is_err() {
+        interrupt.request();
+    }
+    // What was given is answered, even if there is nothing more to give.
+    let finished = feeder.finish();
+    given.and(finished)?;
     Ok(feeder.worker)
 }
 

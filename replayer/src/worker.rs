@@ -4,6 +4,7 @@
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 
 use block_dev::Base;
 use local_fs::{Variant, enter_mount_namespace};
@@ -17,6 +18,9 @@ use crate::result::WorkloadResult;
 /// The argument by which a program is told to be a worker. Every program that sweeps must
 /// call [`run_worker`] when it is its first one.
 pub const WORKER_COMMAND: &str = "__worker";
+
+/// Jobs that may wait: more than are ever given without an answer.
+const JOBS_MAX: usize = 8;
 
 /// A message may not be longer than this.
 const MESSAGE_BYTES_MAX: u32 = 64 << 20;
@@ -42,6 +46,8 @@ pub(crate) enum Job {
     Workload(Workload),
     /// The answers of all workloads so far are wanted now.
     Finish,
+    /// Whether other workers work at the same time. It has no answer.
+    SetAlone(bool),
     /// So many cycles of the floor, on the image of a crash or on the clean base.
     Floor { cycles: u32, recovering: bool },
 }
@@ -88,8 +94,7 @@ pub(crate) fn receive<T: DeserializeOwned>(input: &mut impl Read) -> io::Result<
 /// # Errors
 /// If the messages break off.
 pub fn run_worker() -> io::Result<()> {
-    ignore_interrupts()?;
-    let mut input = BufReader::new(io::stdin().lock());
+    let mut input = BufReader::new(io::stdin());
     let mut output = BufWriter::new(io::stdout().lock());
     let Some(start) = receive::<Start>(&mut input)? else { return Ok(()) };
     let mut engine = match make_engine(&start) {
@@ -99,10 +104,14 @@ pub fn run_worker() -> io::Result<()> {
     send(&mut output, &Answer::Ready)?;
     // One workload waits for the file system's checker while the next one is recorded.
     let mut unfinished = None;
-    while let Some(job) = receive::<Job>(&mut input)? {
-        let next = match job {
+    for job in jobs(input) {
+        let next = match job? {
             Job::Workload(workload) => Some(engine.start(&workload)),
             Job::Finish => None,
+            Job::SetAlone(alone) => {
+                engine.set_alone(alone);
+                continue;
+            }
             Job::Floor { cycles, recovering } => {
                 let answer = match engine.floor(cycles, recovering) {
                     Ok(floor) => Answer::Floor(floor.elapsed.as_micros() as u64),
@@ -119,6 +128,21 @@ pub fn run_worker() -> io::Result<()> {
     Ok(())
 }
 
+/// Reads jobs in a thread of its own, so that whoever gives them never waits for us to read
+/// while we wait for them to read our answer.
+fn jobs(mut input: BufReader<io::Stdin>) -> impl Iterator<Item = io::Result<Job>> {
+    let (read, jobs) = sync_channel(JOBS_MAX);
+    std::thread::spawn(move || {
+        while let Some(job) = receive(&mut input).transpose() {
+            let broken = job.is_err();
+            if read.send(job).is_err() || broken {
+                break;
+            }
+        }
+    });
+    jobs.into_iter()
+}
+
 fn make_engine(start: &Start) -> Result<Engine, crate::engine::EngineError> {
     enter_mount_namespace()?;
     let file = std::fs::File::open(&start.base)?;
@@ -127,15 +151,4 @@ fn make_engine(start: &Start) -> Result<Engine, crate::engine::EngineError> {
     engine.set_alone(start.alone);
     engine.set_states(&start.states);
     Ok(engine)
-}
-
-/// Ctrl-C reaches the whole process group; the parent decides what becomes of it.
-fn ignore_interrupts() -> io::Result<()> {
-    use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
-    let mut signals = SigSet::empty();
-    signals.add(Signal::SIGINT);
-    signals.add(Signal::SIGTERM);
-    signals.add(Signal::SIGHUP);
-    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None)?;
-    Ok(())
 }

@@ -1,0 +1,269 @@
+//! Workloads on real file systems: what they must not reach, and what they must not break. They
+//! mount file systems, so they need root, and fail without it.
+
+use std::ffi::OsString;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use block_dev::Base;
+use local_fs::{Scratch, Variant, enter_mount_namespace, find, format};
+use recorder::{Error, Outcome, Recorder, Trace};
+use workloads::{DeviceKind, FallocMode, Op, RenameFlag, Step, Target, Workload, WriteSync};
+
+const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
+
+/// Gives `work` a recorder and the directory that its disk is mounted in, in a mount namespace
+/// of its own.
+fn with_recorder(file_system: &str, work: impl FnOnce(&mut Recorder, &Path) + Send) {
+    assert!(nix::unistd::geteuid().is_root(), "this test mounts file systems: run `make test`, or cargo test as root");
+    let in_namespace = || {
+        enter_mount_namespace().expect("root makes mount namespaces");
+        let scratch = Scratch::new().expect("a directory");
+        let variant = Variant::plain(find(file_system).expect("it is known"));
+        let file = format(&variant, &scratch.path().join("base")).expect("formatted");
+        let base = Arc::new(Base::from_file(&file).expect("read"));
+        let directory = scratch.directory("recorder").expect("a directory");
+        let mut recorder = Recorder::new(&variant, &base, &directory).expect("a recorder");
+        work(&mut recorder, &directory);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(in_namespace).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+fn workload(ops: Vec<Op>) -> Workload {
+    Workload { name: "test".into(), run: ops.into_iter().map(Step::Op).collect(), ..Workload::default() }
+}
+
+fn parse(text: &str) -> Workload {
+    workloads::parse(text, "test").expect("it is one").remove(0)
+}
+
+fn record(recorder: &mut Recorder, text: &str) -> Trace {
+    recorder.record(&parse(text)).expect("recorded")
+}
+
+fn all_done(trace: &Trace) -> bool {
+    trace.outcomes.iter().all(|outcome| *outcome == Outcome::Done)
+}
+
+fn refused(errno: i32) -> Outcome {
+    Outcome::Refused(errno)
+}
+
+/// A file outside, and all that can be told of it and its directory.
+struct Outside(PathBuf);
+
+impl Outside {
+    fn new(directory: PathBuf) -> Self {
+        std::fs::create_dir(&directory).expect("made");
+        std::fs::create_dir(directory.join("empty")).expect("made");
+        std::fs::write(directory.join("victim"), "untouched").expect("written");
+        std::fs::set_permissions(directory.join("victim"), PermissionsExt::from_mode(0o640)).expect("changed");
+        Self(directory)
+    }
+
+    fn state(&self) -> Vec<(OsString, u32, u32, u64, i64)> {
+        let describe = |path: &Path| {
+            let metadata = path.symlink_metadata().expect("it is there");
+            let changed = metadata.ctime() * 1_000_000_000 + metadata.ctime_nsec();
+            (path.as_os_str().into(), metadata.mode(), metadata.uid(), metadata.nlink(), changed)
+        };
+        let inside = std::fs::read_dir(&self.0).expect("read").map(|entry| describe(&entry.expect("read").path()));
+        let mut all: Vec<_> = inside.chain([describe(&self.0)]).collect();
+        all.sort();
+        all
+    }
+}
+
+/// Everything that can be done to a path.
+fn everything(path: &str) -> Vec<Op> {
+    let path = path.to_owned();
+    let target = Target::Path(path.clone());
+    let own = || "own".to_owned();
+    vec![
+        Op::Chmod { target: target.clone(), mode: 0o777 },
+        Op::Chown { target: target.clone(), uid: 77, gid: 77 },
+        Op::SetXattr { target: target.clone(), name: "trusted.x".into(), value: "v".into() },
+        Op::RemoveXattr { target: target.clone(), name: "trusted.x".into() },
+        Op::Write { target: target.clone(), offset: 0, length: 10, sync: WriteSync::None },
+        Op::Append { target: target.clone(), length: 10 },
+        Op::MmapWrite { target: target.clone(), offset: 0, length: 10 },
+        Op::DirectWrite { target: target.clone(), offset: 0, length: 4096, sync: WriteSync::None },
+        Op::Truncate { target: target.clone(), size: 1 },
+        Op::Falloc { target: target.clone(), mode: FallocMode::Allocate, offset: 0, length: 4096 },
+        Op::Fsync { target: target.clone() },
+        Op::Open { path: path.clone(), handle: "handle".into() },
+        Op::Tmpfile { dir: path.clone(), handle: "tmpfile".into(), mode: 0o600 },
+        Op::Creat { path: path.clone(), mode: 0o600 },
+        Op::Mkdir { path: path.clone(), mode: 0o700 },
+        Op::Mkfifo { path: path.clone(), mode: 0o600 },
+        Op::Mknod { path: path.clone(), kind: DeviceKind::Char, major: 1, minor: 3 },
+        Op::Symlink { target: "x".into(), path: path.clone() },
+        Op::Link { source: Target::Path(path.clone()), dest: "new".into() },
+        Op::Link { source: Target::Path(own()), dest: path.clone() },
+        Op::Rename { source: path.clone(), dest: "new".into(), flag: RenameFlag::Replace },
+        Op::Rename { source: own(), dest: path.clone(), flag: RenameFlag::Replace },
+        Op::Unlink { path: path.clone() },
+        Op::Rmdir { path: path.clone() },
+        Op::Remove { path },
+    ]
+}
+
+#[test]
+fn a_workload_does_not_reach_beyond_its_disk() {
+    for file_system in FILE_SYSTEMS {
+        with_recorder(file_system, |recorder, directory| {
+            let outside = Outside::new(directory.join("outside"));
+            let before = outside.state();
+            let absolute = outside.0.to_str().expect("a name of ours").to_owned();
+            let start = [
+                Op::Creat { path: "own".into(), mode: 0o644 },
+                Op::Symlink { target: absolute.clone(), path: "link".into() },
+                Op::Symlink { target: format!("{absolute}/victim"), path: "file".into() },
+                Op::Symlink { target: "../outside".into(), path: "up".into() },
+                Op::Symlink { target: "/proc/self/cwd".into(), path: "magic".into() },
+            ];
+            let paths =
+                ["link/victim", "link/new", "link/empty", "link/empty/new", "up/victim", "up/empty", "magic/new"];
+            let leading_out = ["..", "../outside/victim", "../outside/new", "../outside/empty"];
+            let mut beyond: Vec<Op> = paths.iter().chain(&leading_out).flat_map(|path| everything(path)).collect();
+            beyond.extend(everything(&format!("{absolute}/victim")));
+            beyond.extend(everything(&format!("{absolute}/new")));
+            let steps = start.iter().chain(&beyond).cloned().collect();
+            let trace = recorder.record(&workload(steps)).expect("recorded");
+            assert!(trace.outcomes[..start.len()].iter().all(|outcome| *outcome == Outcome::Done));
+            for (op, outcome) in beyond.iter().zip(&trace.outcomes[start.len()..]) {
+                assert_ne!(*outcome, Outcome::Done, "{file_system}: {op}");
+            }
+            // Nor does what goes by the link itself.
+            let through: Vec<Op> = ["link", "file", "up"].iter().flat_map(|path| everything(path)).collect();
+            recorder.record(&workload(start.into_iter().chain(through).collect())).expect("recorded");
+            assert_eq!(outside.state(), before, "{file_system}");
+            assert_eq!(std::fs::read_to_string(outside.0.join("victim")).expect("read"), "untouched");
+        });
+    }
+}
+
+#[test]
+fn a_symbolic_link_is_not_followed_but_can_be_worked_on() {
+    for file_system in FILE_SYSTEMS {
+        with_recorder(file_system, |recorder, _| {
+            let text = "creat own; mkdir d; symlink own l; symlink d ld; write l 0 10; chmod l 600; creat ld/x; \
+                        chown l 5 6; link l l2; rename l l3; unlink l3; remove l2; rmdir d; sync";
+            let trace = record(recorder, text);
+            let mut expected = vec![Outcome::Done; 14];
+            expected[4] = refused(libc::ELOOP);
+            expected[5] = refused(libc::EOPNOTSUPP);
+            expected[6] = refused(libc::ELOOP);
+            assert_eq!(trace.outcomes, expected, "{file_system}");
+        });
+    }
+}
+
+#[test]
+fn a_device_can_be_made_but_not_opened() {
+    for file_system in FILE_SYSTEMS {
+        with_recorder(file_system, |recorder, _| {
+            // /dev/null, and the first loop device.
+            let text =
+                "mknod c c 1 3; mknod b b 7 0; chmod c 600; chown b 5 6; write c 0 10; write b 0 10; fsync b; sync";
+            let trace = record(recorder, text);
+            let mut expected = vec![Outcome::Done; 8];
+            expected[4..7].fill(refused(libc::EACCES));
+            assert_eq!(trace.outcomes, expected, "{file_system}");
+        });
+    }
+}
+
+#[test]
+fn what_is_beneath_the_root_can_be_worked_on_and_so_can_the_root() {
+    for file_system in FILE_SYSTEMS {
+        with_recorder(file_system, |recorder, _| {
+            let text = "chmod . 700; chown . 5 6; setxattr . user.a b; removexattr . user.a; fsync .; tmpfile . as @t; \
+                        link @t t; mkdir a; mkdir a/b; creat a/b/f; write a/b/f 0 8K; chmod a/b/f 600; chown a/b/f 5 6; \
+                        link a/b/f g; rename g a/g; symlink x a/s; mkfifo a/p; chmod a/p 600; mknod a/d c 0 0; \
+                        tmpfile a/b as @u; link @u a/u; unlink a/s; remove a/p; mkdir a/e; rmdir a/e; fsync a/b; \
+                        mmapwrite a/b/f 4K 8K; msync a/b/f 0 12K; dwrite a/b/f 0 4K; open a/b as @d; fsync @d; sync";
+            let trace = record(recorder, text);
+            assert!(all_done(&trace), "{file_system}: {:?}", trace.outcomes);
+            assert_eq!(trace.root_mode, 0o755);
+        });
+    }
+}
+
+#[test]
+fn a_length_of_zero_is_no_trouble() {
+    with_recorder("ext4", |recorder, _| {
+        let text = "creat foo; write foo 0 8K; mmapwrite foo 0 0; mmapwrite foo 4096 0; mmapwrite foo 100 0; \
+                    mmapwrite foo 1M 0; msync foo 0 0; msync foo 4096 0; msync foo 100 0; msync foo 1M 0";
+        let trace = record(recorder, text);
+        assert!(all_done(&trace), "{:?}", trace.outcomes);
+        let live = &trace.crash_points[0].live;
+        assert_eq!(format!("{live:?}").matches("size_bytes: 8192").count(), 1, "{live:?}");
+    });
+}
+
+#[test]
+fn a_full_disk_refuses_a_store_and_does_not_kill() {
+    for file_system in FILE_SYSTEMS {
+        with_recorder(file_system, |recorder, _| {
+            let size = find(file_system).expect("known").size_mib + 1;
+            let trace = record(recorder, &format!("creat foo; mmapwrite foo 0 {size}M; sync"));
+            assert_eq!(trace.outcomes, [Outcome::Done, refused(libc::EIO), Outcome::Done], "{file_system}");
+            assert!(all_done(&record(recorder, "creat foo; mmapwrite foo 100 64K; msync foo 0 64K")));
+        });
+    }
+}
+
+#[test]
+fn a_disk_whose_file_system_stays_is_given_up() {
+    for file_system in FILE_SYSTEMS {
+        with_recorder(file_system, |recorder, directory| {
+            let name = directory.join("recorded/foo");
+            let ended = AtomicBool::new(false);
+            let first = recorder.device_name().to_owned();
+            let creats = "creat foo; sync".to_owned() + &"; fsync .; sync".repeat(100);
+            let held = std::thread::scope(|scope| {
+                let hold = || {
+                    while !ended.load(Ordering::Relaxed) {
+                        if let Ok(file) = std::fs::File::open(&name) {
+                            return Some(file);
+                        }
+                    }
+                    None
+                };
+                let holder = scope.spawn(hold);
+                let recorded = recorder.record(&parse(&creats));
+                ended.store(true, Ordering::Relaxed);
+                let held = holder.join().expect("no panic");
+                match recorded {
+                    // It waited for it already.
+                    Err(error) if file_system == "btrfs" => assert!(matches!(error, Error::Unmount(_)), "{error}"),
+                    recorded => {
+                        assert!(all_done(&recorded.expect("recorded")));
+                        recorder.finish_unmounting();
+                        let error = recorder.record(&parse("creat foo; sync")).expect_err("it is stuck");
+                        assert!(error.to_string().starts_with("unmount the last recording: "), "{error}");
+                    }
+                }
+                held
+            });
+            assert_ne!(recorder.device_name(), first);
+            if file_system == "btrfs" {
+                // A copy of what is still mounted.
+                drop(held);
+                std::thread::sleep(std::time::Duration::from_millis(200));
+            } else {
+                let traced = recorder.recognises_fua();
+                let trace = record(recorder, "creat foo; write foo 0 8K; fsync foo");
+                let fua = |entry: &block_dev::Entry| matches!(entry.kind, block_dev::Kind::Write { fua: true, .. });
+                assert_eq!(trace.log.entries().iter().any(fua), traced);
+                drop(held);
+            }
+            assert!(all_done(&record(recorder, "creat foo; write foo 0 8K; fsync foo")));
+        });
+    }
+}

@@ -5,7 +5,6 @@
 //! flush would cover every write before it, and hide crash states that are legal. The
 //! tracepoint `block_bio_queue` shows what was asked for before it was taken apart.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -17,8 +16,6 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 const SECTOR_BYTES: u64 = 512;
 
-/// How long a request may take from where it is traced to where it is logged.
-const QUEUE_NS: u64 = 1_000_000;
 /// How many names are tried for a trace instance.
 const NAME_ATTEMPTS: usize = 16;
 
@@ -156,30 +153,24 @@ fn parse(line: &str) -> Option<FlaggedRequest> {
 /// Notes in the log which writes were FUA, and which flushes did no more than stand for that.
 ///
 /// In doubt a flush is taken for one of its own: that may hide a legal state, but accuses nobody.
-/// It is in doubt as soon as an empty PREFLUSH, which an fsync sends, was queued at any time since
-/// the flush before: that one was perhaps under way already, and then did not serve it.
+/// A flush that could stand for FUA, while an empty PREFLUSH waits that was perhaps queued only
+/// after it was sent, is in doubt, and so is the next one.
 pub(crate) fn annotate(log: &mut BlockLog, requests: &[FlaggedRequest]) {
     let matched = match_writes(log, requests);
-    let mut demands: VecDeque<&FlaggedRequest> = requests.iter().filter(|request| request.preflush).collect();
+    let mut demands: Vec<Demand> = requests.iter().filter(|request| request.preflush).map(Demand::new).collect();
     let mut stands_for_fua = Vec::new();
     let mut fua_since_flush = false;
-    let mut flushed_ns = 0_u64;
     for index in 0..log.len() {
         let entry = log.entries()[index];
         match entry.kind {
             Kind::Write { fua, .. } => fua_since_flush |= fua,
             Kind::Flush => {
-                let before = demands.len();
-                demands.retain(|demand| demand.time_ns >= entry.time_ns);
-                let since = flushed_ns.saturating_sub(QUEUE_NS)..=entry.time_ns;
-                let asked_for = |request: &FlaggedRequest| {
-                    request.preflush && request.length == 0 && since.contains(&request.time_ns)
-                };
-                if demands.len() == before && fua_since_flush && !requests.iter().any(asked_for) {
+                let asked_for = demands.iter().any(|demand| demand.time_ns < entry.time_ns);
+                if fua_since_flush && !asked_for {
                     stands_for_fua.push(index);
                 }
+                demands.retain_mut(|demand| !demand.is_served(entry.time_ns, fua_since_flush));
                 fua_since_flush = false;
-                flushed_ns = entry.time_ns;
             }
             _ => {}
         }
@@ -192,6 +183,28 @@ pub(crate) fn annotate(log: &mut BlockLog, requests: &[FlaggedRequest]) {
         if !certain.contains(&index) {
             log.reclassify(index, Kind::FuaFlush);
         }
+    }
+}
+
+/// A request for a flush that waits for one.
+struct Demand {
+    time_ns: u64,
+    empty: bool,
+    /// A flush went by that may have been under way already when this was asked for.
+    doubted: bool,
+}
+
+impl Demand {
+    fn new(request: &FlaggedRequest) -> Self {
+        Self { time_ns: request.time_ns, empty: request.length == 0, doubted: false }
+    }
+
+    /// Whether a flush at `flush_ns`, which may stand for FUA, is certain to be, or to come after,
+    /// the one asked for.
+    fn is_served(&mut self, flush_ns: u64, may_stand_for_fua: bool) -> bool {
+        let in_doubt = may_stand_for_fua && self.empty && !self.doubted;
+        self.doubted |= self.time_ns < flush_ns;
+        self.time_ns < flush_ns && !in_doubt
     }
 }
 
@@ -264,6 +277,13 @@ mod tests {
         let mut commit = log("WFWF");
         annotate(&mut commit, &[request(11, 30 * 4096, 4096, "pf")]);
         assert_eq!(kinds(&commit), "WFUf");
+    }
+
+    #[test]
+    fn a_flush_asked_for_before_a_fua_write_is_no_doubt_about_the_one_behind_it() {
+        let mut log = log("WFWF");
+        annotate(&mut log, &[request(15, 0, 0, "p"), request(25, 30 * 4096, 4096, "f")]);
+        assert_eq!(kinds(&log), "WFUf");
     }
 
     #[test]

@@ -264,3 +264,21 @@ fn a_disk_whose_file_system_stays_is_given_up() {
         });
     }
 }
+
+#[test]
+fn in_a_commit_fua_is_told_from_the_flush_that_stands_for_it() {
+    use block_dev::Kind;
+    // xfs sends its log with PREFLUSH and FUA, ext4 its commit block, btrfs its superblock.
+    for file_system in FILE_SYSTEMS {
+        with_recorder(file_system, |recorder, _| {
+            assert!(recorder.recognises_fua(), "this kernel has no tracefs");
+            let trace = record(recorder, "creat foo; write foo 0 4K; fsync foo");
+            let end = trace.crash_points[0].log_position;
+            let kinds: Vec<Kind> = trace.log.entries()[..end].iter().map(|entry| entry.kind).collect();
+            let fua = kinds.iter().rposition(|kind| matches!(kind, Kind::Write { fua: true, .. }));
+            let fua = fua.unwrap_or_else(|| panic!("{file_system}: no FUA write in {kinds:?}"));
+            assert!(kinds[fua..].contains(&Kind::FuaFlush), "{file_system}: {:?}", &kinds[fua..]);
+            assert!(kinds[..fua].contains(&Kind::Flush), "{file_system}: {:?}", &kinds[..fua]);
+        });
+    }
+}

@@ -7,6 +7,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{Errno, pread, pwrite};
 
 use nix::sys::mman::{MapFlags, MsFlags, ProtFlags, mmap, mmap_anonymous, msync, munmap};
+use nix::sys::wait::{WaitStatus, waitpid};
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
@@ -41,8 +42,12 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.length) }
     }
 
-    /// Stores bytes from `start` of the mapping on. The kernel does it: where a page cannot be had
-    /// because the disk is full it answers with an error, and a store of ours would be a SIGBUS.
+    /// Stores bytes from `start` of the shared mapping on.
+    ///
+    /// A page fault may wait for the disk while it holds the lock of the address space, and the
+    /// thread that serves the disk takes that lock to get memory. So a child stores, in an address
+    /// space of its own. In the child the kernel does it: where a page cannot be had because the
+    /// disk is full it answers with an error, and a store of the child's own would be a SIGBUS.
     pub(crate) fn store(&mut self, start: usize, data: &[u8]) -> Result<(), Errno> {
         let source = memfd_create("crashpoint-store", MemfdFlags::CLOEXEC)?;
         let mut copied = 0;
@@ -50,15 +55,30 @@ impl Mapping {
             copied += pwrite(&source, &data[copied..], copied as u64)?;
         }
         let place = &mut self.bytes_mut()[start..start + data.len()];
-        let mut stored = 0;
-        while stored < data.len() {
-            match pread(&source, &mut place[stored..], stored as u64) {
-                Ok(0) | Err(Errno::FAULT) => return Err(Errno::IO),
-                Ok(more) => stored += more,
-                Err(errno) => return Err(errno),
+        // SAFETY: the child makes system calls only, and takes no lock and no memory.
+        let child = match unsafe { libc::fork() } {
+            -1 => return Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
+            0 => {
+                let mut stored = 0;
+                while stored < place.len() {
+                    match pread(&source, &mut place[stored..], stored as u64) {
+                        Ok(0) | Err(_) => break,
+                        Ok(more) => stored += more,
+                    }
+                }
+                // SAFETY: it ends at once, and runs nothing of ours.
+                unsafe { libc::_exit(i32::from(stored < place.len())) }
+            }
+            child => nix::unistd::Pid::from_raw(child),
+        };
+        loop {
+            match waitpid(child, None) {
+                Ok(WaitStatus::Exited(_, 0)) => return Ok(()),
+                Ok(_) => return Err(Errno::IO),
+                Err(nix::Error::EINTR) => {}
+                Err(errno) => return Err(Errno::from_raw_os_error(errno as i32)),
             }
         }
-        Ok(())
     }
 
     /// msync(2) with MS_SYNC of all of it.

@@ -211,7 +211,10 @@ fn a_full_disk_refuses_a_store_and_does_not_kill() {
     with_recorder("ext4", |recorder, _| {
         let trace = record(recorder, "creat foo; mmapwrite foo 0 17M; sync");
         assert_eq!(trace.outcomes, [Outcome::Done, refused(libc::EIO), Outcome::Done]);
-        assert!(all_done(&record(recorder, "creat foo; mmapwrite foo 100 64K; msync foo 0 64K")));
+        let trace = record(recorder, "creat foo; mmapwrite foo 100 64K; msync foo 0 64K");
+        assert!(all_done(&trace));
+        let live = &trace.crash_points[0].live;
+        assert_eq!(format!("{live:?}").matches("size_bytes: 65636").count(), 1, "{live:?}");
     });
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use local_fs::Variant;
+use pace_rules::disk::Disk;
 use workloads::Workload;
 
 use crate::args::{FileSystemArgs, WorkloadIterator};
@@ -130,6 +131,12 @@ impl SweepCommand<'_> {
     ) -> anyhow::Result<Summary> {
         let started = Workers::start(variant, &self.file_system.sweep_options());
         let mut workers = started.with_context(|| format!("prepare {variant}"))?;
+        if !workers.recognise_fua() {
+            if self.file_system.disk == Disk::DropFua {
+                bail!("--disk drop-fua needs tracefs, to tell FUA from flushes: see `crashpoint doctor`");
+            }
+            say("without tracefs FUA cannot be told from a flush: the disk seems to keep more than it must");
+        }
         // What cannot be mounted when it is new, such as with wrong options, is not worth a sweep.
         workers.floor(1, false).with_context(|| format!("mount a new {variant}"))?;
         let mut report = Report::new(self.format, variant, self.file_system.replay_flags(variant), total);

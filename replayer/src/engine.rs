@@ -88,6 +88,12 @@ impl Engine {
         })
     }
 
+    /// Whether writes with FUA are told from others. Otherwise the disk seems to keep more than it
+    /// must, and `drop-fua` does nothing.
+    pub fn recognises_fua(&self) -> bool {
+        self.recorder.recognises_fua()
+    }
+
     /// Says whether other engines work at the same time: then a stack trace in the kernel's log
     /// may be theirs, and what it belongs to is not measured.
     pub fn set_alone(&mut self, alone: bool) {

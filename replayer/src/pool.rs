@@ -65,6 +65,7 @@ pub(crate) struct Worker {
     process: Child,
     input: Option<BufWriter<ChildStdin>>,
     output: BufReader<ChildStdout>,
+    recognises_fua: bool,
 }
 
 impl Worker {
@@ -83,10 +84,13 @@ impl Worker {
             .map_err(|error| anyhow::anyhow!("start a worker process: {error}"))?;
         let input = BufWriter::new(process.stdin.take().expect("piped"));
         let output = BufReader::new(process.stdout.take().expect("piped"));
-        let mut this = Self { process, input: Some(input), output };
+        let mut this = Self { process, input: Some(input), output, recognises_fua: false };
         this.send(start)?;
         match this.receive()? {
-            Answer::Ready => Ok(this),
+            Answer::Ready { recognises_fua } => {
+                this.recognises_fua = recognises_fua;
+                Ok(this)
+            }
             Answer::Failed(why) => anyhow::bail!("{why}"),
             other => anyhow::bail!("a worker answered {other:?} before it had work"),
         }
@@ -112,6 +116,11 @@ impl Worker {
             Ok(status) => anyhow::anyhow!("the worker process died ({status})"),
             Err(_) => anyhow::anyhow!("the worker process died: {error}"),
         }
+    }
+
+    /// Whether it can tell FUA from flushes.
+    pub(crate) fn recognises_fua(&self) -> bool {
+        self.recognises_fua
     }
 
     /// Has a job done.

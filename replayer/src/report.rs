@@ -276,6 +276,7 @@ pub fn summary_json(variant: &Variant, summary: &Summary) -> Value {
         "findings": summary.findings,
         "not_measured": summary.not_measured,
         "interrupted": summary.interrupted,
+        "fua_recognised": summary.fua_recognised,
         "seconds": (summary.elapsed.as_secs_f64() * 1000.0).round() / 1000.0,
         "time_us": summary.timing,
     })

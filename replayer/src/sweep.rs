@@ -59,6 +59,8 @@ pub struct Summary {
     pub timing: Timing,
     /// Whether the user stopped it before its end.
     pub interrupted: bool,
+    /// Whether FUA could be told from flushes. If not, the disk seemed to keep more than it must.
+    pub fua_recognised: bool,
 }
 
 impl Summary {
@@ -122,6 +124,11 @@ impl Workers {
         Worker::start(&start)
     }
 
+    /// Whether every worker can tell FUA from flushes, which takes tracefs.
+    pub fn recognise_fua(&self) -> bool {
+        self.processes.iter().all(Worker::recognises_fua)
+    }
+
     /// Has every worker do `cycles` cycles of the floor at the same time, on the image of a crash
     /// or on the clean base; returns how many cycles a second that were in all.
     ///
@@ -156,7 +163,7 @@ impl Workers {
         done: &mut dyn FnMut(&Workload, WorkloadResult) -> anyhow::Result<()>,
     ) -> anyhow::Result<Summary> {
         let started = Instant::now();
-        let mut summary = Summary::default();
+        let mut summary = Summary { fua_recognised: self.recognise_fua(), ..Summary::default() };
         let workers = std::mem::take(&mut self.processes);
         let source = Mutex::new(workloads);
         let mut retries = Vec::new();

@@ -56,7 +56,10 @@ pub(crate) enum Job {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Answer {
     /// It is ready for jobs.
-    Ready,
+    Ready {
+        /// Whether it can tell FUA from flushes.
+        recognises_fua: bool,
+    },
     /// It cannot work at all.
     Failed(String),
     Result(Box<WorkloadResult>),
@@ -101,7 +104,7 @@ pub fn run_worker() -> io::Result<()> {
         Ok(engine) => engine,
         Err(error) => return send(&mut output, &Answer::Failed(error.to_string())),
     };
-    send(&mut output, &Answer::Ready)?;
+    send(&mut output, &Answer::Ready { recognises_fua: engine.recognises_fua() })?;
     // One workload waits for the file system's checker while the next one is recorded.
     let mut unfinished = None;
     for job in jobs(input) {

@@ -8,7 +8,7 @@ use checker::{Contract, Finding, Model, Promise, oracle, write_check};
 use local_fs::{KernelLog, KernelMessage, Mounted, Tree, Variant, WalkOptions, walk};
 use pace_rules::disk::{Disk, Selection};
 use recorder::{CrashPoint, Outcome, Recorder, Trace};
-use workloads::{Op, Step, Workload};
+use workloads::Workload;
 
 use crate::crashed_disks::{CrashedDisks, Ticket};
 use crate::result::{StateFindings, Timing, WorkloadResult};
@@ -363,17 +363,9 @@ fn timed<T>(total_us: &mut u64, work: impl FnOnce() -> T) -> T {
     result
 }
 
-fn operations(workload: &Workload) -> impl Iterator<Item = &Op> {
-    let run = workload.run.iter().filter_map(|step| match step {
-        Step::Op(op) => Some(op),
-        Step::CrashPoint => None,
-    });
-    workload.setup.iter().chain(run)
-}
-
 /// Names the first operation that the file system refused: what was run is not what was written.
 fn refusal(workload: &Workload, outcomes: &[Outcome]) -> Option<String> {
-    operations(workload).zip(outcomes).enumerate().find_map(|(number, (op, outcome))| match outcome {
+    workload.operations().zip(outcomes).enumerate().find_map(|(number, (op, outcome))| match outcome {
         Outcome::Done => None,
         Outcome::Refused(errno) => {
             let reason = std::io::Error::from_raw_os_error(*errno);
@@ -385,7 +377,7 @@ fn refusal(workload: &Workload, outcomes: &[Outcome]) -> Option<String> {
 /// The model at a crash point, found to agree with what the file system showed then.
 fn model_at(contract: &Contract, workload: &Workload, trace: &Trace, point: &CrashPoint) -> Result<Model, String> {
     let mut model = Model::new(contract).with_root_mode(trace.root_mode);
-    for (number, op) in operations(workload).enumerate().take(point.operations_done) {
+    for (number, op) in workload.operations().enumerate().take(point.operations_done) {
         if number == trace.setup_operations {
             model.commit(None);
         }

@@ -9,7 +9,7 @@ use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use local_fs::Variant;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use serde_json::{Value, json};
-use workloads::{Op, Step, Workload};
+use workloads::{Op, Workload};
 
 use crate::columns::columns;
 use crate::result::{StateFindings, Verdict, WorkloadResult};
@@ -122,7 +122,7 @@ impl Report {
     }
 
     fn finding_text(&self, workload: &Workload, state: &StateFindings) -> String {
-        let operations: Vec<&Op> = operations(workload);
+        let operations: Vec<&Op> = workload.operations().collect();
         let mut text = format!("FINDING  {}  {}\n", self.variant, workload.name);
         let done = state.operations_done as usize;
         for (number, op) in operations.iter().enumerate() {
@@ -147,14 +147,6 @@ impl Report {
         text += &format!("  replay    echo '{line}' | replay {}\n\n", self.replay_flags);
         text
     }
-}
-
-fn operations(workload: &Workload) -> Vec<&Op> {
-    let run = workload.run.iter().filter_map(|step| match step {
-        Step::Op(op) => Some(op),
-        Step::CrashPoint => None,
-    });
-    workload.setup.iter().chain(run).collect()
 }
 
 fn state_words(state: &StateFindings) -> &'static str {

@@ -249,6 +249,17 @@ pub enum Op {
     Sync,
 }
 
+impl Workload {
+    /// The operations of setup and run, in order: this is how results number them.
+    pub fn operations(&self) -> impl Iterator<Item = &Op> {
+        let run = self.run.iter().filter_map(|step| match step {
+            Step::Op(op) => Some(op),
+            Step::CrashPoint => None,
+        });
+        self.setup.iter().chain(run)
+    }
+}
+
 impl Op {
     /// Whether its return is a persistence point: fsync, fdatasync, msync, sync, syncfs, or a
     /// write with `O_SYNC`/`O_DSYNC`. `sync_file_range` is not one: it promises nothing.

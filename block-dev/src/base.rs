@@ -66,11 +66,6 @@ impl Base {
         self.size_bytes
     }
 
-    /// How many pages hold something other than zeros.
-    pub fn used_pages(&self) -> usize {
-        self.pages.len()
-    }
-
     /// The hash of an image that is nothing but this base.
     pub fn hash(&self) -> ImageHash {
         self.hash

@@ -89,11 +89,6 @@ impl FuseDisk {
         Ok(())
     }
 
-    /// Forgets what was logged; the disk stays as it is.
-    pub fn clear_log(&self) {
-        self.lock().log.clear();
-    }
-
     /// Notes a mark behind everything that was answered so far.
     pub fn mark(&self, mark: Mark) {
         let time_ns = now_ns();
@@ -120,11 +115,6 @@ impl FuseDisk {
     /// Gives a log's memory back for the next recording.
     pub fn recycle(&self, log: BlockLog) {
         self.lock().log = log;
-    }
-
-    /// Looks at the content as it is now.
-    pub fn with_image<R>(&self, look: impl FnOnce(&mut Image) -> R) -> R {
-        look(&mut self.lock().image)
     }
 
     fn lock(&self) -> MutexGuard<'_, Disk> {

@@ -83,11 +83,6 @@ impl BlockLog {
         }
     }
 
-    /// Bytes written in all.
-    pub fn written_bytes(&self) -> usize {
-        self.data.len()
-    }
-
     /// Adds a write.
     pub fn push_write(&mut self, offset: u64, data: &[u8], time_ns: u64) {
         let data_start = self.data.len();

@@ -182,7 +182,7 @@ impl Workers {
             let _stop_on_panic = StopOnPanic(interrupt);
             for (workload, result) in incoming {
                 if result.retry_alone {
-                    retries.push(workload);
+                    retries.push((workload, result));
                     continue;
                 }
                 summary.add(&result);
@@ -204,11 +204,9 @@ impl Workers {
             outcome.map(|()| kept)
         });
         self.processes = outcome?;
-        for workload in retries {
-            if interrupt.requested() {
-                break;
-            }
-            let result = self.alone(&workload)?;
+        for (workload, first) in retries {
+            // Who is interrupted keeps what the first try found.
+            let result = if interrupt.requested() { first } else { self.alone(&workload)? };
             summary.add(&result);
             done(&workload, result)?;
         }

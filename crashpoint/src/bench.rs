@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use ace_gen::{Generator, Preset};
 use clap::Args;
 use local_fs::{TABLE, Variant, find};
-use replayer::{Interrupt, Outcome, OutputFormat, Summary, SweepOptions, Timing, Workers, columns, prepare};
+use replayer::{
+    Interrupt, KernelArgs, Outcome, OutputFormat, Summary, SweepOptions, Timing, Workers, columns, prepare,
+};
 use serde_json::{Value, json};
 use workloads::Workload;
 
@@ -25,6 +27,9 @@ pub(crate) struct BenchArgs {
     /// The file systems to measure [default: all that are known]
     #[arg(long = "fs", value_name = "FS[,FS…]", value_delimiter = ',')]
     file_systems: Vec<String>,
+
+    #[command(flatten)]
+    kernel: KernelArgs,
 
     /// How many workers to run side by side [default: one for each processor]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -54,6 +59,8 @@ struct Round {
 struct Measured {
     variant: Variant,
     jobs: usize,
+    /// How long it took to start a worker, with the guest where there is one.
+    start: Duration,
     rounds: Vec<Round>,
     worker_peak_mib: Option<f64>,
 }
@@ -61,13 +68,15 @@ struct Measured {
 /// Does it.
 pub(crate) fn run(arguments: &BenchArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     let variants = variants(&arguments.file_systems)?;
-    prepare(&variants)?;
+    let machine = arguments.kernel.machine()?;
+    prepare(&variants, &machine)?;
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = arguments.jobs.map_or_else(processors, usize::from);
     let mut rows = Vec::new();
     for variant in variants {
         replayer::say(&format!("{variant}: {ROUNDS} rounds in {} s with {jobs} workers", arguments.seconds));
-        let measured = measure(variant, jobs, Duration::from_secs(arguments.seconds.into()), interrupt)?;
+        let options = SweepOptions { jobs, machine: machine.clone(), ..SweepOptions::default() };
+        let measured = measure(variant, &options, Duration::from_secs(arguments.seconds.into()), interrupt)?;
         if interrupt.requested() {
             replayer::say("interrupted");
             return Ok(Outcome::Incomplete);
@@ -91,8 +100,16 @@ fn variants(names: &[String]) -> anyhow::Result<Vec<Variant>> {
     names.iter().map(|name| Ok(Variant::plain(find(name.trim())?))).collect()
 }
 
-fn measure(variant: Variant, jobs: usize, time: Duration, interrupt: &Interrupt) -> anyhow::Result<Measured> {
-    let mut workers = Workers::start(&variant, &SweepOptions { jobs, ..SweepOptions::default() })?;
+fn measure(
+    variant: Variant,
+    options: &SweepOptions,
+    time: Duration,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Measured> {
+    let jobs = options.jobs;
+    let started = Instant::now();
+    let mut workers = Workers::start(&variant, options)?;
+    let start = started.elapsed() / jobs as u32;
     let mut workloads = small_workloads()?;
     let slice = time / (3 * ROUNDS);
     let mut floor = workers.floor(TRIAL_CYCLES, true)?;
@@ -110,7 +127,7 @@ fn measure(variant: Variant, jobs: usize, time: Duration, interrupt: &Interrupt)
         let sweep = workers.run(&mut timed, interrupt, &mut |_, _| Ok(()))?;
         rounds.push(Round { floor, clean_floor, sweep });
     }
-    Ok(Measured { variant, jobs, rounds, worker_peak_mib: worker_peak_mib() })
+    Ok(Measured { variant, jobs, start, rounds, worker_peak_mib: worker_peak_mib() })
 }
 
 /// The unique workloads of seq-1 for ever, in an order that mixes operations.
@@ -171,6 +188,7 @@ impl Measured {
             "type": "bench",
             "file_system": self.variant.file_system.name,
             "jobs": self.jobs,
+            "worker_start_s": rounded(self.start.as_secs_f64()),
             "rounds": self.rounds.len(),
             "floor_cycles_per_s": rounded(self.floor()),
             "clean_floor_cycles_per_s": rounded(self.clean_floor()),
@@ -192,7 +210,7 @@ fn sweep_cycles(round: &Round) -> f64 {
 }
 
 fn table(rows: &[Measured]) -> String {
-    let head = ["file system", "clean floor/s", "floor/s", "sweep/s", "ratio", "workloads/s"];
+    let head = ["file system", "clean floor/s", "floor/s", "sweep/s", "ratio", "workloads/s", "start s"];
     let phases = ["record %", "load %", "mount %", "compare %", "write %", "fsck %", "MiB/worker"];
     let mut cells: Vec<Vec<String>> = vec![head.into_iter().chain(phases).map(str::to_owned).collect()];
     for row in rows {
@@ -203,6 +221,7 @@ fn table(rows: &[Measured]) -> String {
             format!("{:.0}", row.sweep()),
             format!("{:.2}", row.ratio()),
             format!("{:.0}", row.workloads()),
+            format!("{:.1}", row.start.as_secs_f64()),
         ];
         line.extend(row.phases().into_iter().map(|(_, percent)| format!("{percent:.0}")));
         line.push(row.worker_peak_mib.map_or_else(|| "?".to_owned(), |mib| format!("{mib:.0}")));

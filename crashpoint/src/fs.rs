@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &FsArgs, interrupt: &Interrupt) -> anyhow::Result<O
     let variants = arguments.file_system.variants()?;
     let FsArgs { files, bounds, selection, all, .. } = arguments;
     let source = Source::of(bounds, selection, *all, files, variants.len() == 1)?;
-    replayer::prepare(&variants)?;
+    replayer::prepare(&variants, &arguments.file_system.machine()?)?;
     let words = source.words();
     let command = SweepCommand {
         file_system: &arguments.file_system,

@@ -11,7 +11,7 @@ mod source;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use replayer::{Interrupt, Outcome, WORKER_COMMAND, run_worker};
+use replayer::{Interrupt, Outcome};
 
 /// Cuts the power of a file system at every point where it has promised something, and says
 /// what was not there afterwards.
@@ -41,8 +41,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == WORKER_COMMAND) {
-        return run_worker().map_or(ExitCode::from(2), |()| ExitCode::SUCCESS);
+    if let Some(status) = replayer::run_hidden() {
+        return status;
     }
     match parse() {
         Ok(cli) => replayer::exit(run(cli.command)),

@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::Args;
 use local_fs::{Variant, find};
+use machine::Machine;
 use pace_rules::disk::{Disk, Selection};
 use workloads::{Reader, Workload};
 
+use crate::kernel::KernelArgs;
 use crate::sweep::SweepOptions;
 
 /// Which file systems, with which options, on which disk.
@@ -38,6 +40,10 @@ pub struct FileSystemArgs {
     #[arg(long, value_name = "STATE[,STATE…]", value_delimiter = ',', default_value = "prefix,flushed")]
     pub states: Vec<Selection>,
 
+    /// Which kernel to test.
+    #[command(flatten)]
+    pub kernel: KernelArgs,
+
     /// How many workers to run side by side [default: one for each processor].
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: Option<u16>,
@@ -61,9 +67,17 @@ impl FileSystemArgs {
         self.file_systems.iter().map(variant).collect()
     }
 
-    /// How to sweep them.
-    pub fn sweep_options(&self) -> SweepOptions {
-        SweepOptions { disk: self.disk, states: self.states.clone(), jobs: self.jobs() }
+    /// How to sweep them on a machine.
+    pub fn sweep_options(&self, machine: &Machine) -> SweepOptions {
+        SweepOptions { disk: self.disk, states: self.states.clone(), jobs: self.jobs(), machine: machine.clone() }
+    }
+
+    /// Where to sweep them.
+    ///
+    /// # Errors
+    /// If there is no such kernel.
+    pub fn machine(&self) -> anyhow::Result<Machine> {
+        self.kernel.machine()
     }
 
     /// How many workers.
@@ -84,6 +98,7 @@ impl FileSystemArgs {
         if let Some(size_mib) = self.size {
             flags += &format!(" --size {size_mib}");
         }
+        flags += &self.kernel.flags();
         if self.disk != Disk::Honest {
             flags += &format!(" --disk {}", self.disk);
         }

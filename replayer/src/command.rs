@@ -72,7 +72,7 @@ impl SweepCommand<'_> {
         interrupt: &Interrupt,
     ) -> anyhow::Result<Outcome> {
         let variants = self.file_system.variants()?;
-        prepare(&variants)?;
+        prepare(&variants, &self.file_system.machine()?)?;
         self.with_results(&variants, |mut results| {
             let mut rows = Vec::new();
             for variant in &variants {
@@ -92,7 +92,7 @@ impl SweepCommand<'_> {
     /// If it cannot be done, or there are several file systems.
     pub fn run_stream(&self, stream: WorkloadIterator<'static>, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
         let variants = self.file_system.variants()?;
-        prepare(&variants)?;
+        prepare(&variants, &self.file_system.machine()?)?;
         let [variant] = variants.as_slice() else {
             bail!("standard input can be read once: name one file system, or give the workloads as files");
         };
@@ -129,7 +129,7 @@ impl SweepCommand<'_> {
         interrupt: &Interrupt,
         mut results: Option<&mut Results>,
     ) -> anyhow::Result<Summary> {
-        let started = Workers::start(variant, &self.file_system.sweep_options());
+        let started = Workers::start(variant, &self.file_system.sweep_options(&self.file_system.machine()?));
         let mut workers = started.with_context(|| format!("prepare {variant}"))?;
         if !workers.recognise_fua() {
             if self.file_system.disk == Disk::DropFua {

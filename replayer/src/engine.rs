@@ -38,6 +38,9 @@ pub struct Engine {
     whose: Option<String>,
 }
 
+/// Is told each step before it is taken.
+pub type Tell<'a> = &'a mut dyn FnMut(&str);
+
 /// What is done to a recovered file system before it is checked.
 pub type RecoveredHook = Box<dyn FnMut(&Path)>;
 
@@ -113,16 +116,17 @@ impl Engine {
 
     /// Records a workload and checks all its crash states.
     pub fn run(&mut self, workload: &Workload) -> WorkloadResult {
-        let unfinished = self.start(workload);
+        let unfinished = self.start(workload, &mut |_| {});
         self.finish(unfinished)
     }
 
-    /// Does a workload but for the file system's own checkers, which go on by themselves.
-    pub fn start(&mut self, workload: &Workload) -> Unfinished {
+    /// Does a workload but for the file system's own checkers, which go on by themselves. `tell`
+    /// is called before each step with what it is: whoever dies of it cannot say so.
+    pub fn start(&mut self, workload: &Workload, tell: Tell<'_>) -> Unfinished {
         let mut unfinished = Unfinished { result: WorkloadResult::new(workload.name.clone()), checks: BTreeMap::new() };
         self.whose = None;
         // What was found before something failed stays found.
-        if let Err(error) = self.record_and_check(workload, &mut unfinished) {
+        if let Err(error) = self.record_and_check(workload, &mut unfinished, tell) {
             unfinished.result.not_measured.get_or_insert(error.to_string());
         }
         if let Some(text) = self.whose.take() {
@@ -156,7 +160,8 @@ impl Engine {
         result
     }
 
-    fn record_and_check(&mut self, workload: &Workload, unfinished: &mut Unfinished) -> Result<()> {
+    fn record_and_check(&mut self, workload: &Workload, unfinished: &mut Unfinished, tell: Tell<'_>) -> Result<()> {
+        tell("running the workload");
         let timing = &mut unfinished.result.timing;
         // What the last one still had to say is not about this one.
         timed(&mut timing.record_us, || self.recorder.finish_unmounting());
@@ -175,7 +180,7 @@ impl Engine {
         let mut visited = HashMap::new();
         for point in &trace.crash_points {
             match model_at(&self.contract, workload, &trace, point) {
-                Ok(model) => self.crash_point(&trace, point, &model, &mut visited, unfinished)?,
+                Ok(model) => self.crash_point(&trace, point, &model, &mut visited, unfinished, tell)?,
                 Err(why) => {
                     unfinished.result.not_measured.get_or_insert(why);
                 }
@@ -192,6 +197,7 @@ impl Engine {
         model: &Model,
         visited: &mut HashMap<ImageHash, Visited>,
         unfinished: &mut Unfinished,
+        tell: Tell<'_>,
     ) -> Result<()> {
         let Unfinished { result, checks } = unfinished;
         let mut hashes = Vec::new();
@@ -205,6 +211,7 @@ impl Engine {
             }
             hashes.push(hash);
             if let std::collections::hash_map::Entry::Vacant(place) = visited.entry(hash) {
+                tell(&format!("recovering from a crash after {} operations ({state})", point.operations_done));
                 let seen = self.visit(&mut result.timing)?;
                 result.states_checked += 1;
                 place.insert(seen);

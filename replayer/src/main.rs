@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use replayer::{FileSystemArgs, Interrupt, OutputFormat, SweepCommand, WORKER_COMMAND, WorkloadFiles, run_worker};
+use replayer::{FileSystemArgs, Interrupt, OutputFormat, SweepCommand, WorkloadFiles};
 
 /// Runs workloads on a file system, crashes it at every persistence point, and says what it
 /// broke. Exit status: 0 nothing found, 1 findings, 2 could not run, 3 not measured.
@@ -22,8 +22,8 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == WORKER_COMMAND) {
-        return run_worker().map_or(ExitCode::from(2), |()| ExitCode::SUCCESS);
+    if let Some(status) = replayer::run_hidden() {
+        return status;
     }
     match Arguments::try_parse() {
         Ok(arguments) => replayer::exit(run(&arguments)),

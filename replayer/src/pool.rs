@@ -1,26 +1,25 @@
 //! Worker processes, and the threads that feed them.
 
-use std::io::{self, BufReader, BufWriter};
-use std::os::unix::process::CommandExt;
+use std::io;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use machine::{Activity, End, Machine, Running};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::worker::{Answer, Job, Start, WORKER_COMMAND, receive, send};
+use workloads::Workload;
+
+use crate::result::{Death, WorkloadResult};
+use crate::worker::{Answer, Job, Start, WORKER_COMMAND, receive, send, send_to_guest};
 
 /// The exit status of a run that was broken off.
 const INCOMPLETE: i32 = 3;
 
 /// A signal that comes this long after the first one means that patience is at its end.
 const SECOND_THOUGHT: Duration = Duration::from_secs(1);
-
-/// How long a worker may take to end by itself.
-const END_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Whether the user asked to stop (Ctrl-C, SIGTERM). From then on nothing new is begun.
 #[derive(Debug, Clone, Default)]
@@ -60,33 +59,47 @@ impl Interrupt {
     }
 }
 
-/// A worker process; ended when dropped.
+/// How often a worker that does not answer is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Why a worker does not answer any more.
+#[derive(Debug)]
+pub(crate) enum Gone {
+    /// The kernel died, or something in it never came back.
+    Kernel {
+        /// In one line.
+        what: String,
+        /// What the kernel said last.
+        log: Vec<String>,
+    },
+    /// What says nothing of the kernel.
+    Other(String),
+}
+
+impl Gone {
+    /// In one line.
+    pub(crate) fn words(&self) -> &str {
+        match self {
+            Self::Kernel { what, .. } | Self::Other(what) => what,
+        }
+    }
+}
+
+/// A worker under its kernel; ended when dropped.
 pub(crate) struct Worker {
-    process: Child,
-    input: Option<BufWriter<ChildStdin>>,
-    output: BufReader<ChildStdout>,
+    running: Running,
+    /// Messages that were sent.
+    messages: u32,
     recognises_fua: bool,
 }
 
 impl Worker {
     /// Starts one and waits until it is ready.
-    pub(crate) fn start(start: &Start) -> anyhow::Result<Self> {
-        // It may have been replaced by a newer build since we were started.
-        let program = std::env::current_exe().ok().filter(|program| program.exists());
-        let program = program.unwrap_or_else(|| Path::new("/proc/self/exe").into());
-        let mut process = Command::new(program)
-            .arg(WORKER_COMMAND)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            // Ctrl-C reaches a whole process group; what becomes of the workers we decide.
-            .process_group(0)
-            .spawn()
-            .map_err(|error| anyhow::anyhow!("start a worker process: {error}"))?;
-        let input = BufWriter::new(process.stdin.take().expect("piped"));
-        let output = BufReader::new(process.stdout.take().expect("piped"));
-        let mut this = Self { process, input: Some(input), output, recognises_fua: false };
-        this.send(start)?;
-        match this.receive()? {
+    pub(crate) fn start(machine: &Machine, start: &Start) -> anyhow::Result<Self> {
+        let running = machine.start(&[WORKER_COMMAND])?;
+        let mut this = Self { running, messages: 0, recognises_fua: false };
+        let answer = this.send(start).and_then(|()| this.receive());
+        match answer.map_err(|gone| anyhow::anyhow!("{}", gone.words()))? {
             Answer::Ready { recognises_fua } => {
                 this.recognises_fua = recognises_fua;
                 Ok(this)
@@ -96,25 +109,52 @@ impl Worker {
         }
     }
 
-    pub(crate) fn send<T: serde::Serialize>(&mut self, message: &T) -> anyhow::Result<()> {
-        let input = self.input.as_mut().expect("open until dropped");
-        send(input, message).map_err(|error| self.died(&error))
+    pub(crate) fn send<T: serde::Serialize>(&mut self, message: &T) -> Result<(), Gone> {
+        self.messages += 1;
+        let shared = self.running.shared().map(Path::to_owned);
+        let input = self.running.input();
+        let sent = match shared {
+            Some(shared) => send_to_guest(input, message, &shared, self.messages),
+            None => send(input, message),
+        };
+        sent.map_err(|error| self.broke_off(&error))
     }
 
-    pub(crate) fn receive(&mut self) -> anyhow::Result<Answer> {
-        match receive(&mut self.output) {
+    /// Waits for the next answer, as long as something goes on.
+    pub(crate) fn receive(&mut self) -> Result<Answer, Gone> {
+        let mut activity = Activity::default();
+        while !self.running.readable(LOOK_EVERY) {
+            if let Some(why) = activity.look(self.running.pid()) {
+                return Err(self.stuck(&why));
+            }
+        }
+        match receive(self.running.output()) {
             Ok(Some(answer)) => Ok(answer),
-            Ok(None) => Err(self.died(&io::Error::from(io::ErrorKind::UnexpectedEof))),
-            Err(error) => Err(self.died(&error)),
+            Ok(None) => Err(self.broke_off(&io::Error::from(io::ErrorKind::UnexpectedEof))),
+            Err(error) => Err(self.broke_off(&error)),
         }
     }
 
-    fn died(&mut self, error: &io::Error) -> anyhow::Error {
-        // It may be alive and talk nonsense.
-        let _ = self.process.kill();
-        match self.process.wait() {
-            Ok(status) => anyhow::anyhow!("the worker process died ({status})"),
-            Err(_) => anyhow::anyhow!("the worker process died: {error}"),
+    fn broke_off(&mut self, error: &io::Error) -> Gone {
+        match self.running.end() {
+            End::Kernel { what, log } => Gone::Kernel { what, log },
+            End::Process(how) if error.kind() == io::ErrorKind::InvalidData => {
+                Gone::Other(format!("the worker talks nonsense: {error} ({how})"))
+            }
+            End::Process(how) => Gone::Other(format!("the worker died ({how})")),
+            End::Host(why) => Gone::Other(why),
+        }
+    }
+
+    /// It does not move any more. If that is so because the kernel holds one of its tasks, the
+    /// kernel is to blame; otherwise we are.
+    fn stuck(&mut self, why: &str) -> Gone {
+        let held = self.running.held_by_kernel();
+        let log = self.running.console();
+        self.running.kill();
+        match held {
+            Some(task) => Gone::Kernel { what: format!("{task}: {why}"), log },
+            None => Gone::Other(format!("the worker is stuck: {why}")),
         }
     }
 
@@ -124,24 +164,28 @@ impl Worker {
     }
 
     /// Has a job done.
-    pub(crate) fn work(&mut self, job: &Job) -> anyhow::Result<Answer> {
+    pub(crate) fn work(&mut self, job: &Job) -> Result<Answer, Gone> {
         self.send(job)?;
         self.receive()
     }
-}
 
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // End of input: it takes its mounts and disks down and ends.
-        self.input = None;
-        let deadline = Instant::now() + END_PATIENCE;
-        while Instant::now() < deadline {
-            if !matches!(self.process.try_wait(), Ok(None)) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(2));
+    /// Has a workload done while no other worker works under this kernel. Where the kernel dies
+    /// of it, that is the result.
+    pub(crate) fn work_alone(&mut self, workload: &Workload) -> Result<WorkloadResult, Gone> {
+        let mut during = "starting".to_owned();
+        let mut answer = self.work(&Job::Alone(workload.clone()));
+        while let Ok(Answer::Step(step)) = answer {
+            during = step;
+            answer = self.receive();
         }
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        match answer {
+            Ok(Answer::Result(result)) => Ok(*result),
+            Ok(other) => Err(Gone::Other(format!("the worker answered {other:?} to a workload"))),
+            Err(Gone::Kernel { what, log }) => {
+                let death = Death { during, what, log };
+                Ok(WorkloadResult { death: Some(death), ..WorkloadResult::new(workload.name.clone()) })
+            }
+            Err(other) => Err(other),
+        }
     }
 }

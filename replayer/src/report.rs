@@ -12,11 +12,14 @@ use serde_json::{Value, json};
 use workloads::{Op, Workload};
 
 use crate::columns::columns;
-use crate::result::{StateFindings, Verdict, WorkloadResult};
+use crate::result::{Death, StateFindings, Verdict, WorkloadResult};
 use crate::sweep::Summary;
 
 /// Without a terminal a line of progress is printed this often.
 const PROGRESS_EVERY: Duration = Duration::from_secs(30);
+
+/// Lines of a dead kernel's log that are printed. Results have all that was kept.
+const DEATH_LINES_MAX: usize = 30;
 
 /// How results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -104,6 +107,7 @@ impl Report {
             "states_checked": result.states_checked,
             "states_equal": result.states_equal,
             "broken": result.broken.iter().map(state).collect::<Vec<_>>(),
+            "death": result.death,
             "not_measured": result.not_measured,
             "text": (result.verdict() != Verdict::Clean).then(|| workload.to_line()),
         })
@@ -114,11 +118,26 @@ impl Report {
         for state in &result.broken {
             text += &self.finding_text(workload, state);
         }
+        if let Some(death) = &result.death {
+            text += &self.death_text(workload, death);
+        }
         if let Some(why) = &result.not_measured {
             text += &format!("NOT MEASURED  {}  {}\n  why       {why}\n", self.variant, result.workload);
             text += &format!("  workload  {}\n\n", workload.to_line());
         }
         text
+    }
+
+    fn death_text(&self, workload: &Workload, death: &Death) -> String {
+        let mut text = format!("FINDING  {}  {}\n", self.variant, workload.name);
+        text += &format!("  workload  {}\n", workload.to_line());
+        text += &format!("  during    {}\n", death.during);
+        text += &format!("  broken    the kernel died, or never came back: {}\n", death.what);
+        let last = death.log.len().saturating_sub(DEATH_LINES_MAX);
+        for line in &death.log[last..] {
+            text += &format!("  kernel    {line}\n");
+        }
+        text + "\n"
     }
 
     fn finding_text(&self, workload: &Workload, state: &StateFindings) -> String {

@@ -13,12 +13,25 @@ pub struct WorkloadResult {
     pub states_equal: u32,
     /// The crash states that break a promise.
     pub broken: Vec<StateFindings>,
+    /// The kernel died of it, or something in the kernel never came back.
+    pub death: Option<Death>,
     /// Why nothing, or not everything, can be said.
     pub not_measured: Option<String>,
     /// It is worth another try with no other worker at work.
     pub retry_alone: bool,
     /// Where the time went.
     pub timing: Timing,
+}
+
+/// How the kernel died.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Death {
+    /// The step of ours that it did not survive.
+    pub during: String,
+    /// In one line.
+    pub what: String,
+    /// What the kernel said last.
+    pub log: Vec<String>,
 }
 
 /// The findings of one crash state.
@@ -76,8 +89,8 @@ pub enum Verdict {
 impl WorkloadResult {
     /// A result in which nothing was measured yet.
     pub fn new(workload: String) -> Self {
-        let (states_checked, states_equal, broken, not_measured, retry_alone, timing) = <_>::default();
-        Self { workload, states_checked, states_equal, broken, not_measured, retry_alone, timing }
+        let (states_checked, states_equal, broken, death, not_measured, retry_alone, timing) = <_>::default();
+        Self { workload, states_checked, states_equal, broken, death, not_measured, retry_alone, timing }
     }
 
     /// A result without any measurement.
@@ -87,7 +100,7 @@ impl WorkloadResult {
 
     /// What it amounts to.
     pub fn verdict(&self) -> Verdict {
-        match (self.broken.is_empty(), &self.not_measured) {
+        match (self.broken.is_empty() && self.death.is_none(), &self.not_measured) {
             (false, _) => Verdict::Finding,
             (true, Some(_)) => Verdict::NotMeasured,
             (true, None) => Verdict::Clean,

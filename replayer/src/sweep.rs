@@ -1,15 +1,16 @@
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use local_fs::{Scratch, Variant, enter_mount_namespace, format};
+use local_fs::{Scratch, Variant, enter_mount_namespace};
+use machine::Machine;
 use pace_rules::disk::{Disk, Selection};
 use workloads::Workload;
 
-use crate::pool::{Interrupt, Worker};
+use crate::pool::{Gone, Interrupt, Worker};
+use crate::report::say;
 use crate::result::{Timing, Verdict, WorkloadResult};
 use crate::worker::{Answer, Job, Start};
 
@@ -32,11 +33,13 @@ pub struct SweepOptions {
     pub states: Vec<Selection>,
     /// How many workers.
     pub jobs: usize,
+    /// Where they run.
+    pub machine: Machine,
 }
 
 impl Default for SweepOptions {
     fn default() -> Self {
-        Self { disk: Disk::Honest, states: Selection::ALL.to_vec(), jobs: 1 }
+        Self { disk: Disk::Honest, states: Selection::ALL.to_vec(), jobs: 1, machine: Machine::Host }
     }
 }
 
@@ -80,31 +83,35 @@ impl Summary {
     }
 }
 
-/// A running set of workers for one file system, with the base image they share.
+/// A running set of workers for one file system.
 pub struct Workers {
     // Dropped in this order: the workers let go of the directory, then it goes.
     processes: Vec<Worker>,
     start: Start,
-    scratch: Scratch,
+    machine: Machine,
+    /// What workers under this kernel share.
+    scratch: Option<Scratch>,
     started: usize,
 }
 
 impl Workers {
-    /// Makes the base image and starts the workers. The calling thread gets a mount
+    /// Starts the workers. Where they run under this kernel, the calling thread gets a mount
     /// namespace of its own.
     ///
     /// # Errors
-    /// Without root, mkfs, FUSE or loop devices.
+    /// Without root or a guest, mkfs, FUSE or loop devices.
     pub fn start(variant: &Variant, options: &SweepOptions) -> anyhow::Result<Self> {
-        let SweepOptions { disk, states, jobs } = options.clone();
-        enter_mount_namespace()?;
-        let scratch = Scratch::new()?;
-        let base = scratch.path().join("base");
-        if !variant.file_system.remembered_by_identity {
-            format(variant, &base)?;
-        }
-        let start = Start { variant: variant.clone(), disk, states, alone: jobs <= 1, base, directory: PathBuf::new() };
-        let mut this = Self { processes: Vec::new(), start, scratch, started: 0 };
+        let SweepOptions { disk, states, jobs, machine } = options.clone();
+        let alone = jobs <= 1 || machine.is_guest();
+        let scratch = match machine {
+            Machine::Host => {
+                enter_mount_namespace()?;
+                Some(Scratch::new()?)
+            }
+            Machine::Uml(_) => None,
+        };
+        let start = Start { variant: variant.clone(), disk, states, alone, directory: None };
+        let mut this = Self { processes: Vec::new(), start, machine, scratch, started: 0 };
         for _ in 0..jobs.max(1) {
             let worker = this.another()?;
             this.processes.push(worker);
@@ -114,14 +121,9 @@ impl Workers {
 
     fn another(&mut self) -> anyhow::Result<Worker> {
         self.started += 1;
-        let directory = self.scratch.directory(&format!("worker-{}", self.started))?;
-        let mut start = Start { directory, ..self.start.clone() };
-        if start.variant.file_system.remembered_by_identity {
-            // Each worker's disk has an identity of its own.
-            start.base = self.scratch.path().join(format!("base-{}", self.started));
-            format(&start.variant, &start.base)?;
-        }
-        Worker::start(&start)
+        let name = format!("worker-{}", self.started);
+        let directory = self.scratch.as_ref().map(|scratch| scratch.directory(&name)).transpose()?;
+        Worker::start(&self.machine, &Start { directory, ..self.start.clone() })
     }
 
     /// Whether every worker can tell FUA from flushes, which takes tracefs.
@@ -141,10 +143,11 @@ impl Workers {
         std::thread::scope(|scope| {
             let running: Vec<_> = self.processes.iter_mut().map(|worker| scope.spawn(|| worker.work(&job))).collect();
             for thread in running {
-                match thread.join().expect("the thread does not panic")? {
-                    Answer::Floor(_) => {}
-                    Answer::Failed(why) => anyhow::bail!("{why}"),
-                    other => anyhow::bail!("a worker answered {other:?} to a floor"),
+                match thread.join().expect("the thread does not panic") {
+                    Ok(Answer::Floor(_)) => {}
+                    Ok(Answer::Failed(why)) => anyhow::bail!("{why}"),
+                    Ok(other) => anyhow::bail!("a worker answered {other:?} to a floor"),
+                    Err(gone) => anyhow::bail!("{}", gone.words()),
                 }
             }
             Ok(())
@@ -220,19 +223,13 @@ impl Workers {
     /// Has one worker do a workload while the others rest.
     fn alone(&mut self, workload: &Workload) -> anyhow::Result<WorkloadResult> {
         let worker = self.processes.first_mut().context("no worker is left")?;
-        let jobs = [Job::SetAlone(true), Job::Workload(workload.clone()), Job::Finish];
-        let sent = jobs.iter().try_for_each(|job| worker.send(job));
-        match sent.and_then(|()| worker.receive()) {
-            Ok(Answer::Result(result)) => {
-                worker.send(&Job::SetAlone(false))?;
-                Ok(*result)
-            }
-            Ok(other) => anyhow::bail!("a worker answered {other:?} to a workload"),
-            Err(error) => {
-                self.processes[0] = self.another()?;
-                Ok(WorkloadResult::not_measured(workload.name.clone(), error.to_string()))
-            }
-        }
+        let result = match worker.work_alone(workload) {
+            Ok(result) if result.death.is_none() => return Ok(result),
+            Ok(result) => result,
+            Err(gone) => WorkloadResult::not_measured(workload.name.clone(), gone.words().to_owned()),
+        };
+        self.processes[0] = self.another()?;
+        Ok(result)
     }
 }
 
@@ -287,7 +284,7 @@ impl Feeder<'_, '_> {
         let sent = self.worker.send(&Job::Workload(workload.clone()));
         self.waiting.push_back(workload);
         if let Err(error) = sent {
-            return self.replace(error);
+            return self.replace(&error);
         }
         while self.waiting.len() >= WAITING_MAX {
             self.collect()?;
@@ -301,7 +298,7 @@ impl Feeder<'_, '_> {
             return Ok(());
         }
         if let Err(error) = self.worker.send(&Job::Finish) {
-            return self.replace(error);
+            return self.replace(&error);
         }
         while !self.waiting.is_empty() {
             self.collect()?;
@@ -318,7 +315,7 @@ impl Feeder<'_, '_> {
                 self.pass_on(workload, answer);
                 Ok(())
             }
-            Err(error) => self.replace(error),
+            Err(error) => self.replace(&error),
         }
     }
 
@@ -332,20 +329,27 @@ impl Feeder<'_, '_> {
         let _ = self.results.send((workload, result));
     }
 
-    /// The worker died. Each workload that waits is tried once more, alone, with a new worker, so
-    /// that the one it died of is told from the others.
-    fn replace(&mut self, error: anyhow::Error) -> anyhow::Result<()> {
+    /// The worker is gone. Each workload that waits is tried once more, alone, with a new worker:
+    /// so the one that it died of is told from the others, and a finding from an accident.
+    fn replace(&mut self, gone: &Gone) -> anyhow::Result<()> {
         self.deaths += 1;
         if self.deaths > DEATHS_MAX {
-            return Err(error.context("workers keep dying"));
+            anyhow::bail!("workers keep dying: {}", gone.words());
         }
+        say(&format!("{}; what it was doing is tried once more, alone", gone.words()));
         self.renew()?;
         for workload in std::mem::take(&mut self.waiting) {
-            let jobs = [Job::Workload(workload.clone()), Job::Finish];
-            match jobs.iter().try_for_each(|job| self.worker.send(job)).and_then(|()| self.worker.receive()) {
-                Ok(answer) => self.pass_on(workload, answer),
-                Err(error) => {
-                    self.pass_on(workload, Answer::Failed(error.to_string()));
+            match self.worker.work_alone(&workload) {
+                Ok(result) => {
+                    let died = result.death.is_some();
+                    self.pass_on(workload, Answer::Result(Box::new(result)));
+                    self.deaths = 0;
+                    if died {
+                        self.renew()?;
+                    }
+                }
+                Err(gone) => {
+                    self.pass_on(workload, Answer::Failed(gone.words().to_owned()));
                     self.renew()?;
                 }
             }

@@ -2,25 +2,31 @@
 //! input and answers on its standard output. It is this same program, started again.
 
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use block_dev::Base;
-use local_fs::{Variant, enter_mount_namespace};
+use local_fs::{Scratch, Variant, enter_mount_namespace, format};
+use machine::{CHANNEL_BYTES_MAX, GUEST_COMMAND, GUEST_SHARED, run_guest};
 use pace_rules::disk::{Disk, Selection};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use workloads::Workload;
 
-use crate::Engine;
+use crate::engine::{Engine, EngineError, Unfinished};
+use crate::prepare::prepare_kernel;
 use crate::result::WorkloadResult;
 
-/// The argument by which a program is told to be a worker. Every program that sweeps must
-/// call [`run_worker`] when it is its first one.
-pub const WORKER_COMMAND: &str = "__worker";
+/// The argument by which a program is told to be a worker.
+pub(crate) const WORKER_COMMAND: &str = "__worker";
 
 /// Jobs that may wait: more than are ever given without an answer.
 const JOBS_MAX: usize = 8;
+
+/// Messages that may be on their way into a worker: as many workloads as it may have, and one to
+/// have it finish.
+const MESSAGES_MAX: usize = 4;
 
 /// A message may not be longer than this.
 const MESSAGE_BYTES_MAX: u32 = 64 << 20;
@@ -31,12 +37,10 @@ pub(crate) struct Start {
     pub(crate) variant: Variant,
     pub(crate) disk: Disk,
     pub(crate) states: Vec<Selection>,
-    /// No other worker works at the same time.
+    /// No other worker works at the same time under this kernel.
     pub(crate) alone: bool,
-    /// The formatted disk.
-    pub(crate) base: PathBuf,
-    /// An empty directory.
-    pub(crate) directory: PathBuf,
+    /// An empty directory; without one the worker makes one.
+    pub(crate) directory: Option<PathBuf>,
 }
 
 /// What a worker is asked to do.
@@ -46,8 +50,9 @@ pub(crate) enum Job {
     Workload(Workload),
     /// The answers of all workloads so far are wanted now.
     Finish,
-    /// Whether other workers work at the same time. It has no answer.
-    SetAlone(bool),
+    /// A workload, while no other worker works under this kernel. Its steps are told as they are
+    /// taken, and it is answered before anything else is done.
+    Alone(Workload),
     /// So many cycles of the floor, on the image of a crash or on the clean base.
     Floor { cycles: u32, recovering: bool },
 }
@@ -62,10 +67,15 @@ pub(crate) enum Answer {
     },
     /// It cannot work at all.
     Failed(String),
+    /// What is done next, in words.
+    Step(String),
     Result(Box<WorkloadResult>),
     /// The time that the floor took, in microseconds.
     Floor(u64),
 }
+
+/// Set in the length of a message whose content is in a file.
+const IN_FILE: u32 = 1 << 31;
 
 /// Writes one message.
 pub(crate) fn send<T: Serialize>(out: &mut impl Write, message: &T) -> io::Result<()> {
@@ -73,6 +83,27 @@ pub(crate) fn send<T: Serialize>(out: &mut impl Write, message: &T) -> io::Resul
     out.write_all(&(bytes.len() as u32).to_le_bytes())?;
     out.write_all(&bytes)?;
     out.flush()
+}
+
+/// Writes one message into a guest. Its channel takes only so much at a time, so the content of a
+/// longer one goes into a file of the directory that the guest shares with us.
+pub(crate) fn send_to_guest<T: Serialize>(
+    out: &mut impl Write,
+    message: &T,
+    shared: &Path,
+    number: u32,
+) -> io::Result<()> {
+    let bytes = postcard::to_stdvec(message).map_err(io::Error::other)?;
+    if bytes.len() <= CHANNEL_BYTES_MAX / MESSAGES_MAX {
+        return send(out, message);
+    }
+    std::fs::write(shared.join(file_name(number)), bytes)?;
+    out.write_all(&(number | IN_FILE).to_le_bytes())?;
+    out.flush()
+}
+
+fn file_name(number: u32) -> String {
+    format!("message-{number}")
 }
 
 /// Reads one message; none at the end.
@@ -83,12 +114,32 @@ pub(crate) fn receive<T: DeserializeOwned>(input: &mut impl Read) -> io::Result<
         other => other?,
     }
     let length = u32::from_le_bytes(length);
-    if length > MESSAGE_BYTES_MAX {
+    let bytes = if length & IN_FILE != 0 {
+        let path = Path::new(GUEST_SHARED).join(file_name(length & !IN_FILE));
+        let bytes = std::fs::read(&path)?;
+        std::fs::remove_file(&path)?;
+        bytes
+    } else if length > MESSAGE_BYTES_MAX {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
-    }
-    let mut bytes = vec![0; length as usize];
-    input.read_exact(&mut bytes)?;
+    } else {
+        let mut bytes = vec![0; length as usize];
+        input.read_exact(&mut bytes)?;
+        bytes
+    };
     postcard::from_bytes(&bytes).map(Some).map_err(io::Error::other)
+}
+
+/// Does what the program was started for by ourselves, if it was: to be a worker, or the init of a
+/// guest. Every program that sweeps must call this first.
+pub fn run_hidden() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    let command = arguments.next()?;
+    if command == GUEST_COMMAND {
+        let directory = arguments.next()?;
+        run_guest(Path::new(&directory));
+    }
+    // Whoever gave us work is gone if this fails.
+    (command == WORKER_COMMAND).then(|| run_worker().map_or(ExitCode::from(2), |()| ExitCode::SUCCESS))
 }
 
 /// Works until standard input ends, which it does as well when the parent is killed: then it
@@ -96,39 +147,65 @@ pub(crate) fn receive<T: DeserializeOwned>(input: &mut impl Read) -> io::Result<
 ///
 /// # Errors
 /// If the messages break off.
-pub fn run_worker() -> io::Result<()> {
+fn run_worker() -> io::Result<()> {
     let mut input = BufReader::new(io::stdin());
     let mut output = BufWriter::new(io::stdout().lock());
     let Some(start) = receive::<Start>(&mut input)? else { return Ok(()) };
-    let mut engine = match make_engine(&start) {
-        Ok(engine) => engine,
+    let mut worker = match Place::new(&start).and_then(|place| Ok((make_engine(&start, place.path())?, place))) {
+        // The engine goes before the place where it is.
+        Ok((engine, place)) => Worker { engine, unfinished: None, alone: start.alone, _place: place },
         Err(error) => return send(&mut output, &Answer::Failed(error.to_string())),
     };
-    send(&mut output, &Answer::Ready { recognises_fua: engine.recognises_fua() })?;
-    // One workload waits for the file system's checker while the next one is recorded.
-    let mut unfinished = None;
-    for job in jobs(input) {
-        let next = match job? {
-            Job::Workload(workload) => Some(engine.start(&workload)),
-            Job::Finish => None,
-            Job::SetAlone(alone) => {
-                engine.set_alone(alone);
-                continue;
+    send(&mut output, &Answer::Ready { recognises_fua: worker.engine.recognises_fua() })?;
+    jobs(input).try_for_each(|job| worker.work(job?, &mut output))
+}
+
+/// An engine and what it has not answered.
+struct Worker {
+    engine: Engine,
+    /// One workload waits for the file system's checker while the next one is recorded.
+    unfinished: Option<Unfinished>,
+    alone: bool,
+    _place: Place,
+}
+
+impl Worker {
+    fn work(&mut self, job: Job, output: &mut impl Write) -> io::Result<()> {
+        match job {
+            Job::Workload(workload) => {
+                let next = self.engine.start(&workload, &mut |_| {});
+                let previous = self.unfinished.replace(next);
+                self.answer(previous, output)
+            }
+            Job::Finish => {
+                let last = self.unfinished.take();
+                self.answer(last, output)
+            }
+            Job::Alone(workload) => {
+                self.engine.set_alone(true);
+                let mut told = Ok(());
+                let mut tell = |step: &str| told = send(output, &Answer::Step(step.to_owned()));
+                let unfinished = self.engine.start(&workload, &mut tell);
+                tell("running the file system's checker");
+                told?;
+                self.answer(Some(unfinished), output)?;
+                self.engine.set_alone(self.alone);
+                Ok(())
             }
             Job::Floor { cycles, recovering } => {
-                let answer = match engine.floor(cycles, recovering) {
+                let answer = match self.engine.floor(cycles, recovering) {
                     Ok(floor) => Answer::Floor(floor.elapsed.as_micros() as u64),
                     Err(error) => Answer::Failed(error.to_string()),
                 };
-                send(&mut output, &answer)?;
-                continue;
+                send(output, &answer)
             }
-        };
-        if let Some(previous) = std::mem::replace(&mut unfinished, next) {
-            send(&mut output, &Answer::Result(Box::new(engine.finish(previous))))?;
         }
     }
-    Ok(())
+
+    fn answer(&mut self, unfinished: Option<Unfinished>, output: &mut impl Write) -> io::Result<()> {
+        let Some(unfinished) = unfinished else { return Ok(()) };
+        send(output, &Answer::Result(Box::new(self.engine.finish(unfinished))))
+    }
 }
 
 /// Reads jobs in a thread of its own, so that whoever gives them never waits for us to read
@@ -146,11 +223,36 @@ fn jobs(mut input: BufReader<io::Stdin>) -> impl Iterator<Item = io::Result<Job>
     jobs.into_iter()
 }
 
-fn make_engine(start: &Start) -> Result<Engine, crate::engine::EngineError> {
-    enter_mount_namespace()?;
-    let file = std::fs::File::open(&start.base)?;
-    let base = Arc::new(Base::from_file(&file)?);
-    let mut engine = Engine::new(&start.variant, &base, start.disk, &start.directory)?;
+/// Where a worker has its files.
+enum Place {
+    /// In a directory that goes with whoever gave it.
+    Given(PathBuf),
+    Own(Scratch),
+}
+
+impl Place {
+    fn new(start: &Start) -> Result<Self, EngineError> {
+        enter_mount_namespace()?;
+        Ok(match &start.directory {
+            Some(directory) => Self::Given(directory.clone()),
+            None => Self::Own(Scratch::new()?),
+        })
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Given(path) => path,
+            Self::Own(scratch) => scratch.path(),
+        }
+    }
+}
+
+fn make_engine(start: &Start, directory: &Path) -> Result<Engine, EngineError> {
+    prepare_kernel(&start.variant)?;
+    // Every worker's disk has an identity of its own: there are kernels that take two disks with
+    // the same one for the same.
+    let base = Arc::new(Base::from_file(&format(&start.variant, &directory.join("base"))?)?);
+    let mut engine = Engine::new(&start.variant, &base, start.disk, directory)?;
     engine.set_alone(start.alone);
     engine.set_states(&start.states);
     Ok(engine)

@@ -1,0 +1,53 @@
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// Lines that are kept: more than any report of a panic has.
+const LINES_MAX: usize = 400;
+
+/// Bytes of a line that are kept.
+const LINE_BYTES_MAX: u64 = 2048;
+
+/// The last lines of a guest's console, which a thread collects.
+#[derive(Debug)]
+pub(crate) struct Console {
+    lines: Arc<Mutex<VecDeque<String>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Console {
+    /// Collects from a stream until its end.
+    pub(crate) fn collect(stream: impl Read + Send + 'static) -> Self {
+        let lines = Arc::new(Mutex::new(VecDeque::new()));
+        let kept = Arc::clone(&lines);
+        let reader = std::thread::spawn(move || read_lines(BufReader::new(stream), &kept));
+        Self { lines, reader: Some(reader) }
+    }
+
+    /// What it said, once nobody can say more: only to be called when the guest has ended.
+    pub(crate) fn finish(&mut self) -> Vec<String> {
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+        self.so_far()
+    }
+
+    /// What it said until now.
+    pub(crate) fn so_far(&self) -> Vec<String> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}
+
+fn read_lines(mut stream: impl BufRead, kept: &Mutex<VecDeque<String>>) {
+    let mut bytes = Vec::new();
+    while stream.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut bytes).is_ok_and(|length| length > 0) {
+        let line = String::from_utf8_lossy(&bytes).trim_end().to_owned();
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= LINES_MAX {
+            kept.pop_front();
+        }
+        kept.push_back(line);
+        bytes.clear();
+    }
+}

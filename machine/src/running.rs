@@ -1,0 +1,250 @@
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+use crate::console::Console;
+use crate::held;
+
+/// How long one may take to end by itself when its input has ended.
+const END_PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long a guest whose streams have ended may take to say why.
+const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(5);
+
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// How something that ran came to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// The process ended, or somebody ended it. That is no word about any kernel.
+    Process(String),
+    /// The guest's kernel gave up.
+    Kernel {
+        /// In one line.
+        what: String,
+        /// The end of its console.
+        log: Vec<String>,
+    },
+    /// The host could not give the guest what it needed; with what to do.
+    Host(String),
+}
+
+/// The program at work somewhere. It is ended when dropped, with all that it started.
+#[derive(Debug)]
+pub struct Running {
+    process: Child,
+    input: Option<File>,
+    output: File,
+    guest: Option<Guest>,
+}
+
+/// What only a guest has.
+#[derive(Debug)]
+pub(crate) struct Guest {
+    pub(crate) console: Console,
+    /// Files of its kernel's and ours, on the host.
+    pub(crate) directory: TempDir,
+}
+
+impl Running {
+    /// A process under this kernel.
+    pub(crate) fn process(arguments: &[&str]) -> anyhow::Result<Self> {
+        let mut process = Command::new(crate::own_program())
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Ctrl-C reaches a whole process group; what becomes of the workers we decide.
+            .process_group(0)
+            .spawn()
+            .context("start a worker process")?;
+        let input = process.stdin.take().map(|pipe| File::from(OwnedFd::from(pipe)));
+        Ok(Self::new(process, input, None))
+    }
+
+    /// A process with a stream into it, whose output is a pipe of ours.
+    pub(crate) fn new(mut process: Child, input: Option<File>, guest: Option<Guest>) -> Self {
+        let output = OwnedFd::from(process.stdout.take().expect("piped"));
+        Self { process, input, output: output.into(), guest }
+    }
+
+    /// Its process id; for a guest, that of its kernel.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// The directory that we share with a guest, which sees it as [`GUEST_SHARED`](crate::GUEST_SHARED).
+    pub fn shared(&self) -> Option<&Path> {
+        self.guest.as_ref().map(|guest| guest.directory.path())
+    }
+
+    /// The stream into it.
+    ///
+    /// # Panics
+    /// If it was told to end.
+    pub fn input(&mut self) -> &mut File {
+        self.input.as_mut().expect("open until it is told to end")
+    }
+
+    /// The stream out of it.
+    pub fn output(&mut self) -> &mut File {
+        &mut self.output
+    }
+
+    /// Waits until there is something to read, or the stream has ended; says whether it is so.
+    pub fn readable(&self, patience: Duration) -> bool {
+        let mut fds = [PollFd::new(self.output.as_fd(), PollFlags::POLLIN)];
+        let patience = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
+        !matches!(poll(&mut fds, patience), Ok(0) | Err(Errno::EINTR))
+    }
+
+    /// What a guest's kernel said on its console.
+    pub fn console(&self) -> Vec<String> {
+        self.guest.as_ref().map(|guest| guest.console.so_far()).unwrap_or_default()
+    }
+
+    /// The task that the kernel does not let go of, if that is why nothing moves.
+    pub fn held_by_kernel(&self) -> Option<String> {
+        match &self.guest {
+            Some(guest) => held::said(guest.directory.path()),
+            None => held::of_family(self.process.id()),
+        }
+    }
+
+    /// Ends it, if its streams have broken off, and says how it ended by itself.
+    pub fn end(&mut self) -> End {
+        let status = self.ended_within(LAST_WORDS_PATIENCE);
+        self.kill();
+        let Some(guest) = &mut self.guest else {
+            return End::Process(status.map_or_else(|| "it broke off".to_owned(), |status| status.to_string()));
+        };
+        let log = guest.console.finish();
+        if let Some(advice) = host_refused(&log) {
+            return End::Host(advice);
+        }
+        match (panic_line(&log), status) {
+            (Some(what), _) => End::Kernel { what, log },
+            (None, Some(status)) if status.signal() == Some(libc_abort()) => {
+                End::Kernel { what: "the guest's kernel aborted without a word".into(), log }
+            }
+            (None, Some(status)) => End::Process(status.to_string()),
+            (None, None) => End::Process("it broke off".to_owned()),
+        }
+    }
+
+    /// Ends it at once.
+    pub fn kill(&mut self) {
+        let Some(group) = self.guest.is_some().then(|| Pid::from_raw(self.process.id() as i32)) else {
+            let _ = self.process.kill();
+            let _ = self.ended_within(END_PATIENCE);
+            return;
+        };
+        // The group's number stays ours until its leader has been waited for. The processes of
+        // the guest's programs are in it too.
+        if matches!(self.process.try_wait(), Ok(None)) {
+            let _ = killpg(group, Signal::SIGKILL);
+        }
+        let _ = self.process.wait();
+        reap(group);
+    }
+
+    fn ended_within(&mut self, patience: Duration) -> Option<ExitStatus> {
+        let deadline = Instant::now() + patience;
+        loop {
+            match self.process.try_wait() {
+                Ok(None) if Instant::now() < deadline => std::thread::sleep(PAUSE),
+                Ok(status) => return status,
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.guest.is_none() {
+            // End of input: it takes its mounts and disks down and ends.
+            self.input = None;
+            if self.ended_within(END_PATIENCE).is_some() {
+                return;
+            }
+        }
+        // What a guest has mounted goes with it.
+        self.kill();
+    }
+}
+
+/// Waits for what a guest's kernel had started: it has become ours.
+fn reap(group: Pid) {
+    let deadline = Instant::now() + LAST_WORDS_PATIENCE;
+    while Instant::now() < deadline {
+        match waitpid(Pid::from_raw(-group.as_raw()), Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::StillAlive) => std::thread::sleep(PAUSE),
+            Ok(_) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn libc_abort() -> i32 {
+    Signal::SIGABRT as i32
+}
+
+/// The first line that says that the kernel gave up.
+fn panic_line(log: &[String]) -> Option<String> {
+    let said = |start: &str| log.iter().find_map(|line| line.find(start).map(|at| line[at..].to_owned()));
+    // What went wrong comes first; that nothing is synced says only that it did.
+    let cause = ["BUG: ", "kernel BUG at", "Oops", "Kernel mode fault", "Kernel stack overflow"];
+    let panic = said("Kernel panic - not syncing")?;
+    Some(match cause.iter().find_map(|start| said(start)) {
+        Some(cause) if !panic.contains(&cause) => format!("{panic} ({cause})"),
+        _ => panic,
+    })
+}
+
+/// What the guest's kernel says when the host is in its way, and what helps.
+fn host_refused(log: &[String]) -> Option<String> {
+    let said = |text: &str| log.iter().any(|line| line.contains(text));
+    if said("ran out of memory on the host side") {
+        let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
+        return Some(format!(
+            "the host's limit on mappings (vm.max_map_count is {}) is too low for the guest: \
+             raise it with `sysctl vm.max_map_count=262144`, or give the guest less memory",
+            limit.trim()
+        ));
+    }
+    if said("must be not mounted noexec") {
+        return Some("the directory for the guest's memory is mounted noexec: set TMPDIR to another".into());
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(lines: &[&str]) -> Vec<String> {
+        lines.iter().map(|line| (*line).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_panic_is_known_with_its_cause() {
+        let quiet = log(&["EXT4-fs (loop0): mounted", "reboot: Power down"]);
+        assert_eq!(panic_line(&quiet), None);
+        let panic = "Kernel panic - not syncing: Kernel mode fault at addr 0x0, ip 0x60";
+        assert_eq!(panic_line(&log(&["[ 1.2] x", &format!("[ 1.3] {panic}")])), Some(panic.into()));
+        let bug = log(&["[ 1.2] kernel BUG at fs/x.c:1!", "[ 1.3] Kernel panic - not syncing: Fatal exception"]);
+        let what = "Kernel panic - not syncing: Fatal exception (kernel BUG at fs/x.c:1!)";
+        assert_eq!(panic_line(&bug), Some(what.into()));
+    }
+}

@@ -1,0 +1,201 @@
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use nix::sys::statvfs::{FsFlags, statvfs};
+
+use crate::console::Console;
+use crate::guest::{GUEST_COMMAND, READY, Spec};
+use crate::running::{End, Guest, Running};
+use crate::{NAME_PREFIX, parent_death};
+
+/// How long a guest may take to start.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Memory of a guest unless another size is asked for, in MiB.
+const MEMORY_MIB: u64 = 512;
+
+/// Where a guest's memory is, as long as it fits.
+const MEMORY_DIRECTORY: &str = "/dev/shm";
+
+/// Debian's package with a User-Mode Linux kernel, its program, and its modules.
+const PACKAGE: &str = "user-mode-linux";
+const PACKAGE_KERNEL: &str = "/usr/bin/linux.uml";
+const PACKAGE_MODULES: &str = "/usr/lib/uml/modules";
+
+/// A User-Mode Linux kernel, and how it is started.
+#[derive(Debug, Clone)]
+pub struct Uml {
+    /// The kernel: an executable.
+    pub kernel: PathBuf,
+    /// Where its modules are, if it has any.
+    pub modules: Option<PathBuf>,
+    /// Modules that are wanted; what the kernel has built in needs none.
+    pub load: Vec<String>,
+    /// Parameters for the kernel beyond ours.
+    pub parameters: Vec<String>,
+    /// Its memory in MiB.
+    pub memory_mib: u64,
+}
+
+impl Uml {
+    /// The kernel at `path`, or that of Debian's package; `modules` if they are not where that
+    /// package has them.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be run.
+    pub fn find(path: Option<&Path>, modules: Option<&Path>) -> anyhow::Result<Self> {
+        let kernel = match path {
+            Some(path) => path.to_owned(),
+            None => PathBuf::from(PACKAGE_KERNEL),
+        };
+        let data = match kernel.metadata() {
+            Ok(data) => data,
+            Err(_) if path.is_none() => bail!(
+                "there is no User-Mode Linux kernel: `apt-get install {PACKAGE}`, build one with \
+                 scripts/build-uml.sh, or name one with --kernel uml:PATH"
+            ),
+            Err(error) => return Err(error).with_context(|| format!("find the kernel {}", kernel.display())),
+        };
+        if !data.is_file() || data.permissions().mode() & 0o111 == 0 {
+            bail!(
+                "{} is not a program: --kernel uml:PATH takes the `linux` that `make ARCH=um` built",
+                kernel.display()
+            );
+        }
+        let kernel = std::path::absolute(&kernel).context("find the working directory")?;
+        let packaged =
+            || kernel.starts_with("/usr").then(|| PathBuf::from(PACKAGE_MODULES)).filter(|path| path.exists());
+        let modules = match modules {
+            Some(path) if !path.is_dir() => bail!("{} is not a directory: --modules takes one", path.display()),
+            Some(path) => Some(std::path::absolute(path).context("find the working directory")?),
+            None => packaged(),
+        };
+        Ok(Self { kernel, modules, load: Vec::new(), parameters: Vec::new(), memory_mib: MEMORY_MIB })
+    }
+
+    /// What the kernel says of its release (`6.1.90`).
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn release(&self) -> anyhow::Result<String> {
+        let output = Command::new(&self.kernel).arg("--version").stdin(Stdio::null()).output();
+        let output = output.with_context(|| format!("run {}", self.kernel.display()))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let release =
+            text.split_whitespace().next().filter(|word| word.starts_with(|first: char| first.is_ascii_digit()));
+        release.map(str::to_owned).with_context(|| {
+            format!("{} is not a User-Mode Linux kernel: it does not say its version", self.kernel.display())
+        })
+    }
+
+    /// Starts this program as the init of a guest, which starts it again with `arguments`.
+    pub(crate) fn start(&self, arguments: &[&str]) -> anyhow::Result<Running> {
+        let prefix = format!("{NAME_PREFIX}{}-guest-", std::process::id());
+        let directory = tempfile::Builder::new().prefix(&prefix).tempdir().context("make a temporary directory")?;
+        let spec = Spec {
+            arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
+            path: std::env::var("PATH").unwrap_or_default(),
+            modules: self.modules.clone(),
+            load: self.load.clone(),
+        };
+        spec.write(directory.path())?;
+        let (console, console_end) = std::io::pipe().context("make a pipe for the guest's console")?;
+        let (input, input_end) = UnixStream::pair().context("make a channel to the guest")?;
+        let mut command = Command::new(&self.kernel);
+        command
+            .args(self.command_line(directory.path())?)
+            .stdin(Stdio::from(OwnedFd::from(input_end)))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::from(console_end))
+            .env_clear()
+            .env("TMPDIR", self.memory_directory())
+            .current_dir("/")
+            .process_group(0);
+        // The processes of its programs become ours to wait for when it is killed.
+        rustix::process::set_child_subreaper(Some(rustix::process::Pid::INIT)).context("become a reaper")?;
+        let process = parent_death::spawn(command).with_context(|| format!("start {}", self.kernel.display()))?;
+        let guest = Guest { console: Console::collect(console), directory };
+        let mut running = Running::new(process, Some(OwnedFd::from(input).into()), Some(guest));
+        self.wait_until_ready(&mut running)?;
+        Ok(running)
+    }
+
+    fn command_line(&self, directory: &Path) -> anyhow::Result<Vec<String>> {
+        let program = crate::own_program();
+        let (Some(program), Some(directory)) = (program.to_str(), directory.to_str()) else {
+            bail!("the path of this program is not text: {}", program.display());
+        };
+        if program.contains(char::is_whitespace) || directory.contains(char::is_whitespace) {
+            bail!("a guest cannot be started from a path with spaces: {program}");
+        }
+        let mut line = vec![
+            format!("mem={}M", self.memory_mib),
+            "rootfstype=hostfs".into(),
+            "rootflags=/".into(),
+            "ro".into(),
+            format!("uml_dir={directory}"),
+            "umid=guest".into(),
+            // The kernel's own words, and nothing else.
+            "con=null".into(),
+            "con0=null,fd:2".into(),
+            "ssl=null".into(),
+            "ssl0=fd:0,fd:1".into(),
+            // Warnings and worse. The rest can be read in the guest.
+            "loglevel=5".into(),
+            "oops=panic".into(),
+            "random.trust_cpu=on".into(),
+            format!("init={program}"),
+        ];
+        line.extend(self.parameters.iter().cloned());
+        line.extend(["--".into(), GUEST_COMMAND.into(), directory.into()]);
+        Ok(line)
+    }
+
+    /// Where the guest's memory has its file: in memory, if there is room and programs may run.
+    fn memory_directory(&self) -> PathBuf {
+        let fits = statvfs(MEMORY_DIRECTORY).is_ok_and(|room| {
+            let free = room.blocks_available() * room.fragment_size();
+            free >= self.memory_mib << 20 && !room.flags().contains(FsFlags::ST_NOEXEC)
+        });
+        if fits { MEMORY_DIRECTORY.into() } else { std::env::temp_dir() }
+    }
+
+    fn wait_until_ready(&self, running: &mut Running) -> anyhow::Result<()> {
+        let deadline = Instant::now() + START_PATIENCE;
+        let mut said = Vec::new();
+        let why = loop {
+            if running.readable(Duration::from_millis(200)) {
+                let mut byte = [0];
+                match running.output().read(&mut byte) {
+                    Ok(1) => said.push(byte[0]),
+                    _ => break end_in_words(running.end()),
+                }
+                // The kernel may have had something to say before.
+                if said.ends_with(READY) {
+                    return Ok(());
+                }
+            }
+            if Instant::now() > deadline {
+                break format!("it is not ready after {} s", START_PATIENCE.as_secs());
+            }
+        };
+        let console = running.console();
+        let last: Vec<_> = console.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
+        let last = last[last.len().saturating_sub(3)..].join("; ");
+        bail!("the guest {} does not start: {why}; its console says: {last}", self.kernel.display());
+    }
+}
+
+/// An end in one line.
+fn end_in_words(end: End) -> String {
+    match end {
+        End::Process(what) | End::Host(what) | End::Kernel { what, .. } => what,
+    }
+}

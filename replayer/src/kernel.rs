@@ -1,0 +1,83 @@
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::bail;
+use clap::Args;
+use machine::{Machine, Uml};
+
+/// Modules that disks in user space need where they are not built in.
+const DISK_MODULES: [&str; 2] = ["loop", "fuse"];
+
+/// Which kernel to test: `host`, `uml` or `uml:PATH`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum KernelChoice {
+    /// The one that we run under.
+    #[default]
+    Host,
+    /// A User-Mode Linux; Debian's unless there is a path.
+    Uml(Option<PathBuf>),
+}
+
+/// Which kernel to test.
+#[derive(Debug, Clone, Args)]
+pub struct KernelArgs {
+    /// The kernel to test: host (the running one, which takes root), uml (a User-Mode Linux
+    /// process, which does not; Debian's package user-mode-linux), or uml:PATH
+    #[arg(long, value_name = "host|uml[:PATH]", default_value_t)]
+    pub kernel: KernelChoice,
+
+    /// Where depmod left the modules of a User-Mode Linux kernel [default: those of the package]
+    #[arg(long, value_name = "DIR")]
+    pub modules: Option<PathBuf>,
+}
+
+impl KernelArgs {
+    /// Where to run for it.
+    ///
+    /// # Errors
+    /// If there is no such kernel, or modules are named for one that has its own.
+    pub fn machine(&self) -> anyhow::Result<Machine> {
+        let KernelChoice::Uml(path) = &self.kernel else {
+            if self.modules.is_some() {
+                bail!("--modules is for --kernel uml: the running kernel has its own");
+            }
+            return Ok(Machine::Host);
+        };
+        let mut uml = Uml::find(path.as_deref(), self.modules.as_deref())?;
+        uml.load.extend(DISK_MODULES.map(str::to_owned));
+        Ok(Machine::Uml(uml))
+    }
+
+    /// The flags that say the same again, each behind a space.
+    pub fn flags(&self) -> String {
+        let modules = self.modules.as_ref().map(|path| format!(" --modules {}", path.display())).unwrap_or_default();
+        match &self.kernel {
+            KernelChoice::Host => modules,
+            uml @ KernelChoice::Uml(_) => format!(" --kernel {uml}{modules}"),
+        }
+    }
+}
+
+impl fmt::Display for KernelChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host => f.write_str("host"),
+            Self::Uml(None) => f.write_str("uml"),
+            Self::Uml(Some(path)) => write!(f, "uml:{}", path.display()),
+        }
+    }
+}
+
+impl FromStr for KernelChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once(':') {
+            None if text == "host" => Ok(Self::Host),
+            None if text == "uml" => Ok(Self::Uml(None)),
+            Some(("uml", path)) if !path.is_empty() => Ok(Self::Uml(Some(path.into()))),
+            _ => Err("it is host, uml or uml:PATH".to_owned()),
+        }
+    }
+}

@@ -30,6 +30,10 @@ pub struct KernelArgs {
     /// Where depmod left the modules of a User-Mode Linux kernel [default: those of the package]
     #[arg(long, value_name = "DIR")]
     pub modules: Option<PathBuf>,
+
+    /// Parameters for a User-Mode Linux kernel beyond ours, separated by spaces
+    #[arg(long, value_name = "WORDS", value_delimiter = ' ', allow_hyphen_values = true)]
+    pub kernel_parameters: Vec<String>,
 }
 
 impl KernelArgs {
@@ -42,20 +46,30 @@ impl KernelArgs {
             if self.modules.is_some() {
                 bail!("--modules is for --kernel uml: the running kernel has its own");
             }
+            if !self.kernel_parameters.is_empty() {
+                bail!("--kernel-parameters is for --kernel uml: the running kernel has started");
+            }
             return Ok(Machine::Host);
         };
         let mut uml = Uml::find(path.as_deref(), self.modules.as_deref())?;
+        uml.parameters.extend(self.kernel_parameters.iter().filter(|word| !word.is_empty()).cloned());
         uml.load.extend(DISK_MODULES.map(str::to_owned));
         Ok(Machine::Uml(uml))
     }
 
     /// The flags that say the same again, each behind a space.
     pub fn flags(&self) -> String {
-        let modules = self.modules.as_ref().map(|path| format!(" --modules {}", path.display())).unwrap_or_default();
-        match &self.kernel {
-            KernelChoice::Host => modules,
-            uml @ KernelChoice::Uml(_) => format!(" --kernel {uml}{modules}"),
+        let mut flags = match &self.kernel {
+            KernelChoice::Host => String::new(),
+            uml @ KernelChoice::Uml(_) => format!(" --kernel {uml}"),
+        };
+        if let Some(modules) = &self.modules {
+            flags += &format!(" --modules {}", modules.display());
         }
+        if !self.kernel_parameters.is_empty() {
+            flags += &format!(" --kernel-parameters '{}'", self.kernel_parameters.join(" "));
+        }
+        flags
     }
 }
 

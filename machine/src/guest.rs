@@ -19,9 +19,8 @@ use crate::held;
 use crate::modules::Modules;
 
 /// The argument by which the program is told that it is the init of a guest; the directory of
-/// the guest on the host follows. Every program that starts guests must call [`run_guest`] when
-/// it is its first one.
-pub const GUEST_COMMAND: &str = "__guest";
+/// the guest on the host follows.
+pub(crate) const GUEST_COMMAND: &str = "__guest";
 
 /// What the guest says when its channel is open. Before, bytes would be taken for a terminal's.
 pub(crate) const READY: &[u8] = b"\x06crashpoint\x06";
@@ -65,7 +64,7 @@ impl Spec {
 
 /// Is the init of a guest: makes a system of the bare kernel, has the program do what the spec
 /// in `directory` says, and switches the guest off.
-pub fn run_guest(directory: &Path) -> ! {
+pub(crate) fn run_guest(directory: &Path) -> ! {
     if let Err(error) = work(directory) {
         // The console is all there is.
         eprintln!("crashpoint: {error:#}");

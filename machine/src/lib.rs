@@ -4,21 +4,22 @@
 //! Whoever starts one gets a [`Running`] in either case: a stream in, a stream out, whether it
 //! still does anything, and how it ended. What is said over the streams this crate does not know.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod activity;
 mod console;
 mod guest;
 mod held;
+mod keeper;
 mod modules;
-mod parent_death;
 mod running;
 mod uml;
 
 use std::path::Path;
+use std::process::ExitCode;
 
 pub use activity::Activity;
-pub use guest::{CHANNEL_BYTES_MAX, GUEST_COMMAND, GUEST_SHARED, run_guest};
+pub use guest::{CHANNEL_BYTES_MAX, GUEST_SHARED};
 pub use running::{End, Running};
 pub use uml::Uml;
 
@@ -51,6 +52,28 @@ impl Machine {
     pub fn is_guest(&self) -> bool {
         matches!(self, Self::Uml(_))
     }
+}
+
+/// Does what the program was started for by this crate, if it was. Every program that starts a
+/// [`Machine`] must call this first.
+pub fn run_hidden() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    let command = arguments.next()?;
+    if command == guest::GUEST_COMMAND {
+        guest::run_guest(Path::new(&arguments.next()?));
+    }
+    let outcome = if command == keeper::KEEPER_COMMAND {
+        keeper::keep(arguments)
+    } else if command == keeper::KEPT_COMMAND {
+        keeper::become_kept(arguments).map(|never| match never {})
+    } else {
+        return None;
+    };
+    Some(outcome.unwrap_or_else(|error| {
+        // The console is all there is.
+        eprintln!("crashpoint: {error:#}");
+        ExitCode::from(2)
+    }))
 }
 
 /// This program; it may have been replaced by a newer build since it was started.

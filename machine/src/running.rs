@@ -1,6 +1,6 @@
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -8,13 +8,12 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{Signal, killpg};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use crate::console::Console;
-use crate::held;
+use crate::{held, keeper};
 
 /// How long one may take to end by itself when its input has ended.
 const END_PATIENCE: Duration = Duration::from_secs(20);
@@ -78,7 +77,7 @@ impl Running {
         Self { process, input, output: output.into(), guest }
     }
 
-    /// Its process id; for a guest, that of its kernel.
+    /// Its process id; for a guest, that of its keeper.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
@@ -121,10 +120,15 @@ impl Running {
         }
     }
 
-    /// Ends it, if its streams have broken off, and says how it ended by itself.
+    /// Whether the process has ended. What a guest had started has ended then too.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.process.try_wait(), Ok(None))
+    }
+
+    /// Ends it, if it has broken off, and says how it ended by itself.
     pub fn end(&mut self) -> End {
-        let status = self.ended_within(LAST_WORDS_PATIENCE);
-        self.kill();
+        let by_itself = self.ended_within(LAST_WORDS_PATIENCE);
+        let status = self.kill().filter(|_| by_itself);
         let Some(guest) = &mut self.guest else {
             return End::Process(status.map_or_else(|| "it broke off".to_owned(), |status| status.to_string()));
         };
@@ -132,41 +136,38 @@ impl Running {
         if let Some(advice) = host_refused(&log) {
             return End::Host(advice);
         }
-        match (panic_line(&log), status) {
-            (Some(what), _) => End::Kernel { what, log },
-            (None, Some(status)) if status.signal() == Some(libc_abort()) => {
+        let signal = status.and_then(|status| status.code()).and_then(keeper::signal);
+        match (panic_line(&log), signal, status) {
+            (Some(what), ..) => End::Kernel { what, log },
+            (None, Some(Signal::SIGABRT), _) => {
                 End::Kernel { what: "the guest's kernel aborted without a word".into(), log }
             }
-            (None, Some(status)) => End::Process(status.to_string()),
-            (None, None) => End::Process("it broke off".to_owned()),
+            (None, Some(signal), _) => End::Process(format!("its kernel got {signal}")),
+            (None, None, Some(status)) => End::Process(status.to_string()),
+            (None, None, None) => End::Process("it broke off".to_owned()),
         }
     }
 
     /// Ends it at once.
-    pub fn kill(&mut self) {
-        let Some(group) = self.guest.is_some().then(|| Pid::from_raw(self.process.id() as i32)) else {
+    pub fn kill(&mut self) -> Option<ExitStatus> {
+        if self.guest.is_some() && !self.has_ended() {
+            // Its keeper ends all of it.
+            let _ = kill(Pid::from_raw(self.process.id() as i32), Signal::SIGTERM);
+        } else {
             let _ = self.process.kill();
-            let _ = self.ended_within(END_PATIENCE);
-            return;
-        };
-        // The group's number stays ours until its leader has been waited for. The processes of
-        // the guest's programs are in it too.
-        if matches!(self.process.try_wait(), Ok(None)) {
-            let _ = killpg(group, Signal::SIGKILL);
         }
-        let _ = self.process.wait();
-        reap(group);
+        self.ended_within(END_PATIENCE).then(|| self.process.wait().ok()).flatten()
     }
 
-    fn ended_within(&mut self, patience: Duration) -> Option<ExitStatus> {
+    fn ended_within(&mut self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
-        loop {
-            match self.process.try_wait() {
-                Ok(None) if Instant::now() < deadline => std::thread::sleep(PAUSE),
-                Ok(status) => return status,
-                Err(_) => return None,
+        while !self.has_ended() {
+            if Instant::now() > deadline {
+                return false;
             }
+            std::thread::sleep(PAUSE);
         }
+        true
     }
 }
 
@@ -175,29 +176,13 @@ impl Drop for Running {
         if self.guest.is_none() {
             // End of input: it takes its mounts and disks down and ends.
             self.input = None;
-            if self.ended_within(END_PATIENCE).is_some() {
+            if self.ended_within(END_PATIENCE) {
                 return;
             }
         }
         // What a guest has mounted goes with it.
         self.kill();
     }
-}
-
-/// Waits for what a guest's kernel had started: it has become ours.
-fn reap(group: Pid) {
-    let deadline = Instant::now() + LAST_WORDS_PATIENCE;
-    while Instant::now() < deadline {
-        match waitpid(Pid::from_raw(-group.as_raw()), Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::StillAlive) => std::thread::sleep(PAUSE),
-            Ok(_) => {}
-            Err(_) => return,
-        }
-    }
-}
-
-fn libc_abort() -> i32 {
-    Signal::SIGABRT as i32
 }
 
 /// The first line that says that the kernel gave up.

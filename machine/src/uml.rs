@@ -2,7 +2,7 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use nix::sys::statvfs::{FsFlags, statvfs};
 
+use crate::NAME_PREFIX;
 use crate::console::Console;
 use crate::guest::{GUEST_COMMAND, READY, Spec};
+use crate::keeper::KEEPER_COMMAND;
 use crate::running::{End, Guest, Running};
-use crate::{NAME_PREFIX, parent_death};
 
 /// How long a guest may take to start.
 const START_PATIENCE: Duration = Duration::from_secs(60);
@@ -108,8 +109,11 @@ impl Uml {
         spec.write(directory.path())?;
         let (console, console_end) = std::io::pipe().context("make a pipe for the guest's console")?;
         let (input, input_end) = UnixStream::pair().context("make a channel to the guest")?;
-        let mut command = Command::new(&self.kernel);
-        command
+        let process = Command::new(crate::own_program())
+            .arg(KEEPER_COMMAND)
+            .arg(std::process::id().to_string())
+            .arg(directory.path())
+            .arg(&self.kernel)
             .args(self.command_line(directory.path())?)
             .stdin(Stdio::from(OwnedFd::from(input_end)))
             .stdout(Stdio::piped())
@@ -117,10 +121,9 @@ impl Uml {
             .env_clear()
             .env("TMPDIR", self.memory_directory())
             .current_dir("/")
-            .process_group(0);
-        // The processes of its programs become ours to wait for when it is killed.
-        rustix::process::set_child_subreaper(Some(rustix::process::Pid::INIT)).context("become a reaper")?;
-        let process = parent_death::spawn(command).with_context(|| format!("start {}", self.kernel.display()))?;
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("start {}", self.kernel.display()))?;
         let guest = Guest { console: Console::collect(console), directory };
         let mut running = Running::new(process, Some(OwnedFd::from(input).into()), Some(guest));
         self.wait_until_ready(&mut running)?;

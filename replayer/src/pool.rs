@@ -124,6 +124,9 @@ impl Worker {
     pub(crate) fn receive(&mut self) -> Result<Answer, Gone> {
         let mut activity = Activity::default();
         while !self.running.readable(LOOK_EVERY) {
+            if self.running.has_ended() {
+                return Err(self.broke_off(&io::Error::from(io::ErrorKind::UnexpectedEof)));
+            }
             if let Some(why) = activity.look(self.running.pid()) {
                 return Err(self.stuck(&why));
             }
@@ -138,10 +141,7 @@ impl Worker {
     fn broke_off(&mut self, error: &io::Error) -> Gone {
         match self.running.end() {
             End::Kernel { what, log } => Gone::Kernel { what, log },
-            End::Process(how) if error.kind() == io::ErrorKind::InvalidData => {
-                Gone::Other(format!("the worker talks nonsense: {error} ({how})"))
-            }
-            End::Process(how) => Gone::Other(format!("the worker died ({how})")),
+            End::Process(how) => Gone::Other(format!("the worker died ({how}; {error})")),
             End::Host(why) => Gone::Other(why),
         }
     }

@@ -9,7 +9,7 @@ use std::sync::mpsc::sync_channel;
 
 use block_dev::Base;
 use local_fs::{Scratch, Variant, enter_mount_namespace, format};
-use machine::{CHANNEL_BYTES_MAX, GUEST_COMMAND, GUEST_SHARED, run_guest};
+use machine::{CHANNEL_BYTES_MAX, GUEST_SHARED};
 use pace_rules::disk::{Disk, Selection};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use workloads::Workload;
@@ -129,17 +129,14 @@ pub(crate) fn receive<T: DeserializeOwned>(input: &mut impl Read) -> io::Result<
     postcard::from_bytes(&bytes).map(Some).map_err(io::Error::other)
 }
 
-/// Does what the program was started for by ourselves, if it was: to be a worker, or the init of a
-/// guest. Every program that sweeps must call this first.
+/// Does what the program was started for by ourselves, if it was: to be a worker, or what a
+/// machine needs. Every program that sweeps must call this first.
 pub fn run_hidden() -> Option<ExitCode> {
-    let mut arguments = std::env::args_os().skip(1);
-    let command = arguments.next()?;
-    if command == GUEST_COMMAND {
-        let directory = arguments.next()?;
-        run_guest(Path::new(&directory));
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == WORKER_COMMAND) {
+        // Whoever gave us work is gone if this fails.
+        return Some(run_worker().map_or(ExitCode::from(2), |()| ExitCode::SUCCESS));
     }
-    // Whoever gave us work is gone if this fails.
-    (command == WORKER_COMMAND).then(|| run_worker().map_or(ExitCode::from(2), |()| ExitCode::SUCCESS))
+    machine::run_hidden()
 }
 
 /// Works until standard input ends, which it does as well when the parent is killed: then it

@@ -52,7 +52,7 @@ impl Base {
         Ok(base)
     }
 
-    fn set(&mut self, number: u32, page: &Page) {
+    pub(crate) fn set(&mut self, number: u32, page: &Page) {
         if page == &ZERO_PAGE {
             return;
         }

@@ -10,6 +10,7 @@ mod error;
 mod front_end;
 mod fuse_disk;
 mod image;
+mod image_file;
 mod log;
 pub mod loop_device;
 mod memfd_disk;
@@ -19,6 +20,7 @@ pub use error::{Error, Result};
 pub use front_end::FrontEnd;
 pub use fuse_disk::FuseDisk;
 pub use image::{Image, ImageHash};
+pub use image_file::ImageFile;
 pub use log::{BlockLog, Entry, Kind, Mark};
 pub use memfd_disk::MemfdDisk;
 

@@ -58,28 +58,33 @@ impl MemfdDisk {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn content(&self, base: &Arc<Base>) -> Result<Image> {
+    pub fn content(&mut self, base: &Arc<Base>) -> Result<Image> {
         let mut image = Image::new(Arc::clone(base));
-        let mut seen = vec![false; self.seen.len()];
-        let mut page = ZERO_PAGE;
+        let mut seen = std::mem::take(&mut self.seen);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        seen.fill(false);
         for extent in DataExtents::of(&self.file, self.size_bytes) {
             let (first, end) = extent.doing(|| "find the disk's data")?;
-            for number in first..end {
-                seen[number as usize] = true;
-                self.read_page(number, &mut page)?;
-                if &page != image.page(number) {
-                    image.write(u64::from(number) * PAGE_SIZE as u64, &page);
+            seen[first as usize..end as usize].fill(true);
+            for start in (first..end).step_by(PAGES_AT_ONCE as usize) {
+                let numbers = start..end.min(start + PAGES_AT_ONCE);
+                let pages = &mut buffer[..numbers.len() * PAGE_SIZE];
+                self.file
+                    .read_exact_at(pages, u64::from(start) * PAGE_SIZE as u64)
+                    .doing(|| "read the disk's memory")?;
+                for (number, page) in numbers.zip(pages.chunks_exact(PAGE_SIZE)) {
+                    if page != image.page(number) {
+                        image.write(u64::from(number) * PAGE_SIZE as u64, page);
+                    }
                 }
             }
         }
         for number in base.used().filter(|number| !seen[*number as usize]) {
             image.discard(u64::from(number) * PAGE_SIZE as u64, PAGE_SIZE as u64);
         }
+        self.seen = seen;
+        self.buffer = buffer;
         Ok(image)
-    }
-
-    fn read_page(&self, number: u32, page: &mut Page) -> Result<()> {
-        self.file.read_exact_at(page, u64::from(number) * PAGE_SIZE as u64).doing(|| "read the disk's memory")
     }
 
     /// Makes a run of pages that the file has hold what `image` holds.

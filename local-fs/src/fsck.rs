@@ -2,12 +2,14 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::Context;
 use crate::format::program_failed;
 use crate::{Result, Variant};
 
 /// What a file system's own checker said of an unmounted image.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FsckReport {
     /// It found nothing to repair.
     pub clean: bool,

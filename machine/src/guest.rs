@@ -27,6 +27,9 @@ pub(crate) const READY: &[u8] = b"\x06crashpoint\x06";
 
 const SPEC: &str = "spec.json";
 
+/// The file in which a guest says why it gives up.
+const FAILURE: &str = "failure";
+
 const CHANNEL: &str = "/dev/ttyS0";
 
 /// Where the guest sees the directory on the host that is its own, which it may write to.
@@ -66,8 +69,9 @@ impl Spec {
 /// in `directory` says, and switches the guest off.
 pub(crate) fn run_guest(directory: &Path) -> ! {
     if let Err(error) = work(directory) {
-        // The console is all there is.
         eprintln!("crashpoint: {error:#}");
+        // Before there is a way to the host, the console is all there is.
+        let _ = std::fs::write(Path::new(GUEST_SHARED).join(FAILURE), format!("{error:#}"));
     }
     match reboot(RebootMode::RB_POWER_OFF) {
         Ok(never) => match never {},
@@ -76,8 +80,8 @@ pub(crate) fn run_guest(directory: &Path) -> ! {
 }
 
 fn work(directory: &Path) -> anyhow::Result<()> {
-    let spec = Spec::read(directory)?;
     mount_system(directory)?;
+    let spec = Spec::read(Path::new(GUEST_SHARED))?;
     if let (Some(modules), false) = (&spec.modules, spec.load.is_empty()) {
         load_modules(modules, &spec.load)?;
     }
@@ -95,6 +99,11 @@ fn work(directory: &Path) -> anyhow::Result<()> {
     channel.write_all(READY).context("write to the channel")?;
     let child = command.spawn().context("start the program in the guest")?;
     wait_for(Pid::from_raw(child.id() as i32))
+}
+
+/// What a guest said of why it gave up.
+pub(crate) fn failure(directory: &Path) -> Option<String> {
+    std::fs::read_to_string(directory.join(FAILURE)).ok()
 }
 
 /// What a program expects of a running system. The root is the host's, read-only.
@@ -139,7 +148,12 @@ fn wait_for(child: Pid) -> anyhow::Result<()> {
     loop {
         match wait().context("wait for the program in the guest")? {
             WaitStatus::Exited(pid, 0) if pid == child => return Ok(()),
-            status if status.pid() == Some(child) => anyhow::bail!("the program in the guest ended: {status:?}"),
+            WaitStatus::Exited(pid, code) if pid == child => {
+                anyhow::bail!("the program in the guest ended with status {code}")
+            }
+            WaitStatus::Signaled(pid, signal, _) if pid == child => {
+                anyhow::bail!("the program in the guest got {signal} (is its memory too small?)")
+            }
             _ => {}
         }
     }

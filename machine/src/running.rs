@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use crate::console::Console;
-use crate::{held, keeper};
+use crate::{guest, held, keeper};
 
 /// How long one may take to end by itself when its input has ended.
 const END_PATIENCE: Duration = Duration::from_secs(20);
@@ -87,12 +87,12 @@ impl Running {
         self.guest.as_ref().map(|guest| guest.directory.path())
     }
 
-    /// The stream into it.
+    /// The stream into it. A process takes its end for the wish that it ends.
     ///
     /// # Panics
-    /// If it was told to end.
-    pub fn input(&mut self) -> &mut File {
-        self.input.as_mut().expect("open until it is told to end")
+    /// If it was taken before.
+    pub fn take_input(&mut self) -> File {
+        self.input.take().expect("taken once")
     }
 
     /// The stream out of it.
@@ -129,13 +129,14 @@ impl Running {
     pub fn end(&mut self) -> End {
         let by_itself = self.ended_within(LAST_WORDS_PATIENCE);
         let status = self.kill().filter(|_| by_itself);
-        let Some(guest) = &mut self.guest else {
+        let Some(own) = &mut self.guest else {
             return End::Process(status.map_or_else(|| "it broke off".to_owned(), |status| status.to_string()));
         };
-        let log = guest.console.finish();
+        let log = own.console.finish();
         if let Some(advice) = host_refused(&log) {
             return End::Host(advice);
         }
+        let failure = guest::failure(own.directory.path());
         let signal = status.and_then(|status| status.code()).and_then(keeper::signal);
         match (panic_line(&log), signal, status) {
             (Some(what), ..) => End::Kernel { what, log },
@@ -143,8 +144,10 @@ impl Running {
                 End::Kernel { what: "the guest's kernel aborted without a word".into(), log }
             }
             (None, Some(signal), _) => End::Process(format!("its kernel got {signal}")),
-            (None, None, Some(status)) => End::Process(status.to_string()),
-            (None, None, None) => End::Process("it broke off".to_owned()),
+            (None, None, status) => {
+                let status = || status.map_or_else(|| "it broke off".to_owned(), |status| status.to_string());
+                End::Process(failure.unwrap_or_else(status))
+            }
         }
     }
 
@@ -174,7 +177,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if self.guest.is_none() {
-            // End of input: it takes its mounts and disks down and ends.
+            // Its input has ended, or does now: it takes its mounts and disks down and ends.
             self.input = None;
             if self.ended_within(END_PATIENCE) {
                 return;

@@ -99,7 +99,9 @@ impl Uml {
     /// Starts this program as the init of a guest, which starts it again with `arguments`.
     pub(crate) fn start(&self, arguments: &[&str]) -> anyhow::Result<Running> {
         let prefix = format!("{NAME_PREFIX}{}-guest-", std::process::id());
-        let directory = tempfile::Builder::new().prefix(&prefix).tempdir().context("make a temporary directory")?;
+        let memory = self.memory_directory();
+        let directory = tempfile::Builder::new().prefix(&prefix).tempdir_in(&memory);
+        let directory = directory.with_context(|| format!("make a directory in {}", memory.display()))?;
         let spec = Spec {
             arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
             path: std::env::var("PATH").unwrap_or_default(),
@@ -119,7 +121,7 @@ impl Uml {
             .stdout(Stdio::piped())
             .stderr(Stdio::from(console_end))
             .env_clear()
-            .env("TMPDIR", self.memory_directory())
+            .env("TMPDIR", memory)
             .current_dir("/")
             .process_group(0)
             .spawn()

@@ -4,8 +4,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use block_dev::{Base, FrontEnd, MemfdDisk};
-use local_fs::{FsckReport, RunningFsck, Variant, start_fsck};
+use block_dev::{Base, MemfdDisk};
+use local_fs::{FsckReport, Variant};
+
+use crate::engine::EngineError;
+use crate::fsck::{Fsck, FsckPlace, RunningCheck};
 
 /// Stands for a check that was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -13,7 +16,8 @@ pub(crate) struct Ticket(u64);
 
 struct Slot {
     disk: MemfdDisk,
-    check: Option<(Ticket, RunningFsck)>,
+    fsck: Fsck,
+    check: Option<(Ticket, RunningCheck)>,
 }
 
 /// Two disks, of which one is the current one.
@@ -21,13 +25,15 @@ pub(crate) struct CrashedDisks {
     slots: [Slot; 2],
     current: usize,
     tickets: u64,
-    reports: HashMap<Ticket, local_fs::Result<FsckReport>>,
+    reports: HashMap<Ticket, Result<FsckReport, EngineError>>,
 }
 
 impl CrashedDisks {
-    pub(crate) fn new(base: &Arc<Base>) -> block_dev::Result<Self> {
-        let slot = || MemfdDisk::new(base).map(|disk| Slot { disk, check: None });
-        Ok(Self { slots: [slot()?, slot()?], current: 0, tickets: 0, reports: HashMap::new() })
+    pub(crate) fn new(base: &Arc<Base>, place: &FsckPlace) -> block_dev::Result<Self> {
+        let slot = |number| -> block_dev::Result<Slot> {
+            Ok(Slot { disk: MemfdDisk::new(base)?, fsck: Fsck::new(place, number, base)?, check: None })
+        };
+        Ok(Self { slots: [slot(0)?, slot(1)?], current: 0, tickets: 0, reports: HashMap::new() })
     }
 
     /// The disk to use.
@@ -48,11 +54,11 @@ impl CrashedDisks {
     }
 
     /// Starts the check of the current disk, which must not be touched before the next turn.
-    pub(crate) fn check(&mut self, variant: &Variant) -> local_fs::Result<Ticket> {
+    pub(crate) fn check(&mut self, variant: &Variant) -> Result<Ticket, EngineError> {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
         let slot = &mut self.slots[self.current];
-        slot.check = Some((ticket, start_fsck(variant, &slot.disk.content_path())?));
+        slot.check = Some((ticket, slot.fsck.start(variant, &mut slot.disk)?));
         Ok(ticket)
     }
 
@@ -60,7 +66,7 @@ impl CrashedDisks {
     ///
     /// # Panics
     /// If it was asked for before, or never started.
-    pub(crate) fn report(&mut self, ticket: Ticket) -> local_fs::Result<FsckReport> {
+    pub(crate) fn report(&mut self, ticket: Ticket) -> Result<FsckReport, EngineError> {
         let running = |slot: &Slot| slot.check.as_ref().is_some_and(|(other, _)| *other == ticket);
         if let Some(slot) = self.slots.iter().position(running) {
             self.settle(slot);

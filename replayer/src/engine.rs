@@ -11,6 +11,7 @@ use recorder::{CrashPoint, Outcome, Recorder, Trace};
 use workloads::Workload;
 
 use crate::crashed_disks::{CrashedDisks, Ticket};
+use crate::fsck::FsckPlace;
 use crate::result::{StateFindings, Timing, WorkloadResult};
 use crate::states::rebuild;
 
@@ -72,6 +73,20 @@ impl Engine {
     /// # Errors
     /// If disks, mount points or the kernel's log cannot be had.
     pub fn new(variant: &Variant, base: &Arc<Base>, disk: Disk, directory: &Path) -> Result<Self> {
+        Self::with_fsck(variant, base, disk, directory, &FsckPlace::default())
+    }
+
+    /// An engine that has the file system's own checker run in some place.
+    ///
+    /// # Errors
+    /// Like [`Self::new`].
+    pub(crate) fn with_fsck(
+        variant: &Variant,
+        base: &Arc<Base>,
+        disk: Disk,
+        directory: &Path,
+        fsck: &FsckPlace,
+    ) -> Result<Self> {
         let contract = Contract::for_variant(variant)?;
         let mount_point = directory.join("crashed");
         std::fs::create_dir(&mount_point)?;
@@ -80,7 +95,7 @@ impl Engine {
             contract,
             disk,
             recorder: Recorder::new(variant, base, directory)?,
-            crashed: CrashedDisks::new(base)?,
+            crashed: CrashedDisks::new(base, fsck)?,
             image: Image::new(Arc::clone(base)),
             mount_point,
             kernel_log: KernelLog::open()?,

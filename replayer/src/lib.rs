@@ -10,6 +10,7 @@ mod command;
 mod crashed_disks;
 mod engine;
 mod exit;
+mod fsck;
 mod kernel;
 mod manifest;
 mod pool;

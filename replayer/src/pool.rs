@@ -1,19 +1,23 @@
 //! Worker processes, and the threads that feed them.
 
+use std::fs::File;
 use std::io;
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use local_fs::{RunningFsck, Variant, format, start_fsck};
 use machine::{Activity, End, Machine, Running};
+use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use workloads::Workload;
 
+use crate::fsck::{Slot, shared_name};
 use crate::result::{Death, WorkloadResult};
-use crate::worker::{Answer, Job, Start, WORKER_COMMAND, receive, send, send_to_guest};
+use crate::worker::{Answer, BASE_NAME, Job, Start, WORKER_COMMAND, receive, send, send_to_guest};
 
 /// The exit status of a run that was broken off.
 const INCOMPLETE: i32 = 3;
@@ -85,19 +89,47 @@ impl Gone {
     }
 }
 
-/// A worker under its kernel; ended when dropped.
-pub(crate) struct Worker {
-    running: Running,
+/// The way into a worker.
+struct Input {
+    stream: File,
+    /// The directory that a guest shares with us.
+    shared: Option<PathBuf>,
     /// Messages that were sent.
     messages: u32,
+}
+
+impl Input {
+    fn send<T: Serialize>(&mut self, message: &T) -> io::Result<()> {
+        self.messages += 1;
+        match &self.shared {
+            Some(shared) => send_to_guest(&mut self.stream, message, shared, self.messages),
+            None => send(&mut self.stream, message),
+        }
+    }
+}
+
+/// A worker under its kernel; ended when dropped.
+pub(crate) struct Worker {
+    // Dropped first: a worker takes the end of its input for the wish that it ends.
+    input: Arc<Mutex<Input>>,
+    running: Running,
+    variant: Variant,
+    /// How many of the file system's checkers are at work for it.
+    checking: Arc<AtomicU32>,
     recognises_fua: bool,
 }
 
 impl Worker {
     /// Starts one and waits until it is ready.
     pub(crate) fn start(machine: &Machine, start: &Start) -> anyhow::Result<Self> {
-        let running = machine.start(&[WORKER_COMMAND])?;
-        let mut this = Self { running, messages: 0, recognises_fua: false };
+        let mut running = machine.start(&[WORKER_COMMAND])?;
+        let shared = running.shared().map(Path::to_owned);
+        if let Some(shared) = shared.as_ref().filter(|_| start.host_helps) {
+            format(&start.variant, &shared.join(BASE_NAME))?;
+        }
+        let input = Arc::new(Mutex::new(Input { stream: running.take_input(), shared, messages: 0 }));
+        let (variant, checking) = (start.variant.clone(), Arc::default());
+        let mut this = Self { input, running, variant, checking, recognises_fua: false };
         let answer = this.send(start).and_then(|()| this.receive());
         match answer.map_err(|gone| anyhow::anyhow!("{}", gone.words()))? {
             Answer::Ready { recognises_fua } => {
@@ -109,39 +141,60 @@ impl Worker {
         }
     }
 
-    pub(crate) fn send<T: serde::Serialize>(&mut self, message: &T) -> Result<(), Gone> {
-        self.messages += 1;
-        let shared = self.running.shared().map(Path::to_owned);
-        let input = self.running.input();
-        let sent = match shared {
-            Some(shared) => send_to_guest(input, message, &shared, self.messages),
-            None => send(input, message),
-        };
+    pub(crate) fn send<T: Serialize>(&mut self, message: &T) -> Result<(), Gone> {
+        let sent = self.input.lock().unwrap_or_else(PoisonError::into_inner).send(message);
         sent.map_err(|error| self.broke_off(&error))
     }
 
     /// Waits for the next answer, as long as something goes on.
     pub(crate) fn receive(&mut self) -> Result<Answer, Gone> {
+        loop {
+            self.wait()?;
+            match receive(self.running.output()) {
+                Ok(Some(Answer::Check(slot))) => self.check(slot),
+                Ok(Some(answer)) => return Ok(answer),
+                Ok(None) => return Err(self.broke_off(&io::Error::from(io::ErrorKind::UnexpectedEof))),
+                Err(error) => return Err(self.broke_off(&error)),
+            }
+        }
+    }
+
+    /// Waits until there is something to receive.
+    fn wait(&mut self) -> Result<(), Gone> {
         let mut activity = Activity::default();
         while !self.running.readable(LOOK_EVERY) {
             if self.running.has_ended() {
                 return Err(self.broke_off(&io::Error::from(io::ErrorKind::UnexpectedEof)));
             }
-            if let Some(why) = activity.look(self.running.pid()) {
+            if self.checking.load(Ordering::Relaxed) > 0 {
+                activity = Activity::default();
+            } else if let Some(why) = activity.look(self.running.pid()) {
                 return Err(self.stuck(&why));
             }
         }
-        match receive(self.running.output()) {
-            Ok(Some(answer)) => Ok(answer),
-            Ok(None) => Err(self.broke_off(&io::Error::from(io::ErrorKind::UnexpectedEof))),
-            Err(error) => Err(self.broke_off(&error)),
-        }
+        Ok(())
+    }
+
+    /// Has the file system's checker look at what a guest has left for it, and tells the guest.
+    fn check(&self, slot: Slot) {
+        let (input, checking) = (Arc::clone(&self.input), Arc::clone(&self.checking));
+        let image = self.running.shared().map(|shared| shared.join(shared_name(slot)));
+        let variant = self.variant.clone();
+        checking.fetch_add(1, Ordering::Relaxed);
+        std::thread::spawn(move || {
+            let checked = image.ok_or("it shares nothing with us".to_owned()).and_then(|image| {
+                start_fsck(&variant, &image).and_then(RunningFsck::finish).map_err(|error| error.to_string())
+            });
+            // If it is gone, whoever waits for it notices.
+            let _ = input.lock().unwrap_or_else(PoisonError::into_inner).send(&Job::Checked(slot, checked));
+            checking.fetch_sub(1, Ordering::Relaxed);
+        });
     }
 
     fn broke_off(&mut self, error: &io::Error) -> Gone {
         match self.running.end() {
             End::Kernel { what, log } => Gone::Kernel { what, log },
-            End::Process(how) => Gone::Other(format!("the worker died ({how}; {error})")),
+            End::Process(how) => Gone::Other(format!("the worker died: {how} ({error})")),
             End::Host(why) => Gone::Other(why),
         }
     }

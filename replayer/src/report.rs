@@ -133,8 +133,8 @@ impl Report {
         text += &format!("  workload  {}\n", workload.to_line());
         text += &format!("  during    {}\n", death.during);
         text += &format!("  broken    the kernel died, or never came back: {}\n", death.what);
-        let last = death.log.len().saturating_sub(DEATH_LINES_MAX);
-        for line in &death.log[last..] {
+        let said = death.log.iter().position(|line| line.contains(&death.what)).unwrap_or(0);
+        for line in death.log.iter().skip(said).take(DEATH_LINES_MAX) {
             text += &format!("  kernel    {line}\n");
         }
         text + "\n"

@@ -110,7 +110,8 @@ impl Workers {
             }
             Machine::Uml(_) => None,
         };
-        let start = Start { variant: variant.clone(), disk, states, alone, directory: None };
+        let start =
+            Start { variant: variant.clone(), disk, states, alone, directory: None, host_helps: machine.is_guest() };
         let mut this = Self { processes: Vec::new(), start, machine, scratch, started: 0 };
         for _ in 0..jobs.max(1) {
             let worker = this.another()?;

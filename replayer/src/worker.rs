@@ -1,32 +1,37 @@
 //! A worker: a process with an engine of its own, which does what it reads from its standard
 //! input and answers on its standard output. It is this same program, started again.
 
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use block_dev::Base;
-use local_fs::{Scratch, Variant, enter_mount_namespace, format};
+use local_fs::{FsckReport, Scratch, Variant, enter_mount_namespace, format};
 use machine::{CHANNEL_BYTES_MAX, GUEST_SHARED};
 use pace_rules::disk::{Disk, Selection};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use workloads::Workload;
 
 use crate::engine::{Engine, EngineError, Unfinished};
+use crate::fsck::{FsckPlace, HostAnswers, Slot};
 use crate::prepare::prepare_kernel;
 use crate::result::WorkloadResult;
 
 /// The argument by which a program is told to be a worker.
 pub(crate) const WORKER_COMMAND: &str = "__worker";
 
+/// The name of the file with the formatted disk.
+pub(crate) const BASE_NAME: &str = "base";
+
 /// Jobs that may wait: more than are ever given without an answer.
 const JOBS_MAX: usize = 8;
 
-/// Messages that may be on their way into a worker: as many workloads as it may have, and one to
-/// have it finish.
-const MESSAGES_MAX: usize = 4;
+/// Messages that may be on their way into a worker: as many workloads as it may have, one to have
+/// it finish, and what the checker said of two slots.
+const MESSAGES_MAX: usize = 6;
 
 /// A message may not be longer than this.
 const MESSAGE_BYTES_MAX: u32 = 64 << 20;
@@ -41,6 +46,8 @@ pub(crate) struct Start {
     pub(crate) alone: bool,
     /// An empty directory; without one the worker makes one.
     pub(crate) directory: Option<PathBuf>,
+    /// It is in a guest whose host made the base and runs the file system's checker.
+    pub(crate) host_helps: bool,
 }
 
 /// What a worker is asked to do.
@@ -53,6 +60,8 @@ pub(crate) enum Job {
     /// A workload, while no other worker works under this kernel. Its steps are told as they are
     /// taken, and it is answered before anything else is done.
     Alone(Workload),
+    /// What the file system's checker said of a slot. It has no answer.
+    Checked(Slot, Result<FsckReport, String>),
     /// So many cycles of the floor, on the image of a crash or on the clean base.
     Floor { cycles: u32, recovering: bool },
 }
@@ -67,6 +76,8 @@ pub(crate) enum Answer {
     },
     /// It cannot work at all.
     Failed(String),
+    /// Wants the file system's checker to look at what is in the file of a slot.
+    Check(Slot),
     /// What is done next, in words.
     Step(String),
     Result(Box<WorkloadResult>),
@@ -79,8 +90,10 @@ const IN_FILE: u32 = 1 << 31;
 
 /// Writes one message.
 pub(crate) fn send<T: Serialize>(out: &mut impl Write, message: &T) -> io::Result<()> {
-    let bytes = postcard::to_stdvec(message).map_err(io::Error::other)?;
-    out.write_all(&(bytes.len() as u32).to_le_bytes())?;
+    let content = postcard::to_stdvec(message).map_err(io::Error::other)?;
+    // In one piece: a system call is slow in a guest.
+    let mut bytes = (content.len() as u32).to_le_bytes().to_vec();
+    bytes.extend(content);
     out.write_all(&bytes)?;
     out.flush()
 }
@@ -146,15 +159,21 @@ pub fn run_hidden() -> Option<ExitCode> {
 /// If the messages break off.
 fn run_worker() -> io::Result<()> {
     let mut input = BufReader::new(io::stdin());
-    let mut output = BufWriter::new(io::stdout().lock());
     let Some(start) = receive::<Start>(&mut input)? else { return Ok(()) };
-    let mut worker = match Place::new(&start).and_then(|place| Ok((make_engine(&start, place.path())?, place))) {
+    let answers = HostAnswers::default();
+    let made = Place::new(&start).and_then(|place| Ok((make_engine(&start, place.path(), &answers)?, place)));
+    let mut worker = match made {
         // The engine goes before the place where it is.
         Ok((engine, place)) => Worker { engine, unfinished: None, alone: start.alone, _place: place },
-        Err(error) => return send(&mut output, &Answer::Failed(error.to_string())),
+        Err(error) => return answer(&Answer::Failed(error.to_string())),
     };
-    send(&mut output, &Answer::Ready { recognises_fua: worker.engine.recognises_fua() })?;
-    jobs(input).try_for_each(|job| worker.work(job?, &mut output))
+    answer(&Answer::Ready { recognises_fua: worker.engine.recognises_fua() })?;
+    jobs(input, answers).try_for_each(|job| worker.work(job?))
+}
+
+/// Answers, from whatever part of the worker.
+fn answer(answer: &Answer) -> io::Result<()> {
+    send(&mut io::stdout().lock(), answer)
 }
 
 /// An engine and what it has not answered.
@@ -167,50 +186,53 @@ struct Worker {
 }
 
 impl Worker {
-    fn work(&mut self, job: Job, output: &mut impl Write) -> io::Result<()> {
+    fn work(&mut self, job: Job) -> io::Result<()> {
         match job {
             Job::Workload(workload) => {
                 let next = self.engine.start(&workload, &mut |_| {});
                 let previous = self.unfinished.replace(next);
-                self.answer(previous, output)
+                self.answer(previous)
             }
             Job::Finish => {
                 let last = self.unfinished.take();
-                self.answer(last, output)
+                self.answer(last)
             }
             Job::Alone(workload) => {
                 self.engine.set_alone(true);
                 let mut told = Ok(());
-                let mut tell = |step: &str| told = send(output, &Answer::Step(step.to_owned()));
+                let mut tell = |step: &str| told = answer(&Answer::Step(step.to_owned()));
                 let unfinished = self.engine.start(&workload, &mut tell);
                 tell("running the file system's checker");
                 told?;
-                self.answer(Some(unfinished), output)?;
+                self.answer(Some(unfinished))?;
                 self.engine.set_alone(self.alone);
                 Ok(())
             }
-            Job::Floor { cycles, recovering } => {
-                let answer = match self.engine.floor(cycles, recovering) {
-                    Ok(floor) => Answer::Floor(floor.elapsed.as_micros() as u64),
-                    Err(error) => Answer::Failed(error.to_string()),
-                };
-                send(output, &answer)
-            }
+            Job::Floor { cycles, recovering } => answer(&match self.engine.floor(cycles, recovering) {
+                Ok(floor) => Answer::Floor(floor.elapsed.as_micros() as u64),
+                Err(error) => Answer::Failed(error.to_string()),
+            }),
+            // Whoever waits for it has it already.
+            Job::Checked(..) => Ok(()),
         }
     }
 
-    fn answer(&mut self, unfinished: Option<Unfinished>, output: &mut impl Write) -> io::Result<()> {
+    fn answer(&mut self, unfinished: Option<Unfinished>) -> io::Result<()> {
         let Some(unfinished) = unfinished else { return Ok(()) };
-        send(output, &Answer::Result(Box::new(self.engine.finish(unfinished))))
+        answer(&Answer::Result(Box::new(self.engine.finish(unfinished))))
     }
 }
 
 /// Reads jobs in a thread of its own, so that whoever gives them never waits for us to read
 /// while we wait for them to read our answer.
-fn jobs(mut input: BufReader<io::Stdin>) -> impl Iterator<Item = io::Result<Job>> {
+fn jobs(mut input: BufReader<io::Stdin>, answers: HostAnswers) -> impl Iterator<Item = io::Result<Job>> {
     let (read, jobs) = sync_channel(JOBS_MAX);
     std::thread::spawn(move || {
         while let Some(job) = receive(&mut input).transpose() {
+            if let Ok(Job::Checked(slot, report)) = job {
+                answers.put(slot, report);
+                continue;
+            }
             let broken = job.is_err();
             if read.send(job).is_err() || broken {
                 break;
@@ -244,12 +266,19 @@ impl Place {
     }
 }
 
-fn make_engine(start: &Start, directory: &Path) -> Result<Engine, EngineError> {
+fn make_engine(start: &Start, directory: &Path, answers: &HostAnswers) -> Result<Engine, EngineError> {
     prepare_kernel(&start.variant)?;
-    // Every worker's disk has an identity of its own: there are kernels that take two disks with
-    // the same one for the same.
-    let base = Arc::new(Base::from_file(&format(&start.variant, &directory.join("base"))?)?);
-    let mut engine = Engine::new(&start.variant, &base, start.disk, directory)?;
+    let shared = Path::new(GUEST_SHARED);
+    let (base, fsck) = if start.host_helps {
+        let ask = |slot| answer(&Answer::Check(slot));
+        (File::open(shared.join(BASE_NAME))?, FsckPlace::host(shared.to_owned(), ask, answers.clone()))
+    } else {
+        // Every worker's disk has an identity of its own: there are kernels that take two disks
+        // with the same one for the same.
+        (format(&start.variant, &directory.join(BASE_NAME))?, FsckPlace::default())
+    };
+    let base = Arc::new(Base::from_file(&base)?);
+    let mut engine = Engine::with_fsck(&start.variant, &base, start.disk, directory, &fsck)?;
     engine.set_alone(start.alone);
     engine.set_states(&start.states);
     Ok(engine)

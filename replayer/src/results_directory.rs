@@ -54,7 +54,7 @@ pub struct Results {
     manifest: Manifest,
     /// What was made for it, the deepest directory first, if it is new.
     made: Option<Vec<PathBuf>>,
-    results: Lines,
+    lines: Lines,
     times: Lines,
     /// For each file system of the manifest.
     recorded: Vec<Recorded>,
@@ -184,12 +184,12 @@ impl Results {
         for record in &mut recorded {
             record.summary.fua_recognised = true;
         }
-        let results = Lines::open(&directory.join(RESULTS), |_, line| read_result(variants, &mut recorded, &line))?;
+        let lines = Lines::open(&directory.join(RESULTS), |_, line| read_result(variants, &mut recorded, &line))?;
         let times = Lines::open(&directory.join(TIMES), |_, line| read_time(variants, &mut recorded, &line))?;
         let finished = is_finished(directory, variants, &recorded)?;
         let clock = Clock::start();
         let directory = directory.to_owned();
-        Ok(Self { directory, manifest, made: None, results, times, recorded, finished, clock, _lock: lock })
+        Ok(Self { directory, manifest, made: None, lines, times, recorded, finished, clock, _lock: lock })
     }
 
     /// What the sweep is.
@@ -259,12 +259,12 @@ impl Results {
     fn append_line(&mut self, line: &str) -> anyhow::Result<()> {
         let read = serde_json::from_str(line)?;
         read_result(&self.manifest.file_systems, &mut self.recorded, &read)?;
-        self.results.append(line)
+        self.lines.append(line)
     }
 
     fn sync(&mut self) -> anyhow::Result<()> {
         self.clock.synced = Instant::now();
-        self.results.sync()?;
+        self.lines.sync()?;
         self.times.sync()
     }
 
@@ -307,8 +307,8 @@ impl Results {
         self.sync()?;
         self.finished = true;
         let rows = self.rows();
-        let summaries: Vec<_> = rows.iter().map(|(variant, summary)| summary_json(variant, summary)).collect();
-        let lines: String = summaries.iter().map(|summary| format!("{summary}\n")).collect();
+        let line = |(variant, summary): &(Variant, Summary)| summary_json(variant, summary).to_string() + "\n";
+        let lines: String = rows.iter().map(line).collect();
         write_whole(&self.directory.join(TABLE), &table(&rows))?;
         write_whole(&self.directory.join(SUMMARY), &lines)
     }
@@ -332,7 +332,7 @@ impl Results {
 
     /// Takes everything back if it is new and there is no result in it.
     pub(crate) fn remove_if_empty(self) {
-        if let Some(made) = self.made.as_ref().filter(|_| self.results.is_empty()) {
+        if let Some(made) = self.made.as_ref().filter(|_| self.lines.is_empty()) {
             remove(&self.directory, made);
         }
     }
@@ -340,7 +340,7 @@ impl Results {
 
 /// The workloads as the text that is kept of them.
 fn kept_text(workloads: &[Workload]) -> anyhow::Result<String> {
-    let text: String = workloads.iter().map(|workload| format!("{}\n", workload.to_line())).collect();
+    let text: String = workloads.iter().map(|workload| workload.to_line() + "\n").collect();
     if workloads::parse(&text, WORKLOADS)? != workloads {
         bail!("these workloads cannot be kept for --resume: please report it as a bug, and sweep without --out");
     }

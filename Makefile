@@ -1,4 +1,5 @@
 # make demo: everything from a fresh machine with Rust to a table. make test: all tests.
+# make test-kills: the sweep that is killed twenty times, which takes minutes.
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # File systems are mounted by root; everything else is done by whoever calls make.
@@ -6,7 +7,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 # The programs under test run as root, cargo does not. Nothing is skipped: root is there.
 RUNNER := $(if $(SUDO),--config 'target."cfg(all())".runner="sudo -E"')
 
-.PHONY: demo test lint bench setup build clean
+.PHONY: demo test test-kills lint bench setup build clean
 
 demo:
 	@echo '== 1 of 3: the programs of ext4, xfs and btrfs'
@@ -18,6 +19,9 @@ demo:
 
 test: setup
 	cargo test --workspace --locked $(RUNNER)
+
+test-kills: setup
+	cargo test --package end-to-end --test sweeps --locked $(RUNNER) -- --ignored --nocapture
 
 lint:
 	cargo fmt --all --check

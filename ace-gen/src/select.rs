@@ -1,6 +1,7 @@
 //! Which of the workloads are wanted: a range, a sample, a shard, only the unique ones.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::iter::StepBy;
 use std::ops::Range;
 use std::str::FromStr;
@@ -29,6 +30,13 @@ impl Shard {
     fn first_from(self, start: u64) -> u64 {
         let rest = self.number - 1;
         start + (rest + self.of - start % self.of) % self.of
+    }
+}
+
+/// `2/3`, as it is read.
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.of)
     }
 }
 

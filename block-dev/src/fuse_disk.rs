@@ -169,13 +169,16 @@ fn now_ns() -> u64 {
 /// The thread has its own table of descriptors, and `/dev/fuse` is open in that one only. When
 /// this process is killed while another of its threads waits in the kernel for the file
 /// system, that thread cannot end before it is answered; the connection is cut as soon as the
-/// server's table goes, and the wait with it.
+/// server's table goes, and the wait with it. For the same reason the thread has a mount namespace
+/// of its own, without a mount in it: the last thread of a namespace unmounts what is on the disk
+/// before it closes anything, so it must not be this one.
 fn serve(server: Server, mount_point: PathBuf) -> Result<JoinHandle<()>> {
     let (ready, started) = mpsc::channel();
     let thread = std::thread::Builder::new().name("fuse".into()).spawn(move || {
         let mounted = unshare(CloneFlags::CLONE_FILES)
             .doing(|| "give the FUSE server a table of descriptors of its own")
-            .and_then(|()| mount_fuse(&mount_point));
+            .and_then(|()| mount_fuse(&mount_point))
+            .and_then(|fuse| leave_mounts().map(|()| fuse));
         let fuse = match mounted {
             Ok(fuse) => fuse,
             Err(error) => return drop(ready.send(Err(error))),
@@ -193,6 +196,15 @@ fn serve(server: Server, mount_point: PathBuf) -> Result<JoinHandle<()>> {
     let thread = thread.doing(|| "start the FUSE server")?;
     started.recv().unwrap_or_else(|_| Err(io::Error::other("it died")).doing(|| "start the FUSE server"))?;
     Ok(thread)
+}
+
+/// Gives this thread a mount namespace in which nothing of ours is mounted.
+fn leave_mounts() -> Result<()> {
+    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    unshare(CloneFlags::CLONE_NEWNS)
+        .and_then(|()| mount(None::<&str>, "/", None::<&str>, private, None::<&str>))
+        .and_then(|()| umount2("/", MntFlags::MNT_DETACH))
+        .doing(|| "give the FUSE server a mount namespace of its own")
 }
 
 fn mount_fuse(mount_point: &Path) -> Result<OwnedFd> {

@@ -1,12 +1,15 @@
 //! `crashpoint fs`: sweeps file systems with workloads.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ace_gen::{GeneratorArgs, SelectionArgs};
-use clap::Args;
-use replayer::{FileSystemArgs, Interrupt, Outcome, OutputFormat, SweepCommand, WorkloadFiles, WorkloadIterator};
+use anyhow::{Context, bail};
+use clap::{Args, Command, FromArgMatches};
+use replayer::{FileSystemArgs, Interrupt, Kernel, Manifest, Options, Outcome, OutputFormat, Results};
+use replayer::{NumberedWorkloads, SweepCommand, WorkloadFiles};
 
-use crate::source::Source;
+use crate::options;
+use crate::source::{Source, sharded};
 
 /// The arguments of `crashpoint fs`.
 #[derive(Debug, Args)]
@@ -17,9 +20,14 @@ pub(crate) struct FsArgs {
     #[command(flatten)]
     file_system: FileSystemArgs,
 
-    /// A new directory for the results: manifest.json, results.jsonl and summary.txt
+    /// A new directory for the results, and for what --resume needs to go on with them
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+
+    /// Go on with the sweep in DIR where it stopped, for whatever reason. DIR knows how it was
+    /// begun: no other option is needed
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "workload_files"])]
+    resume: Option<PathBuf>,
 
     /// How to print results
     #[arg(long, value_enum, default_value_t)]
@@ -36,33 +44,128 @@ pub(crate) struct FsArgs {
     bounds: GeneratorArgs,
 }
 
-/// Does it.
-pub(crate) fn run(arguments: &FsArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+/// The command as the command line has it.
+pub(crate) fn adapt(fs: Command) -> Command {
+    // Only the unique ones is what `fs` does anyway; the flag stays valid.
+    let fs = fs.mut_arg("unique", |flag| flag.hide(true));
+    fs.mut_arg("file_systems", |flag| flag.required(false).required_unless_present("resume"))
+}
+
+/// Does it; `given` are the flags that were given, of those that `command` has.
+pub(crate) fn run(
+    arguments: &FsArgs,
+    command: &Command,
+    given: &Options,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
+    match &arguments.resume {
+        Some(directory) => resume(directory, arguments, command, given, interrupt),
+        None => begin(arguments, options::deciding(command, given), interrupt),
+    }
+}
+
+fn begin(arguments: &FsArgs, options: Options, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     let variants = arguments.file_system.variants()?;
-    let FsArgs { files, bounds, selection, all, .. } = arguments;
-    let source = Source::of(bounds, selection, *all, files, variants.len() == 1)?;
-    replayer::prepare(&variants, &arguments.file_system.machine()?)?;
-    let words = source.words();
-    let command = SweepCommand {
-        file_system: &arguments.file_system,
-        format: arguments.format,
-        out: arguments.out.as_deref(),
-        source: &words,
+    let mut source = Source::of(&arguments.bounds, &arguments.selection, arguments.all, &arguments.files)?;
+    let machine = arguments.file_system.machine()?;
+    replayer::prepare(&variants, &machine)?;
+    // What is read once can be neither given to several file systems nor gone on with.
+    if arguments.out.is_some() || variants.len() > 1 {
+        source = source.repeatable(interrupt)?;
+        if interrupt.requested() {
+            return Ok(Outcome::Incomplete);
+        }
+    }
+    let Some(directory) = &arguments.out else { return arguments.sweep(source, None, interrupt) };
+    let shard = arguments.selection.shard.map(|shard| shard.to_string());
+    let kernel = Kernel::of(&machine)?;
+    let manifest = Manifest::new(&arguments.file_system, kernel, options, shard, source.words())?;
+    let kept = match &source {
+        Source::Read { workloads, .. } => Some(workloads.as_slice()),
+        _ => None,
     };
-    match source {
-        Source::Generated(generated) => {
-            if let Some(sample) = arguments.selection.sample {
-                replayer::say(&format!("sampling {sample} with --seed {}", arguments.selection.seed));
+    let results = Results::create(directory, manifest, kept)?;
+    arguments.sweep(source, Some(results), interrupt)
+}
+
+fn resume(
+    directory: &Path,
+    given_arguments: &FsArgs,
+    command: &Command,
+    given: &Options,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
+    let results = Results::open(directory)?;
+    options::agree(command, given, results.manifest(), directory)?;
+    let format = given_arguments.format;
+    if results.is_finished() {
+        replayer::say(&format!("the sweep in {} is finished: {} results", directory.display(), results.count()));
+        return results.print(format);
+    }
+    let mut arguments = recorded_arguments(command, results.manifest())
+        .with_context(|| format!("read the manifest in {}", directory.display()))?;
+    arguments.format = format;
+    let jobs = u16::try_from(results.manifest().jobs).ok();
+    arguments.file_system.jobs = given_arguments.file_system.jobs.or(jobs);
+    let source = match results.workloads()? {
+        Some(workloads) => Source::Read { workloads, files: String::new() },
+        None => Source::of(&arguments.bounds, &arguments.selection, arguments.all, &arguments.files)?,
+    };
+    same_sweep(&arguments, results.manifest(), directory)?;
+    replayer::say(&format!("going on in {}: {} results are there", directory.display(), results.count()));
+    arguments.sweep(source, Some(results), interrupt)
+}
+
+/// The arguments that a sweep was begun with.
+fn recorded_arguments(command: &Command, manifest: &Manifest) -> anyhow::Result<FsArgs> {
+    let words = std::iter::once(command.get_name().to_owned()).chain(options::words(manifest));
+    let matches = command.clone().try_get_matches_from(words)?;
+    Ok(FsArgs::from_arg_matches(&matches)?)
+}
+
+/// Fails if what those arguments come to here is not what they came to when the sweep was begun.
+fn same_sweep(arguments: &FsArgs, manifest: &Manifest, directory: &Path) -> anyhow::Result<()> {
+    let mut here = Manifest::new(
+        &arguments.file_system,
+        Kernel::of(&arguments.file_system.machine()?)?,
+        manifest.options.clone(),
+        manifest.shard.clone(),
+        manifest.workloads.clone(),
+    )?;
+    here.workloads_hash.clone_from(&manifest.workloads_hash);
+    if let Some(difference) = manifest.difference(&here) {
+        bail!("the sweep in {} cannot go on here: {difference}", directory.display());
+    }
+    Ok(())
+}
+
+impl FsArgs {
+    /// Sweeps, without what `results` has already.
+    fn sweep(&self, source: Source, results: Option<Results>, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+        let command = SweepCommand { file_system: &self.file_system, format: self.format };
+        let shard = self.selection.shard;
+        match source {
+            Source::Generated(generated) => {
+                if let Some(sample) = self.selection.sample {
+                    replayer::say(&format!("sampling {sample} with --seed {}", self.selection.seed));
+                }
+                let chosen = generated.choose();
+                if let Some(removed) = chosen.removed().filter(|removed| removed.count() > 0) {
+                    replayer::say(&removed.to_string());
+                }
+                command.run(&|| chosen.iter(), chosen.count(), results, interrupt)
             }
-            if let Some(removed) = generated.removed().filter(|removed| removed.count() > 0) {
-                replayer::say(&removed.to_string());
+            Source::Read { workloads, .. } => {
+                let source =
+                    || -> NumberedWorkloads<'_> { Box::new(sharded(shard, workloads.iter().cloned()).map(Ok)) };
+                let total = sharded(shard, workloads.iter()).count() as u64;
+                command.run(&source, total, results, interrupt)
             }
-            command.run(&|| generated.iter(), Some(generated.count()), interrupt)
+            Source::Stream(stream) => {
+                let numbered = sharded(shard, stream);
+                let numbered = numbered.map(|(number, workload)| workload.map(|workload| (number, workload)));
+                command.run_stream(Box::new(numbered), interrupt)
+            }
         }
-        Source::Read { workloads, .. } => {
-            let total = Some(workloads.len() as u64);
-            command.run(&|| -> WorkloadIterator<'_> { Box::new(workloads.iter().cloned().map(Ok)) }, total, interrupt)
-        }
-        Source::Stream(stream) => command.run_stream(stream, interrupt),
     }
 }

@@ -6,12 +6,14 @@ mod bench;
 mod clean;
 mod doctor;
 mod fs;
+mod merge;
+mod options;
 mod source;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use replayer::{Interrupt, Outcome};
+use replayer::{Interrupt, Options, Outcome};
 
 /// Cuts the power of a file system at every point where it has promised something, and says
 /// what was not there afterwards.
@@ -30,8 +32,14 @@ enum Command {
     ///
     /// Runs each workload, cuts the power at every persistence point, lets the file system
     /// recover, and says which promises it broke. Of generated workloads (--ops, --preset) those
-    /// that a file system could not tell from an earlier one are left out.
+    /// that a file system could not tell from an earlier one are left out. With --out the sweep can
+    /// be stopped and killed at any moment, and gone on with by --resume.
     Fs(Box<fs::FsArgs>),
+    /// Put the shards of a sweep together
+    ///
+    /// Makes the directory that one sweep of everything would have made of those of its parts
+    /// (fs --shard I/N --out DIR), and exits as that sweep would have.
+    Merge(merge::MergeArgs),
     /// Say what this machine lacks, and whether the tester itself may be believed
     Doctor(doctor::DoctorArgs),
     /// Remove what a killed run left behind
@@ -45,21 +53,35 @@ fn main() -> ExitCode {
         return status;
     }
     match parse() {
-        Ok(cli) => replayer::exit(run(cli.command)),
+        Ok(parsed) => replayer::exit(run(parsed)),
         Err(error) => replayer::exit_usage(&error),
     }
 }
 
-fn parse() -> Result<Cli, clap::Error> {
-    // Only the unique ones is what `fs` does anyway; the flag stays valid.
-    let command = Cli::command().mut_subcommand("fs", |fs| fs.mut_arg("unique", |flag| flag.hide(true)));
-    Cli::from_arg_matches(&command.try_get_matches()?)
+/// What the command line says.
+struct Parsed {
+    command: Command,
+    /// `fs` as it was parsed.
+    fs: clap::Command,
+    /// The flags of `fs` that were given.
+    given: Options,
 }
 
-fn run(command: Command) -> anyhow::Result<Outcome> {
+fn parse() -> Result<Parsed, clap::Error> {
+    let mut command = Cli::command().mut_subcommand("fs", fs::adapt);
+    // Defaults and values are known once it is built.
+    command.build();
+    let fs = command.find_subcommand("fs").expect("it is one of ours").clone();
+    let matches = command.try_get_matches()?;
+    let given = matches.subcommand_matches("fs").map(|matches| options::given(&fs, matches)).unwrap_or_default();
+    Ok(Parsed { command: Cli::from_arg_matches(&matches)?.command, fs, given })
+}
+
+fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
     let interrupt = Interrupt::watch()?;
-    match command {
-        Command::Fs(arguments) => fs::run(&arguments, &interrupt),
+    match parsed.command {
+        Command::Fs(arguments) => fs::run(&arguments, &parsed.fs, &parsed.given, &interrupt),
+        Command::Merge(arguments) => merge::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments, &interrupt),
         Command::Clean(arguments) => clean::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments, &interrupt),

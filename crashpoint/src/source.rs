@@ -2,7 +2,7 @@
 
 use ace_gen::{Generator, GeneratorArgs, Removed, SelectionArgs, Shard};
 use anyhow::{Context, bail};
-use replayer::{WorkloadFiles, WorkloadIterator};
+use replayer::{Interrupt, NumberedWorkloads, WorkloadFiles, WorkloadIterator};
 use workloads::Workload;
 
 /// To tell equal workloads apart all of them must be looked at, and a digest kept of each.
@@ -13,7 +13,7 @@ const UNIQUE_OF_MAX: u64 = 5_000_000;
 pub(crate) enum Source {
     /// Within the bounds of the generator.
     Generated(Box<Generated>),
-    /// Read from files.
+    /// Read from files; all of them, of whatever shard.
     Read { workloads: Vec<Workload>, files: String },
     /// Standard input, which can be read once.
     Stream(WorkloadIterator<'static>),
@@ -22,12 +22,17 @@ pub(crate) enum Source {
 /// Generated workloads.
 pub(crate) struct Generated {
     generator: Generator,
-    chosen: Chosen,
+    selection: ace_gen::Selection,
 }
 
 /// Which of the generated workloads.
-enum Chosen {
-    /// Those with these numbers, and what was left out for them.
+pub(crate) struct Chosen<'a> {
+    generator: &'a Generator,
+    numbers: Numbers,
+}
+
+enum Numbers {
+    /// These, and what was left out for them.
     Listed { numbers: Vec<u64>, removed: Option<Removed> },
     /// Those that the selection has, which can be counted without looking at them.
     Selected(ace_gen::Selection),
@@ -40,7 +45,6 @@ impl Source {
         selection: &SelectionArgs,
         all: bool,
         files: &WorkloadFiles,
-        can_stream: bool,
     ) -> anyhow::Result<Self> {
         match (bounds.is_given(), files.files.is_empty()) {
             (true, false) => bail!(
@@ -50,29 +54,25 @@ impl Source {
                 bail!("no workloads: name files with workloads, or have them generated with --ops N or --preset seq-1")
             }
             (true, true) => Ok(Self::Generated(Box::new(Generated::new(bounds, selection, all)?))),
-            (false, false) => Self::from_files(files, selection, can_stream),
+            (false, false) => Self::from_files(files, selection),
         }
     }
 
-    fn from_files(files: &WorkloadFiles, selection: &SelectionArgs, can_stream: bool) -> anyhow::Result<Self> {
+    fn from_files(files: &WorkloadFiles, selection: &SelectionArgs) -> anyhow::Result<Self> {
         if selection.range.is_some() || selection.index.is_some() || selection.sample.is_some() {
             bail!("--range, --index and --sample choose among generated workloads: use --ops or --preset, or --shard");
         }
-        let shard = selection.shard;
         match files.stream() {
-            Some(stream) if can_stream => Ok(Self::Stream(match shard {
-                Some(shard) => Box::new(sharded(shard, stream)),
-                None => stream,
-            })),
-            _ => {
-                let all = files.read_all()?.into_iter();
-                let workloads = match shard {
-                    Some(shard) => sharded(shard, all).collect(),
-                    None => all.collect(),
-                };
-                Ok(Self::Read { workloads, files: files.names() })
-            }
+            Some(stream) => Ok(Self::Stream(stream)),
+            None => Ok(Self::Read { workloads: files.read_all()?, files: files.names() }),
         }
+    }
+
+    /// The same with standard input read to its end, or until an interrupt.
+    pub(crate) fn repeatable(self, interrupt: &Interrupt) -> anyhow::Result<Self> {
+        let Self::Stream(stream) = self else { return Ok(self) };
+        let workloads = replayer::read_to_end(stream, interrupt)?;
+        Ok(Self::Read { workloads, files: "standard input".to_owned() })
     }
 
     /// In words, for the manifest.
@@ -95,49 +95,56 @@ impl Generated {
         // One that is asked for by its number is wanted.
         let mut unique = !all && selection.index.is_none();
         if unique && count > UNIQUE_OF_MAX {
-            replayer::say("of {count} workloads equal ones are not removed (that is done up to {UNIQUE_OF_MAX})");
+            let why = format!("that is done up to {UNIQUE_OF_MAX}");
+            replayer::say(&format!("of {count} workloads equal ones are not removed ({why})"));
             unique = false;
         }
         let selection = ace_gen::Selection { unique, ..selection.selection() };
-        let chosen = if unique {
-            let mut indices = selection.indices(&generator);
-            let numbers = indices.by_ref().collect();
-            let removed = indices.removed();
-            Chosen::Listed { numbers, removed }
-        } else {
-            Chosen::Selected(selection)
-        };
-        Ok(Self { generator, chosen })
+        Ok(Self { generator, selection })
     }
 
+    /// Chooses; to remove equal ones takes a while.
+    pub(crate) fn choose(&self) -> Chosen<'_> {
+        let numbers = if self.selection.unique {
+            let mut indices = self.selection.indices(&self.generator);
+            let numbers = indices.by_ref().collect();
+            Numbers::Listed { numbers, removed: indices.removed() }
+        } else {
+            Numbers::Selected(self.selection.clone())
+        };
+        Chosen { generator: &self.generator, numbers }
+    }
+}
+
+impl Chosen<'_> {
     /// What was left out because a file system could not tell it from an earlier one.
     pub(crate) fn removed(&self) -> Option<Removed> {
-        match &self.chosen {
-            Chosen::Listed { removed, .. } => *removed,
-            Chosen::Selected(_) => None,
+        match &self.numbers {
+            Numbers::Listed { removed, .. } => *removed,
+            Numbers::Selected(_) => None,
         }
     }
 
     /// How many there are.
     pub(crate) fn count(&self) -> u64 {
-        match &self.chosen {
-            Chosen::Listed { numbers, .. } => numbers.len() as u64,
-            Chosen::Selected(selection) => selection.count(&self.generator).0,
+        match &self.numbers {
+            Numbers::Listed { numbers, .. } => numbers.len() as u64,
+            Numbers::Selected(selection) => selection.count(self.generator).0,
         }
     }
 
     /// All of them, from the first.
-    pub(crate) fn iter(&self) -> WorkloadIterator<'_> {
+    pub(crate) fn iter(&self) -> NumberedWorkloads<'_> {
         let mut walker = self.generator.walk();
-        let workload = move |number| Ok(walker.workload(number));
-        match &self.chosen {
-            Chosen::Listed { numbers, .. } => Box::new(numbers.iter().copied().map(workload)),
-            Chosen::Selected(selection) => Box::new(selection.indices(&self.generator).map(workload)),
+        let workload = move |number| Ok((number, walker.workload(number)));
+        match &self.numbers {
+            Numbers::Listed { numbers, .. } => Box::new(numbers.iter().copied().map(workload)),
+            Numbers::Selected(selection) => Box::new(selection.indices(self.generator).map(workload)),
         }
     }
 }
 
-/// Every N-th, as the generator does it.
-fn sharded<T>(shard: Shard, items: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
-    (0..).zip(items).filter_map(move |(index, item)| shard.contains(index).then_some(item))
+/// Workloads with their places, but for those of other shards: every N-th, as the generator does it.
+pub(crate) fn sharded<T>(shard: Option<Shard>, items: impl Iterator<Item = T>) -> impl Iterator<Item = (u64, T)> {
+    (0..).zip(items).filter(move |(place, _)| shard.is_none_or(|shard| shard.contains(*place)))
 }

@@ -27,14 +27,14 @@ fn help(arguments: &[&str]) -> String {
 #[test]
 fn help_is_what_it_was() {
     insta::assert_snapshot!("help", help(&[]));
-    for command in ["fs", "doctor", "clean", "bench"] {
+    for command in ["fs", "merge", "doctor", "clean", "bench"] {
         insta::assert_snapshot!(format!("help_{command}"), help(&[command]));
     }
 }
 
 #[test]
 fn wrong_arguments_are_answered_in_one_line_with_status_2() {
-    let cases: [(&[&str], &str); 14] = [
+    let cases: [(&[&str], &str); 17] = [
         (&["fs"], "--fs <FS[,FS…]>"),
         (&["fs", "--fs", "ext4"], "no workloads: name files"),
         (&["fs", "--fs", "ext4", "--ops", "1", "a.wl"], "cannot be mixed"),
@@ -47,6 +47,9 @@ fn wrong_arguments_are_answered_in_one_line_with_status_2() {
         (&["fs", "--fs", "ext4", "/nowhere/x.wl"], "read /nowhere/x.wl: No such file"),
         (&["fs", "--fs", "ext4", "--range", "0..2", "/dev/null"], "choose among generated workloads"),
         (&["fs", "--fs", "ext4", "--ops", "1", "--index", "336"], "there is no workload 336: the last is 335"),
+        (&["fs", "--resume", "/nowhere"], "open /nowhere: No such file"),
+        (&["merge", "/nowhere"], "--out <DIR>"),
+        (&["merge", "/proc", "--out", "/nowhere"], "no sweep was begun in /proc"),
         (&["bench", "--fs", "ext5"], "unknown file system 'ext5'"),
         (&["clean", "--dry"], "'--dry-run'"),
     ];

@@ -21,8 +21,23 @@ impl KernelMessage {
 
     /// Whether it is about a block device (`loop3`), and not about `loop33`.
     pub fn is_about(&self, device: &str) -> bool {
+        self.mentions(device).next().is_some()
+    }
+
+    /// Its text with `disk` for the name of a block device, which is another one in the next run.
+    pub fn text_without(&self, device: &str) -> String {
+        let mut text = self.text.clone();
+        for at in self.mentions(device).collect::<Vec<_>>().into_iter().rev() {
+            text.replace_range(at..at + device.len(), "disk");
+        }
+        text
+    }
+
+    /// Where it names a block device.
+    fn mentions(&self, device: &str) -> impl Iterator<Item = usize> {
         let ends = |rest: &str| !rest.starts_with(|next: char| next.is_ascii_digit());
-        self.text.match_indices(device).any(|(at, _)| ends(&self.text[at + device.len()..]))
+        let found = self.text.match_indices(device).filter(move |(at, name)| ends(&self.text[at + name.len()..]));
+        found.map(|(at, _)| at)
     }
 
     /// Whether it starts the report of a bug or a failed assertion, which names no device.
@@ -94,5 +109,7 @@ mod tests {
         assert_eq!(message, KernelMessage { level: 3, text: "XFS (loop0): Corruption detected".into() });
         assert_eq!(parse(b"nonsense"), None);
         assert!(message.is_about("loop0") && !message.is_about("loop"));
+        assert_eq!(message.text_without("loop0"), "XFS (disk): Corruption detected");
+        assert_eq!(message.text_without("loop"), message.text);
     }
 }

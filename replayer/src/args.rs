@@ -126,6 +126,10 @@ pub struct WorkloadFiles {
 /// Workloads as they are read.
 pub type WorkloadIterator<'a> = Box<dyn Iterator<Item = anyhow::Result<Workload>> + Send + 'a>;
 
+/// Workloads of a sweep with their numbers: of generated ones the generator's, of others their
+/// place among all that were read, counted from 0.
+pub type NumberedWorkloads<'a> = Box<dyn Iterator<Item = anyhow::Result<(u64, Workload)>> + Send + 'a>;
+
 impl WorkloadFiles {
     /// Reads every workload of every file.
     ///

@@ -1,8 +1,8 @@
 //! What `replay` and `crashpoint fs` have in common: sweep every file system that was asked
 //! for, print, write the results, and say how it went.
 
-use std::io::{self, Write};
-use std::path::Path;
+use std::collections::HashMap;
+use std::sync::Mutex;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
@@ -11,13 +11,12 @@ use local_fs::Variant;
 use pace_rules::disk::Disk;
 use workloads::Workload;
 
-use crate::args::{FileSystemArgs, WorkloadIterator};
-use crate::manifest::manifest;
+use crate::args::{FileSystemArgs, NumberedWorkloads, WorkloadIterator};
 use crate::pool::Interrupt;
 use crate::prepare::prepare;
-use crate::report::{OutputFormat, Report, say, summary_json, table};
+use crate::report::{OutputFormat, Report, print_summary, print_table, say};
 use crate::result::WorkloadResult;
-use crate::results_file::Results;
+use crate::results_directory::{Recorded, Results};
 use crate::sweep::{Summary, Workers};
 
 /// How a command went; the exit status says it.
@@ -36,7 +35,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    fn of(rows: &[(Variant, Summary)]) -> Self {
+    pub(crate) fn of(rows: &[(Variant, Summary)]) -> Self {
         if rows.iter().any(|(_, summary)| summary.findings > 0) {
             Self::Findings
         } else if rows.iter().any(|(_, summary)| summary.not_measured > 0 || summary.interrupted) {
@@ -54,80 +53,100 @@ pub struct SweepCommand<'a> {
     pub file_system: &'a FileSystemArgs,
     /// How results are printed.
     pub format: OutputFormat,
-    /// The directory that results are written to as well.
-    pub out: Option<&'a Path>,
-    /// Where the workloads are from, in words for the manifest.
-    pub source: &'a str,
 }
 
 impl SweepCommand<'_> {
-    /// Sweeps every file system with the workloads that `source` starts anew for each.
+    /// Sweeps every file system with the workloads that `source` starts anew for each, but for
+    /// those that `results` has already; `total` is how many there are in all.
     ///
     /// # Errors
     /// If it cannot be done.
     pub fn run<'w>(
         &self,
-        source: &dyn Fn() -> WorkloadIterator<'w>,
-        total: Option<u64>,
+        source: &dyn Fn() -> NumberedWorkloads<'w>,
+        total: u64,
+        results: Option<Results>,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Outcome> {
         let variants = self.file_system.variants()?;
         prepare(&variants, &self.file_system.machine()?)?;
-        self.with_results(&variants, |mut results| {
+        let Some(mut results) = results else {
             let mut rows = Vec::new();
-            for variant in &variants {
-                if interrupt.requested() {
-                    break;
-                }
-                let summary = self.one(variant, &mut *source(), total, interrupt, results.as_deref_mut())?;
-                rows.push((variant.clone(), summary));
+            for variant in variants.into_iter().take_while(|_| !interrupt.requested()) {
+                let summary = self.one(&variant, &mut *source(), Some(total), None, interrupt)?;
+                rows.push((variant, summary));
             }
-            self.finish(&rows, results, interrupt)
-        })
+            return self.finish(&rows, interrupt);
+        };
+        let swept = self.run_into(&mut results, source, total, interrupt);
+        if swept.is_err() {
+            results.remove_if_empty();
+        }
+        swept
+    }
+
+    fn run_into<'w>(
+        &self,
+        results: &mut Results,
+        source: &dyn Fn() -> NumberedWorkloads<'w>,
+        total: u64,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Outcome> {
+        for (variant, summary) in results.rows() {
+            if interrupt.requested() {
+                break;
+            }
+            let done = &results.of(&variant).done.clone();
+            if summary.workloads < total {
+                let is_new = |numbered: &anyhow::Result<(u64, Workload)>| {
+                    numbered.as_ref().map_or(true, |(number, _)| !done.contains(number))
+                };
+                let left = Some(total - summary.workloads);
+                self.one(&variant, &mut source().filter(is_new), left, Some(&mut *results), interrupt)?;
+            }
+            let count = results.of(&variant).summary.workloads;
+            if count != total && !interrupt.requested() {
+                bail!(
+                    "{} holds {count} results of {variant}, and the sweep has {total} workloads",
+                    results.directory().display()
+                );
+            }
+            print_summary(self.format, &variant, &so_far(results.of(&variant), total))?;
+        }
+        if !interrupt.requested() {
+            results.finish()?;
+            return self.finish(&results.rows(), interrupt);
+        }
+        let outcome = self.finish(&results.rows(), interrupt);
+        say(&format!("go on with: crashpoint fs --resume {}", results.directory().display()));
+        outcome
     }
 
     /// Sweeps the only file system with workloads that can be read only once.
     ///
     /// # Errors
     /// If it cannot be done, or there are several file systems.
-    pub fn run_stream(&self, stream: WorkloadIterator<'static>, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    pub fn run_stream(&self, stream: NumberedWorkloads<'static>, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
         let variants = self.file_system.variants()?;
         prepare(&variants, &self.file_system.machine()?)?;
         let [variant] = variants.as_slice() else {
             bail!("standard input can be read once: name one file system, or give the workloads as files");
         };
         let mut stream = interruptible(stream, interrupt.clone());
-        self.with_results(&variants, |mut results| {
-            let summary = self.one(variant, &mut stream, None, interrupt, results.as_deref_mut())?;
-            if summary.workloads == 0 && !summary.interrupted {
-                bail!("no workload in standard input");
-            }
-            self.finish(&[(variant.clone(), summary)], results, interrupt)
-        })
-    }
-
-    /// Does `work` with the results directory, which does not stay when nothing came of it.
-    fn with_results(
-        &self,
-        variants: &[Variant],
-        work: impl FnOnce(Option<&mut Results>) -> anyhow::Result<Outcome>,
-    ) -> anyhow::Result<Outcome> {
-        let manifest = || manifest(variants, self.file_system, self.source);
-        let mut results = self.out.map(|directory| Results::create(directory, &manifest())).transpose()?;
-        let outcome = work(results.as_mut());
-        if let (Err(_), Some(results)) = (&outcome, results) {
-            results.remove_if_empty();
+        let summary = self.one(variant, &mut stream, None, None, interrupt)?;
+        if summary.workloads == 0 && !summary.interrupted {
+            bail!("no workload in standard input");
         }
-        outcome
+        self.finish(&[(variant.clone(), summary)], interrupt)
     }
 
     fn one(
         &self,
         variant: &Variant,
-        workloads: &mut (dyn Iterator<Item = anyhow::Result<Workload>> + Send),
+        workloads: &mut (dyn Iterator<Item = anyhow::Result<(u64, Workload)>> + Send),
         total: Option<u64>,
-        interrupt: &Interrupt,
         mut results: Option<&mut Results>,
+        interrupt: &Interrupt,
     ) -> anyhow::Result<Summary> {
         let started = Workers::start(variant, &self.file_system.sweep_options(&self.file_system.machine()?));
         let mut workers = started.with_context(|| format!("prepare {variant}"))?;
@@ -140,44 +159,72 @@ impl SweepCommand<'_> {
         // What cannot be mounted when it is new, such as with wrong options, is not worth a sweep.
         workers.floor(1, false).with_context(|| format!("mount a new {variant}"))?;
         let mut report = Report::new(self.format, variant, self.file_system.replay_flags(variant), total);
-        let mut done = |workload: &Workload, result: WorkloadResult| {
-            if let Some(results) = results.as_deref_mut() {
-                results.append(&report.json(workload, &result))?;
-            }
-            Ok(report.result(workload, &result)?)
-        };
-        let summary = workers.run(workloads, interrupt, &mut done);
-        report.finish();
-        let summary = summary.with_context(|| format!("sweep {variant}"))?;
-        if let Some(results) = results {
-            results.append(&summary_json(variant, &summary))?;
+        if let Some(results) = results.as_deref_mut() {
+            results.begin(variant, workers.recognise_fua());
         }
-        if self.format == OutputFormat::Json {
-            writeln!(io::stdout(), "{}", summary_json(variant, &summary))?;
+        let numbers = Numbers::default();
+        let mut workloads = workloads.map(|numbered| {
+            numbered.map(|(number, workload)| {
+                numbers.give_out(number, &workload);
+                workload
+            })
+        });
+        let mut done = |workload: &Workload, result: WorkloadResult| {
+            let number = numbers.take_back(workload);
+            // What is not measured, or died, may be so because it was interrupted: --resume tries it
+            // again.
+            let counts = (result.not_measured.is_none() && result.death.is_none()) || !interrupt.requested();
+            if let Some(results) = results.as_deref_mut().filter(|_| counts) {
+                results.append(variant, &report.json(number, workload, &result), &result)?;
+            }
+            Ok(report.result(number, workload, &result)?)
+        };
+        let summary = workers.run(&mut workloads, interrupt, &mut done);
+        report.finish();
+        let noted = results.map(|results| results.note_time(variant));
+        let summary = summary.with_context(|| format!("sweep {variant}"))?;
+        match noted {
+            Some(noted) => noted?,
+            None => print_summary(self.format, variant, &summary)?,
         }
         Ok(summary)
     }
 
-    fn finish(
-        &self,
-        rows: &[(Variant, Summary)],
-        results: Option<&mut Results>,
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<Outcome> {
-        let table = table(rows);
-        let printed = match self.format {
-            OutputFormat::Text => write!(io::stdout(), "{table}").and_then(|()| io::stdout().flush()),
-            OutputFormat::Json => Ok(()),
-        };
-        if let Some(results) = results {
-            results.finish(&table)?;
-        }
-        printed?;
+    fn finish(&self, rows: &[(Variant, Summary)], interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+        print_table(self.format, rows)?;
         if interrupt.requested() {
             say("interrupted: what was done until then is counted");
             return Ok(Outcome::of(rows).or_incomplete());
         }
         Ok(Outcome::of(rows))
+    }
+}
+
+/// What is recorded of a file system, with whether that is all.
+fn so_far(recorded: &Recorded, total: u64) -> Summary {
+    Summary { interrupted: recorded.summary.workloads < total, ..recorded.summary.clone() }
+}
+
+/// The numbers of workloads that were given out and have no result yet. The workers know nothing
+/// of numbers, and a name may stand for several workloads.
+#[derive(Default)]
+struct Numbers(Mutex<HashMap<String, Vec<u64>>>);
+
+impl Numbers {
+    fn give_out(&self, number: u64, workload: &Workload) {
+        self.0.lock().expect("no holder panics").entry(workload.to_line()).or_default().push(number);
+    }
+
+    /// Of workloads that are equal in everything it does not matter which is which.
+    fn take_back(&self, workload: &Workload) -> u64 {
+        let mut given_out = self.0.lock().expect("no holder panics");
+        let line = workload.to_line();
+        let numbers = given_out.get_mut(&line).expect("a result is of what was given out");
+        let number = numbers.pop().expect("a workload has one result");
+        if numbers.is_empty() {
+            given_out.remove(&line);
+        }
+        number
     }
 }
 
@@ -187,12 +234,24 @@ impl Outcome {
     }
 }
 
+/// Reads a stream to its end, or until an interrupt.
+///
+/// # Errors
+/// If it holds something else than workloads, or none.
+pub fn read_to_end(stream: WorkloadIterator<'static>, interrupt: &Interrupt) -> anyhow::Result<Vec<Workload>> {
+    let workloads = interruptible(stream, interrupt.clone()).collect::<anyhow::Result<Vec<_>>>()?;
+    if workloads.is_empty() && !interrupt.requested() {
+        bail!("no workload in standard input");
+    }
+    Ok(workloads)
+}
+
 /// Reads a stream in a thread of its own, so that whoever waits for the next workload notices
 /// an interrupt. The thread ends with the stream, or with the process.
-fn interruptible(
-    stream: WorkloadIterator<'static>,
+fn interruptible<T: Send + 'static>(
+    stream: Box<dyn Iterator<Item = T> + Send>,
     interrupt: Interrupt,
-) -> impl Iterator<Item = anyhow::Result<Workload>> + Send {
+) -> impl Iterator<Item = T> + Send {
     const READ_AHEAD_MAX: usize = 16;
     const LOOK_UP_EVERY: Duration = Duration::from_millis(100);
     let (read, incoming) = sync_channel(READ_AHEAD_MAX);

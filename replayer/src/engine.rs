@@ -300,8 +300,10 @@ impl Engine {
             return Err(error.into());
         }
         let messages = self.kernel_log.read()?;
-        let about = about_device(&messages, self.crashed.current().device_name());
-        let said = about.last().map(|message| format!("; the kernel says: {}", message.text)).unwrap_or_default();
+        let device = self.crashed.current().device_name();
+        let said = errors_about(&messages, device).last();
+        let said = said.map(|message| format!("; the kernel says: {}", message.text_without(device)));
+        let said = said.unwrap_or_default();
         let what = format!("mount fails: {source}{said}");
         Ok(Visited { tree: None, findings: vec![Finding::new(Promise::Mountable, "", what)], check: None })
     }
@@ -358,9 +360,8 @@ enum Complaint {
 /// What the kernel complained about since its log was last read.
 fn complaint(log: &mut KernelLog, device: &str, alone: bool) -> Result<Complaint> {
     let messages = log.read()?;
-    let about_it = |message: &&KernelMessage| message.level <= KernelMessage::ERROR && message.is_about(device);
-    if let Some(message) = messages.iter().find(about_it) {
-        return Ok(Complaint::Ours(message.text.clone()));
+    if let Some(message) = errors_about(&messages, device).next() {
+        return Ok(Complaint::Ours(message.text_without(device)));
     }
     Ok(match messages.iter().find(|message| message.is_stack_trace()) {
         Some(message) if alone => Complaint::Ours(message.text.clone()),
@@ -413,8 +414,8 @@ fn model_at(contract: &Contract, workload: &Workload, trace: &Trace, point: &Cra
     Ok(model)
 }
 
-fn about_device<'a>(messages: &'a [KernelMessage], device: &str) -> Vec<&'a KernelMessage> {
-    messages.iter().filter(|message| message.is_about(device)).collect()
+fn errors_about<'a>(messages: &'a [KernelMessage], device: &str) -> impl Iterator<Item = &'a KernelMessage> {
+    messages.iter().filter(move |message| message.level <= KernelMessage::ERROR && message.is_about(device))
 }
 
 /// The lines of a checker's output that say something, few enough to read.

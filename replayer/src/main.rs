@@ -33,11 +33,12 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> anyhow::Result<replayer::Outcome> {
     let interrupt = Interrupt::watch()?;
-    let command = SweepCommand { file_system: &arguments.file_system, format: arguments.format, out: None, source: "" };
+    let command = SweepCommand { file_system: &arguments.file_system, format: arguments.format };
     if let Some(stream) = arguments.files.stream() {
-        return command.run_stream(stream, &interrupt);
+        let numbered = (0..).zip(stream).map(|(number, workload)| workload.map(|workload| (number, workload)));
+        return command.run_stream(Box::new(numbered), &interrupt);
     }
     let workloads = arguments.files.read_all()?;
-    let source = || -> replayer::WorkloadIterator<'_> { Box::new(workloads.iter().cloned().map(Ok)) };
-    command.run(&source, Some(workloads.len() as u64), &interrupt)
+    let source = || -> replayer::NumberedWorkloads<'_> { Box::new((0..).zip(workloads.iter().cloned()).map(Ok)) };
+    command.run(&source, workloads.len() as u64, None, &interrupt)
 }

@@ -1,35 +1,188 @@
-//! What a run was: written beside its results.
+//! What a sweep is: written beside its results, and compared before anything is added to them.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, bail};
 use local_fs::Variant;
-use serde_json::{Value, json};
+use machine::Machine;
+use pace_rules::disk::Selection;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::args::FileSystemArgs;
 
-/// A run as one JSON object; docs/json.md has its fields.
-pub(crate) fn manifest(variants: &[Variant], arguments: &FileSystemArgs, source: &str) -> Value {
-    let file_system = |variant: &Variant| {
-        json!({
-            "file_system": variant.file_system.name,
-            "mount_options": variant.mount_options,
-            "mkfs_options": variant.mkfs_options,
-            "size_mib": variant.size_bytes >> 20,
-        })
-    };
-    let command_line: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    json!({
-        "type": "manifest",
-        "version": env!("CARGO_PKG_VERSION"),
-        "command_line": command_line,
-        "kernel_release": kernel_release(),
-        "file_systems": variants.iter().map(file_system).collect::<Vec<_>>(),
-        "disk": arguments.disk.to_string(),
-        "states": arguments.states.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "jobs": arguments.jobs(),
-        "workloads": source,
-    })
+/// The version of the directory of results. A change that older versions of this program would
+/// misread makes another one.
+const FORMAT: u64 = 2;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Fields that do not decide what is tested.
+const INFORMATION: [&str; 3] = ["workloads", "jobs", "command_line"];
+
+/// The field in which the shards of a sweep differ.
+const SHARD: &str = "shard";
+
+/// Everything that decides what a sweep tests, and some information. docs/json.md has its fields.
+///
+/// Sweeps whose manifests differ in any field that is not in [`INFORMATION`] are not the same.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    #[serde(rename = "type")]
+    kind: Kind,
+    format: u64,
+    version: String,
+    /// The kernel under test: what `uname -r` says there.
+    pub kernel_release: String,
+    /// And `uname -v`, or the hash of a guest's, which tell two builds of one release apart.
+    pub kernel_version: String,
+    /// The flags that decide what is tested, by their long names, but for those that were given
+    /// their default and the shard. Flags without a value have none here either.
+    pub options: Options,
+    /// What those flags come to.
+    pub file_systems: Vec<Variant>,
+    /// How the disk keeps its word.
+    pub disk: String,
+    /// The states that are visited.
+    pub states: Vec<Selection>,
+    /// The part of the workloads that is tested, if not all.
+    pub shard: Option<String>,
+    /// The BLAKE3 hash of the kept workloads; none if they are generated.
+    pub workloads_hash: Option<String>,
+    /// Where the workloads are from, in words.
+    pub workloads: String,
+    /// How many workers it was started with.
+    pub jobs: usize,
+    /// How it was started.
+    pub command_line: Vec<String>,
 }
 
-fn kernel_release() -> String {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
-    release.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+/// Flags by their long names, with their values.
+pub type Options = BTreeMap<String, Vec<String>>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Kind {
+    Manifest,
+}
+
+/// Which kernel is tested.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kernel {
+    /// As `uname -r`.
+    pub release: String,
+    /// As `uname -v`, or the hash of its program if it is a guest's.
+    pub version: String,
+}
+
+impl Kernel {
+    /// The one of a machine.
+    ///
+    /// # Errors
+    /// If it does not say what it is.
+    pub fn of(machine: &Machine) -> anyhow::Result<Self> {
+        let Machine::Uml(uml) = machine else {
+            let read = |name: &str| {
+                let text = std::fs::read_to_string(Path::new("/proc/sys/kernel").join(name));
+                text.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+            };
+            return Ok(Self { release: read("osrelease"), version: read("version") });
+        };
+        let file = std::fs::read(&uml.kernel).with_context(|| format!("read {}", uml.kernel.display()))?;
+        // What it would say of itself takes a start, and need not tell two builds apart.
+        let version = format!("User-Mode Linux, BLAKE3 {}", blake3::hash(&file).to_hex());
+        Ok(Self { release: uml.release()?, version })
+    }
+}
+
+impl Manifest {
+    /// Of a sweep that is about to begin.
+    ///
+    /// # Errors
+    /// If a file system is unknown.
+    pub fn new(
+        arguments: &FileSystemArgs,
+        kernel: Kernel,
+        options: Options,
+        shard: Option<String>,
+        workloads: String,
+    ) -> anyhow::Result<Self> {
+        Ok(Self {
+            kind: Kind::Manifest,
+            format: FORMAT,
+            version: VERSION.to_owned(),
+            kernel_release: kernel.release,
+            kernel_version: kernel.version,
+            options,
+            file_systems: arguments.variants()?,
+            disk: arguments.disk.to_string(),
+            states: arguments.states.clone(),
+            shard,
+            workloads_hash: None,
+            workloads,
+            jobs: arguments.jobs(),
+            command_line: command_line(),
+        })
+    }
+
+    /// Of the sweep that this one is a part of.
+    pub(crate) fn whole(&self) -> Self {
+        Self { shard: None, command_line: command_line(), ..self.clone() }
+    }
+
+    /// Reads what [`Manifest::text`] wrote.
+    ///
+    /// # Errors
+    /// If it is not a manifest, or one of another version.
+    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
+        let value: Value =
+            serde_json::from_slice(&text).with_context(|| format!("{} is not a manifest", path.display()))?;
+        if value["type"] != "manifest" {
+            bail!("{} is not a manifest", path.display());
+        }
+        let version = value["version"].as_str().unwrap_or("unknown");
+        let format = value["format"].as_u64().unwrap_or(1);
+        if version != VERSION || format != FORMAT {
+            bail!(
+                "{} was written by Crashpoint {version} (format {format} of its results), and this is {VERSION} \
+                 (format {FORMAT}): use that version, or begin anew with another directory for --out",
+                path.display()
+            );
+        }
+        serde_json::from_value(value).with_context(|| format!("{} is not a manifest of this version", path.display()))
+    }
+
+    /// As one JSON object.
+    pub(crate) fn text(&self) -> String {
+        format!("{:#}\n", self.value())
+    }
+
+    fn value(&self) -> Value {
+        serde_json::to_value(self).expect("it holds nothing that JSON cannot")
+    }
+
+    /// Which shard it is, and of how many.
+    pub(crate) fn shard_number(&self) -> Option<(u64, u64)> {
+        let (number, of) = self.shard.as_deref()?.split_once('/')?;
+        Some((number.parse().ok()?, of.parse().ok()?))
+    }
+
+    /// Where the sweep differs from another one, in words; `None` if they are the same, or shards
+    /// of the same.
+    pub fn difference(&self, other: &Self) -> Option<String> {
+        let (own, others) = (self.value(), other.value());
+        let fields = own.as_object().expect("a manifest is an object");
+        let differing = fields.iter().find(|(name, value)| {
+            let name = name.as_str();
+            name != SHARD && !INFORMATION.contains(&name) && others.get(name) != Some(*value)
+        });
+        differing.map(|(name, value)| format!("{name} is {value} in one and {} in the other", others[name.as_str()]))
+    }
+}
+
+fn command_line() -> Vec<String> {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }

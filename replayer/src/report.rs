@@ -49,15 +49,15 @@ impl Report {
         Self { format, progress, variant: variant.clone(), replay_flags, findings: 0, not_measured: 0 }
     }
 
-    /// Prints a result, where there is something to say.
+    /// Prints the result of workload `number` of the sweep, where there is something to say.
     ///
     /// # Errors
     /// If standard output cannot be written.
-    pub fn result(&mut self, workload: &Workload, result: &WorkloadResult) -> io::Result<()> {
+    pub fn result(&mut self, number: u64, workload: &Workload, result: &WorkloadResult) -> io::Result<()> {
         self.findings += u64::from(result.verdict() == Verdict::Finding);
         self.not_measured += u64::from(result.not_measured.is_some());
         let text = match self.format {
-            OutputFormat::Json => format!("{}\n", self.json(workload, result)),
+            OutputFormat::Json => format!("{}\n", self.json(number, workload, result)),
             OutputFormat::Text => self.text(workload, result),
         };
         if !text.is_empty() {
@@ -78,8 +78,9 @@ impl Report {
         self.progress.bar.finish_and_clear();
     }
 
-    /// A result as one JSON object.
-    pub fn json(&self, workload: &Workload, result: &WorkloadResult) -> Value {
+    /// The result of workload `number` of the sweep as one JSON object. Nothing in it depends on how
+    /// long something took.
+    pub fn json(&self, number: u64, workload: &Workload, result: &WorkloadResult) -> Value {
         let contract = Contract::of(self.variant.file_system.name);
         let finding = |finding: &Finding| {
             json!({
@@ -102,6 +103,8 @@ impl Report {
             "type": "result",
             "file_system": self.variant.file_system.name,
             "mount_options": self.variant.mount_options,
+            "mkfs_options": self.variant.mkfs_options,
+            "number": number,
             "workload": result.workload,
             "verdict": result.verdict(),
             "states_checked": result.states_checked,
@@ -281,6 +284,7 @@ pub fn summary_json(variant: &Variant, summary: &Summary) -> Value {
         "type": "summary",
         "file_system": variant.file_system.name,
         "mount_options": variant.mount_options,
+        "mkfs_options": variant.mkfs_options,
         "workloads": summary.workloads,
         "states_checked": summary.states_checked,
         "states_equal": summary.states_equal,
@@ -291,4 +295,20 @@ pub fn summary_json(variant: &Variant, summary: &Summary) -> Value {
         "seconds": (summary.elapsed.as_secs_f64() * 1000.0).round() / 1000.0,
         "time_us": summary.timing,
     })
+}
+
+/// Prints the summary of a file system, where the format has one.
+pub(crate) fn print_summary(format: OutputFormat, variant: &Variant, summary: &Summary) -> io::Result<()> {
+    match format {
+        OutputFormat::Text => Ok(()),
+        OutputFormat::Json => writeln!(io::stdout(), "{}", summary_json(variant, summary)),
+    }
+}
+
+/// Prints the table, where the format has one.
+pub(crate) fn print_table(format: OutputFormat, rows: &[(Variant, Summary)]) -> io::Result<()> {
+    match format {
+        OutputFormat::Text => write!(io::stdout(), "{}", table(rows)).and_then(|()| io::stdout().flush()),
+        OutputFormat::Json => Ok(()),
+    }
 }

@@ -22,6 +22,11 @@ impl Family {
         }
     }
 
+    /// Their ids, the oldest first.
+    pub fn pids(&self) -> impl Iterator<Item = i32> {
+        self.0.iter().copied()
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()

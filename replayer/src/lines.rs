@@ -1,0 +1,160 @@
+//! Files that a kill at any moment leaves usable: one that is appended to, and one that is whole.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use serde::de::DeserializeOwned;
+
+/// A file of JSON objects, one a line. A line counts when its line feed is there.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    path: PathBuf,
+    file: File,
+    /// In bytes.
+    length: u64,
+}
+
+impl Lines {
+    /// Opens the file, or makes it, and calls `read` with every line and its number, counted from
+    /// 1. What a kill, or a machine that went down, left of the last lines is cut off.
+    ///
+    /// # Errors
+    /// If it cannot be read, `read` fails, or something that is no object comes before one.
+    pub(crate) fn open<T: DeserializeOwned>(
+        path: &Path,
+        mut read: impl FnMut(usize, T) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Self> {
+        let opened = OpenOptions::new().read(true).append(true).create(true).open(path);
+        let file = opened.map_err(|error| cannot("open", path, &error))?;
+        let mut reader = BufReader::new(&file);
+        let (mut line, mut number, mut length, mut behind) = (Vec::new(), 0, 0, 0);
+        let mut damaged = None;
+        loop {
+            line.clear();
+            let bytes = reader.read_until(b'\n', &mut line).with_context(|| format!("read {}", path.display()))?;
+            if bytes == 0 {
+                break;
+            }
+            (number, behind) = (number + 1, behind + bytes as u64);
+            let whole = line.ends_with(b"\n");
+            match serde_json::from_slice(&line) {
+                Ok(_) if damaged.is_some() => bail!(
+                    "{}:{} is damaged, and results follow it: remove that line to have its workload repeated",
+                    path.display(),
+                    damaged.unwrap_or_default()
+                ),
+                Ok(value) if whole => {
+                    read(number, value).with_context(|| format!("{}:{number}", path.display()))?;
+                    length = behind;
+                }
+                _ => {
+                    damaged.get_or_insert(number);
+                }
+            }
+        }
+        if length < behind {
+            file.set_len(length).map_err(|error| cannot("shorten", path, &error))?;
+        }
+        Ok(Self { path: path.into(), file, length })
+    }
+
+    /// Whether nothing is in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Appends a line, so that it stays when the process is killed. If it cannot be written
+    /// whole, what was written of it is taken back.
+    pub(crate) fn append(&mut self, line: &str) -> anyhow::Result<()> {
+        let line = format!("{line}\n");
+        if let Err(error) = self.file.write_all(line.as_bytes()) {
+            let _ = self.file.set_len(self.length);
+            return Err(cannot("write", &self.path, &error));
+        }
+        self.length += line.len() as u64;
+        Ok(())
+    }
+
+    /// Makes what is in it stay when the machine goes down.
+    pub(crate) fn sync(&self) -> anyhow::Result<()> {
+        self.file.sync_data().map_err(|error| cannot("write", &self.path, &error))
+    }
+}
+
+/// Writes a file that is there whole or not at all, whatever happens, in place of one that may be
+/// there.
+pub(crate) fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".tmp");
+    let temporary = PathBuf::from(temporary);
+    let written = File::create(&temporary).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)?;
+        sync_directory(path.parent())
+    });
+    written.map_err(|error| {
+        let _ = std::fs::remove_file(&temporary);
+        cannot("write", path, &error)
+    })
+}
+
+fn sync_directory(path: Option<&Path>) -> io::Result<()> {
+    let path = path.filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(path)?.sync_all()
+}
+
+/// The error, with what to do where that is known.
+pub(crate) fn cannot(what: &str, path: &Path, error: &io::Error) -> anyhow::Error {
+    let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    let advice = if full { " (free some space, or choose another directory for --out)" } else { "" };
+    anyhow::anyhow!("{what} {}: {error}{advice}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers that are read from a file with this content, and what it holds afterwards.
+    fn read(content: &str) -> (anyhow::Result<Vec<u64>>, String) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("lines");
+        std::fs::write(&path, content).expect("written");
+        let mut found = Vec::new();
+        let opened = Lines::open(&path, |_, number: u64| {
+            found.push(number);
+            Ok(())
+        });
+        let appended = opened.and_then(|mut lines| lines.append("9"));
+        (appended.map(|()| found), std::fs::read_to_string(&path).expect("read"))
+    }
+
+    #[test]
+    fn what_a_kill_left_of_the_last_lines_is_cut_off() {
+        for torn in ["", "{", "3", "\0\0\0\0", "\0\0\n\0", "{\"a\":\n"] {
+            let (found, content) = read(&format!("1\n2\n{torn}"));
+            assert_eq!((found.expect("read"), content.as_str()), (vec![1, 2], "1\n2\n9\n"), "{torn:?}");
+        }
+    }
+
+    #[test]
+    fn results_behind_damage_are_not_thrown_away() {
+        let (found, content) = read("1\n{\n3\n");
+        let said = found.expect_err("it is damaged").to_string();
+        assert!(said.contains("lines:2 is damaged"), "{said}");
+        assert_eq!(content, "1\n{\n3\n");
+    }
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("whole.txt");
+        for text in ["first", "second"] {
+            write_whole(&path, text).expect("written");
+            assert_eq!(std::fs::read_to_string(&path).expect("read"), text);
+        }
+        assert_eq!(std::fs::read_dir(directory.path()).expect("read").count(), 1);
+    }
+}

@@ -1,0 +1,511 @@
+//! A sweep that is stopped at any moment, by any signal, and gone on with ends with the results of
+//! one that was not; its shards, merged, too. Needs root.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use end_to_end::{Family, program, require_root};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+/// Longer than any sweep of a test takes, even on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Where a test keeps its sweeps.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        require_root();
+        Self(tempfile::tempdir().expect("a directory"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// `crashpoint` with these arguments; paths are relative to the place.
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program("crashpoint"));
+        command.args(arguments).current_dir(self.0.path()).env("TMPDIR", self.0.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("it runs")
+    }
+
+    /// Runs it to its end, which must have this status.
+    #[track_caller]
+    fn ends(&self, status: i32, arguments: &[&str]) -> Output {
+        let output = self.run(arguments);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {}", said(&output));
+        output
+    }
+
+    /// Runs what must be refused with one line that says these things.
+    #[track_caller]
+    fn refuses(&self, arguments: &[&str], expected: &[&str]) {
+        let output = self.ends(2, arguments);
+        let said = said(&output);
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+        assert!(expected.iter().all(|part| said.contains(part)), "{arguments:?}: {said} lacks one of {expected:?}");
+    }
+
+    fn start(&self, arguments: &[&str]) -> Child {
+        self.command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started")
+    }
+
+    /// The lines of its results, in order.
+    fn results(&self, name: &str) -> Vec<String> {
+        let text = std::fs::read_to_string(self.path(name).join("results.jsonl")).unwrap_or_default();
+        let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    }
+
+    /// The two directories hold the same sweep, finished.
+    #[track_caller]
+    fn assert_equal(&self, one: &str, other: &str) {
+        let lines = [self.results(one), self.results(other)].map(|lines| {
+            assert!(!lines.is_empty());
+            lines
+        });
+        let sets = lines.each_ref().map(|lines| lines.iter().collect::<BTreeSet<_>>());
+        let differing: Vec<_> = sets[0].symmetric_difference(&sets[1]).collect();
+        assert!(differing.is_empty(), "{} and {} lines: {differing:#?}", lines[0].len(), lines[1].len());
+        assert_eq!(lines[0].len(), lines[1].len(), "a workload was tested twice");
+        assert_eq!(self.summaries(one), self.summaries(other));
+        assert_eq!(self.manifest(one), self.manifest(other));
+    }
+
+    /// The summaries without times.
+    fn summaries(&self, name: &str) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.path(name).join("summary.jsonl")).expect("a summary");
+        let without_times = |line: &str| {
+            let mut value: Value = serde_json::from_str(line).expect("JSON");
+            let fields = value.as_object_mut().expect("an object");
+            assert!(fields.remove("seconds").is_some_and(|seconds| seconds.as_f64() > Some(0.0)));
+            assert!(fields.remove("time_us").is_some());
+            value
+        };
+        text.lines().map(without_times).collect()
+    }
+
+    /// The manifest without information.
+    fn manifest(&self, name: &str) -> Value {
+        let text = std::fs::read(self.path(name).join("manifest.json")).expect("a manifest");
+        let mut manifest: Value = serde_json::from_slice(&text).expect("JSON");
+        for name in ["command_line", "jobs", "workloads"] {
+            assert!(manifest.as_object_mut().expect("an object").remove(name).is_some(), "{name}");
+        }
+        manifest
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn printed(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Arguments and more of them.
+fn with<'a>(arguments: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    [arguments, more].concat()
+}
+
+/// Random numbers (SplitMix64) from a seed that is printed; CRASHPOINT_TEST_SEED gives it again.
+struct Random(u64);
+
+impl Random {
+    fn new() -> Self {
+        let given = std::env::var("CRASHPOINT_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+        let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("later").subsec_nanos().into();
+        let seed = given.unwrap_or_else(now);
+        println!("CRASHPOINT_TEST_SEED={seed}");
+        Self(seed)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+/// Waits for the end of a process.
+fn end(process: &mut Child) -> Option<i32> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(status) = process.try_wait().expect("it can be waited for") {
+            return status.code();
+        }
+        assert!(Instant::now() < deadline, "it does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Sweeps into `killed` with a SIGKILL after each of these times, and then to its end. Every other
+/// time counts from the first new result, so that there is some work between the kills however
+/// slow the machine is. What was killed before it had begun is begun again. Returns how often it
+/// was killed at work.
+fn sweep_killed(place: &Place, sweep: &[&str], moments_ms: impl Iterator<Item = u64>) -> usize {
+    let begin = with(sweep, &["--out", "killed"]);
+    let resume = ["fs", "--resume", "killed"];
+    let next = || if place.path("killed/manifest.json").exists() { resume.to_vec() } else { begin.clone() };
+    let mut kills = 0;
+    for (number, moment) in moments_ms.enumerate() {
+        let before = place.results("killed").len();
+        let mut process = place.start(&next());
+        let at_work = |process: &mut Child| {
+            place.results("killed").len() > before || process.try_wait().expect("it can be waited for").is_some()
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while number % 2 == 1 && !at_work(&mut process) {
+            assert!(Instant::now() < deadline, "it does not go on");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::sleep(Duration::from_millis(moment));
+        let ended = process.try_wait().expect("it can be waited for");
+        process.kill().expect("killed");
+        process.wait().expect("reaped");
+        let after = place.results("killed").len();
+        println!(
+            "killed after {moment} ms: {before} -> {after} results{}",
+            if ended.is_some() { ", ended" } else { "" }
+        );
+        kills += usize::from(ended.is_none() && after > before);
+    }
+    place.ends(1, &next());
+    kills
+}
+
+const LYING: [&str; 5] = ["fs", "--disk", "drop-flush", "--jobs", "2"];
+
+#[test]
+fn killed_at_random_moments() {
+    let place = Place::new();
+    let sweep = with(&LYING, &["--fs", "ext4,xfs", "--preset", "seq-2", "--sample", "50", "--seed", "7"]);
+    place.ends(1, &with(&sweep, &["--out", "whole"]));
+    let mut random = Random::new();
+    let kills = sweep_killed(&place, &sweep, (0..4).map(|_| random.below(400)));
+    assert!(kills > 0, "no kill came while it was at work");
+    place.assert_equal("whole", "killed");
+}
+
+/// `make test-kills`
+#[test]
+#[ignore = "takes minutes: make test-kills"]
+fn killed_twenty_times() {
+    let place = Place::new();
+    let sweep = with(&LYING, &["--fs", "ext4,xfs", "--preset", "seq-2", "--sample", "300", "--seed", "7"]);
+    place.ends(1, &with(&sweep, &["--out", "whole"]));
+    let mut random = Random::new();
+    let kills = sweep_killed(&place, &sweep, (0..20).map(|_| random.below(800)));
+    assert!(kills >= 5, "only {kills} of 20 kills came while it was at work");
+    place.assert_equal("whole", "killed");
+}
+
+#[test]
+fn killed_at_the_very_start() {
+    let place = Place::new();
+    let sweep = with(&LYING, &["--fs", "ext4", "--ops", "1", "--range", "0..20"]);
+    place.ends(1, &with(&sweep, &["--out", "whole"]));
+    sweep_killed(&place, &sweep, (0..8).map(|number| number * 6));
+    place.assert_equal("whole", "killed");
+}
+
+/// What a kill leaves between two steps.
+#[test]
+fn killed_between_two_steps() {
+    let place = Place::new();
+    let sweep = with(&LYING, &["--fs", "ext4", "--ops", "1", "--range", "0..20"]);
+    place.ends(1, &with(&sweep, &["--out", "whole"]));
+    place.ends(1, &with(&sweep, &["--out", "left"]));
+    let results = place.path("left/results.jsonl");
+    let text = std::fs::read_to_string(&results).expect("read");
+    let put = |name: &str, content: &str| std::fs::write(place.path("left").join(name), content).expect("written");
+    let remove = |name: &str| std::fs::remove_file(place.path("left").join(name)).expect("removed");
+    let steps: [(&str, &dyn Fn()); 8] = [
+        ("a torn line", &|| put("results.jsonl", &text[..text.len() - 9])),
+        ("a line without its end", &|| put("results.jsonl", &text[..text.len() - 1])),
+        ("zeros where a line was", &|| put("results.jsonl", &format!("{}\0\0\0", &text[..=text.find('\n').unwrap()]))),
+        ("no results yet", &|| {
+            for name in ["results.jsonl", "times.jsonl", "summary.jsonl", "summary.txt"] {
+                remove(name);
+            }
+        }),
+        ("half a summary", &|| {
+            remove("summary.jsonl");
+            put("summary.jsonl.tmp", "{\"type\":\"summ");
+        }),
+        ("a torn time", &|| {
+            remove("summary.jsonl");
+            put("times.jsonl", "{\"type\":\"time\",\"file_sy");
+            put("results.jsonl", &text[..=text.find('\n').unwrap()]);
+        }),
+        ("a table without summary", &|| remove("summary.jsonl")),
+        ("one result is missing", &|| {
+            put("results.jsonl", &text[text.find('\n').unwrap() + 1..]);
+        }),
+    ];
+    for (what, step) in steps {
+        println!("{what}");
+        step();
+        place.ends(1, &["fs", "--resume", "left"]);
+        if what != "half a summary" && what != "a table without summary" {
+            place.assert_equal("whole", "left");
+        }
+        assert_eq!(place.results("whole"), place.results("left"), "{what}");
+    }
+    // Before the manifest is there nothing has begun.
+    for name in ["manifest.json", "results.jsonl", "summary.jsonl", "summary.txt"] {
+        remove(name);
+    }
+    put("manifest.json.tmp", "{");
+    place.refuses(&["fs", "--resume", "left"], &["no sweep was begun in left", "--out left"]);
+    place.ends(1, &with(&sweep, &["--out", "left"]));
+    place.assert_equal("whole", "left");
+}
+
+#[test]
+fn damage_before_results_is_not_thrown_away() {
+    let place = Place::new();
+    place.ends(0, &["fs", "--fs", "ext4", "--ops", "1", "--range", "0..4", "--out", "out"]);
+    let path = place.path("out/results.jsonl");
+    let text = std::fs::read_to_string(&path).expect("read");
+    let damaged = text.replacen("{\"broken\"", "\0\0\0", 1);
+    std::fs::write(&path, &damaged).expect("written");
+    place.refuses(&["fs", "--resume", "out"], &["results.jsonl:1 is damaged", "remove that line"]);
+    assert_eq!(std::fs::read_to_string(&path).expect("read"), damaged);
+}
+
+#[test]
+fn stopped_by_a_signal_to_everybody() {
+    let place = Place::new();
+    let sweep = with(&LYING, &["--fs", "ext4", "--ops", "1", "--range", "0..200"]);
+    place.ends(1, &with(&sweep, &["--out", "whole"]));
+    let mut arguments = with(&sweep, &["--out", "stopped"]);
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        let before = place.results("stopped").len();
+        let mut process = place.start(&arguments);
+        let deadline = Instant::now() + PATIENCE;
+        while place.results("stopped").len() < before + 20 {
+            assert!(Instant::now() < deadline && process.try_wait().expect("alive").is_none(), "it ended too early");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // As a service manager does it: the workers get it too, and die of it.
+        let family = Family::of(process.id());
+        for pid in family.pids() {
+            let _ = kill(Pid::from_raw(pid), signal);
+        }
+        let status = end(&mut process);
+        println!("{signal}: {status:?}, {} results", place.results("stopped").len());
+        assert!(matches!(status, Some(1..=3)), "{signal}: {status:?}");
+        arguments = vec!["fs", "--resume", "stopped"];
+    }
+    place.ends(1, &arguments);
+    place.assert_equal("whole", "stopped");
+}
+
+#[test]
+fn a_finished_sweep_says_so_and_changes_nothing() {
+    let place = Place::new();
+    let shown = place.ends(1, &with(&LYING, &["--fs", "ext4", "--ops", "1", "--range", "0..5", "--out", "out"]));
+    let before = snapshot(&place.path("out"));
+    let again = place.ends(1, &["fs", "--resume", "out", "--jobs", "1"]);
+    assert!(said(&again).contains("is finished: 5 results"), "{}", said(&again));
+    assert!(printed(&shown).ends_with(&printed(&again)) && printed(&again).contains("ext4"), "{}", printed(&again));
+    let json = place.ends(1, &["fs", "--resume", "out", "--format", "json"]);
+    let summary: Value = serde_json::from_slice(&json.stdout).expect("one object");
+    assert_eq!((&summary["workloads"], &summary["interrupted"]), (&5.into(), &false.into()));
+    assert_eq!(snapshot(&place.path("out")), before);
+}
+
+/// The files of a directory and what is in them.
+fn snapshot(directory: &Path) -> BTreeSet<(PathBuf, Vec<u8>)> {
+    let entries = std::fs::read_dir(directory).expect("read").flatten();
+    entries.map(|entry| (entry.path(), std::fs::read(entry.path()).expect("read"))).collect()
+}
+
+#[test]
+fn shards_are_disjoint_and_complete_and_merge_to_the_whole() {
+    let place = Place::new();
+    let file = "workload a; creat foo; fsync foo\nworkload a; creat foo; fsync foo\nmkdir A; sync\nworkload \"x y\"\n  \
+                setup\n  mkdir A\n  run\n  creat A/foo\n  fsync A/foo\n";
+    std::fs::write(place.path("files.wl"), file).expect("written");
+    let selections: [&[&str]; 4] = [
+        &["--ops", "1", "--range", "3..40"],
+        &["--preset", "seq-2", "--sample", "30", "--seed", "5"],
+        &["--ops", "1", "--all", "--range", "0..30", "--sample", "20"],
+        &["files.wl"],
+    ];
+    for (number, selection) in selections.into_iter().enumerate() {
+        let sweep = [LYING.as_slice(), &["--fs", "ext4"], selection].concat();
+        let name = |part: &str| format!("{part}-{number}");
+        let (whole, merged) = (name("whole"), name("merged"));
+        place.ends(1, &with(&sweep, &["--out", &whole]));
+        let parts = [1, 2, 3].map(|shard| name(&format!("part{shard}")));
+        for (shard, part) in ["1/3", "2/3", "3/3"].iter().zip(&parts) {
+            // What a part holds is decided by its number; one of files may hold nothing.
+            let output = place.run(&with(&sweep, &["--shard", shard, "--out", part]));
+            assert!(matches!(output.status.code(), Some(0 | 1)), "{}", said(&output));
+        }
+        let in_parts: Vec<_> = parts.iter().map(|part| place.results(part).len()).collect();
+        assert_eq!(in_parts.iter().sum::<usize>(), place.results(&whole).len(), "{in_parts:?}");
+        assert!(in_parts.iter().all(|count| *count > 0), "{in_parts:?}");
+        let [one, two, three] = parts.each_ref().map(String::as_str);
+        let output = place.ends(1, &["merge", three, one, two, "--out", &merged]);
+        assert!(printed(&output).contains("ext4"), "{}", printed(&output));
+        place.assert_equal(&whole, &merged);
+        assert!(place.path(&merged).join("summary.txt").exists());
+    }
+}
+
+#[test]
+fn merging_refuses_what_is_not_all_of_one_sweep() {
+    let place = Place::new();
+    let sweep = ["fs", "--fs", "ext4", "--ops", "1", "--range", "0..6"];
+    let shard = |number: &str, out: &str, more: &[&str]| {
+        place.ends(0, &[sweep.as_slice(), &["--shard", number, "--out", out], more].concat());
+    };
+    shard("1/2", "one", &[]);
+    shard("2/2", "two", &[]);
+    shard("1/2", "again", &[]);
+    shard("1/3", "other", &[]);
+    shard("2/2", "prefix", &["--states", "prefix"]);
+    place.ends(0, &with(&sweep, &["--out", "whole"]));
+    let cases: [(&[&str], &[&str]); 7] = [
+        (&["one"], &["shard 2/2 is missing"]),
+        (&["one", "again", "two"], &["one and again are the same shard, 1/2", "again"][1..]),
+        (&["one", "other"], &["another number of shards"]),
+        (&["one", "prefix"], &["not of the same sweep", "options", "prefix"]),
+        (&["one", "whole"], &["whole is not a shard"]),
+        (&["one", "nowhere"], &["nowhere"]),
+        (&["one", "."], &["no sweep was begun in ."]),
+    ];
+    for (parts, expected) in cases {
+        place.refuses(&[&["merge"], parts, &["--out", "all"]].concat(), expected);
+        assert!(!place.path("all").exists(), "{parts:?} left something");
+    }
+    // Another kernel.
+    let manifest = place.path("two/manifest.json");
+    let text = std::fs::read_to_string(&manifest).expect("read");
+    let mut other: Value = serde_json::from_str(&text).expect("JSON");
+    other["kernel_release"] = "9.9.9".into();
+    std::fs::write(&manifest, other.to_string()).expect("written");
+    place.refuses(&["merge", "one", "two", "--out", "all"], &["kernel_release", "9.9.9"]);
+    std::fs::write(&manifest, &text).expect("written");
+    // An unfinished one: a sweep that can be gone on with, if it is asked for.
+    std::fs::write(place.path("two/results.jsonl"), "").expect("written");
+    place.refuses(&["merge", "one", "two", "--out", "all"], &["shard 2/2 in two is not finished", "--resume two"]);
+    place.ends(3, &["merge", "one", "two", "--incomplete", "--out", "all"]);
+    place.ends(0, &["fs", "--resume", "all"]);
+    place.assert_equal("whole", "all");
+    place.refuses(&["merge", "one", "two", "--incomplete", "--out", "all"], &["all holds results already"]);
+}
+
+#[test]
+fn workloads_are_kept() {
+    let place = Place::new();
+    let text =
+        "workload a; creat foo; fsync foo\nmkdir A; creat A/foo; fsync A\n! \ncreat bar\nworkload b; creat b; sync\n";
+    let text = text.replace("! \n", "");
+    std::fs::write(place.path("gone.wl"), &text).expect("written");
+    let sweep = with(&LYING, &["--fs", "ext4"]);
+    place.ends(1, &with(&sweep, &["gone.wl", "--out", "whole"]));
+    place.ends(1, &with(&sweep, &["gone.wl", "--out", "out"]));
+    std::fs::remove_file(place.path("gone.wl")).expect("removed");
+    // Standard input is read to its end first.
+    let mut piped = place.command(&with(&sweep, &["-", "--out", "piped"]));
+    let mut piped = piped.stdin(Stdio::piped()).spawn().expect("started");
+    std::io::Write::write_all(&mut piped.stdin.take().expect("piped"), text.as_bytes()).expect("written");
+    assert_eq!(end(&mut piped), Some(1));
+    for out in ["out", "piped"] {
+        for name in ["results.jsonl", "summary.jsonl"] {
+            std::fs::remove_file(place.path(out).join(name)).expect("removed");
+        }
+        place.ends(1, &["fs", "--resume", out]);
+        assert_eq!(place.results("whole"), place.results(out));
+        assert_eq!(place.manifest("whole")["workloads_hash"], place.manifest(out)["workloads_hash"]);
+    }
+    std::fs::remove_file(place.path("out/summary.jsonl")).expect("removed");
+    std::fs::write(place.path("out/workloads.wl"), "creat foo; sync\n").expect("written");
+    place.refuses(&["fs", "--resume", "out"], &["workloads.wl was changed"]);
+}
+
+#[test]
+fn options_that_contradict_are_refused() {
+    let place = Place::new();
+    let sweep = ["fs", "--fs", "ext4", "--ops", "1", "--range", "0..6", "--shard", "1/2"];
+    place.ends(0, &with(&sweep, &["--out", "out"]));
+    let before = snapshot(&place.path("out"));
+    let cases: [(&[&str], &[&str]); 9] = [
+        (&["--fs", "xfs"], &["--fs xfs", "with --fs ext4"]),
+        (&["--range", "0..7"], &["--range 0..7", "--range 0..6"]),
+        (&["--shard", "2/2"], &["--shard 2/2", "--shard 1/2"]),
+        (&["--all"], &["--all", "without it"]),
+        (&["--disk", "drop-fua"], &["--disk drop-fua", "--disk honest"]),
+        (&["--states", "flushed"], &["--states flushed", "--states prefix,flushed"]),
+        (&["-o", "barrier=0"], &["--mount-options barrier=0", "without it"]),
+        (&["file.wl"], &["--resume"]),
+        (&["--out", "other"], &["--resume", "--out"]),
+    ];
+    for (more, expected) in cases {
+        place.refuses(&with(&["fs", "--resume", "out"], more), expected);
+    }
+    // What says the same is none.
+    place.ends(0, &with(&sweep, &["--resume", "out", "--disk", "honest", "--states", "prefix,flushed", "--jobs", "1"]));
+    place.refuses(&with(&sweep, &["--out", "out"]), &["out holds results already", "--resume out"]);
+    place.refuses(&["fs", "--resume", "nowhere"], &["nowhere"]);
+    assert_eq!(snapshot(&place.path("out")), before);
+    assert!(!place.path("nowhere").exists());
+}
+
+#[test]
+fn other_versions_and_kernels_are_refused() {
+    let place = Place::new();
+    place.ends(0, &["fs", "--fs", "ext4", "--ops", "1", "--range", "0..3", "--out", "out"]);
+    std::fs::remove_file(place.path("out/summary.jsonl")).expect("removed");
+    let path = place.path("out/manifest.json");
+    let manifest: Value = serde_json::from_slice(&std::fs::read(&path).expect("read")).expect("JSON");
+    let cases: [(&str, Value, &str); 6] = [
+        ("version", "0.0.1".into(), "written by Crashpoint 0.0.1"),
+        ("format", 99.into(), "format 99"),
+        ("kernel_release", "9.9.9".into(), "cannot go on here: kernel_release is \"9.9.9\""),
+        ("kernel_version", "#2".into(), "kernel_version is \"#2\""),
+        ("unheard_of", true.into(), "unheard_of"),
+        ("type", "result".into(), "is not a manifest"),
+    ];
+    for (field, value, expected) in cases {
+        let mut changed = manifest.clone();
+        changed[field] = value;
+        std::fs::write(&path, changed.to_string()).expect("written");
+        place.refuses(&["fs", "--resume", "out"], &[expected]);
+    }
+    std::fs::write(&path, manifest.to_string()).expect("written");
+    place.ends(0, &["fs", "--resume", "out"]);
+}
+
+#[test]
+fn two_at_once_are_one_too_many() {
+    let place = Place::new();
+    let sweep = ["fs", "--fs", "ext4", "--preset", "seq-2", "--out", "out"];
+    let mut first = place.start(&sweep);
+    let deadline = Instant::now() + PATIENCE;
+    while place.results("out").is_empty() {
+        assert!(Instant::now() < deadline, "it does not begin");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    place.refuses(&["fs", "--resume", "out"], &["another crashpoint is at work in out"]);
+    place.refuses(&sweep, &["out holds results already"]);
+    kill(Pid::from_raw(first.id() as i32), Signal::SIGINT).expect("signalled");
+    assert_eq!(end(&mut first), Some(3));
+}

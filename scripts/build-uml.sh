@@ -35,7 +35,7 @@ case ${1:---debian} in
     -h | --help) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" && exit 0 ;;
     -*) give_up "unknown option $1: give --debian or a kernel tree" ;;
     *)
-        tree=$(cd "$1" 2>/dev/null && pwd) || give_up "$1 is not a directory"
+        tree=$(cd "$1" 2>/dev/null && pwd -P) || give_up "$1 is not a directory"
         [ -d "$tree/arch/um" ] && [ -f "$tree/Makefile" ] || give_up "$1 is not a kernel tree: it has no arch/um"
         ;;
 esac
@@ -92,9 +92,15 @@ unpack_debian() {
     rm -rf "$1/package"
 }
 
+# Whether the tree is a git checkout, and not merely inside of another.
+is_checkout() {
+    [ "$(git -C "$tree" rev-parse --show-toplevel 2>/dev/null)" = "$tree" ] &&
+        git -C "$tree" rev-parse -q --verify HEAD >/dev/null
+}
+
 # What is in a tree, including what was not committed.
 tree_version() {
-    if [ "$(git -C "$tree" rev-parse --show-toplevel 2>/dev/null)" = "$tree" ]; then
+    if is_checkout; then
         git -C "$tree" rev-parse HEAD
         git -C "$tree" diff HEAD
         git -C "$tree" ls-files -o --exclude-standard -z | (cd "$tree" && xargs -0 -r sha256sum)
@@ -109,7 +115,7 @@ tree_version() {
 copy_tree() {
     say "copying $tree"
     mkdir "$1/source"
-    if [ "$(git -C "$tree" rev-parse --show-toplevel 2>/dev/null)" = "$tree" ]; then
+    if is_checkout; then
         git -C "$tree" ls-files -co --exclude-standard -z |
             (cd "$tree" && tar -c --no-recursion --ignore-failed-read --null -T - 2>/dev/null) | tar -x -C "$1/source"
     else
@@ -126,6 +132,7 @@ lost_without() {
         2-*) echo "programs that read the time stamp counter, as Go's do, do not repeat with --virtual-time" ;;
         3-*) echo "--seed has no effect, nothing repeats that uses random numbers" ;;
         4-*) echo "programs that spin on sched_yield hang with --virtual-time" ;;
+        5-*) echo "with --virtual-time, nothing repeats if the guest's output is slow to be read" ;;
         *) echo "see its first lines" ;;
     esac
 }
@@ -226,7 +233,7 @@ cp "$work/source/.config" "$work/result/config"
     echo "source: ${tree:-$PACKAGE} $version"
     echo "patches:" $patches
     echo "config: $(sha256sum <"$parts/config" | cut -c1-16)"
-    echo "compiler: $("$cc" --version | head -n 1)"
+    echo "compiler: $($cc --version | head -n 1)"
 } >"$work/result/about"
 rm -rf "$result"
 mv -T "$work/result" "$result"

@@ -194,7 +194,7 @@ pub struct SelectionArgs {
     pub sample: Option<u64>,
 
     /// What decides which are chosen
-    #[arg(long, value_name = "S", requires = "sample", default_value_t = 0)]
+    #[arg(long, value_name = "S", default_value_t = 0)]
     pub seed: u64,
 }
 

@@ -74,6 +74,17 @@ impl BlockLog {
         &self.entries
     }
 
+    /// A hash of what was asked, in which order, and of the bytes that were written, in hexadecimal.
+    pub fn hash(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for (index, entry) in self.entries.iter().enumerate() {
+            // Its text has every field, and ends where the next begins.
+            hasher.update(format!("{:?};", entry.kind).as_bytes());
+            hasher.update(self.data(index));
+        }
+        hasher.finalize().to_hex().to_string()
+    }
+
     /// The bytes that entry `index` wrote; empty unless it is a write.
     pub fn data(&self, index: usize) -> &[u8] {
         let entry = &self.entries[index];

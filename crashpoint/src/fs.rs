@@ -46,9 +46,18 @@ pub(crate) struct FsArgs {
 
 /// The command as the command line has it.
 pub(crate) fn adapt(fs: Command) -> Command {
+    let fs = fs.mut_arg("seed", |flag| flag.help("What decides which are chosen, and what --virtual-time starts from"));
     // Only the unique ones is what `fs` does anyway; the flag stays valid.
     let fs = fs.mut_arg("unique", |flag| flag.hide(true));
     fs.mut_arg("file_systems", |flag| flag.required(false).required_unless_present("resume"))
+}
+
+impl FsArgs {
+    /// One seed is for everything.
+    pub(crate) fn settle(mut self) -> Self {
+        self.file_system.kernel.seed = self.selection.seed;
+        self
+    }
 }
 
 /// Does it; `given` are the flags that were given, of those that `command` has.
@@ -120,7 +129,7 @@ fn resume(
 fn recorded_arguments(command: &Command, manifest: &Manifest) -> anyhow::Result<FsArgs> {
     let words = std::iter::once(command.get_name().to_owned()).chain(options::words(manifest));
     let matches = command.clone().try_get_matches_from(words)?;
-    Ok(FsArgs::from_arg_matches(&matches)?)
+    Ok(FsArgs::from_arg_matches(&matches)?.settle())
 }
 
 /// Fails if what those arguments come to here is not what they came to when the sweep was begun.

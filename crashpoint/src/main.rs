@@ -6,6 +6,7 @@ mod bench;
 mod clean;
 mod doctor;
 mod fs;
+mod machine;
 mod merge;
 mod options;
 mod source;
@@ -40,6 +41,11 @@ enum Command {
     /// Makes the directory that one sweep of everything would have made of those of its parts
     /// (fs --shard I/N --out DIR), and exits as that sweep would have.
     Merge(merge::MergeArgs),
+    /// Run a command in a User-Mode Linux guest
+    ///
+    /// The guest sees the host's files, read-only, and has a network of its own. The exit status is
+    /// that of the command.
+    Machine(Box<machine::MachineArgs>),
     /// Say what this machine lacks, and whether the tester itself may be believed
     Doctor(doctor::DoctorArgs),
     /// Remove what a killed run left behind
@@ -80,8 +86,9 @@ fn parse() -> Result<Parsed, clap::Error> {
 fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
     let interrupt = Interrupt::watch()?;
     match parsed.command {
-        Command::Fs(arguments) => fs::run(&arguments, &parsed.fs, &parsed.given, &interrupt),
+        Command::Fs(arguments) => fs::run(&arguments.settle(), &parsed.fs, &parsed.given, &interrupt),
         Command::Merge(arguments) => merge::run(&arguments),
+        Command::Machine(arguments) => machine::run(*arguments, &interrupt),
         Command::Doctor(arguments) => doctor::run(&arguments, &interrupt),
         Command::Clean(arguments) => clean::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments, &interrupt),

@@ -1,5 +1,6 @@
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, PipeReader, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -13,16 +14,23 @@ const LINE_BYTES_MAX: u64 = 2048;
 #[derive(Debug)]
 pub(crate) struct Console {
     lines: Arc<Mutex<VecDeque<String>>>,
+    /// Whether it is shown on standard error as well.
+    shown: Arc<AtomicBool>,
     reader: Option<JoinHandle<()>>,
 }
 
 impl Console {
     /// Collects from a stream until its end.
-    pub(crate) fn collect(stream: impl Read + Send + 'static) -> Self {
-        let lines = Arc::new(Mutex::new(VecDeque::new()));
-        let kept = Arc::clone(&lines);
-        let reader = std::thread::spawn(move || read_lines(BufReader::new(stream), &kept));
-        Self { lines, reader: Some(reader) }
+    pub(crate) fn collect(stream: PipeReader) -> Self {
+        let (lines, shown) = (Arc::default(), Arc::default());
+        let (kept, show) = (Arc::clone(&lines), Arc::clone(&shown));
+        let reader = std::thread::spawn(move || read_lines(BufReader::new(stream), &kept, &show));
+        Self { lines, shown, reader: Some(reader) }
+    }
+
+    /// Shows what is said from now on.
+    pub(crate) fn show(&self) {
+        self.shown.store(true, Ordering::Relaxed);
     }
 
     /// What it said, once nobody can say more: only to be called when the guest has ended.
@@ -39,9 +47,13 @@ impl Console {
     }
 }
 
-fn read_lines(mut stream: impl BufRead, kept: &Mutex<VecDeque<String>>) {
+fn read_lines(mut stream: impl BufRead, kept: &Mutex<VecDeque<String>>, show: &AtomicBool) {
     let mut bytes = Vec::new();
     while stream.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut bytes).is_ok_and(|length| length > 0) {
+        if show.load(Ordering::Relaxed) {
+            // If nobody reads it, it is not said.
+            let _ = std::io::stderr().write_all(&bytes);
+        }
         let line = String::from_utf8_lossy(&bytes).trim_end().to_owned();
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= LINES_MAX {

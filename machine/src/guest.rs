@@ -1,15 +1,16 @@
 //! The guest's side: the program as init.
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use nix::fcntl::OFlag;
-use nix::mount::{MsFlags, mount};
 use nix::sys::reboot::{RebootMode, reboot};
+use nix::sys::signal::Signal;
 use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
 use nix::sys::wait::{WaitStatus, wait};
 use nix::unistd::Pid;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::held;
 use crate::modules::Modules;
+use crate::system;
 
 /// The argument by which the program is told that it is the init of a guest; the directory of
 /// the guest on the host follows.
@@ -30,7 +32,14 @@ const SPEC: &str = "spec.json";
 /// The file in which a guest says why it gives up.
 const FAILURE: &str = "failure";
 
+/// The file with the input of the program, where it is known from the start.
+pub(crate) const INPUT: &str = "input";
+
+/// The file in which a guest says how its command ended.
+const STATUS: &str = "status";
+
 const CHANNEL: &str = "/dev/ttyS0";
+const CONSOLE: &str = "/dev/tty0";
 
 /// Where the guest sees the directory on the host that is its own, which it may write to.
 pub const GUEST_SHARED: &str = "/run/host";
@@ -42,13 +51,34 @@ pub const CHANNEL_BYTES_MAX: usize = 3900;
 /// What a guest is to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Spec {
-    /// What this program is started with.
-    pub(crate) arguments: Vec<String>,
+    pub(crate) task: Task,
     /// The PATH.
     pub(crate) path: String,
     /// Where the kernel's modules are, and which are wanted.
     pub(crate) modules: Option<PathBuf>,
     pub(crate) load: Vec<String>,
+    /// Time is virtual: nobody may look at anything again and again.
+    pub(crate) virtual_time: bool,
+}
+
+/// What runs in a guest.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Task {
+    /// This program. With `input_in_file` it reads what [`INPUT`] holds, and the channel otherwise.
+    Program { arguments: Vec<String>, input_in_file: bool },
+    /// Any other program, with the channel as its output and the console for its errors.
+    Command(GuestCommand),
+}
+
+/// A command to run in a guest.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct GuestCommand {
+    /// The program and its arguments.
+    pub words: Vec<OsString>,
+    /// Where it starts.
+    pub directory: PathBuf,
+    /// Directories of the host that it may write to.
+    pub shared: Vec<PathBuf>,
 }
 
 impl Spec {
@@ -73,6 +103,8 @@ pub(crate) fn run_guest(directory: &Path) -> ! {
         // Before there is a way to the host, the console is all there is.
         let _ = std::fs::write(Path::new(GUEST_SHARED).join(FAILURE), format!("{error:#}"));
     }
+    // That it is switched off is no news.
+    let _ = std::fs::write("/proc/sys/kernel/printk", "0");
     match reboot(RebootMode::RB_POWER_OFF) {
         Ok(never) => match never {},
         Err(errno) => panic!("switch the guest off: {errno}"),
@@ -80,51 +112,87 @@ pub(crate) fn run_guest(directory: &Path) -> ! {
 }
 
 fn work(directory: &Path) -> anyhow::Result<()> {
-    mount_system(directory)?;
+    system::mount_system(directory)?;
     let spec = Spec::read(Path::new(GUEST_SHARED))?;
     if let (Some(modules), false) = (&spec.modules, spec.load.is_empty()) {
         load_modules(modules, &spec.load)?;
     }
-    std::thread::spawn(|| held::watch(Path::new(GUEST_SHARED)));
-    let mut channel = open_channel()?;
-    let mut command = Command::new("/proc/self/exe");
-    command
-        .args(&spec.arguments)
-        .env_clear()
-        .env("PATH", &spec.path)
-        .env("TMPDIR", "/run")
-        .env("HOME", "/run")
-        .stdin(Stdio::from(channel.try_clone()?))
-        .stdout(Stdio::from(channel.try_clone()?));
+    if !spec.virtual_time {
+        std::thread::spawn(|| held::watch(Path::new(GUEST_SHARED)));
+    }
+    let mut channel = open_raw(CHANNEL)?;
     channel.write_all(READY).context("write to the channel")?;
-    let child = command.spawn().context("start the program in the guest")?;
-    wait_for(Pid::from_raw(child.id() as i32))
+    match &spec.task {
+        Task::Program { arguments, input_in_file } => {
+            let input = if *input_in_file {
+                File::open(Path::new(GUEST_SHARED).join(INPUT)).context("open the program's input")?
+            } else {
+                channel.try_clone()?
+            };
+            let mut command = Command::new("/proc/self/exe");
+            command.args(arguments).stdin(input).stdout(channel);
+            run(command, &spec.path)?.success()
+        }
+        Task::Command(wanted) => {
+            let (program, arguments) = wanted.words.split_first().context("there is no command")?;
+            system::prepare_for_command(wanted)?;
+            let mut command = Command::new(program);
+            command.args(arguments).current_dir(&wanted.directory);
+            command.stdin(Stdio::null()).stdout(channel).stderr(open_raw(CONSOLE)?);
+            let ended = run(command, &spec.path)?;
+            let status = Path::new(GUEST_SHARED).join(STATUS);
+            std::fs::write(status, ended.exit_status().to_string()).context("write how the command ended")
+        }
+    }
+}
+
+/// How a program in the guest ended.
+enum Ended {
+    Exited(i32),
+    Signaled(Signal),
+}
+
+impl Ended {
+    fn success(&self) -> anyhow::Result<()> {
+        match self {
+            Self::Exited(0) => Ok(()),
+            Self::Exited(code) => bail!("the program in the guest ended with status {code}"),
+            Self::Signaled(signal) => bail!("the program in the guest got {signal} (is its memory too small?)"),
+        }
+    }
+
+    /// As a shell gives it.
+    fn exit_status(&self) -> i32 {
+        match self {
+            Self::Exited(code) => *code,
+            Self::Signaled(signal) => 128 + *signal as i32,
+        }
+    }
+}
+
+/// Runs a program, and waits for everything that ends, as an init must, until it does.
+fn run(mut command: Command, path: &str) -> anyhow::Result<Ended> {
+    let name = command.get_program().to_owned();
+    command.env_clear().envs([("PATH", path), ("HOME", "/run"), ("TMPDIR", "/run"), ("LANG", "C.UTF-8")]);
+    let child = command.spawn().with_context(|| format!("start {} in the guest", name.display()))?;
+    let child = Pid::from_raw(child.id() as i32);
+    loop {
+        match wait().context("wait for the program in the guest")? {
+            WaitStatus::Exited(pid, code) if pid == child => return Ok(Ended::Exited(code)),
+            WaitStatus::Signaled(pid, signal, _) if pid == child => return Ok(Ended::Signaled(signal)),
+            _ => {}
+        }
+    }
+}
+
+/// How a guest's command ended, as a shell gives it; none if the guest did not get that far.
+pub(crate) fn command_status(directory: &Path) -> Option<i32> {
+    std::fs::read_to_string(directory.join(STATUS)).ok()?.parse().ok()
 }
 
 /// What a guest said of why it gave up.
 pub(crate) fn failure(directory: &Path) -> Option<String> {
     std::fs::read_to_string(directory.join(FAILURE)).ok()
-}
-
-/// What a program expects of a running system. The root is the host's, read-only.
-fn mount_system(directory: &Path) -> anyhow::Result<()> {
-    let place = |kind: &str, path: &str, options: &str| {
-        mount(Some(kind), path, Some(kind), MsFlags::MS_NOSUID, Some(options))
-            .with_context(|| format!("mount {kind} on {path}"))
-    };
-    place("proc", "/proc", "")?;
-    place("sysfs", "/sys", "")?;
-    if !Path::new("/dev/kmsg").exists() || !Path::new(CHANNEL).exists() {
-        place("devtmpfs", "/dev", "")?;
-    }
-    place("tmpfs", "/run", "mode=0755")?;
-    std::fs::create_dir(GUEST_SHARED).with_context(|| format!("create {GUEST_SHARED}"))?;
-    mount(Some("host"), GUEST_SHARED, Some("hostfs"), MsFlags::MS_NOSUID, Some(directory))
-        .with_context(|| format!("mount {} of the host", directory.display()))?;
-    // Only some kernels have these.
-    let _ = place("tracefs", "/sys/kernel/tracing", "");
-    let _ = place("fusectl", "/sys/fs/fuse/connections", "");
-    Ok(())
 }
 
 fn load_modules(directory: &Path, wanted: &[String]) -> anyhow::Result<()> {
@@ -133,28 +201,12 @@ fn load_modules(directory: &Path, wanted: &[String]) -> anyhow::Result<()> {
     wanted.iter().try_for_each(|name| modules.load(name))
 }
 
-/// The serial line, which carries bytes as they are.
-fn open_channel() -> anyhow::Result<File> {
-    let line = OpenOptions::new().read(true).write(true).custom_flags(OFlag::O_NOCTTY.bits()).open(CHANNEL);
-    let line = line.with_context(|| format!("open {CHANNEL}"))?;
-    let mut attributes = tcgetattr(&line).context("ask for the attributes of the channel")?;
+/// Opens a terminal so that it carries bytes as they are.
+fn open_raw(path: &str) -> anyhow::Result<File> {
+    let line = OpenOptions::new().read(true).write(true).custom_flags(OFlag::O_NOCTTY.bits()).open(path);
+    let line = line.with_context(|| format!("open {path}"))?;
+    let mut attributes = tcgetattr(&line).with_context(|| format!("ask for the attributes of {path}"))?;
     cfmakeraw(&mut attributes);
-    tcsetattr(&line, SetArg::TCSANOW, &attributes).context("make the channel raw")?;
+    tcsetattr(&line, SetArg::TCSANOW, &attributes).with_context(|| format!("make {path} raw"))?;
     Ok(line)
-}
-
-/// Waits for everything that ends, as an init must, until `child` does.
-fn wait_for(child: Pid) -> anyhow::Result<()> {
-    loop {
-        match wait().context("wait for the program in the guest")? {
-            WaitStatus::Exited(pid, 0) if pid == child => return Ok(()),
-            WaitStatus::Exited(pid, code) if pid == child => {
-                anyhow::bail!("the program in the guest ended with status {code}")
-            }
-            WaitStatus::Signaled(pid, signal, _) if pid == child => {
-                anyhow::bail!("the program in the guest got {signal} (is its memory too small?)")
-            }
-            _ => {}
-        }
-    }
 }

@@ -13,13 +13,14 @@ mod held;
 mod keeper;
 mod modules;
 mod running;
+mod system;
 mod uml;
 
 use std::path::Path;
 use std::process::ExitCode;
 
 pub use activity::Activity;
-pub use guest::{CHANNEL_BYTES_MAX, GUEST_SHARED};
+pub use guest::{CHANNEL_BYTES_MAX, GUEST_SHARED, GuestCommand};
 pub use running::{End, Running};
 pub use uml::Uml;
 
@@ -37,15 +38,21 @@ pub enum Machine {
 }
 
 impl Machine {
-    /// Starts this program with `arguments` in it.
+    /// Starts this program with `arguments` in it. Where time is virtual `input` is all that it will
+    /// get; elsewhere it is not looked at, and the stream into the program is open.
     ///
     /// # Errors
     /// If it cannot be started.
-    pub fn start(&self, arguments: &[&str]) -> anyhow::Result<Running> {
+    pub fn start(&self, arguments: &[&str], input: &[u8]) -> anyhow::Result<Running> {
         match self {
             Self::Host => Running::process(arguments),
-            Self::Uml(uml) => uml.start(arguments),
+            Self::Uml(uml) => uml.start_program(arguments, uml.virtual_time.map(|_| input)),
         }
+    }
+
+    /// Whether time is virtual in it: then everything that it is to do must be known when it starts.
+    pub fn has_virtual_time(&self) -> bool {
+        matches!(self, Self::Uml(Uml { virtual_time: Some(_), .. }))
     }
 
     /// Whether each start has a kernel of its own.

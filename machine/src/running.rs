@@ -107,9 +107,21 @@ impl Running {
         !matches!(poll(&mut fds, patience), Ok(0) | Err(Errno::EINTR))
     }
 
+    /// Has what is said on a guest's console shown on standard error from now on.
+    pub(crate) fn show_console(&self) {
+        if let Some(guest) = &self.guest {
+            guest.console.show();
+        }
+    }
+
     /// What a guest's kernel said on its console.
     pub fn console(&self) -> Vec<String> {
         self.guest.as_ref().map(|guest| guest.console.so_far()).unwrap_or_default()
+    }
+
+    /// How a guest's command ended, as a shell gives it; none if it did not.
+    pub fn command_status(&self) -> Option<i32> {
+        guest::command_status(self.shared()?)
     }
 
     /// The task that the kernel does not let go of, if that is why nothing moves.

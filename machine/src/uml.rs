@@ -12,7 +12,7 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 
 use crate::NAME_PREFIX;
 use crate::console::Console;
-use crate::guest::{GUEST_COMMAND, READY, Spec};
+use crate::guest::{GUEST_COMMAND, GuestCommand, INPUT, READY, Spec, Task};
 use crate::keeper::KEEPER_COMMAND;
 use crate::running::{End, Guest, Running};
 
@@ -21,6 +21,9 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Memory of a guest unless another size is asked for, in MiB.
 const MEMORY_MIB: u64 = 512;
+
+/// When virtual time starts, in nanoseconds since 1970: in November 2023.
+const VIRTUAL_START_NS: u64 = 1_700_000_000_000_000_000;
 
 /// Where a guest's memory is, as long as it fits.
 const MEMORY_DIRECTORY: &str = "/dev/shm";
@@ -43,6 +46,9 @@ pub struct Uml {
     pub parameters: Vec<String>,
     /// Its memory in MiB.
     pub memory_mib: u64,
+    /// Waiting costs no time, and everything repeats for the same seed. It takes a kernel of
+    /// scripts/build-uml.sh.
+    pub virtual_time: Option<u64>,
 }
 
 impl Uml {
@@ -52,25 +58,52 @@ impl Uml {
     /// # Errors
     /// If there is none, or it cannot be run.
     pub fn find(path: Option<&Path>, modules: Option<&Path>) -> anyhow::Result<Self> {
-        let kernel = match path {
-            Some(path) => path.to_owned(),
-            None => PathBuf::from(PACKAGE_KERNEL),
+        let Some(path) = path else {
+            if !Path::new(PACKAGE_KERNEL).exists() {
+                bail!(
+                    "there is no User-Mode Linux kernel: `apt-get install {PACKAGE}`, or build one with \
+                     scripts/build-uml.sh and name it with --kernel uml:PATH"
+                );
+            }
+            return Self::at(Path::new(PACKAGE_KERNEL), modules);
         };
-        let data = match kernel.metadata() {
-            Ok(data) => data,
-            Err(_) if path.is_none() => bail!(
-                "there is no User-Mode Linux kernel: `apt-get install {PACKAGE}`, build one with \
-                 scripts/build-uml.sh, or name one with --kernel uml:PATH"
-            ),
-            Err(error) => return Err(error).with_context(|| format!("find the kernel {}", kernel.display())),
+        Self::at(path, modules)
+    }
+
+    /// The kernel that scripts/build-uml.sh built last, or that at `path`, with virtual time.
+    ///
+    /// # Errors
+    /// If there is none, or it has no virtual time.
+    pub fn find_virtual(path: Option<&Path>, modules: Option<&Path>, seed: u64) -> anyhow::Result<Self> {
+        let built = || -> anyhow::Result<PathBuf> {
+            let path = cache()?.join("crashpoint/uml/current/linux");
+            if !path.exists() {
+                bail!(
+                    "--virtual-time takes a kernel of our own: build it with scripts/build-uml.sh (some minutes, once)"
+                );
+            }
+            Ok(path)
         };
+        let mut this = Self::at(&path.map_or_else(built, |path| Ok(path.to_owned()))?, modules)?;
+        let help = Command::new(&this.kernel).arg("--help").stdin(Stdio::null()).output();
+        let help = help.with_context(|| format!("run {}", this.kernel.display()))?;
+        let text = String::from_utf8_lossy(&help.stdout);
+        if !["time-travel", "seed="].iter().all(|word| text.contains(word)) {
+            bail!("{} has no virtual time: build one that has with scripts/build-uml.sh", this.kernel.display());
+        }
+        this.virtual_time = Some(seed);
+        Ok(this)
+    }
+
+    fn at(kernel: &Path, modules: Option<&Path>) -> anyhow::Result<Self> {
+        let data = kernel.metadata().with_context(|| format!("find the kernel {}", kernel.display()))?;
         if !data.is_file() || data.permissions().mode() & 0o111 == 0 {
             bail!(
                 "{} is not a program: --kernel uml:PATH takes the `linux` that `make ARCH=um` built",
                 kernel.display()
             );
         }
-        let kernel = std::path::absolute(&kernel).context("find the working directory")?;
+        let kernel = std::path::absolute(kernel).context("find the working directory")?;
         let packaged =
             || kernel.starts_with("/usr").then(|| PathBuf::from(PACKAGE_MODULES)).filter(|path| path.exists());
         let modules = match modules {
@@ -78,7 +111,8 @@ impl Uml {
             Some(path) => Some(std::path::absolute(path).context("find the working directory")?),
             None => packaged(),
         };
-        Ok(Self { kernel, modules, load: Vec::new(), parameters: Vec::new(), memory_mib: MEMORY_MIB })
+        let (load, parameters) = (Vec::new(), Vec::new());
+        Ok(Self { kernel, modules, load, parameters, memory_mib: MEMORY_MIB, virtual_time: None })
     }
 
     /// What the kernel says of its release (`6.1.90`).
@@ -96,19 +130,39 @@ impl Uml {
         })
     }
 
-    /// Starts this program as the init of a guest, which starts it again with `arguments`.
-    pub(crate) fn start(&self, arguments: &[&str]) -> anyhow::Result<Running> {
+    /// Starts this program as the init of a guest, which starts it again with `arguments`, and gives
+    /// it `input`, if that is all that it will get.
+    pub(crate) fn start_program(&self, arguments: &[&str], input: Option<&[u8]>) -> anyhow::Result<Running> {
+        let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
+        let task = Task::Program { arguments, input_in_file: input.is_some() };
+        self.start(task, input.unwrap_or_default())
+    }
+
+    /// Starts a guest that runs a command. What that prints comes out of it; its errors, and what the
+    /// kernel says, go to our standard error.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start_command(&self, command: GuestCommand) -> anyhow::Result<Running> {
+        let running = self.start(Task::Command(command), &[])?;
+        running.show_console();
+        Ok(running)
+    }
+
+    fn start(&self, task: Task, input: &[u8]) -> anyhow::Result<Running> {
         let prefix = format!("{NAME_PREFIX}{}-guest-", std::process::id());
         let memory = self.memory_directory();
         let directory = tempfile::Builder::new().prefix(&prefix).tempdir_in(&memory);
         let directory = directory.with_context(|| format!("make a directory in {}", memory.display()))?;
         let spec = Spec {
-            arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
+            task,
             path: std::env::var("PATH").unwrap_or_default(),
             modules: self.modules.clone(),
             load: self.load.clone(),
+            virtual_time: self.virtual_time.is_some(),
         };
         spec.write(directory.path())?;
+        std::fs::write(directory.path().join(INPUT), input).context("write the input of a guest")?;
         let (console, console_end) = std::io::pipe().context("make a pipe for the guest's console")?;
         let (input, input_end) = UnixStream::pair().context("make a channel to the guest")?;
         let process = Command::new(crate::own_program())
@@ -151,13 +205,22 @@ impl Uml {
             "con=null".into(),
             "con0=null,fd:2".into(),
             "ssl=null".into(),
-            "ssl0=fd:0,fd:1".into(),
             // Warnings and worse. The rest can be read in the guest.
             "loglevel=5".into(),
             "oops=panic".into(),
             "random.trust_cpu=on".into(),
             format!("init={program}"),
         ];
+        match self.virtual_time {
+            None => line.push("ssl0=fd:0,fd:1".into()),
+            // Nothing comes from the host once it runs: when would be up to the host.
+            Some(seed) => line.extend([
+                "ssl0=null,fd:1".into(),
+                "time-travel=inf-cpu".into(),
+                format!("time-travel-start={VIRTUAL_START_NS}"),
+                format!("seed={seed}"),
+            ]),
+        }
         line.extend(self.parameters.iter().cloned());
         line.extend(["--".into(), GUEST_COMMAND.into(), directory.into()]);
         Ok(line)
@@ -196,6 +259,14 @@ impl Uml {
         let last = last[last.len().saturating_sub(3)..].join("; ");
         bail!("the guest {} does not start: {why}; its console says: {last}", self.kernel.display());
     }
+}
+
+/// Where a user's caches are (XDG Base Directory Specification).
+fn cache() -> anyhow::Result<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    set("XDG_CACHE_HOME")
+        .or_else(|| set("HOME").map(|home| home.join(".cache")))
+        .context("neither XDG_CACHE_HOME nor HOME says where kernels are kept: name one with --kernel uml:PATH")
 }
 
 /// An end in one line.

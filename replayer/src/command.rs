@@ -32,6 +32,8 @@ pub enum Outcome {
     CouldNotRun,
     /// Whoever read our output has had enough.
     OutputClosed,
+    /// A command was run, and ended so.
+    Command(u8),
 }
 
 impl Outcome {

@@ -34,6 +34,7 @@ pub struct Engine {
     recovered: Option<RecoveredHook>,
     alone: bool,
     states: Vec<Selection>,
+    hash_log: bool,
     /// A stack trace in the kernel's log that may be about the present workload, or another
     /// engine's.
     whose: Option<String>,
@@ -102,6 +103,7 @@ impl Engine {
             recovered: None,
             alone: true,
             states: Selection::ALL.to_vec(),
+            hash_log: false,
             whose: None,
         })
     }
@@ -121,6 +123,11 @@ impl Engine {
     /// Chooses the states to visit at each crash point; all unless told otherwise.
     pub fn set_states(&mut self, states: &[Selection]) {
         self.states = states.to_vec();
+    }
+
+    /// Says whether results are to have a hash of the block log.
+    pub fn set_hash_log(&mut self, hash_log: bool) {
+        self.hash_log = hash_log;
     }
 
     /// Calls `hook` with the mount point of every crash state, between its recovery and its
@@ -186,6 +193,9 @@ impl Engine {
             Complaint::None => {}
             Complaint::Ours(text) => return Err(format!("the kernel complained before any crash: {text}").into()),
             Complaint::Somebodys(text) => self.whose = Some(text),
+        }
+        if self.hash_log {
+            unfinished.result.block_log = Some(trace.log.hash());
         }
         let not_measured = &mut unfinished.result.not_measured;
         *not_measured = refusal(workload, &trace.outcomes);

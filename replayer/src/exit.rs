@@ -22,6 +22,7 @@ pub fn exit(result: anyhow::Result<Outcome>) -> ExitCode {
         Ok(Outcome::Clean | Outcome::OutputClosed) => ExitCode::SUCCESS,
         Ok(Outcome::Findings) => ExitCode::from(FINDINGS),
         Ok(Outcome::Incomplete) => ExitCode::from(INCOMPLETE),
+        Ok(Outcome::Command(status)) => ExitCode::from(status),
         Ok(Outcome::CouldNotRun) => ExitCode::from(COULD_NOT_RUN),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => fail(&one_line(&error)),

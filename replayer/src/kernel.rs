@@ -34,6 +34,15 @@ pub struct KernelArgs {
     /// Parameters for a User-Mode Linux kernel beyond ours, separated by spaces
     #[arg(long, value_name = "WORDS", value_delimiter = ' ', allow_hyphen_values = true)]
     pub kernel_parameters: Vec<String>,
+
+    /// Have time be virtual in a User-Mode Linux kernel that scripts/build-uml.sh built: waiting costs
+    /// nothing, and everything repeats for the same --seed
+    #[arg(long)]
+    pub virtual_time: bool,
+
+    /// What virtual time and random numbers start from.
+    #[arg(skip)]
+    pub seed: u64,
 }
 
 impl KernelArgs {
@@ -49,9 +58,14 @@ impl KernelArgs {
             if !self.kernel_parameters.is_empty() {
                 bail!("--kernel-parameters is for --kernel uml: the running kernel has started");
             }
+            if self.virtual_time {
+                bail!("--virtual-time is for --kernel uml: the time of the running kernel is everybody's");
+            }
             return Ok(Machine::Host);
         };
-        let mut uml = Uml::find(path.as_deref(), self.modules.as_deref())?;
+        let (path, modules) = (path.as_deref(), self.modules.as_deref());
+        let mut uml =
+            if self.virtual_time { Uml::find_virtual(path, modules, self.seed)? } else { Uml::find(path, modules)? };
         uml.parameters.extend(self.kernel_parameters.iter().filter(|word| !word.is_empty()).cloned());
         uml.load.extend(DISK_MODULES.map(str::to_owned));
         Ok(Machine::Uml(uml))
@@ -68,6 +82,9 @@ impl KernelArgs {
         }
         if !self.kernel_parameters.is_empty() {
             flags += &format!(" --kernel-parameters '{}'", self.kernel_parameters.join(" "));
+        }
+        if self.virtual_time {
+            flags += &format!(" --virtual-time --seed {}", self.seed);
         }
         flags
     }

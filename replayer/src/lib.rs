@@ -22,6 +22,7 @@ mod result;
 mod results_directory;
 mod states;
 mod sweep;
+mod virtual_time;
 mod worker;
 
 pub use args::{FileSystemArgs, NumberedWorkloads, WorkloadFiles, WorkloadIterator};

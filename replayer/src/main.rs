@@ -16,6 +16,10 @@ struct Arguments {
     #[command(flatten)]
     files: WorkloadFiles,
 
+    /// What virtual time and random numbers start from.
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    seed: u64,
+
     /// How to print results.
     #[arg(long, value_enum, default_value_t)]
     format: OutputFormat,
@@ -26,7 +30,10 @@ fn main() -> ExitCode {
         return status;
     }
     match Arguments::try_parse() {
-        Ok(arguments) => replayer::exit(run(&arguments)),
+        Ok(mut arguments) => {
+            arguments.file_system.kernel.seed = arguments.seed;
+            replayer::exit(run(&arguments))
+        }
         Err(error) => replayer::exit_usage(&error),
     }
 }

@@ -122,7 +122,15 @@ pub(crate) struct Worker {
 impl Worker {
     /// Starts one and waits until it is ready.
     pub(crate) fn start(machine: &Machine, start: &Start) -> anyhow::Result<Self> {
-        let mut running = machine.start(&[WORKER_COMMAND])?;
+        Self::start_with(machine, start, &[])
+    }
+
+    /// Starts one that gets all its work at once.
+    fn start_with(machine: &Machine, start: &Start, jobs: &[Job]) -> anyhow::Result<Self> {
+        let mut known = Vec::new();
+        send(&mut known, start)?;
+        jobs.iter().try_for_each(|job| send(&mut known, job))?;
+        let mut running = machine.start(&[WORKER_COMMAND], &known)?;
         let shared = running.shared().map(Path::to_owned);
         if let Some(shared) = shared.as_ref().filter(|_| start.host_helps) {
             format(&start.variant, &shared.join(BASE_NAME))?;
@@ -130,7 +138,8 @@ impl Worker {
         let input = Arc::new(Mutex::new(Input { stream: running.take_input(), shared, messages: 0 }));
         let (variant, checking) = (start.variant.clone(), Arc::default());
         let mut this = Self { input, running, variant, checking, recognises_fua: false };
-        let answer = this.send(start).and_then(|()| this.receive());
+        let sent = if machine.has_virtual_time() { Ok(()) } else { this.send(start) };
+        let answer = sent.and_then(|()| this.receive());
         match answer.map_err(|gone| anyhow::anyhow!("{}", gone.words()))? {
             Answer::Ready { recognises_fua } => {
                 this.recognises_fua = recognises_fua;
@@ -225,8 +234,27 @@ impl Worker {
     /// Has a workload done while no other worker works under this kernel. Where the kernel dies
     /// of it, that is the result.
     pub(crate) fn work_alone(&mut self, workload: &Workload) -> Result<WorkloadResult, Gone> {
+        let answer = self.work(&Job::Alone(workload.clone()));
+        self.steps(workload, answer)
+    }
+
+    /// Has a workload done in a guest of its own, which knows all that it will do when it starts.
+    ///
+    /// # Errors
+    /// If the guest cannot be started; what becomes of the worker later is the inner result.
+    pub(crate) fn work_once(
+        machine: &Machine,
+        start: &Start,
+        workload: &Workload,
+    ) -> anyhow::Result<Result<WorkloadResult, Gone>> {
+        let mut this = Self::start_with(machine, start, &[Job::Alone(workload.clone())])?;
+        let answer = this.receive();
+        Ok(this.steps(workload, answer))
+    }
+
+    /// Listens to the steps of a workload until it is done.
+    fn steps(&mut self, workload: &Workload, mut answer: Result<Answer, Gone>) -> Result<WorkloadResult, Gone> {
         let mut during = "starting".to_owned();
-        let mut answer = self.work(&Job::Alone(workload.clone()));
         while let Ok(Answer::Step(step)) = answer {
             during = step;
             answer = self.receive();

@@ -112,6 +112,7 @@ impl Report {
             "broken": result.broken.iter().map(state).collect::<Vec<_>>(),
             "death": result.death,
             "not_measured": result.not_measured,
+            "block_log": result.block_log,
             "text": (result.verdict() != Verdict::Clean).then(|| workload.to_line()),
         })
     }

@@ -19,6 +19,8 @@ pub struct WorkloadResult {
     pub not_measured: Option<String>,
     /// It is worth another try with no other worker at work.
     pub retry_alone: bool,
+    /// A hash of all that the recorded disk was asked to do, in hexadecimal, where it was asked for.
+    pub block_log: Option<String>,
     /// Where the time went.
     pub timing: Timing,
 }
@@ -89,8 +91,9 @@ pub enum Verdict {
 impl WorkloadResult {
     /// A result in which nothing was measured yet.
     pub fn new(workload: String) -> Self {
-        let (states_checked, states_equal, broken, death, not_measured, retry_alone, timing) = <_>::default();
-        Self { workload, states_checked, states_equal, broken, death, not_measured, retry_alone, timing }
+        let (states_checked, states_equal, broken, death, not_measured, retry_alone, block_log, timing) =
+            <_>::default();
+        Self { workload, states_checked, states_equal, broken, death, not_measured, retry_alone, block_log, timing }
     }
 
     /// A result without any measurement.

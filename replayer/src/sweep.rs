@@ -15,7 +15,7 @@ use crate::result::{Timing, Verdict, WorkloadResult};
 use crate::worker::{Answer, Job, Start};
 
 /// Results that may wait to be written before the workers wait too.
-const RESULTS_QUEUED_MAX: usize = 256;
+pub(crate) const RESULTS_QUEUED_MAX: usize = 256;
 
 /// Workloads that a worker may have been given without having answered: one that it works on,
 /// one that waits for the file system's checker, and the next.
@@ -86,9 +86,12 @@ impl Summary {
 /// A running set of workers for one file system.
 pub struct Workers {
     // Dropped in this order: the workers let go of the directory, then it goes.
+    /// None where each workload has a guest of its own.
     processes: Vec<Worker>,
-    start: Start,
-    machine: Machine,
+    pub(crate) start: Start,
+    pub(crate) machine: Machine,
+    pub(crate) jobs: usize,
+    recognise_fua: bool,
     /// What workers under this kernel share.
     scratch: Option<Scratch>,
     started: usize,
@@ -103,6 +106,9 @@ impl Workers {
     pub fn start(variant: &Variant, options: &SweepOptions) -> anyhow::Result<Self> {
         let SweepOptions { disk, states, jobs, machine } = options.clone();
         let alone = jobs <= 1 || machine.is_guest();
+        // What the host does comes when the host likes, which has no place in virtual time.
+        let host_helps = machine.is_guest() && !machine.has_virtual_time();
+        let hash_log = machine.has_virtual_time();
         let scratch = match machine {
             Machine::Host => {
                 enter_mount_namespace()?;
@@ -110,11 +116,16 @@ impl Workers {
             }
             Machine::Uml(_) => None,
         };
-        let start =
-            Start { variant: variant.clone(), disk, states, alone, directory: None, host_helps: machine.is_guest() };
-        let mut this = Self { processes: Vec::new(), start, machine, scratch, started: 0 };
-        for _ in 0..jobs.max(1) {
+        let start = Start { variant: variant.clone(), disk, states, alone, directory: None, host_helps, hash_log };
+        let jobs = jobs.max(1);
+        let mut this = Self { processes: Vec::new(), start, machine, jobs, recognise_fua: true, scratch, started: 0 };
+        if this.machine.has_virtual_time() {
+            this.recognise_fua = this.try_virtual_time()?;
+            return Ok(this);
+        }
+        for _ in 0..jobs {
             let worker = this.another()?;
+            this.recognise_fua &= worker.recognises_fua();
             this.processes.push(worker);
         }
         Ok(this)
@@ -129,7 +140,7 @@ impl Workers {
 
     /// Whether every worker can tell FUA from flushes, which takes tracefs.
     pub fn recognise_fua(&self) -> bool {
-        self.processes.iter().all(Worker::recognises_fua)
+        self.recognise_fua
     }
 
     /// Has every worker do `cycles` cycles of the floor at the same time, on the image of a crash
@@ -166,6 +177,9 @@ impl Workers {
         interrupt: &Interrupt,
         done: &mut dyn FnMut(&Workload, WorkloadResult) -> anyhow::Result<()>,
     ) -> anyhow::Result<Summary> {
+        if self.machine.has_virtual_time() {
+            return self.run_virtual(workloads, interrupt, done);
+        }
         let started = Instant::now();
         let mut summary = Summary { fua_recognised: self.recognise_fua(), ..Summary::default() };
         let workers = std::mem::take(&mut self.processes);
@@ -235,7 +249,7 @@ impl Workers {
 }
 
 /// Has the feeders stop when the one they feed for is unwound.
-struct StopOnPanic<'a>(&'a Interrupt);
+pub(crate) struct StopOnPanic<'a>(pub(crate) &'a Interrupt);
 
 impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
@@ -245,7 +259,7 @@ impl Drop for StopOnPanic<'_> {
     }
 }
 
-type Source<'a> = Mutex<&'a mut (dyn Iterator<Item = anyhow::Result<Workload>> + Send)>;
+pub(crate) type Source<'a> = Mutex<&'a mut (dyn Iterator<Item = anyhow::Result<Workload>> + Send)>;
 
 /// Gives one worker workloads until there are no more; returns the worker.
 fn feed(

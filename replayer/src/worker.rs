@@ -48,6 +48,8 @@ pub(crate) struct Start {
     pub(crate) directory: Option<PathBuf>,
     /// It is in a guest whose host made the base and runs the file system's checker.
     pub(crate) host_helps: bool,
+    /// Results have a hash of the block log.
+    pub(crate) hash_log: bool,
 }
 
 /// What a worker is asked to do.
@@ -281,5 +283,6 @@ fn make_engine(start: &Start, directory: &Path, answers: &HostAnswers) -> Result
     let mut engine = Engine::with_fsck(&start.variant, &base, start.disk, directory, &fsck)?;
     engine.set_alone(start.alone);
     engine.set_states(&start.states);
+    engine.set_hash_log(start.hash_log);
     Ok(engine)
 }

@@ -1,0 +1,91 @@
+//! Makes a system of a guest's bare kernel.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use nix::mount::{MsFlags, mount};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket};
+
+use crate::guest::{GUEST_SHARED, GuestCommand};
+
+/// A directory that is the guest's own.
+const TEMPORARY: &str = "/tmp";
+
+/// What a program expects of a running system. The root is the host's, read-only; `directory` is
+/// where the guest may write there.
+pub(crate) fn mount_system(directory: &Path) -> anyhow::Result<()> {
+    place("proc", "/proc", "")?;
+    place("sysfs", "/sys", "")?;
+    if !Path::new("/dev/kmsg").exists() || !Path::new("/dev/ttyS0").exists() {
+        place("devtmpfs", "/dev", "")?;
+    }
+    place("tmpfs", "/run", "mode=0755")?;
+    host(directory, Path::new(GUEST_SHARED), MsFlags::empty())?;
+    // Only some kernels have these.
+    let _ = place("tracefs", "/sys/kernel/tracing", "");
+    let _ = place("fusectl", "/sys/fs/fuse/connections", "");
+    Ok(())
+}
+
+fn place(kind: &str, path: &str, options: &str) -> anyhow::Result<()> {
+    mount(Some(kind), path, Some(kind), MsFlags::MS_NOSUID, Some(options))
+        .with_context(|| format!("mount {kind} on {path}"))
+}
+
+/// Shows a directory of the host's.
+fn host(directory: &Path, at: &Path, flags: MsFlags) -> anyhow::Result<()> {
+    std::fs::create_dir_all(at).with_context(|| format!("create {}", at.display()))?;
+    mount(Some("host"), at, Some("hostfs"), flags, Some(directory))
+        .with_context(|| format!("mount {} of the host", directory.display()))
+}
+
+/// What any command expects beyond that: directories to write to, and a network of its own.
+pub(crate) fn prepare_for_command(command: &GuestCommand) -> anyhow::Result<()> {
+    place("tmpfs", TEMPORARY, "mode=1777")?;
+    std::fs::create_dir_all("/dev/shm").context("create /dev/shm")?;
+    place("tmpfs", "/dev/shm", "mode=1777")?;
+    std::fs::create_dir_all("/dev/pts").context("create /dev/pts")?;
+    // Who needs no terminal does without.
+    let _ = place("devpts", "/dev/pts", "");
+    let program = command.words.first().map(PathBuf::from);
+    let program = program.as_deref().and_then(Path::parent).map(Path::to_owned);
+    // What our own directories hide of what the command is about.
+    let hidden = [Some(command.directory.clone()), program].into_iter().flatten();
+    for directory in hidden.filter(|path| path.starts_with(TEMPORARY) && path != Path::new(TEMPORARY)) {
+        host(&directory, &directory, MsFlags::MS_RDONLY)?;
+    }
+    for directory in &command.shared {
+        host(directory, directory, MsFlags::empty())?;
+    }
+    loopback_up()
+}
+
+/// Switches the first network device on, which is the loopback device, where there is a network
+/// (rtnetlink(7): `RTM_NEWLINK` with `IFF_UP`).
+fn loopback_up() -> anyhow::Result<()> {
+    const RTM_NEWLINK: u16 = 16;
+    const REQUEST_WITH_ANSWER: u16 = 5;
+    const LENGTH: u32 = 32;
+    const FIRST_DEVICE: u32 = 1;
+    const IFF_UP: u32 = 1;
+    let route = SockProtocol::NetlinkRoute;
+    let Ok(socket) = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, route) else {
+        return Ok(());
+    };
+    let mut request = Vec::new();
+    request.extend(LENGTH.to_ne_bytes());
+    request.extend(RTM_NEWLINK.to_ne_bytes());
+    request.extend(REQUEST_WITH_ANSWER.to_ne_bytes());
+    // Sequence and sender, then family and type: any.
+    request.extend([0; 8 + 4]);
+    request.extend(FIRST_DEVICE.to_ne_bytes());
+    request.extend(IFF_UP.to_ne_bytes());
+    request.extend(IFF_UP.to_ne_bytes());
+    let socket = std::os::fd::AsRawFd::as_raw_fd(&socket);
+    send(socket, &request, MsgFlags::empty()).context("switch the loopback device on")?;
+    let mut answer = [0; 256];
+    let length = recv(socket, &mut answer, MsgFlags::empty()).context("switch the loopback device on")?;
+    // Behind the header of the answer: the error, or 0.
+    ensure!(length >= 20 && answer[16..20] == [0; 4], "the loopback device cannot be switched on");
+    Ok(())
+}

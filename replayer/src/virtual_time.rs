@@ -1,0 +1,91 @@
+//! Sweeps in virtual time: each workload has a guest of its own, which knows all that it will do
+//! when it starts. What came before it, and on which worker, makes no difference, and its result
+//! repeats to the byte.
+
+use std::sync::Mutex;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Instant;
+
+use workloads::Workload;
+
+use crate::pool::{Interrupt, Worker};
+use crate::report::say;
+use crate::result::WorkloadResult;
+use crate::sweep::{RESULTS_QUEUED_MAX, Source, StopOnPanic, Summary, Workers};
+
+impl Workers {
+    /// Starts a guest to see whether it can work; says whether it can tell FUA from flushes.
+    pub(crate) fn try_virtual_time(&self) -> anyhow::Result<bool> {
+        Ok(Worker::start(&self.machine, &self.start)?.recognises_fua())
+    }
+
+    /// See [`Workers::run`].
+    pub(crate) fn run_virtual(
+        &self,
+        workloads: &mut (dyn Iterator<Item = anyhow::Result<Workload>> + Send),
+        interrupt: &Interrupt,
+        done: &mut dyn FnMut(&Workload, WorkloadResult) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Summary> {
+        let started = Instant::now();
+        let mut summary = Summary { fua_recognised: self.recognise_fua(), ..Summary::default() };
+        let source = Mutex::new(workloads);
+        let outcome = std::thread::scope(|scope| {
+            let (results, incoming) = sync_channel(RESULTS_QUEUED_MAX);
+            let feeders: Vec<_> = (0..self.jobs)
+                .map(|_| {
+                    let (results, source) = (results.clone(), &source);
+                    scope.spawn(move || self.feed_virtual(source, interrupt, &results))
+                })
+                .collect();
+            drop(results);
+            let mut outcome = Ok(());
+            let _stop_on_panic = StopOnPanic(interrupt);
+            for (workload, result) in incoming {
+                summary.add(&result);
+                if outcome.is_ok()
+                    && let Err(error) = done(&workload, result)
+                {
+                    // The rest is drained, so that no feeder waits for ever.
+                    interrupt.request();
+                    outcome = Err(error);
+                }
+            }
+            for feeder in feeders {
+                outcome = outcome.and(feeder.join().expect("the thread does not panic"));
+            }
+            outcome
+        });
+        outcome?;
+        summary.elapsed = started.elapsed();
+        summary.interrupted = interrupt.requested();
+        Ok(summary)
+    }
+
+    fn feed_virtual(
+        &self,
+        source: &Source<'_>,
+        interrupt: &Interrupt,
+        results: &SyncSender<(Workload, WorkloadResult)>,
+    ) -> anyhow::Result<()> {
+        while !interrupt.requested() {
+            let Some(workload) = source.lock().expect("no holder panics").next() else { break };
+            let result = workload.and_then(|workload| Ok((self.in_its_guest(&workload)?, workload)));
+            let (result, workload) = result.inspect_err(|_| interrupt.request())?;
+            // Nobody receives once the sweep has failed; then nothing is lost.
+            let _ = results.send((workload, result));
+        }
+        Ok(())
+    }
+
+    /// Does a workload, and once more if the guest does not survive it.
+    fn in_its_guest(&self, workload: &Workload) -> anyhow::Result<WorkloadResult> {
+        let gone = match Worker::work_once(&self.machine, &self.start, workload)? {
+            Ok(result) if result.death.is_none() => return Ok(result),
+            Ok(result) => result.death.map(|death| death.what).unwrap_or_default(),
+            Err(gone) => gone.words().to_owned(),
+        };
+        say(&format!("{gone}; what it was doing is tried once more"));
+        Ok(Worker::work_once(&self.machine, &self.start, workload)?
+            .unwrap_or_else(|gone| WorkloadResult::not_measured(workload.name.clone(), gone.words().to_owned())))
+    }
+}

@@ -29,6 +29,10 @@ pub(crate) struct FsArgs {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "workload_files"])]
     resume: Option<PathBuf>,
 
+    /// Stop once N workloads have shown something
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    stop_after: Option<u64>,
+
     /// How to print results
     #[arg(long, value_enum, default_value_t)]
     format: OutputFormat,
@@ -151,7 +155,8 @@ fn same_sweep(arguments: &FsArgs, manifest: &Manifest, directory: &Path) -> anyh
 impl FsArgs {
     /// Sweeps, without what `results` has already.
     fn sweep(&self, source: Source, results: Option<Results>, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
-        let command = SweepCommand { file_system: &self.file_system, format: self.format };
+        let mut command = SweepCommand::new(&self.file_system, self.format);
+        command.stop_after = self.stop_after;
         let shard = self.selection.shard;
         match source {
             Source::Generated(generated) => {

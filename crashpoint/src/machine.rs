@@ -66,7 +66,7 @@ pub(crate) fn run(mut arguments: MachineArgs, interrupt: &Interrupt) -> anyhow::
 
 /// Passes on what the command prints, until it has ended; says whether it did by itself.
 fn show(running: &mut Running, interrupt: &Interrupt) -> anyhow::Result<bool> {
-    let mut buffer = [0; 1 << 16];
+    let mut buffer = [0; 1 << 13];
     loop {
         if interrupt.requested() {
             return Ok(false);

@@ -1,6 +1,7 @@
 //! What `replay` and `crashpoint fs` have in common: sweep every file system that was asked
 //! for, print, write the results, and say how it went.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -15,7 +16,7 @@ use crate::args::{FileSystemArgs, NumberedWorkloads, WorkloadIterator};
 use crate::pool::Interrupt;
 use crate::prepare::prepare;
 use crate::report::{OutputFormat, Report, print_summary, print_table, say};
-use crate::result::WorkloadResult;
+use crate::result::{Verdict, WorkloadResult};
 use crate::results_directory::{Recorded, Results};
 use crate::sweep::{Summary, Workers};
 
@@ -55,9 +56,17 @@ pub struct SweepCommand<'a> {
     pub file_system: &'a FileSystemArgs,
     /// How results are printed.
     pub format: OutputFormat,
+    /// Stop once so many workloads have shown something.
+    pub stop_after: Option<u64>,
+    found: Cell<u64>,
 }
 
-impl SweepCommand<'_> {
+impl<'a> SweepCommand<'a> {
+    /// A sweep of everything.
+    pub fn new(file_system: &'a FileSystemArgs, format: OutputFormat) -> Self {
+        Self { file_system, format, stop_after: None, found: Cell::new(0) }
+    }
+
     /// Sweeps every file system with the workloads that `source` starts anew for each, but for
     /// those that `results` has already; `total` is how many there are in all.
     ///
@@ -179,7 +188,14 @@ impl SweepCommand<'_> {
             if let Some(results) = results.as_deref_mut().filter(|_| counts) {
                 results.append(variant, &report.json(number, workload, &result), &result)?;
             }
-            Ok(report.result(number, workload, &result)?)
+            report.result(number, workload, &result)?;
+            if result.verdict() == Verdict::Finding {
+                self.found.set(self.found.get() + 1);
+                if self.stop_after.is_some_and(|most| self.found.get() >= most) {
+                    interrupt.request();
+                }
+            }
+            Ok(())
         };
         let summary = workers.run(&mut workloads, interrupt, &mut done);
         report.finish();
@@ -195,7 +211,9 @@ impl SweepCommand<'_> {
     fn finish(&self, rows: &[(Variant, Summary)], interrupt: &Interrupt) -> anyhow::Result<Outcome> {
         print_table(self.format, rows)?;
         if interrupt.requested() {
-            say("interrupted: what was done until then is counted");
+            if self.stop_after.is_none_or(|most| self.found.get() < most) {
+                say("interrupted: what was done until then is counted");
+            }
             return Ok(Outcome::of(rows).or_incomplete());
         }
         Ok(Outcome::of(rows))

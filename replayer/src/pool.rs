@@ -126,7 +126,7 @@ impl Worker {
     }
 
     /// Starts one that gets all its work at once.
-    fn start_with(machine: &Machine, start: &Start, jobs: &[Job]) -> anyhow::Result<Self> {
+    pub(crate) fn start_with(machine: &Machine, start: &Start, jobs: &[Job]) -> anyhow::Result<Self> {
         let mut known = Vec::new();
         send(&mut known, start)?;
         jobs.iter().try_for_each(|job| send(&mut known, job))?;

@@ -6,17 +6,27 @@ use std::sync::Mutex;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Instant;
 
+use anyhow::bail;
 use workloads::Workload;
 
 use crate::pool::{Interrupt, Worker};
 use crate::report::say;
 use crate::result::WorkloadResult;
 use crate::sweep::{RESULTS_QUEUED_MAX, Source, StopOnPanic, Summary, Workers};
+use crate::worker::{Answer, Job};
 
 impl Workers {
-    /// Starts a guest to see whether it can work; says whether it can tell FUA from flushes.
+    /// Has a guest mount a new file system, to see whether it can work; says whether it can tell FUA
+    /// from flushes.
     pub(crate) fn try_virtual_time(&self) -> anyhow::Result<bool> {
-        Ok(Worker::start(&self.machine, &self.start)?.recognises_fua())
+        let floor = Job::Floor { cycles: 1, recovering: false };
+        let mut worker = Worker::start_with(&self.machine, &self.start, &[floor])?;
+        match worker.receive() {
+            Ok(Answer::Floor(_)) => Ok(worker.recognises_fua()),
+            Ok(Answer::Failed(why)) => bail!("{why}"),
+            Ok(other) => bail!("a worker answered {other:?} to a floor"),
+            Err(gone) => bail!("{}", gone.words()),
+        }
     }
 
     /// See [`Workers::run`].

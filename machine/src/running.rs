@@ -223,6 +223,9 @@ fn host_refused(log: &[String]) -> Option<String> {
             limit.trim()
         ));
     }
+    if said("likely just ran out of space") {
+        return Some("the file with the guest's memory found no more room in /dev/shm, or TMPDIR: free some".into());
+    }
     if said("must be not mounted noexec") {
         return Some("the directory for the guest's memory is mounted noexec: set TMPDIR to another".into());
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use local_fs::{Content, Inode, InodeKind, Segment};
+use local_fs::{Content, Inode, InodeKind, Lack, Segment};
 
 use crate::content::{Chunk, chunk_start, empty_chunk, tree_chunk, tree_chunk_numbers};
 use crate::durability::allowed_sizes;
@@ -44,6 +44,11 @@ impl Aspects<'_> {
         Finding { promise: bound.promise, path: self.path.to_owned(), what, promised_by: bound.by }
     }
 
+    /// Whether what was not made durable is at least a version that there was.
+    fn whole(&self) -> bool {
+        self.model.contract.promises(Promise::AtomicMetadata)
+    }
+
     /// What metadata may not be older than: on a file system that orders it, what came first.
     fn floor(&self) -> Bound {
         self.model.prefix
@@ -55,7 +60,8 @@ impl Aspects<'_> {
             return;
         }
         let mode = self.inode.mode;
-        if !allows(&self.expected.mode, self.floor(), &mode) {
+        let lacks = |lack| self.model.contract.lacks(lack);
+        if !lacks(Lack::Modes) && !allows(&self.expected.mode, self.floor(), &mode) {
             let what = format!(
                 "mode {mode:o}; expected {}",
                 versions(&self.expected.mode, self.floor(), |mode| format!("{mode:o}"))
@@ -63,7 +69,7 @@ impl Aspects<'_> {
             findings.push(self.finding(self.expected.mode.bound().max(self.floor()), what));
         }
         let owner = (self.inode.uid, self.inode.gid);
-        if !allows(&self.expected.owner, self.floor(), &owner) {
+        if !lacks(Lack::Owners) && !allows(&self.expected.owner, self.floor(), &owner) {
             let text = |owner: &(u32, u32)| format!("{}:{}", owner.0, owner.1);
             let what =
                 format!("owner {}; expected {}", text(&owner), versions(&self.expected.owner, self.floor(), text));
@@ -73,6 +79,11 @@ impl Aspects<'_> {
 
     fn xattrs(&self, findings: &mut Vec<Finding>) {
         if matches!(self.expected.kind, Kind::Symlink(_)) {
+            return;
+        }
+        // Attributes that are written beside the inode, in one place, are lost together.
+        let unsettled = |history: &History<_>| history.allowed(self.floor()).len() > 1;
+        if !self.whole() && self.expected.xattrs.values().any(unsettled) {
             return;
         }
         for (name, history) in &self.expected.xattrs {
@@ -117,7 +128,7 @@ impl Aspects<'_> {
             findings.push(finding);
         }
         // Only of what is as durable as it can be is the allocation known.
-        if allowed.len() == 1 && findings.is_empty() {
+        if allowed.len() == 1 && findings.is_empty() && !self.model.contract.lacks(Lack::Holes) {
             findings.extend(self.blocks());
             findings.extend(self.holes(content));
         }
@@ -163,8 +174,12 @@ impl Aspects<'_> {
     }
 
     /// Whether a byte may be what the disk held before: nothing was promised of that, and
-    /// something was put where nothing had been.
+    /// something was put where nothing had been. Where nothing is whole the place may have become
+    /// another file's.
     fn may_be_stale(&self, versions: &[u8]) -> bool {
+        if !self.whole() && versions.iter().any(|version| *version != versions[0]) {
+            return true;
+        }
         !self.model.contract.promises(Promise::NoForeignData) && versions.len() > 1 && versions.contains(&0)
     }
 

@@ -1,7 +1,7 @@
 //! Which inode of the model each name of a tree leads to, and what is wrong with the names.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use local_fs::{Inode, InodeKind, Tree};
 use workloads::DeviceKind;
@@ -78,13 +78,30 @@ pub(crate) struct Comparison<'a> {
     reading: Reading,
     /// Which was taken at each name that could be several files, of how many.
     pub(crate) choices: Vec<(usize, usize)>,
+    /// Where operations are not whole: names that were given or taken since they were durable,
+    /// and what they lead to.
+    unsettled: VecDeque<Unsettled>,
+    /// Whether what is compared hangs on such a name.
+    guessing: bool,
+}
+
+/// A name of which anything may have become.
+struct Unsettled {
+    place: (InodeId, String),
+    number: u64,
+    path: String,
 }
 
 impl<'a> Comparison<'a> {
     pub(crate) fn new(sides: &'a Sides<'a>, reading: Reading) -> Self {
-        let (findings, assigned, found, entries, choices) = <_>::default();
-        let (model, tree) = (sides.model, sides.tree);
-        Self { sides, model, tree, findings, assigned, found, entries, reading, choices }
+        let (findings, assigned, found, entries, choices, unsettled) = <_>::default();
+        let (model, tree, guessing) = (sides.model, sides.tree, false);
+        Self { sides, model, tree, findings, assigned, found, entries, reading, choices, unsettled, guessing }
+    }
+
+    /// Whether an operation on names is found whole or not at all.
+    fn whole(&self) -> bool {
+        self.model.contract.promises(Promise::AtomicMetadata)
     }
 
     /// How many names were compared.
@@ -100,8 +117,13 @@ impl<'a> Comparison<'a> {
         self.found.insert(ROOT, (self.tree.root, String::new()));
         self.inode(ROOT, self.tree.root, "");
         self.directory(ROOT, self.tree.root, "");
-        self.renames();
-        self.existence();
+        if self.whole() {
+            self.renames();
+            self.existence();
+        } else {
+            self.unsettled_names();
+            self.somewhere();
+        }
         // A name at fault is at fault in every order; the order says something only without.
         if self.findings.is_empty() {
             self.order();
@@ -129,9 +151,15 @@ impl<'a> Comparison<'a> {
         let mut names: BTreeSet<&str> = model.keys().map(String::as_str).collect();
         names.extend(self.tree.entries(number).map(|(name, _)| name));
         let seen: BTreeMap<&str, u64> = self.tree.entries(number).collect();
+        // Where operations are not whole, a directory that was not written may hold what was there.
+        let known = self.whole() || (self.model.is_written(directory) && !self.guessing);
         for name in names {
+            if path.is_empty() && self.model.contract.is_found_name(name) {
+                continue;
+            }
             let path = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
             match (model.get(name), seen.get(name)) {
+                (None, Some(_)) if !known => {}
                 (Some(history), seen) => self.entry(directory, name, history, seen.copied(), &path),
                 (None, Some(_)) => {
                     let what = "a name that nobody made".to_owned();
@@ -152,6 +180,13 @@ impl<'a> Comparison<'a> {
     ) {
         let bound = self.bound_of(history);
         let allowed = history.allowed(self.model.prefix);
+        if !self.whole() && allowed.len() > 1 {
+            if let Some(number) = seen {
+                let place = (directory, name.to_owned());
+                self.unsettled.push_back(Unsettled { place, number, path: path.to_owned() });
+            }
+            return;
+        }
         let mut candidates: Vec<InodeId> = allowed.iter().rev().filter_map(|(_, value)| *value).collect();
         let mut known = BTreeSet::new();
         candidates.retain(|id| known.insert(*id));
@@ -225,6 +260,10 @@ impl<'a> Comparison<'a> {
     }
 
     fn take(&mut self, id: InodeId, number: u64, path: &str, bound: Bound) {
+        let known = self.assigned.contains_key(&number) || self.found.contains_key(&id);
+        if self.guessing && known {
+            return;
+        }
         match (self.assigned.get(&number), self.found.get(&id)) {
             (Some(known), _) if *known != id => {
                 let other = self.found[known].1.clone();
@@ -269,6 +308,55 @@ impl<'a> Comparison<'a> {
         let live = self.sides.live.as_ref().and_then(|live| live.get(&id).copied());
         let aspects = Aspects { model: self.model, expected: &self.model.inodes[id], inode, live, path };
         aspects.findings()
+    }
+
+    /// Names of which anything may have become, once the others have been compared: what looks like
+    /// something that was under such a name is taken for it. Where files were removed nothing is:
+    /// what is there may have taken their numbers.
+    fn unsettled_names(&mut self) {
+        self.guessing = true;
+        while let Some(Unsettled { place: (directory, name), number, path }) = self.unsettled.pop_front() {
+            if self.model.removed || self.assigned.contains_key(&number) {
+                continue;
+            }
+            let history = &self.model.inodes[directory].entries[&name];
+            let candidates = history.allowed(self.model.prefix).iter().rev().filter_map(|(_, value)| *value);
+            let legal = |id: &InodeId| {
+                let inode = self.tree.inode(number);
+                let same_kind = inode.is_some_and(|inode| kind_matches(&self.model.inodes[*id].kind, &inode.kind));
+                same_kind && !self.found.contains_key(id) && self.fits(*id, number)
+            };
+            if let Some(id) = candidates.into_iter().find(legal) {
+                self.take(id, number, &path, self.bound_of(history));
+            }
+        }
+    }
+
+    /// Inodes that may not vanish are somewhere, under a name of theirs, an old one or one that the
+    /// file system's checker gave them.
+    fn somewhere(&mut self) {
+        if !self.findings.is_empty() || !self.model.contract.promises(Promise::FsyncExists) {
+            return;
+        }
+        let counts = self.model.name_counts();
+        let mut findings = Vec::new();
+        for (id, inode) in self.model.inodes.iter().enumerate() {
+            let Some(exists) = inode.exists else { continue };
+            let always_named = counts.get(&id).is_some_and(|counts| counts.always_since(exists.time));
+            if id == ROOT || !always_named || self.found.contains_key(&id) {
+                continue;
+            }
+            let is_it =
+                |(number, seen): (&u64, &Inode)| kind_matches(&inode.kind, &seen.kind) && self.fits(id, *number);
+            if !self.tree.inodes.iter().any(is_it) {
+                let name = self.model.current_path(id).unwrap_or_default();
+                let what = format!("the {} is nowhere as it was made durable, under no name", inode.kind.noun());
+                findings.push(Finding { path: name, what, promise: exists.promise, promised_by: exists.by });
+            }
+        }
+        for finding in findings {
+            self.report(finding);
+        }
     }
 
     /// The path of an entry that was compared.

@@ -1,6 +1,7 @@
 //! What file systems promise after a crash: data, not code paths. A check runs only where the
 //! contract has its line.
 
+use local_fs::Lack;
 use serde::{Deserialize, Serialize};
 
 /// One thing that can be promised. The names in `kebab-case` appear in results.
@@ -60,6 +61,18 @@ pub enum Promise {
     OrderedMetadata,
     /// A directory's link count is two and one for each directory in it.
     DirectoryLinkCount,
+    /// An operation on names is found whole or not at all: a name leads to what it was given to.
+    AtomicMetadata,
+    /// What has to be repaired before it is mounted can be, by its own checker.
+    Repairable,
+    /// After fsync of a file that has a name it is somewhere: at a name, or where its checker puts
+    /// what it finds without one.
+    FsyncExists,
+    /// After fsync of a file the names it has are durable; those it lost may be back.
+    FsyncNewNames,
+    /// What was made durable does not suffer from names and files that were removed before, and are
+    /// back: space that was theirs is not shared with it.
+    ReusedSpace,
 }
 
 /// A promise, and where it is made.
@@ -81,20 +94,27 @@ pub struct Contract {
     /// Its own.
     own: &'static [Line],
     /// Promises of those lines that are not made after all: a bit each.
-    dropped: u32,
+    dropped: u64,
+    /// What cannot be stored or done, and so is not compared.
+    lacks: &'static [Lack],
+    /// How names in the root start that its checker gives to what it finds.
+    found_names: &'static [&'static str],
 }
 
 const fn line(promise: Promise, source: &'static str) -> Line {
     Line { promise, source }
 }
 
-/// What no file system may break.
+/// What every file system that recovers from a log, or by writing no place twice, promises.
 static COMMON: &[Line] = &[
     line(Promise::Mountable, "B3 (OSDI 2018), section 3; fstests generic/479, 480, 502 assert nothing else"),
+    line(Promise::Repairable, "fstests: _check_scratch_fs after every log-replay test"),
     line(Promise::Readable, "B3, section 3: internal structures are consistent"),
     line(Promise::Usable, "CrashMonkey's write checks; fstests generic/034, 039, 104, 481"),
     line(Promise::FsckClean, "fstests: every log-replay test checks the scratch device at its end"),
     line(Promise::KernelQuiet, "fstests: _check_dmesg fails a test on a warning or an error in the kernel's log"),
+    line(Promise::AtomicMetadata, "B3, section 3: internal structures are consistent, by the log alone"),
+    line(Promise::ReusedSpace, "fstests generic/042, 044-049: no data of other files"),
     line(Promise::NoForeignNames, "B3, section 3: internal structures are consistent"),
     line(Promise::NoForeignData, "fstests generic/042 (\"We should /never/ see 0xCD\"), 044-049"),
     line(Promise::LinkCount, "fstests generic/040, 041, 065, 104; T. Ts'o, linux-fsdevel 2019 (msg145789)"),
@@ -104,42 +124,83 @@ static COMMON: &[Line] = &[
          (a file that was moved must not be in the old and the new directory after log replay)",
     ),
     line(Promise::SymlinkComplete, "fstests generic/348, 690, 779"),
-    line(Promise::Sync, "sync(2): all pending modifications to metadata and cached data are written"),
-    line(Promise::FsyncData, "fsync(2): \"all modified in-core data\", and the size as metadata of the file"),
-    line(
-        Promise::FsyncAttributes,
-        "fsync(2): \"the metadata information associated with the file\"; fstests generic/535",
-    ),
+    line(Promise::Sync, SYNC),
+    line(Promise::FsyncData, FSYNC_DATA),
+    line(Promise::FsyncAttributes, FSYNC_ATTRIBUTES),
     line(Promise::FsyncXattrs, "fstests generic/066, 489"),
     line(Promise::FsyncDirectory, "fsync(2) on the directory's descriptor; fstests generic/321, 348, 557, 779"),
-    line(Promise::FdatasyncData, "fdatasync(2): what is needed \"to allow a subsequent data retrieval\", the size too"),
+    line(Promise::FdatasyncData, FDATASYNC_DATA),
     line(Promise::RangeData, "msync(2) MS_SYNC; open(2) O_SYNC, O_DSYNC; fstests generic/325"),
     line(Promise::Preallocation, "fstests generic/468, 483, 677"),
     line(Promise::HoleLayout, "fstests generic/177, 695: a punched range stays a hole over log replay"),
 ];
 
+const SYNC: &str = "sync(2): all pending modifications to metadata and cached data are written";
+const FSYNC_DATA: &str = "fsync(2): \"all modified in-core data\", and the size as metadata of the file";
+const FSYNC_ATTRIBUTES: &str = "fsync(2): \"the metadata information associated with the file\"; fstests generic/535";
+const FDATASYNC_DATA: &str = "fdatasync(2): what is needed \"to allow a subsequent data retrieval\", the size too";
+
+/// What is left where nothing is logged, and each block is written in its place: what sync and
+/// fsync wrote, once the file system's own checker has repaired the rest.
+static IN_PLACE: &[Line] = &[
+    line(Promise::Repairable, "fsck(8): run on it after every crash, \"used to check and repair\""),
+    line(Promise::Mountable, "fsck(8): exit status 0 or 1, errors corrected"),
+    line(Promise::Readable, "fsck(8): exit status 0 or 1, errors corrected"),
+    line(Promise::Usable, "fsck(8): exit status 0 or 1, errors corrected"),
+    line(Promise::FsckClean, "fsck(8): exit status 0 or 1, errors corrected"),
+    line(Promise::KernelQuiet, "fsck(8): exit status 0 or 1, errors corrected"),
+    line(Promise::LinkCount, "fsck(8): exit status 0 or 1, errors corrected"),
+    line(Promise::NoForeignNames, "sync(2), fsync(2) of the directory: its names are those that were written"),
+    line(Promise::SymlinkComplete, "sync(2): a symlink that was written has its target"),
+    line(Promise::Sync, SYNC),
+    line(Promise::FsyncData, FSYNC_DATA),
+    line(Promise::FsyncAttributes, FSYNC_ATTRIBUTES),
+    line(
+        Promise::FsyncDirectory,
+        "fsync(2): the entry in the directory needs \"an explicit fsync() on a file descriptor for the directory\"",
+    ),
+    line(Promise::FdatasyncData, FDATASYNC_DATA),
+    line(Promise::RangeData, "msync(2) MS_SYNC; open(2) O_SYNC, O_DSYNC"),
+];
+
+/// A contract that starts out from lines for all.
+const fn contract(name: &'static str, common: &'static [Line], own: &'static [Line]) -> Contract {
+    Contract { name, common, own, dropped: 0, lacks: &[], found_names: &[] }
+}
+
+const EXT4_NAMES: &str = "fstests generic/322, 520, 106, 107, 534; fs/ext4/fsync.c waits for i_sync_tid";
+const EXT4_ORDER: &str = "Documentation/filesystems/ext4/journal.rst: one journal, replayed up to the last commit \
+                          record; A. Goldstein, linux-fsdevel 2019 (msg140973)";
+
+/// f2fs as it is without options: what a checkpoint holds, and the files that were fsynced since.
+static F2FS: &[Line] = &[line(
+    Promise::FsyncNewNames,
+    "Documentation/filesystems/f2fs.rst, fsync_mode=posix: \"will follow POSIX semantics\"; fs/f2fs/recovery.c, \
+     recover_dentry; fstests generic/322, 520",
+)];
+
+/// ... and with `fsync_mode=strict`.
+static F2FS_STRICT: &[Line] =
+    &[line(Promise::FsyncNames, F2FS_STRICT_SOURCE), line(Promise::NameConflict, F2FS_STRICT_SOURCE)];
+const F2FS_STRICT_SOURCE: &str = "Documentation/filesystems/f2fs.rst, fsync_mode=strict: \"behaves in line with xfs, \
+                                  ext4 and btrfs, where xfstest generic/342 will pass\"";
+
 /// Every contract.
 pub static CONTRACTS: &[Contract] = &[
-    Contract {
-        name: "ext4",
-        common: COMMON,
-        dropped: 0,
-        own: &[
-            line(Promise::FsyncNames, "fstests generic/322, 520, 106, 107, 534; fs/ext4/fsync.c waits for i_sync_tid"),
-            line(
-                Promise::OrderedMetadata,
-                "Documentation/filesystems/ext4/journal.rst: one journal, replayed up to the last commit record; \
-                 A. Goldstein, linux-fsdevel 2019 (msg140973)",
-            ),
+    contract(
+        "ext4",
+        COMMON,
+        &[
+            line(Promise::FsyncNames, EXT4_NAMES),
+            line(Promise::OrderedMetadata, EXT4_ORDER),
             line(Promise::BlocksExact, "fstests generic/468 (blocks and size), 520 (blocks)"),
             line(Promise::DirectoryLinkCount, "Documentation/filesystems/ext4/directory.rst, dir_nlink"),
         ],
-    },
-    Contract {
-        name: "xfs",
-        common: COMMON,
-        dropped: 0,
-        own: &[
+    ),
+    contract(
+        "xfs",
+        COMMON,
+        &[
             line(Promise::FsyncNames, "fstests generic/322, 520, 106, 107, 534; fs/xfs/xfs_file.c, xfs_file_fsync"),
             line(
                 Promise::OrderedMetadata,
@@ -151,12 +212,11 @@ pub static CONTRACTS: &[Contract] = &[
                 "fs/xfs/libxfs/xfs_inode_util.c: a directory's link count counts subdirectories",
             ),
         ],
-    },
-    Contract {
-        name: "btrfs",
-        common: COMMON,
-        dropped: 0,
-        own: &[
+    ),
+    contract(
+        "btrfs",
+        COMMON,
+        &[
             line(
                 Promise::FsyncNames,
                 "fstests generic/322, 520, 106, 107, 498; fs/btrfs/tree-log.c, log_new_ancestors",
@@ -167,11 +227,80 @@ pub static CONTRACTS: &[Contract] = &[
                 "fstests generic/341, 342, 502, 526, 527; commit 6b5fc433a7ad (conflicts are followed transitively)",
             ),
         ],
-    },
+    ),
+    contract(
+        "ext3",
+        COMMON,
+        &[
+            // Documentation/filesystems/ext3.rst: "ext3 ... is now supported by the ext4 driver".
+            line(Promise::FsyncNames, EXT4_NAMES),
+            line(Promise::OrderedMetadata, EXT4_ORDER),
+            line(Promise::BlocksExact, "fstests generic/520 (blocks)"),
+            line(Promise::DirectoryLinkCount, "Documentation/filesystems/ext4/directory.rst, dir_nlink"),
+        ],
+    ),
+    contract(
+        "ext2",
+        IN_PLACE,
+        &[
+            line(
+                Promise::FsyncExists,
+                "e2fsck(8) and e2fsck/pass3.c, pass4.c: an inode in use without a name is connected to /lost+found",
+            ),
+            line(Promise::ReusedSpace, "e2fsck/pass1b.c: blocks that several inodes claim are cloned for each"),
+            line(Promise::HoleLayout, "fs/ext2/inode.c: a block that was never written has no number in the inode"),
+            line(Promise::DirectoryLinkCount, "e2fsck/pass4.c: link counts are set to what pass 2 counted"),
+        ],
+    ),
+    contract("f2fs", COMMON, F2FS),
+    contract(
+        "jfs",
+        COMMON,
+        &[line(
+            Promise::FsyncNames,
+            "fs/jfs/file.c, jfs_fsync: \"Make sure committed changes hit the disk\"; fs/jfs/jfs_logmgr.c: one log, \
+             written in order",
+        )],
+    ),
+    contract(
+        "nilfs2",
+        COMMON,
+        &[
+            line(Promise::FsyncNames, "fs/nilfs2/file.c, nilfs_sync_file: constructs a segment of everything"),
+            line(
+                Promise::OrderedMetadata,
+                "Documentation/filesystems/nilfs2.rst, order=relaxed: data blocks without a checkpoint only \"if no \
+                 metadata update is going\"",
+            ),
+            line(Promise::DirectoryLinkCount, "fs/nilfs2/namei.c: mkdir and rename count subdirectories, as ext2 does"),
+        ],
+    ),
+    contract(
+        "reiserfs",
+        COMMON,
+        &[
+            line(Promise::FsyncNames, "fs/reiserfs/file.c and dir.c: reiserfs_commit_for_inode"),
+            line(
+                Promise::OrderedMetadata,
+                "fs/reiserfs/journal.c: transactions are replayed in order, up to the last one that is whole",
+            ),
+        ],
+    ),
+    contract("vfat", IN_PLACE, &[]),
+    contract("minix", IN_PLACE, &[]),
 ];
 
-/// Mount options by which nothing is replayed after a crash.
-const NO_RECOVERY: [&str; 4] = ["noload", "norecovery", "nologreplay", "rescue=nologreplay"];
+/// Mount options by which nothing is logged, or replayed after a crash.
+const NO_RECOVERY: [&str; 7] = [
+    "noload",
+    "norecovery",
+    "nologreplay",
+    "rescue=nologreplay",
+    // f2fs, jfs, reiserfs
+    "disable_roll_forward",
+    "nointegrity",
+    "nolog",
+];
 
 impl Contract {
     /// The contract of a file system.
@@ -180,13 +309,15 @@ impl Contract {
     }
 
     /// The contract of a file system that is made and mounted with options. Those that are not
-    /// known to take a promise back keep it.
+    /// known to change a promise leave it.
     ///
     /// # Errors
     /// If there is no contract: nothing is promised of a crash, or nothing is known of it.
     pub fn for_variant(variant: &local_fs::Variant) -> Result<Contract, String> {
         let name = variant.file_system.name;
-        let contract = *Self::of(name).ok_or_else(|| format!("there is no contract for {name}"))?;
+        let mut contract = *Self::of(name).ok_or_else(|| format!("there is no contract for {name}"))?;
+        contract.lacks = variant.file_system.lacks;
+        contract.found_names = variant.file_system.found_names;
         let given = |options: &[String], option: &str| {
             options.iter().flat_map(|text| text.split([',', ' '])).any(|word| word.trim() == option)
         };
@@ -198,23 +329,46 @@ impl Contract {
         if let Some(option) = NO_RECOVERY.iter().find(|option| mounted(option)) {
             return Err(format!("{name} with '-o {option}' promises nothing: it does not recover"));
         }
-        if name != "ext4" {
-            return Ok(contract);
-        }
-        let journal = !made("none") && !variant.mkfs_options.iter().any(|text| text.contains("^has_journal"));
-        if !journal {
-            return Err("ext4 without a journal promises nothing without fsck; not supported yet".to_owned());
-        }
         let mut dropped = Vec::new();
-        if mounted("data=writeback") {
+        match name {
+            "ext4" | "ext3" => {
+                let journal = !made("none") && !variant.mkfs_options.iter().any(|text| text.contains("^has_journal"));
+                if !journal {
+                    return Err(format!("{name} without a journal is not supported: ext2 is, with the same fsck"));
+                }
+                if made("fast_commit") {
+                    // Documentation/filesystems/ext4/journal.rst: a log of its own of what changed.
+                    dropped.push(Promise::OrderedMetadata);
+                }
+            }
+            "f2fs" => {
+                let disabled = |option: &String| option.trim().starts_with("checkpoint=disable");
+                if variant.mount_options.iter().any(disabled) {
+                    // Documentation/filesystems/f2fs.rst: after a crash all is "as they did when the
+                    // filesystem was mounted with that option".
+                    return Err("f2fs with 'checkpoint=disable' promises nothing until it is enabled".to_owned());
+                }
+                if mounted("fsync_mode=strict") {
+                    contract.own = F2FS_STRICT;
+                }
+            }
+            _ => {}
+        }
+        if matches!(name, "ext4" | "ext3" | "reiserfs") && mounted("data=writeback") {
             // Documentation/admin-guide/ext4.rst: "may also expose stale data".
             dropped.push(Promise::NoForeignData);
         }
-        if made("fast_commit") {
-            // Documentation/filesystems/ext4/journal.rst: a log of its own of what changed.
-            dropped.push(Promise::OrderedMetadata);
-        }
         Ok(contract.without(&dropped))
+    }
+
+    /// Whether something cannot be stored, and so is not compared.
+    pub(crate) fn lacks(&self, lack: Lack) -> bool {
+        self.lacks.contains(&lack)
+    }
+
+    /// Whether a name in the root is one under which the checker puts what it finds.
+    pub(crate) fn is_found_name(&self, name: &str) -> bool {
+        self.found_names.iter().any(|start| name.starts_with(start))
     }
 
     /// The same without some of its promises.
@@ -242,7 +396,7 @@ impl Contract {
 }
 
 impl Promise {
-    fn bit(self) -> u32 {
+    fn bit(self) -> u64 {
         1 << self as u32
     }
 
@@ -274,6 +428,11 @@ impl Promise {
             Self::HoleLayout => "a hole of a durable file stays a hole",
             Self::OrderedMetadata => "metadata operations are durable in the order in which they were done",
             Self::DirectoryLinkCount => "a directory's link count is two and one for each directory in it",
+            Self::AtomicMetadata => "an operation on names is there whole or not at all",
+            Self::Repairable => "its own checker can repair it after a crash",
+            Self::FsyncExists => "a file is somewhere after fsync of it, if only where the checker puts what it finds",
+            Self::FsyncNewNames => "the names that a file has are durable after fsync of it",
+            Self::ReusedSpace => "what is durable shares no space with removed files that are back",
         }
     }
 

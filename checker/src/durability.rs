@@ -22,6 +22,7 @@ impl Model {
     fn raise_bounds(&mut self, operation: usize, op: &Op) -> Option<()> {
         match op {
             Op::Sync | Op::Syncfs => self.commit(Some(operation)),
+            _ if self.may_share_space() => {}
             Op::Fsync { target } => self.fsync(self.target(target)?, operation),
             Op::Fdatasync { target } => {
                 let inode = self.target(target)?;
@@ -55,6 +56,7 @@ impl Model {
     pub fn commit(&mut self, operation: Option<usize>) {
         let bound = Bound { time: self.time, by: operation, promise: Promise::Sync };
         (self.committed, self.called) = (self.time, self.time);
+        self.removed = false;
         self.prefix = self.prefix.max(bound);
         let named = self.named();
         for (id, inode) in self.inodes.iter_mut().enumerate() {
@@ -70,6 +72,11 @@ impl Model {
     /// The inodes that some entry leads to now.
     fn named(&self) -> HashSet<InodeId> {
         self.inodes.iter().flat_map(|inode| inode.entries.values().filter_map(|entry| *entry.current())).collect()
+    }
+
+    /// Whether what is made durable now could lose it to something removed that is back.
+    fn may_share_space(&self) -> bool {
+        self.removed && !self.contract.promises(Promise::ReusedSpace)
     }
 
     fn fsync(&mut self, inode: InodeId, operation: usize) {
@@ -101,11 +108,24 @@ impl Model {
         }
         if self.contract.promises(Promise::FsyncNames) {
             self.names_durable(inode, self.bound(operation, Promise::FsyncNames));
+        } else if self.contract.promises(Promise::FsyncNewNames) {
+            self.names_durable(inode, self.bound(operation, Promise::FsyncNewNames));
+        } else if self.contract.promises(Promise::FsyncExists) && self.named().contains(&inode) {
+            self.stays(inode, self.bound(operation, Promise::FsyncExists));
         }
+    }
+
+    /// Whether an inode is durable in itself, names aside.
+    pub(crate) fn is_written(&self, inode: InodeId) -> bool {
+        let inode = &self.inodes[inode];
+        inode.mode.bound().time >= inode.created
     }
 
     /// The names in a directory are durable, and what they lead to exists.
     fn entries_durable(&mut self, directory: InodeId, bound: Bound) {
+        if !self.contract.promises(Promise::AtomicMetadata) {
+            return self.entries_written(directory, bound);
+        }
         let mut children = Vec::new();
         for entry in self.inodes[directory].entries.values_mut() {
             children.extend(*entry.current());
@@ -118,6 +138,20 @@ impl Model {
             let recursive = self.contract.promises(Promise::FsyncNewSubdirectories);
             if recursive && new && self.inodes[child].kind == Kind::Directory {
                 self.entries_durable(child, Bound { promise: Promise::FsyncNewSubdirectories, ..bound });
+            }
+        }
+    }
+
+    /// The entries of a directory are written, and nothing else: a name stays if what it leads to
+    /// was written before.
+    fn entries_written(&mut self, directory: InodeId, bound: Bound) {
+        let entries = self.inodes[directory].entries.iter();
+        let written = |(name, entry): (&String, &History<Option<InodeId>>)| {
+            entry.current().is_none_or(|child| self.is_written(child)).then(|| name.clone())
+        };
+        for name in entries.filter_map(written).collect::<Vec<_>>() {
+            if let Some(entry) = self.inodes[directory].entries.get_mut(&name) {
+                entry.raise(bound);
             }
         }
     }
@@ -136,7 +170,8 @@ impl Model {
             let is_conflict = bound.promise == Promise::NameConflict;
             let (mut has_name, committed) = (false, self.committed);
             let touched = self.inodes[inode].touched;
-            let losses = if is_conflict { HashMap::new() } else { self.durable_losses(inode, bound.time) };
+            let loses = !is_conflict && self.contract.promises(Promise::FsyncNames);
+            let losses = if loses { self.durable_losses(inode, bound.time) } else { HashMap::new() };
             for (directory, node) in self.inodes.iter_mut().enumerate() {
                 for (name, entry) in &mut node.entries {
                     if *entry.at(bound.time) == Some(inode) {
@@ -199,6 +234,10 @@ impl Model {
     /// call made durable does not vanish, though where it is found is not promised.
     fn file_stays(&mut self, inode: InodeId, bound: Bound) {
         if self.inodes[inode].content.current().size_bytes() == 0 || !self.named().contains(&inode) {
+            return;
+        }
+        let somewhere = [Promise::AtomicMetadata, Promise::FsyncExists];
+        if !somewhere.into_iter().any(|promise| self.contract.promises(promise)) {
             return;
         }
         // The name that was given to an O_TMPFILE is no part of what its data needs.

@@ -106,6 +106,8 @@ pub struct Model {
     pub(crate) called: Time,
     /// Of a file system whose metadata is ordered: nothing older than this may be seen.
     pub(crate) prefix: Bound,
+    /// Whether names were taken, or space given back, since everything was last made durable.
+    pub(crate) removed: bool,
     /// The renames: time, and the two entries that must change together.
     pub(crate) renames: Vec<Rename>,
     handles: HashMap<String, InodeId>,
@@ -151,6 +153,7 @@ impl Model {
             committed: 0,
             called: 0,
             prefix: Bound::START,
+            removed: false,
             renames: Vec::new(),
             handles: HashMap::new(),
         }
@@ -306,6 +309,7 @@ impl Model {
                 let inode = self.current(&place)?;
                 self.set_entry(&place, None);
                 self.touch(inode);
+                self.removed = true;
                 self.inodes[inode].unlinked = self.time;
                 Some(())
             }
@@ -351,6 +355,7 @@ impl Model {
         if let Some(replaced) = replaced {
             self.touch(replaced);
         }
+        self.removed = true;
         self.renames.push(Rename { time: self.time, moved, source, dest });
         Some(())
     }
@@ -381,9 +386,11 @@ impl Model {
             }),
             Op::Truncate { target, size } => {
                 let inode = self.target(target)?;
-                if self.inodes[inode].content.current().size_bytes() != *size {
+                let before = self.inodes[inode].content.current().size_bytes();
+                if before != *size {
                     self.touch(inode);
                 }
+                self.removed |= *size < before;
                 self.edit(inode, |content| content.truncate(*size))
             }
             Op::Falloc { target, mode, offset, length } => {

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use ace_gen::{Generator, Preset};
 use clap::Args;
-use local_fs::{TABLE, Variant, find};
+use local_fs::Variant;
 use replayer::{
-    Interrupt, KernelArgs, Outcome, OutputFormat, Summary, SweepOptions, Timing, Workers, columns, prepare,
+    Interrupt, KernelArgs, Outcome, OutputFormat, Summary, SweepOptions, Timing, Variants, Workers, columns,
+    parse_variants, prepare,
 };
 use serde_json::{Value, json};
 use workloads::Workload;
@@ -24,9 +25,9 @@ const STRIDE: usize = 101;
 /// The arguments of `crashpoint bench`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// The file systems to measure [default: all that are known]
-    #[arg(long = "fs", value_name = "FS[,FS…]", value_delimiter = ',')]
-    file_systems: Vec<String>,
+    /// The file systems to measure, with their options as for `crashpoint fs`
+    #[arg(long = "fs", value_name = "FS[:OPTIONS][,FS…]", value_parser = parse_variants, default_value = "ext4,xfs,btrfs")]
+    file_systems: Vec<Variants>,
 
     #[command(flatten)]
     kernel: KernelArgs,
@@ -67,7 +68,7 @@ struct Measured {
 
 /// Does it.
 pub(crate) fn run(arguments: &BenchArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
-    let variants = variants(&arguments.file_systems)?;
+    let variants: Vec<_> = arguments.file_systems.iter().flat_map(|named| named.0.clone()).collect();
     let machine = arguments.kernel.machine()?;
     prepare(&variants, &machine)?;
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -91,13 +92,6 @@ pub(crate) fn run(arguments: &BenchArgs, interrupt: &Interrupt) -> anyhow::Resul
     }
     let all_measured = rows.iter().flat_map(|row| &row.rounds).all(|round| round.sweep.not_measured == 0);
     Ok(if all_measured { Outcome::Clean } else { Outcome::Incomplete })
-}
-
-fn variants(names: &[String]) -> anyhow::Result<Vec<Variant>> {
-    if names.is_empty() {
-        return Ok(TABLE.iter().map(Variant::plain).collect());
-    }
-    names.iter().map(|name| Ok(Variant::plain(find(name.trim())?))).collect()
 }
 
 fn measure(

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Context;
 use crate::format::program_failed;
+use crate::table::{Fsck, Program, Repair};
 use crate::{Result, Variant};
 
 /// What a file system's own checker said of an unmounted image.
@@ -26,19 +27,39 @@ pub struct RunningFsck {
 }
 
 /// Starts the file system's own checker on an unmounted image, read-only. The image must stay
-/// as it is until it has finished.
+/// as it is until it has finished. None if it has none.
 ///
 /// # Errors
 /// If the checker is missing or cannot be run.
-pub fn start_fsck(variant: &Variant, image: &Path) -> Result<RunningFsck> {
-    let row = variant.file_system;
-    let mut command = Command::new(row.fsck.find()?);
-    command.args(row.fsck.arguments).arg(image).env("LC_ALL", "C");
+pub fn start_fsck(variant: &Variant, image: &Path) -> Result<Option<RunningFsck>> {
+    let Some(Fsck { program, damage_statuses }) = variant.file_system.fsck else { return Ok(None) };
+    let mut command = command(&program, image)?;
+    let child = command.spawn().doing(|| format!("run {}", program.name))?;
+    Ok(Some(RunningFsck { child: Some(child), command, damage_statuses }))
+}
+
+/// Repairs an unmounted image, where that has to be done before it is mounted; says otherwise why
+/// that did not work.
+///
+/// # Errors
+/// If the program is missing or cannot be run.
+pub fn repair(variant: &Variant, image: &Path) -> Result<std::result::Result<(), String>> {
+    let Some(Repair { program, done_statuses }) = variant.file_system.repair else { return Ok(Ok(())) };
+    let mut command = command(&program, image)?;
+    let output = command.output().doing(|| format!("run {}", program.name))?;
+    if output.status.code().is_some_and(|status| done_statuses.contains(&status)) {
+        return Ok(Ok(()));
+    }
+    Ok(Err(program_failed(&command, &output).to_string()))
+}
+
+fn command(program: &Program, image: &Path) -> Result<Command> {
+    let mut command = Command::new(program.find()?);
+    command.args(program.arguments).arg(image).env("LC_ALL", "C");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // Ctrl-C is for whoever started us to act on.
     command.process_group(0);
-    let child = command.spawn().doing(|| format!("run {}", row.fsck.name))?;
-    Ok(RunningFsck { child: Some(child), command, damage_statuses: row.fsck_damage_statuses })
+    Ok(command)
 }
 
 impl RunningFsck {

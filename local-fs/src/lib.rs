@@ -15,14 +15,16 @@ mod mount;
 mod scratch;
 mod table;
 mod tree;
+mod variant;
 mod walk;
 
 pub use error::{Error, Result};
 pub use format::format;
-pub use fsck::{FsckReport, RunningFsck, start_fsck};
+pub use fsck::{FsckReport, RunningFsck, repair, start_fsck};
 pub use kernel_log::{KernelLog, KernelMessage};
 pub use mount::Mounted;
 pub use scratch::{NAME_PREFIX, Scratch, enter_mount_namespace};
-pub use table::{FileSystem, Program, TABLE, Variant, find, find_program};
+pub use table::{FileSystem, Fsck, Lack, Program, Repair, TABLE, find, find_program};
 pub use tree::{Content, Inode, InodeKind, Segment, Tree, WalkError};
+pub use variant::Variant;
 pub use walk::{WalkOptions, walk};

@@ -1,7 +1,4 @@
-use std::fmt;
 use std::path::PathBuf;
-
-use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
@@ -18,17 +15,65 @@ pub struct Program {
     pub package: &'static str,
 }
 
+/// A program that checks an unmounted file system without changing it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fsck {
+    /// The program.
+    pub program: Program,
+    /// The exit statuses by which it says that it found damage; with any other but 0 it failed.
+    pub damage_statuses: &'static [i32],
+}
+
+/// A program that makes a crashed file system one that can be mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Repair {
+    /// The program.
+    pub program: Program,
+    /// The exit statuses by which it says that all is well now.
+    pub done_statuses: &'static [i32],
+}
+
+/// Something that a file system cannot store, or cannot do. What a workload does with it is not
+/// applicable, and what it would show is not compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lack {
+    /// Permission bits of its own for each file, and chmod.
+    Modes,
+    /// Owners, and chown.
+    Owners,
+    /// Several names for a file.
+    HardLinks,
+    /// Symbolic links.
+    Symlinks,
+    /// Named pipes and device files.
+    SpecialFiles,
+    /// Extended attributes.
+    Xattrs,
+    /// Holes: every byte up to the size takes space.
+    Holes,
+    /// Space that is reserved before it is written, by fallocate.
+    Preallocation,
+    /// Renames that exchange two names, or leave a whiteout.
+    RenameFlags,
+    /// Files without a name, by `O_TMPFILE`.
+    Tmpfiles,
+    /// Reads and writes past the cache, by `O_DIRECT`.
+    DirectIo,
+}
+
 /// What is known of a file system: a row of [`TABLE`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct FileSystem {
     /// The kernel's name of it.
     pub name: &'static str,
+    /// Kernel modules that it needs beside the one of its name, where they are not built in.
+    pub modules: &'static [&'static str],
     /// Makes one.
     pub mkfs: Program,
-    /// Checks an unmounted one without changing it.
-    pub fsck: Program,
-    /// The exit statuses by which it says that it found damage; with any other but 0 it failed.
-    pub fsck_damage_statuses: &'static [i32],
+    /// Checks one; none where there is no such program.
+    pub fsck: Option<Fsck>,
+    /// Runs on a crashed disk before it is mounted, where nothing is promised without.
+    pub repair: Option<Repair>,
     /// The size of the disk unless another is asked for, in MiB.
     pub size_mib: u64,
     /// The smallest disk that mkfs accepts, in MiB.
@@ -40,66 +85,197 @@ pub struct FileSystem {
     pub remembered_by_identity: bool,
     /// Names in the root that are the file system's own.
     pub own_names: &'static [&'static str],
+    /// How names in the root start under which `repair` puts what it finds without a name.
+    pub found_names: &'static [&'static str],
+    /// What it cannot store or do.
+    pub lacks: &'static [Lack],
 }
+
+/// What most rows have; each names what is its own.
+const USUAL: FileSystem = FileSystem {
+    name: "",
+    modules: &[],
+    mkfs: program("", &[], ""),
+    fsck: None,
+    repair: None,
+    size_mib: 16,
+    size_min_mib: 8,
+    mount_options: &[],
+    remembered_by_identity: false,
+    own_names: &[],
+    found_names: &[],
+    lacks: &[],
+};
+
+const fn program(name: &'static str, arguments: &'static [&'static str], package: &'static str) -> Program {
+    Program { name, faster: None, arguments, package }
+}
+
+const E2FSPROGS: &str = "e2fsprogs";
+
+const fn e2fsck(arguments: &'static [&'static str]) -> Program {
+    // Without shared libraries a check of a disk this small takes half as long.
+    Program { faster: Some("e2fsck.static"), ..program("e2fsck", arguments, E2FSPROGS) }
+}
+
+/// e2fsck(8): 4 for errors left uncorrected.
+const E2FSCK: Option<Fsck> = Some(Fsck { program: e2fsck(&["-f", "-n"]), damage_statuses: &[4] });
+
+/// e2fsck(8): 1 and 2 for errors that were corrected.
+const E2FSCK_REPAIR: Option<Repair> = Some(Repair { program: e2fsck(&["-f", "-y"]), done_statuses: &[0, 1, 2] });
 
 /// Every file system that can be tested.
 pub static TABLE: &[FileSystem] = &[
     FileSystem {
         name: "ext4",
-        mkfs: Program {
-            name: "mkfs.ext4",
-            faster: None,
+        mkfs: program(
+            "mkfs.ext4",
             // No lazy initialisation: its thread would write whenever it likes. 4 KiB blocks are
             // what everybody uses; for a disk this small mke2fs would take 1 KiB.
-            arguments: &["-q", "-F", "-b", "4096", "-N", "512", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
-            package: "e2fsprogs",
-        },
-        fsck: Program {
-            name: "e2fsck",
-            // Without shared libraries a check of a disk this small takes half as long.
-            faster: Some("e2fsck.static"),
-            arguments: &["-f", "-n"],
-            package: "e2fsprogs",
-        },
-        // e2fsck(8): 4 for errors left uncorrected.
-        fsck_damage_statuses: &[4],
-        size_mib: 16,
-        size_min_mib: 8,
-        mount_options: &[],
-        remembered_by_identity: false,
+            &["-q", "-F", "-b", "4096", "-N", "512", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
+            E2FSPROGS,
+        ),
+        fsck: E2FSCK,
         own_names: &["lost+found"],
+        ..USUAL
     },
     FileSystem {
         name: "xfs",
-        mkfs: Program { name: "mkfs.xfs", faster: None, arguments: &["-q", "-f"], package: "xfsprogs" },
-        fsck: Program {
-            name: "xfs_repair",
-            faster: None,
-            // Prefetching threads and a large cache cost more than the whole check of a disk this small.
-            arguments: &["-n", "-f", "-P", "-o", "bhash=64", "-o", "phase2_threads=1"],
-            package: "xfsprogs",
-        },
-        // xfs_repair(8): 1 for corruption, 2 for a log that was not replayed.
-        fsck_damage_statuses: &[1, 2],
+        mkfs: program("mkfs.xfs", &["-q", "-f"], "xfsprogs"),
+        fsck: Some(Fsck {
+            program: program(
+                "xfs_repair",
+                // Prefetching threads and a large cache cost more than the whole check of a disk this small.
+                &["-n", "-f", "-P", "-o", "bhash=64", "-o", "phase2_threads=1"],
+                "xfsprogs",
+            ),
+            // xfs_repair(8): 1 for corruption, 2 for a log that was not replayed.
+            damage_statuses: &[1, 2],
+        }),
         size_mib: 300,
         size_min_mib: 300,
         // Every worker mounts a copy of the same disk.
         mount_options: &["nouuid"],
-        remembered_by_identity: false,
-        own_names: &[],
+        ..USUAL
     },
     FileSystem {
         name: "btrfs",
-        mkfs: Program { name: "mkfs.btrfs", faster: None, arguments: &["-q", "-f"], package: "btrfs-progs" },
-        fsck: Program { name: "btrfs", faster: None, arguments: &["check", "--readonly"], package: "btrfs-progs" },
-        fsck_damage_statuses: &[1],
+        mkfs: program("mkfs.btrfs", &["-q", "-f"], "btrfs-progs"),
+        fsck: Some(Fsck { program: program("btrfs", &["check", "--readonly"], "btrfs-progs"), damage_statuses: &[1] }),
         size_mib: 128,
         size_min_mib: 110,
-        mount_options: &[],
         remembered_by_identity: true,
-        own_names: &[],
+        ..USUAL
+    },
+    FileSystem {
+        name: "ext3",
+        mkfs: program("mkfs.ext3", &["-q", "-F", "-b", "4096", "-N", "512", "-E", "lazy_itable_init=0"], E2FSPROGS),
+        fsck: E2FSCK,
+        own_names: &["lost+found"],
+        ..USUAL
+    },
+    FileSystem {
+        name: "ext2",
+        mkfs: program("mkfs.ext2", &["-q", "-F", "-b", "4096", "-N", "512", "-E", "lazy_itable_init=0"], E2FSPROGS),
+        fsck: E2FSCK,
+        repair: E2FSCK_REPAIR,
+        own_names: &["lost+found"],
+        found_names: &["lost+found"],
+        ..USUAL
+    },
+    FileSystem {
+        name: "f2fs",
+        mkfs: program("mkfs.f2fs", &["-q", "-f"], "f2fs-tools"),
+        fsck: Some(Fsck {
+            program: program("fsck.f2fs", &["--dry-run", "-f"], "f2fs-tools"),
+            // fsck.f2fs exits with 255 (-1) where it found errors.
+            damage_statuses: &[1, 255],
+        }),
+        size_mib: 64,
+        size_min_mib: 64,
+        ..USUAL
+    },
+    FileSystem {
+        name: "jfs",
+        mkfs: program("mkfs.jfs", &["-q"], "jfsutils"),
+        fsck: Some(Fsck {
+            // fsck.jfs(8): 4 for errors left uncorrected.
+            program: program("fsck.jfs", &["-n", "-f"], "jfsutils"),
+            damage_statuses: &[4],
+        }),
+        // The kernel mounts a clean one only: its journal is replayed by fsck.
+        repair: Some(Repair { program: program("fsck.jfs", &["-a"], "jfsutils"), done_statuses: &[0, 1] }),
+        size_min_mib: 16,
+        ..USUAL
+    },
+    FileSystem {
+        name: "nilfs2",
+        // 64 KiB segments: with the usual 8 MiB it takes a disk of 129 MiB.
+        mkfs: program("mkfs.nilfs2", &["-q", "-b", "4096", "-B", "16"], "nilfs-tools"),
+        size_mib: 32,
+        size_min_mib: 16,
+        lacks: &[Lack::Xattrs, Lack::Preallocation],
+        ..USUAL
+    },
+    FileSystem {
+        name: "reiserfs",
+        mkfs: program("mkfs.reiserfs", &["-q", "-f", "-f", "-s", "513"], "reiserfsprogs"),
+        fsck: Some(Fsck {
+            // reiserfsck(8): 1 for errors that can be fixed, 2 for those that need a new tree.
+            program: program("reiserfsck", &["--check", "-y", "-q"], "reiserfsprogs"),
+            damage_statuses: &[1, 2],
+        }),
+        size_mib: 32,
+        size_min_mib: 16,
+        ..USUAL
+    },
+    FileSystem {
+        name: "vfat",
+        modules: &["nls_cp437", "nls_iso8859-1"],
+        mkfs: program("mkfs.vfat", &[], "dosfstools"),
+        fsck: Some(Fsck { program: program("fsck.vfat", &["-n"], "dosfstools"), damage_statuses: &[1] }),
+        // fsck.fat(8): 1 for errors that were found, and corrected.
+        repair: Some(Repair { program: program("fsck.vfat", &["-a"], "dosfstools"), done_statuses: &[0, 1] }),
+        found_names: &["FSCK"],
+        lacks: &[
+            Lack::Modes,
+            Lack::Owners,
+            Lack::HardLinks,
+            Lack::Symlinks,
+            Lack::SpecialFiles,
+            Lack::Xattrs,
+            Lack::Holes,
+            Lack::Preallocation,
+            Lack::RenameFlags,
+            Lack::Tmpfiles,
+        ],
+        ..USUAL
+    },
+    FileSystem {
+        name: "minix",
+        mkfs: program("mkfs.minix", &["-3"], "util-linux"),
+        // fsck.minix(8): 3 for errors that were corrected, 4 for those that were not.
+        fsck: Some(Fsck { program: program("fsck.minix", &["-f"], "util-linux"), damage_statuses: &[4] }),
+        repair: Some(Repair { program: program("fsck.minix", &["-f", "-a"], "util-linux"), done_statuses: &[0, 3] }),
+        lacks: &[Lack::Xattrs, Lack::Preallocation, Lack::DirectIo],
+        ..USUAL
     },
 ];
+
+impl Program {
+    /// As it is called, without its last argument, the disk: `e2fsck -f -y`.
+    pub fn words(&self) -> String {
+        [&[self.name], self.arguments].concat().join(" ")
+    }
+}
+
+impl FileSystem {
+    /// Names in the root that are not looked at in a file system that has just recovered. What its
+    /// checker found is.
+    pub fn names_not_walked(&self) -> &'static [&'static str] {
+        if self.found_names.is_empty() { self.own_names } else { &[] }
+    }
+}
 
 /// The row with this name.
 ///
@@ -129,76 +305,5 @@ impl Program {
         faster
             .or_else(|| find_program(self.name))
             .ok_or(Error::ProgramMissing { program: self.name, package: self.package })
-    }
-}
-
-/// A file system with the options it is made and mounted with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Variant {
-    /// Which file system.
-    pub file_system: &'static FileSystem,
-    /// Arguments for mkfs beyond those of the table.
-    pub mkfs_options: Vec<String>,
-    /// Mount options beyond those of the table.
-    pub mount_options: Vec<String>,
-    /// Size of the disk in bytes.
-    pub size_bytes: u64,
-}
-
-impl Variant {
-    /// A file system as most people use it.
-    pub fn plain(file_system: &'static FileSystem) -> Self {
-        let size_bytes = file_system.size_mib << 20;
-        Self { file_system, mkfs_options: Vec::new(), mount_options: Vec::new(), size_bytes }
-    }
-
-    /// The options for mount(2), separated by commas.
-    pub(crate) fn mount_data(&self) -> String {
-        let table = self.file_system.mount_options.iter().copied();
-        table.chain(self.mount_options.iter().map(String::as_str)).collect::<Vec<_>>().join(",")
-    }
-}
-
-/// `ext4`, or `ext4 (-o barrier=0)`.
-impl fmt::Display for Variant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.file_system.name)?;
-        if !self.mount_options.is_empty() {
-            write!(f, " (-o {})", self.mount_options.join(","))?;
-        }
-        if !self.mkfs_options.is_empty() {
-            write!(f, " (mkfs {})", self.mkfs_options.join(" "))?;
-        }
-        Ok(())
-    }
-}
-
-/// A [`Variant`] that can be sent to another process.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct VariantText {
-    file_system: String,
-    mkfs_options: Vec<String>,
-    mount_options: Vec<String>,
-    size_bytes: u64,
-}
-
-impl Serialize for Variant {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        VariantText {
-            file_system: self.file_system.name.to_owned(),
-            mkfs_options: self.mkfs_options.clone(),
-            mount_options: self.mount_options.clone(),
-            size_bytes: self.size_bytes,
-        }
-        .serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for Variant {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = VariantText::deserialize(deserializer)?;
-        let file_system = find(&text.file_system).map_err(serde::de::Error::custom)?;
-        let VariantText { mkfs_options, mount_options, size_bytes, .. } = text;
-        Ok(Self { file_system, mkfs_options, mount_options, size_bytes })
     }
 }

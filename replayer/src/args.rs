@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use local_fs::{Variant, find};
+use local_fs::Variant;
 use machine::Machine;
 use pace_rules::disk::{Disk, Selection};
 use workloads::{Reader, Workload};
@@ -11,14 +11,30 @@ use workloads::{Reader, Workload};
 use crate::kernel::KernelArgs;
 use crate::sweep::SweepOptions;
 
+/// The file systems of one `--fs`.
+#[derive(Debug, Clone)]
+pub struct Variants(pub Vec<Variant>);
+
+/// Reads what stands behind `--fs`.
+///
+/// # Errors
+/// If one is unknown.
+pub fn parse_variants(text: &str) -> Result<Variants, local_fs::Error> {
+    Variant::parse_list(text).map(Variants)
+}
+
 /// Which file systems, with which options, on which disk.
 #[derive(Debug, Clone, Args)]
 pub struct FileSystemArgs {
-    /// The file systems to test, separated by commas: ext4, xfs, btrfs.
-    #[arg(long = "fs", value_name = "FS[,FS…]", value_delimiter = ',', required = true)]
-    pub file_systems: Vec<String>,
+    /// The file systems to test, separated by commas, with their options: ext4,ext4:data=journal.
+    ///
+    /// ext2, ext3, ext4, xfs, btrfs, f2fs, jfs, nilfs2, reiserfs, vfat, minix; those of them that
+    /// the kernel has. Behind a colon come mount options, behind a colon and a hyphen arguments for
+    /// mkfs: 'ext4:data=journal,nodelalloc:-O ^64bit,btrfs:compress=zstd' is two file systems.
+    #[arg(long = "fs", value_name = "FS[:OPTIONS][,FS…]", value_parser = parse_variants, required = true)]
+    pub file_systems: Vec<Variants>,
 
-    /// Mount options to test it with, separated by commas, such as barrier=0.
+    /// Mount options to test all of them with, separated by commas, such as barrier=0.
     #[arg(short = 'o', long, value_name = "OPTIONS", value_delimiter = ',', allow_hyphen_values = true)]
     pub mount_options: Vec<String>,
 
@@ -55,16 +71,15 @@ impl FileSystemArgs {
     /// # Errors
     /// If one is unknown.
     pub fn variants(&self) -> anyhow::Result<Vec<Variant>> {
-        let variant = |name: &String| {
-            let mut variant = Variant::plain(find(name.trim())?);
-            variant.mount_options = nonempty(&self.mount_options);
-            variant.mkfs_options = nonempty(&self.mkfs_options);
+        let mut variants: Vec<_> = self.file_systems.iter().flat_map(|named| named.0.clone()).collect();
+        for variant in &mut variants {
+            variant.mount_options.extend(nonempty(&self.mount_options));
+            variant.mkfs_options.extend(nonempty(&self.mkfs_options));
             if let Some(size_mib) = self.size {
                 variant.size_bytes = size_mib << 20;
             }
-            Ok(variant)
-        };
-        self.file_systems.iter().map(variant).collect()
+        }
+        Ok(variants)
     }
 
     /// How to sweep them on a machine.
@@ -88,13 +103,9 @@ impl FileSystemArgs {
 
     /// The flags that say the same again, for one file system: for the command that replays a finding.
     pub fn replay_flags(&self, variant: &Variant) -> String {
-        let mut flags = format!("--fs {}", variant.file_system.name);
-        if !variant.mount_options.is_empty() {
-            flags += &format!(" -o {}", variant.mount_options.join(","));
-        }
-        if !variant.mkfs_options.is_empty() {
-            flags += &format!(" --mkfs-options '{}'", variant.mkfs_options.join(" "));
-        }
+        let name = variant.to_string();
+        let is_plain = name.chars().all(|letter| letter.is_ascii_alphanumeric() || ":=,_-".contains(letter));
+        let mut flags = if is_plain { format!("--fs {name}") } else { format!("--fs '{name}'") };
         if let Some(size_mib) = self.size {
             flags += &format!(" --size {size_mib}");
         }

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use block_dev::{Base, MemfdDisk};
-use local_fs::{FsckReport, Variant};
+use block_dev::{Base, FrontEnd, MemfdDisk};
+use local_fs::{FsckReport, Variant, repair};
 
 use crate::engine::EngineError;
 use crate::fsck::{Fsck, FsckPlace, RunningCheck};
@@ -53,13 +53,21 @@ impl CrashedDisks {
         }
     }
 
-    /// Starts the check of the current disk, which must not be touched before the next turn.
-    pub(crate) fn check(&mut self, variant: &Variant) -> Result<Ticket, EngineError> {
+    /// Repairs the current disk, where that has to be done before it is mounted; otherwise says
+    /// why that did not work.
+    pub(crate) fn repair(&mut self, variant: &Variant) -> local_fs::Result<Result<(), String>> {
+        repair(variant, &self.current().content_path())
+    }
+
+    /// Starts the check of the current disk, which must not be touched before the next turn. None
+    /// where there is no checker.
+    pub(crate) fn check(&mut self, variant: &Variant) -> Result<Option<Ticket>, EngineError> {
+        let slot = &mut self.slots[self.current];
+        let Some(check) = slot.fsck.start(variant, &mut slot.disk)? else { return Ok(None) };
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        let slot = &mut self.slots[self.current];
-        slot.check = Some((ticket, slot.fsck.start(variant, &mut slot.disk)?));
-        Ok(ticket)
+        slot.check = Some((ticket, check));
+        Ok(Some(ticket))
     }
 
     /// What a check said, once it has ended.

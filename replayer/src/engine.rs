@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use block_dev::{Base, FrontEnd, Image, ImageHash};
 use checker::{Contract, Finding, Model, Promise, oracle, write_check};
-use local_fs::{KernelLog, KernelMessage, Mounted, Tree, Variant, WalkOptions, walk};
+use local_fs::{FileSystem, KernelLog, KernelMessage, Lack, Mounted, Tree, Variant, WalkOptions, walk};
 use pace_rules::disk::{Disk, Selection};
 use recorder::{CrashPoint, Outcome, Recorder, Trace};
-use workloads::Workload;
+use workloads::{Op, RenameFlag, Workload};
 
 use crate::crashed_disks::{CrashedDisks, Ticket};
 use crate::fsck::FsckPlace;
@@ -167,7 +167,7 @@ impl Engine {
             match report {
                 Ok(report) if report.clean => {}
                 Ok(report) => {
-                    let name = self.variant.file_system.fsck.name;
+                    let name = self.variant.file_system.fsck.map_or("fsck", |fsck| fsck.program.name);
                     let what = format!("{name} is not satisfied: {}", summary(&report.output));
                     let finding = Finding::new(Promise::FsckClean, "", what);
                     for state in states {
@@ -197,8 +197,13 @@ impl Engine {
         if self.hash_log {
             unfinished.result.block_log = Some(trace.log.hash());
         }
-        let not_measured = &mut unfinished.result.not_measured;
-        *not_measured = refusal(workload, &trace.outcomes);
+        let result = &mut unfinished.result;
+        match refusal(&self.variant, workload, &trace.outcomes) {
+            Some(Refusal::NotApplicable(why)) => result.not_applicable = Some(why),
+            Some(Refusal::Unexpected(why)) => result.not_measured = Some(why),
+            None => {}
+        }
+        let not_measured = &mut result.not_measured;
         if trace.crash_points.is_empty() {
             not_measured.get_or_insert("the workload has no persistence operation and no crash point".into());
         }
@@ -270,6 +275,10 @@ impl Engine {
         // What other disks had to say before this one was mounted is not about it.
         self.kernel_log.read()?;
         let mut findings = Vec::new();
+        if let Err(why) = timed(&mut timing.fsck_us, || self.crashed.repair(&self.variant))? {
+            findings.push(Finding::new(Promise::Repairable, "", format!("its repair fails: {why}")));
+            return Ok(Visited { tree: None, findings, check: None });
+        }
         let mounted = timed(&mut timing.mount_us, || {
             Mounted::new(&self.variant, self.crashed.current().device(), &self.mount_point)
         });
@@ -282,7 +291,8 @@ impl Engine {
         }
         let own_names = self.variant.file_system.own_names;
         let tree = timed(&mut timing.compare_us, || -> Result<Tree> {
-            Ok(walk(mounted.root()?, mounted.path(), WalkOptions { skip: own_names }))
+            let skip = self.variant.file_system.names_not_walked();
+            Ok(walk(mounted.root()?, mounted.path(), WalkOptions { skip }))
         })?;
         timed(&mut timing.write_us, || -> Result<()> {
             findings.extend(write_check(mounted.root()?, &tree, own_names));
@@ -299,7 +309,7 @@ impl Engine {
             Complaint::Somebodys(text) => self.whose = Some(text),
         }
         let check = timed(&mut timing.fsck_us, || self.crashed.check(&self.variant))?;
-        Ok(Visited { tree: Some(tree), findings, check: Some(check) })
+        Ok(Visited { tree: Some(tree), findings, check })
     }
 
     fn unmountable(&mut self, error: local_fs::Error) -> Result<Visited> {
@@ -338,6 +348,9 @@ impl Engine {
         let started = Instant::now();
         for _ in 0..cycles {
             disk.load(&self.image)?;
+            if let Err(why) = local_fs::repair(&self.variant, &disk.content_path())? {
+                return Err(why.into());
+            }
             let mounted = Mounted::new(&self.variant, disk.device(), &self.mount_point)?;
             walk(mounted.root()?, mounted.path(), WalkOptions { skip: self.variant.file_system.own_names });
             mounted.unmount()?;
@@ -396,15 +409,43 @@ fn timed<T>(total_us: &mut u64, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Names the first operation that the file system refused: what was run is not what was written.
-fn refusal(workload: &Workload, outcomes: &[Outcome]) -> Option<String> {
+/// Why what was run is not what was written.
+enum Refusal {
+    /// The file system has no such thing.
+    NotApplicable(String),
+    /// It should have been done.
+    Unexpected(String),
+}
+
+/// Names the first operation that the file system refused.
+fn refusal(variant: &Variant, workload: &Workload, outcomes: &[Outcome]) -> Option<Refusal> {
     workload.operations().zip(outcomes).enumerate().find_map(|(number, (op, outcome))| match outcome {
         Outcome::Done => None,
         Outcome::Refused(errno) => {
             let reason = std::io::Error::from_raw_os_error(*errno);
-            Some(format!("operation {number}, {op}, was refused: {reason}"))
+            let why = format!("operation {number}, {op}, was refused: {reason}");
+            let lacking = *errno == libc::EOPNOTSUPP || is_lacking(variant.file_system, op);
+            Some(if lacking { Refusal::NotApplicable(why) } else { Refusal::Unexpected(why) })
         }
     })
+}
+
+/// Whether a file system has no place for what an operation does, or no way to do it.
+fn is_lacking(file_system: &FileSystem, op: &Op) -> bool {
+    let lack = match op {
+        Op::Link { .. } => Lack::HardLinks,
+        Op::Symlink { .. } => Lack::Symlinks,
+        Op::Mkfifo { .. } | Op::Mknod { .. } => Lack::SpecialFiles,
+        Op::SetXattr { .. } | Op::RemoveXattr { .. } => Lack::Xattrs,
+        Op::Chmod { .. } => Lack::Modes,
+        Op::Chown { .. } => Lack::Owners,
+        Op::Falloc { .. } => Lack::Preallocation,
+        Op::Rename { flag: RenameFlag::Exchange | RenameFlag::Whiteout, .. } => Lack::RenameFlags,
+        Op::Tmpfile { .. } => Lack::Tmpfiles,
+        Op::DirectWrite { .. } => Lack::DirectIo,
+        _ => return false,
+    };
+    file_system.lacks.contains(&lack)
 }
 
 /// The model at a crash point, found to agree with what the file system showed then.

@@ -89,14 +89,21 @@ impl Fsck {
         Ok(Self::Host { host, slot, base: Arc::clone(base), file })
     }
 
-    /// Starts a check of `disk`.
-    pub(crate) fn start(&mut self, variant: &Variant, disk: &mut MemfdDisk) -> Result<RunningCheck, EngineError> {
+    /// Starts a check of `disk`. None where there is no checker.
+    pub(crate) fn start(
+        &mut self,
+        variant: &Variant,
+        disk: &mut MemfdDisk,
+    ) -> Result<Option<RunningCheck>, EngineError> {
+        if variant.file_system.fsck.is_none() {
+            return Ok(None);
+        }
         match self {
-            Self::Here => Ok(RunningCheck::Here(start_fsck(variant, &disk.content_path())?)),
+            Self::Here => Ok(start_fsck(variant, &disk.content_path())?.map(RunningCheck::Here)),
             Self::Host { host, slot, base, file } => {
                 file.hold(disk.content(base)?)?;
                 (host.ask)(*slot)?;
-                Ok(RunningCheck::Host(host.answers.clone(), *slot))
+                Ok(Some(RunningCheck::Host(host.answers.clone(), *slot)))
             }
         }
     }

@@ -25,7 +25,7 @@ mod sweep;
 mod virtual_time;
 mod worker;
 
-pub use args::{FileSystemArgs, NumberedWorkloads, WorkloadFiles, WorkloadIterator};
+pub use args::{FileSystemArgs, NumberedWorkloads, Variants, WorkloadFiles, WorkloadIterator, parse_variants};
 pub use columns::columns;
 pub use command::{Outcome, SweepCommand, read_to_end};
 pub use engine::{Engine, Floor, RecoveredHook, Tell, Unfinished};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use local_fs::{RunningFsck, Variant, format, start_fsck};
+use local_fs::{Variant, format, start_fsck};
 use machine::{Activity, End, Machine, Running};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -192,7 +192,9 @@ impl Worker {
         checking.fetch_add(1, Ordering::Relaxed);
         std::thread::spawn(move || {
             let checked = image.ok_or("it shares nothing with us".to_owned()).and_then(|image| {
-                start_fsck(&variant, &image).and_then(RunningFsck::finish).map_err(|error| error.to_string())
+                let running = start_fsck(&variant, &image).map_err(|error| error.to_string())?;
+                let running = running.ok_or("there is no checker")?;
+                running.finish().map_err(|error| error.to_string())
             });
             // If it is gone, whoever waits for it notices.
             let _ = input.lock().unwrap_or_else(PoisonError::into_inner).send(&Job::Checked(slot, checked));

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 use checker::Contract;
-use local_fs::{Error, Variant};
+use local_fs::{Error, FileSystem, Variant};
 use machine::Machine;
 
 /// The device nodes that disks in user space need, and the modules that make them.
@@ -29,7 +29,8 @@ pub fn prepare(variants: &[Variant], machine: &Machine) -> anyhow::Result<()> {
     for variant in variants {
         let row = variant.file_system;
         row.mkfs.find()?;
-        row.fsck.find()?;
+        let programs = [row.fsck.map(|fsck| fsck.program), row.repair.map(|repair| repair.program)];
+        programs.iter().flatten().try_for_each(|program| program.find().map(drop))?;
     }
     if machine.is_guest() {
         // What its kernel has is seen when it runs.
@@ -49,7 +50,8 @@ pub(crate) fn prepare_kernel(variant: &Variant) -> anyhow::Result<()> {
     for (device, module) in DEVICES {
         check_device(Path::new(device), module)?;
     }
-    let name = variant.file_system.name;
+    let FileSystem { name, modules, .. } = *variant.file_system;
+    modules.iter().for_each(|module| load(module));
     if !kernel_has(name)? {
         return Err(Error::NotInKernel { name }.into());
     }

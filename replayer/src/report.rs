@@ -36,6 +36,8 @@ pub struct Report {
     format: OutputFormat,
     progress: Progress,
     variant: Variant,
+    /// What names the sources of promises.
+    contract: Option<Contract>,
     /// The flags that replay a finding.
     replay_flags: String,
     findings: u64,
@@ -46,7 +48,8 @@ impl Report {
     /// A report on one file system; `total` is how many workloads there will be, if known.
     pub fn new(format: OutputFormat, variant: &Variant, replay_flags: String, total: Option<u64>) -> Self {
         let progress = Progress::new(&variant.to_string(), total);
-        Self { format, progress, variant: variant.clone(), replay_flags, findings: 0, not_measured: 0 }
+        let contract = Contract::for_variant(variant).ok();
+        Self { format, progress, variant: variant.clone(), contract, replay_flags, findings: 0, not_measured: 0 }
     }
 
     /// Prints the result of workload `number` of the sweep, where there is something to say.
@@ -81,7 +84,7 @@ impl Report {
     /// The result of workload `number` of the sweep as one JSON object. Nothing in it depends on how
     /// long something took.
     pub fn json(&self, number: u64, workload: &Workload, result: &WorkloadResult) -> Value {
-        let contract = Contract::of(self.variant.file_system.name);
+        let contract = self.contract;
         let finding = |finding: &Finding| {
             json!({
                 "promise": finding.promise.name(),
@@ -105,6 +108,7 @@ impl Report {
             "mount_options": self.variant.mount_options,
             "mkfs_options": self.variant.mkfs_options,
             "number": number,
+            "variant": self.variant.to_string(),
             "workload": result.workload,
             "verdict": result.verdict(),
             "states_checked": result.states_checked,
@@ -112,6 +116,7 @@ impl Report {
             "broken": result.broken.iter().map(state).collect::<Vec<_>>(),
             "death": result.death,
             "not_measured": result.not_measured,
+            "not_applicable": result.not_applicable,
             "block_log": result.block_log,
             "text": (result.verdict() != Verdict::Clean).then(|| workload.to_line()),
         })
@@ -154,6 +159,9 @@ impl Report {
             text += &format!("  {part:<9} {number:>3}  {op}{crash}\n");
         }
         text += &format!("  disk      {}\n", state_words(state));
+        if let Some(repair) = self.variant.file_system.repair {
+            text += &format!("  repair    {} ran first\n", repair.program.words());
+        }
         for finding in &state.findings {
             let place = if finding.path.is_empty() { String::new() } else { format!("{}: ", finding.path) };
             text += &format!("  broken    {place}{}\n", finding.what);
@@ -161,8 +169,7 @@ impl Report {
             if let Some(op) = finding.promised_by.and_then(|number| operations.get(number).map(|op| (number, op))) {
                 text += &format!("            by operation {}, {}\n", op.0, op.1);
             }
-            let contract = Contract::of(self.variant.file_system.name);
-            if let Some(line) = contract.and_then(|contract| contract.line(finding.promise)) {
+            if let Some(line) = self.contract.and_then(|contract| contract.line(finding.promise)) {
                 text += &format!("  source    {}\n", line.source);
             }
         }
@@ -261,8 +268,9 @@ fn left(state: &ProgressState) -> Option<Duration> {
 
 /// The table at the end of a sweep.
 pub fn table(rows: &[(Variant, Summary)]) -> String {
-    let head = ["file system", "workloads", "states", "equal", "findings", "not measured", "seconds", "workloads/s"];
-    let mut cells: Vec<Vec<String>> = vec![head.map(str::to_owned).to_vec()];
+    let head = ["file system", "workloads", "states", "equal", "findings", "not measured", "not applicable"];
+    let speed = ["seconds", "workloads/s"];
+    let mut cells: Vec<Vec<String>> = vec![head.into_iter().chain(speed).map(str::to_owned).collect()];
     for (variant, summary) in rows {
         let seconds = summary.elapsed.as_secs_f64();
         cells.push(vec![
@@ -272,6 +280,7 @@ pub fn table(rows: &[(Variant, Summary)]) -> String {
             summary.states_equal.to_string(),
             summary.findings.to_string(),
             summary.not_measured.to_string(),
+            summary.not_applicable.to_string(),
             format!("{seconds:.1}"),
             format!("{:.0}", summary.workloads as f64 / seconds.max(1e-9)),
         ]);
@@ -286,11 +295,14 @@ pub fn summary_json(variant: &Variant, summary: &Summary) -> Value {
         "file_system": variant.file_system.name,
         "mount_options": variant.mount_options,
         "mkfs_options": variant.mkfs_options,
+        "variant": variant.to_string(),
+        "repair": variant.file_system.repair.map(|repair| repair.program.words()),
         "workloads": summary.workloads,
         "states_checked": summary.states_checked,
         "states_equal": summary.states_equal,
         "findings": summary.findings,
         "not_measured": summary.not_measured,
+        "not_applicable": summary.not_applicable,
         "interrupted": summary.interrupted,
         "fua_recognised": summary.fua_recognised,
         "seconds": (summary.elapsed.as_secs_f64() * 1000.0).round() / 1000.0,

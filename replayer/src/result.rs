@@ -17,6 +17,9 @@ pub struct WorkloadResult {
     pub death: Option<Death>,
     /// Why nothing, or not everything, can be said.
     pub not_measured: Option<String>,
+    /// Why it cannot be run as it is written on this file system, which has no such thing. What
+    /// was run of it was measured.
+    pub not_applicable: Option<String>,
     /// It is worth another try with no other worker at work.
     pub retry_alone: bool,
     /// A hash of all that the recorded disk was asked to do, in hexadecimal, where it was asked for.
@@ -86,14 +89,27 @@ pub enum Verdict {
     Finding,
     /// It could not be measured, wholly or in part, and no finding stands.
     NotMeasured,
+    /// The file system has no place for what the workload does, or no way to do it; no finding stands.
+    NotApplicable,
 }
 
 impl WorkloadResult {
     /// A result in which nothing was measured yet.
     pub fn new(workload: String) -> Self {
-        let (states_checked, states_equal, broken, death, not_measured, retry_alone, block_log, timing) =
-            <_>::default();
-        Self { workload, states_checked, states_equal, broken, death, not_measured, retry_alone, block_log, timing }
+        let (states_checked, states_equal, broken, death, not_measured, not_applicable) = <_>::default();
+        let (retry_alone, block_log, timing) = <_>::default();
+        Self {
+            workload,
+            states_checked,
+            states_equal,
+            broken,
+            death,
+            not_measured,
+            not_applicable,
+            retry_alone,
+            block_log,
+            timing,
+        }
     }
 
     /// A result without any measurement.
@@ -103,10 +119,11 @@ impl WorkloadResult {
 
     /// What it amounts to.
     pub fn verdict(&self) -> Verdict {
-        match (self.broken.is_empty() && self.death.is_none(), &self.not_measured) {
-            (false, _) => Verdict::Finding,
-            (true, Some(_)) => Verdict::NotMeasured,
-            (true, None) => Verdict::Clean,
+        match (self.broken.is_empty() && self.death.is_none(), &self.not_measured, &self.not_applicable) {
+            (false, _, _) => Verdict::Finding,
+            (true, _, Some(_)) => Verdict::NotApplicable,
+            (true, Some(_), None) => Verdict::NotMeasured,
+            (true, None, None) => Verdict::Clean,
         }
     }
 }

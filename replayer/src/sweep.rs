@@ -56,6 +56,8 @@ pub struct Summary {
     pub findings: u64,
     /// Workloads that could not be measured, wholly or in part.
     pub not_measured: u64,
+    /// Workloads that the file system has no place for, or no way to do.
+    pub not_applicable: u64,
     /// How long it took, without making the base image and starting the workers.
     pub elapsed: Duration,
     /// Where the workers' time went.
@@ -74,6 +76,7 @@ impl Summary {
         self.states_equal += u64::from(result.states_equal);
         self.findings += u64::from(result.verdict() == Verdict::Finding);
         self.not_measured += u64::from(result.not_measured.is_some());
+        self.not_applicable += u64::from(result.not_applicable.is_some());
         self.timing.add(result.timing);
     }
 

@@ -83,11 +83,10 @@ pub(super) fn file_system(row: &FileSystem) -> Vec<Check> {
         Ok(false) => Err(local_fs::Error::NotInKernel { name: row.name }.to_string()),
         Err(error) => Err(format!("{error:#}")),
     };
-    vec![
-        Check::new(format!("{} in the kernel", row.name), kernel),
-        Check::new(row.mkfs.name, program(&row.mkfs)),
-        Check::new(row.fsck.name, program(&row.fsck)),
-    ]
+    let mut checks = vec![Check::new(format!("{} in the kernel", row.name), kernel)];
+    let fsck = row.fsck.iter().map(|fsck| fsck.program);
+    checks.extend([row.mkfs].into_iter().chain(fsck).map(|needed| Check::new(needed.name, program(&needed))));
+    checks
 }
 
 fn program(program: &Program) -> Result<String, String> {

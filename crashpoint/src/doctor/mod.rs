@@ -6,7 +6,7 @@ mod self_test;
 use std::io::{self, Write};
 
 use clap::Args;
-use local_fs::{FileSystem, TABLE, find};
+use local_fs::{FileSystem, find};
 use replayer::{Interrupt, Outcome, OutputFormat};
 use serde_json::json;
 
@@ -15,8 +15,8 @@ use check::{Check, State};
 /// The arguments of `crashpoint doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// The file systems that are needed [default: all that are known]
-    #[arg(long = "fs", value_name = "FS[,FS…]", value_delimiter = ',')]
+    /// The file systems that are needed
+    #[arg(long = "fs", value_name = "FS[,FS…]", value_delimiter = ',', default_value = "ext4,xfs,btrfs")]
     file_systems: Vec<String>,
 
     /// How to print what was found
@@ -49,9 +49,6 @@ pub(crate) fn run(arguments: &DoctorArgs, interrupt: &Interrupt) -> anyhow::Resu
 }
 
 fn file_systems(names: &[String]) -> anyhow::Result<Vec<&'static FileSystem>> {
-    if names.is_empty() {
-        return Ok(TABLE.iter().collect());
-    }
     names.iter().map(|name| Ok(find(name.trim())?)).collect()
 }
 

@@ -8,7 +8,7 @@ use workloads::{Workload, parse};
 
 use super::check::Check;
 
-const WORKLOAD: &str = "workload self-test; creat foo; write foo 0 4K; fsync foo";
+const WORKLOAD: &str = "workload self-test; creat foo; write foo 0 4K; fsync foo; fsync .";
 
 /// What each disk must come to.
 const KNOWN: [(Disk, Verdict, &str); 2] =

@@ -1,0 +1,164 @@
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{FileSystem, Result, TABLE, find};
+
+/// A file system with the options it is made and mounted with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Variant {
+    /// Which file system.
+    pub file_system: &'static FileSystem,
+    /// Arguments for mkfs beyond those of the table.
+    pub mkfs_options: Vec<String>,
+    /// Mount options beyond those of the table.
+    pub mount_options: Vec<String>,
+    /// Size of the disk in bytes.
+    pub size_bytes: u64,
+}
+
+impl Variant {
+    /// A file system as most people use it.
+    pub fn plain(file_system: &'static FileSystem) -> Self {
+        let size_bytes = file_system.size_mib << 20;
+        Self { file_system, mkfs_options: Vec::new(), mount_options: Vec::new(), size_bytes }
+    }
+
+    /// Variants as people write them, separated by commas: `ext4,ext4:data=journal,nodelalloc`.
+    ///
+    /// Behind a file system's name and a colon come mount options; behind a colon and a hyphen,
+    /// arguments for mkfs: `ext4:data=journal:-O ^64bit`. What follows a comma belongs to the
+    /// variant before it unless it starts with the name of a file system.
+    ///
+    /// # Errors
+    /// If it starts with no file system, or one that has no options goes on with an unknown one.
+    pub fn parse_list(text: &str) -> Result<Vec<Self>> {
+        let mut texts: Vec<String> = Vec::new();
+        for part in text.split(',') {
+            let known = TABLE.iter().any(|row| row.name == name_of(part));
+            match texts.last_mut() {
+                Some(before) if !known && before.contains(':') => *before += &format!(",{part}"),
+                _ => texts.push(part.to_owned()),
+            }
+        }
+        texts.iter().map(|text| Self::parse(text)).collect()
+    }
+
+    /// One variant.
+    fn parse(text: &str) -> Result<Self> {
+        let mut variant = Self::plain(find(name_of(text))?);
+        for options in text.split(':').skip(1) {
+            if options.trim_start().starts_with('-') {
+                variant.mkfs_options.extend(options.split_whitespace().map(str::to_owned));
+            } else {
+                let options = options.split(',').map(str::trim).filter(|option| !option.is_empty());
+                variant.mount_options.extend(options.map(str::to_owned));
+            }
+        }
+        Ok(variant)
+    }
+
+    /// The options for mount(2), separated by commas.
+    pub(crate) fn mount_data(&self) -> String {
+        let table = self.file_system.mount_options.iter().copied();
+        table.chain(self.mount_options.iter().map(String::as_str)).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// The name that a variant starts with.
+fn name_of(text: &str) -> &str {
+    text.split(':').next().unwrap_or_default().trim()
+}
+
+/// As [`Variant::parse_list`] reads it: `ext4`, or `ext4:barrier=0:-O ^64bit`.
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.file_system.name)?;
+        if !self.mount_options.is_empty() {
+            write!(f, ":{}", self.mount_options.join(","))?;
+        }
+        if !self.mkfs_options.is_empty() {
+            write!(f, ":{}", self.mkfs_options.join(" "))?;
+        }
+        Ok(())
+    }
+}
+
+/// A [`Variant`] that can be sent to another process.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct VariantText {
+    file_system: String,
+    mkfs_options: Vec<String>,
+    mount_options: Vec<String>,
+    size_bytes: u64,
+}
+
+impl Serialize for Variant {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        VariantText {
+            file_system: self.file_system.name.to_owned(),
+            mkfs_options: self.mkfs_options.clone(),
+            mount_options: self.mount_options.clone(),
+            size_bytes: self.size_bytes,
+        }
+        .serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Variant {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = VariantText::deserialize(deserializer)?;
+        let file_system = find(&text.file_system).map_err(serde::de::Error::custom)?;
+        let VariantText { mkfs_options, mount_options, size_bytes, .. } = text;
+        Ok(Self { file_system, mkfs_options, mount_options, size_bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Name, mount options, arguments for mkfs of each.
+    fn parsed(text: &str) -> Vec<(&'static str, String, String)> {
+        let variants = Variant::parse_list(text).expect("well formed");
+        let words = |variant: Variant| {
+            (variant.file_system.name, variant.mount_options.join("|"), variant.mkfs_options.join("|"))
+        };
+        variants.into_iter().map(words).collect()
+    }
+
+    fn one(name: &'static str, mount: &str, mkfs: &str) -> (&'static str, String, String) {
+        (name, mount.to_owned(), mkfs.to_owned())
+    }
+
+    #[test]
+    fn commas_separate_file_systems_and_their_options() {
+        assert_eq!(parsed("ext4, xfs"), [one("ext4", "", ""), one("xfs", "", "")]);
+        assert_eq!(
+            parsed("ext4,ext4:data=journal,nodelalloc,btrfs:compress=zstd"),
+            [one("ext4", "", ""), one("ext4", "data=journal|nodelalloc", ""), one("btrfs", "compress=zstd", "")]
+        );
+        assert_eq!(
+            parsed("ext4:-O ^metadata_csum,^64bit,xfs:logbsize=256k:-m crc=0"),
+            [one("ext4", "", "-O|^metadata_csum,^64bit"), one("xfs", "logbsize=256k", "-m|crc=0")]
+        );
+        assert_eq!(parsed("ext4:data=journal:-O^64bit"), [one("ext4", "data=journal", "-O^64bit")]);
+        assert_eq!(parsed("ext4:"), [one("ext4", "", "")]);
+    }
+
+    #[test]
+    fn what_is_no_file_system_and_no_option_of_one_is_refused() {
+        for wrong in ["", "ext5", "ext4,xsf", "ext4,data=journal", "data=journal", "ext4,,xfs"] {
+            assert!(Variant::parse_list(wrong).is_err(), "'{wrong}'");
+        }
+    }
+
+    #[test]
+    fn a_variant_reads_as_it_was_written() {
+        for text in ["ext4", "ext4:data=journal,nodelalloc", "xfs:-m crc=0", "ext4:barrier=0:-O ^64bit -b 1024"] {
+            let variants = Variant::parse_list(text).expect("well formed");
+            assert_eq!(variants.len(), 1, "{text}");
+            assert_eq!(variants[0].to_string(), text);
+        }
+    }
+}

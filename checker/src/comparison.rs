@@ -333,7 +333,7 @@ impl<'a> Comparison<'a> {
     }
 
     /// Inodes that may not vanish are somewhere, under a name of theirs, an old one or one that the
-    /// file system's checker gave them.
+    /// file system's checker gave them. Files without data are not worth a name to it.
     fn somewhere(&mut self) {
         if !self.findings.is_empty() || !self.model.contract.promises(Promise::FsyncExists) {
             return;
@@ -344,6 +344,10 @@ impl<'a> Comparison<'a> {
             let Some(exists) = inode.exists else { continue };
             let always_named = counts.get(&id).is_some_and(|counts| counts.always_since(exists.time));
             if id == ROOT || !always_named || self.found.contains_key(&id) {
+                continue;
+            }
+            let content = inode.content.allowed(Bound::START);
+            if inode.kind == Kind::File && content.iter().any(|(_, version)| version.allocated_blocks(1) == 0) {
                 continue;
             }
             let is_it =

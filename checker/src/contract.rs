@@ -245,7 +245,8 @@ pub static CONTRACTS: &[Contract] = &[
         &[
             line(
                 Promise::FsyncExists,
-                "e2fsck(8) and e2fsck/pass3.c, pass4.c: an inode in use without a name is connected to /lost+found",
+                "e2fsck/pass3.c, pass4.c: an inode in use without a name is connected to /lost+found, unless it has no \
+                 blocks",
             ),
             line(Promise::ReusedSpace, "e2fsck/pass1b.c: blocks that several inodes claim are cloned for each"),
             line(Promise::HoleLayout, "fs/ext2/inode.c: a block that was never written has no number in the inode"),

@@ -198,7 +198,7 @@ impl<'a> Comparison<'a> {
             let oldest = allowed.first().and_then(|(_, value)| *value);
             let unpromised = |id: InodeId| self.model.inodes[id].exists.is_none();
             let ordered = self.model.contract.promises(Promise::OrderedMetadata);
-            if !ordered && oldest.is_some_and(unpromised) {
+            if self.whole() && !ordered && oldest.is_some_and(unpromised) {
                 return;
             }
             if allowed.iter().all(|(_, value)| value.is_some()) {
@@ -387,7 +387,7 @@ impl<'a> Comparison<'a> {
             );
             let half = match (source_side, dest_side) {
                 (Some(Side::Before), Some(Side::After)) => source == Some(rename.moved) && source == dest,
-                (Some(Side::After), Some(Side::Before)) => !self.moved_on(rename),
+                (Some(Side::After), Some(Side::Before)) => !self.moved_on(rename) && !self.may_be_displaced(rename),
                 _ => false,
             };
             if half {
@@ -397,6 +397,18 @@ impl<'a> Comparison<'a> {
                 self.report(Finding { promised_by, ..Finding::new(Promise::RenameAtomic, to, what) });
             }
         }
+    }
+
+    /// Whether what was renamed may be gone because something else was made durable at its old
+    /// name, while its new one was not.
+    fn may_be_displaced(&self, rename: &Rename) -> bool {
+        let keeps = [Promise::OrderedMetadata, Promise::NameConflict];
+        if keeps.into_iter().any(|promise| self.model.contract.promises(promise)) {
+            return false;
+        }
+        let (directory, name) = &rename.source;
+        let source = &self.model.inodes[*directory].entries[name];
+        source.bound().by.is_some() && source.current().is_some_and(|now| now != rename.moved)
     }
 
     /// Whether what was renamed is at another name that it was renamed to or from, or has lost

@@ -70,6 +70,8 @@ pub enum Promise {
     FsyncExists,
     /// After fsync of a file the names it has are durable; those it lost may be back.
     FsyncNewNames,
+    /// After fsync of a file whose data it had to write, its names are durable too.
+    NamesWithData,
     /// What was made durable does not suffer from names and files that were removed before, and are
     /// back: space that was theirs is not shared with it.
     ReusedSpace,
@@ -267,7 +269,11 @@ pub static CONTRACTS: &[Contract] = &[
         "nilfs2",
         COMMON,
         &[
-            line(Promise::FsyncNames, "fs/nilfs2/file.c, nilfs_sync_file: constructs a segment of everything"),
+            line(
+                Promise::NamesWithData,
+                "fs/nilfs2/file.c, nilfs_sync_file: where nilfs_inode_dirty, which is about data, \"construct_segment\" of \
+                 everything",
+            ),
             line(
                 Promise::OrderedMetadata,
                 "Documentation/filesystems/nilfs2.rst, order=relaxed: data blocks without a checkpoint only \"if no \
@@ -288,7 +294,8 @@ pub static CONTRACTS: &[Contract] = &[
         ],
     ),
     contract("vfat", IN_PLACE, &[]),
-    contract("minix", IN_PLACE, &[]),
+    // fsck.minix leaves names whose inodes were never written: they cannot be read or removed.
+    contract("minix", IN_PLACE, &[]).without(&[Promise::Readable, Promise::Usable]),
 ];
 
 /// Mount options by which nothing is logged, or replayed after a crash.
@@ -374,8 +381,13 @@ impl Contract {
 
     /// The same without some of its promises.
     #[must_use]
-    pub fn without(&self, promises: &[Promise]) -> Contract {
-        let dropped = promises.iter().fold(self.dropped, |dropped, promise| dropped | promise.bit());
+    pub const fn without(&self, promises: &[Promise]) -> Contract {
+        let mut dropped = self.dropped;
+        let mut rest = promises;
+        while let [promise, others @ ..] = rest {
+            dropped |= promise.bit();
+            rest = others;
+        }
         Contract { dropped, ..*self }
     }
 
@@ -397,7 +409,7 @@ impl Contract {
 }
 
 impl Promise {
-    fn bit(self) -> u64 {
+    const fn bit(self) -> u64 {
         1 << self as u32
     }
 
@@ -433,6 +445,7 @@ impl Promise {
             Self::Repairable => "its own checker can repair it after a crash",
             Self::FsyncExists => "a file is somewhere after fsync of it, if only where the checker puts what it finds",
             Self::FsyncNewNames => "the names that a file has are durable after fsync of it",
+            Self::NamesWithData => "the names of a file are durable after fsync of it that has data to write",
             Self::ReusedSpace => "what is durable shares no space with removed files that are back",
         }
     }

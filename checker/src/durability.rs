@@ -40,7 +40,7 @@ impl Model {
                     self.inodes[inode].durable_ranges.push(DurableRange { start, end, bound });
                     self.file_stays(inode, bound);
                     if range.metadata {
-                        self.fsync_metadata(inode, operation);
+                        self.fsync_metadata(inode, operation, true);
                     }
                 }
             }
@@ -80,11 +80,26 @@ impl Model {
     }
 
     fn fsync(&mut self, inode: InodeId, operation: usize) {
+        let ModelInode { content, created, .. } = &self.inodes[inode];
+        let writes_data = content.changed() > content.bound().time.max(*created);
         if !self.is_deleted(inode) {
             let data = self.bound(operation, Promise::FsyncData);
             self.inodes[inode].content.raise(data);
         }
-        self.fsync_metadata(inode, operation);
+        self.fsync_metadata(inode, operation, writes_data);
+    }
+
+    /// The promise by which fsync makes names durable, if it does.
+    fn names_promise(&self, inode: InodeId, writes_data: bool) -> Option<Promise> {
+        let promises = |promise| self.contract.promises(promise);
+        let directory = self.inodes[inode].kind == Kind::Directory;
+        match () {
+            () if promises(Promise::FsyncNames) => Some(Promise::FsyncNames),
+            () if promises(Promise::FsyncNewNames) => Some(Promise::FsyncNewNames),
+            () if promises(Promise::NamesWithData) && writes_data => Some(Promise::NamesWithData),
+            () if promises(Promise::NamesWithData) && directory => Some(Promise::FsyncDirectory),
+            () => None,
+        }
     }
 
     /// A file that has lost its names is gone, or back as it was when they were durable.
@@ -93,23 +108,22 @@ impl Model {
     }
 
     /// What fsync promises beside data and size.
-    fn fsync_metadata(&mut self, inode: InodeId, operation: usize) {
+    fn fsync_metadata(&mut self, inode: InodeId, operation: usize, writes_data: bool) {
         if !self.is_deleted(inode) {
             let attributes = self.bound(operation, Promise::FsyncAttributes);
             let xattrs = self.bound(operation, Promise::FsyncXattrs);
             raise_attributes(&mut self.inodes[inode], attributes, xattrs);
         }
-        if self.contract.promises(Promise::OrderedMetadata) {
-            let names = Bound { time: self.inodes[inode].touched, by: Some(operation), promise: Promise::FsyncNames };
+        let names = self.names_promise(inode, writes_data);
+        if let Some(promise) = names.filter(|_| self.contract.promises(Promise::OrderedMetadata)) {
+            let names = Bound { time: self.inodes[inode].touched, by: Some(operation), promise };
             self.prefix = self.prefix.max(names);
         }
         if self.inodes[inode].kind == Kind::Directory {
             self.entries_durable(inode, self.bound(operation, Promise::FsyncDirectory));
         }
-        if self.contract.promises(Promise::FsyncNames) {
-            self.names_durable(inode, self.bound(operation, Promise::FsyncNames));
-        } else if self.contract.promises(Promise::FsyncNewNames) {
-            self.names_durable(inode, self.bound(operation, Promise::FsyncNewNames));
+        if let Some(promise) = names {
+            self.names_durable(inode, self.bound(operation, promise));
         } else if self.contract.promises(Promise::FsyncExists) && self.named().contains(&inode) {
             self.stays(inode, self.bound(operation, Promise::FsyncExists));
         }
@@ -170,7 +184,7 @@ impl Model {
             let is_conflict = bound.promise == Promise::NameConflict;
             let (mut has_name, committed) = (false, self.committed);
             let touched = self.inodes[inode].touched;
-            let loses = !is_conflict && self.contract.promises(Promise::FsyncNames);
+            let loses = !is_conflict && !self.contract.promises(Promise::FsyncNewNames);
             let losses = if loses { self.durable_losses(inode, bound.time) } else { HashMap::new() };
             for (directory, node) in self.inodes.iter_mut().enumerate() {
                 for (name, entry) in &mut node.entries {

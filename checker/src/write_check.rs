@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use local_fs::{InodeKind, Tree};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, renameat, statat, unlinkat};
 use rustix::io::{Errno, write};
 
 use crate::{Finding, Promise};
@@ -76,7 +76,14 @@ fn remove_all(directory: &OwnedFd, path: &str, skip: &[&str]) -> Result<(), Fail
         let entry = entry.map_err(fail("listing"))?;
         let name = entry.file_name().to_string_lossy().into_owned();
         if name != "." && name != ".." && !skip.contains(&name.as_str()) {
-            names.push((name, entry.file_type()));
+            // Not every file system keeps the type in the directory.
+            let kind = match entry.file_type() {
+                FileType::Unknown => statat(directory, &name, AtFlags::SYMLINK_NOFOLLOW)
+                    .map(|stat| FileType::from_raw_mode(stat.st_mode))
+                    .map_err(fail("looking at an entry"))?,
+                kind => kind,
+            };
+            names.push((name, kind));
         }
     }
     for (name, kind) in names {

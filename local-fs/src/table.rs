@@ -214,6 +214,8 @@ pub static TABLE: &[FileSystem] = &[
         mkfs: program("mkfs.nilfs2", &["-q", "-b", "4096", "-B", "16"], "nilfs-tools"),
         size_mib: 32,
         size_min_mib: 16,
+        // Where its cleaner looks.
+        own_names: &[".nilfs"],
         lacks: &[Lack::Xattrs, Lack::Preallocation],
         ..USUAL
     },
@@ -225,8 +227,10 @@ pub static TABLE: &[FileSystem] = &[
             program: program("reiserfsck", &["--check", "-y", "-q"], "reiserfsprogs"),
             damage_statuses: &[1, 2],
         }),
-        size_mib: 32,
+        size_mib: 40,
         size_min_mib: 16,
+        // Attributes are files of its own, which it shows only so.
+        mount_options: &["user_xattr"],
         ..USUAL
     },
     FileSystem {
@@ -253,7 +257,8 @@ pub static TABLE: &[FileSystem] = &[
     },
     FileSystem {
         name: "minix",
-        mkfs: program("mkfs.minix", &["-3"], "util-linux"),
+        // Version 2: fsck.minix of util-linux 2.38 writes its bitmaps over the data of version 3.
+        mkfs: program("mkfs.minix", &["-2"], "util-linux"),
         // fsck.minix(8): 3 for errors that were corrected, 4 for those that were not.
         fsck: Some(Fsck { program: program("fsck.minix", &["-f"], "util-linux"), damage_statuses: &[4] }),
         repair: Some(Repair { program: program("fsck.minix", &["-f", "-a"], "util-linux"), done_statuses: &[0, 3] }),

@@ -162,7 +162,7 @@ impl Engine {
     /// Waits for the checkers of a workload.
     pub fn finish(&mut self, unfinished: Unfinished) -> WorkloadResult {
         let Unfinished { mut result, checks } = unfinished;
-        for (ticket, states) in checks {
+        for (ticket, states) in checks.into_iter().filter(|_| self.contract.promises(Promise::FsckClean)) {
             let report = timed(&mut result.timing.fsck_us, || self.crashed.report(ticket));
             match report {
                 Ok(report) if report.clean => {}
@@ -309,6 +309,7 @@ impl Engine {
             Complaint::Somebodys(text) => self.whose = Some(text),
         }
         let check = timed(&mut timing.fsck_us, || self.crashed.check(&self.variant))?;
+        findings.retain(|finding| self.contract.promises(finding.promise));
         Ok(Visited { tree: Some(tree), findings, check })
     }
 

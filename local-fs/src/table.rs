@@ -185,6 +185,8 @@ pub static TABLE: &[FileSystem] = &[
     },
     FileSystem {
         name: "f2fs",
+        // Asked for by the name of its algorithm when it is mounted.
+        modules: &["crc32_generic"],
         mkfs: program("mkfs.f2fs", &["-q", "-f"], "f2fs-tools"),
         fsck: Some(Fsck {
             program: program("fsck.f2fs", &["--dry-run", "-f"], "f2fs-tools"),
@@ -235,7 +237,7 @@ pub static TABLE: &[FileSystem] = &[
     },
     FileSystem {
         name: "vfat",
-        modules: &["nls_cp437", "nls_iso8859-1"],
+        modules: &["nls_cp437", "nls_iso8859_1"],
         mkfs: program("mkfs.vfat", &[], "dosfstools"),
         fsck: Some(Fsck { program: program("fsck.vfat", &["-n"], "dosfstools"), damage_statuses: &[1] }),
         // fsck.fat(8): 1 for errors that were found, and corrected.

@@ -55,6 +55,15 @@ impl Machine {
         matches!(self, Self::Uml(Uml { virtual_time: Some(_), .. }))
     }
 
+    /// The same, where each kernel of its own loads modules too when it starts, if there are such.
+    #[must_use]
+    pub fn with_modules(mut self, names: &[&str]) -> Self {
+        if let Self::Uml(uml) = &mut self {
+            uml.load.extend(names.iter().map(|name| (*name).to_owned()));
+        }
+        self
+    }
+
     /// Whether each start has a kernel of its own.
     pub fn is_guest(&self) -> bool {
         matches!(self, Self::Uml(_))

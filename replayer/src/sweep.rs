@@ -4,7 +4,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use local_fs::{Scratch, Variant, enter_mount_namespace};
+use local_fs::{FileSystem, Scratch, Variant, enter_mount_namespace};
 use machine::Machine;
 use pace_rules::disk::{Disk, Selection};
 use workloads::Workload;
@@ -108,6 +108,8 @@ impl Workers {
     /// Without root or a guest, mkfs, FUSE or loop devices.
     pub fn start(variant: &Variant, options: &SweepOptions) -> anyhow::Result<Self> {
         let SweepOptions { disk, states, jobs, machine } = options.clone();
+        let FileSystem { name, modules, .. } = *variant.file_system;
+        let machine = machine.with_modules(modules).with_modules(&[name]);
         let alone = jobs <= 1 || machine.is_guest();
         // What the host does comes when the host likes, which has no place in virtual time.
         let host_helps = machine.is_guest() && !machine.has_virtual_time();

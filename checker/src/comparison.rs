@@ -408,7 +408,7 @@ impl<'a> Comparison<'a> {
         }
         let (directory, name) = &rename.source;
         let source = &self.model.inodes[*directory].entries[name];
-        source.bound().by.is_some() && source.current().is_some_and(|now| now != rename.moved)
+        source.bound().time >= rename.time && source.current().is_some_and(|now| now != rename.moved)
     }
 
     /// Whether what was renamed is at another name that it was renamed to or from, or has lost
@@ -455,6 +455,10 @@ impl<'a> Comparison<'a> {
             }
             let Some(exists) = inode.exists else { continue };
             if id == ROOT || !names.is_empty() || !self.findings.is_empty() || !findings.is_empty() {
+                continue;
+            }
+            let displaced = |rename: &Rename| rename.moved == id && self.may_be_displaced(rename);
+            if model.renames.iter().any(displaced) {
                 continue;
             }
             let always_named = || counts().get(&id).is_some_and(|counts| counts.always_since(exists.time));

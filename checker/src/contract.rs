@@ -514,6 +514,32 @@ mod tests {
             assert_eq!(dropped("ext4", &[], fast), [Promise::OrderedMetadata], "{fast:?}");
         }
         assert_eq!(dropped("ext4", &[], &["-O", "^fast_commit"]), []);
+        assert_eq!(dropped("ext3", &["data=journal"], &[]), []);
+        assert_eq!(dropped("ext3", &["data=writeback"], &[]), [Promise::NoForeignData]);
+        assert_eq!(dropped("reiserfs", &["data=writeback"], &[]), [Promise::NoForeignData]);
+        assert_eq!(dropped("f2fs", &["mode=lfs", "fsync_mode=posix", "nobarrier"], &[]), []);
+        assert_eq!(dropped("nilfs2", &["order=strict"], &[]), []);
+        assert_eq!(dropped("vfat", &["sync", "tz=UTC"], &[]), []);
+    }
+
+    #[test]
+    fn an_option_of_f2fs_has_it_promise_what_others_do() {
+        let strict = Contract::for_variant(&variant("f2fs", &["fsync_mode=strict"], &[])).expect("it has a contract");
+        let plain = Contract::of("f2fs").expect("it has a contract");
+        for promise in [Promise::FsyncNames, Promise::NameConflict] {
+            assert!(strict.promises(promise) && !plain.promises(promise), "{promise:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_repaired_without_a_log_promises_less() {
+        for row in local_fs::TABLE {
+            let contract = Contract::of(row.name).expect("it has a contract");
+            let whole = contract.promises(Promise::AtomicMetadata);
+            assert_eq!(contract.promises(Promise::RenameAtomic), whole, "{}", row.name);
+            assert!(whole || row.repair.is_some(), "{} has nothing that recovers it", row.name);
+            assert!(contract.promises(Promise::Sync) && contract.promises(Promise::FsyncData), "{}", row.name);
+        }
     }
 
     #[test]
@@ -527,6 +553,9 @@ mod tests {
         assert!(refused("ext4", &["noload"], &[]));
         assert!(refused("xfs", &["ro,norecovery"], &[]));
         assert!(!refused("ext4", &[], &["-O", "has_journal"]));
+        assert!(refused("ext3", &[], &["-O", "^has_journal"]));
+        assert!(refused("f2fs", &["checkpoint=disable:10%"], &[]) && !refused("f2fs", &["checkpoint_merge"], &[]));
+        assert!(refused("jfs", &["nointegrity"], &[]) && refused("reiserfs", &["nolog"], &[]));
     }
 
     #[test]

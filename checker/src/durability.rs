@@ -37,6 +37,7 @@ impl Model {
                     let inode = self.target(range.target)?;
                     let bound = self.bound(operation, Promise::RangeData);
                     let (start, end) = (range.start, range.end);
+                    self.inodes[inode].written_out = self.time;
                     self.inodes[inode].durable_ranges.push(DurableRange { start, end, bound });
                     self.file_stays(inode, bound);
                     if range.metadata {
@@ -80,8 +81,8 @@ impl Model {
     }
 
     fn fsync(&mut self, inode: InodeId, operation: usize) {
-        let ModelInode { content, created, .. } = &self.inodes[inode];
-        let writes_data = content.changed() > content.bound().time.max(*created);
+        let ModelInode { content, created, written_out, .. } = &self.inodes[inode];
+        let writes_data = content.changed() > content.bound().time.max(*created).max(*written_out);
         if !self.is_deleted(inode) {
             let data = self.bound(operation, Promise::FsyncData);
             self.inodes[inode].content.raise(data);

@@ -64,6 +64,8 @@ pub(crate) struct ModelInode {
     pub(crate) xattrs: BTreeMap<String, History<Option<Vec<u8>>>>,
     pub(crate) content: History<FileContent>,
     pub(crate) durable_ranges: Vec<DurableRange>,
+    /// When a call that makes no name durable last wrote its data.
+    pub(crate) written_out: Time,
     /// When bytes were last moved within it (collapse and insert are not done in one step).
     pub(crate) shifted: Option<Time>,
     /// Space of it is, or was, shared with another file: what it holds can't be counted.
@@ -86,6 +88,7 @@ impl ModelInode {
             xattrs: BTreeMap::new(),
             content: History::new(created, FileContent::default()),
             durable_ranges: Vec::new(),
+            written_out: 0,
             shifted: None,
             shared: false,
             entries: BTreeMap::new(),
@@ -185,7 +188,10 @@ impl Model {
             | Op::Truncate { .. }
             | Op::Falloc { .. }
             | Op::Reflink { .. } => self.data(operation, op),
-            Op::DropCaches { .. } | Op::SyncFileRange { .. } => Some(()),
+            Op::SyncFileRange { target, .. } => {
+                self.target(target).map(|inode| self.inodes[inode].written_out = self.time)
+            }
+            Op::DropCaches { .. } => Some(()),
             _ if op.is_persistence() => Some(()),
             _ => self.names(op),
         };

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
 
 use checker::{Contract, Finding, Model, Promise, oracle};
-use local_fs::{Content, Inode, InodeKind, Segment, Tree};
+use local_fs::{Content, Inode, InodeKind, Segment, Tree, Variant};
 use workloads::{DeviceKind, FallocMode, Op, RenameFlag, Step, Target, Workload, pattern};
 
 pub const ALL: [&str; 3] = ["ext4", "xfs", "btrfs"];
@@ -465,7 +465,8 @@ impl Crashes {
 
 impl Crash {
     fn new(file_system: &'static str, text: &str) -> Self {
-        let contract = *Contract::of(file_system).expect("it has a contract");
+        let mut variants = Variant::parse_list(file_system).expect("a variant");
+        let contract = Contract::for_variant(&variants.remove(0)).expect("it has a contract");
         let (lost, edits) = <_>::default();
         Self { file_system, contract, text: text.to_owned(), workload: workload(text), lost, edits }
     }

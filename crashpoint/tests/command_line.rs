@@ -34,11 +34,14 @@ fn help_is_what_it_was() {
 
 #[test]
 fn wrong_arguments_are_answered_in_one_line_with_status_2() {
-    let cases: [(&[&str], &str); 17] = [
-        (&["fs"], "--fs <FS[,FS…]>"),
+    let cases: [(&[&str], &str); 20] = [
+        (&["fs"], "--fs <FS[:OPTIONS][,FS…]>"),
         (&["fs", "--fs", "ext4"], "no workloads: name files"),
         (&["fs", "--fs", "ext4", "--ops", "1", "a.wl"], "cannot be mixed"),
-        (&["fs", "--fs", "ext5", "--ops", "1"], "unknown file system 'ext5' (known: ext4, xfs, btrfs)"),
+        (&["fs", "--fs", "ext5", "--ops", "1"], "unknown file system 'ext5' (known: ext4, xfs, btrfs, ext3, ext2, f2fs,"),
+        (&["fs", "--fs", "ext4:data=journal,xsf", "--ops", "1", "--size", "4"], "too small for ext4"),
+        (&["fs", "--fs", "ext4,xsf", "--ops", "1"], "unknown file system 'xsf'"),
+        (&["fs", "--fs", "ext4:noload", "--ops", "1"], "promises nothing: it does not recover"),
         (&["fs", "--fs", "ext4", "--preset", "seq-9"], "unknown preset 'seq-9'; known: seq-1"),
         (&["fs", "--fs", "ext4", "--ops", "1", "--operations", "creta"], "creta"),
         (&["fs", "--fs", "ext4", "--ops", "1", "--disk", "bad"], "unknown disk 'bad': expected honest"),

@@ -214,7 +214,7 @@ pub static TABLE: &[FileSystem] = &[
         name: "nilfs2",
         // 64 KiB segments: with the usual 8 MiB it takes a disk of 129 MiB.
         mkfs: program("mkfs.nilfs2", &["-q", "-b", "4096", "-B", "16"], "nilfs-tools"),
-        size_mib: 32,
+        size_mib: 64,
         size_min_mib: 16,
         // Where its cleaner looks.
         own_names: &[".nilfs"],

@@ -55,6 +55,47 @@ fn collection(file_system: &str) -> Report {
     Report::of(replay().args(["--jobs", "2", "--format", "json", "--fs", file_system]).args(collected()))
 }
 
+/// Nothing is found in what can be done; the rest, which is as much on either, cannot.
+fn seq_1_where_it_applies(file_system: &str, not_applicable: u64) {
+    require_root();
+    let report = Report::of(crashpoint().args([
+        "fs",
+        "--preset",
+        "seq-1",
+        "--jobs",
+        "2",
+        "--format",
+        "json",
+        "--fs",
+        file_system,
+    ]));
+    report.assert_clean();
+    assert_eq!(report.total("not_applicable"), not_applicable, "{:?}", report.summaries);
+    assert_eq!(report.with_verdict("not-applicable").len() as u64, not_applicable);
+}
+
+#[test]
+fn seq_1_is_clean_on_ext3_but_for_fallocate_which_it_has_not() {
+    seq_1_where_it_applies("ext3", 96);
+}
+
+#[test]
+fn seq_1_is_clean_on_ext2_once_it_is_repaired() {
+    seq_1_where_it_applies("ext2", 96);
+}
+
+#[test]
+fn variants_are_swept_one_after_the_other_and_are_clean() {
+    require_root();
+    let variants = "ext4:data=journal,nodelalloc,ext4:-O ^metadata_csum,^64bit,btrfs:compress=zstd";
+    let sample = ["fs", "--preset", "seq-1", "--sample", "15", "--jobs", "2", "--format", "json", "--fs", variants];
+    let report = Report::of(crashpoint().args(sample));
+    report.assert_clean();
+    let names: Vec<_> = report.summaries.iter().filter_map(|summary| summary["variant"].as_str()).collect();
+    assert_eq!(names, ["ext4:data=journal,nodelalloc", "ext4:-O ^metadata_csum,^64bit", "btrfs:compress=zstd"]);
+    assert_eq!(report.total("workloads"), 45, "{:?}", report.summaries);
+}
+
 #[test]
 fn seq_1_is_clean_on_ext4() {
     seq_1("ext4");

@@ -58,6 +58,17 @@ fn forced_unit_access_that_forces_nothing_is_caught() {
 }
 
 #[test]
+fn flushes_that_cover_nothing_are_caught_behind_a_repair() {
+    caught("ext2", &["--disk", "drop-flush"]);
+    caught("ext3", &["--disk", "drop-flush"]);
+}
+
+#[test]
+fn an_option_of_a_variant_is_caught() {
+    caught("ext4:barrier=0", &[]);
+}
+
+#[test]
 fn ext4_without_barriers_is_caught() {
     caught("ext4", &["-o", "barrier=0"]);
 }

@@ -38,6 +38,10 @@ pub fn start_fsck(variant: &Variant, image: &Path) -> Result<Option<RunningFsck>
     Ok(Some(RunningFsck { child: Some(child), command, damage_statuses }))
 }
 
+/// A repair is run again as long as it has something to do, but not more often than this: what
+/// one run deletes may leave something to the next.
+const REPAIRS_MAX: usize = 4;
+
 /// Repairs an unmounted image, where that has to be done before it is mounted; says otherwise why
 /// that did not work.
 ///
@@ -46,11 +50,15 @@ pub fn start_fsck(variant: &Variant, image: &Path) -> Result<Option<RunningFsck>
 pub fn repair(variant: &Variant, image: &Path) -> Result<std::result::Result<(), String>> {
     let Some(Repair { program, done_statuses }) = variant.file_system.repair else { return Ok(Ok(())) };
     let mut command = command(&program, image)?;
-    let output = command.output().doing(|| format!("run {}", program.name))?;
-    if output.status.code().is_some_and(|status| done_statuses.contains(&status)) {
-        return Ok(Ok(()));
+    for _ in 0..REPAIRS_MAX {
+        let output = command.output().doing(|| format!("run {}", program.name))?;
+        match output.status.code() {
+            Some(0) => break,
+            Some(status) if done_statuses.contains(&status) => {}
+            _ => return Ok(Err(program_failed(&command, &output).to_string())),
+        }
     }
-    Ok(Err(program_failed(&command, &output).to_string()))
+    Ok(Ok(()))
 }
 
 fn command(program: &Program, image: &Path) -> Result<Command> {

@@ -38,7 +38,10 @@ fn wrong_arguments_are_answered_in_one_line_with_status_2() {
         (&["fs"], "--fs <FS[:OPTIONS][,FS…]>"),
         (&["fs", "--fs", "ext4"], "no workloads: name files"),
         (&["fs", "--fs", "ext4", "--ops", "1", "a.wl"], "cannot be mixed"),
-        (&["fs", "--fs", "ext5", "--ops", "1"], "unknown file system 'ext5' (known: ext4, xfs, btrfs, ext3, ext2, f2fs,"),
+        (
+            &["fs", "--fs", "ext5", "--ops", "1"],
+            "unknown file system 'ext5' (known: ext4, xfs, btrfs, ext3, ext2, f2fs,",
+        ),
         (&["fs", "--fs", "ext4:data=journal,xsf", "--ops", "1", "--size", "4"], "too small for ext4"),
         (&["fs", "--fs", "ext4,xsf", "--ops", "1"], "unknown file system 'xsf'"),
         (&["fs", "--fs", "ext4:noload", "--ops", "1"], "promises nothing: it does not recover"),

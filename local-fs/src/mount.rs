@@ -33,8 +33,8 @@ impl Mounted {
     /// If the kernel refuses.
     pub fn new(variant: &Variant, device: &Path, path: &Path) -> Result<Self> {
         let name = variant.file_system.name;
-        let options = variant.mount_data();
-        let flags = MsFlags::MS_NOATIME | MsFlags::MS_NODEV | MsFlags::MS_NOSUID;
+        let (flags, options) = variant.mount_arguments();
+        let flags = flags | MsFlags::MS_NOATIME | MsFlags::MS_NODEV | MsFlags::MS_NOSUID;
         // A mount that fails may have got as far as to be remembered.
         let remembered = Remembered(variant.file_system.remembered_by_identity.then(|| device.into()));
         mount(Some(device), path, Some(name), flags, Some(options.as_str())).map_err(|errno| match errno {

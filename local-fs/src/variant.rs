@@ -1,8 +1,17 @@
 use std::fmt;
 
+use nix::mount::MsFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::{FileSystem, Result, TABLE, find};
+
+/// Options that are flags of mount(2), as mount(8) knows them.
+const FLAGS: [(&str, MsFlags); 4] = [
+    ("sync", MsFlags::MS_SYNCHRONOUS),
+    ("dirsync", MsFlags::MS_DIRSYNC),
+    ("lazytime", MsFlags::MS_LAZYTIME),
+    ("nodiratime", MsFlags::MS_NODIRATIME),
+];
 
 /// A file system with the options it is made and mounted with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,10 +67,17 @@ impl Variant {
         Ok(variant)
     }
 
-    /// The options for mount(2), separated by commas.
-    pub(crate) fn mount_data(&self) -> String {
-        let table = self.file_system.mount_options.iter().copied();
-        table.chain(self.mount_options.iter().map(String::as_str)).collect::<Vec<_>>().join(",")
+    /// The options for mount(2): flags, and what the file system reads, separated by commas.
+    pub(crate) fn mount_arguments(&self) -> (MsFlags, String) {
+        let (mut flags, mut data) = (MsFlags::empty(), Vec::new());
+        let given = self.mount_options.iter().flat_map(|options| options.split(','));
+        for option in self.file_system.mount_options.iter().copied().chain(given) {
+            match FLAGS.iter().find(|(name, _)| *name == option) {
+                Some((_, flag)) => flags |= *flag,
+                None => data.push(option),
+            }
+        }
+        (flags, data.join(","))
     }
 }
 
@@ -151,6 +167,13 @@ mod tests {
         for wrong in ["", "ext5", "ext4,xsf", "ext4,data=journal", "data=journal", "ext4,,xfs"] {
             assert!(Variant::parse_list(wrong).is_err(), "'{wrong}'");
         }
+    }
+
+    #[test]
+    fn flags_of_mount_are_told_from_options_of_the_file_system() {
+        let variant = Variant::parse_list("xfs:sync,logbsize=256k,lazytime").expect("well formed").remove(0);
+        let flags = MsFlags::MS_SYNCHRONOUS | MsFlags::MS_LAZYTIME;
+        assert_eq!(variant.mount_arguments(), (flags, "nouuid,logbsize=256k".to_owned()));
     }
 
     #[test]

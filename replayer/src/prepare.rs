@@ -51,7 +51,9 @@ pub(crate) fn prepare_kernel(variant: &Variant) -> anyhow::Result<()> {
         check_device(Path::new(device), module)?;
     }
     let FileSystem { name, modules, .. } = *variant.file_system;
-    modules.iter().for_each(|module| load(module));
+    for module in modules {
+        load(module);
+    }
     if !kernel_has(name)? {
         return Err(Error::NotInKernel { name }.into());
     }

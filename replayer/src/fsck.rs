@@ -78,7 +78,7 @@ pub(crate) enum Fsck {
 
 /// A check at work.
 pub(crate) enum RunningCheck {
-    Here(RunningFsck),
+    Here(Box<RunningFsck>),
     Host(HostAnswers, Slot),
 }
 
@@ -99,7 +99,7 @@ impl Fsck {
             return Ok(None);
         }
         match self {
-            Self::Here => Ok(start_fsck(variant, &disk.content_path())?.map(RunningCheck::Here)),
+            Self::Here => Ok(start_fsck(variant, &disk.content_path())?.map(|running| RunningCheck::Here(Box::new(running)))),
             Self::Host { host, slot, base, file } => {
                 file.hold(disk.content(base)?)?;
                 (host.ask)(*slot)?;

@@ -99,7 +99,9 @@ impl Fsck {
             return Ok(None);
         }
         match self {
-            Self::Here => Ok(start_fsck(variant, &disk.content_path())?.map(|running| RunningCheck::Here(Box::new(running)))),
+            Self::Here => {
+                Ok(start_fsck(variant, &disk.content_path())?.map(|running| RunningCheck::Here(Box::new(running))))
+            }
             Self::Host { host, slot, base, file } => {
                 file.hold(disk.content(base)?)?;
                 (host.ask)(*slot)?;

@@ -109,6 +109,8 @@ struct ResultLine {
     states_equal: u64,
     #[serde(default)]
     not_measured: Option<String>,
+    #[serde(default)]
+    not_applicable: Option<String>,
 }
 
 /// Time spent on a file system, without that of earlier lines.
@@ -401,6 +403,7 @@ fn read_result(variants: &[Variant], recorded: &mut [Recorded], line: &ResultLin
     summary.states_equal += line.states_equal;
     summary.findings += u64::from(line.verdict == Some(Verdict::Finding));
     summary.not_measured += u64::from(line.not_measured.is_some());
+    summary.not_applicable += u64::from(line.not_applicable.is_some());
     Ok(())
 }
 

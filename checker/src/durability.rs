@@ -16,6 +16,9 @@ impl Model {
         if op.is_persistence() {
             self.called = self.time;
         }
+        if op.is_persistence() || synced_range(op).is_some() || matches!(op, Op::SyncFileRange { .. }) {
+            self.written_out = self.time;
+        }
         Some(())
     }
 
@@ -37,7 +40,6 @@ impl Model {
                     let inode = self.target(range.target)?;
                     let bound = self.bound(operation, Promise::RangeData);
                     let (start, end) = (range.start, range.end);
-                    self.inodes[inode].written_out = self.time;
                     self.inodes[inode].durable_ranges.push(DurableRange { start, end, bound });
                     self.file_stays(inode, bound);
                     if range.metadata {
@@ -56,7 +58,7 @@ impl Model {
     /// Everything up to now is durable: a sync, or the end of the setup.
     pub fn commit(&mut self, operation: Option<usize>) {
         let bound = Bound { time: self.time, by: operation, promise: Promise::Sync };
-        (self.committed, self.called) = (self.time, self.time);
+        (self.committed, self.called, self.written_out) = (self.time, self.time, self.time);
         self.removed = false;
         self.prefix = self.prefix.max(bound);
         let named = self.named();
@@ -81,8 +83,9 @@ impl Model {
     }
 
     fn fsync(&mut self, inode: InodeId, operation: usize) {
-        let ModelInode { content, created, written_out, .. } = &self.inodes[inode];
-        let writes_data = content.changed() > content.bound().time.max(*created).max(*written_out);
+        // What another call wrote already may have taken this file's data along.
+        let ModelInode { content, created, .. } = &self.inodes[inode];
+        let writes_data = content.changed() > self.written_out.max(*created);
         if !self.is_deleted(inode) {
             let data = self.bound(operation, Promise::FsyncData);
             self.inodes[inode].content.raise(data);

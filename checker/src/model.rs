@@ -64,8 +64,6 @@ pub(crate) struct ModelInode {
     pub(crate) xattrs: BTreeMap<String, History<Option<Vec<u8>>>>,
     pub(crate) content: History<FileContent>,
     pub(crate) durable_ranges: Vec<DurableRange>,
-    /// When a call that makes no name durable last wrote its data.
-    pub(crate) written_out: Time,
     /// When bytes were last moved within it (collapse and insert are not done in one step).
     pub(crate) shifted: Option<Time>,
     /// Space of it is, or was, shared with another file: what it holds can't be counted.
@@ -88,7 +86,6 @@ impl ModelInode {
             xattrs: BTreeMap::new(),
             content: History::new(created, FileContent::default()),
             durable_ranges: Vec::new(),
-            written_out: 0,
             shifted: None,
             shared: false,
             entries: BTreeMap::new(),
@@ -109,6 +106,8 @@ pub struct Model {
     pub(crate) called: Time,
     /// Of a file system whose metadata is ordered: nothing older than this may be seen.
     pub(crate) prefix: Bound,
+    /// When a call last wrote data of any file.
+    pub(crate) written_out: Time,
     /// Whether names were taken, or space given back, since everything was last made durable.
     pub(crate) removed: bool,
     /// The renames: time, and the two entries that must change together.
@@ -156,6 +155,7 @@ impl Model {
             committed: 0,
             called: 0,
             prefix: Bound::START,
+            written_out: 0,
             removed: false,
             renames: Vec::new(),
             handles: HashMap::new(),
@@ -188,10 +188,7 @@ impl Model {
             | Op::Truncate { .. }
             | Op::Falloc { .. }
             | Op::Reflink { .. } => self.data(operation, op),
-            Op::SyncFileRange { target, .. } => {
-                self.target(target).map(|inode| self.inodes[inode].written_out = self.time)
-            }
-            Op::DropCaches { .. } => Some(()),
+            Op::DropCaches { .. } | Op::SyncFileRange { .. } => Some(()),
             _ if op.is_persistence() => Some(()),
             _ => self.names(op),
         };

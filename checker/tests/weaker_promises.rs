@@ -142,4 +142,9 @@ fn nilfs2_makes_names_durable_with_data() {
     crash(NILFS2, "creat foo; fsync foo").lose("creat foo").legal();
     let written = "creat foo | write foo 0 4K; sync_file_range foo 0 4K; rename foo bar; fsync bar";
     crash(NILFS2, written).lose("rename foo bar").legal();
+    // What made something else durable wrote the data too.
+    let before = "mkdir A; creat A/foo; write A/foo 0 4K; fsync .; rename A/foo bar; fsync bar";
+    crash(NILFS2, before).lose("rename A/foo bar").legal();
+    let again = "mkdir A; creat A/foo; fsync .; rename A/foo bar; write bar 0 4K; fsync bar";
+    crash(NILFS2, again).lose("rename A/foo bar; write bar 0 4K").breaks(&[Promise::NamesWithData]);
 }

@@ -281,7 +281,7 @@ fn damage_before_results_is_not_thrown_away() {
     place.ends(0, &["fs", "--fs", "ext4", "--ops", "1", "--range", "0..4", "--out", "out"]);
     let path = place.path("out/results.jsonl");
     let text = std::fs::read_to_string(&path).expect("read");
-    let damaged = text.replacen("{\"broken\"", "\0\0\0", 1);
+    let damaged = text.replacen('{', "\0\0\0", 1);
     std::fs::write(&path, &damaged).expect("written");
     place.refuses(&["fs", "--resume", "out"], &["results.jsonl:1 is damaged", "remove that line"]);
     assert_eq!(std::fs::read_to_string(&path).expect("read"), damaged);

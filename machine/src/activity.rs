@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 const IDLE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// It may be busy for so long without an answer.
-const BUSY_PATIENCE: Duration = Duration::from_secs(600);
+const BUSY_PATIENCE: Duration = Duration::from_secs(240);
 
 /// What a process and all that it started are seen to do, from one answer to the next.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use local_fs::{Variant, format, start_fsck};
@@ -25,9 +25,12 @@ const INCOMPLETE: i32 = 3;
 /// A signal that comes this long after the first one means that patience is at its end.
 const SECOND_THOUGHT: Duration = Duration::from_secs(1);
 
+/// How long after an interrupt a worker may take for what it has begun.
+const INTERRUPT_PATIENCE: Duration = Duration::from_secs(20);
+
 /// Whether the user asked to stop (Ctrl-C, SIGTERM). From then on nothing new is begun.
 #[derive(Debug, Clone, Default)]
-pub struct Interrupt(Arc<AtomicBool>);
+pub struct Interrupt(Arc<(AtomicBool, OnceLock<Instant>)>);
 
 impl Interrupt {
     /// Watches for SIGINT, SIGTERM and SIGHUP. Asked again after a while, the process does not
@@ -54,12 +57,17 @@ impl Interrupt {
 
     /// Whether it was asked for.
     pub fn requested(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.0.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was asked for so long ago that what is being done is not waited for any more.
+    fn is_out_of_patience(&self) -> bool {
+        self.requested() && self.0.1.get_or_init(Instant::now).elapsed() > INTERRUPT_PATIENCE
     }
 
     /// Asks for it from within: the output is closed, or the disk is full.
     pub fn request(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -117,6 +125,7 @@ pub(crate) struct Worker {
     /// How many of the file system's checkers are at work for it.
     checking: Arc<AtomicU32>,
     recognises_fua: bool,
+    interrupt: Interrupt,
 }
 
 impl Worker {
@@ -137,7 +146,8 @@ impl Worker {
         }
         let input = Arc::new(Mutex::new(Input { stream: running.take_input(), shared, messages: 0 }));
         let (variant, checking) = (start.variant.clone(), Arc::default());
-        let mut this = Self { input, running, variant, checking, recognises_fua: false };
+        let mut this =
+            Self { input, running, variant, checking, recognises_fua: false, interrupt: Interrupt::default() };
         let sent = if machine.has_virtual_time() { Ok(()) } else { this.send(start) };
         let answer = sent.and_then(|()| this.receive());
         match answer.map_err(|gone| anyhow::anyhow!("{}", gone.words()))? {
@@ -148,6 +158,11 @@ impl Worker {
             Answer::Failed(why) => anyhow::bail!("{why}"),
             other => anyhow::bail!("a worker answered {other:?} before it had work"),
         }
+    }
+
+    /// Has it not be waited for for long once the user wants to stop.
+    pub(crate) fn obey(&mut self, interrupt: &Interrupt) {
+        self.interrupt = interrupt.clone();
     }
 
     pub(crate) fn send<T: Serialize>(&mut self, message: &T) -> Result<(), Gone> {
@@ -174,6 +189,10 @@ impl Worker {
         while !self.running.readable(LOOK_EVERY) {
             if self.running.has_ended() {
                 return Err(self.broke_off(&io::Error::from(io::ErrorKind::UnexpectedEof)));
+            }
+            if self.interrupt.is_out_of_patience() {
+                self.running.kill();
+                return Err(Gone::Other("it was interrupted".into()));
             }
             if self.checking.load(Ordering::Relaxed) > 0 {
                 activity = Activity::default();
@@ -248,8 +267,10 @@ impl Worker {
         machine: &Machine,
         start: &Start,
         workload: &Workload,
+        interrupt: &Interrupt,
     ) -> anyhow::Result<Result<WorkloadResult, Gone>> {
         let mut this = Self::start_with(machine, start, &[Job::Alone(workload.clone())])?;
+        this.obey(interrupt);
         let answer = this.receive();
         Ok(this.steps(workload, answer))
     }

@@ -268,13 +268,14 @@ pub(crate) type Source<'a> = Mutex<&'a mut (dyn Iterator<Item = anyhow::Result<W
 
 /// Gives one worker workloads until there are no more; returns the worker.
 fn feed(
-    worker: Worker,
+    mut worker: Worker,
     source: &Source<'_>,
     workers: &Mutex<&mut Workers>,
     interrupt: &Interrupt,
     results: &SyncSender<(Workload, WorkloadResult)>,
 ) -> anyhow::Result<Worker> {
-    let mut feeder = Feeder { worker, workers, results, waiting: VecDeque::new(), deaths: 0 };
+    worker.obey(interrupt);
+    let mut feeder = Feeder { worker, workers, results, interrupt, waiting: VecDeque::new(), deaths: 0 };
     let mut given = Ok(());
     while given.is_ok() && !interrupt.requested() {
         let Some(workload) = source.lock().expect("no holder panics").next() else { break };
@@ -294,6 +295,7 @@ struct Feeder<'a, 'w> {
     worker: Worker,
     workers: &'a Mutex<&'w mut Workers>,
     results: &'a SyncSender<(Workload, WorkloadResult)>,
+    interrupt: &'a Interrupt,
     waiting: VecDeque<Workload>,
     deaths: u32,
 }
@@ -352,6 +354,12 @@ impl Feeder<'_, '_> {
     /// The worker is gone. Each workload that waits is tried once more, alone, with a new worker:
     /// so the one that it died of is told from the others, and a finding from an accident.
     fn replace(&mut self, gone: &Gone) -> anyhow::Result<()> {
+        if self.interrupt.requested() {
+            for workload in std::mem::take(&mut self.waiting) {
+                self.pass_on(workload, Answer::Failed(gone.words().to_owned()));
+            }
+            return Ok(());
+        }
         self.deaths += 1;
         if self.deaths > DEATHS_MAX {
             anyhow::bail!("workers keep dying: {}", gone.words());
@@ -379,6 +387,7 @@ impl Feeder<'_, '_> {
 
     fn renew(&mut self) -> anyhow::Result<()> {
         self.worker = self.workers.lock().expect("no holder panics").another().context("replace a worker")?;
+        self.worker.obey(self.interrupt);
         Ok(())
     }
 }

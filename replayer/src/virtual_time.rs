@@ -79,7 +79,7 @@ impl Workers {
     ) -> anyhow::Result<()> {
         while !interrupt.requested() {
             let Some(workload) = source.lock().expect("no holder panics").next() else { break };
-            let result = workload.and_then(|workload| Ok((self.in_its_guest(&workload)?, workload)));
+            let result = workload.and_then(|workload| Ok((self.in_its_guest(&workload, interrupt)?, workload)));
             let (result, workload) = result.inspect_err(|_| interrupt.request())?;
             // Nobody receives once the sweep has failed; then nothing is lost.
             let _ = results.send((workload, result));
@@ -88,14 +88,14 @@ impl Workers {
     }
 
     /// Does a workload, and once more if the guest does not survive it.
-    fn in_its_guest(&self, workload: &Workload) -> anyhow::Result<WorkloadResult> {
-        let gone = match Worker::work_once(&self.machine, &self.start, workload)? {
+    fn in_its_guest(&self, workload: &Workload, interrupt: &Interrupt) -> anyhow::Result<WorkloadResult> {
+        let gone = match Worker::work_once(&self.machine, &self.start, workload, interrupt)? {
             Ok(result) if result.death.is_none() => return Ok(result),
             Ok(result) => result.death.map(|death| death.what).unwrap_or_default(),
             Err(gone) => gone.words().to_owned(),
         };
         say(&format!("{gone}; what it was doing is tried once more"));
-        Ok(Worker::work_once(&self.machine, &self.start, workload)?
+        Ok(Worker::work_once(&self.machine, &self.start, workload, interrupt)?
             .unwrap_or_else(|gone| WorkloadResult::not_measured(workload.name.clone(), gone.words().to_owned())))
     }
 }

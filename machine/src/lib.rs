@@ -22,7 +22,7 @@ use std::process::ExitCode;
 pub use activity::Activity;
 pub use guest::{CHANNEL_BYTES_MAX, GUEST_SHARED, GuestCommand};
 pub use running::{End, Running};
-pub use uml::Uml;
+pub use uml::{MEMORY_DIRECTORY, Uml, is_guest_directory};
 
 /// How the names of our directories start; the process id of their owner follows.
 pub const NAME_PREFIX: &str = "crashpoint-";

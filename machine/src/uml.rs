@@ -25,13 +25,22 @@ const MEMORY_MIB: u64 = 512;
 /// When virtual time starts, in nanoseconds since 1970: in November 2023.
 const VIRTUAL_START_NS: u64 = 1_700_000_000_000_000_000;
 
-/// Where a guest's memory is, as long as it fits.
-const MEMORY_DIRECTORY: &str = "/dev/shm";
+/// Where a guest's memory is, and its directory, as long as they fit.
+pub const MEMORY_DIRECTORY: &str = "/dev/shm";
 
 /// Debian's package with a User-Mode Linux kernel, its program, and its modules.
 const PACKAGE: &str = "user-mode-linux";
 const PACKAGE_KERNEL: &str = "/usr/bin/linux.uml";
 const PACKAGE_MODULES: &str = "/usr/lib/uml/modules";
+
+/// What stands behind the process id in the name of a guest's directory.
+const DIRECTORY_MARK: &str = "-guest-";
+
+/// Whether the name of a directory says that it is a guest's.
+pub fn is_guest_directory(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.starts_with(NAME_PREFIX) && name.contains(DIRECTORY_MARK)
+}
 
 /// A User-Mode Linux kernel, and how it is started.
 #[derive(Debug, Clone)]
@@ -150,7 +159,7 @@ impl Uml {
     }
 
     fn start(&self, task: Task, input: &[u8]) -> anyhow::Result<Running> {
-        let prefix = format!("{NAME_PREFIX}{}-guest-", std::process::id());
+        let prefix = format!("{NAME_PREFIX}{}{DIRECTORY_MARK}", std::process::id());
         let memory = self.memory_directory();
         let directory = tempfile::Builder::new().prefix(&prefix).tempdir_in(&memory);
         let directory = directory.with_context(|| format!("make a directory in {}", memory.display()))?;

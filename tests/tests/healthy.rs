@@ -19,10 +19,11 @@ const KNOWN_ON_BTRFS: [(&str, &str); 7] = [
     ("btrfs_tmpfile_lost", "fsync-names"),
 ];
 
-/// The collected workloads: those of B3, and what we found.
+/// The collected workloads: those of B3, what we found, what brings old bugs to light, and what
+/// goes on around files that are unlinked while open.
 fn collected() -> Vec<PathBuf> {
     let mut files = Vec::new();
-    for (folder, least) in [("b3", 50), ("found", 5)] {
+    for (folder, least) in [("b3", 50), ("found", 5), ("recall", 11), ("unlinked", 1)] {
         let folder = format!("{}/../workloads/{folder}", env!("CARGO_MANIFEST_DIR"));
         let entries = std::fs::read_dir(&folder).expect("the workloads are there");
         let paths: Vec<_> = entries.map(|entry| entry.expect("read").path()).collect();

@@ -2,7 +2,7 @@
 //! what is killed, and runs that repeat in virtual time. Root is needed to be somebody else.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Seek};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -121,24 +121,34 @@ fn flushes_that_cover_nothing_are_caught() {
 /// A sweep whose results are read as they come. It is killed when dropped.
 struct Sweep {
     process: Child,
+    said: std::fs::File,
     output: BufReader<std::process::ChildStdout>,
     lines: Vec<String>,
 }
 
 impl Sweep {
     fn start(mut command: Command) -> Self {
-        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started");
+        let said = tempfile::tempfile().expect("a file");
+        command.stdout(Stdio::piped()).stderr(said.try_clone().expect("cloned"));
+        let mut process = command.spawn().expect("started");
         let output = BufReader::new(process.stdout.take().expect("piped"));
-        Self { process, output, lines: Vec::new() }
+        Self { process, said, output, lines: Vec::new() }
     }
 
     /// Reads until there are so many lines.
     fn read_until(&mut self, count: usize) {
         while self.lines.len() < count {
             let mut line = String::new();
-            assert!(self.output.read_line(&mut line).expect("text") > 0, "it ended after {:?}", self.lines.last());
+            assert!(self.output.read_line(&mut line).expect("text") > 0, "it ended: {}", self.said());
             self.lines.push(line.trim_end().to_owned());
         }
+    }
+
+    /// What it said on standard error.
+    fn said(&mut self) -> String {
+        let mut text = String::new();
+        self.said.rewind().and_then(|()| self.said.read_to_string(&mut text)).expect("text");
+        text
     }
 
     /// Reads the rest; the exit status and all results, in order, and the summary.
@@ -146,7 +156,9 @@ impl Sweep {
         let mut rest = String::new();
         self.output.read_to_string(&mut rest).expect("text");
         self.lines.extend(rest.lines().map(str::to_owned));
-        let summary = serde_json::from_str(&self.lines.pop().expect("a summary")).expect("JSON");
+        let summary = self.lines.pop().unwrap_or_default();
+        let Ok(summary) = serde_json::from_str::<Value>(&summary) else { panic!("no summary: {}", self.said()) };
+        assert_eq!(summary["type"], "summary", "{}", self.said());
         self.lines.sort();
         (self.process.wait().expect("it ends").code(), std::mem::take(&mut self.lines), summary)
     }

@@ -85,6 +85,11 @@ fn seq_1_is_clean_on_btrfs() {
 }
 
 #[test]
+fn seq_1_is_clean_on_f2fs() {
+    seq_1("f2fs");
+}
+
+#[test]
 fn the_workloads_of_b3_are_clean_on_ext4() {
     b3("ext4").assert_clean();
 }

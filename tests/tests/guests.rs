@@ -51,12 +51,12 @@ fn printed(output: &Output) -> String {
 }
 
 /// seq-1 under Debian's kernel.
-fn seq_1(file_system: &str) {
+fn seq_1(file_system: &str) -> Report {
     let place = Ordinary::new();
     let sweep = ["--kernel", "uml", "--preset", "seq-1", "--fs", file_system];
     let report = report(place.crashpoint(&[&SWEEP, sweep.as_slice()].concat()));
-    report.assert_clean();
     assert!(report.total("workloads") > 200, "{:?}", report.summaries);
+    report
 }
 
 /// The workloads of B3 under Debian's kernel.
@@ -71,22 +71,26 @@ fn b3(file_system: &str) -> Report {
 
 #[test]
 fn seq_1_is_clean_on_ext4() {
-    seq_1("ext4");
+    seq_1("ext4").assert_clean();
 }
 
 #[test]
 fn seq_1_is_clean_on_xfs() {
-    seq_1("xfs");
+    seq_1("xfs").assert_clean();
 }
 
 #[test]
 fn seq_1_is_clean_on_btrfs() {
-    seq_1("btrfs");
+    seq_1("btrfs").assert_clean();
 }
 
+/// Its module is loaded, and its mkfs gives the root directory to the user.
 #[test]
-fn seq_1_is_clean_on_f2fs() {
-    seq_1("f2fs");
+fn f2fs_breaks_the_workload_of_seq_1_that_it_is_known_to_break() {
+    let report = seq_1("f2fs");
+    assert_eq!(report.total("not_measured"), 0, "{:?}", report.with_verdict("not-measured"));
+    // A hole across the end of a file makes it larger; docs/results.md explains it.
+    assert_eq!(report.broken(), [("seq-1/44".to_owned(), "fsync-data".to_owned())]);
 }
 
 #[test]
@@ -97,6 +101,11 @@ fn the_workloads_of_b3_are_clean_on_ext4() {
 #[test]
 fn the_workloads_of_b3_are_clean_on_xfs() {
     b3("xfs").assert_clean();
+}
+
+#[test]
+fn the_workloads_of_b3_are_clean_on_f2fs() {
+    b3("f2fs").assert_clean();
 }
 
 #[test]
@@ -299,6 +308,18 @@ fn refuses(place: &Ordinary, arguments: &[&str], expected: &[&str]) {
     assert_eq!(printed(&output), "", "{arguments:?}");
 }
 
+/// A modules.dep that names these modules of Debian's kernel.
+fn modules(names: &[&str]) -> String {
+    let mut find = Command::new("find");
+    find.args(["/usr/lib/uml/modules", "-name", names[0]]);
+    names[1..].iter().for_each(|name| {
+        find.args(["-o", "-name", name]);
+    });
+    let found = printed(&find.output().expect("it runs"));
+    assert_eq!(found.lines().count(), names.len(), "{found}");
+    found.lines().map(|path| format!("{path}:\n")).collect()
+}
+
 #[test]
 fn kernels_that_cannot_be_used() {
     let place = Ordinary::new();
@@ -325,6 +346,11 @@ fn kernels_that_cannot_be_used() {
     for (kernel, expected) in &cases[..4] {
         refuses(&place, &[&["machine"], *kernel, &["--", "true"]].concat(), expected);
     }
+    // What makes disks is there, the file system is not.
+    let partial = place.shared("partial").join("modules.dep");
+    std::fs::write(partial, modules(&["fuse.ko", "loop.ko"])).expect("written");
+    let f2fs = ["fs", "--fs", "f2fs", "--kernel", "uml", "--modules", "partial", "one.wl"];
+    refuses(&place, &f2fs, &["this kernel has no f2fs", "--modules"]);
     refuses(&place, &["machine", "--share", "nowhere", "--", "true"], &["share nowhere"]);
 }
 

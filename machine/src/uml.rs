@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use nix::sys::statvfs::{FsFlags, statvfs};
+use nix::unistd::{AccessFlags, access};
 
 use crate::NAME_PREFIX;
 use crate::console::Console;
@@ -233,13 +234,15 @@ impl Uml {
         Ok(line)
     }
 
-    /// Where the guest's memory has its file: in memory, if there is room and programs may run.
+    /// Where the guest's memory has its file: in memory, if there is room, we may write there, and
+    /// programs may run.
     fn memory_directory(&self) -> PathBuf {
+        let ours = access(MEMORY_DIRECTORY, AccessFlags::W_OK | AccessFlags::X_OK).is_ok();
         let fits = statvfs(MEMORY_DIRECTORY).is_ok_and(|room| {
             let free = room.blocks_available() * room.fragment_size();
             free >= self.memory_mib << 20 && !room.flags().contains(FsFlags::ST_NOEXEC)
         });
-        if fits { MEMORY_DIRECTORY.into() } else { std::env::temp_dir() }
+        if ours && fits { MEMORY_DIRECTORY.into() } else { std::env::temp_dir() }
     }
 
     fn wait_until_ready(&self, running: &mut Running) -> anyhow::Result<()> {

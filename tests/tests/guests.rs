@@ -309,15 +309,12 @@ fn refuses(place: &Ordinary, arguments: &[&str], expected: &[&str]) {
 }
 
 /// A modules.dep that names these modules of Debian's kernel.
-fn modules(names: &[&str]) -> String {
+fn modules(names: [&str; 2]) -> String {
     let mut find = Command::new("find");
-    find.args(["/usr/lib/uml/modules", "-name", names[0]]);
-    names[1..].iter().for_each(|name| {
-        find.args(["-o", "-name", name]);
-    });
-    let found = printed(&find.output().expect("it runs"));
+    find.args(["/usr/lib/uml/modules", "-name", names[0], "-printf", "%p:\\n", "-o"]);
+    let found = printed(&find.args(["-name", names[1], "-printf", "%p:\\n"]).output().expect("it runs"));
     assert_eq!(found.lines().count(), names.len(), "{found}");
-    found.lines().map(|path| format!("{path}:\n")).collect()
+    found
 }
 
 #[test]
@@ -348,7 +345,7 @@ fn kernels_that_cannot_be_used() {
     }
     // What makes disks is there, the file system is not.
     let partial = place.shared("partial").join("modules.dep");
-    std::fs::write(partial, modules(&["fuse.ko", "loop.ko"])).expect("written");
+    std::fs::write(partial, modules(["fuse.ko", "loop.ko"])).expect("written");
     let f2fs = ["fs", "--fs", "f2fs", "--kernel", "uml", "--modules", "partial", "one.wl"];
     refuses(&place, &f2fs, &["this kernel has no f2fs", "--modules"]);
     refuses(&place, &["machine", "--share", "nowhere", "--", "true"], &["share nowhere"]);

@@ -1,5 +1,6 @@
 # make demo: everything from a fresh machine with Rust to a table. make test: all tests.
-# make test-kills: the sweep that is killed twenty times, which takes minutes.
+# make test-kills: the sweep that is killed twenty times, which takes minutes. make test-long: that,
+# and everything else that takes long.
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # File systems are mounted by root; everything else is done by whoever calls make.
@@ -7,21 +8,19 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 # The programs under test run as root, cargo does not. Nothing is skipped: root is there.
 RUNNER := $(if $(SUDO),--config 'target."cfg(all())".runner="sudo -E"')
 
-.PHONY: demo test test-kills lint bench setup build clean
+.PHONY: demo test test-kills test-long lint bench setup setup-tests build clean
 
 demo:
-	@echo '== 1 of 3: the programs of ext4, xfs and btrfs'
-	@scripts/setup
-	@echo '== 2 of 3: build (a minute or so)'
-	@cargo build --quiet --release --locked
-	@echo '== 3 of 3: every workload of one operation on each file system'
-	@$(SUDO) $(TARGET)/release/crashpoint fs --fs ext4,xfs,btrfs --preset seq-1
+	@scripts/demo
 
-test: setup
+test: setup-tests
 	cargo test --workspace --locked $(RUNNER)
 
-test-kills: setup
+test-kills: setup-tests
 	cargo test --package end-to-end --test sweeps --locked $(RUNNER) -- --ignored --nocapture
+
+test-long: setup-tests
+	cargo test --package end-to-end --locked $(RUNNER) -- --ignored --nocapture
 
 lint:
 	cargo fmt --all --check
@@ -33,6 +32,11 @@ bench: setup build
 
 setup:
 	@scripts/setup
+
+# The second finds what it built before.
+setup-tests:
+	@scripts/setup --tests
+	@scripts/build-uml.sh --debian >/dev/null
 
 build:
 	cargo build --release --locked

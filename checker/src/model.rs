@@ -162,10 +162,11 @@ impl Model {
         }
     }
 
-    /// The mode of the root, which mkfs chose.
+    /// The mode and the owner of the root, which mkfs chose.
     #[must_use]
-    pub fn with_root_mode(mut self, mode: u32) -> Self {
+    pub fn with_root(mut self, mode: u32, owner: (u32, u32)) -> Self {
         self.inodes[ROOT].mode = History::new(0, mode);
+        self.inodes[ROOT].owner = History::new(0, owner);
         self
     }
 

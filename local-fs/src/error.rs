@@ -13,7 +13,7 @@ pub enum Error {
         known: String,
     },
     /// The running kernel does not have it.
-    #[error("this kernel has no {name}; try `modprobe {name}`")]
+    #[error("this kernel has no {name}; try `modprobe {name}`, for a guest --modules")]
     NotInKernel {
         /// The kernel's name of it.
         name: &'static str,

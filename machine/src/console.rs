@@ -49,10 +49,16 @@ impl Console {
 
 fn read_lines(mut stream: impl BufRead, kept: &Mutex<VecDeque<String>>, show: &AtomicBool) {
     let mut bytes = Vec::new();
+    // A kernel ends with an empty line or two: empty lines are shown when something follows.
+    let mut blank = Vec::new();
     while stream.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut bytes).is_ok_and(|length| length > 0) {
         if show.load(Ordering::Relaxed) {
-            // If nobody reads it, it is not said.
-            let _ = std::io::stderr().write_all(&bytes);
+            blank.extend_from_slice(&bytes);
+            if !bytes.trim_ascii().is_empty() {
+                // If nobody reads it, it is not said.
+                let _ = std::io::stderr().write_all(&blank);
+                blank.clear();
+            }
         }
         let line = String::from_utf8_lossy(&bytes).trim_end().to_owned();
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -226,6 +226,10 @@ fn host_refused(log: &[String]) -> Option<String> {
     if said("likely just ran out of space") {
         return Some("the file with the guest's memory found no more room in /dev/shm, or TMPDIR: free some".into());
     }
+    // Where the kernel is loaded, and so whether it gets as far as to say this, is up to chance.
+    if said("Too few physical memory") {
+        return Some("its memory is too small".into());
+    }
     if said("must be not mounted noexec") {
         return Some("the directory for the guest's memory is mounted noexec: set TMPDIR to another".into());
     }

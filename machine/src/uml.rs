@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use nix::sys::statvfs::{FsFlags, statvfs};
+use nix::unistd::{AccessFlags, access};
 
 use crate::NAME_PREFIX;
 use crate::console::Console;
@@ -28,10 +29,13 @@ const VIRTUAL_START_NS: u64 = 1_700_000_000_000_000_000;
 /// Where a guest's memory is, and its directory, as long as they fit.
 pub const MEMORY_DIRECTORY: &str = "/dev/shm";
 
-/// Debian's package with a User-Mode Linux kernel, its program, and its modules.
+/// Debian's package with a User-Mode Linux kernel, and where its kernel is below `/`, or below the
+/// directory of our cache in which scripts/setup unpacks it where it cannot install it.
 const PACKAGE: &str = "user-mode-linux";
-const PACKAGE_KERNEL: &str = "/usr/bin/linux.uml";
-const PACKAGE_MODULES: &str = "/usr/lib/uml/modules";
+const PACKAGE_KERNEL: &str = "usr/bin/linux.uml";
+
+/// Where the modules of that kernel are, below its `usr`.
+const PACKAGE_MODULES: &str = "lib/uml/modules";
 
 /// What stands behind the process id in the name of a guest's directory.
 const DIRECTORY_MARK: &str = "-guest-";
@@ -67,16 +71,18 @@ impl Uml {
     /// # Errors
     /// If there is none, or it cannot be run.
     pub fn find(path: Option<&Path>, modules: Option<&Path>) -> anyhow::Result<Self> {
-        let Some(path) = path else {
-            if !Path::new(PACKAGE_KERNEL).exists() {
-                bail!(
-                    "there is no User-Mode Linux kernel: `apt-get install {PACKAGE}`, or build one with \
-                     scripts/build-uml.sh and name it with --kernel uml:PATH"
-                );
-            }
-            return Self::at(Path::new(PACKAGE_KERNEL), modules);
-        };
-        Self::at(path, modules)
+        if let Some(path) = path {
+            return Self::at(path, modules);
+        }
+        let unpacked = cache().ok().map(|cache| cache.join("crashpoint").join(PACKAGE));
+        let roots = [Some(PathBuf::from("/")), unpacked].into_iter().flatten();
+        let kernel = roots.map(|root| root.join(PACKAGE_KERNEL)).find(|kernel| kernel.exists()).with_context(|| {
+            format!(
+                "there is no User-Mode Linux kernel: `apt-get install {PACKAGE}`, or build one with \
+                 scripts/build-uml.sh and name it with --kernel uml:PATH"
+            )
+        })?;
+        Self::at(&kernel, modules)
     }
 
     /// The kernel that scripts/build-uml.sh built last, or that at `path`, with virtual time.
@@ -113,15 +119,18 @@ impl Uml {
             );
         }
         let kernel = std::path::absolute(kernel).context("find the working directory")?;
-        let packaged =
-            || kernel.starts_with("/usr").then(|| PathBuf::from(PACKAGE_MODULES)).filter(|path| path.exists());
+        let usr = kernel.ancestors().find(|path| path.ends_with("usr"));
+        let packaged = || usr.map(|usr| usr.join(PACKAGE_MODULES)).filter(|path| path.exists());
         let modules = match modules {
             Some(path) if !path.is_dir() => bail!("{} is not a directory: --modules takes one", path.display()),
             Some(path) => Some(std::path::absolute(path).context("find the working directory")?),
             None => packaged(),
         };
         let (load, parameters) = (Vec::new(), Vec::new());
-        Ok(Self { kernel, modules, load, parameters, memory_mib: MEMORY_MIB, virtual_time: None })
+        let this = Self { kernel, modules, load, parameters, memory_mib: MEMORY_MIB, virtual_time: None };
+        // What is none would only fail later, and with other words.
+        this.release()?;
+        Ok(this)
     }
 
     /// What the kernel says of its release (`6.1.90`).
@@ -130,13 +139,12 @@ impl Uml {
     /// If it does not.
     pub fn release(&self) -> anyhow::Result<String> {
         let output = Command::new(&self.kernel).arg("--version").stdin(Stdio::null()).output();
-        let output = output.with_context(|| format!("run {}", self.kernel.display()))?;
+        let not_one = || format!("{} is not a User-Mode Linux kernel", self.kernel.display());
+        let output = output.with_context(not_one)?;
         let text = String::from_utf8_lossy(&output.stdout);
         let release =
             text.split_whitespace().next().filter(|word| word.starts_with(|first: char| first.is_ascii_digit()));
-        release.map(str::to_owned).with_context(|| {
-            format!("{} is not a User-Mode Linux kernel: it does not say its version", self.kernel.display())
-        })
+        release.map(str::to_owned).context("it does not say its version").with_context(not_one)
     }
 
     /// Starts this program as the init of a guest, which starts it again with `arguments`, and gives
@@ -235,13 +243,15 @@ impl Uml {
         Ok(line)
     }
 
-    /// Where the guest's memory has its file: in memory, if there is room and programs may run.
+    /// Where the guest's memory has its file: in memory, if there is room, we may write there, and
+    /// programs may run.
     fn memory_directory(&self) -> PathBuf {
+        let ours = access(MEMORY_DIRECTORY, AccessFlags::W_OK | AccessFlags::X_OK).is_ok();
         let fits = statvfs(MEMORY_DIRECTORY).is_ok_and(|room| {
             let free = room.blocks_available() * room.fragment_size();
             free >= self.memory_mib << 20 && !room.flags().contains(FsFlags::ST_NOEXEC)
         });
-        if fits { MEMORY_DIRECTORY.into() } else { std::env::temp_dir() }
+        if ours && fits { MEMORY_DIRECTORY.into() } else { std::env::temp_dir() }
     }
 
     fn wait_until_ready(&self, running: &mut Running) -> anyhow::Result<()> {
@@ -252,7 +262,7 @@ impl Uml {
                 let mut byte = [0];
                 match running.output().read(&mut byte) {
                     Ok(1) => said.push(byte[0]),
-                    _ => break end_in_words(running.end()),
+                    _ => break end_at_start(running.end()),
                 }
                 // The kernel may have had something to say before.
                 if said.ends_with(READY) {
@@ -265,8 +275,12 @@ impl Uml {
         };
         let console = running.console();
         let last: Vec<_> = console.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
+        let kernel = self.kernel.display();
+        if last.iter().any(|line| line.contains(&why)) {
+            bail!("the guest {kernel} does not start: {why}");
+        }
         let last = last[last.len().saturating_sub(3)..].join("; ");
-        bail!("the guest {} does not start: {why}; its console says: {last}", self.kernel.display());
+        bail!("the guest {kernel} does not start: {why}; its console says: {last}");
     }
 }
 
@@ -278,9 +292,10 @@ fn cache() -> anyhow::Result<PathBuf> {
         .context("neither XDG_CACHE_HOME nor HOME says where kernels are kept: name one with --kernel uml:PATH")
 }
 
-/// An end in one line.
-fn end_in_words(end: End) -> String {
+/// An end that came before anything was done, in one line.
+fn end_at_start(end: End) -> String {
     match end {
-        End::Process(what) | End::Host(what) | End::Kernel { what, .. } => what,
+        End::Process(what) | End::Host(what) => what,
+        End::Kernel { what, .. } => format!("{what} (is its memory too small?)"),
     }
 }

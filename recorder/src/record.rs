@@ -117,7 +117,8 @@ impl Recorder {
 
     fn record_mounted(&mut self, workload: &Workload, mounted: &Mounted, start_ns: u64) -> Result<Trace> {
         let root = mounted.root()?;
-        let root_mode = rustix::fs::fstat(&root).map_err(|errno| Error::Root(errno.into()))?.st_mode & 0o7777;
+        let data = rustix::fs::fstat(&root).map_err(|errno| Error::Root(errno.into()))?;
+        let (root_mode, root_owner) = (data.st_mode & 0o7777, (data.st_uid, data.st_gid));
         let mut run = Run {
             disk: &self.disk,
             mounted,
@@ -134,7 +135,8 @@ impl Recorder {
         if let Some(requests) = &mut self.requests {
             annotate(&mut log, &requests.read_since(start_ns).map_err(Error::Requests)?);
         }
-        Ok(Trace { outcomes, setup_operations: workload.setup.len(), durable_position, root_mode, crash_points, log })
+        let setup_operations = workload.setup.len();
+        Ok(Trace { outcomes, setup_operations, durable_position, root_mode, root_owner, crash_points, log })
     }
 
     /// Waits until the last run's file system is unmounted, which goes on behind the return of

@@ -32,6 +32,8 @@ pub struct Trace {
     pub durable_position: usize,
     /// The permission bits of the root right after the mount, before any operation.
     pub root_mode: u32,
+    /// The user and the group that own the root then: some mkfs give it to whoever calls them.
+    pub root_owner: (u32, u32),
     /// In the order of the run.
     pub crash_points: Vec<CrashPoint>,
     /// What the disk was asked for, from the mount on.

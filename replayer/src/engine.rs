@@ -451,7 +451,7 @@ fn is_lacking(file_system: &FileSystem, op: &Op) -> bool {
 
 /// The model at a crash point, found to agree with what the file system showed then.
 fn model_at(contract: &Contract, workload: &Workload, trace: &Trace, point: &CrashPoint) -> Result<Model, String> {
-    let mut model = Model::new(contract).with_root_mode(trace.root_mode);
+    let mut model = Model::new(contract).with_root(trace.root_mode, trace.root_owner);
     for (number, op) in workload.operations().enumerate().take(point.operations_done) {
         if number == trace.setup_operations {
             model.commit(None);

@@ -24,6 +24,9 @@ const WAITING_MAX: usize = 3;
 /// Workers that may die one after the other, without a result in between, before the sweep gives up.
 const DEATHS_MAX: u32 = 5;
 
+/// How often it is tried to start a worker in the place of another.
+const STARTS_MAX: u32 = 3;
+
 /// How a sweep is done.
 #[derive(Debug, Clone)]
 pub struct SweepOptions {
@@ -143,6 +146,18 @@ impl Workers {
         Worker::start(&self.machine, &Start { directory, ..self.start.clone() })
     }
 
+    /// Starts a worker in the place of one that is gone. What ended that one, such as somebody who
+    /// is short of memory, may end a new one before it works.
+    fn replacement(&mut self) -> anyhow::Result<Worker> {
+        for _ in 1..STARTS_MAX {
+            match self.another() {
+                Ok(worker) => return Ok(worker),
+                Err(error) => say(&format!("{error:#}; it is tried once more")),
+            }
+        }
+        self.another().context("replace a worker")
+    }
+
     /// Whether every worker can tell FUA from flushes, which takes tracefs.
     pub fn recognise_fua(&self) -> bool {
         self.recognise_fua
@@ -248,7 +263,7 @@ impl Workers {
             Ok(result) => result,
             Err(gone) => WorkloadResult::not_measured(workload.name.clone(), gone.words().to_owned()),
         };
-        self.processes[0] = self.another()?;
+        self.processes[0] = self.replacement()?;
         Ok(result)
     }
 }
@@ -386,7 +401,7 @@ impl Feeder<'_, '_> {
     }
 
     fn renew(&mut self) -> anyhow::Result<()> {
-        self.worker = self.workers.lock().expect("no holder panics").another().context("replace a worker")?;
+        self.worker = self.workers.lock().expect("no holder panics").replacement()?;
         self.worker.obey(self.interrupt);
         Ok(())
     }

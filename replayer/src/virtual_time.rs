@@ -89,10 +89,11 @@ impl Workers {
 
     /// Does a workload, and once more if the guest does not survive it.
     fn in_its_guest(&self, workload: &Workload, interrupt: &Interrupt) -> anyhow::Result<WorkloadResult> {
-        let gone = match Worker::work_once(&self.machine, &self.start, workload, interrupt)? {
-            Ok(result) if result.death.is_none() => return Ok(result),
-            Ok(result) => result.death.map(|death| death.what).unwrap_or_default(),
-            Err(gone) => gone.words().to_owned(),
+        let gone = match Worker::work_once(&self.machine, &self.start, workload, interrupt) {
+            Ok(Ok(result)) if result.death.is_none() => return Ok(result),
+            Ok(Ok(result)) => result.death.map(|death| death.what).unwrap_or_default(),
+            Ok(Err(gone)) => gone.words().to_owned(),
+            Err(error) => format!("{error:#}"),
         };
         say(&format!("{gone}; what it was doing is tried once more"));
         Ok(Worker::work_once(&self.machine, &self.start, workload, interrupt)?

@@ -4,10 +4,12 @@
 #![forbid(unsafe_code)]
 
 mod laboratory;
+mod ordinary;
 mod programs;
 mod traces_of_us;
 
 pub use laboratory::{Laboratory, in_own_namespace};
+pub use ordinary::Ordinary;
 pub use programs::{Report, crashpoint, program, replay, replay_with};
 pub use traces_of_us::{Family, leftovers};
 

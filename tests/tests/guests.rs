@@ -1,0 +1,513 @@
+//! Guests, started by somebody who is not root: known answers under User-Mode Linux, what dies and
+//! what is killed, and runs that repeat in virtual time. Root is needed to be somebody else.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Seek};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use end_to_end::{FILE_SYSTEMS, Ordinary, Report, program};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+/// Longer than any sweep of a test takes, even on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// What is to be answered at once. It takes a second or two; other tests may keep the machine busy.
+const AT_ONCE: Duration = Duration::from_secs(30);
+
+/// What btrfs of Linux 6.1 breaks in the workloads of B3, with the promise; docs/results.md
+/// explains each.
+const KNOWN_ON_BTRFS: [(&str, &str); 6] = [
+    // fsync of a file that was removed while it was open: its name is back (mended in 6.16).
+    ("btrfs_rename_file", "fsync-names"),
+    ("btrfs_rename_special_dev", "fsync-names"),
+    ("btrfs_rename_special_fifo", "fsync-names"),
+    ("btrfs_rename_special_symlink", "fsync-names"),
+    // As in 6.18.
+    ("generic_321", "rename-atomic"),
+    ("new_1", "fsync-names"),
+];
+
+/// `fs` with two workers, whose results are printed as JSON.
+const SWEEP: [&str; 5] = ["fs", "--jobs", "2", "--format", "json"];
+
+fn report(command: Command) -> Report {
+    Report::of(assert_cmd::Command::from_std(command).timeout(PATIENCE))
+}
+
+fn words(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn printed(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// seq-1 under Debian's kernel.
+fn seq_1(file_system: &str) -> Report {
+    let place = Ordinary::new();
+    let sweep = ["--kernel", "uml", "--preset", "seq-1", "--fs", file_system];
+    let report = report(place.crashpoint(&[&SWEEP, sweep.as_slice()].concat()));
+    assert!(report.total("workloads") > 200, "{:?}", report.summaries);
+    report
+}
+
+/// The workloads of B3 under Debian's kernel.
+fn b3(file_system: &str) -> Report {
+    let place = Ordinary::new();
+    let files = place.repository("workloads/b3");
+    assert!(files.len() >= 50, "{} files", files.len());
+    let mut command = place.crashpoint(&[&SWEEP, ["--kernel", "uml", "--fs", file_system].as_slice()].concat());
+    command.args(files);
+    report(command)
+}
+
+#[test]
+fn seq_1_is_clean_on_ext4() {
+    seq_1("ext4").assert_clean();
+}
+
+#[test]
+fn seq_1_is_clean_on_xfs() {
+    seq_1("xfs").assert_clean();
+}
+
+#[test]
+fn seq_1_is_clean_on_btrfs() {
+    seq_1("btrfs").assert_clean();
+}
+
+/// Its module is loaded, and its mkfs gives the root directory to the user.
+#[test]
+fn f2fs_breaks_the_workload_of_seq_1_that_it_is_known_to_break() {
+    let report = seq_1("f2fs");
+    assert_eq!(report.total("not_measured"), 0, "{:?}", report.with_verdict("not-measured"));
+    // A hole across the end of a file makes it larger; docs/results.md explains it.
+    assert_eq!(report.broken(), [("seq-1/44".to_owned(), "fsync-data".to_owned())]);
+}
+
+#[test]
+fn the_workloads_of_b3_are_clean_on_ext4() {
+    b3("ext4").assert_clean();
+}
+
+#[test]
+fn the_workloads_of_b3_are_clean_on_xfs() {
+    b3("xfs").assert_clean();
+}
+
+#[test]
+fn the_workloads_of_b3_are_clean_on_f2fs() {
+    b3("f2fs").assert_clean();
+}
+
+#[test]
+fn btrfs_breaks_the_workloads_of_b3_that_it_is_known_to_break() {
+    let report = b3("btrfs");
+    assert_eq!(report.total("not_measured"), 0, "{:?}", report.with_verdict("not-measured"));
+    let known: Vec<_> = KNOWN_ON_BTRFS.map(|(workload, promise)| (workload.to_owned(), promise.to_owned())).into();
+    assert_eq!(report.broken(), known, "if this kernel is not a 6.1, the list is another");
+}
+
+#[test]
+fn flushes_that_cover_nothing_are_caught() {
+    let place = Ordinary::new();
+    place.file(
+        "lies.wl",
+        "workload data; creat foo; write foo 0 16K; fsync foo\n\
+         workload overwrite; setup; creat foo; write foo 0 16K; run; write foo 0 16K; fdatasync foo\n",
+    );
+    for file_system in FILE_SYSTEMS {
+        let sweep = ["--kernel", "uml", "--disk", "drop-flush", "--fs", file_system, "lies.wl"];
+        let report = report(place.crashpoint(&[&SWEEP, sweep.as_slice()].concat()));
+        assert_eq!(report.with_verdict("finding"), ["data", "overwrite"], "{file_system}: {:?}", report.summaries);
+        assert_eq!(report.status, 1);
+    }
+}
+
+/// A sweep whose results are read as they come. It is killed when dropped.
+struct Sweep {
+    process: Child,
+    said: std::fs::File,
+    output: BufReader<std::process::ChildStdout>,
+    lines: Vec<String>,
+}
+
+impl Sweep {
+    fn start(mut command: Command) -> Self {
+        let said = tempfile::tempfile().expect("a file");
+        command.stdout(Stdio::piped()).stderr(said.try_clone().expect("cloned"));
+        let mut process = command.spawn().expect("started");
+        let output = BufReader::new(process.stdout.take().expect("piped"));
+        Self { process, said, output, lines: Vec::new() }
+    }
+
+    /// Reads until there are so many lines.
+    fn read_until(&mut self, count: usize) {
+        while self.lines.len() < count {
+            let mut line = String::new();
+            assert!(self.output.read_line(&mut line).expect("text") > 0, "it ended: {}", self.said());
+            self.lines.push(line.trim_end().to_owned());
+        }
+    }
+
+    /// What it said on standard error.
+    fn said(&mut self) -> String {
+        let mut text = String::new();
+        self.said.rewind().and_then(|()| self.said.read_to_string(&mut text)).expect("text");
+        text
+    }
+
+    /// Reads the rest; the exit status and all results, in order, and the summary.
+    fn end(mut self) -> (Option<i32>, Vec<String>, Value) {
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).expect("text");
+        self.lines.extend(rest.lines().map(str::to_owned));
+        let summary = self.lines.pop().unwrap_or_default();
+        let Ok(summary) = serde_json::from_str::<Value>(&summary) else { panic!("no summary: {}", self.said()) };
+        assert_eq!(summary["type"], "summary", "{}", self.said());
+        self.lines.sort();
+        (self.process.wait().expect("it ends").code(), std::mem::take(&mut self.lines), summary)
+    }
+}
+
+impl Drop for Sweep {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Looks again and again until it is so.
+#[track_caller]
+fn wait_until(patience: Duration, what: &str, mut so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + patience;
+    while !so() {
+        assert!(Instant::now() < deadline, "not within {} s: {what}", patience.as_secs());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_killed_guest_costs_nothing() {
+    let place = Ordinary::new();
+    let kernel = place.own_kernel();
+    let selection = ["--fs", "ext4", "--preset", "seq-1", "--range", "0..150"];
+    let sweep = [&SWEEP, words(&kernel).as_slice(), &selection].concat();
+    let (status, whole, _) = Sweep::start(place.crashpoint(&sweep)).end();
+    assert_eq!((status, whole.len()), (Some(0), 150));
+
+    let mut killed = Sweep::start(place.crashpoint(&sweep));
+    // One is killed at the first result, and then one of the two that there are again.
+    for results in [1, 40] {
+        killed.read_until(results);
+        wait_until(AT_ONCE, "both guests run", || place.kernels().len() == 2);
+        kill(Pid::from_raw(place.kernels()[0]), Signal::SIGKILL).expect("killed");
+    }
+    let (status, results, summary) = killed.end();
+    assert_eq!(results, whole);
+    assert_eq!((status, &summary["not_measured"], &summary["interrupted"]), (Some(0), &0.into(), &false.into()));
+}
+
+#[test]
+fn nothing_is_left_when_the_program_is_killed() {
+    let place = Ordinary::new();
+    let kernel = place.own_kernel();
+    let sweep = [&SWEEP, words(&kernel).as_slice(), &["--fs", "ext4", "--preset", "seq-2"]].concat();
+    let mut sweep = Sweep::start(place.crashpoint(&sweep));
+    sweep.read_until(10);
+    let pid = sweep.process.id();
+    // It, and a keeper, a kernel and more for each of two guests, which have a directory each.
+    assert!(place.processes().len() > 5, "{:?}", place.processes());
+    assert_eq!(place.kernels().len(), 2, "{:?}", place.processes());
+    assert!(place.directories_of(pid).len() >= 2, "{:?}", place.directories_of(pid));
+    sweep.process.kill().expect("killed");
+    let killed = Instant::now();
+    sweep.process.wait().expect("it ends");
+    let nothing = || place.processes().is_empty() && place.directories_of(pid).is_empty();
+    // It takes half a second; two on a machine with nothing else to do is what is promised.
+    wait_until(Duration::from_secs(10), "no process and no directory is left", nothing);
+    println!("nothing was left after {:?}", killed.elapsed());
+}
+
+/// Three workloads of which the second is the one that the kernel dies of: on this disk the fifth
+/// write of a run is lost, ext4 finds out after it, and was told to panic then.
+#[test]
+fn a_guest_that_panics_is_a_finding() {
+    let place = Ordinary::new();
+    place.file(
+        "three.wl",
+        "workload before; creat foo; fsync foo\n\
+         workload deadly; mkdir A; creat A/foo; write A/foo 0 64K; fsync A/foo; creat A/bar; sync; unlink A/foo; sync\n\
+         workload after; creat bar; fsync bar\n",
+    );
+    let options = ["--kernel", "uml", "--fs", "ext4", "-o", "errors=panic", "--disk", "lose-write:5", "three.wl"];
+    let report = report(place.crashpoint(&[&SWEEP, options.as_slice()].concat()));
+    assert_dies_in_the_second(&report, "panic forced after error");
+    // Which of the steps it was that it died in is told.
+    let deadly = report.results.iter().find(|result| !result["death"].is_null()).expect("there is one");
+    assert_ne!(deadly["death"]["during"], "starting", "{deadly}");
+}
+
+#[track_caller]
+fn assert_dies_in_the_second(report: &Report, words: &str) {
+    let deaths: Vec<_> = report.results.iter().filter(|result| !result["death"].is_null()).collect();
+    assert_eq!(deaths.len(), 1, "{:?}", report.results);
+    let death = &deaths[0]["death"];
+    assert!(death["what"].as_str().is_some_and(|what| what.contains(words)), "{death}");
+    assert!(death["log"].as_array().is_some_and(|log| log.len() > 10), "{death}");
+    assert_eq!(report.with_verdict("finding"), ["deadly"]);
+    assert_eq!(report.with_verdict("clean"), ["after", "before"]);
+    assert_eq!((report.total("findings"), report.total("not_measured"), report.status), (1, 0, 1));
+}
+
+/// It has to find every page that can be given back before it gives up.
+#[test]
+#[ignore = "takes a minute or two: make test-long"]
+fn a_guest_that_runs_out_of_memory() {
+    let place = Ordinary::new();
+    place.file(
+        "three.wl",
+        "workload before; creat foo; fsync foo\n\
+         workload deadly; creat foo; write foo 0 100M; fsync foo\n\
+         workload after; creat bar; fsync bar\n",
+    );
+    let sweep = |parameters: &str| {
+        let options = ["--kernel", "uml", "--kernel-parameters", parameters, "--fs", "xfs", "three.wl"];
+        report(place.crashpoint(&[&SWEEP, options.as_slice()].concat()))
+    };
+    assert_dies_in_the_second(&sweep("mem=170M sysctl.vm.panic_on_oom=1"), "Out of memory");
+
+    // Where it ends programs instead, ours is the one: that tells nothing of the file system.
+    let report = sweep("mem=170M");
+    let result = report.results.iter().find(|result| result["workload"] == "deadly").expect("there is one");
+    assert!(result["not_measured"].as_str().is_some_and(|why| why.contains("memory")), "{result}");
+    assert_eq!(report.with_verdict("not-measured"), ["deadly"]);
+    assert_eq!(report.with_verdict("clean"), ["after", "before"]);
+    assert_eq!((report.total("findings"), report.status), (0, 3));
+}
+
+/// What cannot be run is refused with one line that says these things.
+#[track_caller]
+fn refuses(place: &Ordinary, arguments: &[&str], expected: &[&str]) {
+    let started = Instant::now();
+    let output = place.crashpoint(arguments).output().expect("it runs");
+    let said = said(&output);
+    assert!(started.elapsed() < AT_ONCE, "{arguments:?} took {:?}", started.elapsed());
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+    assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+    assert!(said.starts_with("error: "), "{arguments:?}: {said}");
+    assert!(expected.iter().all(|part| said.contains(part)), "{arguments:?}: {said} lacks one of {expected:?}");
+    assert_eq!(printed(&output), "", "{arguments:?}");
+}
+
+/// A modules.dep that names these modules of Debian's kernel.
+fn modules(names: [&str; 2]) -> String {
+    let mut find = Command::new("find");
+    find.args(["/usr/lib/uml/modules", "-name", names[0], "-printf", "%p:\\n", "-o"]);
+    let found = printed(&find.args(["-name", names[1], "-printf", "%p:\\n"]).output().expect("it runs"));
+    assert_eq!(found.lines().count(), names.len(), "{found}");
+    found
+}
+
+#[test]
+fn kernels_that_cannot_be_used() {
+    let place = Ordinary::new();
+    place.file("one.wl", "creat foo; fsync foo\n");
+    place.file("text", "text\n");
+    place.shared("empty");
+    let script = place.file("script", "#!/bin/sh\necho hello\n");
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("changed");
+    let cases: [(&[&str], &[&str]); 9] = [
+        (&["--kernel", "uml:/bin/true"], &["/bin/true is not a User-Mode Linux kernel"]),
+        (&["--kernel", "uml:script"], &["script is not a User-Mode Linux kernel"]),
+        (&["--kernel", "uml:text"], &["text is not a program", "make ARCH=um"]),
+        (&["--kernel", "uml:nowhere"], &["nowhere"]),
+        (&["--kernel", "uml", "--modules", "nowhere"], &["nowhere is not a directory"]),
+        (&["--kernel", "uml", "--modules", "empty"], &["no modules", "empty", "depmod"]),
+        (&["--kernel", "uml", "--kernel-parameters", "mem=16M"], &["its memory", "too small"]),
+        (&["--kernel", "uml:/usr/bin/linux.uml", "--virtual-time"], &["no virtual time", "scripts/build-uml.sh"]),
+        // The user has none of his own.
+        (&["--kernel", "uml", "--virtual-time"], &["build it with scripts/build-uml.sh"]),
+    ];
+    for (kernel, expected) in cases {
+        refuses(&place, &[&["fs", "--fs", "ext4", "one.wl"], kernel].concat(), expected);
+    }
+    for (kernel, expected) in &cases[..4] {
+        refuses(&place, &[&["machine"], *kernel, &["--", "true"]].concat(), expected);
+    }
+    // What makes disks is there, the file system is not.
+    let partial = place.shared("partial").join("modules.dep");
+    std::fs::write(partial, modules(["fuse.ko", "loop.ko"])).expect("written");
+    let f2fs = ["fs", "--fs", "f2fs", "--kernel", "uml", "--modules", "partial", "one.wl"];
+    refuses(&place, &f2fs, &["this kernel has no f2fs", "--modules"]);
+    refuses(&place, &["machine", "--share", "nowhere", "--", "true"], &["share nowhere"]);
+}
+
+#[test]
+fn commands_in_a_guest_end_as_they_do_anywhere() {
+    let place = Ordinary::new();
+    let run = |arguments: &[&str]| place.crashpoint(&[&["machine"], arguments].concat()).output().expect("it runs");
+    let script = "echo printed; echo said >&2; id -u; touch /usr/mine || exit 7";
+    let output = run(&["--", "sh", "-c", script]);
+    assert_eq!((output.status.code(), printed(&output)), (Some(7), "printed\n0\n".to_owned()), "{}", said(&output));
+    assert!(said(&output).starts_with("said\n"), "{}", said(&output));
+    assert_eq!(run(&["--", "sh", "-c", "kill -KILL $$"]).status.code(), Some(128 + 9));
+
+    // It writes where it was told that it may, and sees its own files only there.
+    let shared = place.shared("shared");
+    let path = shared.to_str().expect("text");
+    let output = run(&["--share", path, "--", "sh", "-c", "echo kept >\"$0/file\"; echo lost >/tmp/file", path]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(std::fs::read_to_string(shared.join("file")).expect("read"), "kept\n");
+    assert!(!place.temporary().join("file").exists());
+}
+
+#[test]
+fn waiting_costs_no_time() {
+    let place = Ordinary::new();
+    let kernel = place.virtual_time();
+    let started = Instant::now();
+    let command = ["--", "sh", "-c", "date +%s; sleep 600; date +%s"];
+    let arguments = [&["machine"], words(&kernel).as_slice(), &command].concat();
+    let output = place.crashpoint(&arguments).output().expect("it runs");
+    let took = started.elapsed();
+    let times: Vec<u64> = printed(&output).lines().map(|line| line.parse().expect("seconds")).collect();
+    assert!(matches!(times[..], [before, after] if after - before == 600), "{times:?} {}", said(&output));
+    // A third of a second; other tests may keep the machine busy.
+    println!("600 s in {took:?}");
+    assert!(took < Duration::from_secs(10), "{took:?}");
+}
+
+/// Ten workloads of seq-1.
+fn ten_workloads(place: &Ordinary) {
+    let output = Command::new(program("ace-gen")).args(["--preset", "seq-1", "--sample", "10", "--seed", "1"]).output();
+    place.file("ten.wl", &printed(&output.expect("it runs")));
+}
+
+/// The hash of the block log of each of them, in virtual time.
+fn block_logs(place: &Ordinary, file_system: &str, seed: &str, jobs: &str) -> BTreeMap<String, String> {
+    let kernel = place.virtual_time();
+    let sweep = ["fs", "--format", "json", "--jobs", jobs, "--fs", file_system, "--seed", seed, "ten.wl"];
+    let report = report(place.crashpoint(&[&sweep, words(&kernel).as_slice()].concat()));
+    report.assert_clean();
+    let text = |value: &Value| value.as_str().expect("text").to_owned();
+    let logs: BTreeMap<_, _> =
+        report.results.iter().map(|result| (text(&result["workload"]), text(&result["block_log"]))).collect();
+    assert_eq!(logs.len(), 10);
+    logs
+}
+
+/// What a disk is asked to do is the same in each of so many runs, and with another seed another.
+fn block_logs_repeat(file_system: &str, runs: usize) {
+    let place = Ordinary::new();
+    ten_workloads(&place);
+    let first = block_logs(&place, file_system, "1", "2");
+    for run in 1..runs {
+        // How many work beside each other makes no difference.
+        let jobs = if run % 2 == 0 { "2" } else { "1" };
+        assert_eq!(block_logs(&place, file_system, "1", jobs), first, "run {run}");
+    }
+    let other = block_logs(&place, file_system, "2", "2");
+    assert!(first.iter().all(|(name, log)| other[name] != *log), "{first:?} {other:?}");
+}
+
+#[test]
+fn block_logs_of_ext4_repeat() {
+    block_logs_repeat("ext4", 3);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-long"]
+fn block_logs_repeat_in_ten_runs() {
+    for file_system in FILE_SYSTEMS {
+        block_logs_repeat(file_system, 10);
+    }
+}
+
+/// Runs a script of tests/scripts in virtual time; what it printed, and the hash of each file that
+/// it left.
+fn run_script(place: &Ordinary, script: &str, seed: &str) -> BTreeMap<String, String> {
+    let kernel = place.virtual_time();
+    let out = place.shared("out");
+    let out_text = out.to_str().expect("text");
+    let command = ["--share", out_text, "--", "sh", script, out_text];
+    let options = ["machine", "--seed", seed, "--memory", "2048"];
+    let arguments = [&options, words(&kernel).as_slice(), &command].concat();
+    let output = place.crashpoint(&arguments).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(0), "{}{}", printed(&output), said(&output));
+    println!("{script}, seed {seed}: {}", printed(&output).trim());
+    let mut left = BTreeMap::from([("printed".to_owned(), printed(&output))]);
+    hash_files(&out, &mut left);
+    std::fs::remove_dir_all(&out).expect("removed");
+    left
+}
+
+fn hash_files(directory: &Path, found: &mut BTreeMap<String, String>) {
+    for entry in std::fs::read_dir(directory).expect("read").map(|entry| entry.expect("read")) {
+        let path = entry.path();
+        if path.is_dir() {
+            hash_files(&path, found);
+        } else {
+            let content = std::fs::read(&path).expect("read");
+            found.insert(path.display().to_string(), blake3::hash(&content).to_string());
+        }
+    }
+}
+
+/// Everything that a system of several processes logs and writes is the same in each of so many
+/// runs. With another seed its logs are others.
+fn script_repeats(name: &str, runs: usize, expected: &str) {
+    let place = Ordinary::new();
+    let scripts = place.repository("tests/scripts");
+    let script = scripts.iter().find(|path| path.ends_with(name)).expect("it is there").to_str().expect("text");
+    let first = run_script(&place, script, "1");
+    assert!(first["printed"].contains(expected), "{first:?}");
+    assert!(first.len() > 5, "{first:?}");
+    for run in 1..runs {
+        assert_eq!(run_script(&place, script, "1"), first, "run {run}");
+    }
+    let other = run_script(&place, script, "2");
+    assert!(other["printed"].contains(expected), "{other:?}");
+    assert_ne!(other, first);
+}
+
+#[test]
+fn etcd_repeats() {
+    script_repeats("etcd.sh", 2, "leads, 20 keys");
+}
+
+#[test]
+fn redis_repeats() {
+    script_repeats("redis.sh", 2, "the primary was killed");
+}
+
+#[test]
+#[ignore = "takes minutes: make test-long"]
+fn etcd_repeats_in_five_runs() {
+    script_repeats("etcd.sh", 5, "leads, 20 keys");
+}
+
+#[test]
+#[ignore = "takes minutes: make test-long"]
+fn redis_repeats_in_five_runs() {
+    script_repeats("redis.sh", 5, "the primary was killed");
+}
+
+/// Debian's package libzookeeper-java and a Java, if they are there.
+#[test]
+#[ignore = "takes minutes: make test-long"]
+fn zookeeper_repeats_in_five_runs() {
+    if !Path::new("/usr/share/java/zookeeper.jar").exists() {
+        println!("not installed: libzookeeper-java default-jre-headless");
+        return;
+    }
+    script_repeats("zookeeper.sh", 5, "leads");
+}

@@ -9,7 +9,8 @@ set -eu
 OUT=$1
 NODES='1 2 3'
 WAIT_S=30
-CLASSES='/usr/share/java/*'
+# The first names what it needs; the second logs to standard error.
+CLASSES=/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar
 
 mkdir /tmp/zookeeper
 cd /tmp/zookeeper
@@ -26,7 +27,8 @@ for node in $NODES; do
         echo "4lw.commands.whitelist=*"
         for other in $NODES; do echo "server.$other=127.0.0.1:${other}2888:${other}3888"; done
     } >"config$node"
-    java -Xmx128m -cp "$CLASSES" org.apache.zookeeper.server.quorum.QuorumPeerMain "config$node" >"log$node" 2>&1 &
+    java -Xmx128m -cp "$CLASSES" -Dorg.slf4j.simpleLogger.showDateTime=true \
+        org.apache.zookeeper.server.quorum.QuorumPeerMain "config$node" >"log$node" 2>&1 &
     eval "process$node=$!"
 done
 

@@ -9,7 +9,7 @@ use crate::{Base, Image, PAGE_SIZE, Result};
 /// A file that holds an image. To hold another one, only the pages that differ are written.
 pub struct ImageFile {
     file: File,
-    holds: Image,
+    holds: Arc<Image>,
     /// Pages that are written with one system call (scratch).
     buffer: Vec<u8>,
 }
@@ -23,7 +23,7 @@ impl ImageFile {
         let doing = || format!("create {}", path.display());
         let file = File::create_new(path).doing(doing)?;
         file.set_len(base.size_bytes()).doing(doing)?;
-        let mut this = Self { file, holds: Image::new(Arc::clone(base)), buffer: Vec::new() };
+        let mut this = Self { file, holds: Arc::new(Image::new(Arc::clone(base))), buffer: Vec::new() };
         let base = Arc::clone(base);
         this.write(base.used())?;
         Ok(this)
@@ -33,7 +33,7 @@ impl ImageFile {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn hold(&mut self, image: Image) -> Result<()> {
+    pub fn hold(&mut self, image: Arc<Image>) -> Result<()> {
         let old = std::mem::replace(&mut self.holds, image);
         let mut numbers: Vec<u32> = old.written().chain(self.holds.written()).collect();
         numbers.sort_unstable();
@@ -84,9 +84,9 @@ mod tests {
         let mut image = Image::new(Arc::clone(&base));
         image.write(2 * PAGE_SIZE as u64, &[7; 2 * PAGE_SIZE]);
         image.write(7 * PAGE_SIZE as u64, &[8; PAGE_SIZE]);
-        file.hold(image).expect("written");
+        file.hold(Arc::new(image)).expect("written");
         assert_eq!(firsts(), [0, 1, 7, 7, 0, 0, 6, 8]);
-        file.hold(Image::new(base)).expect("written");
+        file.hold(Arc::new(Image::new(base))).expect("written");
         assert_eq!(firsts(), [0, 1, 2, 0, 0, 0, 6, 0]);
     }
 }

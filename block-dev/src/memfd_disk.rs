@@ -27,6 +27,8 @@ pub struct MemfdDisk {
     seen: Vec<bool>,
     /// What is there now (scratch of `load`).
     buffer: Vec<u8>,
+    /// What it holds, if that was looked at and nothing was mounted from it since.
+    known: Option<Arc<Image>>,
 }
 
 impl MemfdDisk {
@@ -51,14 +53,16 @@ impl MemfdDisk {
             content_path,
             seen: vec![false; page_count],
             buffer: vec![0; PAGES_AT_ONCE as usize * PAGE_SIZE],
+            known: None,
         })
     }
 
-    /// The content as an image over `base`: what the kernel has made of it.
+    /// The content as an image over `base`: what the kernel has made of it. Nothing may be mounted
+    /// from it between this and the next `load`, which need not look at it again then.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn content(&mut self, base: &Arc<Base>) -> Result<Image> {
+    pub fn content(&mut self, base: &Arc<Base>) -> Result<Arc<Image>> {
         let mut image = Image::new(Arc::clone(base));
         let mut seen = std::mem::take(&mut self.seen);
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -84,7 +88,31 @@ impl MemfdDisk {
         }
         self.seen = seen;
         self.buffer = buffer;
-        Ok(image)
+        Ok(Arc::clone(self.known.insert(Arc::new(image))))
+    }
+
+    /// Makes it hold `image` where it is known what it holds.
+    fn change(&self, known: &Image, image: &Image) -> Result<()> {
+        let mut numbers: Vec<u32> = known.written().chain(image.written()).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        // Pages of zeros go back to the system, or the file would fill up over a sweep.
+        let mut zeros = 0..0;
+        for number in numbers {
+            let wanted = image.page(number);
+            if wanted == known.page(number) {
+                continue;
+            }
+            if wanted != &ZERO_PAGE {
+                write_page(&self.file, number, wanted)?;
+            } else if zeros.end == number {
+                zeros.end += 1;
+            } else {
+                self.punch(zeros.start, zeros.end)?;
+                zeros = number..number + 1;
+            }
+        }
+        self.punch(zeros.start, zeros.end)
     }
 
     /// Makes a run of pages that the file has hold what `image` holds.
@@ -129,6 +157,9 @@ impl FrontEnd for MemfdDisk {
 
     fn load(&mut self, image: &Image) -> Result<()> {
         self.device.drop_cache()?;
+        if let Some(known) = self.known.take().filter(|known| Arc::ptr_eq(known.base(), image.base())) {
+            return self.change(&known, image);
+        }
         let mut seen = std::mem::take(&mut self.seen);
         let mut buffer = std::mem::take(&mut self.buffer);
         seen.fill(false);

@@ -81,7 +81,9 @@ impl Laboratory {
         disk.load(crashed).expect("loaded");
         let mounted = Mounted::new(&self.variant, disk.device(), &directory).ok()?;
         mounted.unmount().expect("unmounted");
-        Some(disk.content(&self.base).expect("read"))
+        let content = disk.content(&self.base).expect("read");
+        drop(disk);
+        Arc::into_inner(content)
     }
 
     /// A recorder.

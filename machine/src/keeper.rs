@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -22,10 +23,11 @@ use nix::unistd::{Pid, getppid};
 use rustix::process::{Resource, Rlimit, set_child_subreaper, set_parent_process_death_signal, setrlimit};
 
 /// The argument by which the program is told to be a keeper. Its parent's process id follows, the
-/// directory of the guest, and the guest's command line.
+/// directory of the guest, the guest's number, and its command line.
 pub(crate) const KEEPER_COMMAND: &str = "__keeper";
 
-/// The argument by which it is told to become a guest's kernel; the command line follows.
+/// The argument by which it is told to become a guest's kernel; its number and its command line
+/// follow.
 pub(crate) const KEPT_COMMAND: &str = "__kept";
 
 /// How often the keeper sees to whether its parent lives.
@@ -112,12 +114,26 @@ fn end_group(group: Pid) {
     }
 }
 
+/// Has this process, and what it starts, run on one processor: a guest's kernel and its programs
+/// only ever take turns, and to wake each other on another processor takes longer than a turn.
+fn stay_on_one_processor(number: usize) -> nix::Result<()> {
+    let allowed = sched_getaffinity(Pid::from_raw(0))?;
+    let allowed: Vec<_> = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false)).collect();
+    let Some(cpu) = allowed.get(number % allowed.len().max(1)) else { return Ok(()) };
+    let mut one = CpuSet::new();
+    one.set(*cpu)?;
+    sched_setaffinity(Pid::from_raw(0), &one)
+}
+
 /// Becomes a guest's kernel, which ends with its keeper, and leaves no core file.
 pub(crate) fn become_kept(mut command_line: impl Iterator<Item = OsString>) -> anyhow::Result<Infallible> {
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }).context("forbid core files")?;
     set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).context("tie the guest to its keeper")?;
     SigSet::empty().thread_set_mask().context("unblock signals")?;
+    let number = command_line.next().and_then(|text| text.to_str()?.parse().ok()).context("no number is given")?;
     let kernel = command_line.next().context("no kernel is named")?;
+    // It works on any processor, only slower.
+    let _ = stay_on_one_processor(number);
     let error = Command::new(&kernel).args(command_line).exec();
     Err(error).with_context(|| format!("start {}", kernel.display()))
 }

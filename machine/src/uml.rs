@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -45,6 +46,9 @@ pub fn is_guest_directory(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.starts_with(NAME_PREFIX) && name.contains(DIRECTORY_MARK)
 }
+
+/// Guests that were started: neighbours are to run on different processors.
+static STARTED: AtomicUsize = AtomicUsize::new(0);
 
 /// A User-Mode Linux kernel, and how it is started.
 #[derive(Debug, Clone)]
@@ -186,6 +190,7 @@ impl Uml {
             .arg(KEEPER_COMMAND)
             .arg(std::process::id().to_string())
             .arg(directory.path())
+            .arg(STARTED.fetch_add(1, Ordering::Relaxed).to_string())
             .arg(&self.kernel)
             .args(self.command_line(directory.path())?)
             .stdin(Stdio::from(OwnedFd::from(input_end)))

@@ -34,20 +34,18 @@ fn collected() -> Vec<PathBuf> {
     files
 }
 
-fn seq_1(file_system: &str) {
+/// Sweeps seq-1, in which nothing is found.
+fn clean_seq_1(file_system: &str) -> Report {
     require_root();
-    let report = Report::of(crashpoint().args([
-        "fs",
-        "--preset",
-        "seq-1",
-        "--jobs",
-        "2",
-        "--format",
-        "json",
-        "--fs",
-        file_system,
-    ]));
+    let report = Report::of(
+        crashpoint().args(["fs", "--preset", "seq-1", "--jobs", "2", "--format", "json"]).args(["--fs", file_system]),
+    );
     report.assert_clean();
+    report
+}
+
+fn seq_1(file_system: &str) {
+    let report = clean_seq_1(file_system);
     assert!(report.total("workloads") > 200, "{:?}", report.summaries);
 }
 
@@ -58,19 +56,7 @@ fn collection(file_system: &str) -> Report {
 
 /// Nothing is found in what can be done; the rest, which is as much on either, cannot.
 fn seq_1_where_it_applies(file_system: &str, not_applicable: u64) {
-    require_root();
-    let report = Report::of(crashpoint().args([
-        "fs",
-        "--preset",
-        "seq-1",
-        "--jobs",
-        "2",
-        "--format",
-        "json",
-        "--fs",
-        file_system,
-    ]));
-    report.assert_clean();
+    let report = clean_seq_1(file_system);
     assert_eq!(report.total("not_applicable"), not_applicable, "{:?}", report.summaries);
     assert_eq!(report.with_verdict("not-applicable").len() as u64, not_applicable);
 }

@@ -1,17 +1,16 @@
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::Context;
-use crate::{Base, Image, PAGE_SIZE, Result};
+use crate::page_writer::PageWriter;
+use crate::{Base, Image, Result};
 
 /// A file that holds an image. To hold another one, only the pages that differ are written.
 pub struct ImageFile {
     file: File,
     holds: Arc<Image>,
-    /// Pages that are written with one system call (scratch).
-    buffer: Vec<u8>,
+    writer: PageWriter,
 }
 
 impl ImageFile {
@@ -23,7 +22,7 @@ impl ImageFile {
         let doing = || format!("create {}", path.display());
         let file = File::create_new(path).doing(doing)?;
         file.set_len(base.size_bytes()).doing(doing)?;
-        let mut this = Self { file, holds: Arc::new(Image::new(Arc::clone(base))), buffer: Vec::new() };
+        let mut this = Self { file, holds: Arc::new(Image::new(Arc::clone(base))), writer: PageWriter::default() };
         let base = Arc::clone(base);
         this.write(base.used())?;
         Ok(this)
@@ -44,30 +43,15 @@ impl ImageFile {
 
     /// Writes pages of what it is to hold; `numbers` are in order.
     fn write(&mut self, numbers: impl Iterator<Item = u32>) -> Result<()> {
-        let mut start = 0;
-        for number in numbers {
-            let next = start + (self.buffer.len() / PAGE_SIZE) as u32;
-            if number != next {
-                self.flush(start)?;
-                start = number;
-            }
-            self.buffer.extend_from_slice(self.holds.page(number));
-        }
-        self.flush(start)?;
-        self.file.sync_data().doing(|| "write an image")
-    }
-
-    /// Writes the buffer at the page `start`.
-    fn flush(&mut self, start: u32) -> Result<()> {
-        self.file.write_all_at(&self.buffer, u64::from(start) * PAGE_SIZE as u64).doing(|| "write an image")?;
-        self.buffer.clear();
-        Ok(())
+        let written = self.writer.write(&self.file, &self.holds, numbers);
+        written.and_then(|()| self.file.sync_data()).doing(|| "write an image")
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PAGE_SIZE;
 
     #[test]
     fn a_file_holds_what_the_image_holds() {

@@ -14,6 +14,7 @@ mod image_file;
 mod log;
 pub mod loop_device;
 mod memfd_disk;
+mod page_writer;
 
 pub use base::Base;
 pub use error::{Error, Result};

@@ -4,12 +4,14 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use itertools::Itertools;
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use crate::base::{Base, DataExtents, ZERO_PAGE};
 use crate::error::Context;
 use crate::loop_device::LoopDevice;
+use crate::page_writer::{GAP_PAGES_MAX, PageWriter};
 use crate::{FrontEnd, Image, NAME_MARK, PAGE_SIZE, Page, Result};
 
 /// How many pages `load` looks at with one system call.
@@ -27,6 +29,7 @@ pub struct MemfdDisk {
     seen: Vec<bool>,
     /// What is there now (scratch of `load`).
     buffer: Vec<u8>,
+    writer: PageWriter,
     /// What it holds, if that was looked at and nothing was mounted from it since.
     known: Option<Arc<Image>>,
 }
@@ -53,6 +56,7 @@ impl MemfdDisk {
             content_path,
             seen: vec![false; page_count],
             buffer: vec![0; PAGES_AT_ONCE as usize * PAGE_SIZE],
+            writer: PageWriter::default(),
             known: None,
         })
     }
@@ -67,8 +71,14 @@ impl MemfdDisk {
         let mut seen = std::mem::take(&mut self.seen);
         let mut buffer = std::mem::take(&mut self.buffer);
         seen.fill(false);
-        for extent in DataExtents::of(&self.file, self.size_bytes) {
-            let (first, end) = extent.doing(|| "find the disk's data")?;
+        let extents: Vec<_> =
+            DataExtents::of(&self.file, self.size_bytes).try_collect().doing(|| "find the disk's data")?;
+        // What lies between two extents reads as zeros, and to read a little of that takes less than
+        // another system call.
+        let near = |one: (u32, u32), next: (u32, u32)| {
+            if next.0 - one.1 <= GAP_PAGES_MAX { Ok((one.0, next.1)) } else { Err((one, next)) }
+        };
+        for (first, end) in extents.into_iter().coalesce(near) {
             seen[first as usize..end as usize].fill(true);
             for start in (first..end).step_by(PAGES_AT_ONCE as usize) {
                 let numbers = start..end.min(start + PAGES_AT_ONCE);
@@ -92,27 +102,17 @@ impl MemfdDisk {
     }
 
     /// Makes it hold `image` where it is known what it holds.
-    fn change(&self, known: &Image, image: &Image) -> Result<()> {
+    fn change(&mut self, known: &Image, image: &Image) -> Result<()> {
         let mut numbers: Vec<u32> = known.written().chain(image.written()).collect();
         numbers.sort_unstable();
         numbers.dedup();
+        numbers.retain(|number| image.page(*number) != known.page(*number));
+        let (zeros, others): (Vec<u32>, Vec<u32>) =
+            numbers.into_iter().partition(|number| image.page(*number) == &ZERO_PAGE);
+        self.writer.write(&self.file, image, others.into_iter()).doing(|| "write the disk's memory")?;
         // Pages of zeros go back to the system, or the file would fill up over a sweep.
-        let mut zeros = 0..0;
-        for number in numbers {
-            let wanted = image.page(number);
-            if wanted == known.page(number) {
-                continue;
-            }
-            if wanted != &ZERO_PAGE {
-                write_page(&self.file, number, wanted)?;
-            } else if zeros.end == number {
-                zeros.end += 1;
-            } else {
-                self.punch(zeros.start, zeros.end)?;
-                zeros = number..number + 1;
-            }
-        }
-        self.punch(zeros.start, zeros.end)
+        let runs = zeros.chunk_by(|one, next| one + 1 == *next);
+        runs.into_iter().try_for_each(|run| self.punch(run[0], run[0] + run.len() as u32))
     }
 
     /// Makes a run of pages that the file has hold what `image` holds.

@@ -1,10 +1,11 @@
 //! What a recovered file system must still be able to do: files can be made, written, renamed
 //! and deleted in every directory, and everything can be removed.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::collections::HashSet;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use local_fs::{InodeKind, Tree};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, renameat, statat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
 use rustix::io::{Errno, write};
 
 use crate::{Finding, Promise};
@@ -24,11 +25,8 @@ pub fn write_check(root: impl AsFd, tree: &Tree, own_names: &[&str]) -> Option<F
             return Some(failure(&path, doing, errno));
         }
     }
-    let opened = openat(root, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-    match opened.map_err(|errno| (String::new(), "open", errno)).and_then(|root| remove_all(&root, "", own_names)) {
-        Ok(()) => None,
-        Err((path, doing, errno)) => Some(failure(&path, doing, errno)),
-    }
+    let mut removal = Removal { root, tree, seen: HashSet::new() };
+    removal.empty(tree.root, "", own_names).err().map(|(path, doing, errno)| failure(&path, doing, errno))
 }
 
 fn failure(path: &str, doing: &str, errno: Errno) -> Finding {
@@ -40,11 +38,10 @@ fn failure(path: &str, doing: &str, errno: Errno) -> Finding {
 fn directories(tree: &Tree) -> Vec<String> {
     let mut found = vec![".".to_owned()];
     let mut pending = vec![(tree.root, String::new())];
-    let mut seen = std::collections::HashSet::from([tree.root]);
+    let mut seen = HashSet::from([tree.root]);
     while let Some((directory, path)) = pending.pop() {
         for (name, number) in tree.entries(directory) {
-            let is_directory = tree.inode(number).is_some_and(|inode| matches!(inode.kind, InodeKind::Directory(_)));
-            if is_directory && seen.insert(number) {
+            if is_directory(tree, number) && seen.insert(number) {
                 let path = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
                 found.push(path.clone());
                 pending.push((number, path));
@@ -69,37 +66,35 @@ fn use_directory(root: impl AsFd, path: &str) -> Result<(), (&'static str, Errno
 
 type Failure = (String, &'static str, Errno);
 
-fn remove_all(directory: &OwnedFd, path: &str, skip: &[&str]) -> Result<(), Failure> {
-    let fail = |doing: &'static str| move |errno: Errno| (path.to_owned(), doing, errno);
-    let mut names = Vec::new();
-    for entry in Dir::read_from(directory).map_err(fail("listing"))? {
-        let entry = entry.map_err(fail("listing"))?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name != "." && name != ".." && !skip.contains(&name.as_str()) {
-            // Not every file system keeps the type in the directory.
-            let kind = match entry.file_type() {
-                FileType::Unknown => statat(directory, &name, AtFlags::SYMLINK_NOFOLLOW)
-                    .map(|stat| FileType::from_raw_mode(stat.st_mode))
-                    .map_err(fail("looking at an entry"))?,
-                kind => kind,
+/// Removes what the walk has seen, by path and without listing anything again. What the walk did
+/// not see keeps its directory from being removed.
+struct Removal<'a> {
+    root: BorrowedFd<'a>,
+    tree: &'a Tree,
+    /// A directory that holds itself is emptied once.
+    seen: HashSet<u64>,
+}
+
+impl Removal<'_> {
+    fn empty(&mut self, directory: u64, path: &str, skip: &[&str]) -> Result<(), Failure> {
+        if !self.seen.insert(directory) {
+            return Ok(());
+        }
+        let tree = self.tree;
+        for (name, number) in tree.entries(directory).filter(|(name, _)| !skip.contains(name)) {
+            let path = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
+            let (flags, doing) = if is_directory(tree, number) {
+                self.empty(number, &path, &[])?;
+                (AtFlags::REMOVEDIR, "removing the emptied directory")
+            } else {
+                (AtFlags::empty(), "deleting")
             };
-            names.push((name, kind));
+            unlinkat(self.root, &path, flags).map_err(|errno| (path, doing, errno))?;
         }
+        Ok(())
     }
-    for (name, kind) in names {
-        let path = if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
-        let fail = |doing: &'static str| {
-            let path = path.clone();
-            move |errno: Errno| (path, doing, errno)
-        };
-        if kind == FileType::Directory {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let child = openat(directory, &name, flags, Mode::empty()).map_err(fail("opening"))?;
-            remove_all(&child, &path, &[])?;
-            unlinkat(directory, &name, AtFlags::REMOVEDIR).map_err(fail("removing the emptied directory"))?;
-        } else {
-            unlinkat(directory, &name, AtFlags::empty()).map_err(fail("deleting"))?;
-        }
-    }
-    Ok(())
+}
+
+fn is_directory(tree: &Tree, number: u64) -> bool {
+    tree.inode(number).is_some_and(|inode| matches!(inode.kind, InodeKind::Directory(_)))
 }

@@ -60,13 +60,22 @@ impl KernelLog {
     /// # Errors
     /// Without the right to read `/dev/kmsg`.
     pub fn open() -> Result<Self> {
-        let mut file = OpenOptions::new()
+        let file = OpenOptions::new()
             .read(true)
             .custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits())
             .open(Path::new("/dev/kmsg"))
             .doing(|| "open the kernel's log, /dev/kmsg")?;
-        file.seek(SeekFrom::End(0)).doing(|| "go to the end of the kernel's log")?;
-        Ok(Self { file })
+        let mut this = Self { file };
+        this.skip()?;
+        Ok(this)
+    }
+
+    /// Passes over what was logged until now.
+    ///
+    /// # Errors
+    /// If it cannot be sought in.
+    pub fn skip(&mut self) -> Result<()> {
+        self.file.seek(SeekFrom::End(0)).doing(|| "go to the end of the kernel's log").map(drop)
     }
 
     /// What was logged since the last call.

@@ -13,6 +13,7 @@ mod fsck;
 mod kernel_log;
 mod mount;
 mod scratch;
+mod shutdown;
 mod table;
 mod tree;
 mod variant;

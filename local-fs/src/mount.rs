@@ -9,6 +9,7 @@ use rustix::fs::{Mode, OFlags, open};
 
 use crate::btrfs_control::Remembered;
 use crate::error::Context;
+use crate::shutdown::shutdown;
 use crate::{Error, Result, Variant};
 
 /// How long a mount may stay busy without being in use by us.
@@ -58,18 +59,34 @@ impl Mounted {
         Ok(root.doing(|| format!("open {}", self.path.display()))?.into())
     }
 
+    /// Unmounts it now like [`Self::unmount`], without writing what is not on the disk, where the file
+    /// system can do without.
+    ///
+    /// # Errors
+    /// Like [`Self::unmount`].
+    pub fn abandon(self) -> io::Result<()> {
+        // Whoever cannot do this does it the long way.
+        let _ = self.root().map(|root| shutdown(&root));
+        self.unmount()
+    }
+
     /// Unmounts it now, and says whether that worked.
     ///
     /// # Errors
     /// If it is busy, or the file system failed on the way out.
     pub fn unmount(mut self) -> io::Result<()> {
         self.active = false;
-        let deadline = Instant::now() + BUSY_PATIENCE;
+        // The clock is looked at only when it matters.
+        let mut deadline = None;
         loop {
             match umount2(&self.path, MntFlags::empty()) {
                 Ok(()) => return Ok(()),
                 // Whoever looks through /proc holds what it looks at for a moment.
-                Err(Errno::EBUSY) if Instant::now() < deadline => std::thread::sleep(BUSY_PAUSE),
+                Err(Errno::EBUSY)
+                    if Instant::now() < *deadline.get_or_insert_with(|| Instant::now() + BUSY_PATIENCE) =>
+                {
+                    std::thread::sleep(BUSY_PAUSE);
+                }
                 Err(errno) => {
                     // Out of the way at least; the caller learns what was wrong.
                     let _ = umount2(&self.path, MntFlags::MNT_DETACH);

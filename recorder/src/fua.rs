@@ -6,15 +6,19 @@
 //! tracepoint `block_bio_queue` shows what was asked for before it was taken apart.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use block_dev::{BlockLog, Kind};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use rustix::io::Errno;
 
 const SECTOR_BYTES: u64 = 512;
+
+/// How much of a trace is read with one system call; the kernel gives no more than a page.
+const PIPE_BYTES: usize = 4096;
 
 /// How many names are tried for a trace instance.
 const NAME_ATTEMPTS: usize = 16;
@@ -123,10 +127,14 @@ impl RequestTrace {
     /// What was seen since the last call, and not before `start_ns` of CLOCK_MONOTONIC.
     pub(crate) fn read_since(&mut self, start_ns: u64) -> io::Result<Vec<FlaggedRequest>> {
         let mut text = Vec::new();
-        match self.pipe.read_to_end(&mut text) {
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
+        loop {
+            // As much at a time as the kernel gives: a system call is slow in a guest.
+            text.reserve(PIPE_BYTES);
+            match rustix::io::read(&self.pipe, rustix::buffer::spare_capacity(&mut text)) {
+                Ok(0) | Err(Errno::AGAIN) => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
         }
         let requests = String::from_utf8_lossy(&text);
         // `CPU:1 [LOST 12 EVENTS]`: then nothing is certain, and every flush is one of its own.

@@ -49,8 +49,9 @@ pub struct Recorder {
     variant: Variant,
     /// None where the kernel has no tracefs: then every flush is taken for one of its own.
     requests: Option<RequestTrace>,
+    one_processor: bool,
     /// The last run's file system on its way out.
-    unmounting: Option<JoinHandle<io::Result<()>>>,
+    leaving: Option<Leaving>,
     /// Why the file system of the last run is still on the disk.
     stuck: Option<io::Error>,
 }
@@ -77,7 +78,8 @@ impl Recorder {
             mount_point,
             variant: variant.clone(),
             requests,
-            unmounting: None,
+            one_processor: std::thread::available_parallelism().is_ok_and(|count| count.get() == 1),
+            leaving: None,
             stuck: None,
         })
     }
@@ -106,7 +108,11 @@ impl Recorder {
         let trace = self.record_mounted(workload, &mounted, start_ns);
         // Whatever it still writes is thrown away, and so is what it says about it: nobody has
         // to wait for that before the next run.
-        self.unmounting = Some(std::thread::spawn(move || mounted.unmount()));
+        self.leaving = Some(if self.one_processor {
+            Leaving::Later(mounted)
+        } else {
+            Leaving::Now(std::thread::spawn(move || mounted.unmount()))
+        });
         if self.variant.file_system.remembered_by_identity {
             self.finish_unmounting();
             // While it stays no copy of it can be mounted.
@@ -128,7 +134,7 @@ impl Recorder {
             crash_points: Vec::new(),
         };
         let durable_position = run.setup(&workload.setup)?;
-        run.run(workload)?;
+        run.run(workload);
         let Run { outcomes, crash_points, executor, .. } = run;
         drop(executor);
         let mut log = self.disk.stop_recording();
@@ -139,12 +145,17 @@ impl Recorder {
         Ok(Trace { outcomes, setup_operations, durable_position, root_mode, root_owner, crash_points, log })
     }
 
-    /// Waits until the last run's file system is unmounted, which goes on behind the return of
+    /// Waits until the last run's file system is unmounted, which may go on behind the return of
     /// [`Self::record`]: from then on the recorded disk is idle, and the kernel has said what it
     /// had to say about it. If it cannot be unmounted the next [`Self::record`] fails.
     pub fn finish_unmounting(&mut self) {
-        let Some(thread) = self.unmounting.take() else { return };
-        let unmounted = thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that unmounts it died")));
+        let unmounted = match self.leaving.take() {
+            None => return,
+            Some(Leaving::Later(mounted)) => mounted.abandon(),
+            Some(Leaving::Now(thread)) => {
+                thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that unmounts it died")))
+            }
+        };
         self.stuck = unmounted.err();
     }
 
@@ -178,6 +189,14 @@ impl Recorder {
     pub fn recycle(&self, trace: Trace) {
         self.disk.recycle(trace.log);
     }
+}
+
+/// A file system whose recording has ended.
+enum Leaving {
+    /// It is unmounted behind everything else.
+    Now(JoinHandle<io::Result<()>>),
+    /// On the only processor nothing can be done behind anything else.
+    Later(Mounted),
 }
 
 impl Drop for Recorder {
@@ -224,26 +243,24 @@ impl Run<'_> {
         Ok(self.disk.log_position())
     }
 
-    fn run(&mut self, workload: &Workload) -> Result<()> {
+    fn run(&mut self, workload: &Workload) {
         let explicit = workload.run.contains(&Step::CrashPoint);
         for step in &workload.run {
             match step {
                 Step::Op(op) => {
                     self.operation(op);
                     if !explicit && op.is_persistence() {
-                        self.crash_point()?;
+                        self.crash_point();
                     }
                 }
-                Step::CrashPoint => self.crash_point()?,
+                Step::CrashPoint => self.crash_point(),
             }
         }
-        Ok(())
     }
 
-    fn crash_point(&mut self) -> Result<()> {
+    fn crash_point(&mut self) {
         let log_position = self.disk.log_position();
-        let live = walk(self.mounted.root()?, self.mounted.path(), WalkOptions { skip: self.skip });
+        let live = walk(self.mounted.path(), WalkOptions { skip: self.skip });
         self.crash_points.push(CrashPoint { operations_done: self.outcomes.len(), log_position, live });
-        Ok(())
     }
 }

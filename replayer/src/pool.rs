@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
+use block_dev::Base;
 use local_fs::{Variant, format, start_fsck};
 use machine::{Activity, End, Machine, Running};
 use serde::Serialize;
@@ -142,7 +144,9 @@ impl Worker {
         let mut running = machine.start(&[WORKER_COMMAND], &known)?;
         let shared = running.shared().map(Path::to_owned);
         if let Some(shared) = shared.as_ref().filter(|_| start.host_helps) {
-            format(&start.variant, &shared.join(BASE_NAME))?;
+            let path = shared.join(BASE_NAME);
+            let base = Base::from_file(&format(&start.variant, &path)?)?;
+            std::fs::write(&path, base.pack()).with_context(|| format!("write {}", path.display()))?;
         }
         let input = Arc::new(Mutex::new(Input { stream: running.take_input(), shared, messages: 0 }));
         let (variant, checking) = (start.variant.clone(), Arc::default());

@@ -1,7 +1,6 @@
 //! A worker: a process with an engine of its own, which does what it reads from its standard
 //! input and answers on its standard output. It is this same program, started again.
 
-use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -273,13 +272,14 @@ fn make_engine(start: &Start, directory: &Path, answers: &HostAnswers) -> Result
     let shared = Path::new(GUEST_SHARED);
     let (base, fsck) = if start.host_helps {
         let ask = |slot| answer(&Answer::Check(slot));
-        (File::open(shared.join(BASE_NAME))?, FsckPlace::host(shared.to_owned(), ask, answers.clone()))
+        let base = Base::unpack(&std::fs::read(shared.join(BASE_NAME))?)?;
+        (base, FsckPlace::host(shared.to_owned(), ask, answers.clone()))
     } else {
         // Every worker's disk has an identity of its own: there are kernels that take two disks
         // with the same one for the same.
-        (format(&start.variant, &directory.join(BASE_NAME))?, FsckPlace::default())
+        (Base::from_file(&format(&start.variant, &directory.join(BASE_NAME))?)?, FsckPlace::default())
     };
-    let base = Arc::new(Base::from_file(&base)?);
+    let base = Arc::new(base);
     let mut engine = Engine::with_fsck(&start.variant, &base, start.disk, directory, &fsck)?;
     engine.set_alone(start.alone);
     engine.set_states(&start.states);

@@ -176,6 +176,21 @@ impl Model {
     /// If the operation could not have been done: the model has lost track.
     pub fn apply(&mut self, op: &Op, refused: bool) -> Result<(), String> {
         let operation = self.time;
+        self.begin(op, refused)?;
+        if refused {
+            return Ok(());
+        }
+        self.make_durable(operation, op)
+            .ok_or_else(|| format!("the model cannot follow what operation {operation}, {op}, makes durable"))
+    }
+
+    /// The next operation was begun, and the power failed before it returned. What it does may show or
+    /// not; what its return promises was not promised. Nothing can be applied after it.
+    ///
+    /// # Errors
+    /// Like [`Self::apply`].
+    pub fn begin(&mut self, op: &Op, refused: bool) -> Result<(), String> {
+        let operation = self.time;
         self.time += 1;
         if refused {
             return Ok(());
@@ -193,9 +208,7 @@ impl Model {
             _ if op.is_persistence() => Some(()),
             _ => self.names(op),
         };
-        done.ok_or_else(|| format!("the model cannot follow operation {operation}, {op}"))?;
-        self.make_durable(operation, op)
-            .ok_or_else(|| format!("the model cannot follow what operation {operation}, {op}, makes durable"))
+        done.ok_or_else(|| format!("the model cannot follow operation {operation}, {op}"))
     }
 
     /// The inode that a path leads to now.

@@ -20,14 +20,16 @@ const NAMES_MAX: usize = 10_000_000;
 
 /// Compares what recovery left with the model at the crash point.
 ///
-/// `live` is what the file system showed at the crash point: number of blocks and layout of
-/// holes of what is durable unchanged are taken from there.
+/// `live` is what the file system showed at the crash point, where that was looked at: number of
+/// blocks and layout of holes of what is durable unchanged are taken from there, and not checked
+/// without it.
 ///
 /// # Errors
 /// Why it could not be decided whether the tree is legal.
-pub fn check(model: &Model, live: &Tree, recovered: &Tree) -> Result<Vec<Finding>, String> {
+pub fn check(model: &Model, live: Option<&Tree>, recovered: &Tree) -> Result<Vec<Finding>, String> {
+    let nothing = Tree::default();
     let mut findings = tree_check::check(&model.contract, recovered);
-    match compare(model, recovered, Some(live)) {
+    match compare(model, recovered, Some(live.unwrap_or(&nothing))) {
         Ok(mut compared) => findings.append(&mut compared),
         // What is wrong with the tree in itself is wrong in every reading.
         Err(undecided) if findings.is_empty() => return Err(undecided),

@@ -256,7 +256,8 @@ impl Engine {
                 result.states_equal += 1;
             }
             let seen = &visited[&hash];
-            let compared = seen.tree.as_ref().map_or(Ok(Vec::new()), |tree| oracle::check(model, &point.live, tree));
+            let compared =
+                seen.tree.as_ref().map_or(Ok(Vec::new()), |tree| oracle::check(model, Some(&point.live), tree));
             self.watch.lap(&mut result.timing.compare_us);
             let mut findings = compared.unwrap_or_else(|undecided| {
                 result.not_measured.get_or_insert(undecided);

@@ -491,7 +491,7 @@ impl Crash {
         oracle::check_live(&model, &live).expect("the toy and the model agree");
         let mut recovered = self.run(&self.lost);
         self.edits.iter().for_each(|edit| edit(&mut recovered));
-        oracle::check(&model, &live, &recovered.tree(self.file_system))
+        oracle::check(&model, Some(&live), &recovered.tree(self.file_system))
     }
 
     fn complaint(&self, expected: &BTreeSet<Promise>, findings: &[Finding]) -> String {

@@ -116,6 +116,28 @@ fn btrfs_breaks_the_workloads_of_b3_that_it_is_known_to_break() {
     assert_eq!(report.broken(), known, "if this kernel is not a 6.1, the list is another");
 }
 
+/// On the host of its guest, or in it, which it is in virtual time.
+#[test]
+fn where_a_repair_runs_makes_no_difference() {
+    let place = Ordinary::new();
+    place.file(
+        "three.wl",
+        "workload kept; creat foo; write foo 0 16K; fsync foo; sync\n\
+         workload names; mkdir A; sync; creat A/foo; write A/foo 0 16K; fsync A/foo; creat A/bar; fsync A\n\
+         workload gone; creat foo; write foo 0 64K; sync; unlink foo; creat bar; write bar 0 64K; sync\n",
+    );
+    let kernel = place.virtual_time();
+    for file_system in ["ext2", "vfat", "minix"] {
+        let sweep = |kernel: &[String]| {
+            let fs = ["--fs", file_system, "three.wl"];
+            let report = report(place.crashpoint(&[&SWEEP, words(kernel).as_slice(), &fs].concat()));
+            assert_eq!((report.total("workloads"), report.total("not_measured")), (3, 0), "{:?}", report.results);
+            (report.broken(), report.total("states_checked"))
+        };
+        assert_eq!(sweep(&kernel[1..]), sweep(&kernel), "{file_system}");
+    }
+}
+
 #[test]
 fn flushes_that_cover_nothing_are_caught() {
     let place = Ordinary::new();

@@ -8,6 +8,7 @@ mod args;
 mod columns;
 mod command;
 mod crashed_disks;
+mod drain;
 mod engine;
 mod exit;
 mod fsck;

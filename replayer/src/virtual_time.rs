@@ -2,17 +2,14 @@
 //! when it starts. What came before it, and on which worker, makes no difference, and its result
 //! repeats to the byte.
 
-use std::sync::Mutex;
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::time::Instant;
-
 use anyhow::bail;
 use workloads::Workload;
 
+use crate::drain::{ResultSender, Source};
 use crate::pool::{Interrupt, Worker};
 use crate::report::say;
 use crate::result::WorkloadResult;
-use crate::sweep::{RESULTS_QUEUED_MAX, Source, StopOnPanic, Summary, Workers};
+use crate::sweep::Workers;
 use crate::worker::{Answer, Job};
 
 impl Workers {
@@ -29,59 +26,17 @@ impl Workers {
         }
     }
 
-    /// See [`Workers::run`].
-    pub(crate) fn run_virtual(
-        &self,
-        workloads: &mut (dyn Iterator<Item = anyhow::Result<Workload>> + Send),
-        interrupt: &Interrupt,
-        done: &mut dyn FnMut(&Workload, WorkloadResult) -> anyhow::Result<()>,
-    ) -> anyhow::Result<Summary> {
-        let started = Instant::now();
-        let mut summary = Summary { fua_recognised: self.recognise_fua(), ..Summary::default() };
-        let source = Mutex::new(workloads);
-        let outcome = std::thread::scope(|scope| {
-            let (results, incoming) = sync_channel(RESULTS_QUEUED_MAX);
-            let feeders: Vec<_> = (0..self.jobs)
-                .map(|_| {
-                    let (results, source) = (results.clone(), &source);
-                    scope.spawn(move || self.feed_virtual(source, interrupt, &results))
-                })
-                .collect();
-            drop(results);
-            let mut outcome = Ok(());
-            let _stop_on_panic = StopOnPanic(interrupt);
-            for (workload, result) in incoming {
-                summary.add(&result);
-                if outcome.is_ok()
-                    && let Err(error) = done(&workload, result)
-                {
-                    // The rest is drained, so that no feeder waits for ever.
-                    interrupt.request();
-                    outcome = Err(error);
-                }
-            }
-            for feeder in feeders {
-                outcome = outcome.and(feeder.join().expect("the thread does not panic"));
-            }
-            outcome
-        });
-        outcome?;
-        summary.elapsed = started.elapsed();
-        summary.interrupted = interrupt.requested();
-        Ok(summary)
-    }
-
-    fn feed_virtual(
+    /// Has workloads done, each in a guest of its own, until there are no more.
+    pub(crate) fn feed_virtual(
         &self,
         source: &Source<'_>,
         interrupt: &Interrupt,
-        results: &SyncSender<(Workload, WorkloadResult)>,
+        results: &ResultSender,
     ) -> anyhow::Result<()> {
         while !interrupt.requested() {
             let Some(workload) = source.lock().expect("no holder panics").next() else { break };
             let result = workload.and_then(|workload| Ok((self.in_its_guest(&workload, interrupt)?, workload)));
             let (result, workload) = result.inspect_err(|_| interrupt.request())?;
-            // Nobody receives once the sweep has failed; then nothing is lost.
             let _ = results.send((workload, result));
         }
         Ok(())

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use local_fs::Variant;
+use machine::Machine;
 use pace_rules::disk::Disk;
 use workloads::Workload;
 
@@ -54,6 +55,8 @@ impl Outcome {
 pub struct SweepCommand<'a> {
     /// Which file systems.
     pub file_system: &'a FileSystemArgs,
+    /// Where they are swept.
+    pub machine: Machine,
     /// How results are printed.
     pub format: OutputFormat,
     /// Stop once so many workloads have shown something.
@@ -63,8 +66,8 @@ pub struct SweepCommand<'a> {
 
 impl<'a> SweepCommand<'a> {
     /// A sweep of everything.
-    pub fn new(file_system: &'a FileSystemArgs, format: OutputFormat) -> Self {
-        Self { file_system, format, stop_after: None, found: Cell::new(0) }
+    pub fn new(file_system: &'a FileSystemArgs, machine: Machine, format: OutputFormat) -> Self {
+        Self { file_system, machine, format, stop_after: None, found: Cell::new(0) }
     }
 
     /// Sweeps every file system with the workloads that `source` starts anew for each, but for
@@ -80,7 +83,7 @@ impl<'a> SweepCommand<'a> {
         interrupt: &Interrupt,
     ) -> anyhow::Result<Outcome> {
         let variants = self.file_system.variants()?;
-        prepare(&variants, &self.file_system.machine()?)?;
+        prepare(&variants, &self.machine)?;
         let Some(mut results) = results else {
             let mut rows = Vec::new();
             for variant in variants.into_iter().take_while(|_| !interrupt.requested()) {
@@ -139,7 +142,7 @@ impl<'a> SweepCommand<'a> {
     /// If it cannot be done, or there are several file systems.
     pub fn run_stream(&self, stream: NumberedWorkloads<'static>, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
         let variants = self.file_system.variants()?;
-        prepare(&variants, &self.file_system.machine()?)?;
+        prepare(&variants, &self.machine)?;
         let [variant] = variants.as_slice() else {
             bail!("standard input can be read once: name one file system, or give the workloads as files");
         };
@@ -159,7 +162,7 @@ impl<'a> SweepCommand<'a> {
         mut results: Option<&mut Results>,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Summary> {
-        let started = Workers::start(variant, &self.file_system.sweep_options(&self.file_system.machine()?));
+        let started = Workers::start(variant, &self.file_system.sweep_options(&self.machine));
         let mut workers = started.with_context(|| format!("prepare {variant}"))?;
         if !workers.recognise_fua() {
             if self.file_system.disk == Disk::DropFua {

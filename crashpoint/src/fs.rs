@@ -164,6 +164,7 @@ impl FsArgs {
         interrupt: &Interrupt,
     ) -> anyhow::Result<Outcome> {
         let mut command = SweepCommand::new(&self.file_system, machine, self.format);
+        command.subcommand = Some("fs");
         command.stop_after = self.stop_after;
         let shard = self.selection.shard;
         match source {

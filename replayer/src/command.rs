@@ -19,6 +19,7 @@ use crate::prepare::prepare;
 use crate::report::{OutputFormat, Report, print_summary, print_table, say};
 use crate::result::{Verdict, WorkloadResult};
 use crate::results_directory::{Recorded, Results};
+use crate::shell::own_call;
 use crate::sweep::{Summary, Workers};
 
 /// How a command went; the exit status says it.
@@ -59,6 +60,8 @@ pub struct SweepCommand<'a> {
     pub machine: Machine,
     /// How results are printed.
     pub format: OutputFormat,
+    /// The subcommand of this program that does it, if it has those.
+    pub subcommand: Option<&'static str>,
     /// Stop once so many workloads have shown something.
     pub stop_after: Option<u64>,
     found: Cell<u64>,
@@ -67,7 +70,7 @@ pub struct SweepCommand<'a> {
 impl<'a> SweepCommand<'a> {
     /// A sweep of everything.
     pub fn new(file_system: &'a FileSystemArgs, machine: Machine, format: OutputFormat) -> Self {
-        Self { file_system, machine, format, stop_after: None, found: Cell::new(0) }
+        Self { file_system, machine, format, subcommand: None, stop_after: None, found: Cell::new(0) }
     }
 
     /// Sweeps every file system with the workloads that `source` starts anew for each, but for
@@ -172,7 +175,7 @@ impl<'a> SweepCommand<'a> {
         }
         // What cannot be mounted when it is new, such as with wrong options, is not worth a sweep.
         workers.floor(1, false).with_context(|| format!("mount a new {variant}"))?;
-        let mut report = Report::new(self.format, variant, self.file_system.replay_flags(variant), total);
+        let mut report = Report::new(self.format, variant, self.replay(variant), total);
         if let Some(results) = results.as_deref_mut() {
             results.begin(variant, workers.recognise_fua());
         }
@@ -209,6 +212,12 @@ impl<'a> SweepCommand<'a> {
             None => print_summary(self.format, variant, &summary)?,
         }
         Ok(summary)
+    }
+
+    /// The command that does it again with one file system, and the workloads that come in.
+    fn replay(&self, variant: &Variant) -> String {
+        let subcommand = self.subcommand.map(|name| format!(" {name}")).unwrap_or_default();
+        format!("{}{subcommand} {} -", own_call(), self.file_system.replay_flags(variant))
     }
 
     fn finish(&self, rows: &[(Variant, Summary)], interrupt: &Interrupt) -> anyhow::Result<Outcome> {

@@ -21,6 +21,7 @@ mod prepare;
 mod report;
 mod result;
 mod results_directory;
+mod shell;
 mod states;
 mod sweep;
 mod virtual_time;

@@ -151,7 +151,7 @@ impl Engine {
         self.whose = None;
         // What was found before something failed stays found.
         if let Err(error) = self.record_and_check(workload, &mut unfinished, tell) {
-            unfinished.result.not_measured.get_or_insert(error.to_string());
+            not_measured(&mut unfinished.result, &error);
         }
         if let Some(text) = self.whose.take() {
             let why = format!("the kernel says '{text}', here or in another worker");
@@ -178,9 +178,7 @@ impl Engine {
                         add_finding(&mut result.broken, state, &finding);
                     }
                 }
-                Err(error) => {
-                    result.not_measured.get_or_insert(error.to_string());
-                }
+                Err(error) => not_measured(&mut result, &error),
             }
         }
         result
@@ -361,6 +359,12 @@ impl Engine {
         }
         Ok(Floor { cycles, elapsed: started.elapsed() })
     }
+}
+
+/// Notes why not everything could be measured.
+fn not_measured(result: &mut WorkloadResult, error: &EngineError) {
+    result.not_measured.get_or_insert(error.to_string());
+    result.retry_alone |= matches!(error.downcast_ref(), Some(local_fs::Error::Killed { .. }));
 }
 
 /// Adds a finding to a crash state, which may have none yet.

@@ -47,6 +47,8 @@ pub(crate) enum Done {
     Checked(FsckReport),
     /// The pages that the repair changed, also where it failed, and why it did.
     Repaired(Vec<ChangedPage>, Result<(), String>),
+    /// Somebody killed the program.
+    Killed(String),
 }
 
 /// What the host answers: what it did, or why it could not.
@@ -92,7 +94,14 @@ pub(crate) fn shared_name(slot: Slot) -> String {
 }
 
 /// Does what a guest asks of its host.
-pub(crate) fn help(variant: &Variant, image: &Path, task: Task) -> Result<Done, EngineError> {
+pub(crate) fn help(variant: &Variant, image: &Path, task: Task) -> Answer {
+    do_task(variant, image, task).or_else(|error| match error.downcast_ref() {
+        Some(local_fs::Error::Killed { what }) => Ok(Done::Killed(what.clone())),
+        _ => Err(error.to_string()),
+    })
+}
+
+fn do_task(variant: &Variant, image: &Path, task: Task) -> Result<Done, EngineError> {
     match task {
         Task::Check => Ok(Done::Checked(start_fsck(variant, image)?.ok_or("there is no checker")?.finish()?)),
         Task::Repair => {
@@ -160,6 +169,7 @@ impl Fsck {
                     outcome = repaired;
                     Ok(changed)
                 }
+                Done::Killed(what) => Err(local_fs::Error::Killed { what }.into()),
                 Done::Checked(_) => Err("the host checked what it was to repair".into()),
             }
         })?;
@@ -198,6 +208,7 @@ impl RunningCheck {
             Self::Here(running) => Ok(running.finish()?),
             Self::Host(answers, slot) => match answers.take(slot)? {
                 Done::Checked(report) => Ok(report),
+                Done::Killed(what) => Err(local_fs::Error::Killed { what }.into()),
                 Done::Repaired(..) => Err("the host repaired what it was to check".into()),
             },
         }

@@ -216,7 +216,7 @@ impl Worker {
         helping.fetch_add(1, Ordering::Relaxed);
         std::thread::spawn(move || {
             let done = image.ok_or("it shares nothing with us".to_owned());
-            let done = done.and_then(|image| help(&variant, &image, task).map_err(|error| error.to_string()));
+            let done = done.and_then(|image| help(&variant, &image, task));
             // If it is gone, whoever waits for it notices.
             let _ = input.lock().unwrap_or_else(PoisonError::into_inner).send(&Job::Helped(slot, done));
             helping.fetch_sub(1, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use anyhow::bail;
 use workloads::Workload;
 
 use crate::drain::{ResultSender, Source};
-use crate::pool::{Interrupt, Worker};
+use crate::pool::{Gone, Interrupt, Worker};
 use crate::report::say;
 use crate::result::WorkloadResult;
 use crate::sweep::Workers;
@@ -45,13 +45,15 @@ impl Workers {
     /// Does a workload, and once more if the guest does not survive it.
     fn in_its_guest(&self, workload: &Workload, interrupt: &Interrupt) -> anyhow::Result<WorkloadResult> {
         let gone = match Worker::work_once(&self.machine, &self.start, workload, interrupt) {
-            Ok(Ok(result)) if result.death.is_none() => return Ok(result),
-            Ok(Ok(result)) => result.death.map(|death| death.what).unwrap_or_default(),
+            Ok(Ok(result)) if result.death.is_none() && !result.retry_alone => return Ok(result),
+            Ok(Ok(result)) => result.death.map(|death| death.what).or(result.not_measured).unwrap_or_default(),
             Ok(Err(gone)) => gone.words().to_owned(),
             Err(error) => format!("{error:#}"),
         };
         say(&format!("{gone}; what it was doing is tried once more"));
-        Ok(Worker::work_once(&self.machine, &self.start, workload, interrupt)?
-            .unwrap_or_else(|gone| WorkloadResult::not_measured(workload.name.clone(), gone.words().to_owned())))
+        let again = Worker::work_once(&self.machine, &self.start, workload, interrupt)?;
+        let not_measured = |gone: Gone| WorkloadResult::not_measured(workload.name.clone(), gone.words().to_owned());
+        // It was alone both times.
+        Ok(WorkloadResult { retry_alone: false, ..again.unwrap_or_else(not_measured) })
     }
 }

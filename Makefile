@@ -1,14 +1,18 @@
 # make demo: everything from a fresh machine with Rust to a table. make test: all tests.
+# make install, after make build: the programs in PREFIX/bin; make uninstall removes them.
 # make test-kills: the sweep that is killed twenty times, which takes minutes. make test-long: that,
 # and everything else that takes long.
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+BUILT ?= $(TARGET)/release
+PREFIX ?= /usr/local
+PROGRAMS := crashpoint replay ace-gen
 # File systems are mounted by root; everything else is done by whoever calls make.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 # The programs under test run as root, cargo does not. Nothing is skipped: root is there.
 RUNNER := $(if $(SUDO),--config 'target."cfg(all())".runner="sudo -E"')
 
-.PHONY: demo test test-kills test-long lint bench setup setup-tests build clean
+.PHONY: demo test test-kills test-long lint bench setup setup-tests build install uninstall clean
 
 demo:
 	@scripts/demo
@@ -40,6 +44,17 @@ setup-tests:
 
 build:
 	cargo build --release --locked
+
+# It does not build: whoever may write to PREFIX, such as root, may have no cargo.
+install:
+	@for program in $(PROGRAMS); do \
+	    [ -x "$(BUILT)/$$program" ] || { echo "error: there is no $(BUILT)/$$program: run make build first" >&2; exit 2; }; \
+	done
+	install -d "$(DESTDIR)$(PREFIX)/bin"
+	install -m 755 $(PROGRAMS:%="$(BUILT)/%") "$(DESTDIR)$(PREFIX)/bin"
+
+uninstall:
+	rm -f $(PROGRAMS:%="$(DESTDIR)$(PREFIX)/bin/%")
 
 clean:
 	cargo clean

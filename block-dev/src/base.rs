@@ -113,6 +113,15 @@ impl Base {
         }
     }
 
+    /// The pages of `other`, a disk of the same size, that differ from this one's, in order.
+    pub fn differing<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = (u32, &'a Page)> + 'a {
+        let places = self.slots.iter().zip(&other.slots).enumerate();
+        // Most pages are of zeros in both.
+        let used = places.filter(|(_, slots)| *slots != (&0, &0)).map(|(number, _)| number as u32);
+        let differing = used.filter(|number| self.page(*number) != other.page(*number));
+        differing.map(|number| (number, other.page(number).unwrap_or(&ZERO_PAGE)))
+    }
+
     /// The numbers of the pages that hold something other than zeros, in order.
     pub(crate) fn used(&self) -> impl Iterator<Item = u32> + '_ {
         self.slots.iter().enumerate().filter(|(_, slot)| **slot != 0).map(|(number, _)| number as u32)

@@ -34,6 +34,7 @@ pub(crate) fn page_hash(number: u32, page: &Page) -> ImageHash {
     ImageHash(u128::from_le_bytes(bytes[..16].try_into().expect("16 of 32 bytes")))
 }
 
+#[derive(Clone)]
 struct Overlaid {
     page: Box<Page>,
     /// What this page adds to the image's hash; `None` while it was written but not hashed yet.
@@ -151,6 +152,18 @@ impl Image {
             self.hash.add(hash);
         }
         self.hash
+    }
+}
+
+impl Clone for Image {
+    fn clone(&self) -> Self {
+        Self {
+            base: Arc::clone(&self.base),
+            overlay: self.overlay.clone(),
+            hash: self.hash,
+            unhashed: self.unhashed.clone(),
+            spare: Vec::new(),
+        }
     }
 }
 

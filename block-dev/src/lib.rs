@@ -21,7 +21,7 @@ pub use error::{Error, Result};
 pub use front_end::FrontEnd;
 pub use fuse_disk::FuseDisk;
 pub use image::{Image, ImageHash};
-pub use image_file::ImageFile;
+pub use image_file::{ChangedPage, ImageFile};
 pub use log::{BlockLog, Entry, Kind, Mark};
 pub use memfd_disk::MemfdDisk;
 

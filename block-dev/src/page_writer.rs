@@ -36,9 +36,10 @@ impl PageWriter {
     }
 
     fn flush(&mut self, file: &File, start: u32) -> io::Result<()> {
-        file.write_all_at(&self.buffer, u64::from(start) * PAGE_SIZE as u64)?;
+        let written = file.write_all_at(&self.buffer, u64::from(start) * PAGE_SIZE as u64);
+        // Also where it failed: what comes next is written somewhere else.
         self.buffer.clear();
-        Ok(())
+        written
     }
 }
 
@@ -48,6 +49,21 @@ mod tests {
 
     use super::*;
     use crate::Base;
+
+    #[test]
+    fn what_could_not_be_written_is_not_written_later() {
+        let mut base = Base::empty(8 * PAGE_SIZE as u64);
+        (0..8).for_each(|number| base.set(number, &[number as u8 + 1; PAGE_SIZE]));
+        let image = Image::new(Arc::new(base));
+        let mut writer = PageWriter::default();
+        let unwritable = File::open("/dev/null").expect("opened");
+        writer.write(&unwritable, &image, [6, 7].into_iter()).expect_err("it is not open for writing");
+        let file = tempfile::tempfile().expect("a file");
+        writer.write(&file, &image, [2].into_iter()).expect("written");
+        let mut bytes = [0; 3 * PAGE_SIZE];
+        file.read_exact_at(&mut bytes, 0).expect("read");
+        assert_eq!([bytes[0], bytes[PAGE_SIZE], bytes[2 * PAGE_SIZE]], [0, 0, 3]);
+    }
 
     #[test]
     fn small_gaps_are_written_but_no_hole_is_filled() {

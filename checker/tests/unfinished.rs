@@ -15,7 +15,9 @@ fn broken_while(text: &str, lose: &[&str]) -> Vec<(&'static str, Vec<Promise>)> 
     ALL.into_iter()
         .map(|file_system| {
             let mut model = Model::new(Contract::of(file_system).expect("it has a contract"));
-            before.iter().for_each(|op| model.apply(op, false).expect("the model follows"));
+            for op in before {
+                model.apply(op, false).expect("the model follows");
+            }
             model.begin(last, false).expect("the model follows");
             let mut toy = Toy::new();
             for (number, op) in operations.iter().enumerate() {

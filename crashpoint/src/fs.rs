@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use ace_gen::{GeneratorArgs, SelectionArgs};
 use anyhow::{Context, bail};
 use clap::{Args, Command, FromArgMatches};
+use machine::Machine;
 use replayer::{FileSystemArgs, Interrupt, Kernel, Manifest, Options, Outcome, OutputFormat, Results};
 use replayer::{NumberedWorkloads, SweepCommand, WorkloadFiles};
 
@@ -89,7 +90,7 @@ fn begin(arguments: &FsArgs, options: Options, interrupt: &Interrupt) -> anyhow:
             return Ok(Outcome::Incomplete);
         }
     }
-    let Some(directory) = &arguments.out else { return arguments.sweep(source, None, interrupt) };
+    let Some(directory) = &arguments.out else { return arguments.sweep(source, machine, None, interrupt) };
     let shard = arguments.selection.shard.map(|shard| shard.to_string());
     let kernel = Kernel::of(&machine)?;
     let manifest = Manifest::new(&arguments.file_system, kernel, options, shard, source.words())?;
@@ -98,7 +99,7 @@ fn begin(arguments: &FsArgs, options: Options, interrupt: &Interrupt) -> anyhow:
         _ => None,
     };
     let results = Results::create(directory, manifest, kept)?;
-    arguments.sweep(source, Some(results), interrupt)
+    arguments.sweep(source, machine, Some(results), interrupt)
 }
 
 fn resume(
@@ -124,9 +125,10 @@ fn resume(
         Some(workloads) => Source::Read { workloads, files: String::new() },
         None => Source::of(&arguments.bounds, &arguments.selection, arguments.all, &arguments.files)?,
     };
-    same_sweep(&arguments, results.manifest(), directory)?;
+    let machine = arguments.file_system.machine()?;
+    same_sweep(&arguments, &machine, results.manifest(), directory)?;
     replayer::say(&format!("going on in {}: {} results are there", directory.display(), results.count()));
-    arguments.sweep(source, Some(results), interrupt)
+    arguments.sweep(source, machine, Some(results), interrupt)
 }
 
 /// The arguments that a sweep was begun with.
@@ -137,10 +139,10 @@ fn recorded_arguments(command: &Command, manifest: &Manifest) -> anyhow::Result<
 }
 
 /// Fails if what those arguments come to here is not what they came to when the sweep was begun.
-fn same_sweep(arguments: &FsArgs, manifest: &Manifest, directory: &Path) -> anyhow::Result<()> {
+fn same_sweep(arguments: &FsArgs, machine: &Machine, manifest: &Manifest, directory: &Path) -> anyhow::Result<()> {
     let mut here = Manifest::new(
         &arguments.file_system,
-        Kernel::of(&arguments.file_system.machine()?)?,
+        Kernel::of(machine)?,
         manifest.options.clone(),
         manifest.shard.clone(),
         manifest.workloads.clone(),
@@ -154,8 +156,15 @@ fn same_sweep(arguments: &FsArgs, manifest: &Manifest, directory: &Path) -> anyh
 
 impl FsArgs {
     /// Sweeps, without what `results` has already.
-    fn sweep(&self, source: Source, results: Option<Results>, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
-        let mut command = SweepCommand::new(&self.file_system, self.format);
+    fn sweep(
+        &self,
+        source: Source,
+        machine: Machine,
+        results: Option<Results>,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Outcome> {
+        let mut command = SweepCommand::new(&self.file_system, machine, self.format);
+        command.subcommand = Some("fs");
         command.stop_after = self.stop_after;
         let shard = self.selection.shard;
         match source {

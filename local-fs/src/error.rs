@@ -46,6 +46,13 @@ pub enum Error {
         /// The end of what it printed.
         output: String,
     },
+    /// A program was ended by a signal from outside: by somebody, or by a kernel that is short of
+    /// memory.
+    #[error("{what}")]
+    Killed {
+        /// The command line, and the signal.
+        what: String,
+    },
     /// A mount was refused.
     #[error("mount {name} from {device} with options '{options}': {source}")]
     Mount {

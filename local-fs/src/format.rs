@@ -1,5 +1,5 @@
 use std::fs::File;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -30,14 +30,21 @@ pub fn format(variant: &Variant, path: &Path) -> Result<File> {
     File::open(path).doing(|| format!("open {}", path.display()))
 }
 
+/// Signals that a program gets for what it does itself.
+const OWN_FAULTS: [i32; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGSYS];
+
 /// The error for a program that ended with a failure.
 pub(crate) fn program_failed(command: &Command, output: &Output) -> Error {
     let line: Vec<_> = std::iter::once(command.get_program()).chain(command.get_args()).collect();
+    let words = line.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    if output.status.signal().is_some_and(|signal| !OWN_FAULTS.contains(&signal)) {
+        return Error::Killed { what: format!("{words}: killed from outside, {}", output.status) };
+    }
     let text = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     Error::Program {
-        command: line.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "),
+        command: words,
         status: output.status.to_string(),
         output: lines[lines.len().saturating_sub(3)..].join("; "),
     }

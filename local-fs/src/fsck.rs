@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Context;
 use crate::format::program_failed;
 use crate::table::{Fsck, Program, Repair};
-use crate::{Result, Variant};
+use crate::{Error, Result, Variant};
 
 /// What a file system's own checker said of an unmounted image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub struct FsckReport {
 pub struct RunningFsck {
     child: Option<Child>,
     command: Command,
-    damage_statuses: &'static [i32],
+    fsck: Fsck,
 }
 
 /// Starts the file system's own checker on an unmounted image, read-only. The image must stay
@@ -32,10 +32,10 @@ pub struct RunningFsck {
 /// # Errors
 /// If the checker is missing or cannot be run.
 pub fn start_fsck(variant: &Variant, image: &Path) -> Result<Option<RunningFsck>> {
-    let Some(Fsck { program, damage_statuses }) = variant.file_system.fsck else { return Ok(None) };
-    let mut command = command(&program, image)?;
-    let child = command.spawn().doing(|| format!("run {}", program.name))?;
-    Ok(Some(RunningFsck { child: Some(child), command, damage_statuses }))
+    let Some(fsck) = variant.file_system.fsck else { return Ok(None) };
+    let mut command = command(&fsck.program, image)?;
+    let child = command.spawn().doing(|| format!("run {}", fsck.program.name))?;
+    Ok(Some(RunningFsck { child: Some(child), command, fsck }))
 }
 
 /// A repair is run again as long as it has something to do, but not more often than this: what
@@ -46,7 +46,7 @@ const REPAIRS_MAX: usize = 4;
 /// that did not work.
 ///
 /// # Errors
-/// If the program is missing or cannot be run.
+/// If the program is missing, cannot be run, or is killed.
 pub fn repair(variant: &Variant, image: &Path) -> Result<std::result::Result<(), String>> {
     let Some(Repair { program, done_statuses }) = variant.file_system.repair else { return Ok(Ok(())) };
     let mut command = command(&program, image)?;
@@ -55,10 +55,27 @@ pub fn repair(variant: &Variant, image: &Path) -> Result<std::result::Result<(),
         match output.status.code() {
             Some(0) => break,
             Some(status) if done_statuses.contains(&status) => {}
-            _ => return Ok(Err(program_failed(&command, &output).to_string())),
+            _ => {
+                return match failed(&program, &command, &output) {
+                    // That says nothing of what is on the disk.
+                    killed @ Error::Killed { .. } => Err(killed),
+                    failed => Ok(Err(failed.to_string())),
+                };
+            }
         }
     }
     Ok(Ok(()))
+}
+
+/// The error for a program that did not do what it was started for.
+fn failed(program: &Program, command: &Command, output: &Output) -> Error {
+    let is_canceled = |status| program.canceled_bit.is_some_and(|bit| status & bit != 0);
+    match program_failed(command, output) {
+        Error::Program { command, status, .. } if output.status.code().is_some_and(is_canceled) => {
+            Error::Killed { what: format!("{command}: canceled from outside, {status}") }
+        }
+        error => error,
+    }
 }
 
 fn command(program: &Program, image: &Path) -> Result<Command> {
@@ -80,11 +97,11 @@ impl RunningFsck {
         let output: Output = child.wait_with_output().doing(|| "wait for the checker")?;
         match output.status.code() {
             Some(0) => Ok(FsckReport { clean: true, output: String::new() }),
-            Some(status) if self.damage_statuses.contains(&status) => {
+            Some(status) if self.fsck.damage_statuses.contains(&status) => {
                 let text = [output.stdout, output.stderr].concat();
                 Ok(FsckReport { clean: false, output: String::from_utf8_lossy(&text).into_owned() })
             }
-            _ => Err(program_failed(&self.command, &output)),
+            _ => Err(failed(&self.fsck.program, &self.command, &output)),
         }
     }
 }

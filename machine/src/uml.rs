@@ -55,6 +55,8 @@ static STARTED: AtomicUsize = AtomicUsize::new(0);
 pub struct Uml {
     /// The kernel: an executable.
     pub kernel: PathBuf,
+    /// What it says of its release (`6.1.90`).
+    pub release: String,
     /// Where its modules are, if it has any.
     pub modules: Option<PathBuf>,
     /// Modules that are wanted; what the kernel has built in needs none.
@@ -130,25 +132,10 @@ impl Uml {
             Some(path) => Some(std::path::absolute(path).context("find the working directory")?),
             None => packaged(),
         };
+        // What is no kernel would only fail later, and with other words.
+        let release = release(&kernel)?;
         let (load, parameters) = (Vec::new(), Vec::new());
-        let this = Self { kernel, modules, load, parameters, memory_mib: MEMORY_MIB, virtual_time: None };
-        // What is none would only fail later, and with other words.
-        this.release()?;
-        Ok(this)
-    }
-
-    /// What the kernel says of its release (`6.1.90`).
-    ///
-    /// # Errors
-    /// If it does not.
-    pub fn release(&self) -> anyhow::Result<String> {
-        let output = Command::new(&self.kernel).arg("--version").stdin(Stdio::null()).output();
-        let not_one = || format!("{} is not a User-Mode Linux kernel", self.kernel.display());
-        let output = output.with_context(not_one)?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let release =
-            text.split_whitespace().next().filter(|word| word.starts_with(|first: char| first.is_ascii_digit()));
-        release.map(str::to_owned).context("it does not say its version").with_context(not_one)
+        Ok(Self { kernel, release, modules, load, parameters, memory_mib: MEMORY_MIB, virtual_time: None })
     }
 
     /// Starts this program as the init of a guest, which starts it again with `arguments`, and gives
@@ -287,6 +274,16 @@ impl Uml {
         let last = last[last.len().saturating_sub(3)..].join("; ");
         bail!("the guest {kernel} does not start: {why}; its console says: {last}");
     }
+}
+
+/// What a kernel says of its release.
+fn release(kernel: &Path) -> anyhow::Result<String> {
+    let output = Command::new(kernel).arg("--version").stdin(Stdio::null()).output();
+    let not_one = || format!("{} is not a User-Mode Linux kernel", kernel.display());
+    let output = output.with_context(not_one)?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let release = text.split_whitespace().next().filter(|word| word.starts_with(|first: char| first.is_ascii_digit()));
+    release.map(str::to_owned).context("it does not say its version").with_context(not_one)
 }
 
 /// Where a user's caches are (XDG Base Directory Specification).

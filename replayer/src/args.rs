@@ -9,6 +9,7 @@ use pace_rules::disk::{Disk, Selection};
 use workloads::{Reader, Workload};
 
 use crate::kernel::KernelArgs;
+use crate::shell::quoted;
 use crate::sweep::SweepOptions;
 
 /// The file systems of one `--fs`.
@@ -104,8 +105,7 @@ impl FileSystemArgs {
     /// The flags that say the same again, for one file system: for the command that replays a finding.
     pub fn replay_flags(&self, variant: &Variant) -> String {
         let name = variant.to_string();
-        let is_plain = name.chars().all(|letter| letter.is_ascii_alphanumeric() || ":=,_-".contains(letter));
-        let mut flags = if is_plain { format!("--fs {name}") } else { format!("--fs '{name}'") };
+        let mut flags = format!("--fs {}", quoted(&name));
         if let Some(size_mib) = self.size {
             flags += &format!(" --size {size_mib}");
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use local_fs::Variant;
+use machine::Machine;
 use pace_rules::disk::Disk;
 use workloads::Workload;
 
@@ -18,6 +19,7 @@ use crate::prepare::prepare;
 use crate::report::{OutputFormat, Report, print_summary, print_table, say};
 use crate::result::{Verdict, WorkloadResult};
 use crate::results_directory::{Recorded, Results};
+use crate::shell::own_call;
 use crate::sweep::{Summary, Workers};
 
 /// How a command went; the exit status says it.
@@ -54,8 +56,12 @@ impl Outcome {
 pub struct SweepCommand<'a> {
     /// Which file systems.
     pub file_system: &'a FileSystemArgs,
+    /// Where they are swept.
+    pub machine: Machine,
     /// How results are printed.
     pub format: OutputFormat,
+    /// The subcommand of this program that does it, if it has those.
+    pub subcommand: Option<&'static str>,
     /// Stop once so many workloads have shown something.
     pub stop_after: Option<u64>,
     found: Cell<u64>,
@@ -63,8 +69,8 @@ pub struct SweepCommand<'a> {
 
 impl<'a> SweepCommand<'a> {
     /// A sweep of everything.
-    pub fn new(file_system: &'a FileSystemArgs, format: OutputFormat) -> Self {
-        Self { file_system, format, stop_after: None, found: Cell::new(0) }
+    pub fn new(file_system: &'a FileSystemArgs, machine: Machine, format: OutputFormat) -> Self {
+        Self { file_system, machine, format, subcommand: None, stop_after: None, found: Cell::new(0) }
     }
 
     /// Sweeps every file system with the workloads that `source` starts anew for each, but for
@@ -80,7 +86,7 @@ impl<'a> SweepCommand<'a> {
         interrupt: &Interrupt,
     ) -> anyhow::Result<Outcome> {
         let variants = self.file_system.variants()?;
-        prepare(&variants, &self.file_system.machine()?)?;
+        prepare(&variants, &self.machine)?;
         let Some(mut results) = results else {
             let mut rows = Vec::new();
             for variant in variants.into_iter().take_while(|_| !interrupt.requested()) {
@@ -139,7 +145,7 @@ impl<'a> SweepCommand<'a> {
     /// If it cannot be done, or there are several file systems.
     pub fn run_stream(&self, stream: NumberedWorkloads<'static>, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
         let variants = self.file_system.variants()?;
-        prepare(&variants, &self.file_system.machine()?)?;
+        prepare(&variants, &self.machine)?;
         let [variant] = variants.as_slice() else {
             bail!("standard input can be read once: name one file system, or give the workloads as files");
         };
@@ -159,7 +165,7 @@ impl<'a> SweepCommand<'a> {
         mut results: Option<&mut Results>,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Summary> {
-        let started = Workers::start(variant, &self.file_system.sweep_options(&self.file_system.machine()?));
+        let started = Workers::start(variant, &self.file_system.sweep_options(&self.machine));
         let mut workers = started.with_context(|| format!("prepare {variant}"))?;
         if !workers.recognise_fua() {
             if self.file_system.disk == Disk::DropFua {
@@ -169,7 +175,7 @@ impl<'a> SweepCommand<'a> {
         }
         // What cannot be mounted when it is new, such as with wrong options, is not worth a sweep.
         workers.floor(1, false).with_context(|| format!("mount a new {variant}"))?;
-        let mut report = Report::new(self.format, variant, self.file_system.replay_flags(variant), total);
+        let mut report = Report::new(self.format, variant, self.replay(variant), total);
         if let Some(results) = results.as_deref_mut() {
             results.begin(variant, workers.recognise_fua());
         }
@@ -206,6 +212,12 @@ impl<'a> SweepCommand<'a> {
             None => print_summary(self.format, variant, &summary)?,
         }
         Ok(summary)
+    }
+
+    /// The command that does it again with one file system, and the workloads that come in.
+    fn replay(&self, variant: &Variant) -> String {
+        let subcommand = self.subcommand.map(|name| format!(" {name}")).unwrap_or_default();
+        format!("{}{subcommand} {} -", own_call(), self.file_system.replay_flags(variant))
     }
 
     fn finish(&self, rows: &[(Variant, Summary)], interrupt: &Interrupt) -> anyhow::Result<Outcome> {

@@ -4,11 +4,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use block_dev::{Base, FrontEnd, MemfdDisk};
-use local_fs::{FsckReport, Variant, repair};
+use block_dev::{Base, Image, MemfdDisk};
+use local_fs::{FsckReport, Variant};
 
-use crate::engine::EngineError;
+use crate::engine::{EngineError, Stopwatch};
 use crate::fsck::{Fsck, FsckPlace, RunningCheck};
+use crate::result::Timing;
 
 /// Stands for a check that was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,10 +54,17 @@ impl CrashedDisks {
         }
     }
 
-    /// Repairs the current disk, where that has to be done before it is mounted; otherwise says
-    /// why that did not work.
-    pub(crate) fn repair(&mut self, variant: &Variant) -> local_fs::Result<Result<(), String>> {
-        repair(variant, &self.current().content_path())
+    /// Makes the current disk hold `image`, repaired where that has to be done before it is mounted;
+    /// otherwise says why that did not work.
+    pub(crate) fn load(
+        &mut self,
+        variant: &Variant,
+        image: &Image,
+        watch: &mut Stopwatch,
+        timing: &mut Timing,
+    ) -> Result<Result<(), String>, EngineError> {
+        let Slot { disk, fsck, .. } = &mut self.slots[self.current];
+        fsck.load(variant, image, disk, watch, timing)
     }
 
     /// Starts the check of the current disk, which must not be touched before the next turn. None

@@ -78,7 +78,7 @@ impl Engine {
         Self::with_fsck(variant, base, disk, directory, &FsckPlace::default())
     }
 
-    /// An engine that has the file system's own checker run in some place.
+    /// An engine that has the file system's own checker and repair run in some place.
     ///
     /// # Errors
     /// Like [`Self::new`].
@@ -151,7 +151,7 @@ impl Engine {
         self.whose = None;
         // What was found before something failed stays found.
         if let Err(error) = self.record_and_check(workload, &mut unfinished, tell) {
-            unfinished.result.not_measured.get_or_insert(error.to_string());
+            not_measured(&mut unfinished.result, &error);
         }
         if let Some(text) = self.whose.take() {
             let why = format!("the kernel says '{text}', here or in another worker");
@@ -178,9 +178,7 @@ impl Engine {
                         add_finding(&mut result.broken, state, &finding);
                     }
                 }
-                Err(error) => {
-                    result.not_measured.get_or_insert(error.to_string());
-                }
+                Err(error) => not_measured(&mut result, &error),
             }
         }
         result
@@ -280,16 +278,11 @@ impl Engine {
         self.watch.lap(&mut timing.load_us);
         self.crashed.turn();
         self.watch.lap(&mut timing.fsck_us);
-        self.crashed.current().load(&self.image)?;
+        let loaded = self.crashed.load(&self.variant, &self.image, &mut self.watch, timing)?;
         // What other disks had to say before this one was mounted is not about it.
         self.kernel_log.skip()?;
-        self.watch.lap(&mut timing.load_us);
         let mut findings = Vec::new();
-        let repaired = self.crashed.repair(&self.variant)?;
-        if self.variant.file_system.repair.is_some() {
-            self.watch.lap(&mut timing.fsck_us);
-        }
-        if let Err(why) = repaired {
+        if let Err(why) = loaded {
             findings.push(Finding::new(Promise::Repairable, "", format!("its repair fails: {why}")));
             return Ok(Visited { tree: None, findings, check: None });
         }
@@ -358,19 +351,21 @@ impl Engine {
             self.recorder.recycle(trace);
         }
         self.crashed.turn();
-        let disk = self.crashed.current();
         let started = Instant::now();
         for _ in 0..cycles {
-            disk.load(&self.image)?;
-            if let Err(why) = local_fs::repair(&self.variant, &disk.content_path())? {
-                return Err(why.into());
-            }
-            let mounted = Mounted::new(&self.variant, disk.device(), &self.mount_point)?;
+            self.crashed.load(&self.variant, &self.image, &mut self.watch, &mut Timing::default())??;
+            let mounted = Mounted::new(&self.variant, self.crashed.current().device(), &self.mount_point)?;
             walk(mounted.path(), WalkOptions { skip: self.variant.file_system.own_names });
             mounted.unmount()?;
         }
         Ok(Floor { cycles, elapsed: started.elapsed() })
     }
+}
+
+/// Notes why not everything could be measured.
+fn not_measured(result: &mut WorkloadResult, error: &EngineError) {
+    result.not_measured.get_or_insert(error.to_string());
+    result.retry_alone |= matches!(error.downcast_ref(), Some(local_fs::Error::Killed { .. }));
 }
 
 /// Adds a finding to a crash state, which may have none yet.
@@ -418,7 +413,7 @@ pub struct Floor {
 
 /// Tells where time goes. It looks at the clock once for each step, since in a guest that is a system
 /// call; what lies between two steps counts for the second one.
-struct Stopwatch(Instant);
+pub(crate) struct Stopwatch(Instant);
 
 impl Stopwatch {
     fn restart(&mut self) {
@@ -426,7 +421,7 @@ impl Stopwatch {
     }
 
     /// Adds the microseconds since it was last looked at.
-    fn lap(&mut self, total_us: &mut u64) {
+    pub(crate) fn lap(&mut self, total_us: &mut u64) {
         let now = Instant::now();
         *total_us += (now - self.0).as_micros() as u64;
         self.0 = now;

@@ -1,16 +1,21 @@
-//! Where the file system's own checker runs: beside the engine, or on the host of its guest.
+//! Where the file system's own checker and its repair run: beside the engine, or on the host of its
+//! guest.
 //!
 //! To start a program is what a User-Mode Linux guest is slowest at, so a guest writes what it has
-//! to be checked to a file that its host sees, and asks the host.
+//! to be checked or repaired to a file that its host sees, and asks the host. A repaired file is not
+//! read in the guest, whose cache would not know of it: the host says which pages are others.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use block_dev::{Base, FrontEnd, ImageFile, MemfdDisk};
-use local_fs::{FsckReport, RunningFsck, Variant, start_fsck};
+use block_dev::{Base, ChangedPage, FrontEnd, Image, ImageFile, MemfdDisk};
+use local_fs::{FsckReport, RunningFsck, Variant, repair, start_fsck};
+use serde::{Deserialize, Serialize};
 
-use crate::engine::EngineError;
+use crate::engine::{EngineError, Stopwatch};
+use crate::result::Timing;
 
 /// Which of the disks of an engine.
 pub(crate) type Slot = u32;
@@ -24,16 +29,34 @@ pub struct FsckPlace(Option<Host>);
 pub(crate) struct Host {
     /// What both see.
     shared: PathBuf,
-    /// Asks for a check of a slot.
-    ask: Arc<dyn Fn(Slot) -> std::io::Result<()> + Send + Sync>,
+    /// Asks for something to be done with the file of a slot.
+    ask: Arc<dyn Fn(Slot, Task) -> std::io::Result<()> + Send + Sync>,
     answers: HostAnswers,
 }
 
-/// What the host answers.
+/// What a host can do with the file of a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Task {
+    Check,
+    Repair,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Done {
+    Checked(FsckReport),
+    /// The pages that the repair changed, also where it failed, and why it did.
+    Repaired(Vec<ChangedPage>, Result<(), String>),
+    /// Somebody killed the program.
+    Killed(String),
+}
+
+/// What the host answers: what it did, or why it could not.
+pub(crate) type Answer = Result<Done, String>;
+
+/// What the host has answered. Of one slot it is asked one thing at a time.
 #[derive(Clone, Default)]
 pub(crate) struct HostAnswers(Arc<(Mutex<HashMap<Slot, Answer>>, Condvar)>);
-
-type Answer = Result<FsckReport, String>;
 
 impl HostAnswers {
     /// Takes in an answer.
@@ -58,7 +81,7 @@ impl FsckPlace {
     /// On the host, which sees `shared` as well, is asked with `ask`, and puts into `answers`.
     pub(crate) fn host(
         shared: PathBuf,
-        ask: impl Fn(Slot) -> std::io::Result<()> + Send + Sync + 'static,
+        ask: impl Fn(Slot, Task) -> std::io::Result<()> + Send + Sync + 'static,
         answers: HostAnswers,
     ) -> Self {
         Self(Some(Host { shared, ask: Arc::new(ask), answers }))
@@ -70,7 +93,32 @@ pub(crate) fn shared_name(slot: Slot) -> String {
     format!("check-{slot}")
 }
 
-/// Checks what one disk holds, time after time.
+/// Does what a guest asks of its host.
+pub(crate) fn help(variant: &Variant, image: &Path, task: Task) -> Answer {
+    do_task(variant, image, task).or_else(|error| match error.downcast_ref() {
+        Some(local_fs::Error::Killed { what }) => Ok(Done::Killed(what.clone())),
+        _ => Err(error.to_string()),
+    })
+}
+
+fn do_task(variant: &Variant, image: &Path, task: Task) -> Result<Done, EngineError> {
+    match task {
+        Task::Check => Ok(Done::Checked(start_fsck(variant, image)?.ok_or("there is no checker")?.finish()?)),
+        Task::Repair => {
+            let file = File::open(image)?;
+            let before = Base::from_file(&file)?;
+            let repaired = repair(variant, image)?;
+            let after = Base::from_file(&file)?;
+            if before.size_bytes() != after.size_bytes() {
+                return Err("the repair changed the size of the disk".into());
+            }
+            let changed = before.differing(&after).map(|(number, page)| (number, page.to_vec()));
+            Ok(Done::Repaired(changed.collect(), repaired))
+        }
+    }
+}
+
+/// Repairs and checks what one disk holds, time after time.
 pub(crate) enum Fsck {
     Here,
     Host { host: Host, slot: Slot, base: Arc<Base>, file: ImageFile },
@@ -89,6 +137,48 @@ impl Fsck {
         Ok(Self::Host { host, slot, base: Arc::clone(base), file })
     }
 
+    /// Makes `disk` hold `image`, repaired where that has to be done before it is mounted;
+    /// otherwise says why that did not work.
+    pub(crate) fn load(
+        &mut self,
+        variant: &Variant,
+        image: &Image,
+        disk: &mut MemfdDisk,
+        watch: &mut Stopwatch,
+        timing: &mut Timing,
+    ) -> Result<Result<(), String>, EngineError> {
+        if variant.file_system.repair.is_none() {
+            disk.load(image)?;
+            watch.lap(&mut timing.load_us);
+            return Ok(Ok(()));
+        }
+        let Self::Host { host, slot, file, .. } = self else {
+            disk.load(image)?;
+            watch.lap(&mut timing.load_us);
+            let repaired = repair(variant, &disk.content_path())?;
+            watch.lap(&mut timing.fsck_us);
+            return Ok(repaired);
+        };
+        file.hold(Arc::new(image.clone()))?;
+        watch.lap(&mut timing.load_us);
+        let mut outcome = Ok(());
+        let repaired = file.change(|| -> Result<_, EngineError> {
+            (host.ask)(*slot, Task::Repair)?;
+            match host.answers.take(*slot)? {
+                Done::Repaired(changed, repaired) => {
+                    outcome = repaired;
+                    Ok(changed)
+                }
+                Done::Killed(what) => Err(local_fs::Error::Killed { what }.into()),
+                Done::Checked(_) => Err("the host checked what it was to repair".into()),
+            }
+        })?;
+        watch.lap(&mut timing.fsck_us);
+        disk.load(&repaired)?;
+        watch.lap(&mut timing.load_us);
+        Ok(outcome)
+    }
+
     /// Starts a check of `disk`. None where there is no checker.
     pub(crate) fn start(
         &mut self,
@@ -104,7 +194,7 @@ impl Fsck {
             }
             Self::Host { host, slot, base, file } => {
                 file.hold(disk.content(base)?)?;
-                (host.ask)(*slot)?;
+                (host.ask)(*slot, Task::Check)?;
                 Ok(Some(RunningCheck::Host(host.answers.clone(), *slot)))
             }
         }
@@ -116,7 +206,11 @@ impl RunningCheck {
     pub(crate) fn finish(self) -> Result<FsckReport, EngineError> {
         match self {
             Self::Here(running) => Ok(running.finish()?),
-            Self::Host(answers, slot) => Ok(answers.take(slot)?),
+            Self::Host(answers, slot) => match answers.take(slot)? {
+                Done::Checked(report) => Ok(report),
+                Done::Killed(what) => Err(local_fs::Error::Killed { what }.into()),
+                Done::Repaired(..) => Err("the host repaired what it was to check".into()),
+            },
         }
     }
 }

@@ -6,6 +6,8 @@ use anyhow::bail;
 use clap::Args;
 use machine::{Machine, Uml};
 
+use crate::shell::quoted;
+
 /// Modules that disks in user space need where they are not built in.
 const DISK_MODULES: [&str; 2] = ["loop", "fuse"];
 
@@ -75,13 +77,13 @@ impl KernelArgs {
     pub fn flags(&self) -> String {
         let mut flags = match &self.kernel {
             KernelChoice::Host => String::new(),
-            uml @ KernelChoice::Uml(_) => format!(" --kernel {uml}"),
+            uml @ KernelChoice::Uml(_) => format!(" --kernel {}", quoted(&uml.to_string())),
         };
         if let Some(modules) = &self.modules {
-            flags += &format!(" --modules {}", modules.display());
+            flags += &format!(" --modules {}", quoted(&modules.to_string_lossy()));
         }
         if !self.kernel_parameters.is_empty() {
-            flags += &format!(" --kernel-parameters '{}'", self.kernel_parameters.join(" "));
+            flags += &format!(" --kernel-parameters {}", quoted(&self.kernel_parameters.join(" ")));
         }
         if self.virtual_time {
             flags += &format!(" --virtual-time --seed {}", self.seed);

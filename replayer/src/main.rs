@@ -40,7 +40,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> anyhow::Result<replayer::Outcome> {
     let interrupt = Interrupt::watch()?;
-    let command = SweepCommand::new(&arguments.file_system, arguments.format);
+    let command = SweepCommand::new(&arguments.file_system, arguments.file_system.machine()?, arguments.format);
     if let Some(stream) = arguments.files.stream() {
         let numbered = (0..).zip(stream).map(|(number, workload)| workload.map(|workload| (number, workload)));
         return command.run_stream(Box::new(numbered), &interrupt);

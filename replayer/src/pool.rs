@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use block_dev::Base;
-use local_fs::{Variant, format, start_fsck};
+use local_fs::{Variant, format};
 use machine::{Activity, End, Machine, Running};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -17,7 +17,7 @@ use signal_hook::iterator::Signals;
 
 use workloads::Workload;
 
-use crate::fsck::{Slot, shared_name};
+use crate::fsck::{Slot, Task, help, shared_name};
 use crate::result::{Death, WorkloadResult};
 use crate::worker::{Answer, BASE_NAME, Job, Start, WORKER_COMMAND, receive, send, send_to_guest};
 
@@ -124,8 +124,8 @@ pub(crate) struct Worker {
     input: Arc<Mutex<Input>>,
     running: Running,
     variant: Variant,
-    /// How many of the file system's checkers are at work for it.
-    checking: Arc<AtomicU32>,
+    /// How many of the file system's own programs are at work for it.
+    helping: Arc<AtomicU32>,
     recognises_fua: bool,
     interrupt: Interrupt,
 }
@@ -149,9 +149,9 @@ impl Worker {
             std::fs::write(&path, base.pack()).with_context(|| format!("write {}", path.display()))?;
         }
         let input = Arc::new(Mutex::new(Input { stream: running.take_input(), shared, messages: 0 }));
-        let (variant, checking) = (start.variant.clone(), Arc::default());
+        let (variant, helping) = (start.variant.clone(), Arc::default());
         let mut this =
-            Self { input, running, variant, checking, recognises_fua: false, interrupt: Interrupt::default() };
+            Self { input, running, variant, helping, recognises_fua: false, interrupt: Interrupt::default() };
         let sent = if machine.has_virtual_time() { Ok(()) } else { this.send(start) };
         let answer = sent.and_then(|()| this.receive());
         match answer.map_err(|gone| anyhow::anyhow!("{}", gone.words()))? {
@@ -179,7 +179,7 @@ impl Worker {
         loop {
             self.wait()?;
             match receive(self.running.output()) {
-                Ok(Some(Answer::Check(slot))) => self.check(slot),
+                Ok(Some(Answer::Help(slot, task))) => self.help(slot, task),
                 Ok(Some(answer)) => return Ok(answer),
                 Ok(None) => return Err(self.broke_off(&io::Error::from(io::ErrorKind::UnexpectedEof))),
                 Err(error) => return Err(self.broke_off(&error)),
@@ -198,7 +198,7 @@ impl Worker {
                 self.running.kill();
                 return Err(Gone::Other("it was interrupted".into()));
             }
-            if self.checking.load(Ordering::Relaxed) > 0 {
+            if self.helping.load(Ordering::Relaxed) > 0 {
                 activity = Activity::default();
             } else if let Some(why) = activity.look(self.running.pid()) {
                 return Err(self.stuck(&why));
@@ -207,21 +207,19 @@ impl Worker {
         Ok(())
     }
 
-    /// Has the file system's checker look at what a guest has left for it, and tells the guest.
-    fn check(&self, slot: Slot) {
-        let (input, checking) = (Arc::clone(&self.input), Arc::clone(&self.checking));
+    /// Has the file system's own program do what a guest asks for with what it has left for it, and
+    /// tells the guest.
+    fn help(&self, slot: Slot, task: Task) {
+        let (input, helping) = (Arc::clone(&self.input), Arc::clone(&self.helping));
         let image = self.running.shared().map(|shared| shared.join(shared_name(slot)));
         let variant = self.variant.clone();
-        checking.fetch_add(1, Ordering::Relaxed);
+        helping.fetch_add(1, Ordering::Relaxed);
         std::thread::spawn(move || {
-            let checked = image.ok_or("it shares nothing with us".to_owned()).and_then(|image| {
-                let running = start_fsck(&variant, &image).map_err(|error| error.to_string())?;
-                let running = running.ok_or("there is no checker")?;
-                running.finish().map_err(|error| error.to_string())
-            });
+            let done = image.ok_or("it shares nothing with us".to_owned());
+            let done = done.and_then(|image| help(&variant, &image, task));
             // If it is gone, whoever waits for it notices.
-            let _ = input.lock().unwrap_or_else(PoisonError::into_inner).send(&Job::Checked(slot, checked));
-            checking.fetch_sub(1, Ordering::Relaxed);
+            let _ = input.lock().unwrap_or_else(PoisonError::into_inner).send(&Job::Helped(slot, done));
+            helping.fetch_sub(1, Ordering::Relaxed);
         });
     }
 

@@ -13,6 +13,7 @@ use workloads::{Op, Workload};
 
 use crate::columns::columns;
 use crate::result::{Death, StateFindings, Verdict, WorkloadResult};
+use crate::shell::quoted;
 use crate::sweep::Summary;
 
 /// Without a terminal a line of progress is printed this often.
@@ -38,18 +39,19 @@ pub struct Report {
     variant: Variant,
     /// What names the sources of promises.
     contract: Option<Contract>,
-    /// The flags that replay a finding.
-    replay_flags: String,
+    /// The command that replays what comes in.
+    replay: String,
     findings: u64,
     not_measured: u64,
 }
 
 impl Report {
-    /// A report on one file system; `total` is how many workloads there will be, if known.
-    pub fn new(format: OutputFormat, variant: &Variant, replay_flags: String, total: Option<u64>) -> Self {
+    /// A report on one file system; `replay` is the command that tests again what comes in, and
+    /// `total` how many workloads there will be, if known.
+    pub fn new(format: OutputFormat, variant: &Variant, replay: String, total: Option<u64>) -> Self {
         let progress = Progress::new(&variant.to_string(), total);
         let contract = Contract::for_variant(variant).ok();
-        Self { format, progress, variant: variant.clone(), contract, replay_flags, findings: 0, not_measured: 0 }
+        Self { format, progress, variant: variant.clone(), contract, replay, findings: 0, not_measured: 0 }
     }
 
     /// Prints the result of workload `number` of the sweep, where there is something to say.
@@ -146,7 +148,7 @@ impl Report {
         for line in death.log.iter().skip(said).take(DEATH_LINES_MAX) {
             text += &format!("  kernel    {line}\n");
         }
-        text + "\n"
+        text + &self.replay_text(workload)
     }
 
     fn finding_text(&self, workload: &Workload, state: &StateFindings) -> String {
@@ -173,9 +175,12 @@ impl Report {
                 text += &format!("  source    {}\n", line.source);
             }
         }
-        let line = workload.to_line().replace('\'', "'\\''");
-        text += &format!("  replay    echo '{line}' | replay {}\n\n", self.replay_flags);
-        text
+        text + &self.replay_text(workload)
+    }
+
+    /// Not with echo: some shells' has a mind of its own about backslashes.
+    fn replay_text(&self, workload: &Workload) -> String {
+        format!("  replay    printf '%s\\n' {} | {}\n\n", quoted(&workload.to_line()), self.replay)
     }
 }
 

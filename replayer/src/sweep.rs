@@ -1,6 +1,5 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -9,13 +8,11 @@ use machine::Machine;
 use pace_rules::disk::{Disk, Selection};
 use workloads::Workload;
 
+use crate::drain::{ResultSender, Source, drain};
 use crate::pool::{Gone, Interrupt, Worker};
 use crate::report::say;
 use crate::result::{Timing, Verdict, WorkloadResult};
 use crate::worker::{Answer, Job, Start};
-
-/// Results that may wait to be written before the workers wait too.
-pub(crate) const RESULTS_QUEUED_MAX: usize = 256;
 
 /// Workloads that a worker may have been given without having answered: one that it works on,
 /// one that waits for the file system's checker, and the next.
@@ -96,7 +93,7 @@ pub struct Workers {
     processes: Vec<Worker>,
     pub(crate) start: Start,
     pub(crate) machine: Machine,
-    pub(crate) jobs: usize,
+    jobs: usize,
     recognise_fua: bool,
     /// What workers under this kernel share.
     scratch: Option<Scratch>,
@@ -197,51 +194,28 @@ impl Workers {
         interrupt: &Interrupt,
         done: &mut dyn FnMut(&Workload, WorkloadResult) -> anyhow::Result<()>,
     ) -> anyhow::Result<Summary> {
-        if self.machine.has_virtual_time() {
-            return self.run_virtual(workloads, interrupt, done);
-        }
         let started = Instant::now();
         let mut summary = Summary { fua_recognised: self.recognise_fua(), ..Summary::default() };
-        let workers = std::mem::take(&mut self.processes);
-        let source = Mutex::new(workloads);
         let mut retries = Vec::new();
-        let this = Mutex::new(&mut *self);
-        let outcome = std::thread::scope(|scope| {
-            let (results, incoming) = sync_channel(RESULTS_QUEUED_MAX);
-            let running: Vec<_> = workers
-                .into_iter()
-                .map(|worker| {
-                    let (results, source, this) = (results.clone(), &source, &this);
-                    scope.spawn(move || feed(worker, source, this, interrupt, &results))
-                })
-                .collect();
-            drop(results);
-            let mut outcome = Ok(());
-            let _stop_on_panic = StopOnPanic(interrupt);
-            for (workload, result) in incoming {
-                if result.retry_alone {
-                    retries.push((workload, result));
-                    continue;
-                }
-                summary.add(&result);
-                if outcome.is_ok()
-                    && let Err(error) = done(&workload, result)
-                {
-                    // The rest is drained, so that no worker waits for ever.
-                    interrupt.request();
-                    outcome = Err(error);
-                }
+        let mut take = |workload: Workload, result: WorkloadResult| {
+            if result.retry_alone {
+                retries.push((workload, result));
+                return Ok(());
             }
-            let mut kept = Vec::new();
-            for thread in running {
-                match thread.join().expect("the thread does not panic") {
-                    Ok(worker) => kept.push(worker),
-                    Err(error) => outcome = outcome.and(Err(error)),
-                }
-            }
-            outcome.map(|()| kept)
-        });
-        self.processes = outcome?;
+            summary.add(&result);
+            done(&workload, result)
+        };
+        if self.machine.has_virtual_time() {
+            let feed = |_, source: &Source<'_>, results: &ResultSender| self.feed_virtual(source, interrupt, results);
+            drain(0..self.jobs, feed, workloads, interrupt, &mut take)?;
+        } else {
+            let workers = std::mem::take(&mut self.processes);
+            let this = Mutex::new(&mut *self);
+            let feed =
+                |worker, source: &Source<'_>, results: &ResultSender| feed(worker, source, &this, interrupt, results);
+            let workers = drain(workers, feed, workloads, interrupt, &mut take)?;
+            self.processes = workers;
+        }
         for (workload, first) in retries {
             // Who is interrupted keeps what the first try found.
             let result = if interrupt.requested() { first } else { self.alone(&workload)? };
@@ -268,26 +242,13 @@ impl Workers {
     }
 }
 
-/// Has the feeders stop when the one they feed for is unwound.
-pub(crate) struct StopOnPanic<'a>(pub(crate) &'a Interrupt);
-
-impl Drop for StopOnPanic<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.request();
-        }
-    }
-}
-
-pub(crate) type Source<'a> = Mutex<&'a mut (dyn Iterator<Item = anyhow::Result<Workload>> + Send)>;
-
 /// Gives one worker workloads until there are no more; returns the worker.
 fn feed(
     mut worker: Worker,
     source: &Source<'_>,
     workers: &Mutex<&mut Workers>,
     interrupt: &Interrupt,
-    results: &SyncSender<(Workload, WorkloadResult)>,
+    results: &ResultSender,
 ) -> anyhow::Result<Worker> {
     worker.obey(interrupt);
     let mut feeder = Feeder { worker, workers, results, interrupt, waiting: VecDeque::new(), deaths: 0 };
@@ -309,7 +270,7 @@ fn feed(
 struct Feeder<'a, 'w> {
     worker: Worker,
     workers: &'a Mutex<&'w mut Workers>,
-    results: &'a SyncSender<(Workload, WorkloadResult)>,
+    results: &'a ResultSender,
     interrupt: &'a Interrupt,
     waiting: VecDeque<Workload>,
     deaths: u32,
@@ -362,7 +323,6 @@ impl Feeder<'_, '_> {
             Answer::Failed(why) => WorkloadResult::not_measured(workload.name.clone(), why),
             other => WorkloadResult::not_measured(workload.name.clone(), format!("the worker answered {other:?}")),
         };
-        // Nobody receives once the sweep has failed; then nothing is lost.
         let _ = self.results.send((workload, result));
     }
 

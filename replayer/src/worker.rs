@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use block_dev::Base;
-use local_fs::{FsckReport, Scratch, Variant, enter_mount_namespace, format};
+use local_fs::{Scratch, Variant, enter_mount_namespace, format};
 use machine::{CHANNEL_BYTES_MAX, GUEST_SHARED};
 use pace_rules::disk::{Disk, Selection};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use workloads::Workload;
 
 use crate::engine::{Engine, EngineError, Unfinished};
-use crate::fsck::{FsckPlace, HostAnswers, Slot};
+use crate::fsck::{self, FsckPlace, HostAnswers, Slot, Task};
 use crate::prepare::prepare_kernel;
 use crate::result::WorkloadResult;
 
@@ -29,7 +29,7 @@ pub(crate) const BASE_NAME: &str = "base";
 const JOBS_MAX: usize = 8;
 
 /// Messages that may be on their way into a worker: as many workloads as it may have, one to have
-/// it finish, and what the checker said of two slots.
+/// it finish, and what the host did with two slots.
 const MESSAGES_MAX: usize = 6;
 
 /// A message may not be longer than this.
@@ -45,7 +45,7 @@ pub(crate) struct Start {
     pub(crate) alone: bool,
     /// An empty directory; without one the worker makes one.
     pub(crate) directory: Option<PathBuf>,
-    /// It is in a guest whose host made the base and runs the file system's checker.
+    /// It is in a guest whose host made the base and runs the file system's checker and repair.
     pub(crate) host_helps: bool,
     /// Results have a hash of the block log.
     pub(crate) hash_log: bool,
@@ -61,8 +61,8 @@ pub(crate) enum Job {
     /// A workload, while no other worker works under this kernel. Its steps are told as they are
     /// taken, and it is answered before anything else is done.
     Alone(Workload),
-    /// What the file system's checker said of a slot. It has no answer.
-    Checked(Slot, Result<FsckReport, String>),
+    /// What the host did with a slot. It has no answer.
+    Helped(Slot, fsck::Answer),
     /// So many cycles of the floor, on the image of a crash or on the clean base.
     Floor { cycles: u32, recovering: bool },
 }
@@ -77,8 +77,8 @@ pub(crate) enum Answer {
     },
     /// It cannot work at all.
     Failed(String),
-    /// Wants the file system's checker to look at what is in the file of a slot.
-    Check(Slot),
+    /// Wants the host to do something with what is in the file of a slot.
+    Help(Slot, Task),
     /// What is done next, in words.
     Step(String),
     Result(Box<WorkloadResult>),
@@ -214,7 +214,7 @@ impl Worker {
                 Err(error) => Answer::Failed(error.to_string()),
             }),
             // Whoever waits for it has it already.
-            Job::Checked(..) => Ok(()),
+            Job::Helped(..) => Ok(()),
         }
     }
 
@@ -230,8 +230,8 @@ fn jobs(mut input: BufReader<io::Stdin>, answers: HostAnswers) -> impl Iterator<
     let (read, jobs) = sync_channel(JOBS_MAX);
     std::thread::spawn(move || {
         while let Some(job) = receive(&mut input).transpose() {
-            if let Ok(Job::Checked(slot, report)) = job {
-                answers.put(slot, report);
+            if let Ok(Job::Helped(slot, done)) = job {
+                answers.put(slot, done);
                 continue;
             }
             let broken = job.is_err();
@@ -271,7 +271,7 @@ fn make_engine(start: &Start, directory: &Path, answers: &HostAnswers) -> Result
     prepare_kernel(&start.variant)?;
     let shared = Path::new(GUEST_SHARED);
     let (base, fsck) = if start.host_helps {
-        let ask = |slot| answer(&Answer::Check(slot));
+        let ask = |slot, task| answer(&Answer::Help(slot, task));
         let base = Base::unpack(&std::fs::read(shared.join(BASE_NAME))?)?;
         (base, FsckPlace::host(shared.to_owned(), ask, answers.clone()))
     } else {

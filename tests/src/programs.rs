@@ -1,7 +1,7 @@
 //! The programs under test, and what they print.
 
 use std::path::{Path, PathBuf};
-use std::process::Command as Process;
+use std::process::{Command as Process, Output};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -79,6 +79,14 @@ impl Report {
         Self { status, results, summaries }
     }
 
+    /// The same of a command that is started as somebody, or in some place.
+    ///
+    /// # Panics
+    /// Like [`Self::of`].
+    pub fn of_process(process: Process) -> Self {
+        Self::of(Command::from_std(process).timeout(PATIENCE))
+    }
+
     /// A number of the summaries, added up.
     pub fn total(&self, field: &str) -> u64 {
         self.summaries.iter().map(|summary| summary[field].as_u64().expect("a number")).sum()
@@ -133,4 +141,19 @@ fn text(value: &Value) -> String {
 /// Has `replay` do workloads, given as text, on one file system.
 pub fn replay_with(file_system: &str, arguments: &[&str], workloads: &str) -> Report {
     Report::of(replay().args(["--format", "json", "--fs", file_system]).args(arguments).write_stdin(workloads))
+}
+
+/// What a program said to people.
+pub fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// What a program printed.
+pub fn printed(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Words as arguments.
+pub fn words(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
 }

@@ -1,19 +1,14 @@
 //! Guests, started by somebody who is not root: known answers under User-Mode Linux, what dies and
-//! what is killed, and runs that repeat in virtual time. Root is needed to be somebody else.
+//! what is killed. Root is needed to be somebody else.
 
-use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Seek};
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use end_to_end::{FILE_SYSTEMS, Ordinary, Report, program};
+use end_to_end::{FILE_SYSTEMS, Ordinary, Report, printed, said, words};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-
-/// Longer than any sweep of a test takes, even on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// What is to be answered at once. It takes a second or two; other tests may keep the machine busy.
 const AT_ONCE: Duration = Duration::from_secs(30);
@@ -34,27 +29,11 @@ const KNOWN_ON_BTRFS: [(&str, &str); 6] = [
 /// `fs` with two workers, whose results are printed as JSON.
 const SWEEP: [&str; 5] = ["fs", "--jobs", "2", "--format", "json"];
 
-fn report(command: Command) -> Report {
-    Report::of(assert_cmd::Command::from_std(command).timeout(PATIENCE))
-}
-
-fn words(words: &[String]) -> Vec<&str> {
-    words.iter().map(String::as_str).collect()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn printed(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
 /// seq-1 under Debian's kernel.
 fn seq_1(file_system: &str) -> Report {
     let place = Ordinary::new();
     let sweep = ["--kernel", "uml", "--preset", "seq-1", "--fs", file_system];
-    let report = report(place.crashpoint(&[&SWEEP, sweep.as_slice()].concat()));
+    let report = Report::of_process(place.crashpoint(&[&SWEEP, sweep.as_slice()].concat()));
     assert!(report.total("workloads") > 200, "{:?}", report.summaries);
     report
 }
@@ -66,7 +45,7 @@ fn b3(file_system: &str) -> Report {
     assert!(files.len() >= 50, "{} files", files.len());
     let mut command = place.crashpoint(&[&SWEEP, ["--kernel", "uml", "--fs", file_system].as_slice()].concat());
     command.args(files);
-    report(command)
+    Report::of_process(command)
 }
 
 #[test]
@@ -116,6 +95,28 @@ fn btrfs_breaks_the_workloads_of_b3_that_it_is_known_to_break() {
     assert_eq!(report.broken(), known, "if this kernel is not a 6.1, the list is another");
 }
 
+/// On the host of its guest, or in it, which it is in virtual time.
+#[test]
+fn where_a_repair_runs_makes_no_difference() {
+    let place = Ordinary::new();
+    place.file(
+        "three.wl",
+        "workload kept; creat foo; write foo 0 16K; fsync foo; sync\n\
+         workload names; mkdir A; sync; creat A/foo; write A/foo 0 16K; fsync A/foo; creat A/bar; fsync A\n\
+         workload gone; creat foo; write foo 0 64K; sync; unlink foo; creat bar; write bar 0 64K; sync\n",
+    );
+    let kernel = place.virtual_time();
+    for file_system in ["ext2", "vfat", "minix"] {
+        let sweep = |kernel: &[String]| {
+            let fs = ["--fs", file_system, "three.wl"];
+            let report = Report::of_process(place.crashpoint(&[&SWEEP, words(kernel).as_slice(), &fs].concat()));
+            assert_eq!((report.total("workloads"), report.total("not_measured")), (3, 0), "{:?}", report.results);
+            (report.broken(), report.total("states_checked"))
+        };
+        assert_eq!(sweep(&kernel[1..]), sweep(&kernel), "{file_system}");
+    }
+}
+
 #[test]
 fn flushes_that_cover_nothing_are_caught() {
     let place = Ordinary::new();
@@ -126,7 +127,7 @@ fn flushes_that_cover_nothing_are_caught() {
     );
     for file_system in FILE_SYSTEMS {
         let sweep = ["--kernel", "uml", "--disk", "drop-flush", "--fs", file_system, "lies.wl"];
-        let report = report(place.crashpoint(&[&SWEEP, sweep.as_slice()].concat()));
+        let report = Report::of_process(place.crashpoint(&[&SWEEP, sweep.as_slice()].concat()));
         assert_eq!(report.with_verdict("finding"), ["data", "overwrite"], "{file_system}: {:?}", report.summaries);
         assert_eq!(report.status, 1);
     }
@@ -249,7 +250,7 @@ fn a_guest_that_panics_is_a_finding() {
          workload after; creat bar; fsync bar\n",
     );
     let options = ["--kernel", "uml", "--fs", "ext4", "-o", "errors=panic", "--disk", "lose-write:5", "three.wl"];
-    let report = report(place.crashpoint(&[&SWEEP, options.as_slice()].concat()));
+    let report = Report::of_process(place.crashpoint(&[&SWEEP, options.as_slice()].concat()));
     assert_dies_in_the_second(&report, "panic forced after error");
     // Which of the steps it was that it died in is told.
     let deadly = report.results.iter().find(|result| !result["death"].is_null()).expect("there is one");
@@ -281,7 +282,7 @@ fn a_guest_that_runs_out_of_memory() {
     );
     let sweep = |parameters: &str| {
         let options = ["--kernel", "uml", "--kernel-parameters", parameters, "--fs", "xfs", "three.wl"];
-        report(place.crashpoint(&[&SWEEP, options.as_slice()].concat()))
+        Report::of_process(place.crashpoint(&[&SWEEP, options.as_slice()].concat()))
     };
     assert_dies_in_the_second(&sweep("mem=170M sysctl.vm.panic_on_oom=1"), "Out of memory");
 
@@ -368,146 +369,4 @@ fn commands_in_a_guest_end_as_they_do_anywhere() {
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     assert_eq!(std::fs::read_to_string(shared.join("file")).expect("read"), "kept\n");
     assert!(!place.temporary().join("file").exists());
-}
-
-#[test]
-fn waiting_costs_no_time() {
-    let place = Ordinary::new();
-    let kernel = place.virtual_time();
-    let started = Instant::now();
-    let command = ["--", "sh", "-c", "date +%s; sleep 600; date +%s"];
-    let arguments = [&["machine"], words(&kernel).as_slice(), &command].concat();
-    let output = place.crashpoint(&arguments).output().expect("it runs");
-    let took = started.elapsed();
-    let times: Vec<u64> = printed(&output).lines().map(|line| line.parse().expect("seconds")).collect();
-    assert!(matches!(times[..], [before, after] if after - before == 600), "{times:?} {}", said(&output));
-    // A third of a second; other tests may keep the machine busy.
-    println!("600 s in {took:?}");
-    assert!(took < Duration::from_secs(10), "{took:?}");
-}
-
-/// Ten workloads of seq-1.
-fn ten_workloads(place: &Ordinary) {
-    let output = Command::new(program("ace-gen")).args(["--preset", "seq-1", "--sample", "10", "--seed", "1"]).output();
-    place.file("ten.wl", &printed(&output.expect("it runs")));
-}
-
-/// The hash of the block log of each of them, in virtual time.
-fn block_logs(place: &Ordinary, file_system: &str, seed: &str, jobs: &str) -> BTreeMap<String, String> {
-    let kernel = place.virtual_time();
-    let sweep = ["fs", "--format", "json", "--jobs", jobs, "--fs", file_system, "--seed", seed, "ten.wl"];
-    let report = report(place.crashpoint(&[&sweep, words(&kernel).as_slice()].concat()));
-    report.assert_clean();
-    let text = |value: &Value| value.as_str().expect("text").to_owned();
-    let logs: BTreeMap<_, _> =
-        report.results.iter().map(|result| (text(&result["workload"]), text(&result["block_log"]))).collect();
-    assert_eq!(logs.len(), 10);
-    logs
-}
-
-/// What a disk is asked to do is the same in each of so many runs, and with another seed another.
-fn block_logs_repeat(file_system: &str, runs: usize) {
-    let place = Ordinary::new();
-    ten_workloads(&place);
-    let first = block_logs(&place, file_system, "1", "2");
-    for run in 1..runs {
-        // How many work beside each other makes no difference.
-        let jobs = if run % 2 == 0 { "2" } else { "1" };
-        assert_eq!(block_logs(&place, file_system, "1", jobs), first, "run {run}");
-    }
-    let other = block_logs(&place, file_system, "2", "2");
-    assert!(first.iter().all(|(name, log)| other[name] != *log), "{first:?} {other:?}");
-}
-
-#[test]
-fn block_logs_of_ext4_repeat() {
-    block_logs_repeat("ext4", 3);
-}
-
-#[test]
-#[ignore = "takes minutes: make test-long"]
-fn block_logs_repeat_in_ten_runs() {
-    for file_system in FILE_SYSTEMS {
-        block_logs_repeat(file_system, 10);
-    }
-}
-
-/// Runs a script of tests/scripts in virtual time; what it printed, and the hash of each file that
-/// it left.
-fn run_script(place: &Ordinary, script: &str, seed: &str) -> BTreeMap<String, String> {
-    let kernel = place.virtual_time();
-    let out = place.shared("out");
-    let out_text = out.to_str().expect("text");
-    let command = ["--share", out_text, "--", "sh", script, out_text];
-    let options = ["machine", "--seed", seed, "--memory", "2048"];
-    let arguments = [&options, words(&kernel).as_slice(), &command].concat();
-    let output = place.crashpoint(&arguments).output().expect("it runs");
-    assert_eq!(output.status.code(), Some(0), "{}{}", printed(&output), said(&output));
-    println!("{script}, seed {seed}: {}", printed(&output).trim());
-    let mut left = BTreeMap::from([("printed".to_owned(), printed(&output))]);
-    hash_files(&out, &mut left);
-    std::fs::remove_dir_all(&out).expect("removed");
-    left
-}
-
-fn hash_files(directory: &Path, found: &mut BTreeMap<String, String>) {
-    for entry in std::fs::read_dir(directory).expect("read").map(|entry| entry.expect("read")) {
-        let path = entry.path();
-        if path.is_dir() {
-            hash_files(&path, found);
-        } else {
-            let content = std::fs::read(&path).expect("read");
-            found.insert(path.display().to_string(), blake3::hash(&content).to_string());
-        }
-    }
-}
-
-/// Everything that a system of several processes logs and writes is the same in each of so many
-/// runs. With another seed its logs are others.
-fn script_repeats(name: &str, runs: usize, expected: &str) {
-    let place = Ordinary::new();
-    let scripts = place.repository("tests/scripts");
-    let script = scripts.iter().find(|path| path.ends_with(name)).expect("it is there").to_str().expect("text");
-    let first = run_script(&place, script, "1");
-    assert!(first["printed"].contains(expected), "{first:?}");
-    assert!(first.len() > 5, "{first:?}");
-    for run in 1..runs {
-        assert_eq!(run_script(&place, script, "1"), first, "run {run}");
-    }
-    let other = run_script(&place, script, "2");
-    assert!(other["printed"].contains(expected), "{other:?}");
-    assert_ne!(other, first);
-}
-
-#[test]
-fn etcd_repeats() {
-    script_repeats("etcd.sh", 2, "leads, 20 keys");
-}
-
-#[test]
-fn redis_repeats() {
-    script_repeats("redis.sh", 2, "the primary was killed");
-}
-
-#[test]
-#[ignore = "takes minutes: make test-long"]
-fn etcd_repeats_in_five_runs() {
-    script_repeats("etcd.sh", 5, "leads, 20 keys");
-}
-
-#[test]
-#[ignore = "takes minutes: make test-long"]
-fn redis_repeats_in_five_runs() {
-    script_repeats("redis.sh", 5, "the primary was killed");
-}
-
-/// Debian's package libzookeeper-java and a Java, if they are there.
-#[test]
-#[ignore = "takes minutes: make test-long"]
-fn zookeeper_repeats_in_five_runs() {
-    if !Path::new("/usr/share/java/zookeeper.jar").exists() {
-        println!("not installed: libzookeeper-java default-jre-headless");
-        return;
-    }
-    script_repeats("zookeeper.sh", 5, "leads");
 }

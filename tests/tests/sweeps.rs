@@ -2,11 +2,12 @@
 //! one that was not; its shards, merged, too. Needs root.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use end_to_end::{Family, program, require_root};
+use end_to_end::{Family, printed, program, require_root, said};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -105,14 +106,6 @@ impl Place {
         }
         manifest
     }
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn printed(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Arguments and more of them.
@@ -313,6 +306,44 @@ fn stopped_by_a_signal_to_everybody() {
     }
     place.ends(1, &arguments);
     place.assert_equal("whole", "stopped");
+}
+
+/// ext2 is repaired before it is mounted, and checked afterwards: a run of e2fsck is killed, or
+/// asked to end, which it does with a status of its own (e2fsck(8)); and then all of them.
+#[test]
+fn checkers_that_somebody_kills_accuse_nobody() {
+    let place = Place::new();
+    let script = format!(
+        "#!/bin/sh\ncount=$(cat count 2>/dev/null || echo 0)\necho $((count + 1)) >count\n\
+         case \" $KILLED \" in *\" $count \"*) eval \"$HOW\";; esac\n\
+         exec {} \"$@\"\n",
+        local_fs::find_program("e2fsck").expect("it is installed").display()
+    );
+    for name in ["e2fsck", "e2fsck.static"] {
+        std::fs::write(place.path(name), &script).expect("written");
+        std::fs::set_permissions(place.path(name), PermissionsExt::from_mode(0o755)).expect("changed");
+    }
+    let sweep = ["fs", "--fs", "ext2", "--jobs", "1", "--ops", "1", "--range", "3..7"];
+    let killed = |killed: &str, how: &str, status: i32, not_measured: u64, out: &str| {
+        let mut command = place.command(&with(&sweep, &["--out", out, "--format", "json"]));
+        let path = format!("{}:{}", place.path("").display(), std::env::var("PATH").expect("there is a PATH"));
+        let output = command.env("PATH", path).env("KILLED", killed).env("HOW", how).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(status), "{killed}: {}{}", printed(&output), said(&output));
+        let summary: Value = place.summaries(out).remove(0);
+        assert_eq!((&summary["findings"], &summary["not_measured"]), (&0.into(), &not_measured.into()), "{summary}");
+        std::fs::remove_file(place.path("count")).expect("it ran");
+    };
+    killed("none", "true", 0, 0, "whole");
+    let always: Vec<_> = (1..1000).map(|number| number.to_string()).collect();
+    for how in ["kill -KILL $$", "exit 32", "exit 33"] {
+        // The first one repairs the disk that is mounted to see whether there is such a file system.
+        for first in 1..5 {
+            let out = format!("killed-{first}-{how}");
+            killed(&first.to_string(), how, 0, 0, &out);
+            place.assert_equal("whole", &out);
+        }
+        killed(&always.join(" "), how, 3, 4, &format!("never-{how}"));
+    }
 }
 
 #[test]

@@ -1,0 +1,235 @@
+//! What only shows in several names together: renames that were done by half, files that are lost,
+//! and operations that are there without earlier ones.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+
+use local_fs::Inode;
+
+use super::{Comparison, kind_matches};
+use crate::history::{Bound, History, Time};
+use crate::model::{InodeId, Kind, NameCounts, ROOT, Rename};
+use crate::{Finding, Promise};
+
+impl Comparison<'_> {
+    /// Inodes that may not vanish are somewhere, under a name of theirs, an old one or one that the
+    /// file system's checker gave them. Files without data are not worth a name to it.
+    pub(super) fn somewhere(&mut self) {
+        if !self.findings.is_empty() || !self.model.contract.promises(Promise::FsyncExists) {
+            return;
+        }
+        let counts = self.model.name_counts();
+        let mut findings = Vec::new();
+        for (id, inode) in self.model.inodes.iter().enumerate() {
+            let Some(exists) = inode.exists else { continue };
+            let always_named = counts.get(&id).is_some_and(|counts| counts.always_since(exists.time));
+            if id == ROOT || !always_named || self.found.contains_key(&id) {
+                continue;
+            }
+            let content = inode.content.allowed(Bound::START);
+            if inode.kind == Kind::File && content.iter().any(|(_, version)| version.allocated_blocks(1) == 0) {
+                continue;
+            }
+            let is_it =
+                |(number, seen): (&u64, &Inode)| kind_matches(&inode.kind, &seen.kind) && self.fits(id, *number);
+            if !self.tree.inodes.iter().any(is_it) {
+                let name = self.model.current_path(id).unwrap_or_default();
+                let what = format!("the {} is nowhere as it was made durable, under no name", inode.kind.noun());
+                findings.push(Finding { path: name, what, promise: exists.promise, promised_by: exists.by });
+            }
+        }
+        for finding in findings {
+            self.report(finding);
+        }
+    }
+
+    /// The path of an entry that was compared.
+    fn path_of(&self, (directory, name): &(InodeId, String)) -> String {
+        match self.found.get(directory) {
+            Some((_, path)) if !path.is_empty() => format!("{path}/{name}"),
+            _ => name.clone(),
+        }
+    }
+
+    /// A rename changes two entries at once: its file is at one of them. Of what was never
+    /// durable nothing has to show, neither its old name nor its new one.
+    pub(super) fn renames(&mut self) {
+        let durable = |rename: &&Rename| self.model.inodes[rename.moved].exists.is_some();
+        for rename in self.model.renames.iter().filter(durable) {
+            let (Some(source), Some(dest)) = (self.entries.get(&rename.source), self.entries.get(&rename.dest)) else {
+                continue;
+            };
+            let (source, dest) = (*source, *dest);
+            let history = |place: &(InodeId, String)| &self.model.inodes[place.0].entries[&place.1];
+            let (source_side, dest_side) = (
+                side(history(&rename.source), self.model.prefix, rename.time, source),
+                side(history(&rename.dest), self.model.prefix, rename.time, dest),
+            );
+            let half = match (source_side, dest_side) {
+                (Some(Side::Before), Some(Side::After)) => source == Some(rename.moved) && source == dest,
+                (Some(Side::After), Some(Side::Before)) => !self.moved_on(rename) && !self.may_be_displaced(rename),
+                _ => false,
+            };
+            if half {
+                let (from, to) = (self.path_of(&rename.source), self.path_of(&rename.dest));
+                let what = format!("'{from}' and '{to}' do not show one moment: a rename was done by half");
+                let promised_by = Some(rename.time - 1);
+                self.report(Finding { promised_by, ..Finding::new(Promise::RenameAtomic, to, what) });
+            }
+        }
+    }
+
+    /// Whether what was renamed may be gone because something else was made durable at its old
+    /// name, while its new one was not.
+    fn may_be_displaced(&self, rename: &Rename) -> bool {
+        let keeps = [Promise::OrderedMetadata, Promise::NameConflict];
+        if keeps.into_iter().any(|promise| self.model.contract.promises(promise)) {
+            return false;
+        }
+        let (directory, name) = &rename.source;
+        let source = &self.model.inodes[*directory].entries[name];
+        source.bound().time >= rename.time && source.current().is_some_and(|now| now != rename.moved)
+    }
+
+    /// Whether what was renamed is at another name that it was renamed to or from, or has lost
+    /// one since.
+    fn moved_on(&self, rename: &Rename) -> bool {
+        let moved = Some(rename.moved);
+        let elsewhere = |((directory, name), seen): (&(InodeId, String), &Option<InodeId>)| {
+            let entry = &self.model.inodes[*directory].entries[name];
+            let stays = *entry.at(rename.time - 1) == moved && *entry.at(rename.time) == moved;
+            *seen == moved && !stays
+        };
+        self.model.inodes[rename.moved].unlinked > rename.time || self.entries.iter().any(elsewhere)
+    }
+
+    /// Inodes that may not vanish, and inodes under more names than they ever had at once.
+    pub(super) fn existence(&mut self) {
+        let ordered = self.model.contract.promises(Promise::OrderedMetadata);
+        let mut names: HashMap<InodeId, Vec<(InodeId, String)>> = HashMap::new();
+        for (place, value) in &self.entries {
+            if let Some(id) = value {
+                names.entry(*id).or_default().push(place.clone());
+            }
+        }
+        // Few workloads need to know.
+        let counts = OnceCell::new();
+        let counts = || counts.get_or_init(|| self.model.name_counts());
+        let model = self.model;
+        let mut findings = Vec::new();
+        for (id, inode) in model.inodes.iter().enumerate() {
+            // Without an order a link and an unlink are two operations, not a rename: both names
+            // may be there, and neither.
+            let linked_and_unlinked = |since: Time| !ordered && inode.unlinked > since;
+            let names = names.get(&id).map_or(&[][..], Vec::as_slice);
+            if names.len() > 1 && !linked_and_unlinked(model.committed) {
+                let most = counts().get(&id).map_or(0, NameCounts::most);
+                // A rename by half, which was reported, shows as two names as well.
+                let said = self.findings.iter().chain(&findings).any(|known| known.promise == Promise::RenameAtomic);
+                if names.len() > most && !said {
+                    let paths: Vec<_> = names.iter().map(|place| format!("'{}'", self.path_of(place))).collect();
+                    let list = paths.join(" and ");
+                    let what = format!("the {} is at {list}, and was never at so many at once", inode.kind.noun());
+                    findings.push(Finding::new(Promise::RenameAtomic, self.path_of(&names[0]), what));
+                }
+            }
+            let Some(exists) = inode.exists else { continue };
+            if id == ROOT || !names.is_empty() || !self.findings.is_empty() || !findings.is_empty() {
+                continue;
+            }
+            let displaced = |rename: &Rename| rename.moved == id && self.may_be_displaced(rename);
+            if model.renames.iter().any(displaced) {
+                continue;
+            }
+            let always_named = || counts().get(&id).is_some_and(|counts| counts.always_since(exists.time));
+            if !linked_and_unlinked(exists.time) && always_named() {
+                let name = model.current_path(id).unwrap_or_default();
+                let what = format!("the {} has no name any more: it is lost", inode.kind.noun());
+                findings.push(Finding { path: name, what, promise: exists.promise, promised_by: exists.by });
+            }
+        }
+        for finding in findings {
+            self.report(finding);
+        }
+    }
+
+    /// The names, and the modes and owners behind them, are those of one moment.
+    pub(super) fn order(&mut self) {
+        if !self.model.contract.promises(Promise::OrderedMetadata) || self.sides.live.is_none() {
+            return;
+        }
+        let mut moments = Moments::new(self.model.prefix.time, self.model.time);
+        for ((directory, name), seen) in &self.entries {
+            moments.narrow(&self.model.inodes[*directory].entries[name], seen);
+        }
+        for (id, (number, _)) in &self.found {
+            let expected = &self.model.inodes[*id];
+            let Some(inode) = self.tree.inode(*number) else { continue };
+            if !matches!(expected.kind, Kind::Symlink(_)) {
+                moments.narrow(&expected.mode, &inode.mode);
+                moments.narrow(&expected.owner, &(inode.uid, inode.gid));
+            }
+        }
+        // A directory that is there has been compared entry by entry; one that is missing now
+        // but was there at that moment is an entry that differs.
+        if !moments.any() {
+            let what = "the names, modes and owners are those of no moment of the run: a later operation is there without an earlier one";
+            self.report(Finding::new(Promise::OrderedMetadata, "", what));
+        }
+    }
+}
+
+/// Which moments of the run everything that was seen is of.
+struct Moments {
+    first: Time,
+    /// By how much the number of things seen that are of a moment differs from that before.
+    changes: Vec<isize>,
+    things: isize,
+}
+
+impl Moments {
+    fn new(first: Time, last: Time) -> Self {
+        Self { first, changes: vec![0; last - first + 2], things: 0 }
+    }
+
+    /// One more thing was seen, which had these versions.
+    fn narrow<T: PartialEq>(&mut self, history: &History<T>, seen: &T) {
+        self.things += 1;
+        let end = self.first + self.changes.len() - 1;
+        for (from, to, _) in history.spans().filter(|(_, _, version)| *version == seen) {
+            let (from, to) = (from.max(self.first), to.min(end));
+            if from < to {
+                self.changes[from - self.first] += 1;
+                self.changes[to - self.first] -= 1;
+            }
+        }
+    }
+
+    fn any(&self) -> bool {
+        let moments = &self.changes[..self.changes.len() - 1];
+        let counts = moments.iter().scan(0, |count, change| {
+            *count += change;
+            Some(*count)
+        });
+        counts.into_iter().any(|count| count == self.things)
+    }
+}
+
+/// On which side of an operation something is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Before,
+    After,
+}
+
+/// On which side of the operation that ended at `time` an entry leads to what was seen; none if
+/// it does on both, or on neither: what is wrong with one entry alone has been said.
+fn side(entry: &History<Option<InodeId>>, floor: Bound, time: Time, seen: Option<InodeId>) -> Option<Side> {
+    let mut sides = entry
+        .allowed(floor)
+        .iter()
+        .filter(|(_, value)| *value == seen)
+        .map(|(since, _)| if *since < time { Side::Before } else { Side::After });
+    let first = sides.next()?;
+    sides.all(|side| side == first).then_some(first)
+}

@@ -132,7 +132,12 @@ impl<'a> Comparison<'a> {
 
     /// `bound` says by what something became durable; from the start on it was there.
     fn finding(&mut self, bound: Bound, path: &str, what: String) {
-        self.report(Finding { promise: bound.promise, path: path.to_owned(), what, promised_by: bound.by });
+        self.report(Finding {
+            promise: self.model.contract.by(bound.promise),
+            path: path.to_owned(),
+            what,
+            promised_by: bound.by,
+        });
     }
 
     /// What is not promised is not reported.
@@ -355,7 +360,12 @@ impl<'a> Comparison<'a> {
             if !self.tree.inodes.iter().any(is_it) {
                 let name = self.model.current_path(id).unwrap_or_default();
                 let what = format!("the {} is nowhere as it was made durable, under no name", inode.kind.noun());
-                findings.push(Finding { path: name, what, promise: exists.promise, promised_by: exists.by });
+                findings.push(Finding {
+                    path: name,
+                    what,
+                    promise: self.model.contract.by(exists.promise),
+                    promised_by: exists.by,
+                });
             }
         }
         for finding in findings {
@@ -465,7 +475,12 @@ impl<'a> Comparison<'a> {
             if !linked_and_unlinked(exists.time) && always_named() {
                 let name = model.current_path(id).unwrap_or_default();
                 let what = format!("the {} has no name any more: it is lost", inode.kind.noun());
-                findings.push(Finding { path: name, what, promise: exists.promise, promised_by: exists.by });
+                findings.push(Finding {
+                    path: name,
+                    what,
+                    promise: self.model.contract.by(exists.promise),
+                    promised_by: exists.by,
+                });
             }
         }
         for finding in findings {

@@ -63,6 +63,9 @@ impl CrashedDisks {
     /// where there is no checker.
     pub(crate) fn check(&mut self, variant: &Variant) -> Result<Option<Ticket>, EngineError> {
         let slot = &mut self.slots[self.current];
+        if variant.file_system.driver.is_some() {
+            slot.disk.settle()?;
+        }
         let Some(check) = slot.fsck.start(variant, &mut slot.disk)? else { return Ok(None) };
         self.tickets += 1;
         let ticket = Ticket(self.tickets);

@@ -79,7 +79,7 @@ impl Laboratory {
         let directory = self.directory();
         let mut disk = MemfdDisk::new(&self.base).expect("a disk");
         disk.load(crashed).expect("loaded");
-        let mounted = Mounted::new(&self.variant, disk.device(), &directory).ok()?;
+        let mut mounted = Mounted::new(&self.variant, disk.device(), &directory).ok()?;
         mounted.unmount().expect("unmounted");
         let content = disk.content(&self.base).expect("read");
         drop(disk);

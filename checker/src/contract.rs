@@ -389,6 +389,9 @@ impl Contract {
         if let Some(option) = NO_RECOVERY.iter().find(|option| mounted(option)) {
             return Err(format!("{name} with '-o {option}' promises nothing: it does not recover"));
         }
+        if mounted("ro") {
+            return Err(format!("{name} with '-o ro' cannot be tested: nothing can be written to it"));
+        }
         let mut dropped = Vec::new();
         match name {
             "ext4" | "ext3" => {
@@ -619,6 +622,8 @@ mod tests {
         assert!(!refused("ext4", &[], &["-O", "has_journal"]));
         assert!(refused("ext3", &[], &["-O", "^has_journal"]));
         assert!(refused("f2fs", &["checkpoint=disable:10%"], &[]) && !refused("f2fs", &["checkpoint_merge"], &[]));
+        assert!(refused("fuse2fs", &["ro"], &[]) && refused("fuse2fs", &["norecovery"], &[]));
+        assert!(!refused("fuse2fs", &["minixdf"], &["-O", "^has_journal"]));
         assert!(refused("jfs", &["nointegrity"], &[]) && refused("reiserfs", &["nolog"], &[]));
     }
 

@@ -51,6 +51,11 @@ impl Laboratory {
         Self { base: Arc::clone(base), variant, scratch, engines: 0 }
     }
 
+    /// Where everything is mounted: what the first engine recovers on `engine-1/crashed`.
+    pub fn path(&self) -> &Path {
+        self.scratch.path()
+    }
+
     /// The formatted disk.
     pub fn base(&self) -> &Arc<Base> {
         &self.base

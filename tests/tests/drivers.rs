@@ -1,6 +1,6 @@
 //! File systems that a process serves: fuse2fs and ntfs-3g. Needs root.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use checker::Promise;
@@ -163,7 +163,7 @@ fn a_driver_that_dies_while_a_workload_runs_leaves_that_unmeasured_and_the_next_
     }
 }
 
-fn crash_when_mounted(mount_point: &PathBuf) {
+fn crash_when_mounted(mount_point: &Path) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while drivers(mount_point).is_empty() {
         assert!(Instant::now() < deadline, "nothing is mounted on {}", mount_point.display());

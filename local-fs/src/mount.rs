@@ -22,7 +22,7 @@ pub struct Mounted {
     path: PathBuf,
     active: bool,
     /// Who serves it, where that is a process. Dropped once it is unmounted.
-    driver: Option<Serving>,
+    driver: Option<Box<Serving>>,
     /// Forgets the device behind whatever way the mount ends: dropped after it is unmounted.
     _remembered: Remembered,
 }
@@ -37,7 +37,12 @@ impl Mounted {
     pub fn new(variant: &Variant, device: &Path, path: &Path) -> Result<Self> {
         if let Some(driver) = variant.file_system.driver {
             let serving = Serving::start(driver, variant, device, path)?;
-            return Ok(Self { path: path.into(), active: true, driver: Some(serving), _remembered: Remembered(None) });
+            return Ok(Self {
+                path: path.into(),
+                active: true,
+                driver: Some(Box::new(serving)),
+                _remembered: Remembered(None),
+            });
         }
         let name = variant.file_system.name;
         let (flags, options) = variant.mount_arguments();
@@ -79,7 +84,7 @@ impl Mounted {
     /// The first thing that its driver, if it is a process, has said to be wrong with it; also once
     /// it is unmounted.
     pub fn complaint(&self) -> Option<String> {
-        self.driver.as_ref().and_then(Serving::complaint)
+        self.driver.as_ref().and_then(|driver| driver.complaint())
     }
 
     /// Unmounts it now, and says whether that worked. A driver has written everything, and has
@@ -110,7 +115,7 @@ impl Mounted {
                 }
             }
         }
-        self.driver.as_mut().map_or(Ok(()), Serving::finish)
+        self.driver.as_mut().map_or(Ok(()), |driver| driver.finish())
     }
 }
 

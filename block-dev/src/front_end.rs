@@ -16,6 +16,13 @@ pub trait FrontEnd {
     /// If the content cannot be changed.
     fn load(&mut self, image: &Image) -> Result<()>;
 
+    /// Has the disk hold what was written to the device and is still in the kernel's cache of it,
+    /// where what a driver in user space writes waits for its fsync. Nothing may be mounted from it.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    fn settle(&self) -> Result<()>;
+
     /// A path at which a program (fsck) can open the content, past the block layer where possible.
     fn content_path(&self) -> PathBuf;
 }

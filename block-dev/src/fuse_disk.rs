@@ -143,6 +143,10 @@ impl FrontEnd for FuseDisk {
         Ok(())
     }
 
+    fn settle(&self) -> Result<()> {
+        self.loop_device().drop_cache()
+    }
+
     fn content_path(&self) -> PathBuf {
         self.mount_point.clone()
     }

@@ -182,6 +182,10 @@ impl FrontEnd for MemfdDisk {
         Ok(())
     }
 
+    fn settle(&self) -> Result<()> {
+        self.device.drop_cache()
+    }
+
     fn content_path(&self) -> PathBuf {
         self.content_path.clone()
     }

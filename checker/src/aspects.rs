@@ -41,7 +41,12 @@ impl Aspects<'_> {
     }
 
     fn finding(&self, bound: Bound, what: String) -> Finding {
-        Finding { promise: bound.promise, path: self.path.to_owned(), what, promised_by: bound.by }
+        Finding {
+            promise: self.model.contract.by(bound.promise),
+            path: self.path.to_owned(),
+            what,
+            promised_by: bound.by,
+        }
     }
 
     /// Whether what was not made durable is at least a version that there was.

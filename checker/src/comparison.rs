@@ -134,7 +134,12 @@ impl<'a> Comparison<'a> {
 
     /// `bound` says by what something became durable; from the start on it was there.
     fn finding(&mut self, bound: Bound, path: &str, what: String) {
-        self.report(Finding { promise: bound.promise, path: path.to_owned(), what, promised_by: bound.by });
+        self.report(Finding {
+            promise: self.model.contract.by(bound.promise),
+            path: path.to_owned(),
+            what,
+            promised_by: bound.by,
+        });
     }
 
     /// What is not promised is not reported.

@@ -75,6 +75,12 @@ pub enum Promise {
     /// What was made durable does not suffer from names and files that were removed before, and are
     /// back: space that was theirs is not shared with it.
     ReusedSpace,
+    /// What was done before it was unmounted is durable.
+    Unmounted,
+    /// Its driver, a process, neither is killed by what it finds nor fails.
+    DriverAlive,
+    /// Its driver, a process, reports nothing that is wrong with the file system.
+    DriverQuiet,
 }
 
 /// A promise, and where it is made.
@@ -163,6 +169,30 @@ static IN_PLACE: &[Line] = &[
     ),
     line(Promise::FdatasyncData, FDATASYNC_DATA),
     line(Promise::RangeData, "msync(2) MS_SYNC; open(2) O_SYNC, O_DSYNC"),
+];
+
+/// Why fsync of one thing makes everything durable.
+const FUSE2FS_FSYNC: &str = "misc/fuse2fs.c of e2fsprogs 1.47, op_fsync: \"flush everything, even if it's slow\"";
+const NTFS_3G_FSYNC: &str = "src/ntfs-3g.c of ntfs-3g 2022.10.3, ntfs_fuse_fsync: \"sync the full device\"";
+
+/// What ntfs-3g promises: its repair looks at what is needed to mount it, so that nothing is said of
+/// what was written by half.
+static NTFS_3G: &[Line] = &[
+    line(Promise::Repairable, "ntfsfix(8): \"repairs some fundamental NTFS inconsistencies\""),
+    line(Promise::Mountable, "ntfs-3g(8), recover: \"try to mount a partition which was not unmounted properly\""),
+    line(Promise::FsckClean, "ntfsfix(8): run on it after every crash"),
+    line(Promise::KernelQuiet, "fs/fuse: whatever a server answers is no error of the kernel"),
+    line(Promise::DriverAlive, "ntfs-3g(8), recover: \"try to mount a partition which was not unmounted properly\""),
+    line(Promise::NoForeignNames, NTFS_3G_FSYNC),
+    line(Promise::Unmounted, "src/ntfs-3g.c, ntfs_close; libntfs-3g/unix_io.c: the device is synced when it is closed"),
+    line(Promise::FsyncData, NTFS_3G_FSYNC),
+    line(Promise::FsyncAttributes, NTFS_3G_FSYNC),
+    line(Promise::FsyncXattrs, NTFS_3G_FSYNC),
+    line(Promise::FsyncNames, NTFS_3G_FSYNC),
+    line(Promise::FsyncDirectory, NTFS_3G_FSYNC),
+    line(Promise::FdatasyncData, NTFS_3G_FSYNC),
+    line(Promise::RangeData, NTFS_3G_FSYNC),
+    line(Promise::ReusedSpace, NTFS_3G_FSYNC),
 ];
 
 /// A contract that starts out from lines for all.
@@ -296,6 +326,26 @@ pub static CONTRACTS: &[Contract] = &[
         ],
     ),
     contract("vfat", IN_PLACE, &[]),
+    contract(
+        "fuse2fs",
+        IN_PLACE,
+        &[
+            line(Promise::Unmounted, "misc/fuse2fs.c of e2fsprogs 1.47, op_destroy: ext2fs_flush2"),
+            line(Promise::FsyncNames, FUSE2FS_FSYNC),
+            line(Promise::FsyncXattrs, FUSE2FS_FSYNC),
+            line(Promise::Preallocation, FUSE2FS_FSYNC),
+            line(Promise::FsyncExists, FUSE2FS_FSYNC),
+            line(Promise::ReusedSpace, "e2fsck/pass1b.c: blocks that several inodes claim are cloned for each"),
+            line(Promise::DirectoryLinkCount, "e2fsck/pass4.c: link counts are set to what pass 2 counted"),
+            line(Promise::DriverAlive, "fsck(8): exit status 0 or 1, errors corrected"),
+            line(Promise::DriverQuiet, "fsck(8): exit status 0 or 1, errors corrected"),
+        ],
+    )
+    // fs/fuse/inode.c, fuse_sync_fs: a server is not asked to sync but on virtiofs and, since 6.18, for
+    // a block device of the kernel's, which this has not. Nor would it know the request.
+    .without(&[Promise::Sync]),
+    // It has such a device, but does not know the request either (libfuse-lite/fuse_lowlevel.c).
+    contract("ntfs-3g", NTFS_3G, &[]),
     // fsck.minix leaves names whose inodes were never written: they cannot be read or removed.
     contract("minix", IN_PLACE, &[]).without(&[Promise::Readable, Promise::Usable]),
 ];
@@ -339,6 +389,9 @@ impl Contract {
         if let Some(option) = NO_RECOVERY.iter().find(|option| mounted(option)) {
             return Err(format!("{name} with '-o {option}' promises nothing: it does not recover"));
         }
+        if mounted("ro") {
+            return Err(format!("{name} with '-o ro' cannot be tested: nothing can be written to it"));
+        }
         let mut dropped = Vec::new();
         match name {
             "ext4" | "ext3" => {
@@ -369,6 +422,12 @@ impl Contract {
             dropped.push(Promise::NoForeignData);
         }
         Ok(contract.without(&dropped))
+    }
+
+    /// By which promise something is durable: where there is no sync, what was there from the start is
+    /// so because it was unmounted.
+    pub(crate) fn by(&self, promise: Promise) -> Promise {
+        if promise == Promise::Sync && !self.promises(Promise::Sync) { Promise::Unmounted } else { promise }
     }
 
     /// Whether something cannot be stored, and so is not compared.
@@ -448,6 +507,9 @@ impl Promise {
             Self::FsyncExists => "a file is somewhere after fsync of it, if only where the checker puts what it finds",
             Self::FsyncNewNames => "the names that a file has are durable after fsync of it",
             Self::NamesWithData => "the names of a file are durable after fsync of it that has data to write",
+            Self::Unmounted => "what was done before the file system was unmounted is durable",
+            Self::DriverAlive => "the driver survives recovery and use of the file system",
+            Self::DriverQuiet => "recovery and use of the file system raise no error in its driver",
             Self::ReusedSpace => "what is durable shares no space with removed files that are back",
         }
     }
@@ -540,7 +602,10 @@ mod tests {
             let whole = contract.promises(Promise::AtomicMetadata);
             assert_eq!(contract.promises(Promise::RenameAtomic), whole, "{}", row.name);
             assert!(whole || row.repair.is_some(), "{} has nothing that recovers it", row.name);
-            assert!(contract.promises(Promise::Sync) && contract.promises(Promise::FsyncData), "{}", row.name);
+            assert!(contract.promises(Promise::FsyncData), "{}", row.name);
+            // How the recorder makes the setup durable.
+            assert_eq!(contract.promises(Promise::Sync), row.driver.is_none(), "{}", row.name);
+            assert_eq!(contract.promises(Promise::Unmounted), row.driver.is_some(), "{}", row.name);
         }
     }
 
@@ -557,6 +622,8 @@ mod tests {
         assert!(!refused("ext4", &[], &["-O", "has_journal"]));
         assert!(refused("ext3", &[], &["-O", "^has_journal"]));
         assert!(refused("f2fs", &["checkpoint=disable:10%"], &[]) && !refused("f2fs", &["checkpoint_merge"], &[]));
+        assert!(refused("fuse2fs", &["ro"], &[]) && refused("fuse2fs", &["norecovery"], &[]));
+        assert!(!refused("fuse2fs", &["minixdf"], &["-O", "^has_journal"]));
         assert!(refused("jfs", &["nointegrity"], &[]) && refused("reiserfs", &["nolog"], &[]));
     }
 

@@ -24,7 +24,8 @@ impl Model {
 
     fn raise_bounds(&mut self, operation: usize, op: &Op) -> Option<()> {
         match op {
-            Op::Sync | Op::Syncfs => self.commit(Some(operation)),
+            Op::Sync | Op::Syncfs if self.contract.promises(Promise::Sync) => self.commit(Some(operation)),
+            Op::Sync | Op::Syncfs => {}
             _ if self.may_share_space() => {}
             Op::Fsync { target } => self.fsync(self.target(target)?, operation),
             Op::Fdatasync { target } => {
@@ -55,7 +56,7 @@ impl Model {
         Bound { time: self.time, by: Some(operation), promise }
     }
 
-    /// Everything up to now is durable: a sync, or the end of the setup.
+    /// Everything up to now is durable: a sync, or the end of the setup, which may be an unmount.
     pub fn commit(&mut self, operation: Option<usize>) {
         let bound = Bound { time: self.time, by: operation, promise: Promise::Sync };
         (self.committed, self.called, self.written_out) = (self.time, self.time, self.time);

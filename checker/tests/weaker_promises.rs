@@ -9,6 +9,7 @@ use support::{Kind, Toy, crash};
 const EXT2: [&str; 1] = ["ext2"];
 const VFAT: [&str; 1] = ["vfat"];
 const IN_PLACE: [&str; 3] = ["ext2", "vfat", "minix"];
+const DRIVERS: [&str; 2] = ["fuse2fs", "ntfs-3g"];
 const F2FS: [&str; 1] = ["f2fs"];
 const F2FS_STRICT: [&str; 1] = ["f2fs:fsync_mode=strict"];
 const NILFS2: [&str; 1] = ["nilfs2"];
@@ -116,6 +117,32 @@ fn names_in_a_directory_that_is_durable_are_those_that_were_made() {
 fn what_vfat_cannot_store_is_not_compared() {
     crash(VFAT, "creat foo; sync").edit(|toy| toy.node("foo").mode = 0o755).legal();
     crash(EXT2, "creat foo; sync").edit(|toy| toy.node("foo").mode = 0o755).breaks(&[Promise::Sync]);
+}
+
+#[test]
+fn a_sync_that_no_driver_hears_of_promises_nothing() {
+    crash(DRIVERS, "creat foo; write foo 0 4K; sync").lose("creat foo; write foo 0 4K").legal();
+    crash(DRIVERS, "mkdir A; syncfs").lose("mkdir A").legal();
+    // The setup was unmounted.
+    crash(DRIVERS, "creat foo; write foo 0 4K | creat bar; sync").unname("foo").breaks(&[Promise::Unmounted]);
+    let damaged = |toy: &mut Toy| damage(toy, "foo", 5);
+    crash(DRIVERS, "creat foo; write foo 0 4K | creat bar").edit(damaged).breaks(&[Promise::Unmounted]);
+}
+
+#[test]
+fn drivers_write_everything_when_something_is_fsynced() {
+    let names = "mkdir A; creat A/foo; write A/foo 0 4K; fsync A/foo";
+    crash(DRIVERS, names).lose("mkdir A").breaks(&[Promise::FsyncNames]);
+    crash(DRIVERS, names).edit(|toy| damage(toy, "A/foo", 5)).breaks(&[Promise::FsyncData]);
+    crash(DRIVERS, "creat foo | unlink foo; fsync .").lose("unlink foo").breaks(&[Promise::FsyncDirectory]);
+    crash(DRIVERS, "creat foo | setxattr foo user.a b; fsync foo")
+        .lose("setxattr foo user.a b")
+        .breaks(&[Promise::FsyncXattrs]);
+    // What another file had is not said to be durable.
+    crash(DRIVERS, "creat foo; creat bar; fsync bar").lose("creat foo").legal();
+    // Space that was given back is so for good.
+    let reused = "creat a; write a 0 4K | creat b; unlink a; write b 0 4K; fsync b";
+    crash(DRIVERS, reused).edit(|toy| damage(toy, "b", 5)).breaks(&[Promise::FsyncData]);
 }
 
 #[test]

@@ -65,6 +65,36 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
+    /// It could not be unmounted.
+    #[error("{0}")]
+    Unmount(io::Error),
+    /// A driver in user space says that what is on the disk cannot be mounted.
+    #[error("{program} does not mount it: {said}")]
+    Refused {
+        /// The driver.
+        program: &'static str,
+        /// What it printed.
+        said: String,
+    },
+    /// A driver in user space crashed, or ended with a failure.
+    #[error("{program} died: {how}{}{said}", if .said.is_empty() { "" } else { ": " })]
+    DriverDied {
+        /// The driver.
+        program: &'static str,
+        /// How it ended.
+        how: String,
+        /// What it printed; may be empty.
+        said: String,
+    },
+    /// A driver in user space was killed by somebody, or by us because it took too long: that says
+    /// nothing of what is on the disk.
+    #[error("{program} {how}")]
+    DriverLost {
+        /// The driver.
+        program: &'static str,
+        /// What became of it.
+        how: String,
+    },
     /// Any other system call.
     #[error("{doing}: {source}")]
     Io {
@@ -73,6 +103,25 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
+}
+
+impl Error {
+    /// The error numbers of a mount that are about us and the machine, and not about what is on the
+    /// disk.
+    pub(crate) const OURS: [i32; 7] =
+        [libc::EPERM, libc::EACCES, libc::ENOMEM, libc::EBUSY, libc::EMFILE, libc::ENFILE, libc::EINTR];
+
+    /// Why what is on the disk cannot be mounted, if this is an error that says so.
+    pub fn unmountable(&self) -> Option<String> {
+        match self {
+            Self::Mount { source, .. } => {
+                let ours = source.raw_os_error().is_some_and(|errno| Self::OURS.contains(&errno));
+                (!ours).then(|| source.to_string())
+            }
+            Self::Refused { .. } => Some(self.to_string()),
+            _ => None,
+        }
+    }
 }
 
 /// A result of this crate.

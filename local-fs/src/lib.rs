@@ -1,12 +1,14 @@
 //! Local file systems: how each is made, mounted, walked and checked.
 //!
 //! [`FileSystem`] is a row of a table: adding a file system is adding a row. [`Variant`] is one
-//! with its options, [`Mounted`] a mount that goes when it is dropped, [`Tree`] everything a
-//! file system shows of itself.
+//! with its options, [`Mounted`] a mount that goes when it is dropped, with its driver where that is
+//! a process, [`Tree`] everything a file system shows of itself.
 
 #![deny(unsafe_code)]
 
 mod btrfs_control;
+mod dies_with_thread;
+mod driver;
 mod error;
 mod format;
 mod fsck;
@@ -25,7 +27,7 @@ pub use fsck::{FsckReport, RunningFsck, repair, start_fsck};
 pub use kernel_log::{KernelLog, KernelMessage};
 pub use mount::Mounted;
 pub use scratch::{NAME_PREFIX, Scratch, enter_mount_namespace};
-pub use table::{FileSystem, Fsck, Lack, Program, Repair, TABLE, find, find_program};
+pub use table::{Driver, FileSystem, Fsck, Lack, Program, Repair, TABLE, find, find_program};
 pub use tree::{Content, Inode, InodeKind, Segment, Tree, WalkError};
 pub use variant::Variant;
 pub use walk::{WalkOptions, walk};

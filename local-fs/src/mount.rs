@@ -1,5 +1,4 @@
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -8,6 +7,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use rustix::fs::{Mode, OFlags, open};
 
 use crate::btrfs_control::Remembered;
+use crate::driver::Serving;
 use crate::error::Context;
 use crate::shutdown::shutdown;
 use crate::{Error, Result, Variant};
@@ -21,6 +21,8 @@ const BUSY_PAUSE: Duration = Duration::from_micros(200);
 pub struct Mounted {
     path: PathBuf,
     active: bool,
+    /// Who serves it, where that is a process. Dropped once it is unmounted.
+    driver: Option<Box<Serving>>,
     /// Forgets the device behind whatever way the mount ends: dropped after it is unmounted.
     _remembered: Remembered,
 }
@@ -31,8 +33,17 @@ impl Mounted {
     /// made but not opened: they would lead to the devices of the host.
     ///
     /// # Errors
-    /// If the kernel refuses.
+    /// If the kernel refuses, or the driver does.
     pub fn new(variant: &Variant, device: &Path, path: &Path) -> Result<Self> {
+        if let Some(driver) = variant.file_system.driver {
+            let serving = Serving::start(driver, variant, device, path)?;
+            return Ok(Self {
+                path: path.into(),
+                active: true,
+                driver: Some(Box::new(serving)),
+                _remembered: Remembered(None),
+            });
+        }
         let name = variant.file_system.name;
         let (flags, options) = variant.mount_arguments();
         let flags = flags | MsFlags::MS_NOATIME | MsFlags::MS_NODEV | MsFlags::MS_NOSUID;
@@ -42,7 +53,7 @@ impl Mounted {
             Errno::ENODEV => Error::NotInKernel { name },
             _ => Error::Mount { name, device: device.into(), options, source: errno.into() },
         })?;
-        Ok(Self { path: path.into(), active: true, _remembered: remembered })
+        Ok(Self { path: path.into(), active: true, driver: None, _remembered: remembered })
     }
 
     /// Where it is mounted.
@@ -64,23 +75,33 @@ impl Mounted {
     ///
     /// # Errors
     /// Like [`Self::unmount`].
-    pub fn abandon(self) -> io::Result<()> {
+    pub fn abandon(mut self) -> Result<()> {
         // Whoever cannot do this does it the long way.
         let _ = self.root().map(|root| shutdown(&root));
         self.unmount()
     }
 
-    /// Unmounts it now, and says whether that worked.
+    /// The first thing that its driver, if it is a process, has said to be wrong with it; also once
+    /// it is unmounted.
+    pub fn complaint(&self) -> Option<String> {
+        self.driver.as_ref().and_then(|driver| driver.complaint())
+    }
+
+    /// Unmounts it now, and says whether that worked. A driver has written everything, and has
+    /// ended, when this returns. What is unmounted already stays so.
     ///
     /// # Errors
-    /// If it is busy, or the file system failed on the way out.
-    pub fn unmount(mut self) -> io::Result<()> {
-        self.active = false;
+    /// [`Error::Unmount`] if it is busy, or the file system failed on the way out;
+    /// [`Error::DriverDied`] or [`Error::DriverLost`] if the driver did, which then is gone as well.
+    pub fn unmount(&mut self) -> Result<()> {
+        if !std::mem::take(&mut self.active) {
+            return Ok(());
+        }
         // The clock is looked at only when it matters.
         let mut deadline = None;
         loop {
             match umount2(&self.path, MntFlags::empty()) {
-                Ok(()) => return Ok(()),
+                Ok(()) => break,
                 // Whoever looks through /proc holds what it looks at for a moment.
                 Err(Errno::EBUSY)
                     if Instant::now() < *deadline.get_or_insert_with(|| Instant::now() + BUSY_PATIENCE) =>
@@ -90,10 +111,11 @@ impl Mounted {
                 Err(errno) => {
                     // Out of the way at least; the caller learns what was wrong.
                     let _ = umount2(&self.path, MntFlags::MNT_DETACH);
-                    return Err(errno.into());
+                    return Err(Error::Unmount(errno.into()));
                 }
             }
         }
+        self.driver.as_mut().map_or(Ok(()), |driver| driver.finish())
     }
 }
 

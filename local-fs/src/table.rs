@@ -36,6 +36,24 @@ pub struct Repair {
     pub done_statuses: &'static [i32],
 }
 
+/// A driver in user space: a process that serves the kernel's FUSE as long as it is mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Driver {
+    /// The program. It gets the device, the directory, its arguments, and options behind `-o`; with
+    /// these it stays in the foreground.
+    pub program: Program,
+    /// What it is mounted as: the kernel's name of that.
+    pub kernel_name: &'static str,
+    /// The exit statuses by which it says that what is on the disk cannot be mounted.
+    pub refusal_statuses: &'static [i32],
+    /// Words of the lines that it prints when nothing is wrong.
+    pub usual_words: &'static [&'static str],
+    /// How the lines start in which it reports that something is wrong with the file system.
+    pub error_starts: &'static [&'static str],
+    /// How names start under which it keeps files that were removed while open.
+    pub removed_starts: &'static [&'static str],
+}
+
 /// Something that a file system cannot store, or cannot do. What a workload does with it is not
 /// applicable, and what it would show is not compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +74,12 @@ pub enum Lack {
     Holes,
     /// Space that is reserved before it is written, by fallocate.
     Preallocation,
+    /// Ranges that fallocate sets to zero.
+    ZeroRange,
     /// Renames that exchange two names, or leave a whiteout.
     RenameFlags,
+    /// Renames that are refused where the new name is taken.
+    RenameNoReplace,
     /// Files without a name, by `O_TMPFILE`.
     Tmpfiles,
     /// Reads and writes past the cache, by `O_DIRECT`.
@@ -67,8 +89,10 @@ pub enum Lack {
 /// What is known of a file system: a row of [`TABLE`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct FileSystem {
-    /// The kernel's name of it.
+    /// The kernel's name of it, or the program's that drives it.
     pub name: &'static str,
+    /// Drives it where the kernel does not.
+    pub driver: Option<Driver>,
     /// Kernel modules that it needs beside the one of its name, where they are not built in.
     pub modules: &'static [&'static str],
     /// Makes one.
@@ -97,6 +121,7 @@ pub struct FileSystem {
 /// What most rows have; each names what is its own.
 const USUAL: FileSystem = FileSystem {
     name: "",
+    driver: None,
     modules: &[],
     mkfs: program("", &[], ""),
     fsck: None,
@@ -116,6 +141,16 @@ const fn program(name: &'static str, arguments: &'static [&'static str], package
 
 const E2FSPROGS: &str = "e2fsprogs";
 
+const NTFS_3G: &str = "ntfs-3g";
+
+const MKFS_EXT4: Program = program(
+    "mkfs.ext4",
+    // No lazy initialisation: its thread would write whenever it likes. 4 KiB blocks are
+    // what everybody uses; for a disk this small mke2fs would take 1 KiB.
+    &["-q", "-F", "-b", "4096", "-N", "512", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
+    E2FSPROGS,
+);
+
 const fn e2fsck(arguments: &'static [&'static str]) -> Program {
     // Without shared libraries a check of a disk this small takes half as long. e2fsck(8): 32 for
     // "canceled by user request", added to what else there is to say.
@@ -128,21 +163,12 @@ const E2FSCK: Option<Fsck> = Some(Fsck { program: e2fsck(&["-f", "-n"]), damage_
 /// e2fsck(8): 1 and 2 for errors that were corrected.
 const E2FSCK_REPAIR: Option<Repair> = Some(Repair { program: e2fsck(&["-f", "-y"]), done_statuses: &[0, 1, 2] });
 
+/// What libfuse 2 and the part of it in ntfs-3g call files that are removed while open.
+const FUSE_REMOVED: &[&str] = &[".fuse_hidden"];
+
 /// Every file system that can be tested.
 pub static TABLE: &[FileSystem] = &[
-    FileSystem {
-        name: "ext4",
-        mkfs: program(
-            "mkfs.ext4",
-            // No lazy initialisation: its thread would write whenever it likes. 4 KiB blocks are
-            // what everybody uses; for a disk this small mke2fs would take 1 KiB.
-            &["-q", "-F", "-b", "4096", "-N", "512", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
-            E2FSPROGS,
-        ),
-        fsck: E2FSCK,
-        own_names: &["lost+found"],
-        ..USUAL
-    },
+    FileSystem { name: "ext4", mkfs: MKFS_EXT4, fsck: E2FSCK, own_names: &["lost+found"], ..USUAL },
     FileSystem {
         name: "xfs",
         mkfs: program("mkfs.xfs", &["-q", "-f"], "xfsprogs"),
@@ -271,6 +297,57 @@ pub static TABLE: &[FileSystem] = &[
         lacks: &[Lack::Xattrs, Lack::Preallocation, Lack::DirectIo],
         ..USUAL
     },
+    FileSystem {
+        name: "fuse2fs",
+        driver: Some(Driver {
+            // One thread: with several, the close of a file may be seen after it was removed, which
+            // then is kept under another name for a moment.
+            program: program("fuse2fs", &["-f", "-s"], "fuse2fs"),
+            kernel_name: "fuse",
+            // misc/fuse2fs.c, main: 2 where it cannot be opened, 3 where the journal or the bitmaps
+            // are no good.
+            refusal_statuses: &[2, 3],
+            usual_words: &["Writing to the journal is not supported", "recovering journal", "Warning: "],
+            error_starts: &["FUSE2FS ("],
+            removed_starts: FUSE_REMOVED,
+        }),
+        // As for ext4: that is what it is for.
+        mkfs: MKFS_EXT4,
+        fsck: E2FSCK,
+        repair: E2FSCK_REPAIR,
+        own_names: &["lost+found"],
+        found_names: &["lost+found"],
+        lacks: &[Lack::ZeroRange, Lack::RenameFlags, Lack::RenameNoReplace],
+        ..USUAL
+    },
+    FileSystem {
+        name: "ntfs-3g",
+        driver: Some(Driver {
+            program: program("ntfs-3g", &[], NTFS_3G),
+            kernel_name: "fuseblk",
+            // include/ntfs-3g/volume.h: not NTFS, corrupt, hibernated, not unmounted.
+            refusal_statuses: &[12, 13, 14, 15],
+            usual_words: &[
+                "Version ",
+                "Mounted ",
+                "Cmdline options: ",
+                "Mount options: ",
+                "Ownership and permissions disabled",
+                "User mapping built",
+                "Unmounting ",
+            ],
+            // It says as much of what it cannot find as of what is damaged.
+            error_starts: &[],
+            removed_starts: FUSE_REMOVED,
+        }),
+        mkfs: program("mkfs.ntfs", &["-q", "-F", "-f"], NTFS_3G),
+        // ntfsfix(8): no chkdsk, it looks at what is needed to mount it.
+        fsck: Some(Fsck { program: program("ntfsfix", &["-n"], NTFS_3G), damage_statuses: &[1] }),
+        repair: Some(Repair { program: program("ntfsfix", &["-d"], NTFS_3G), done_statuses: &[0] }),
+        mount_options: &["no_detach"],
+        lacks: &[Lack::Modes, Lack::Owners, Lack::RenameFlags, Lack::RenameNoReplace],
+        ..USUAL
+    },
 ];
 
 impl Program {
@@ -281,6 +358,18 @@ impl Program {
 }
 
 impl FileSystem {
+    /// What the kernel calls that as which it is mounted.
+    pub fn kernel_name(&self) -> &'static str {
+        self.driver.map_or(self.name, |driver| driver.kernel_name)
+    }
+
+    /// The programs that it takes to test it.
+    pub fn programs(&self) -> impl Iterator<Item = Program> {
+        let driver = self.driver.map(|driver| driver.program);
+        let others = [driver, self.fsck.map(|fsck| fsck.program), self.repair.map(|repair| repair.program)];
+        std::iter::once(self.mkfs).chain(others.into_iter().flatten())
+    }
+
     /// Names in the root that are not looked at in a file system that has just recovered. What its
     /// checker found is.
     pub fn names_not_walked(&self) -> &'static [&'static str] {

@@ -51,6 +51,14 @@ impl Executor {
         Self { root: root.into(), open: HashMap::new() }
     }
 
+    /// The name of a handle that is open.
+    pub(crate) fn open_handle(&self) -> Option<&str> {
+        self.open.keys().find_map(|target| match target {
+            Target::Handle(name) => Some(name.as_str()),
+            Target::Path(_) => None,
+        })
+    }
+
     /// Carries out operation number `number`; the number chooses the bytes it writes.
     pub(crate) fn run(&mut self, number: usize, op: &Op) -> Result<()> {
         match op {

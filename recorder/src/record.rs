@@ -23,6 +23,12 @@ pub enum Error {
     /// The setup could not be made durable.
     #[error("make the setup durable: {0}")]
     Setup(io::Error),
+    /// What the setup left open cannot be kept open while it is made durable by unmounting.
+    #[error("the setup leaves @{0} open, and has to be unmounted to be durable: open it in the run")]
+    OpenInSetup(String),
+    /// The driver of the file system, a process, said that something was wrong.
+    #[error("the driver complained before any crash: {0}")]
+    Driver(String),
     /// The root of the mounted file system could not be looked at.
     #[error("look at the root of the file system: {0}")]
     Root(io::Error),
@@ -31,7 +37,7 @@ pub enum Error {
     Requests(io::Error),
     /// The file system of the last recording stayed: its disk was given up, and a new one made.
     #[error("unmount the last recording: {0}")]
-    Unmount(io::Error),
+    Unmount(local_fs::Error),
 }
 
 /// A result of this crate.
@@ -53,7 +59,7 @@ pub struct Recorder {
     /// The last run's file system on its way out.
     leaving: Option<Leaving>,
     /// Why the file system of the last run is still on the disk.
-    stuck: Option<io::Error>,
+    stuck: Option<local_fs::Error>,
 }
 
 impl Recorder {
@@ -104,8 +110,12 @@ impl Recorder {
         self.give_up_stuck_disk()?;
         self.disk.start_recording()?;
         let start_ns = FuseDisk::now_ns();
-        let mounted = Mounted::new(&self.variant, self.disk.device(), &self.mount_point)?;
-        let trace = self.record_mounted(workload, &mounted, start_ns);
+        let mut mounted = Mounted::new(&self.variant, self.disk.device(), &self.mount_point)?;
+        let trace = self.record_mounted(workload, &mut mounted, start_ns);
+        if self.variant.file_system.driver.is_some() && !trace.as_ref().is_ok_and(was_answered) {
+            // If the driver has died, that is why.
+            mounted.unmount()?;
+        }
         // Whatever it still writes is thrown away, and so is what it says about it: nobody has
         // to wait for that before the next run.
         self.leaving = Some(if self.one_processor {
@@ -121,15 +131,15 @@ impl Recorder {
         trace
     }
 
-    fn record_mounted(&mut self, workload: &Workload, mounted: &Mounted, start_ns: u64) -> Result<Trace> {
+    fn record_mounted(&mut self, workload: &Workload, mounted: &mut Mounted, start_ns: u64) -> Result<Trace> {
         let root = mounted.root()?;
         let data = rustix::fs::fstat(&root).map_err(|errno| Error::Root(errno.into()))?;
         let (root_mode, root_owner) = (data.st_mode & 0o7777, (data.st_uid, data.st_gid));
         let mut run = Run {
             disk: &self.disk,
             mounted,
-            skip: self.variant.file_system.own_names,
-            executor: Executor::new(root),
+            variant: &self.variant,
+            executor: Some(Executor::new(root)),
             outcomes: Vec::with_capacity(workload.setup.len() + workload.run.len()),
             crash_points: Vec::new(),
         };
@@ -137,6 +147,9 @@ impl Recorder {
         run.run(workload);
         let Run { outcomes, crash_points, executor, .. } = run;
         drop(executor);
+        if let Some(complaint) = mounted.complaint() {
+            return Err(Error::Driver(complaint));
+        }
         let mut log = self.disk.stop_recording();
         if let Some(requests) = &mut self.requests {
             annotate(&mut log, &requests.read_since(start_ns).map_err(Error::Requests)?);
@@ -153,10 +166,13 @@ impl Recorder {
             None => return,
             Some(Leaving::Later(mounted)) => mounted.abandon(),
             Some(Leaving::Now(thread)) => {
-                thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that unmounts it died")))
+                let died = |_| Err(local_fs::Error::Unmount(io::Error::other("the thread that unmounts it died")));
+                thread.join().unwrap_or_else(died)
             }
         };
-        self.stuck = unmounted.err();
+        // A driver that is gone is not on the disk any more. What came of it while the workload ran
+        // is in its trace.
+        self.stuck = unmounted.err().filter(|error| matches!(error, local_fs::Error::Unmount(_)));
     }
 
     /// A disk with a live file system must not change under it. It stays as it is, and another
@@ -191,10 +207,16 @@ impl Recorder {
     }
 }
 
+/// Whether nothing shows that nobody answered any more.
+fn was_answered(trace: &Trace) -> bool {
+    let cut = |outcome: &Outcome| matches!(outcome, Outcome::Refused(libc::ENOTCONN | libc::ECONNABORTED));
+    !trace.outcomes.iter().any(cut) && trace.crash_points.iter().all(|point| point.live.errors.is_empty())
+}
+
 /// A file system whose recording has ended.
 enum Leaving {
     /// It is unmounted behind everything else.
-    Now(JoinHandle<io::Result<()>>),
+    Now(JoinHandle<local_fs::Result<()>>),
     /// On the only processor nothing can be done behind anything else.
     Later(Mounted),
 }
@@ -211,9 +233,10 @@ impl Drop for Recorder {
 
 struct Run<'a> {
     disk: &'a FuseDisk,
-    mounted: &'a Mounted,
-    skip: &'static [&'static str],
-    executor: Executor,
+    mounted: &'a mut Mounted,
+    variant: &'a Variant,
+    /// None only while the file system is mounted anew.
+    executor: Option<Executor>,
     outcomes: Vec<Outcome>,
     crash_points: Vec<CrashPoint>,
 }
@@ -222,7 +245,8 @@ impl Run<'_> {
     fn operation(&mut self, op: &Op) {
         let number = self.outcomes.len();
         self.disk.mark(Mark::OperationStart(number as u32));
-        let outcome = match self.executor.run(number, op) {
+        let executor = self.executor.as_mut().expect("it is mounted");
+        let outcome = match executor.run(number, op) {
             Ok(()) => Outcome::Done,
             Err(errno) => Outcome::Refused(errno.raw_os_error()),
         };
@@ -238,9 +262,27 @@ impl Run<'_> {
         for op in setup {
             self.operation(op);
         }
+        if self.variant.file_system.driver.is_some() {
+            return self.remount();
+        }
         let root = self.mounted.root()?;
         rustix::fs::syncfs(&root).map_err(|errno| Error::Setup(errno.into()))?;
         Ok(self.disk.log_position())
+    }
+
+    /// Makes everything durable where sync does not reach whoever has it: by unmounting it.
+    fn remount(&mut self) -> Result<usize> {
+        if let Some(handle) = self.executor.as_ref().and_then(Executor::open_handle) {
+            return Err(Error::OpenInSetup(handle.to_owned()));
+        }
+        self.executor = None;
+        self.mounted.unmount()?;
+        self.disk.settle()?;
+        let position = self.disk.log_position();
+        let path = self.mounted.path().to_owned();
+        *self.mounted = Mounted::new(self.variant, self.disk.device(), &path)?;
+        self.executor = Some(Executor::new(self.mounted.root()?));
+        Ok(position)
     }
 
     fn run(&mut self, workload: &Workload) {
@@ -260,7 +302,7 @@ impl Run<'_> {
 
     fn crash_point(&mut self) {
         let log_position = self.disk.log_position();
-        let live = walk(self.mounted.path(), WalkOptions { skip: self.skip });
+        let live = walk(self.mounted.path(), WalkOptions { skip: self.variant.file_system.own_names });
         self.crash_points.push(CrashPoint { operations_done: self.outcomes.len(), log_position, live });
     }
 }

@@ -29,8 +29,8 @@ pub fn parse_variants(text: &str) -> Result<Variants, local_fs::Error> {
 pub struct FileSystemArgs {
     /// The file systems to test, separated by commas, with their options: ext4,ext4:data=journal.
     ///
-    /// ext2, ext3, ext4, xfs, btrfs, f2fs, jfs, nilfs2, reiserfs, vfat, minix; those of them that
-    /// the kernel has. Behind a colon come mount options, behind a colon and a hyphen arguments for
+    /// ext2, ext3, ext4, xfs, btrfs, f2fs, jfs, nilfs2, reiserfs, vfat, minix, those of them that
+    /// the kernel has; fuse2fs and ntfs-3g, drivers in user space, under the running kernel. Behind a colon come mount options, behind a colon and a hyphen arguments for
     /// mkfs: 'ext4:data=journal,nodelalloc:-O ^64bit,btrfs:compress=zstd' is two file systems.
     #[arg(long = "fs", value_name = "FS[:OPTIONS][,FS…]", value_parser = parse_variants, required = true)]
     pub file_systems: Vec<Variants>,

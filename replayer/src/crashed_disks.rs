@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use block_dev::{Base, Image, MemfdDisk};
+use block_dev::{Base, FrontEnd, Image, MemfdDisk};
 use local_fs::{FsckReport, Variant};
 
 use crate::engine::{EngineError, Stopwatch};
@@ -71,6 +71,9 @@ impl CrashedDisks {
     /// where there is no checker.
     pub(crate) fn check(&mut self, variant: &Variant) -> Result<Option<Ticket>, EngineError> {
         let slot = &mut self.slots[self.current];
+        if variant.file_system.driver.is_some() {
+            slot.disk.settle()?;
+        }
         let Some(check) = slot.fsck.start(variant, &mut slot.disk)? else { return Ok(None) };
         self.tickets += 1;
         let ticket = Ticket(self.tickets);

@@ -8,7 +8,7 @@ use checker::{Contract, Finding, Model, Promise, oracle, write_check};
 use local_fs::{FileSystem, KernelLog, KernelMessage, Lack, Mounted, Tree, Variant, WalkOptions, walk};
 use pace_rules::disk::{Disk, Selection};
 use recorder::{CrashPoint, Outcome, Recorder, Trace};
-use workloads::{Op, RenameFlag, Workload};
+use workloads::{FallocMode, Op, RenameFlag, Workload};
 
 use crate::crashed_disks::{CrashedDisks, Ticket};
 use crate::fsck::FsckPlace;
@@ -53,6 +53,13 @@ struct Visited {
     findings: Vec<Finding>,
     /// What the file system's own checker will have said of it.
     check: Option<Ticket>,
+}
+
+impl Visited {
+    /// A crash state of which this is all that can be said.
+    fn nothing(finding: Finding) -> Self {
+        Self { tree: None, findings: vec![finding], check: None }
+    }
 }
 
 /// A workload that is done but for what the file system's own checkers will say.
@@ -214,6 +221,11 @@ impl Engine {
         }
         let mut visited = HashMap::new();
         for point in &trace.crash_points {
+            if let Some(name) = kept_after_removal(self.variant.file_system, &point.live) {
+                let why = format!("a file was removed while open, and is kept as {name}");
+                unfinished.result.not_applicable.get_or_insert(why);
+                break;
+            }
             match model_at(&self.contract, workload, &trace, point) {
                 Ok(model) => self.crash_point(&trace, point, &model, &mut visited, unfinished, tell)?,
                 Err(why) => {
@@ -283,12 +295,11 @@ impl Engine {
         self.kernel_log.skip()?;
         let mut findings = Vec::new();
         if let Err(why) = loaded {
-            findings.push(Finding::new(Promise::Repairable, "", format!("its repair fails: {why}")));
-            return Ok(Visited { tree: None, findings, check: None });
+            return Ok(Visited::nothing(Finding::new(Promise::Repairable, "", format!("its repair fails: {why}"))));
         }
         let mounted = Mounted::new(&self.variant, self.crashed.current().device(), &self.mount_point);
         self.watch.lap(&mut timing.mount_us);
-        let mounted = match mounted {
+        let mut mounted = match mounted {
             Ok(mounted) => mounted,
             Err(error) => return self.unmountable(error),
         };
@@ -299,12 +310,23 @@ impl Engine {
         let skip = self.variant.file_system.names_not_walked();
         let tree = walk(mounted.path(), WalkOptions { skip });
         self.watch.lap(&mut timing.compare_us);
-        findings.extend(write_check(mounted.root()?, &tree, own_names));
+        let written = mounted.root().map(|root| write_check(root, &tree, own_names));
         self.watch.lap(&mut timing.write_us);
         let unmounted = mounted.unmount();
         self.watch.lap(&mut timing.mount_us);
-        if let Err(error) = unmounted {
-            findings.push(Finding::new(Promise::Usable, "", format!("unmounting fails after recovery: {error}")));
+        // Where the driver is gone, whatever else was seen is a consequence.
+        let failed = match unmounted {
+            Ok(()) => None,
+            Err(died @ local_fs::Error::DriverDied { .. }) => {
+                return Ok(Visited::nothing(Finding::new(Promise::DriverAlive, "", died.to_string())));
+            }
+            Err(local_fs::Error::Unmount(error)) => Some(format!("unmounting fails after recovery: {error}")),
+            Err(other) => return Err(other.into()),
+        };
+        findings.extend(written?);
+        findings.extend(failed.map(|what| Finding::new(Promise::Usable, "", what)));
+        if let Some(said) = mounted.complaint() {
+            findings.push(Finding::new(Promise::DriverQuiet, "", format!("the driver says: {said}")));
         }
         match complaint(&mut self.kernel_log, self.crashed.current().device_name(), self.alone)? {
             Complaint::None => {}
@@ -320,19 +342,16 @@ impl Engine {
     }
 
     fn unmountable(&mut self, error: local_fs::Error) -> Result<Visited> {
-        let local_fs::Error::Mount { source, .. } = &error else { return Err(error.into()) };
-        // These are about us and the machine, not about what is on the disk.
-        let ours = [libc::EPERM, libc::EACCES, libc::ENOMEM, libc::EBUSY, libc::EMFILE, libc::ENFILE, libc::EINTR];
-        if source.raw_os_error().is_some_and(|errno| ours.contains(&errno)) {
-            return Err(error.into());
+        if let local_fs::Error::DriverDied { .. } = error {
+            return Ok(Visited::nothing(Finding::new(Promise::DriverAlive, "", error.to_string())));
         }
+        let Some(why) = error.unmountable() else { return Err(error.into()) };
         let messages = self.kernel_log.read()?;
         let device = self.crashed.current().device_name();
         let said = errors_about(&messages, device).last();
         let said = said.map(|message| format!("; the kernel says: {}", message.text_without(device)));
         let said = said.unwrap_or_default();
-        let what = format!("mount fails: {source}{said}");
-        Ok(Visited { tree: None, findings: vec![Finding::new(Promise::Mountable, "", what)], check: None })
+        Ok(Visited::nothing(Finding::new(Promise::Mountable, "", format!("mount fails: {why}{said}"))))
     }
 
     /// Mounts, walks and unmounts one image by raw system calls, `cycles` times: the floor under
@@ -354,7 +373,8 @@ impl Engine {
         let started = Instant::now();
         for _ in 0..cycles {
             self.crashed.load(&self.variant, &self.image, &mut self.watch, &mut Timing::default())??;
-            let mounted = Mounted::new(&self.variant, self.crashed.current().device(), &self.mount_point)?;
+            let device = self.crashed.current().device();
+            let mut mounted = Mounted::new(&self.variant, device, &self.mount_point)?;
             walk(mounted.path(), WalkOptions { skip: self.variant.file_system.own_names });
             mounted.unmount()?;
         }
@@ -458,13 +478,26 @@ fn is_lacking(file_system: &FileSystem, op: &Op) -> bool {
         Op::SetXattr { .. } | Op::RemoveXattr { .. } => Lack::Xattrs,
         Op::Chmod { .. } => Lack::Modes,
         Op::Chown { .. } => Lack::Owners,
+        Op::Falloc { mode: FallocMode::ZeroRange | FallocMode::ZeroRangeKeepSize, .. }
+            if file_system.lacks.contains(&Lack::ZeroRange) =>
+        {
+            Lack::ZeroRange
+        }
         Op::Falloc { .. } => Lack::Preallocation,
         Op::Rename { flag: RenameFlag::Exchange | RenameFlag::Whiteout, .. } => Lack::RenameFlags,
+        Op::Rename { flag: RenameFlag::NoReplace, .. } => Lack::RenameNoReplace,
         Op::Tmpfile { .. } => Lack::Tmpfiles,
         Op::DirectWrite { .. } => Lack::DirectIo,
         _ => return false,
     };
     file_system.lacks.contains(&lack)
+}
+
+/// A name under which a driver keeps a file that was removed while open.
+fn kept_after_removal<'a>(file_system: &FileSystem, live: &'a Tree) -> Option<&'a str> {
+    let starts = file_system.driver?.removed_starts;
+    let mut names = live.inodes.keys().flat_map(|number| live.entries(*number).map(|(name, _)| name));
+    names.find(|name| starts.iter().any(|start| name.starts_with(start)))
 }
 
 /// The model at a crash point, found to agree with what the file system showed then.

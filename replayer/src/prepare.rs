@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 use checker::Contract;
-use local_fs::{Error, FileSystem, Variant};
+use local_fs::{Error, Variant};
 use machine::Machine;
 
 /// The device nodes that disks in user space need, and the modules that make them.
@@ -28,9 +28,13 @@ pub fn prepare(variants: &[Variant], machine: &Machine) -> anyhow::Result<()> {
     }
     for variant in variants {
         let row = variant.file_system;
-        row.mkfs.find()?;
-        let programs = [row.fsck.map(|fsck| fsck.program), row.repair.map(|repair| repair.program)];
-        programs.iter().flatten().try_for_each(|program| program.find().map(drop))?;
+        if row.driver.is_some() && machine.is_guest() {
+            bail!(
+                "{} is a driver in user space, which is tested under the running kernel: leave out --kernel",
+                row.name
+            );
+        }
+        row.programs().try_for_each(|program| program.find().map(drop))?;
     }
     if machine.is_guest() {
         // What its kernel has is seen when it runs.
@@ -50,8 +54,8 @@ pub(crate) fn prepare_kernel(variant: &Variant) -> anyhow::Result<()> {
     for (device, module) in DEVICES {
         check_device(Path::new(device), module)?;
     }
-    let FileSystem { name, modules, .. } = *variant.file_system;
-    for module in modules {
+    let name = variant.file_system.kernel_name();
+    for module in variant.file_system.modules {
         load(module);
     }
     if !kernel_has(name)? {

@@ -51,6 +51,11 @@ impl Laboratory {
         Self { base: Arc::clone(base), variant, scratch, engines: 0 }
     }
 
+    /// Where everything is mounted: what the first engine recovers on `engine-1/crashed`.
+    pub fn path(&self) -> &Path {
+        self.scratch.path()
+    }
+
     /// The formatted disk.
     pub fn base(&self) -> &Arc<Base> {
         &self.base
@@ -79,7 +84,7 @@ impl Laboratory {
         let directory = self.directory();
         let mut disk = MemfdDisk::new(&self.base).expect("a disk");
         disk.load(crashed).expect("loaded");
-        let mounted = Mounted::new(&self.variant, disk.device(), &directory).ok()?;
+        let mut mounted = Mounted::new(&self.variant, disk.device(), &directory).ok()?;
         mounted.unmount().expect("unmounted");
         let content = disk.content(&self.base).expect("read");
         drop(disk);

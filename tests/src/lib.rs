@@ -11,7 +11,7 @@ mod traces_of_us;
 pub use laboratory::{Laboratory, in_own_namespace};
 pub use ordinary::Ordinary;
 pub use programs::{Report, crashpoint, printed, program, replay, replay_with, said, words};
-pub use traces_of_us::{Family, leftovers};
+pub use traces_of_us::{Family, drivers, leftovers};
 
 /// The file systems that are tested.
 pub const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];

@@ -1,7 +1,7 @@
 //! What a run of ours shows of itself to the machine.
 
 use std::collections::BTreeSet;
-use std::fs::{read_dir, read_link, read_to_string};
+use std::fs::{read, read_dir, read_link, read_to_string};
 use std::path::Path;
 
 /// A process and all that it started.
@@ -50,7 +50,18 @@ fn processes() -> impl Iterator<Item = (i32, i32)> {
     })
 }
 
-/// What is left of a run: processes of the family, loop devices that they attached, mounts below
+/// The drivers in user space that work in a directory of ours.
+pub fn drivers(temporary: &Path) -> Vec<i32> {
+    let program = |pid: i32| read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let is_driver = |pid: &i32| ["fuse2fs", "ntfs-3g"].iter().any(|name| program(*pid).ends_with(name));
+    let works_there = |pid: &i32| {
+        let line = read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        temporary.to_str().is_some_and(|path| String::from_utf8_lossy(&line).contains(path))
+    };
+    processes().map(|(pid, _)| pid).filter(is_driver).filter(works_there).collect()
+}
+
+/// What is left of a run: processes of the family, drivers that work for it, loop devices that they attached, mounts below
 /// the directory for temporary files that it was given, and what is in that.
 pub fn leftovers(family: &Family, temporary: &Path) -> Vec<String> {
     let mut found = Vec::new();
@@ -63,6 +74,7 @@ pub fn leftovers(family: &Family, temporary: &Path) -> Vec<String> {
             found.push(format!("process {pid} ({})", program.display()));
         }
     }
+    found.extend(drivers(temporary).into_iter().map(|pid| format!("process {pid}, a driver")));
     for device in block_dev::loop_device::list_marked().expect("loop devices can be listed") {
         if family.0.contains(&device.owner_pid) {
             found.push(format!("loop device {}", device.path.display()));

@@ -173,3 +173,20 @@ fn a_reader_that_has_had_enough() {
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     }
 }
+
+#[test]
+fn a_driver_that_is_missing_or_cannot_be_tested() {
+    require_root();
+    let arguments = |file_system| ["fs", "--ops", "1", "--fs", file_system];
+    for driver in ["fuse2fs", "ntfs-3g"] {
+        let said = refusal(crashpoint(&arguments(driver)).env("PATH", "/nowhere"));
+        assert!(said.contains(&format!("{driver} is missing; install it with `apt-get install {driver}`")), "{said}");
+        let said = refusal(crashpoint(&arguments(driver)).args(["--kernel", "uml"]));
+        assert!(said.contains("a driver in user space"), "{said}");
+    }
+    let said = refusal(&mut crashpoint(&arguments("fuse2fs:ro")));
+    assert!(said.contains("nothing can be written to it"), "{said}");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/b3/generic_034.wl");
+    let said = refusal(&mut crashpoint(&["fs", "--fs", "fuse2fs:no_such_option", file]));
+    assert!(said.contains("unknown option `no_such_option'"), "{said}");
+}

@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use end_to_end::{Family, crashpoint, leftovers, program, require_root};
+use end_to_end::{Family, crashpoint, drivers, leftovers, program, require_root};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -29,8 +29,12 @@ struct Sweep {
 
 impl Sweep {
     fn start(temporary: &Path) -> Self {
+        Self::of("ext4", temporary)
+    }
+
+    fn of(file_system: &str, temporary: &Path) -> Self {
         let process = Command::new(program("crashpoint"))
-            .args(["fs", "--fs", "ext4", "--preset", "seq-2", "--jobs", "2"])
+            .args(["fs", "--fs", file_system, "--preset", "seq-2", "--jobs", "2"])
             .env("TMPDIR", temporary)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -154,6 +158,39 @@ fn clean_removes_what_a_killed_sweep_left_and_leaves_a_living_one_alone() {
     drop(decoy);
     let left = settle(&living.family, temporary.path(), <[_]>::is_empty);
     assert!(left.is_empty(), "{left:#?}");
+}
+
+/// What waits for a driver cannot be killed before the driver answers, or is killed itself.
+#[test]
+fn no_driver_outlives_a_killed_sweep_not_even_one_that_was_stopped() {
+    require_root();
+    let _alone = alone();
+    for file_system in ["fuse2fs", "ntfs-3g"] {
+        let temporary = tempfile::tempdir().expect("a directory");
+        let mut sweep = Sweep::of(file_system, temporary.path());
+        let deadline = Instant::now() + PATIENCE;
+        let stopped = loop {
+            assert!(Instant::now() < deadline, "{file_system}: there is no driver");
+            let driver = drivers(temporary.path()).first().map(|pid| Pid::from_raw(*pid));
+            // It may have ended since.
+            if driver.is_some_and(|driver| kill(driver, Signal::SIGSTOP).is_ok()) {
+                break driver;
+            }
+        };
+        std::thread::sleep(Duration::from_millis(300));
+        sweep.family = Family::of(sweep.process.id());
+        for pid in sweep.family.pids().filter(|pid| Some(Pid::from_raw(*pid)) != stopped) {
+            // A driver may have ended since.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        sweep.end();
+        let ended = |left: &[String]| !left.iter().any(|left| left.starts_with("process") || left.starts_with("loop"));
+        let left = settle(&sweep.family, temporary.path(), ended);
+        assert!(ended(&left), "{file_system}: {left:#?}");
+        crashpoint().arg("clean").env("TMPDIR", temporary.path()).assert().success();
+        let left = leftovers(&sweep.family, temporary.path());
+        assert!(left.is_empty(), "{file_system}: {left:#?}");
+    }
 }
 
 /// Things like ours without our mark: a loop device and a directory.

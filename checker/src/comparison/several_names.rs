@@ -35,7 +35,12 @@ impl Comparison<'_> {
             if !self.tree.inodes.iter().any(is_it) {
                 let name = self.model.current_path(id).unwrap_or_default();
                 let what = format!("the {} is nowhere as it was made durable, under no name", inode.kind.noun());
-                findings.push(Finding { path: name, what, promise: exists.promise, promised_by: exists.by });
+                findings.push(Finding {
+                    path: name,
+                    what,
+                    promise: self.model.contract.by(exists.promise),
+                    promised_by: exists.by,
+                });
             }
         }
         for finding in findings {
@@ -145,7 +150,12 @@ impl Comparison<'_> {
             if !linked_and_unlinked(exists.time) && always_named() {
                 let name = model.current_path(id).unwrap_or_default();
                 let what = format!("the {} has no name any more: it is lost", inode.kind.noun());
-                findings.push(Finding { path: name, what, promise: exists.promise, promised_by: exists.by });
+                findings.push(Finding {
+                    path: name,
+                    what,
+                    promise: self.model.contract.by(exists.promise),
+                    promised_by: exists.by,
+                });
             }
         }
         for finding in findings {

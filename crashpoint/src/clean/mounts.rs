@@ -12,7 +12,8 @@ use super::process;
 pub(super) struct MarkedMount {
     pub(super) path: PathBuf,
     pub(super) mark: Mark,
-    /// The number of its FUSE connection, if it is one of our own FUSE file systems.
+    /// The number of its FUSE connection, if it is served by a process: one of ours, or a driver that
+    /// one of ours started.
     connection: Option<u32>,
 }
 
@@ -80,12 +81,17 @@ fn parse(line: &str) -> Option<MarkedMount> {
     let mut fields = mount.split(' ');
     let device = fields.nth(2)?;
     let path = PathBuf::from(unescape(fields.nth(1)?));
-    let mut kind = kind.split(' ');
-    let (file_system, source) = (kind.next()?, kind.next()?);
-    let is_connection = file_system == "fuse" && source == block_dev::NAME_MARK;
-    // The kernel names a connection by the minor number of its device.
-    let connection = is_connection.then(|| device.split_once(':')?.1.parse().ok()).flatten();
+    let file_system = kind.split(' ').next()?;
+    let is_connection = matches!(file_system, "fuse" | "fuseblk") || file_system.starts_with("fuse.");
+    let connection = is_connection.then(|| connection_number(device)).flatten();
     Some(MarkedMount { mark: Mark::of_path(&path)?, path, connection })
+}
+
+/// The kernel names a connection by its device (fs/fuse/control.c, fuse_ctl_add_conn), with 20 bits
+/// for the minor number.
+fn connection_number(device: &str) -> Option<u32> {
+    let (major, minor) = device.split_once(':')?;
+    Some(major.parse::<u32>().ok()? << 20 | minor.parse::<u32>().ok()?)
 }
 
 /// Blanks and their like stand there as octal numbers.
@@ -105,6 +111,9 @@ mod tests {
         let mount = parse(line).expect("ours");
         assert_eq!((mount.mark.owner_pid, mount.connection), (7, Some(57)));
         assert!(parse("49 30 0:57 / /tmp/other rw - fuse crashpoint rw").is_none());
+        let connection = |line| parse(line).expect("ours").connection;
+        assert_eq!(connection("49 30 0:39 / /tmp/crashpoint-7-x/a rw - fuse.ext4 /dev/loop1 rw"), Some(39));
+        assert_eq!(connection("49 30 7:3 / /tmp/crashpoint-7-x/a rw - fuseblk /dev/loop3 rw"), Some(7_340_035));
         assert_eq!(parse("49 30 7:1 / /tmp/crashpoint-7-x/a rw - ext4 /dev/loop1 rw").expect("ours").connection, None);
     }
 }

@@ -78,14 +78,20 @@ pub(super) fn machine() -> Vec<Check> {
 
 /// What a file system needs.
 pub(super) fn file_system(row: &FileSystem) -> Vec<Check> {
-    let kernel = match replayer::kernel_has(row.name) {
+    let name = row.kernel_name();
+    let kernel = match replayer::kernel_has(name) {
         Ok(true) => Ok(String::new()),
-        Ok(false) => Err(local_fs::Error::NotInKernel { name: row.name }.to_string()),
+        Ok(false) => Err(local_fs::Error::NotInKernel { name }.to_string()),
         Err(error) => Err(format!("{error:#}")),
     };
-    let mut checks = vec![Check::new(format!("{} in the kernel", row.name), kernel)];
-    let fsck = row.fsck.iter().map(|fsck| fsck.program);
-    checks.extend([row.mkfs].into_iter().chain(fsck).map(|needed| Check::new(needed.name, program(&needed))));
+    let mut checks = vec![Check::new(format!("{name} in the kernel"), kernel)];
+    let mut programs: Vec<Program> = Vec::new();
+    for needed in row.programs() {
+        if !programs.iter().any(|known| known.name == needed.name) {
+            programs.push(needed);
+        }
+    }
+    checks.extend(programs.iter().map(|needed| Check::new(needed.name, program(needed))));
     checks
 }
 

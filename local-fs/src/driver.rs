@@ -1,0 +1,289 @@
+//! File systems that a process serves: started, waited for, and ended with its mount.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::mount::{MntFlags, umount2};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::pipe2;
+use rustix::fs::statfs;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::dies_with_thread::dies_with_thread;
+use crate::error::Context;
+use crate::table::Driver;
+use crate::{Error, Result, Variant};
+
+/// How long a driver may take to mount what is on the disk, and to end when that is unmounted.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How often it is looked whether the mount is there.
+const LOOK_EVERY: Duration = Duration::from_micros(200);
+
+/// How long a driver that was killed is waited for: it may wait for a disk that is gone.
+const KILLED_PATIENCE: Duration = Duration::from_secs(5);
+
+/// So much of what a driver prints is kept.
+const OUTPUT_BYTES_MAX: usize = 64 << 10;
+
+/// Lines of it that are shown.
+const LINES_MAX: usize = 3;
+
+/// Signals that come from somebody, such as who is short of memory, and not of what a program does.
+const SENT: [i32; 5] = [libc::SIGKILL, libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
+
+/// `FUSE_SUPER_MAGIC` of linux/magic.h, also of what has a block device.
+const FUSE_MAGIC: u64 = 0x6573_5546;
+
+/// How a file system is mounted by whatever serves it.
+const OPTIONS: [&str; 3] = ["noatime", "nodev", "nosuid"];
+
+/// A driver at work. Killed, and waited for, when dropped before it has ended.
+///
+/// It is the child of a thread that does nothing but listen to it and wait for its end, so that it
+/// is killed as soon as our process is: a thread that waits in the kernel for an answer of the
+/// driver could not end before it got one.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    driver: Driver,
+    /// How the kernel names the disk; messages do not.
+    device: String,
+    command: Command,
+    process: OwnedFd,
+    output: Arc<Mutex<Output>>,
+    ending: Receiver<ExitStatus>,
+    end: Option<ExitStatus>,
+}
+
+impl Serving {
+    /// Has the driver mount `device` on `path`, and waits until it has.
+    ///
+    /// # Errors
+    /// If it cannot be started, does not want what is on the disk, or dies of it.
+    pub(crate) fn start(driver: Driver, variant: &Variant, device: &Path, path: &Path) -> Result<Self> {
+        let given = variant.mount_options.iter().map(String::as_str);
+        let options: Vec<_> = OPTIONS.into_iter().chain(variant.file_system.mount_options.iter().copied()).collect();
+        let options = options.into_iter().chain(given).collect::<Vec<_>>().join(",");
+        let mut command = Command::new(driver.program.find()?);
+        command.args([device, path]).args(driver.program.arguments).args(["-o", &options]).env("LC_ALL", "C");
+        // Ctrl-C is for whoever started us to act on.
+        command.stdin(Stdio::null()).process_group(0);
+        let mut this = Self::spawn(driver, device, command)?;
+        this.wait_until_mounted(path)?;
+        Ok(this)
+    }
+
+    fn spawn(driver: Driver, device: &Path, mut command: Command) -> Result<Self> {
+        let doing = || format!("run {}", driver.program.name);
+        let (ours, theirs) = pipe2(OFlag::O_CLOEXEC).doing(doing)?;
+        fcntl(&ours, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).doing(doing)?;
+        let also = theirs.try_clone().doing(doing)?;
+        let output = Arc::new(Mutex::new(Output { pipe: ours.into(), text: Vec::new() }));
+        let (started, start) = channel();
+        let (ended, ending) = channel();
+        let heard = Arc::clone(&output);
+        let child = std::thread::Builder::new().name(driver.program.name.into()).spawn(move || {
+            dies_with_thread(&mut command);
+            let spawned = command.stdout(theirs).stderr(also).spawn();
+            // They keep the pipe open.
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+            let child = spawned.and_then(|mut child| match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+                Ok(process) => Ok((child, process)),
+                Err(errno) => {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    Err(errno.into())
+                }
+            });
+            match child {
+                Ok((child, process)) => {
+                    // Whoever started it has it killed when he is gone.
+                    let _ = started.send(Ok((command, process)));
+                    listen(child, &heard, &ended);
+                }
+                Err(error) => drop(started.send(Err(error))),
+            }
+        });
+        child.doing(doing)?;
+        let started = start.recv().unwrap_or_else(|_| Err(io::Error::other("its thread died")));
+        let (command, process) = started.doing(doing)?;
+        let device = device.display().to_string();
+        Ok(Self { driver, device, command, process, output, ending, end: None })
+    }
+
+    fn wait_until_mounted(&mut self, path: &Path) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        // Asked, what is mounted answers only when the driver does.
+        while !statfs(path).is_ok_and(|about| about.f_type as u64 == FUSE_MAGIC) {
+            let ended = self.end(LOOK_EVERY);
+            if ended.is_some() || Instant::now() > deadline {
+                // It may have died between the mount and the first answer.
+                let _ = umount2(path, MntFlags::MNT_DETACH);
+                self.kill();
+                return Err(self.not_mounted(ended));
+            }
+        }
+        Ok(())
+    }
+
+    /// Why nothing is mounted.
+    fn not_mounted(&self, ended: Option<ExitStatus>) -> Error {
+        let (program, said) = (self.driver.program.name, self.said());
+        let Some(status) = ended else { return self.slow("mounted the disk") };
+        match status.code() {
+            None => self.died(status),
+            Some(code) if self.driver.refusal_statuses.contains(&code) && !is_about_us(&said) => {
+                Error::Refused { program, said: if said.is_empty() { status.to_string() } else { said } }
+            }
+            Some(_) => {
+                let words = std::iter::once(self.command.get_program()).chain(self.command.get_args());
+                let command = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+                Error::Program { command, status: status.to_string(), output: said }
+            }
+        }
+    }
+
+    /// What its end means that was not a good one.
+    fn died(&self, status: ExitStatus) -> Error {
+        let (program, how) = (self.driver.program.name, status.to_string());
+        if status.signal().is_some_and(|signal| SENT.contains(&signal)) {
+            return Error::DriverLost { program, how: format!("was killed by somebody: {how}") };
+        }
+        Error::DriverDied { program, how, said: self.said() }
+    }
+
+    fn slow(&self, done: &str) -> Error {
+        let how = format!("has not {done} within {} s, and was killed: {}", PATIENCE.as_secs(), self.said());
+        Error::DriverLost { program: self.driver.program.name, how }
+    }
+
+    /// Waits for the end of a driver whose file system is not mounted any more: from then on all that
+    /// it had to write is written.
+    ///
+    /// # Errors
+    /// If it did not end as it should.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        match self.end(PATIENCE) {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(self.died(status)),
+            None => {
+                self.kill();
+                Err(self.slow("ended"))
+            }
+        }
+    }
+
+    /// How it ended, if it has or does within a time.
+    fn end(&mut self, patience: Duration) -> Option<ExitStatus> {
+        if self.end.is_none() {
+            self.end = self.ending.recv_timeout(patience).ok();
+        }
+        self.end
+    }
+
+    fn kill(&mut self) {
+        if self.end.is_none() {
+            // One that has ended meanwhile needs no signal.
+            let _ = pidfd_send_signal(&self.process, Signal::KILL);
+            self.end(KILLED_PATIENCE);
+        }
+    }
+
+    /// The first line in which it reports that something is wrong with the file system.
+    pub(crate) fn complaint(&self) -> Option<String> {
+        let is_error = |line: &&str| self.driver.error_starts.iter().any(|start| line.starts_with(start));
+        self.text().lines().find(is_error).map(|line| self.without_device(line))
+    }
+
+    /// What it printed beside what it always prints, as far as that is worth showing.
+    fn said(&self) -> String {
+        let text = self.text();
+        let unusual = |line: &&str| !self.driver.usual_words.iter().any(|words| line.contains(words));
+        let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).filter(unusual).collect();
+        self.without_device(&lines[..lines.len().min(LINES_MAX)].join("; "))
+    }
+
+    fn text(&self) -> String {
+        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        output.hear();
+        String::from_utf8_lossy(&output.text).into_owned()
+    }
+
+    fn without_device(&self, text: &str) -> String {
+        text.replace(&self.device, "disk")
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Whether what a driver gives as the reason is about us and the machine, and not about what is on
+/// the disk.
+fn is_about_us(said: &str) -> bool {
+    Error::OURS.iter().any(|errno| said.contains(nix::errno::Errno::from_raw(*errno).desc()))
+}
+
+/// Listens to a driver until it has ended.
+fn listen(mut child: Child, output: &Mutex<Output>, ended: &Sender<ExitStatus>) {
+    let pipe = output.lock().unwrap_or_else(PoisonError::into_inner).pipe.try_clone();
+    if let Ok(pipe) = pipe {
+        loop {
+            let mut ready = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut ready, PollTimeout::NONE) {
+                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                Err(_) => break,
+            }
+            if output.lock().unwrap_or_else(PoisonError::into_inner).hear() == Heard::End {
+                break;
+            }
+        }
+    }
+    if let Ok(status) = child.wait() {
+        // Whoever dropped it does not want to know.
+        let _ = ended.send(status);
+    }
+}
+
+/// What a driver prints, on both of its outputs.
+#[derive(Debug)]
+struct Output {
+    /// Reads do not wait.
+    pipe: File,
+    text: Vec<u8>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Heard {
+    AllForNow,
+    End,
+}
+
+impl Output {
+    /// Takes in what there is.
+    fn hear(&mut self) -> Heard {
+        let mut buffer = [0; 4096];
+        loop {
+            match self.pipe.read(&mut buffer) {
+                Ok(0) => return Heard::End,
+                Ok(length) => {
+                    let room = OUTPUT_BYTES_MAX - self.text.len();
+                    self.text.extend_from_slice(&buffer[..length.min(room)]);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Heard::AllForNow,
+                Err(_) => return Heard::End,
+            }
+        }
+    }
+}

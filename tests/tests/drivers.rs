@@ -1,0 +1,193 @@
+//! File systems that a process serves: fuse2fs and ntfs-3g. Needs root.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use checker::Promise;
+use end_to_end::{Laboratory, Report, crashpoint, drivers, in_own_namespace, replay_with, require_root};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pace_rules::disk::Disk;
+use replayer::WorkloadResult;
+use serde_json::Value;
+use workloads::{Workload, parse};
+
+const DRIVERS: [&str; 2] = ["fuse2fs", "ntfs-3g"];
+
+fn seq_1(driver: &str) -> Report {
+    require_root();
+    Report::of(crashpoint().args(["fs", "--preset", "seq-1", "--jobs", "2", "--format", "json", "--fs", driver]))
+}
+
+fn workload(text: &str) -> Workload {
+    parse(text, "test").expect("a workload").remove(0)
+}
+
+#[test]
+fn seq_1_is_clean_on_ntfs_3g_but_for_fallocate_which_it_has_not() {
+    let report = seq_1("ntfs-3g");
+    report.assert_clean();
+    assert_eq!(report.total("not_applicable"), 120, "{:?}", report.summaries);
+}
+
+/// fuse2fs answers fsync of a directory, and does nothing: docs/results.md.
+#[test]
+fn seq_1_on_fuse2fs_shows_that_fsync_of_a_directory_does_nothing_and_no_more() {
+    let report = seq_1("fuse2fs");
+    assert_eq!(report.total("not_measured"), 0, "{:?}", report.with_verdict("not-measured"));
+    assert_eq!(report.total("not_applicable"), 48, "zero_range alone: {:?}", report.summaries);
+    for result in &report.results {
+        for finding in findings(result) {
+            let text = result["text"].as_str().expect("it is there with a finding");
+            let workload = workload(text);
+            let number = finding["promised_by"].as_u64().expect("an operation promised it") as usize;
+            let op = workload.operations().nth(number).expect("it is one of them").to_string();
+            let directory = op.strip_prefix("fsync ").unwrap_or_else(|| panic!("{op} in {text}: {finding}"));
+            assert!(text.contains(&format!("mkdir {directory};")) || directory == ".", "{op} in {text}: {finding}");
+        }
+    }
+    if report.with_verdict("finding").is_empty() {
+        println!("this fuse2fs syncs directories: it can be expected to be clean");
+    }
+}
+
+fn findings(result: &Value) -> impl Iterator<Item = &Value> {
+    let states = result["broken"].as_array().into_iter().flatten();
+    states.flat_map(|state| state["findings"].as_array().into_iter().flatten())
+}
+
+const FSYNCED: &str = "
+    workload data; creat foo; write foo 0 16K; fsync foo
+    workload name; mkdir A; creat A/foo; fsync A/foo
+    workload overwrite; setup; creat foo; write foo 0 16K; run; write foo 0 16K; fdatasync foo
+";
+
+#[test]
+fn what_was_fsynced_is_found_on_an_honest_disk_and_missed_on_one_that_drops_flushes() {
+    require_root();
+    for driver in DRIVERS {
+        replay_with(driver, &[], FSYNCED).assert_clean();
+        let report = replay_with(driver, &["--disk", "drop-flush"], FSYNCED);
+        assert_eq!(report.with_verdict("finding").len(), 3, "{driver}: {:?}", report.broken());
+    }
+}
+
+#[test]
+fn nothing_is_expected_of_a_sync_that_does_not_reach_the_driver() {
+    require_root();
+    for driver in DRIVERS {
+        let report = replay_with(driver, &["--disk", "drop-flush"], "workload sync; mkdir A; creat A/foo; sync");
+        report.assert_clean();
+    }
+}
+
+/// Does a workload, and something to each file system that recovered from its crash.
+fn tampered(driver: &str, text: &str, tamper: impl FnMut(&Path) + Send + 'static) -> WorkloadResult {
+    require_root();
+    in_own_namespace(|| Laboratory::new(driver).tamper(&workload(text), tamper))
+}
+
+fn promises(result: &WorkloadResult) -> Vec<Promise> {
+    result.broken.iter().flat_map(|state| &state.findings).map(|finding| finding.promise).collect()
+}
+
+#[test]
+fn the_setup_is_durable_because_it_was_unmounted() {
+    for driver in DRIVERS {
+        let text = "workload setup; setup; creat foo; write foo 0 4K; run; creat bar; sync";
+        let result = tampered(driver, text, |root| std::fs::remove_file(root.join("foo")).expect("removed"));
+        assert_eq!(result.not_measured, None, "{driver}");
+        assert!(promises(&result).contains(&Promise::Unmounted), "{driver}: {:?}", result.broken);
+    }
+}
+
+/// Sends a signal to the driver of what is mounted there.
+fn hit(mount_point: &Path, signal: Signal) {
+    let drivers = drivers(mount_point);
+    assert_eq!(drivers.len(), 1, "{}", mount_point.display());
+    kill(Pid::from_raw(drivers[0]), signal).expect("it is there");
+}
+
+#[test]
+fn a_driver_that_crashes_after_recovery_is_a_finding_and_the_next_workload_is_measured() {
+    require_root();
+    for driver in DRIVERS {
+        in_own_namespace(|| {
+            let mut laboratory = Laboratory::new(driver);
+            let mut engine = laboratory.engine(Disk::Honest);
+            let mut once = true;
+            engine.on_recovered(Box::new(move |root| {
+                if std::mem::take(&mut once) {
+                    hit(root, Signal::SIGSEGV);
+                }
+            }));
+            let text = "workload crash; creat foo; write foo 0 4K; fsync foo";
+            let crashed = engine.run(&workload(text));
+            assert_eq!(promises(&crashed), [Promise::DriverAlive], "{driver}: {crashed:?}");
+            assert!(crashed.broken[0].findings[0].what.contains("SIGSEGV"), "{driver}: {crashed:?}");
+            let next = engine.run(&workload(text));
+            assert!(next.broken.is_empty() && next.not_measured.is_none(), "{driver}: {next:?}");
+        });
+    }
+}
+
+#[test]
+fn a_driver_that_is_killed_accuses_nobody() {
+    for driver in DRIVERS {
+        let text = "workload kill; creat foo; fsync foo";
+        let result = tampered(driver, text, |root| hit(root, Signal::SIGKILL));
+        assert!(result.broken.is_empty(), "{driver}: {result:?}");
+        let why = result.not_measured.expect("it could not be measured");
+        assert!(why.contains("was killed by somebody"), "{driver}: {why}");
+    }
+}
+
+#[test]
+fn a_driver_that_dies_while_a_workload_runs_leaves_that_unmeasured_and_the_next_one_measured() {
+    require_root();
+    let long = format!("workload long; creat foo; {} !", "write foo 0 4K; fsync foo; ".repeat(5000));
+    for driver in DRIVERS {
+        in_own_namespace(|| {
+            let mut laboratory = Laboratory::new(driver);
+            let recorded = laboratory.path().join("engine-1/recorded");
+            let mut engine = laboratory.engine(Disk::Honest);
+            let crasher = std::thread::spawn(move || crash_when_mounted(&recorded));
+            let result = engine.run(&workload(&long));
+            crasher.join().expect("there was a driver");
+            assert!(result.broken.is_empty(), "{driver}: {:?}", result.broken);
+            let why = result.not_measured.expect("it could not be measured");
+            assert!(why.contains(driver) && why.contains("SIGSEGV"), "{driver}: {why}");
+            let next = engine.run(&workload("workload next; creat foo; write foo 0 4K; fsync foo"));
+            assert!(next.broken.is_empty() && next.not_measured.is_none(), "{driver}: {next:?}");
+        });
+    }
+}
+
+fn crash_when_mounted(mount_point: &Path) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while drivers(mount_point).is_empty() {
+        assert!(Instant::now() < deadline, "nothing is mounted on {}", mount_point.display());
+    }
+    // So long it takes to mount, and not so long to run the workload.
+    std::thread::sleep(Duration::from_millis(60));
+    hit(mount_point, Signal::SIGSEGV);
+}
+
+#[test]
+fn what_cannot_be_kept_open_in_the_setup_is_told() {
+    require_root();
+    let report = replay_with("fuse2fs", &[], "workload open; setup; creat foo; open foo as @h; run; fsync @h");
+    let why = report.results[0]["not_measured"].as_str().expect("it could not be measured");
+    assert!(why.contains("@h"), "{why}");
+}
+
+#[test]
+fn files_that_are_removed_while_open_are_not_judged() {
+    let text = "workload open; setup; creat foo; run; open foo as @h; unlink foo; fsync @h";
+    require_root();
+    for driver in DRIVERS {
+        let report = replay_with(driver, &[], text);
+        assert_eq!(report.with_verdict("not-applicable").len(), 1, "{driver}: {:?}", report.results);
+        assert_eq!(report.status, 0, "{driver}");
+    }
+}

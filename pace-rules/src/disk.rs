@@ -1,9 +1,26 @@
 //! One disk: which of the requests it answered are still there when the power comes back.
+//!
+//! [`log::Log`] reads a log: which writes a crash may still cost, and which none may. [`State`]
+//! is one crash state of it, [`States`] says which kinds of them to visit, and [`Space`] has them
+//! all: counted, ordered and addressable.
+
+mod combinations;
+pub mod log;
+mod sample;
+mod space;
+mod state;
+mod states;
+mod tear;
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+
+pub use log::Log;
+pub use space::Space;
+pub use state::{NotAState, Relaxation, State};
+pub use states::{InvalidStates, States};
 
 /// What matters of a request to a disk, in the order of the answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

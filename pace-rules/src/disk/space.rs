@@ -1,0 +1,249 @@
+//! All crash states of a log that are to be visited, each with a number.
+
+use super::{Log, Relaxation, State, States, combinations, sample, tear};
+
+/// The crash states of a log: counted before any is made, and number i of them found without
+/// looking at the others. So a part of them, or one of them, is visited as easily as all.
+///
+/// **Which.** The caller's crash points are where a promise comes into force. There every state
+/// is visited that [`States`] asks for, because the promise may be new even where the content is
+/// not. `every-write` adds a point at the end of the setup and one behind each write and flush,
+/// and there nothing has been promised since the point before. So a content that the point
+/// before could have had is not visited again: behind a write all states keep that write, and
+/// behind a flush only `flushed` can be new. No two states from one of the caller's points up to
+/// the next have kept the same.
+///
+/// **In which order.** `prefix` in the order of the log; `flushed`; one write lost; one torn; two
+/// lost, and so on. In each of these the caller's crash points come before the others and, but
+/// for `prefix`, the later before the earlier. At one point the writes behind the last flush are
+/// lost first, then those before it and so on; of these the ones with the greatest priority; of
+/// these the oldest, on which the most may rest.
+#[derive(Debug, Clone)]
+pub struct Space<'a> {
+    log: &'a Log,
+    torn_unit_bytes: u64,
+    blocks: Vec<Block>,
+    /// The numbers of the states to be visited, if not of all.
+    drawn: Option<Vec<u128>>,
+}
+
+/// States of one kind at one crash point.
+#[derive(Debug, Clone)]
+struct Block {
+    /// The number behind the last one.
+    end: u128,
+    position: usize,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Prefix,
+    Flushed,
+    /// So many writes lost; with `but`, never the one at this place.
+    Lost {
+        count: usize,
+        but: Option<usize>,
+    },
+    Torn,
+}
+
+/// Where the power may fail.
+#[derive(Debug, Clone, Copy)]
+struct Point {
+    position: usize,
+    origin: Origin,
+    /// How many writes may be lost.
+    pending: usize,
+    /// Whether `flushed` is a state of its own.
+    flushed_is_new: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// One of the caller's.
+    Promise,
+    /// The end of the setup, or behind the write at the place, which is kept.
+    Write(Option<usize>),
+    Flush,
+}
+
+impl<'a> Space<'a> {
+    /// The states of a log, with the crash points at `crash_points`: every position at which
+    /// something that was promised must be kept from then on. `seed` is what a sample is drawn
+    /// with; nothing else depends on it.
+    ///
+    /// # Panics
+    /// If a crash point lies behind the end of the log.
+    pub fn new(log: &'a Log, crash_points: &[usize], states: &States, seed: u64) -> Self {
+        let points = points(log, crash_points, states);
+        let torn_unit_bytes = states.torn_unit_bytes.unwrap_or(u64::MAX);
+        let mut space = Self { log, torn_unit_bytes, blocks: Vec::new(), drawn: None };
+        space.add_blocks(&points, states);
+        space.drawn = states.sample.map(|size| sample::draw(size, space.spanned(), seed));
+        space
+    }
+
+    fn add_blocks(&mut self, points: &[Point], states: &States) {
+        let (promised, others): (Vec<&Point>, Vec<&Point>) =
+            points.iter().partition(|point| point.origin == Origin::Promise);
+        if states.prefix {
+            for point in promised.iter().chain(&others).filter(|point| point.origin != Origin::Flush) {
+                self.add(point.position, Kind::Prefix, 1);
+            }
+        }
+        let latest_first: Vec<&Point> = promised.into_iter().rev().chain(others.into_iter().rev()).collect();
+        for point in latest_first.iter().filter(|point| states.flushed && point.flushed_is_new) {
+            self.add(point.position, Kind::Flushed, 1);
+        }
+        let inside: Vec<&Point> = latest_first.into_iter().filter(|point| point.origin != Origin::Flush).collect();
+        self.add_lost(&inside, 1, states);
+        if states.torn_unit_bytes.is_some() {
+            for point in &inside {
+                self.add(point.position, Kind::Torn, self.tears(point.position).count() as u128);
+            }
+        }
+        let most = inside.iter().map(|point| point.pending).max().unwrap_or(0);
+        for count in 2..=most.min(states.reorder) {
+            // What no number is left for cannot be addressed.
+            if self.spanned() == u128::MAX {
+                break;
+            }
+            self.add_lost(&inside, count, states);
+        }
+    }
+
+    fn add_lost(&mut self, points: &[&Point], count: usize, states: &States) {
+        for point in points.iter().filter(|_| count <= states.reorder) {
+            let but = if let Origin::Write(place) = point.origin { place } else { None };
+            // All of them lost is what `flushed` is.
+            let visited = states.flushed && but.is_none() && count == point.pending;
+            if count <= point.pending && !visited {
+                self.add(point.position, Kind::Lost { count, but }, combinations::count(point.pending, count));
+            }
+        }
+    }
+
+    fn add(&mut self, position: usize, kind: Kind, states: u128) {
+        if states > 0 {
+            let end = self.spanned().saturating_add(states);
+            self.blocks.push(Block { end, position, kind });
+        }
+    }
+
+    /// How many states there are to draw from; as many as [`Space::len`] without `sample`.
+    /// `u128::MAX` stands for that many or more: those behind cannot be visited.
+    pub fn spanned(&self) -> u128 {
+        self.blocks.last().map_or(0, |block| block.end)
+    }
+
+    /// How many states are to be visited.
+    pub fn len(&self) -> u128 {
+        self.drawn.as_ref().map_or(self.spanned(), |drawn| drawn.len() as u128)
+    }
+
+    /// Whether there is nothing to visit.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// State number `index`, if there is one.
+    pub fn get(&self, index: u128) -> Option<State> {
+        let number = match &self.drawn {
+            Some(drawn) => *drawn.get(usize::try_from(index).ok()?)?,
+            None => index,
+        };
+        let after = self.blocks.partition_point(|block| block.end <= number);
+        let Block { position, kind, .. } = *self.blocks.get(after)?;
+        let number = number - if after == 0 { 0 } else { self.blocks[after - 1].end };
+        let relaxation = match kind {
+            Kind::Prefix => Relaxation::Prefix,
+            Kind::Flushed => Relaxation::Flushed,
+            Kind::Lost { count, but } => self.losing(position, count, but, number),
+            Kind::Torn => self.tears(position).nth(number as usize)?,
+        };
+        Some(self.log.named(State { position, relaxation }))
+    }
+
+    /// The states in order.
+    pub fn iter(&self) -> impl Iterator<Item = State> + '_ {
+        (0..self.len()).filter_map(|index| self.get(index))
+    }
+
+    fn losing(&self, position: usize, count: usize, but: Option<usize>, number: u128) -> Relaxation {
+        let mut pending = self.log.pending_by_rank(position);
+        pending.retain(|write| Some(write.place) != but);
+        let chosen = combinations::nth(number, pending.len(), count);
+        let mut lost: Vec<_> = chosen.into_iter().map(|index| pending[index].place).collect();
+        lost.sort_unstable();
+        Relaxation::Lost(lost)
+    }
+
+    fn tears(&self, position: usize) -> impl Iterator<Item = Relaxation> {
+        let unit_bytes = self.torn_unit_bytes;
+        self.log.pending_by_rank(position).into_iter().flat_map(move |write| {
+            let cuts = tear::cuts(write.offset, write.length, unit_bytes);
+            cuts.map(move |lost| Relaxation::Torn { place: write.place, from: lost.start, to: lost.end })
+        })
+    }
+}
+
+/// Where the power may fail, in the order of the log.
+fn points(log: &Log, crash_points: &[usize], states: &States) -> Vec<Point> {
+    let mut promised = crash_points.to_vec();
+    promised.sort_unstable();
+    promised.dedup();
+    assert!(promised.last().is_none_or(|last| *last <= log.len()), "a crash point lies behind the end of the log");
+    let pending = |position| log.submitted(position) - log.durable_writes(position);
+    let mut points = Vec::new();
+    for position in &promised {
+        let pending = pending(*position);
+        let flushed_is_new = pending > 0 || !states.prefix;
+        points.push(Point { position: *position, origin: Origin::Promise, pending, flushed_is_new });
+    }
+    if !states.every_write {
+        return points;
+    }
+
+    let setup = (log.durable.min(log.len()), Origin::Write(None));
+    let run = log.writes.iter().filter(|write| write.place >= log.durable);
+    let writes = run.map(|write| (write.place + 1, Origin::Write(Some(write.place))));
+    let flushes = log.flushed.iter().filter(|position| **position > log.durable);
+    let flushes = flushes.map(|position| (*position, Origin::Flush));
+    // Nothing happened between two positions if as many writes are submitted and durable there.
+    let happened = |position: usize| (log.submitted(position), log.durable_writes(position));
+    let before: Vec<_> = promised.iter().map(|position| happened(*position)).collect();
+    for (position, origin) in [setup].into_iter().chain(writes).chain(flushes) {
+        if before.binary_search(&happened(position)).is_ok() {
+            continue;
+        }
+        let kept = match origin {
+            Origin::Write(Some(_)) => log.writes[log.submitted(position) - 1].durable_from > position,
+            _ => false,
+        };
+        let pending = pending(position) - usize::from(kept);
+        points.push(Point { position, origin, pending, flushed_is_new: false });
+    }
+    points.sort_unstable_by_key(|point| point.position);
+    mark_new_flushed(log, &mut points, states);
+    points
+}
+
+/// Finds the points that `every-write` added at which `flushed` is a state of its own.
+fn mark_new_flushed(log: &Log, points: &mut [Point], states: &States) {
+    let (mut promised_at, mut durable_before) = (log.durable, None);
+    for point in points {
+        let durable = log.durable_writes(point.position);
+        if point.origin == Origin::Promise {
+            promised_at = point.position;
+        } else if durable_before != Some(durable) {
+            // The same content has an earlier name: with the crash right behind the newest write
+            // that it kept, or where the last promise came into force. There these are lost:
+            let submitted = &log.writes[..log.submitted(point.position)];
+            let newest_durable = submitted.iter().rfind(|write| write.durable_from <= point.position);
+            let earliest = newest_durable.map_or(promised_at, |write| promised_at.max(write.place + 1));
+            point.flushed_is_new = log.submitted(earliest) - durable > states.reorder;
+        }
+        durable_before = Some(durable);
+    }
+}

@@ -1,0 +1,188 @@
+//! One crash state, and its name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// What a disk is left with when the power fails.
+///
+/// Its text says all that is needed to make it again from the log: `prefix@37`, `flushed@37`,
+/// `lost-31-35@37`, `torn-31:512..4096@37`, with the [relaxation](Relaxation) before the `@` and
+/// the position behind it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct State {
+    /// How many requests of the log the disk had been sent.
+    pub position: usize,
+    /// What became of them.
+    pub relaxation: Relaxation,
+}
+
+/// What a disk did to the writes before the crash that it did not have to keep. Those it kept are
+/// there in the order of the log. It is written as its text.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Relaxation {
+    /// It kept all of them: B3's states. `prefix`.
+    Prefix,
+    /// It kept none of them, as one that loses its cache does. `flushed`.
+    Flushed,
+    /// It lost the writes at these places, in ascending order, and kept the others. `lost-31-35`.
+    Lost(Vec<usize>),
+    /// It lost a part of one write and kept the others. `torn-31:512..4096`.
+    Torn {
+        /// The write's place in the log.
+        place: usize,
+        /// The first byte that is lost, counted from the start of the write.
+        from: u64,
+        /// The first byte behind those that are lost.
+        to: u64,
+    },
+}
+
+/// Not the text of a crash state.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{0}' is not a crash state: expected prefix, flushed, lost-W-W…, or torn-W:A..B, \
+     with W the places of writes in ascending order and A..B the bytes lost; where it stands alone, \
+     with @P behind it, P the position of the crash in the log"
+)]
+pub struct NotAState(String);
+
+impl fmt::Display for Relaxation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Prefix => f.write_str("prefix"),
+            Self::Flushed => f.write_str("flushed"),
+            Self::Lost(places) => {
+                f.write_str("lost")?;
+                places.iter().try_for_each(|place| write!(f, "-{place}"))
+            }
+            Self::Torn { place, from, to } => write!(f, "torn-{place}:{from}..{to}"),
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.relaxation, self.position)
+    }
+}
+
+impl FromStr for Relaxation {
+    type Err = NotAState;
+
+    fn from_str(text: &str) -> Result<Self, NotAState> {
+        let read = read_relaxation(text);
+        // One state has one text: no signs, no leading zeros.
+        read.filter(|read| read.to_string() == text).ok_or_else(|| NotAState(text.into()))
+    }
+}
+
+impl FromStr for State {
+    type Err = NotAState;
+
+    fn from_str(text: &str) -> Result<Self, NotAState> {
+        let read = || {
+            let (relaxation, position) = text.split_once('@')?;
+            Some(Self { position: position.parse().ok()?, relaxation: relaxation.parse().ok()? })
+        };
+        read().filter(|read| read.to_string() == text).ok_or_else(|| NotAState(text.into()))
+    }
+}
+
+fn read_relaxation(text: &str) -> Option<Relaxation> {
+    if let Some(places) = text.strip_prefix("lost-") {
+        let places: Vec<usize> = places.split('-').map(|place| place.parse().ok()).collect::<Option<_>>()?;
+        return places.is_sorted_by(|a, b| a < b).then_some(Relaxation::Lost(places));
+    }
+    if let Some(tear) = text.strip_prefix("torn-") {
+        let (place, bytes) = tear.split_once(':')?;
+        let (from, to) = bytes.split_once("..")?;
+        let (place, from, to) = (place.parse().ok()?, from.parse().ok()?, to.parse().ok()?);
+        return (from < to).then_some(Relaxation::Torn { place, from, to });
+    }
+    [Relaxation::Prefix, Relaxation::Flushed].into_iter().find(|relaxation| relaxation.to_string() == text)
+}
+
+impl TryFrom<String> for Relaxation {
+    type Error = NotAState;
+
+    fn try_from(text: String) -> Result<Self, NotAState> {
+        text.parse()
+    }
+}
+
+impl TryFrom<String> for State {
+    type Error = NotAState;
+
+    fn try_from(text: String) -> Result<Self, NotAState> {
+        text.parse()
+    }
+}
+
+impl From<Relaxation> for String {
+    fn from(relaxation: Relaxation) -> Self {
+        relaxation.to_string()
+    }
+}
+
+impl From<State> for String {
+    fn from(state: State) -> Self {
+        state.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn relaxation() -> impl Strategy<Value = Relaxation> {
+        let places = prop::collection::btree_set(any::<usize>(), 1..5);
+        prop_oneof![
+            Just(Relaxation::Prefix),
+            Just(Relaxation::Flushed),
+            places.prop_map(|places| Relaxation::Lost(places.into_iter().collect())),
+            (any::<usize>(), any::<u32>(), 1..u64::from(u32::MAX)).prop_map(|(place, from, length)| {
+                Relaxation::Torn { place, from: from.into(), to: u64::from(from) + length }
+            }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_text_names_one_state_and_a_state_has_one_text(position: usize, relaxation in relaxation()) {
+            prop_assert_eq!(relaxation.to_string().parse(), Ok(relaxation.clone()));
+            let state = State { position, relaxation };
+            prop_assert_eq!(state.to_string().parse(), Ok(state.clone()));
+            let json = serde_json::to_string(&state).unwrap();
+            prop_assert_eq!(&json, &format!("\"{state}\""));
+            prop_assert_eq!(serde_json::from_str::<State>(&json).unwrap(), state);
+        }
+
+        #[test]
+        fn no_other_text_is_read(text in "(prefix|flushed|lost|torn|[-:.@+0-9]){0,8}") {
+            prop_assert!(text.parse::<State>().map_or(true, |state| state.to_string() == text));
+        }
+    }
+
+    #[test]
+    fn states_are_read_as_they_are_written() {
+        let lost = Relaxation::Lost(vec![31, 35]);
+        assert_eq!(State { position: 37, relaxation: lost }.to_string(), "lost-31-35@37");
+        let torn = Relaxation::Torn { place: 31, from: 512, to: 4096 };
+        assert_eq!(State { position: 37, relaxation: torn }.to_string(), "torn-31:512..4096@37");
+        // As in the results of every version.
+        assert_eq!(serde_json::from_str::<Relaxation>("\"prefix\"").unwrap(), Relaxation::Prefix);
+        assert_eq!(serde_json::to_string(&Relaxation::Flushed).unwrap(), "\"flushed\"");
+        for wrong in ["", "prefix", "@3", "lost@3", "lost-@3", "lost-2-1@3", "lost-1-1@3", "lost-01@3", "prefix@+3"] {
+            assert!(wrong.parse::<State>().is_err(), "{wrong}");
+        }
+        for wrong in ["prefix@3", "torn-1", "torn-1:2..2", "torn-1:3..2", "torn-1:2"] {
+            assert!(wrong.parse::<Relaxation>().is_err(), "{wrong}");
+        }
+    }
+}

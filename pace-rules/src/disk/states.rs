@@ -1,0 +1,228 @@
+//! Which kinds of crash states to visit, in a word.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The smallest unit that a disk writes whole, in bytes: `all` tears at it.
+const SECTOR_BYTES: u64 = 512;
+
+/// Which kinds of crash states to visit: words with commas between them, in any order.
+///
+/// | word | states |
+/// |---|---|
+/// | `prefix` | at each crash point all that was written so far |
+/// | `flushed` | at each crash point only what a flush or FUA had covered |
+/// | `every-write` | more crash points: one behind every write and every flush, with its prefix |
+/// | `reorder:K` | at each crash point all ways to lose 1 to K of the pending writes; `reorder:all` for all ways |
+/// | `torn:U` | at each crash point each pending write torn between units of U bytes |
+/// | `all` | `every-write,flushed,reorder:all,torn:512` |
+/// | `sample:N` | only N of the states that the other words span, or of `all` where it stands alone |
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct States {
+    pub(super) prefix: bool,
+    pub(super) flushed: bool,
+    pub(super) every_write: bool,
+    /// How many writes may be lost by choice; `usize::MAX` for any number.
+    pub(super) reorder: usize,
+    pub(super) torn_unit_bytes: Option<u64>,
+    pub(super) sample: Option<u32>,
+}
+
+/// Not kinds of crash states that can be asked for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot visit crash states '{word}': {why}")]
+pub struct InvalidStates {
+    word: String,
+    why: &'static str,
+}
+
+impl States {
+    const NONE: Self =
+        Self { prefix: false, flushed: false, every_write: false, reorder: 0, torn_unit_bytes: None, sample: None };
+    const ALL: Self = Self {
+        prefix: true,
+        flushed: true,
+        every_write: true,
+        reorder: usize::MAX,
+        torn_unit_bytes: Some(SECTOR_BYTES),
+        sample: None,
+    };
+
+    /// How many states are drawn, if not all are visited.
+    pub fn sample(&self) -> Option<u32> {
+        self.sample
+    }
+
+    /// Whether the power fails behind every write and flush too.
+    pub fn every_write(&self) -> bool {
+        self.every_write
+    }
+}
+
+/// `prefix,flushed`.
+impl Default for States {
+    fn default() -> Self {
+        Self { prefix: true, flushed: true, ..Self::NONE }
+    }
+}
+
+impl fmt::Display for States {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut words = Vec::new();
+        if (Self { sample: None, ..*self }) == Self::ALL {
+            words.push("all".into());
+        } else {
+            let plain = [
+                (self.prefix && !self.every_write, "prefix"),
+                (self.flushed, "flushed"),
+                (self.every_write, "every-write"),
+            ];
+            words.extend(plain.into_iter().filter(|(given, _)| *given).map(|(_, word)| word.to_string()));
+            words.extend(match self.reorder {
+                0 => None,
+                usize::MAX => Some("reorder:all".into()),
+                most => Some(format!("reorder:{most}")),
+            });
+            words.extend(self.torn_unit_bytes.map(|unit_bytes| format!("torn:{unit_bytes}")));
+        }
+        words.extend(self.sample.map(|size| format!("sample:{size}")));
+        f.write_str(&words.join(","))
+    }
+}
+
+impl FromStr for States {
+    type Err = InvalidStates;
+
+    fn from_str(text: &str) -> Result<Self, InvalidStates> {
+        let (mut states, mut all) = (Self::NONE, false);
+        for word in text.split(',') {
+            let refused = |why| InvalidStates { word: word.into(), why };
+            match word.split_once(':').unwrap_or((word, "")) {
+                _ if word == "prefix" => states.prefix = true,
+                _ if word == "flushed" => states.flushed = true,
+                _ if word == "every-write" => (states.prefix, states.every_write) = (true, true),
+                _ if word == "all" => all = true,
+                ("reorder" | "torn" | "sample", _) if states.has(word) => return Err(refused("it is given twice")),
+                ("reorder", most) => {
+                    let number = if most == "all" { Some(usize::MAX) } else { positive(most) };
+                    states.reorder =
+                        number.ok_or_else(|| refused("expected reorder:K with K from 1, or reorder:all"))?;
+                }
+                ("torn", unit) => {
+                    let unit_bytes = positive(unit).filter(|bytes| bytes % SECTOR_BYTES == 0);
+                    let why = "expected torn:U with U bytes, a multiple of 512";
+                    states.torn_unit_bytes = Some(unit_bytes.ok_or_else(|| refused(why))?);
+                }
+                ("sample", size) => {
+                    let size = positive(size).ok_or_else(|| refused("expected sample:N with N from 1"))?;
+                    states.sample = Some(size);
+                }
+                _ => {
+                    return Err(refused(
+                        "expected prefix, flushed, every-write, reorder:K, torn:U, sample:N or all, with commas between",
+                    ));
+                }
+            }
+        }
+        if all && (states.reorder > 0 || states.torn_unit_bytes.is_some()) {
+            let why = "all has reorder:all and torn:512 already; for others say every-write,flushed,reorder:K,torn:U";
+            return Err(InvalidStates { word: text.into(), why });
+        }
+        let sample = states.sample;
+        let alone = states == Self { sample, ..Self::NONE };
+        Ok(if all || alone { Self { sample, ..Self::ALL } } else { states })
+    }
+}
+
+impl States {
+    fn has(&self, word: &str) -> bool {
+        match word.split_once(':').map(|(kind, _)| kind) {
+            Some("reorder") => self.reorder > 0,
+            Some("torn") => self.torn_unit_bytes.is_some(),
+            Some("sample") => self.sample.is_some(),
+            _ => false,
+        }
+    }
+}
+
+/// A number from 1, which fits.
+fn positive<T: TryFrom<u64>>(text: &str) -> Option<T> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|number: &u64| digits && *number > 0).and_then(|number| number.try_into().ok())
+}
+
+impl TryFrom<String> for States {
+    type Error = InvalidStates;
+
+    fn try_from(text: String) -> Result<Self, InvalidStates> {
+        text.parse()
+    }
+}
+
+impl From<States> for String {
+    fn from(states: States) -> Self {
+        states.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> States {
+        text.parse().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn states_are_named_as_they_are_asked_for() {
+        for text in [
+            "prefix",
+            "flushed",
+            "prefix,flushed",
+            "every-write",
+            "flushed,every-write,reorder:2,torn:4096,sample:10",
+            "reorder:all",
+            "torn:512",
+            "all",
+            "all,sample:7",
+        ] {
+            assert_eq!(read(text).to_string(), text);
+            assert_eq!(serde_json::to_string(&read(text)).unwrap(), format!("\"{text}\""));
+            assert_eq!(serde_json::from_str::<States>(&format!("\"{text}\"")).unwrap(), read(text));
+        }
+        assert_eq!(States::default().to_string(), "prefix,flushed");
+    }
+
+    #[test]
+    fn words_that_mean_the_same_are_the_same() {
+        assert_eq!(read("every-write"), read("prefix,every-write"));
+        assert_eq!(read("flushed,prefix"), States::default());
+        assert_eq!(read("torn:512,reorder:all,flushed,every-write"), read("all"));
+        assert_eq!(read("sample:3"), read("all,sample:3"));
+        assert_eq!(read("all,prefix"), read("all"));
+    }
+
+    #[test]
+    fn what_cannot_be_visited_is_refused_with_what_can() {
+        for (wrong, why) in [
+            ("", "expected prefix, flushed, every-write, reorder:K, torn:U, sample:N or all, with commas between"),
+            ("prefix,", "expected prefix, flushed, every-write,"),
+            ("prefix:1", "expected prefix,"),
+            ("reorder", "expected reorder:K with K from 1, or reorder:all"),
+            ("reorder:0", "expected reorder:K"),
+            ("reorder:+1", "expected reorder:K"),
+            ("torn:100", "expected torn:U with U bytes, a multiple of 512"),
+            ("torn:0", "expected torn:U"),
+            ("sample:x", "expected sample:N with N from 1"),
+            ("sample:4294967296", "expected sample:N"),
+            ("reorder:1,reorder:2", "'reorder:2': it is given twice"),
+            ("all,torn:4096", "'all,torn:4096': all has reorder:all and torn:512 already"),
+        ] {
+            let error = wrong.parse::<States>().expect_err(wrong).to_string();
+            assert!(error.contains(why), "{wrong}: {error}");
+        }
+    }
+}

@@ -1,12 +1,14 @@
 //! Virtual time, in guests of somebody who is not root: waiting costs nothing, and what runs there
 //! repeats to the byte. Root is needed to be somebody else.
+//!
+//! All of it took 175 s of processor time, guests beside each other, on a machine with more to do.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use end_to_end::{FILE_SYSTEMS, Ordinary, Report, printed, program, said, words};
+use end_to_end::{Ordinary, Report, printed, program, said, words};
 use serde_json::Value;
 
 #[test]
@@ -60,15 +62,14 @@ fn block_logs_repeat(file_system: &str, runs: usize) {
 
 #[test]
 fn block_logs_of_ext4_repeat() {
-    block_logs_repeat("ext4", 3);
+    block_logs_repeat("ext4", 10);
 }
 
 #[test]
 #[ignore = "takes minutes: make test-long"]
-fn block_logs_repeat_in_ten_runs() {
-    for file_system in FILE_SYSTEMS {
-        block_logs_repeat(file_system, 10);
-    }
+fn block_logs_of_xfs_and_btrfs_repeat() {
+    block_logs_repeat("xfs", 10);
+    block_logs_repeat("btrfs", 10);
 }
 
 /// Runs a script of tests/scripts in virtual time; what it printed, and the hash of each file that
@@ -120,30 +121,18 @@ fn script_repeats(name: &str, runs: usize, expected: &str) {
 
 #[test]
 fn etcd_repeats() {
-    script_repeats("etcd.sh", 2, "leads, 20 keys");
-}
-
-#[test]
-fn redis_repeats() {
-    script_repeats("redis.sh", 2, "the primary was killed");
-}
-
-#[test]
-#[ignore = "takes minutes: make test-long"]
-fn etcd_repeats_in_five_runs() {
     script_repeats("etcd.sh", 5, "leads, 20 keys");
 }
 
 #[test]
-#[ignore = "takes minutes: make test-long"]
-fn redis_repeats_in_five_runs() {
+fn redis_repeats() {
     script_repeats("redis.sh", 5, "the primary was killed");
 }
 
 /// Debian's package libzookeeper-java and a Java, if they are there.
 #[test]
 #[ignore = "takes minutes: make test-long"]
-fn zookeeper_repeats_in_five_runs() {
+fn zookeeper_repeats() {
     if !Path::new("/usr/share/java/zookeeper.jar").exists() {
         println!("not installed: libzookeeper-java default-jre-headless");
         return;

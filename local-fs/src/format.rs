@@ -30,14 +30,19 @@ pub fn format(variant: &Variant, path: &Path) -> Result<File> {
     File::open(path).doing(|| format!("open {}", path.display()))
 }
 
+/// A command as one would type it.
+pub(crate) fn words_of(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
 /// The error for a program that ended with a failure.
 pub(crate) fn program_failed(command: &Command, output: &Output) -> Error {
-    let line: Vec<_> = std::iter::once(command.get_program()).chain(command.get_args()).collect();
     let text = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     Error::Program {
-        command: line.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "),
+        command: words_of(command),
         status: output.status.to_string(),
         output: lines[lines.len().saturating_sub(3)..].join("; "),
     }

@@ -19,6 +19,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::dies_with_thread::dies_with_thread;
 use crate::error::Context;
+use crate::format::words_of;
 use crate::table::Driver;
 use crate::{Error, Result, Variant};
 
@@ -56,7 +57,8 @@ pub(crate) struct Serving {
     driver: Driver,
     /// How the kernel names the disk; messages do not.
     device: String,
-    command: Command,
+    /// How it was called.
+    line: String,
     process: OwnedFd,
     output: Arc<Mutex<Output>>,
     ending: Receiver<ExitStatus>,
@@ -85,38 +87,25 @@ impl Serving {
         let doing = || format!("run {}", driver.program.name);
         let (ours, theirs) = pipe2(OFlag::O_CLOEXEC).doing(doing)?;
         fcntl(&ours, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).doing(doing)?;
-        let also = theirs.try_clone().doing(doing)?;
+        command.stdout(theirs.try_clone().doing(doing)?).stderr(theirs);
         let output = Arc::new(Mutex::new(Output { pipe: ours.into(), text: Vec::new() }));
+        let line = words_of(&command);
+        let heard = Arc::clone(&output);
         let (started, start) = channel();
         let (ended, ending) = channel();
-        let heard = Arc::clone(&output);
-        let child = std::thread::Builder::new().name(driver.program.name.into()).spawn(move || {
-            dies_with_thread(&mut command);
-            let spawned = command.stdout(theirs).stderr(also).spawn();
-            // They keep the pipe open.
-            command.stdout(Stdio::null()).stderr(Stdio::null());
-            let child = spawned.and_then(|mut child| match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
-                Ok(process) => Ok((child, process)),
-                Err(errno) => {
-                    let _ = child.kill();
-                    let _ = child.wait();
-                    Err(errno.into())
-                }
-            });
-            match child {
-                Ok((child, process)) => {
-                    // Whoever started it has it killed when he is gone.
-                    let _ = started.send(Ok((command, process)));
-                    listen(child, &heard, &ended);
-                }
-                Err(error) => drop(started.send(Err(error))),
+        let thread = std::thread::Builder::new().name(driver.program.name.into());
+        let thread = thread.spawn(move || match begin(command) {
+            Ok((child, process)) => {
+                // Whoever does not want it any more has it killed.
+                let _ = started.send(Ok(process));
+                listen(child, &heard, &ended);
             }
+            Err(error) => drop(started.send(Err(error))),
         });
-        child.doing(doing)?;
-        let started = start.recv().unwrap_or_else(|_| Err(io::Error::other("its thread died")));
-        let (command, process) = started.doing(doing)?;
+        thread.doing(doing)?;
+        let process = start.recv().unwrap_or_else(|_| Err(io::Error::other("its thread died"))).doing(doing)?;
         let device = device.display().to_string();
-        Ok(Self { driver, device, command, process, output, ending, end: None })
+        Ok(Self { driver, device, line, process, output, ending, end: None })
     }
 
     fn wait_until_mounted(&mut self, path: &Path) -> Result<()> {
@@ -125,9 +114,9 @@ impl Serving {
         while !statfs(path).is_ok_and(|about| about.f_type as u64 == FUSE_MAGIC) {
             let ended = self.end(LOOK_EVERY);
             if ended.is_some() || Instant::now() > deadline {
+                self.kill();
                 // It may have died between the mount and the first answer.
                 let _ = umount2(path, MntFlags::MNT_DETACH);
-                self.kill();
                 return Err(self.not_mounted(ended));
             }
         }
@@ -143,11 +132,7 @@ impl Serving {
             Some(code) if self.driver.refusal_statuses.contains(&code) && !is_about_us(&said) => {
                 Error::Refused { program, said: if said.is_empty() { status.to_string() } else { said } }
             }
-            Some(_) => {
-                let words = std::iter::once(self.command.get_program()).chain(self.command.get_args());
-                let command = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-                Error::Program { command, status: status.to_string(), output: said }
-            }
+            Some(_) => Error::Program { command: self.line.clone(), status: status.to_string(), output: said },
         }
     }
 
@@ -232,6 +217,21 @@ impl Drop for Serving {
 /// the disk.
 fn is_about_us(said: &str) -> bool {
     Error::OURS.iter().any(|errno| said.contains(nix::errno::Errno::from_raw(*errno).desc()))
+}
+
+/// Starts it, and gets hold of it so that it can be killed while somebody waits for its end. The
+/// command goes, as it keeps the pipe open.
+fn begin(mut command: Command) -> io::Result<(Child, OwnedFd)> {
+    dies_with_thread(&mut command);
+    let mut child = command.spawn()?;
+    match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+        Ok(process) => Ok((child, process)),
+        Err(errno) => {
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(errno.into())
+        }
+    }
 }
 
 /// Listens to a driver until it has ended.

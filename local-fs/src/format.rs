@@ -30,21 +30,25 @@ pub fn format(variant: &Variant, path: &Path) -> Result<File> {
     File::open(path).doing(|| format!("open {}", path.display()))
 }
 
+/// A command as one would type it.
+pub(crate) fn words_of(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
 /// Signals that a program gets for what it does itself.
 const OWN_FAULTS: [i32; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGSYS];
 
 /// The error for a program that ended with a failure.
 pub(crate) fn program_failed(command: &Command, output: &Output) -> Error {
-    let line: Vec<_> = std::iter::once(command.get_program()).chain(command.get_args()).collect();
-    let words = line.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     if output.status.signal().is_some_and(|signal| !OWN_FAULTS.contains(&signal)) {
-        return Error::Killed { what: format!("{words}: killed from outside, {}", output.status) };
+        return Error::Killed { what: format!("{}: killed from outside, {}", words_of(command), output.status) };
     }
     let text = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     Error::Program {
-        command: words,
+        command: words_of(command),
         status: output.status.to_string(),
         output: lines[lines.len().saturating_sub(3)..].join("; "),
     }

@@ -1,10 +1,13 @@
 //! File systems that a process serves: fuse2fs and ntfs-3g. Needs root.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use block_dev::{FrontEnd, Image, MemfdDisk};
 use checker::Promise;
 use end_to_end::{Laboratory, Report, crashpoint, drivers, in_own_namespace, replay_with, require_root};
+use local_fs::{Mounted, Variant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pace_rules::disk::Disk;
@@ -98,6 +101,32 @@ fn the_setup_is_durable_because_it_was_unmounted() {
         let result = tampered(driver, text, |root| std::fs::remove_file(root.join("foo")).expect("removed"));
         assert_eq!(result.not_measured, None, "{driver}");
         assert!(promises(&result).contains(&Promise::Unmounted), "{driver}: {:?}", result.broken);
+    }
+}
+
+#[test]
+fn a_disk_that_a_driver_does_not_mount_is_unmountable_and_a_wrong_option_is_not_the_disks_fault() {
+    require_root();
+    // ntfs-3g passes over what it does not know.
+    for (driver, wrong_option) in [("fuse2fs", "no_such_option"), ("ntfs-3g", "uid=nobody")] {
+        in_own_namespace(|| {
+            let laboratory = Laboratory::new(driver);
+            let mut disk = MemfdDisk::new(laboratory.base()).expect("a disk");
+            let mount = |disk: &MemfdDisk, text: &str| {
+                let variant = Variant::parse_list(text).expect("a variant").remove(0);
+                Mounted::new(&variant, disk.device(), &laboratory.path().join("mounted")).expect_err("it is refused")
+            };
+            std::fs::create_dir(laboratory.path().join("mounted")).expect("made");
+            let error = mount(&disk, &format!("{driver}:{wrong_option}"));
+            assert_eq!(error.unmountable(), None, "{error}");
+            let mut image = Image::new(Arc::clone(laboratory.base()));
+            image.discard(0, laboratory.base().size_bytes());
+            disk.load(&image).expect("loaded");
+            let error = mount(&disk, driver);
+            let why = error.unmountable().unwrap_or_else(|| panic!("{error}"));
+            assert!(why.contains(driver) && !why.contains("/dev/loop"), "{why}");
+            assert!(drivers(laboratory.path()).is_empty(), "{driver}");
+        });
     }
 }
 

@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Image;
@@ -49,6 +51,17 @@ pub struct Entry {
     pub time_ns: u64,
     /// Where the written bytes lie in the log's data.
     data_start: usize,
+}
+
+impl Entry {
+    /// Where on the disk it writes or discards, and how much, in bytes.
+    pub fn range(&self) -> (u64, u64) {
+        match self.kind {
+            Kind::Write { offset, length, .. } => (offset, length.into()),
+            Kind::Discard { offset, length } => (offset, length),
+            Kind::Flush | Kind::FuaFlush | Kind::Mark(_) => (0, 0),
+        }
+    }
 }
 
 /// Everything a disk was asked to do, in the order in which it answered.
@@ -125,9 +138,21 @@ impl BlockLog {
 
     /// Carries out entry `index` on an image.
     pub fn apply(&self, index: usize, image: &mut Image) {
+        self.apply_part(index, 0..u64::MAX, image);
+    }
+
+    /// Carries out a part of entry `index` on an image: those of the bytes it writes, counted from
+    /// its first, that it has.
+    pub fn apply_part(&self, index: usize, bytes: Range<u64>, image: &mut Image) {
         match self.entries[index].kind {
-            Kind::Write { offset, .. } => image.write(offset, self.data(index)),
-            Kind::Discard { offset, length } => image.discard(offset, length),
+            Kind::Write { offset, length, .. } => {
+                let end = bytes.end.min(length.into());
+                image.write(offset + bytes.start, &self.data(index)[bytes.start as usize..end as usize]);
+            }
+            Kind::Discard { offset, length } => {
+                let end = bytes.end.min(length);
+                image.discard(offset + bytes.start, end - bytes.start);
+            }
             Kind::Flush | Kind::FuaFlush | Kind::Mark(_) => {}
         }
     }

@@ -70,15 +70,10 @@ impl Mounted {
         Ok(root.doing(|| format!("open {}", self.path.display()))?.into())
     }
 
-    /// Unmounts it now like [`Self::unmount`], without writing what is not on the disk, where the file
-    /// system can do without.
-    ///
-    /// # Errors
-    /// Like [`Self::unmount`].
-    pub fn abandon(mut self) -> Result<()> {
-        // Whoever cannot do this does it the long way.
-        let _ = self.root().map(|root| shutdown(&root));
-        self.unmount()
+    /// Has the file system write nothing more: then it is unmounted without what it would have to
+    /// write for that. Whether it can do so.
+    pub fn shut_down(&self) -> bool {
+        self.root().is_ok_and(|root| shutdown(&root).is_ok())
     }
 
     /// The first thing that its driver, if it is a process, has said to be wrong with it; also once

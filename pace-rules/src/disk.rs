@@ -1,11 +1,11 @@
 //! One disk: which of the requests it answered are still there when the power comes back.
 //!
-//! [`log::Log`] reads a log: which writes a crash may still cost, and which none may. [`State`]
+//! [`Log`] reads a log: which writes a crash may still cost, and which none may. [`State`]
 //! is one crash state of it, [`States`] says which kinds of them to visit, and [`Space`] has them
 //! all: counted, ordered and addressable.
 
 mod combinations;
-pub mod log;
+mod log;
 mod sample;
 mod space;
 mod state;
@@ -17,24 +17,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-pub use log::Log;
+pub use log::{Log, NoSuchState, Piece, Request, Write};
 pub use space::Space;
 pub use state::{NotAState, Relaxation, State};
 pub use states::{InvalidStates, States};
-
-/// What matters of a request to a disk, in the order of the answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Request {
-    /// A write (a discard is one of zeros). With `fua` it is durable when it is answered.
-    Write {
-        /// Forced unit access.
-        fua: bool,
-    },
-    /// Every write answered before it is durable when it is answered.
-    Flush,
-    /// No effect on what is durable.
-    Nothing,
-}
 
 /// How a disk keeps its word: a reading of a log, not another recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -48,79 +34,6 @@ pub enum Disk {
     DropFua,
     /// The N-th write of the run, counted from 1, never happened.
     LoseWrite(u32),
-}
-
-/// Which requests of a log a crash state is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Selection {
-    /// All that was written so far, in order: B3's states.
-    Prefix,
-    /// Only what a flush or FUA had covered: a disk with a volatile cache may hold no more.
-    Flushed,
-}
-
-impl Selection {
-    /// Every selection, in the order in which they are visited.
-    pub const ALL: [Self; 2] = [Self::Prefix, Self::Flushed];
-}
-
-impl fmt::Display for Selection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Prefix => "prefix",
-            Self::Flushed => "flushed",
-        })
-    }
-}
-
-impl FromStr for Selection {
-    type Err = UnknownSelection;
-
-    fn from_str(text: &str) -> Result<Self, UnknownSelection> {
-        Self::ALL.into_iter().find(|state| state.to_string() == text).ok_or_else(|| UnknownSelection(text.into()))
-    }
-}
-
-/// Not a selection that can be asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnknownSelection(String);
-
-impl fmt::Display for UnknownSelection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown crash state '{}': expected prefix or flushed", self.0)
-    }
-}
-
-impl std::error::Error for UnknownSelection {}
-
-/// The places of the requests that a crash state holds, in order, for a crash behind the last
-/// of `requests`. The first `durable` of them belong to the setup, which every disk kept.
-pub fn kept(requests: &[Request], durable: usize, selection: Selection, disk: Disk) -> Vec<usize> {
-    let mut keep = vec![false; requests.len()];
-    let mut unflushed = Vec::new();
-    let mut run_writes = 0;
-    for (place, request) in requests.iter().enumerate() {
-        match *request {
-            Request::Write { fua } => {
-                let in_setup = place < durable;
-                run_writes += u32::from(!in_setup);
-                if !in_setup && disk == Disk::LoseWrite(run_writes) {
-                    continue;
-                }
-                let covered = in_setup || selection == Selection::Prefix || (fua && disk != Disk::DropFua);
-                keep[place] = covered;
-                if !covered {
-                    unflushed.push(place);
-                }
-            }
-            Request::Flush if disk != Disk::DropFlush => {
-                unflushed.drain(..).for_each(|write| keep[write] = true);
-            }
-            Request::Flush | Request::Nothing => {}
-        }
-    }
-    keep.iter().enumerate().filter(|(_, keep)| **keep).map(|(place, _)| place).collect()
 }
 
 /// Not a disk that can be asked for.
@@ -162,29 +75,42 @@ impl fmt::Display for Disk {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
-    const W: Request = Request::Write { fua: false };
-    const FUA: Request = Request::Write { fua: true };
-    const F: Request = Request::Flush;
+    /// Writes of one sector each, one behind the other, answered at once.
+    fn log(shape: &str, durable: usize, disk: Disk) -> Log {
+        let write = |place: usize, fua| {
+            let offset = place as u64 * 512;
+            Request::Write(Write { fua, offset, length: 512, completed: place + 1, priority: 0 })
+        };
+        let request = |(place, letter)| match letter {
+            'F' => Request::Flush,
+            letter => write(place, letter == 'U'),
+        };
+        let requests: Vec<_> = shape.chars().enumerate().map(request).collect();
+        Log::new(&requests, durable, disk)
+    }
+
+    /// The places of the writes that are there after a crash at the end.
+    fn kept(log: &Log, relaxation: Relaxation) -> Vec<usize> {
+        log.pieces(&State { position: log.len(), relaxation }).map(|piece| piece.place).collect()
+    }
 
     #[test]
     fn a_flush_covers_what_came_before_it_and_fua_covers_itself_alone() {
-        let log = [W, F, W, FUA, W];
-        assert_eq!(kept(&log, 0, Selection::Prefix, Disk::Honest), [0, 2, 3, 4]);
-        assert_eq!(kept(&log, 0, Selection::Flushed, Disk::Honest), [0, 3]);
+        let log = log("WFWUW", 0, Disk::Honest);
+        assert_eq!(kept(&log, Relaxation::Prefix), [0, 2, 3, 4]);
+        assert_eq!(kept(&log, Relaxation::Flushed), [0, 3]);
     }
 
     #[test]
     fn a_lying_disk_keeps_less() {
-        let log = [W, F, W, FUA, F, W];
-        assert_eq!(kept(&log, 0, Selection::Flushed, Disk::DropFlush), [3]);
-        assert_eq!(kept(&log, 2, Selection::Flushed, Disk::DropFlush), [0, 3]);
-        assert_eq!(kept(&[W, FUA], 0, Selection::Flushed, Disk::DropFua), Vec::<usize>::new());
-        assert_eq!(kept(&log, 2, Selection::Prefix, Disk::LoseWrite(1)), [0, 3, 5]);
-        assert_eq!(kept(&log, 0, Selection::Flushed, Disk::LoseWrite(1)), [2, 3]);
+        let shape = "WFWUFW";
+        assert_eq!(kept(&log(shape, 0, Disk::DropFlush), Relaxation::Flushed), [3]);
+        assert_eq!(kept(&log(shape, 2, Disk::DropFlush), Relaxation::Flushed), [0, 3]);
+        assert_eq!(kept(&log("WU", 0, Disk::DropFua), Relaxation::Flushed), Vec::<usize>::new());
+        assert_eq!(kept(&log(shape, 2, Disk::LoseWrite(1)), Relaxation::Prefix), [0, 3, 5]);
+        assert_eq!(kept(&log(shape, 0, Disk::LoseWrite(1)), Relaxation::Flushed), [2, 3]);
     }
 
     #[test]
@@ -194,23 +120,6 @@ mod tests {
         }
         for wrong in ["", "lose-write:0", "lose-write:x", "drop"] {
             assert!(wrong.parse::<Disk>().is_err(), "{wrong}");
-        }
-    }
-
-    fn request() -> impl Strategy<Value = Request> {
-        prop_oneof![3 => Just(W), 1 => Just(FUA), 1 => Just(F), 1 => Just(Request::Nothing)]
-    }
-
-    proptest! {
-        #[test]
-        fn no_honest_state_breaks_a_barrier(log in prop::collection::vec(request(), 0..30), durable in 0..30_usize) {
-            let prefix = kept(&log, durable, Selection::Prefix, Disk::Honest);
-            let flushed = kept(&log, durable, Selection::Flushed, Disk::Honest);
-            prop_assert!(flushed.iter().all(|place| prefix.contains(place)));
-            let last_flush = log.iter().rposition(|request| *request == F).unwrap_or(0);
-            prop_assert!(prefix.iter().filter(|place| **place < last_flush).all(|place| flushed.contains(place)));
-            let writes = |places: &[usize]| places.iter().all(|place| matches!(log[*place], Request::Write { .. }));
-            prop_assert!(writes(&prefix));
         }
     }
 }

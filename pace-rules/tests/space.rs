@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pace_rules::disk::log::{Request, Write};
-use pace_rules::disk::{Disk, Log, Relaxation, Selection, Space, State, States, kept};
+use pace_rules::disk::{Disk, Log, Relaxation, Request, Space, State, States, Write};
 use proptest::prelude::*;
 
 /// The write at a place, which is answered when `late` more requests have come.
@@ -435,29 +434,5 @@ proptest! {
         prop_assert!(drawn.iter().all(|state| rest.any(|other| other == state)));
         prop_assert_eq!(&of(&format!("all,sample:{size}")).iter().collect::<Vec<_>>(), &drawn);
         prop_assert_eq!(of(&format!("sample:{size}")).spanned(), all.len() as u128);
-    }
-
-    #[test]
-    fn todays_selections_are_states(case in case(12)) {
-        // The old reading knows no late answers.
-        let requests: Vec<_> = case.requests.iter().enumerate().map(|(place, request)| match *request {
-            Request::Write(write) => Request::Write(Write { completed: place + 1, ..write }),
-            other => other,
-        }).collect();
-        let log = Log::new(&requests, case.durable, case.disk);
-        let old: Vec<_> = requests.iter().map(|request| match request {
-            Request::Write(write) => pace_rules::disk::Request::Write { fua: write.fua },
-            Request::Flush => pace_rules::disk::Request::Flush,
-            Request::Nothing => pace_rules::disk::Request::Nothing,
-        }).collect();
-        for position in 0..=requests.len() {
-            for (selection, relaxation) in
-                [(Selection::Prefix, Relaxation::Prefix), (Selection::Flushed, Relaxation::Flushed)]
-            {
-                let state = State { position, relaxation };
-                let places: Vec<_> = log.pieces(&state).map(|piece| piece.place).collect();
-                prop_assert_eq!(places, kept(&old[..position], case.durable, selection, case.disk));
-            }
-        }
     }
 }

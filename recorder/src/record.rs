@@ -55,7 +55,9 @@ pub struct Recorder {
     variant: Variant,
     /// None where the kernel has no tracefs: then every flush is taken for one of its own.
     requests: Option<RequestTrace>,
-    one_processor: bool,
+    /// Of what can be shut down little is left to do, and on the only processor nothing can be
+    /// done behind anything else.
+    unmounts_later: bool,
     /// The last run's file system on its way out.
     leaving: Option<Leaving>,
     /// Why the file system of the last run is still on the disk.
@@ -84,7 +86,7 @@ impl Recorder {
             mount_point,
             variant: variant.clone(),
             requests,
-            one_processor: std::thread::available_parallelism().is_ok_and(|count| count.get() == 1),
+            unmounts_later: std::thread::available_parallelism().is_ok_and(|count| count.get() == 1),
             leaving: None,
             stuck: None,
         })
@@ -118,7 +120,7 @@ impl Recorder {
         }
         // Whatever it still writes is thrown away, and so is what it says about it: nobody has
         // to wait for that before the next run.
-        self.leaving = Some(if self.one_processor {
+        self.leaving = Some(if self.unmounts_later {
             Leaving::Later(mounted)
         } else {
             Leaving::Now(std::thread::spawn(move || mounted.unmount()))
@@ -164,7 +166,10 @@ impl Recorder {
     pub fn finish_unmounting(&mut self) {
         let unmounted = match self.leaving.take() {
             None => return,
-            Some(Leaving::Later(mounted)) => mounted.abandon(),
+            Some(Leaving::Later(mut mounted)) => {
+                self.unmounts_later = mounted.shut_down();
+                mounted.unmount()
+            }
             Some(Leaving::Now(thread)) => {
                 let died = |_| Err(local_fs::Error::Unmount(io::Error::other("the thread that unmounts it died")));
                 thread.join().unwrap_or_else(died)
@@ -217,7 +222,7 @@ fn was_answered(trace: &Trace) -> bool {
 enum Leaving {
     /// It is unmounted behind everything else.
     Now(JoinHandle<local_fs::Result<()>>),
-    /// On the only processor nothing can be done behind anything else.
+    /// It is unmounted before the next run.
     Later(Mounted),
 }
 

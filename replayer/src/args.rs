@@ -5,7 +5,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use local_fs::Variant;
 use machine::Machine;
-use pace_rules::disk::{Disk, Selection};
+use pace_rules::disk::{Disk, States};
 use workloads::{Reader, Workload};
 
 use crate::kernel::KernelArgs;
@@ -52,10 +52,12 @@ pub struct FileSystemArgs {
     #[arg(long, default_value_t = Disk::Honest)]
     pub disk: Disk,
 
-    /// Which states to visit at each crash point: prefix (all that was written so far),
-    /// flushed (only what a flush or FUA covered).
-    #[arg(long, value_name = "STATE[,STATE…]", value_delimiter = ',', default_value = "prefix,flushed")]
-    pub states: Vec<Selection>,
+    /// Which crash states to visit, with commas between: prefix (all that was written so far),
+    /// flushed (only what a flush or FUA covered), every-write (the power fails behind every write
+    /// too), reorder:K (up to K of the writes that no flush covered are lost), torn:U (one of them is
+    /// cut at units of U bytes), all, sample:N (N of what the others span).
+    #[arg(long, value_name = "STATES", default_value_t)]
+    pub states: States,
 
     /// Which kernel to test.
     #[command(flatten)]
@@ -85,7 +87,13 @@ impl FileSystemArgs {
 
     /// How to sweep them on a machine.
     pub fn sweep_options(&self, machine: &Machine) -> SweepOptions {
-        SweepOptions { disk: self.disk, states: self.states.clone(), jobs: self.jobs(), machine: machine.clone() }
+        SweepOptions {
+            disk: self.disk,
+            states: self.states,
+            seed: self.kernel.seed,
+            jobs: self.jobs(),
+            machine: machine.clone(),
+        }
     }
 
     /// Where to sweep them.
@@ -113,9 +121,11 @@ impl FileSystemArgs {
         if self.disk != Disk::Honest {
             flags += &format!(" --disk {}", self.disk);
         }
-        if self.states != Selection::ALL {
-            let states: Vec<_> = self.states.iter().map(ToString::to_string).collect();
-            flags += &format!(" --states {}", states.join(","));
+        if self.states != States::default() {
+            flags += &format!(" --states {}", self.states);
+        }
+        if self.states.sample().is_some() && !self.kernel.virtual_time {
+            flags += &format!(" --seed {}", self.kernel.seed);
         }
         flags
     }

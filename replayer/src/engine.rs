@@ -1,19 +1,21 @@
-use std::collections::{BTreeMap, HashMap};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use block_dev::{Base, FrontEnd, Image, ImageHash};
+use block_dev::{Base, FrontEnd, Image, ImageHash, Kind, Mark};
 use checker::{Contract, Finding, Model, Promise, oracle, write_check};
 use local_fs::{FileSystem, KernelLog, KernelMessage, Lack, Mounted, Tree, Variant, WalkOptions, walk};
-use pace_rules::disk::{Disk, Selection};
+use pace_rules::disk::{Disk, Log, Relaxation, Space, State, States};
 use recorder::{CrashPoint, Outcome, Recorder, Trace};
 use workloads::{FallocMode, Op, RenameFlag, Workload};
 
 use crate::crashed_disks::{CrashedDisks, Ticket};
 use crate::fsck::FsckPlace;
-use crate::result::{StateFindings, Timing, WorkloadResult};
-use crate::states::rebuild;
+use crate::moment::{Progress, disagreement};
+use crate::result::{LostBytes, StateFindings, Timing, WorkloadResult};
+use crate::states::{rebuild, requests};
 
 /// An error that says nothing of the file system under test.
 pub type EngineError = Box<dyn std::error::Error + Send + Sync>;
@@ -33,7 +35,8 @@ pub struct Engine {
     kernel_log: KernelLog,
     recovered: Option<RecoveredHook>,
     alone: bool,
-    states: Vec<Selection>,
+    states: States,
+    seed: u64,
     hash_log: bool,
     watch: Stopwatch,
     /// A stack trace in the kernel's log that may be about the present workload, or another
@@ -66,14 +69,16 @@ impl Visited {
 pub struct Unfinished {
     result: WorkloadResult,
     /// The checks, and the crash states that each is about.
-    checks: BTreeMap<Ticket, Vec<StateId>>,
+    checks: BTreeMap<Ticket, Vec<StateFindings>>,
 }
 
 /// Which crash state of a workload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct StateId {
-    operations_done: u32,
-    state: Selection,
+struct StateId<'a> {
+    progress: Progress,
+    /// What the file system showed at that moment, where it was looked at.
+    live: Option<&'a Tree>,
+    /// Without findings.
+    state: StateFindings,
 }
 
 impl Engine {
@@ -110,7 +115,8 @@ impl Engine {
             kernel_log: KernelLog::open()?,
             recovered: None,
             alone: true,
-            states: Selection::ALL.to_vec(),
+            states: States::default(),
+            seed: 0,
             hash_log: false,
             watch: Stopwatch(Instant::now()),
             whose: None,
@@ -129,9 +135,9 @@ impl Engine {
         self.alone = alone;
     }
 
-    /// Chooses the states to visit at each crash point; all unless told otherwise.
-    pub fn set_states(&mut self, states: &[Selection]) {
-        self.states = states.to_vec();
+    /// Chooses the states to visit, and what a sample of them is drawn with.
+    pub fn set_states(&mut self, states: States, seed: u64) {
+        (self.states, self.seed) = (states, seed);
     }
 
     /// Says whether results are to have a hash of the block log.
@@ -182,7 +188,7 @@ impl Engine {
                     let what = format!("{name} is not satisfied: {}", summary(&report.output));
                     let finding = Finding::new(Promise::FsckClean, "", what);
                     for state in states {
-                        add_finding(&mut result.broken, state, &finding);
+                        result.add_findings(StateFindings { findings: vec![finding.clone()], ..state });
                     }
                 }
                 Err(error) => not_measured(&mut result, &error),
@@ -215,72 +221,112 @@ impl Engine {
             Some(Refusal::Unexpected(why)) => result.not_measured = Some(why),
             None => {}
         }
-        let not_measured = &mut result.not_measured;
         if trace.crash_points.is_empty() {
-            not_measured.get_or_insert("the workload has no persistence operation and no crash point".into());
+            let why = "the workload has no persistence operation and no crash point";
+            result.not_measured.get_or_insert(why.into());
         }
+        let visited = self.visit_states(workload, &trace, unfinished, tell);
+        self.recorder.recycle(trace);
+        visited
+    }
+
+    fn visit_states(
+        &mut self,
+        workload: &Workload,
+        trace: &Trace,
+        unfinished: &mut Unfinished,
+        tell: Tell<'_>,
+    ) -> Result<()> {
+        let rules = Log::new(&requests(&trace.log), trace.durable_position, self.disk);
+        let progress = Progress::of(trace);
+        let last = self.last_position(workload, trace, &mut unfinished.result);
+        let promised = promised_positions(workload, trace, &self.states);
+        let promised: Vec<_> = promised.into_iter().filter(|position| *position <= last).collect();
+        let space = Space::new(&rules, &promised, &self.states, self.seed ^ seed_of(workload));
+        let mut models: HashMap<Progress, Result<Model, String>> = HashMap::new();
         let mut visited = HashMap::new();
-        for point in &trace.crash_points {
-            if let Some(name) = kept_after_removal(self.variant.file_system, &point.live) {
-                let why = format!("a file was removed while open, and is kept as {name}");
-                unfinished.result.not_applicable.get_or_insert(why);
-                break;
+        let mut judged = HashSet::new();
+        for state in space.iter().filter(|state| state.position <= last) {
+            rebuild(&mut self.image, &trace.log, &rules, &state);
+            let (progress, hash) = (progress[state.position], self.image.hash());
+            // The same content at the same moment gives the same findings.
+            if !judged.insert((progress, hash)) {
+                unfinished.result.states_equal += 1;
+                continue;
             }
-            match model_at(&self.contract, workload, &trace, point) {
-                Ok(model) => self.crash_point(&trace, point, &model, &mut visited, unfinished, tell)?,
+            match models.entry(progress).or_insert_with(|| progress.model(&self.contract, workload, trace)) {
+                Ok(model) => {
+                    let live = live_at(trace, &state, progress);
+                    let id = StateId { progress, live, state: lost(&rules, trace, progress, state) };
+                    self.judge(model, hash, id, &mut visited, unfinished, tell)?;
+                }
                 Err(why) => {
-                    unfinished.result.not_measured.get_or_insert(why);
+                    unfinished.result.not_measured.get_or_insert_with(|| why.clone());
                 }
             }
         }
-        self.recorder.recycle(trace);
         Ok(())
     }
 
-    fn crash_point(
+    /// The last position of the log of whose states anything can be said.
+    fn last_position(&self, workload: &Workload, trace: &Trace, result: &mut WorkloadResult) -> usize {
+        let mut last = trace.durable_position;
+        for point in &trace.crash_points {
+            if let Some(name) = kept_after_removal(self.variant.file_system, &point.live) {
+                let why = format!("a file was removed while open, and is kept as {name}");
+                result.not_applicable.get_or_insert(why);
+                return last;
+            }
+            let progress = Progress { operations_done: point.operations_done, under_way: false };
+            let model = progress.model(&self.contract, workload, trace);
+            let disagreement = match &model {
+                Ok(model) => disagreement(model, &point.live),
+                Err(why) => Some(why.clone()),
+            };
+            if let Some(why) = disagreement {
+                result.not_measured.get_or_insert(why);
+                return last;
+            }
+            last = point.log_position;
+        }
+        last
+    }
+
+    /// Has a crash state that is in the image recover, unless that was done, and compares it with
+    /// what may be there.
+    fn judge(
         &mut self,
-        trace: &Trace,
-        point: &CrashPoint,
         model: &Model,
+        hash: ImageHash,
+        id: StateId<'_>,
         visited: &mut HashMap<ImageHash, Visited>,
         unfinished: &mut Unfinished,
         tell: Tell<'_>,
     ) -> Result<()> {
         let Unfinished { result, checks } = unfinished;
-        let mut hashes = Vec::new();
-        for state in self.states.clone() {
-            rebuild(&mut self.image, &trace.log, point.log_position, trace.durable_position, state, self.disk);
-            let hash = self.image.hash();
-            // The same content at the same crash point gives the same findings.
-            if hashes.contains(&hash) {
-                result.states_equal += 1;
-                continue;
-            }
-            hashes.push(hash);
-            if let std::collections::hash_map::Entry::Vacant(place) = visited.entry(hash) {
-                tell(&format!("recovering from a crash after {} operations ({state})", point.operations_done));
-                let seen = self.visit(&mut result.timing)?;
-                result.states_checked += 1;
-                place.insert(seen);
-            } else {
-                result.states_equal += 1;
-            }
-            let seen = &visited[&hash];
-            let compared =
-                seen.tree.as_ref().map_or(Ok(Vec::new()), |tree| oracle::check(model, Some(&point.live), tree));
-            self.watch.lap(&mut result.timing.compare_us);
-            let mut findings = compared.unwrap_or_else(|undecided| {
-                result.not_measured.get_or_insert(undecided);
-                Vec::new()
-            });
-            findings.extend(seen.findings.iter().cloned());
-            let operations_done = point.operations_done as u32;
-            if let Some(ticket) = seen.check {
-                checks.entry(ticket).or_default().push(StateId { operations_done, state });
-            }
-            if !findings.is_empty() {
-                result.broken.push(StateFindings { operations_done, state, findings });
-            }
+        if let Entry::Vacant(place) = visited.entry(hash) {
+            let (done, state) = (id.progress.operations_done, &id.state.state);
+            tell(&format!("recovering from a crash after {done} operations ({state})"));
+            let seen = self.visit(&mut result.timing)?;
+            result.states_checked += 1;
+            place.insert(seen);
+        } else {
+            result.states_equal += 1;
+        }
+        let seen = &visited[&hash];
+        let compared = seen.tree.as_ref().map_or(Ok(Vec::new()), |tree| oracle::check(model, id.live, tree));
+        self.watch.lap(&mut result.timing.compare_us);
+        let mut findings = compared.unwrap_or_else(|undecided| {
+            result.not_measured.get_or_insert(undecided);
+            Vec::new()
+        });
+        findings.extend(seen.findings.iter().cloned());
+        let state = id.state;
+        if let Some(ticket) = seen.check {
+            checks.entry(ticket).or_default().push(state.clone());
+        }
+        if !findings.is_empty() {
+            result.add_findings(StateFindings { findings, ..state });
         }
         Ok(())
     }
@@ -366,7 +412,8 @@ impl Engine {
             let workload = workloads::parse("creat foo; write foo 0 4K; fsync foo", "floor")?.remove(0);
             let trace = self.recorder.record(&workload)?;
             let position = trace.crash_points.last().map_or(0, |point| point.log_position);
-            rebuild(&mut self.image, &trace.log, position, 0, Selection::Prefix, Disk::Honest);
+            let rules = Log::new(&requests(&trace.log), 0, Disk::Honest);
+            rebuild(&mut self.image, &trace.log, &rules, &State { position, relaxation: Relaxation::Prefix });
             self.recorder.recycle(trace);
         }
         self.crashed.turn();
@@ -386,18 +433,6 @@ impl Engine {
 fn not_measured(result: &mut WorkloadResult, error: &EngineError) {
     result.not_measured.get_or_insert(error.to_string());
     result.retry_alone |= matches!(error.downcast_ref(), Some(local_fs::Error::Killed { .. }));
-}
-
-/// Adds a finding to a crash state, which may have none yet.
-fn add_finding(broken: &mut Vec<StateFindings>, id: StateId, finding: &Finding) {
-    let StateId { operations_done, state } = id;
-    let place = broken.partition_point(|other| (other.operations_done, other.state) < (operations_done, state));
-    match broken.get_mut(place) {
-        Some(found) if (found.operations_done, found.state) == (operations_done, state) => {
-            found.findings.push(finding.clone());
-        }
-        _ => broken.insert(place, StateFindings { operations_done, state, findings: vec![finding.clone()] }),
-    }
 }
 
 /// What the kernel complained about.
@@ -500,21 +535,54 @@ fn kept_after_removal<'a>(file_system: &FileSystem, live: &'a Tree) -> Option<&'
     names.find(|name| starts.iter().any(|start| name.starts_with(start)))
 }
 
-/// The model at a crash point, found to agree with what the file system showed then.
-fn model_at(contract: &Contract, workload: &Workload, trace: &Trace, point: &CrashPoint) -> Result<Model, String> {
-    let mut model = Model::new(contract).with_root(trace.root_mode, trace.root_owner);
-    for (number, op) in workload.operations().enumerate().take(point.operations_done) {
-        if number == trace.setup_operations {
-            model.commit(None);
-        }
-        model.apply(op, trace.outcomes[number] != Outcome::Done)?;
+/// The positions at which something is promised that was not promised before: where the run says that
+/// the power fails, and behind each persistence operation, if it may fail at other places as well.
+fn promised_positions(workload: &Workload, trace: &Trace, states: &States) -> Vec<usize> {
+    let operations: Vec<_> = workload.operations().collect();
+    let returned = |entry: &block_dev::Entry| match entry.kind {
+        Kind::Mark(Mark::OperationEnd(number)) => operations[number as usize].is_persistence(),
+        _ => false,
+    };
+    let run = trace.log.entries().iter().enumerate().skip(trace.durable_position);
+    let behind = run.filter(|(_, entry)| states.every_write() && returned(entry)).map(|(place, _)| place + 1);
+    let mut positions: Vec<_> = trace.crash_points.iter().map(|point| point.log_position).chain(behind).collect();
+    positions.sort_unstable();
+    positions.dedup();
+    positions
+}
+
+/// What the file system showed at the moment of a state.
+fn live_at<'a>(trace: &'a Trace, state: &State, progress: Progress) -> Option<&'a Tree> {
+    let is_it =
+        |point: &&CrashPoint| point.log_position == state.position && point.operations_done == progress.operations_done;
+    trace.crash_points.iter().find(is_it).map(|point| &point.live)
+}
+
+/// A workload has a sample of its own.
+fn seed_of(workload: &Workload) -> u64 {
+    let hash = blake3::hash(workload.to_line().as_bytes());
+    u64::from_le_bytes(hash.as_bytes()[..8].try_into().expect("8 of 32 bytes"))
+}
+
+/// A state, without findings, with what the disk lost in it.
+fn lost(rules: &Log, trace: &Trace, progress: Progress, state: State) -> StateFindings {
+    let bytes = |place: usize, from: u64, to: Option<u64>| {
+        let (offset, length) = trace.log.entries()[place].range();
+        LostBytes { place: place as u32, offset: offset + from, length: to.unwrap_or(length) - from }
+    };
+    let lost = match state.relaxation {
+        Relaxation::Torn { place, from, to } => vec![bytes(place, from, Some(to))],
+        _ => rules.lost(&state).into_iter().map(|place| bytes(place, 0, None)).collect(),
+    };
+    StateFindings {
+        operations_done: progress.operations_done as u32,
+        under_way: progress.under_way,
+        pending: rules.pending(state.position).len() as u32,
+        state,
+        lost,
+        findings: Vec::new(),
+        more: 0,
     }
-    if trace.setup_operations > 0 && point.operations_done == trace.setup_operations {
-        model.commit(None);
-    }
-    oracle::check_live(&model, &point.live)
-        .map_err(|difference| format!("the running file system does not show what was done: {difference}"))?;
-    Ok(model)
 }
 
 fn errors_about<'a>(messages: &'a [KernelMessage], device: &str) -> impl Iterator<Item = &'a KernelMessage> {

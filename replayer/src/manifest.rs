@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use local_fs::Variant;
 use machine::Machine;
-use pace_rules::disk::Selection;
+use pace_rules::disk::States;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -46,7 +46,7 @@ pub struct Manifest {
     /// How the disk keeps its word.
     pub disk: String,
     /// The states that are visited.
-    pub states: Vec<Selection>,
+    pub states: States,
     /// The part of the workloads that is tested, if not all.
     pub shard: Option<String>,
     /// The BLAKE3 hash of the kept workloads; none if they are generated.
@@ -118,7 +118,7 @@ impl Manifest {
             options,
             file_systems: arguments.variants()?,
             disk: arguments.disk.to_string(),
-            states: arguments.states.clone(),
+            states: arguments.states,
             shard,
             workloads_hash: None,
             workloads,

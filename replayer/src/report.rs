@@ -8,11 +8,12 @@ use clap::ValueEnum;
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use local_fs::Variant;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
+use pace_rules::disk::Relaxation;
 use serde_json::{Value, json};
 use workloads::{Op, Workload};
 
 use crate::columns::columns;
-use crate::result::{Death, StateFindings, Verdict, WorkloadResult};
+use crate::result::{Death, LostBytes, StateFindings, Verdict, WorkloadResult};
 use crate::shell::quoted;
 use crate::sweep::Summary;
 
@@ -21,6 +22,9 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(30);
 
 /// Lines of a dead kernel's log that are printed. Results have all that was kept.
 const DEATH_LINES_MAX: usize = 30;
+
+/// So many lost writes are named.
+const LOST_LISTED_MAX: usize = 4;
 
 /// How results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -100,7 +104,12 @@ impl Report {
         let state = |state: &StateFindings| {
             json!({
                 "operations_done": state.operations_done,
-                "state": state.state.to_string(),
+                "under_way": state.under_way,
+                "state": state.state.relaxation.to_string(),
+                "position": state.state.position,
+                "pending": state.pending,
+                "lost": state.lost,
+                "more": state.more,
                 "findings": state.findings.iter().map(finding).collect::<Vec<_>>(),
             })
         };
@@ -157,10 +166,17 @@ impl Report {
         let done = state.operations_done as usize;
         for (number, op) in operations.iter().enumerate() {
             let part = if number < workload.setup.len() { "setup" } else { "run" };
-            let crash = if number + 1 == done { "      <- the power fails here" } else { "" };
+            let crash = match (state.under_way, number) {
+                (true, number) if number == done => "      <- the power fails while this is done",
+                (false, number) if number + 1 == done => "      <- the power fails here",
+                _ => "",
+            };
             text += &format!("  {part:<9} {number:>3}  {op}{crash}\n");
         }
         text += &format!("  disk      {}\n", state_words(state));
+        if state.more > 0 {
+            text += &format!("  likewise  {} more states of this workload break the same\n", state.more);
+        }
         if let Some(repair) = self.variant.file_system.repair {
             text += &format!("  repair    {} ran first\n", repair.program.words());
         }
@@ -184,10 +200,24 @@ impl Report {
     }
 }
 
-fn state_words(state: &StateFindings) -> &'static str {
-    match state.state {
-        pace_rules::disk::Selection::Prefix => "had kept everything that was written so far",
-        pace_rules::disk::Selection::Flushed => "had kept only what a flush or FUA covered",
+/// What the disk did, in words.
+fn state_words(state: &StateFindings) -> String {
+    let StateFindings { pending, lost, .. } = state;
+    let bytes = |lost: &LostBytes| format!("{} bytes at {}", lost.length, lost.offset);
+    let listed = lost.iter().take(LOST_LISTED_MAX).map(bytes).collect::<Vec<_>>().join(", ");
+    let rest = if lost.len() > LOST_LISTED_MAX { ", …" } else { "" };
+    match &state.state.relaxation {
+        Relaxation::Prefix => "had kept everything that was written so far".into(),
+        Relaxation::Flushed if lost.is_empty() => "had kept only what a flush or FUA covered".into(),
+        Relaxation::Flushed => {
+            format!("had kept only what a flush or FUA covered, and lost {pending} writes: {listed}{rest}")
+        }
+        Relaxation::Lost(_) => {
+            format!("had lost {} of the {pending} writes that no flush or FUA covered: {listed}{rest}", lost.len())
+        }
+        Relaxation::Torn { .. } => {
+            format!("had torn one of the {pending} writes that no flush or FUA covered, and lost {listed} of it")
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 use checker::Finding;
-use pace_rules::disk::Selection;
+use pace_rules::disk::{Relaxation, State};
 use serde::{Deserialize, Serialize};
 
 /// What came of one workload on one file system.
@@ -44,10 +44,43 @@ pub struct Death {
 pub struct StateFindings {
     /// How many operations had returned when the power failed.
     pub operations_done: u32,
-    /// What the disk had kept.
-    pub state: Selection,
+    /// The next one had been begun.
+    pub under_way: bool,
+    /// Where in the block log it failed, and what the disk made of what it need not have kept.
+    pub state: State,
+    /// How many writes it need not have kept.
+    pub pending: u32,
+    /// What of them it had not.
+    pub lost: Vec<LostBytes>,
     /// The promises it breaks.
     pub findings: Vec<Finding>,
+    /// How many other states, all of them later in the order of the space, break the same promises
+    /// at the same paths and were not kept.
+    pub more: u32,
+}
+
+/// A write, or a part of one, that a disk had not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostBytes {
+    /// The write's place in the block log.
+    pub place: u32,
+    /// Where on the disk, in bytes.
+    pub offset: u64,
+    /// How much, in bytes.
+    pub length: u64,
+}
+
+impl StateFindings {
+    /// Whether it is one of the states that are always visited: at a crash point of the run, all or
+    /// nothing of what was written.
+    fn is_ordinary(&self) -> bool {
+        !self.under_way && matches!(self.state.relaxation, Relaxation::Prefix | Relaxation::Flushed)
+    }
+
+    fn breaks_the_same(&self, other: &Self) -> bool {
+        let broken = |finding: &Finding| (finding.promise, finding.path.clone());
+        self.findings.iter().map(broken).eq(other.findings.iter().map(broken))
+    }
 }
 
 /// Microseconds spent, summed over the states of a workload.
@@ -94,6 +127,19 @@ pub enum Verdict {
 }
 
 impl WorkloadResult {
+    /// Adds what was found in a crash state, which may have findings already.
+    pub(crate) fn add_findings(&mut self, found: StateFindings) {
+        let place = self.broken.partition_point(|other| other.state < found.state);
+        if let Some(known) = self.broken.get_mut(place).filter(|known| known.state == found.state) {
+            known.findings.extend(found.findings);
+            return;
+        }
+        let same = self.broken.iter_mut().find(|other| !found.is_ordinary() && other.breaks_the_same(&found));
+        match same {
+            Some(same) => same.more += 1,
+            None => self.broken.insert(place, found),
+        }
+    }
     /// A result in which nothing was measured yet.
     pub fn new(workload: String) -> Self {
         let (states_checked, states_equal, broken, death, not_measured, not_applicable) = <_>::default();

@@ -1,29 +1,28 @@
 //! From a block log to the disk's content after a crash.
 
 use block_dev::{BlockLog, Image, Kind};
-use pace_rules::disk::{Disk, Request, Selection, kept};
+use pace_rules::disk::{Log, Request, State, Write};
 
-/// Makes `image` the disk's content for a crash at `position` of the log.
-pub(crate) fn rebuild(
-    image: &mut Image,
-    log: &BlockLog,
-    position: usize,
-    durable_position: usize,
-    selection: Selection,
-    disk: Disk,
-) {
-    let requests: Vec<_> = log.entries()[..position].iter().map(|entry| request(entry.kind)).collect();
-    image.reset();
-    for place in kept(&requests, durable_position, selection, disk) {
-        log.apply(place, image);
+/// What matters of a block log for what a crash may leave of it.
+pub(crate) fn requests(log: &BlockLog) -> Vec<Request> {
+    log.entries().iter().enumerate().map(|(place, entry)| request(place, entry.kind)).collect()
+}
+
+fn request(place: usize, kind: Kind) -> Request {
+    // The disk answers each request before it takes the next.
+    let write = |fua, offset, length| Request::Write(Write { fua, offset, length, completed: place + 1, priority: 0 });
+    match kind {
+        Kind::Write { offset, length, fua } => write(fua, offset, length.into()),
+        Kind::Discard { offset, length } => write(false, offset, length),
+        Kind::Flush => Request::Flush,
+        Kind::FuaFlush | Kind::Mark(_) => Request::Nothing,
     }
 }
 
-fn request(kind: Kind) -> Request {
-    match kind {
-        Kind::Write { fua, .. } => Request::Write { fua },
-        Kind::Discard { .. } => Request::Write { fua: false },
-        Kind::Flush => Request::Flush,
-        Kind::FuaFlush | Kind::Mark(_) => Request::Nothing,
+/// Makes `image` the disk's content in a crash state of `log`, of which `rules` is the reading.
+pub(crate) fn rebuild(image: &mut Image, log: &BlockLog, rules: &Log, state: &State) {
+    image.reset();
+    for piece in rules.pieces(state) {
+        log.apply_part(piece.place, piece.bytes, image);
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use local_fs::{FileSystem, Scratch, Variant, enter_mount_namespace};
 use machine::Machine;
-use pace_rules::disk::{Disk, Selection};
+use pace_rules::disk::{Disk, States};
 use workloads::Workload;
 
 use crate::drain::{ResultSender, Source, drain};
@@ -30,7 +30,9 @@ pub struct SweepOptions {
     /// How the disk keeps its word.
     pub disk: Disk,
     /// Which states to visit at each crash point.
-    pub states: Vec<Selection>,
+    pub states: States,
+    /// What a sample of them is drawn with.
+    pub seed: u64,
     /// How many workers.
     pub jobs: usize,
     /// Where they run.
@@ -39,7 +41,7 @@ pub struct SweepOptions {
 
 impl Default for SweepOptions {
     fn default() -> Self {
-        Self { disk: Disk::Honest, states: Selection::ALL.to_vec(), jobs: 1, machine: Machine::Host }
+        Self { disk: Disk::Honest, states: States::default(), seed: 0, jobs: 1, machine: Machine::Host }
     }
 }
 
@@ -107,7 +109,7 @@ impl Workers {
     /// # Errors
     /// Without root or a guest, mkfs, FUSE or loop devices.
     pub fn start(variant: &Variant, options: &SweepOptions) -> anyhow::Result<Self> {
-        let SweepOptions { disk, states, jobs, machine } = options.clone();
+        let SweepOptions { disk, states, seed, jobs, machine } = options.clone();
         let FileSystem { name, modules, .. } = *variant.file_system;
         let machine = machine.with_modules(modules).with_modules(&[name]);
         let alone = jobs <= 1 || machine.is_guest();
@@ -121,7 +123,8 @@ impl Workers {
             }
             Machine::Uml(_) => None,
         };
-        let start = Start { variant: variant.clone(), disk, states, alone, directory: None, host_helps, hash_log };
+        let start =
+            Start { variant: variant.clone(), disk, states, seed, alone, directory: None, host_helps, hash_log };
         let jobs = jobs.max(1);
         let mut this = Self { processes: Vec::new(), start, machine, jobs, recognise_fua: true, scratch, started: 0 };
         if this.machine.has_virtual_time() {

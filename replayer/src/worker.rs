@@ -10,7 +10,7 @@ use std::sync::mpsc::sync_channel;
 use block_dev::Base;
 use local_fs::{Scratch, Variant, enter_mount_namespace, format};
 use machine::{CHANNEL_BYTES_MAX, GUEST_SHARED};
-use pace_rules::disk::{Disk, Selection};
+use pace_rules::disk::{Disk, States};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use workloads::Workload;
 
@@ -40,7 +40,8 @@ const MESSAGE_BYTES_MAX: u32 = 64 << 20;
 pub(crate) struct Start {
     pub(crate) variant: Variant,
     pub(crate) disk: Disk,
-    pub(crate) states: Vec<Selection>,
+    pub(crate) states: States,
+    pub(crate) seed: u64,
     /// No other worker works at the same time under this kernel.
     pub(crate) alone: bool,
     /// An empty directory; without one the worker makes one.
@@ -282,7 +283,7 @@ fn make_engine(start: &Start, directory: &Path, answers: &HostAnswers) -> Result
     let base = Arc::new(base);
     let mut engine = Engine::with_fsck(&start.variant, &base, start.disk, directory, &fsck)?;
     engine.set_alone(start.alone);
-    engine.set_states(&start.states);
+    engine.set_states(start.states, start.seed);
     engine.set_hash_log(start.hash_log);
     Ok(engine)
 }

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use block_dev::{Image, Kind};
+use block_dev::{Entry, Image, Kind};
 use end_to_end::{FILE_SYSTEMS, Laboratory, in_own_namespace, replay_with, require_root};
-use pace_rules::disk::{Disk, Request, Selection, kept};
+use pace_rules::disk::{Disk, Log, Relaxation, Request, State, Write};
 use recorder::Trace;
 use replayer::Verdict;
 use workloads::{Workload, parse};
@@ -111,17 +111,21 @@ struct Losses {
 
 /// The disk for a crash behind the last persistence operation.
 fn crashed(trace: &Trace, laboratory: &Laboratory, disk: Disk) -> Image {
-    let request = |kind: Kind| match kind {
-        Kind::Write { fua, .. } => Request::Write { fua },
-        Kind::Discard { .. } => Request::Write { fua: false },
+    let write = |place: usize, fua, offset, length| {
+        Request::Write(Write { fua, offset, length, completed: place + 1, priority: 0 })
+    };
+    let request = |(place, entry): (usize, &Entry)| match entry.kind {
+        Kind::Write { offset, length, fua } => write(place, fua, offset, length.into()),
+        Kind::Discard { offset, length } => write(place, false, offset, length),
         Kind::Flush => Request::Flush,
         Kind::FuaFlush | Kind::Mark(_) => Request::Nothing,
     };
-    let end = trace.crash_points.last().map_or(0, |point| point.log_position);
-    let requests: Vec<_> = trace.log.entries()[..end].iter().map(|entry| request(entry.kind)).collect();
+    let position = trace.crash_points.last().map_or(0, |point| point.log_position);
+    let requests: Vec<_> = trace.log.entries().iter().enumerate().map(request).collect();
+    let rules = Log::new(&requests, trace.durable_position, disk);
     let mut image = Image::new(Arc::clone(laboratory.base()));
-    for place in kept(&requests, trace.durable_position, Selection::Prefix, disk) {
-        trace.log.apply(place, &mut image);
+    for piece in rules.pieces(&State { position, relaxation: Relaxation::Prefix }) {
+        trace.log.apply(piece.place, &mut image);
     }
     image
 }

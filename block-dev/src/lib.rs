@@ -2,6 +2,7 @@
 //!
 //! - [`Base`] and [`Image`]: a formatted disk, and copy-on-write images that share it.
 //! - [`BlockLog`]: every write, flush and discard that a disk was asked for, with marks.
+//! - [`LogWrites`]: the same as the kernel's own target log-writes logged it.
 //! - [`FrontEnd`]: a disk that the kernel can mount: [`FuseDisk`] (FUSE + loop) records what
 //!   it is asked for, [`MemfdDisk`] (memfd + loop) is the fastest to mount.
 
@@ -12,6 +13,7 @@ mod fuse_disk;
 mod image;
 mod image_file;
 mod log;
+mod log_writes;
 pub mod loop_device;
 mod memfd_disk;
 mod page_writer;
@@ -23,6 +25,7 @@ pub use fuse_disk::FuseDisk;
 pub use image::{Image, ImageHash};
 pub use image_file::{ChangedPage, ImageFile};
 pub use log::{BlockLog, Entry, Kind, Mark};
+pub use log_writes::{LogMark, LogWrites, LogWritesError, OperationMark, Unordered};
 pub use memfd_disk::MemfdDisk;
 
 /// Everything this crate makes that the kernel gives a name to carries this mark, so that

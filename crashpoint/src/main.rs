@@ -6,9 +6,11 @@ mod bench;
 mod clean;
 mod doctor;
 mod fs;
+mod import;
 mod machine;
 mod merge;
 mod options;
+mod run;
 mod source;
 
 use std::process::ExitCode;
@@ -41,6 +43,16 @@ enum Command {
     /// Makes the directory that one sweep of everything would have made of those of its parts
     /// (fs --shard I/N --out DIR), and exits as that sweep would have.
     Merge(merge::MergeArgs),
+    /// Check a log that the kernel's dm-log-writes made
+    ///
+    /// Cuts the power behind every write, flush and mark of the log, or where --states says, and
+    /// checks what needs no knowledge of what was done: whether it can be mounted, read and
+    /// written, and what the kernel and the file system's own checker say. With the workload that
+    /// was run, and marks around its operations as `crashpoint run --mark` sets them, it checks
+    /// everything that `fs` does.
+    Import(Box<import::ImportArgs>),
+    /// Run a workload on a file system that is mounted, with marks for dm-log-writes
+    Run(run::RunArgs),
     /// Run a command in a User-Mode Linux guest
     ///
     /// The guest sees the host's files, read-only, and has a network of its own. The exit status is
@@ -74,7 +86,7 @@ struct Parsed {
 }
 
 fn parse() -> Result<Parsed, clap::Error> {
-    let mut command = Cli::command().mut_subcommand("fs", fs::adapt);
+    let mut command = Cli::command().mut_subcommand("fs", fs::adapt).mut_subcommand("import", import::adapt);
     // Defaults and values are known once it is built.
     command.build();
     let fs = command.find_subcommand("fs").expect("it is one of ours").clone();
@@ -88,6 +100,8 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
     match parsed.command {
         Command::Fs(arguments) => fs::run(&arguments.settle(), &parsed.fs, &parsed.given, &interrupt),
         Command::Merge(arguments) => merge::run(&arguments),
+        Command::Import(arguments) => import::run(*arguments, &interrupt),
+        Command::Run(arguments) => run::run(&arguments),
         Command::Machine(arguments) => machine::run(*arguments, &interrupt),
         Command::Doctor(arguments) => doctor::run(&arguments, &interrupt),
         Command::Clean(arguments) => clean::run(&arguments),

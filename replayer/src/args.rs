@@ -93,6 +93,7 @@ impl FileSystemArgs {
             seed: self.kernel.seed,
             jobs: self.jobs(),
             machine: machine.clone(),
+            import: None,
         }
     }
 

@@ -110,6 +110,7 @@ impl Report {
                 "pending": state.pending,
                 "lost": state.lost,
                 "more": state.more,
+                "place": state.place,
                 "findings": state.findings.iter().map(finding).collect::<Vec<_>>(),
             })
         };
@@ -173,6 +174,9 @@ impl Report {
             };
             text += &format!("  {part:<9} {number:>3}  {op}{crash}\n");
         }
+        if let Some(place) = &state.place {
+            text += &format!("  crash     {place}\n");
+        }
         text += &format!("  disk      {}\n", state_words(state));
         if state.more > 0 {
             text += &format!("  likewise  {} more states of this workload break the same\n", state.more);
@@ -196,6 +200,9 @@ impl Report {
 
     /// Not with echo: some shells' has a mind of its own about backslashes.
     fn replay_text(&self, workload: &Workload) -> String {
+        if !self.replay.ends_with(" -") {
+            return format!("  replay    {}\n\n", self.replay);
+        }
         format!("  replay    printf '%s\\n' {} | {}\n\n", quoted(&workload.to_line()), self.replay)
     }
 }

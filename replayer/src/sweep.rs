@@ -9,6 +9,7 @@ use pace_rules::disk::{Disk, States};
 use workloads::Workload;
 
 use crate::drain::{ResultSender, Source, drain};
+use crate::import::Import;
 use crate::pool::{Gone, Interrupt, Worker};
 use crate::report::say;
 use crate::result::{Timing, Verdict, WorkloadResult};
@@ -37,11 +38,13 @@ pub struct SweepOptions {
     pub jobs: usize,
     /// Where they run.
     pub machine: Machine,
+    /// The log of a run that was done elsewhere, if workloads are not to be run.
+    pub import: Option<Import>,
 }
 
 impl Default for SweepOptions {
     fn default() -> Self {
-        Self { disk: Disk::Honest, states: States::default(), seed: 0, jobs: 1, machine: Machine::Host }
+        Self { disk: Disk::Honest, states: States::default(), seed: 0, jobs: 1, machine: Machine::Host, import: None }
     }
 }
 
@@ -109,12 +112,12 @@ impl Workers {
     /// # Errors
     /// Without root or a guest, mkfs, FUSE or loop devices.
     pub fn start(variant: &Variant, options: &SweepOptions) -> anyhow::Result<Self> {
-        let SweepOptions { disk, states, seed, jobs, machine } = options.clone();
+        let SweepOptions { disk, states, seed, jobs, machine, import } = options.clone();
         let FileSystem { name, modules, .. } = *variant.file_system;
         let machine = machine.with_modules(modules).with_modules(&[name]);
         let alone = jobs <= 1 || machine.is_guest();
         // What the host does comes when the host likes, which has no place in virtual time.
-        let host_helps = machine.is_guest() && !machine.has_virtual_time();
+        let host_helps = machine.is_guest() && !machine.has_virtual_time() && import.is_none();
         let hash_log = machine.has_virtual_time();
         let scratch = match machine {
             Machine::Host => {
@@ -123,8 +126,17 @@ impl Workers {
             }
             Machine::Uml(_) => None,
         };
-        let start =
-            Start { variant: variant.clone(), disk, states, seed, alone, directory: None, host_helps, hash_log };
+        let start = Start {
+            variant: variant.clone(),
+            disk,
+            states,
+            seed,
+            alone,
+            directory: None,
+            host_helps,
+            hash_log,
+            import,
+        };
         let jobs = jobs.max(1);
         let mut this = Self { processes: Vec::new(), start, machine, jobs, recognise_fua: true, scratch, started: 0 };
         if this.machine.has_virtual_time() {

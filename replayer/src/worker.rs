@@ -1,6 +1,7 @@
 //! A worker: a process with an engine of its own, which does what it reads from its standard
 //! input and answers on its standard output. It is this same program, started again.
 
+use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,6 +17,7 @@ use workloads::Workload;
 
 use crate::engine::{Engine, EngineError, Unfinished};
 use crate::fsck::{self, FsckPlace, HostAnswers, Slot, Task};
+use crate::import::Import;
 use crate::prepare::prepare_kernel;
 use crate::result::WorkloadResult;
 
@@ -50,6 +52,8 @@ pub(crate) struct Start {
     pub(crate) host_helps: bool,
     /// Results have a hash of the block log.
     pub(crate) hash_log: bool,
+    /// Workloads are not run: this is the log of their run.
+    pub(crate) import: Option<Import>,
 }
 
 /// What a worker is asked to do.
@@ -271,7 +275,9 @@ impl Place {
 fn make_engine(start: &Start, directory: &Path, answers: &HostAnswers) -> Result<Engine, EngineError> {
     prepare_kernel(&start.variant)?;
     let shared = Path::new(GUEST_SHARED);
-    let (base, fsck) = if start.host_helps {
+    let (base, fsck) = if let Some(import) = &start.import {
+        (Base::from_file(&File::open(&import.base)?)?, FsckPlace::default())
+    } else if start.host_helps {
         let ask = |slot, task| answer(&Answer::Help(slot, task));
         let base = Base::unpack(&std::fs::read(shared.join(BASE_NAME))?)?;
         (base, FsckPlace::host(shared.to_owned(), ask, answers.clone()))
@@ -285,5 +291,8 @@ fn make_engine(start: &Start, directory: &Path, answers: &HostAnswers) -> Result
     engine.set_alone(start.alone);
     engine.set_states(start.states, start.seed);
     engine.set_hash_log(start.hash_log);
+    if let Some(import) = &start.import {
+        engine.set_import(import.clone());
+    }
     Ok(engine)
 }

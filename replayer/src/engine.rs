@@ -16,7 +16,7 @@ use workloads::{FallocMode, Op, RenameFlag, Workload};
 use crate::crashed_disks::{CrashedDisks, Ticket};
 use crate::fsck::FsckPlace;
 use crate::moment::{Progress, disagreement};
-use crate::result::{LostBytes, StateFindings, Timing, WorkloadResult};
+use crate::result::{LostBytes, RunLog, StateFindings, Timing, WorkloadResult};
 use crate::states::{rebuild, requests};
 
 /// An error that says nothing of the file system under test.
@@ -196,6 +196,7 @@ impl Engine {
                 Err(error) => not_measured(&mut result, &error),
             }
         }
+        result.cut_log();
         result
     }
 
@@ -233,6 +234,7 @@ impl Engine {
             let why = "the workload has no persistence operation and no crash point";
             result.not_measured.get_or_insert(why.into());
         }
+        result.log = Some(RunLog::of(&trace.log, trace.durable_position));
         Ok(trace)
     }
 

@@ -115,6 +115,7 @@ impl Engine {
         if let Err(error) = self.try_search(workload, search, &mut result, tell, look) {
             not_measured(&mut result, &error);
         }
+        result.cut_log();
         result
     }
 

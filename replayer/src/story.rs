@@ -6,6 +6,7 @@ use local_fs::Variant;
 use pace_rules::disk::Relaxation;
 use workloads::{Op, Workload};
 
+use crate::evidence::Evidence;
 use crate::result::{LostBytes, StateFindings};
 use crate::shell::quoted;
 
@@ -31,7 +32,25 @@ impl Story<'_> {
         self.workload_text() + &disk + &self.promises_text()
     }
 
+    /// The same in full, of what is known of the disk.
+    pub fn in_full(&self, evidence: &Evidence<'_>) -> String {
+        let mut text = self.workload_with(|number| evidence.asked_by(number));
+        text += &format!("  disk      {}\n", disk_words(self.state));
+        text += &evidence.fate_text(self.state);
+        text += &self.promises_text();
+        for (number, way) in evidence.ways_out(self.state, self.workload).iter().enumerate() {
+            let head = if number == 0 { "prevented" } else { "" };
+            text += &format!("  {head:<9} {way}\n");
+        }
+        text
+    }
+
     fn workload_text(&self) -> String {
+        self.workload_with(|_| String::new())
+    }
+
+    /// The workload with the crash drawn in, and what there is to say behind each operation.
+    fn workload_with(&self, behind: impl Fn(u32) -> String) -> String {
         let done = self.state.operations_done as usize;
         let mut text = String::new();
         for (number, op) in self.workload.operations().enumerate() {
@@ -42,6 +61,10 @@ impl Story<'_> {
                 _ => "",
             };
             text += &format!("  {part:<9} {number:>3}  {op}{crash}\n");
+            let said = behind(number as u32);
+            if !said.is_empty() {
+                text += &format!("                 {said}\n");
+            }
         }
         text
     }
@@ -77,8 +100,19 @@ impl Story<'_> {
 
 /// The command that tests a workload again. Not with echo: some shells' has a mind of its own about
 /// backslashes.
-pub(crate) fn replay_text(workload: &Workload, command: &str) -> String {
+pub fn replay_text(workload: &Workload, command: &str) -> String {
     format!("  replay    printf '%s\\n' {} | {command}\n", quoted(&workload.to_line()))
+}
+
+/// What the disk did, without a list of what it lost.
+fn disk_words(state: &StateFindings) -> String {
+    let StateFindings { pending, lost, .. } = state;
+    match &state.state.relaxation {
+        Relaxation::Prefix => "had kept everything that was written so far".into(),
+        Relaxation::Flushed => format!("had lost all of the {pending} writes that no flush or FUA covered"),
+        Relaxation::Lost(_) => format!("had lost {} of the {pending} writes that no flush or FUA covered", lost.len()),
+        Relaxation::Torn { .. } => format!("had torn one of the {pending} writes that no flush or FUA covered"),
+    }
 }
 
 /// What the disk did, in words.

@@ -5,6 +5,7 @@
 mod bench;
 mod clean;
 mod doctor;
+mod finding;
 mod fs;
 mod import;
 mod machine;
@@ -53,6 +54,18 @@ enum Command {
     Import(Box<import::ImportArgs>),
     /// Run a workload on a file system that is mounted, with marks for dm-log-writes
     Run(run::RunArgs),
+    /// List the findings of a sweep, or tell the story of one
+    ///
+    /// Findings are numbered from 1, by file system, workload and crash state. Of those that break the
+    /// same promises of the same file system the smallest is listed, with how many are alike.
+    Show(finding::ShowArgs),
+    /// Make a finding smaller: fewer operations, fewer lost writes, the same broken promise
+    Minimize(finding::MinimizeArgs),
+    /// Make the crash state of a finding again, and mount it for a look
+    ///
+    /// The workload is run again, and the state that breaks the same promise at the same path
+    /// looked for, the one most like that of the finding first. Enter or Ctrl-C takes it away.
+    Replay(finding::ReplayArgs),
     /// Run a command in a User-Mode Linux guest
     ///
     /// The guest sees the host's files, read-only, and has a network of its own. The exit status is
@@ -102,6 +115,9 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Command::Merge(arguments) => merge::run(&arguments),
         Command::Import(arguments) => import::run(*arguments, &interrupt),
         Command::Run(arguments) => run::run(&arguments),
+        Command::Show(arguments) => finding::show(arguments, &parsed.fs),
+        Command::Minimize(arguments) => finding::minimize(&arguments, &parsed.fs, &interrupt),
+        Command::Replay(arguments) => finding::replay(&arguments, &parsed.fs, &interrupt),
         Command::Machine(arguments) => machine::run(*arguments, &interrupt),
         Command::Doctor(arguments) => doctor::run(&arguments, &interrupt),
         Command::Clean(arguments) => clean::run(&arguments),

@@ -44,6 +44,11 @@ enum Command {
     /// Makes the directory that one sweep of everything would have made of those of its parts
     /// (fs --shard I/N --out DIR), and exits as that sweep would have.
     Merge(merge::MergeArgs),
+    /// Write a finding as a test for others: a case of fstests, a shell script, or J-lang
+    ///
+    /// The test needs nothing of Crashpoint. It checks what must be so in every state that a crash
+    /// may leave there.
+    Export(finding::ExportArgs),
     /// Check a log that the kernel's dm-log-writes made
     ///
     /// Cuts the power behind every write, flush and mark of the log, or where --states says, and
@@ -113,6 +118,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
     match parsed.command {
         Command::Fs(arguments) => fs::run(&arguments.settle(), &parsed.fs, &parsed.given, &interrupt),
         Command::Merge(arguments) => merge::run(&arguments),
+        Command::Export(arguments) => finding::export(&arguments, &parsed.fs),
         Command::Import(arguments) => import::run(*arguments, &interrupt),
         Command::Run(arguments) => run::run(&arguments),
         Command::Show(arguments) => finding::show(arguments, &parsed.fs),

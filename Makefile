@@ -1,7 +1,7 @@
 # make demo: everything from a fresh machine with Rust to a table. make test: all tests.
 # make install, after make build: the programs in PREFIX/bin; make uninstall removes them.
 # make test-kills: the sweep that is killed twenty times, which takes minutes. make test-long: that,
-# and everything else that takes long.
+# and everything else that takes long. make fuzz: each parser gets damaged input for FUZZ_SECONDS.
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 BUILT ?= $(TARGET)/release
@@ -12,7 +12,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 # The programs under test run as root, cargo does not. Nothing is skipped: root is there.
 RUNNER := $(if $(SUDO),--config 'target."cfg(all())".runner="sudo -E"')
 
-.PHONY: demo test test-kills test-long lint bench setup setup-tests build install uninstall clean
+.PHONY: demo test test-kills test-long fuzz lint bench setup setup-tests build install uninstall clean
 
 demo:
 	@scripts/demo
@@ -25,6 +25,19 @@ test-kills: setup-tests
 
 test-long: setup-tests
 	cargo test --package end-to-end --locked $(RUNNER) -- --ignored --nocapture
+
+# A target and where its seeds are, with a colon between.
+FUZZ_TARGETS := workloads:workloads/b3 jlang:fuzz/seeds/jlang log_writes:fuzz/seeds/log_writes results:fuzz/seeds/results
+FUZZ_SECONDS ?= 60
+
+# No sanitizer: that takes a nightly Rust, and there is no unsafe code in a parser.
+fuzz:
+	@command -v cargo-fuzz >/dev/null || { echo "error: there is no cargo-fuzz: cargo install cargo-fuzz --locked" >&2; exit 2; }
+	@for pair in $(FUZZ_TARGETS); do \
+	    target=$${pair%%:*}; mkdir -p "fuzz/corpus/$$target"; \
+	    cargo fuzz run --sanitizer none "$$target" "fuzz/corpus/$$target" "$${pair#*:}" -- \
+	        -max_total_time=$(FUZZ_SECONDS) -max_len=16384 || exit 1; \
+	done
 
 lint:
 	cargo fmt --all --check

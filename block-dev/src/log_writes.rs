@@ -17,7 +17,7 @@ use std::io::{self, Read};
 
 use crate::{BlockLog, Kind, Mark};
 
-const MAGIC: u64 = 0x6a73_6677_7368_72;
+const MAGIC: u64 = 0x006a_7366_7773_6872;
 const VERSION: u64 = 1;
 
 /// How much of a header or of an entry says something.
@@ -153,7 +153,7 @@ impl LogWrites {
     /// # Errors
     /// If it cannot be read, or is damaged or cut short, with the place.
     pub fn read(input: impl Read, log_bytes: u64, disk_bytes: u64) -> Result<Self> {
-        let mut input = Input { input, at: 0, length: log_bytes, entry: None };
+        let mut input = Input { reader: input, at: 0, length: log_bytes, entry: None };
         let header = input.header()?;
         let mut reading = Reading { disk_bytes, ..Reading::default() };
         for number in 0..header.entries {
@@ -175,7 +175,7 @@ struct Header {
 
 /// What is read, and how far that is.
 struct Input<R> {
-    input: R,
+    reader: R,
     at: u64,
     length: u64,
     entry: Option<u64>,
@@ -198,7 +198,7 @@ impl<R: Read> Input<R> {
             let start = into.len();
             into.resize(start + piece, 0);
             let offset = self.at;
-            self.input.read_exact(&mut into[start..]).map_err(|source| LogWritesError::Io { offset, source })?;
+            self.reader.read_exact(&mut into[start..]).map_err(|source| LogWritesError::Io { offset, source })?;
             self.at += piece as u64;
             missing -= piece as u64;
         }

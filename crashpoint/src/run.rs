@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &RunArgs) -> anyhow::Result<Outcome> {
         }
         arguments.mark.as_ref().map_or(Ok(()), |name| set_mark(name, mark))
     };
-    recorder::perform(root.into(), workload, &mut mark).with_context(|| format!("run {}", workload.name))?;
+    recorder::perform(&root.into(), workload, &mut mark).with_context(|| format!("run {}", workload.name))?;
     Ok(if refused == 0 { Outcome::Clean } else { Outcome::Incomplete })
 }
 

@@ -60,7 +60,7 @@ impl Crash<'_> {
     /// What is certain of what was found to be broken; if that is nothing, all that is certain.
     pub(crate) fn facts(&self) -> Result<Vec<Fact>, NotExpressible> {
         let failed = |why: String| NotExpressible::new(self.workload.name.clone(), why);
-        let contract = Contract::for_variant(self.variant).map_err(|why| failed(why.to_string()))?;
+        let contract = Contract::for_variant(self.variant).map_err(|why| failed(why.clone()))?;
         let mut model = Model::new(&contract);
         let mut operations = self.workload.operations().enumerate();
         let setup = self.workload.setup.len();

@@ -15,21 +15,21 @@ use crate::execute::Executor;
 /// # Errors
 /// If the setup cannot be made durable, or `mark` fails.
 pub fn perform(
-    root: OwnedFd,
+    root: &OwnedFd,
     workload: &Workload,
     mark: &mut dyn FnMut(OperationMark) -> io::Result<()>,
 ) -> io::Result<()> {
     // Files get the modes that the workload says.
     rustix::process::umask(rustix::fs::Mode::empty());
-    let mut executor = Executor::new(fcntl_dupfd_cloexec(&root, 0)?);
+    let mut executor = Executor::new(fcntl_dupfd_cloexec(root, 0)?);
     for (number, op) in workload.operations().enumerate() {
         if number == workload.setup.len() && number > 0 {
-            end_setup(&root, mark)?;
+            end_setup(root, mark)?;
         }
         one(&mut executor, number, op, mark)?;
     }
     if workload.run.is_empty() && !workload.setup.is_empty() {
-        end_setup(&root, mark)?;
+        end_setup(root, mark)?;
     }
     Ok(())
 }

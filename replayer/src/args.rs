@@ -2,6 +2,7 @@ use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use checker::Contract;
 use clap::Args;
 use local_fs::Variant;
 use machine::Machine;
@@ -52,6 +53,11 @@ pub struct FileSystemArgs {
     #[arg(long, default_value_t = Disk::Honest)]
     pub disk: Disk,
 
+    /// Judge by what another file system promises, or this one with other options: such as
+    /// data=writeback by what data=ordered promises.
+    #[arg(long, value_name = "FS[:OPTIONS]", value_parser = parse_contract)]
+    pub contract: Option<Variant>,
+
     /// Which crash states to visit, with commas between: prefix (all that was written so far),
     /// flushed (only what a flush or FUA covered), every-write (the power fails behind every write
     /// too), reorder:K (up to K of the writes that no flush covered are lost), torn:U (one of them is
@@ -89,6 +95,7 @@ impl FileSystemArgs {
     pub fn sweep_options(&self, machine: &Machine) -> SweepOptions {
         SweepOptions {
             disk: self.disk,
+            contract: self.contract.clone(),
             states: self.states,
             seed: self.kernel.seed,
             jobs: self.jobs(),
@@ -121,6 +128,9 @@ impl FileSystemArgs {
         if self.disk != Disk::Honest {
             flags += &format!(" --disk {}", self.disk);
         }
+        if let Some(contract) = &self.contract {
+            flags += &format!(" --contract {}", quoted(&contract.to_string()));
+        }
         if self.states != States::default() {
             flags += &format!(" --states {}", self.states);
         }
@@ -129,6 +139,14 @@ impl FileSystemArgs {
         }
         flags
     }
+}
+
+/// A variant that there is a contract for.
+fn parse_contract(text: &str) -> Result<Variant, String> {
+    let mut variants = Variant::parse_list(text).map_err(|error| error.to_string())?;
+    let variant = variants.pop().filter(|_| variants.is_empty()).ok_or("expected one file system")?;
+    Contract::for_variant(&variant)?;
+    Ok(variant)
 }
 
 fn nonempty(words: &[String]) -> Vec<String> {

@@ -175,7 +175,8 @@ impl<'a> SweepCommand<'a> {
         }
         // What cannot be mounted when it is new, such as with wrong options, is not worth a sweep.
         workers.floor(1, false).with_context(|| format!("mount a new {variant}"))?;
-        let mut report = Report::new(self.format, variant, self.replay(variant), total);
+        let mut report =
+            Report::new(self.format, variant, self.file_system.contract.as_ref(), self.replay(variant), total);
         if let Some(results) = results.as_deref_mut() {
             results.begin(variant, workers.recognise_fua());
         }

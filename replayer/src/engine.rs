@@ -140,6 +140,15 @@ impl Engine {
         (self.states, self.seed) = (states, seed);
     }
 
+    /// Has the promises of another file system count, or of this one with other options.
+    ///
+    /// # Errors
+    /// If there is no contract for it.
+    pub fn judge_by(&mut self, variant: &Variant) -> Result<()> {
+        self.contract = Contract::for_variant(variant)?;
+        Ok(())
+    }
+
     /// Says whether results are to have a hash of the block log.
     pub fn set_hash_log(&mut self, hash_log: bool) {
         self.hash_log = hash_log;

@@ -51,10 +51,16 @@ pub struct Report {
 
 impl Report {
     /// A report on one file system; `replay` is the command that tests again what comes in, and
-    /// `total` how many workloads there will be, if known.
-    pub fn new(format: OutputFormat, variant: &Variant, replay: String, total: Option<u64>) -> Self {
+    /// `total` how many workloads there will be, if known. It is judged by `contract`, if not its own.
+    pub fn new(
+        format: OutputFormat,
+        variant: &Variant,
+        contract: Option<&Variant>,
+        replay: String,
+        total: Option<u64>,
+    ) -> Self {
         let progress = Progress::new(&variant.to_string(), total);
-        let contract = Contract::for_variant(variant).ok();
+        let contract = Contract::for_variant(contract.unwrap_or(variant)).ok();
         Self { format, progress, variant: variant.clone(), contract, replay, findings: 0, not_measured: 0 }
     }
 

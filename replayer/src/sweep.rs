@@ -31,6 +31,8 @@ pub struct SweepOptions {
     pub disk: Disk,
     /// Which states to visit at each crash point.
     pub states: States,
+    /// Whose promises count, if not those of the file system itself.
+    pub contract: Option<Variant>,
     /// What a sample of them is drawn with.
     pub seed: u64,
     /// How many workers.
@@ -41,7 +43,7 @@ pub struct SweepOptions {
 
 impl Default for SweepOptions {
     fn default() -> Self {
-        Self { disk: Disk::Honest, states: States::default(), seed: 0, jobs: 1, machine: Machine::Host }
+        Self { disk: Disk::Honest, contract: None, states: States::default(), seed: 0, jobs: 1, machine: Machine::Host }
     }
 }
 
@@ -109,7 +111,7 @@ impl Workers {
     /// # Errors
     /// Without root or a guest, mkfs, FUSE or loop devices.
     pub fn start(variant: &Variant, options: &SweepOptions) -> anyhow::Result<Self> {
-        let SweepOptions { disk, states, seed, jobs, machine } = options.clone();
+        let SweepOptions { disk, contract, states, seed, jobs, machine } = options.clone();
         let FileSystem { name, modules, .. } = *variant.file_system;
         let machine = machine.with_modules(modules).with_modules(&[name]);
         let alone = jobs <= 1 || machine.is_guest();
@@ -123,8 +125,17 @@ impl Workers {
             }
             Machine::Uml(_) => None,
         };
-        let start =
-            Start { variant: variant.clone(), disk, states, seed, alone, directory: None, host_helps, hash_log };
+        let start = Start {
+            variant: variant.clone(),
+            disk,
+            contract,
+            states,
+            seed,
+            alone,
+            directory: None,
+            host_helps,
+            hash_log,
+        };
         let jobs = jobs.max(1);
         let mut this = Self { processes: Vec::new(), start, machine, jobs, recognise_fua: true, scratch, started: 0 };
         if this.machine.has_virtual_time() {

@@ -40,6 +40,8 @@ const MESSAGE_BYTES_MAX: u32 = 64 << 20;
 pub(crate) struct Start {
     pub(crate) variant: Variant,
     pub(crate) disk: Disk,
+    /// Whose promises count, if not those of the file system itself.
+    pub(crate) contract: Option<Variant>,
     pub(crate) states: States,
     pub(crate) seed: u64,
     /// No other worker works at the same time under this kernel.
@@ -282,6 +284,9 @@ fn make_engine(start: &Start, directory: &Path, answers: &HostAnswers) -> Result
     };
     let base = Arc::new(base);
     let mut engine = Engine::with_fsck(&start.variant, &base, start.disk, directory, &fsck)?;
+    if let Some(contract) = &start.contract {
+        engine.judge_by(contract)?;
+    }
     engine.set_alone(start.alone);
     engine.set_states(start.states, start.seed);
     engine.set_hash_log(start.hash_log);

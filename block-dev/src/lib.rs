@@ -1,7 +1,9 @@
 //! The disk in user space.
 //!
 //! - [`Base`] and [`Image`]: a formatted disk, and copy-on-write images that share it.
-//! - [`BlockLog`]: every write, flush and discard that a disk was asked for, with marks.
+//! - [`BlockLog`]: every write, flush and discard that a disk was asked for, when it was answered,
+//!   and marks.
+//! - [`Completion`]: when a disk answers: at once, or lazily.
 //! - [`FrontEnd`]: a disk that the kernel can mount: [`FuseDisk`] (FUSE + loop) records what
 //!   it is asked for, [`MemfdDisk`] (memfd + loop) is the fastest to mount.
 

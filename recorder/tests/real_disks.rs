@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use block_dev::{Base, Completion, Entry, Kind};
+use block_dev::{Base, Completion};
 use local_fs::{Scratch, Variant, enter_mount_namespace, find, format};
 use recorder::{Error, Outcome, Recorder, Trace};
 use workloads::{DeviceKind, FallocMode, Op, RenameFlag, Step, Target, Workload, WriteSync};
@@ -291,26 +291,14 @@ fn in_a_commit_fua_is_told_from_the_flush_that_stands_for_it() {
 }
 
 #[test]
-fn on_a_lazy_disk_answers_come_late_and_file_systems_wait_for_them() {
+fn on_a_lazy_disk_answers_come_late_and_everything_goes_on() {
     for file_system in FILE_SYSTEMS {
         with_recorder_on(Completion::Lazy { seed: 1 }, file_system, |recorder, _| {
-            let (mut late, mut flushes) = (0, 0);
-            for _ in 0..10 {
-                let trace =
-                    record(recorder, "creat foo; write foo 0 64K; fsync foo; mkdir A; creat A/bar; fsync A; sync");
-                assert!(all_done(&trace), "{file_system}: {:?}", trace.outcomes);
-                let entries = trace.log.entries();
-                late += entries.iter().enumerate().filter(|(place, entry)| entry.completed > place + 1).count();
-                for flush in (0..entries.len()).filter(|place| entries[*place].kind == Kind::Flush) {
-                    flushes += 1;
-                    let covered = trace.log.covered_by(flush).count();
-                    let is_write = |entry: &&Entry| matches!(entry.kind, Kind::Write { .. } | Kind::Discard { .. });
-                    let before = entries[..flush].iter().filter(is_write).count();
-                    println!("{file_system}: flush at {flush} covers {covered} of {before}");
-                }
-            }
-            println!("{file_system}: {late} late, {flushes} flushes");
-            assert!(late > 0, "{file_system}: nothing was held back");
+            let text = "creat foo; write foo 0 64K; fsync foo; mkdir A; creat A/bar; fsync A; sync";
+            let trace = record(recorder, text);
+            assert!(all_done(&trace), "{file_system}: {:?}", trace.outcomes);
+            let mut entries = trace.log.entries().iter().enumerate();
+            assert!(entries.any(|(place, entry)| entry.completed > place + 1), "{file_system}: nothing came late");
         });
     }
 }

@@ -6,9 +6,10 @@ use checker::Contract;
 use clap::Args;
 use local_fs::Variant;
 use machine::Machine;
-use pace_rules::disk::{Disk, States};
+use pace_rules::disk::States;
 use workloads::{Reader, Workload};
 
+use crate::disk_kind::DiskKind;
 use crate::kernel::KernelArgs;
 use crate::shell::quoted;
 use crate::sweep::SweepOptions;
@@ -48,10 +49,14 @@ pub struct FileSystemArgs {
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=65536))]
     pub size: Option<u64>,
 
-    /// How the disk keeps its word: honest, drop-flush (flushes cover nothing), drop-fua, or
-    /// lose-write:N (the N-th write of the run never happened).
-    #[arg(long, default_value_t = Disk::Honest)]
-    pub disk: Disk,
+    /// How the disk keeps its word: honest, drop-flush (flushes cover nothing), drop-fua,
+    /// lose-write:N (the N-th write of the run never happened), or lazy[:SEED].
+    ///
+    /// A lazy disk is honest, but answers some writes only after later requests have come or a few
+    /// milliseconds have gone by: a flush that is sent without waiting for them does not cover them.
+    /// Which writes, and for how many requests, follows SEED (0 unless it is given).
+    #[arg(long, value_name = "DISK", default_value_t = DiskKind::default())]
+    pub disk: DiskKind,
 
     /// Judge by what another file system promises, or this one with other options: such as
     /// data=writeback by what data=ordered promises.
@@ -125,7 +130,7 @@ impl FileSystemArgs {
             flags += &format!(" --size {size_mib}");
         }
         flags += &self.kernel.flags();
-        if self.disk != Disk::Honest {
+        if self.disk != DiskKind::default() {
             flags += &format!(" --disk {}", self.disk);
         }
         if let Some(contract) = &self.contract {

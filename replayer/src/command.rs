@@ -168,7 +168,7 @@ impl<'a> SweepCommand<'a> {
         let started = Workers::start(variant, &self.file_system.sweep_options(&self.machine));
         let mut workers = started.with_context(|| format!("prepare {variant}"))?;
         if !workers.recognise_fua() {
-            if self.file_system.disk == Disk::DropFua {
+            if self.file_system.disk.honesty == Disk::DropFua {
                 bail!("--disk drop-fua needs tracefs, to tell FUA from flushes: see `crashpoint doctor`");
             }
             say("without tracefs FUA cannot be told from a flush: the disk seems to keep more than it must");

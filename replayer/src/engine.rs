@@ -12,6 +12,7 @@ use recorder::{CrashPoint, Outcome, Recorder, Trace};
 use workloads::{FallocMode, Op, RenameFlag, Workload};
 
 use crate::crashed_disks::{CrashedDisks, Ticket};
+use crate::disk_kind::DiskKind;
 use crate::fsck::FsckPlace;
 use crate::moment::{Progress, disagreement};
 use crate::result::{LostBytes, StateFindings, Timing, WorkloadResult};
@@ -86,8 +87,8 @@ impl Engine {
     ///
     /// # Errors
     /// If disks, mount points or the kernel's log cannot be had.
-    pub fn new(variant: &Variant, base: &Arc<Base>, disk: Disk, directory: &Path) -> Result<Self> {
-        Self::with_fsck(variant, base, disk, directory, &FsckPlace::default())
+    pub fn new(variant: &Variant, base: &Arc<Base>, disk: impl Into<DiskKind>, directory: &Path) -> Result<Self> {
+        Self::with_fsck(variant, base, disk.into(), directory, &FsckPlace::default())
     }
 
     /// An engine that has the file system's own checker and repair run in some place.
@@ -97,7 +98,7 @@ impl Engine {
     pub(crate) fn with_fsck(
         variant: &Variant,
         base: &Arc<Base>,
-        disk: Disk,
+        disk: DiskKind,
         directory: &Path,
         fsck: &FsckPlace,
     ) -> Result<Self> {
@@ -107,8 +108,8 @@ impl Engine {
         Ok(Self {
             variant: variant.clone(),
             contract,
-            disk,
-            recorder: Recorder::new(variant, base, directory)?,
+            disk: disk.honesty,
+            recorder: Recorder::new(variant, base, disk.completion, directory)?,
             crashed: CrashedDisks::new(base, fsck)?,
             image: Image::new(Arc::clone(base)),
             mount_point,

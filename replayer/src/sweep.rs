@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use local_fs::{FileSystem, Scratch, Variant, enter_mount_namespace};
 use machine::Machine;
-use pace_rules::disk::{Disk, States};
+use pace_rules::disk::States;
 use workloads::Workload;
 
+use crate::disk_kind::DiskKind;
 use crate::drain::{ResultSender, Source, drain};
 use crate::pool::{Gone, Interrupt, Worker};
 use crate::report::say;
@@ -27,8 +28,8 @@ const STARTS_MAX: u32 = 3;
 /// How a sweep is done.
 #[derive(Debug, Clone)]
 pub struct SweepOptions {
-    /// How the disk keeps its word.
-    pub disk: Disk,
+    /// How the disk keeps its word, and when it answers.
+    pub disk: DiskKind,
     /// Which states to visit at each crash point.
     pub states: States,
     /// Whose promises count, if not those of the file system itself.
@@ -43,7 +44,8 @@ pub struct SweepOptions {
 
 impl Default for SweepOptions {
     fn default() -> Self {
-        Self { disk: Disk::Honest, contract: None, states: States::default(), seed: 0, jobs: 1, machine: Machine::Host }
+        let (contract, states, seed, jobs) = (None, States::default(), 0, 1);
+        Self { disk: DiskKind::default(), contract, states, seed, jobs, machine: Machine::Host }
     }
 }
 

@@ -10,10 +10,11 @@ use std::sync::mpsc::sync_channel;
 use block_dev::Base;
 use local_fs::{Scratch, Variant, enter_mount_namespace, format};
 use machine::{CHANNEL_BYTES_MAX, GUEST_SHARED};
-use pace_rules::disk::{Disk, States};
+use pace_rules::disk::States;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use workloads::Workload;
 
+use crate::disk_kind::DiskKind;
 use crate::engine::{Engine, EngineError, Unfinished};
 use crate::fsck::{self, FsckPlace, HostAnswers, Slot, Task};
 use crate::prepare::prepare_kernel;
@@ -39,7 +40,7 @@ const MESSAGE_BYTES_MAX: u32 = 64 << 20;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Start {
     pub(crate) variant: Variant,
-    pub(crate) disk: Disk,
+    pub(crate) disk: DiskKind,
     /// Whose promises count, if not those of the file system itself.
     pub(crate) contract: Option<Variant>,
     pub(crate) states: States,

@@ -1,5 +1,6 @@
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use checker::Contract;
@@ -70,6 +71,11 @@ pub struct FileSystemArgs {
     #[arg(long, value_name = "STATES", default_value_t)]
     pub states: States,
 
+    /// How long to take for each file system, such as 10m: each workload gets its share of that, and
+    /// visits its crash states in the order in which bugs are likely; the rest is counted.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub budget: Option<Duration>,
+
     /// Which kernel to test.
     #[command(flatten)]
     pub kernel: KernelArgs,
@@ -103,6 +109,7 @@ impl FileSystemArgs {
             contract: self.contract.clone(),
             states: self.states,
             seed: self.kernel.seed,
+            share: None,
             jobs: self.jobs(),
             machine: machine.clone(),
         }

@@ -165,7 +165,12 @@ impl<'a> SweepCommand<'a> {
         mut results: Option<&mut Results>,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Summary> {
-        let started = Workers::start(variant, &self.file_system.sweep_options(&self.machine));
+        let mut options = self.file_system.sweep_options(&self.machine);
+        if let Some(budget) = self.file_system.budget {
+            let total = total.context("--budget is shared by the workloads, which must be known: give files, not -")?;
+            options.share = Some(budget.mul_f64(options.jobs as f64 / total.max(1) as f64));
+        }
+        let started = Workers::start(variant, &options);
         let mut workers = started.with_context(|| format!("prepare {variant}"))?;
         if !workers.recognise_fua() {
             if self.file_system.disk.honesty == Disk::DropFua {
@@ -223,6 +228,9 @@ impl<'a> SweepCommand<'a> {
 
     fn finish(&self, rows: &[(Variant, Summary)], interrupt: &Interrupt) -> anyhow::Result<Outcome> {
         print_table(self.format, rows)?;
+        for (variant, summary) in rows.iter().filter(|(_, summary)| summary.states_left > 0) {
+            say(&format!("{variant}: the time was too short for {} crash states", summary.states_left));
+        }
         if interrupt.requested() {
             if self.stop_after.is_none_or(|most| self.found.get() < most) {
                 say("interrupted: what was done until then is counted");

@@ -18,6 +18,9 @@ use crate::moment::{Progress, disagreement};
 use crate::result::{LostBytes, StateFindings, Timing, WorkloadResult};
 use crate::states::{rebuild, requests};
 
+/// So many crash states of one workload are visited without a limit of time: hours.
+const STATES_MAX: u128 = 10_000_000;
+
 /// An error that says nothing of the file system under test.
 pub type EngineError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -38,6 +41,7 @@ pub struct Engine {
     alone: bool,
     states: States,
     seed: u64,
+    share: Option<Duration>,
     hash_log: bool,
     watch: Stopwatch,
     /// A stack trace in the kernel's log that may be about the present workload, or another
@@ -118,6 +122,7 @@ impl Engine {
             alone: true,
             states: States::default(),
             seed: 0,
+            share: None,
             hash_log: false,
             watch: Stopwatch(Instant::now()),
             whose: None,
@@ -139,6 +144,11 @@ impl Engine {
     /// Chooses the states to visit, and what a sample of them is drawn with.
     pub fn set_states(&mut self, states: States, seed: u64) {
         (self.states, self.seed) = (states, seed);
+    }
+
+    /// Says how long a workload may visit crash states, if not as long as it takes.
+    pub fn set_share(&mut self, share: Option<Duration>) {
+        self.share = share;
     }
 
     /// Has the promises of another file system count, or of this one with other options.
@@ -256,7 +266,18 @@ impl Engine {
         let mut models: HashMap<Progress, Result<Model, String>> = HashMap::new();
         let mut visited = HashMap::new();
         let mut judged = HashSet::new();
-        for state in space.iter().filter(|state| state.position <= last) {
+        if self.share.is_none() && space.len() > STATES_MAX {
+            let why = format!("there are {} crash states: give --budget, or sample:N as one of --states", space.len());
+            unfinished.result.not_measured.get_or_insert(why);
+            return Ok(());
+        }
+        let end = self.share.map(|share| self.watch.0 + share);
+        for (number, state) in space.iter().enumerate().filter(|(_, state)| state.position <= last) {
+            // The first one is worth its time.
+            if number > 0 && end.is_some_and(|end| self.watch.0 >= end) {
+                unfinished.result.states_left = u64::try_from(space.len() - number as u128).unwrap_or(u64::MAX);
+                break;
+            }
             rebuild(&mut self.image, &trace.log, &rules, &state);
             let (progress, hash) = (progress[state.position], self.image.hash());
             // The same content at the same moment gives the same findings.

@@ -11,6 +11,8 @@ pub struct WorkloadResult {
     pub states_checked: u32,
     /// Crash states that equal one of this workload that was visited before, and so were not mounted.
     pub states_equal: u32,
+    /// Crash states that were not visited, because the workload's time was up.
+    pub states_left: u64,
     /// The crash states that break a promise.
     pub broken: Vec<StateFindings>,
     /// The kernel died of it, or something in the kernel never came back.
@@ -140,14 +142,16 @@ impl WorkloadResult {
             None => self.broken.insert(place, found),
         }
     }
+
     /// A result in which nothing was measured yet.
     pub fn new(workload: String) -> Self {
-        let (states_checked, states_equal, broken, death, not_measured, not_applicable) = <_>::default();
+        let (states_checked, states_equal, states_left, broken, death, not_measured, not_applicable) = <_>::default();
         let (retry_alone, block_log, timing) = <_>::default();
         Self {
             workload,
             states_checked,
             states_equal,
+            states_left,
             broken,
             death,
             not_measured,

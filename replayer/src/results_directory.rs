@@ -108,6 +108,8 @@ struct ResultLine {
     #[serde(default)]
     states_equal: u64,
     #[serde(default)]
+    states_left: u64,
+    #[serde(default)]
     not_measured: Option<String>,
     #[serde(default)]
     not_applicable: Option<String>,
@@ -401,6 +403,7 @@ fn read_result(variants: &[Variant], recorded: &mut [Recorded], line: &ResultLin
     summary.workloads += 1;
     summary.states_checked += line.states_checked;
     summary.states_equal += line.states_equal;
+    summary.states_left = summary.states_left.saturating_add(line.states_left);
     summary.findings += u64::from(line.verdict == Some(Verdict::Finding));
     summary.not_measured += u64::from(line.not_measured.is_some());
     summary.not_applicable += u64::from(line.not_applicable.is_some());

@@ -36,6 +36,8 @@ pub struct SweepOptions {
     pub contract: Option<Variant>,
     /// What a sample of them is drawn with.
     pub seed: u64,
+    /// How long a workload may visit crash states.
+    pub share: Option<Duration>,
     /// How many workers.
     pub jobs: usize,
     /// Where they run.
@@ -45,7 +47,7 @@ pub struct SweepOptions {
 impl Default for SweepOptions {
     fn default() -> Self {
         let (contract, states, seed, jobs) = (None, States::default(), 0, 1);
-        Self { disk: DiskKind::default(), contract, states, seed, jobs, machine: Machine::Host }
+        Self { disk: DiskKind::default(), contract, states, seed, share: None, jobs, machine: Machine::Host }
     }
 }
 
@@ -58,6 +60,8 @@ pub struct Summary {
     pub states_checked: u64,
     /// Crash states that equalled one visited before.
     pub states_equal: u64,
+    /// Crash states for which the time was too short.
+    pub states_left: u64,
     /// Workloads with a finding.
     pub findings: u64,
     /// Workloads that could not be measured, wholly or in part.
@@ -80,6 +84,7 @@ impl Summary {
         self.workloads += 1;
         self.states_checked += u64::from(result.states_checked);
         self.states_equal += u64::from(result.states_equal);
+        self.states_left = self.states_left.saturating_add(result.states_left);
         self.findings += u64::from(result.verdict() == Verdict::Finding);
         self.not_measured += u64::from(result.not_measured.is_some());
         self.not_applicable += u64::from(result.not_applicable.is_some());
@@ -113,7 +118,7 @@ impl Workers {
     /// # Errors
     /// Without root or a guest, mkfs, FUSE or loop devices.
     pub fn start(variant: &Variant, options: &SweepOptions) -> anyhow::Result<Self> {
-        let SweepOptions { disk, contract, states, seed, jobs, machine } = options.clone();
+        let SweepOptions { disk, contract, states, seed, share, jobs, machine } = options.clone();
         let FileSystem { name, modules, .. } = *variant.file_system;
         let machine = machine.with_modules(modules).with_modules(&[name]);
         let alone = jobs <= 1 || machine.is_guest();
@@ -133,6 +138,7 @@ impl Workers {
             contract,
             states,
             seed,
+            share,
             alone,
             directory: None,
             host_helps,

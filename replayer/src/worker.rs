@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
 use block_dev::Base;
 use local_fs::{Scratch, Variant, enter_mount_namespace, format};
@@ -45,6 +46,8 @@ pub(crate) struct Start {
     pub(crate) contract: Option<Variant>,
     pub(crate) states: States,
     pub(crate) seed: u64,
+    /// How long a workload may visit crash states.
+    pub(crate) share: Option<Duration>,
     /// No other worker works at the same time under this kernel.
     pub(crate) alone: bool,
     /// An empty directory; without one the worker makes one.
@@ -290,6 +293,7 @@ fn make_engine(start: &Start, directory: &Path, answers: &HostAnswers) -> Result
     }
     engine.set_alone(start.alone);
     engine.set_states(start.states, start.seed);
+    engine.set_share(start.share);
     engine.set_hash_log(start.hash_log);
     Ok(engine)
 }

@@ -10,8 +10,8 @@ use crate::history::{Bound, History, Time};
 use crate::model::{Kind, Model, ModelInode};
 use crate::{Finding, Promise};
 
-/// From where on a file of some size has only what the step had that made it grow to that size. Other
-/// parts of it may be written later; so may the rest of the block in which the step began.
+/// From where on a file of some size has only what the step had that made it grow to that size. The
+/// rest of the block in which the step began may be written later.
 fn grown_from(allowed: &[(Time, FileContent)], size_bytes: u64) -> u64 {
     let sizes = || allowed.iter().map(|(_, version)| version.size_bytes());
     let steps = sizes().zip(sizes().skip(1));
@@ -172,9 +172,10 @@ impl Aspects<'_> {
             tree_chunk(content, index, &mut seen);
             let start = chunk_start(index);
             let seen = &seen[..(size - start).min(seen.len() as u64) as usize];
-            // What the file had grown to when it was there is no older than what made it grow.
+            // The last block of a file that has grown is no older than what made it grow.
             let reaches = |version: &FileContent| version.size_bytes() > start;
-            let sized = start >= grown_from && allowed.iter().any(|(_, version)| reaches(version));
+            let last = start + BLOCK_BYTES >= self.inode.size_bytes;
+            let sized = last && start >= grown_from && allowed.iter().any(|(_, version)| reaches(version));
             let mut versions: Vec<(Time, &Chunk)> = allowed
                 .iter()
                 .filter(|(_, version)| !sized || reaches(version))

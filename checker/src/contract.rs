@@ -81,7 +81,7 @@ pub enum Promise {
     DriverAlive,
     /// Its driver, a process, reports nothing that is wrong with the file system.
     DriverQuiet,
-    /// A file that has grown has what was written there: its size is not larger than its data.
+    /// A file that has grown has what was written at its end: its size is not ahead of its data.
     DataWithSize,
     /// Where a file was renamed over another one, the name has the new data whole, or the old.
     ReplaceByRename,
@@ -534,7 +534,7 @@ impl Promise {
             Self::Unmounted => "what was done before the file system was unmounted is durable",
             Self::DriverAlive => "the driver survives recovery and use of the file system",
             Self::DriverQuiet => "recovery and use of the file system raise no error in its driver",
-            Self::DataWithSize => "a file that has grown has the data that made it grow",
+            Self::DataWithSize => "a file that has grown has the data at its end that made it grow",
             Self::ReplaceByRename => "after a rename over a file the name has the new data whole, or the old",
             Self::ReusedSpace => "what is durable shares no space with removed files that are back",
         }

@@ -16,6 +16,8 @@ fn a_file_that_has_grown_has_what_made_it_grow() {
     crash(SIZE_FOLLOWS, text).edit(|toy| toy.node("foo").zero(4096, 12288)).breaks(&[Promise::DataWithSize]);
     crash(SIZE_FOLLOWS, text).edit(|toy| toy.node("foo").zero(8192, 12288)).breaks(&[Promise::DataWithSize]);
     crash(SIZE_FOLLOWS, text).edit(|toy| toy.node("foo").truncate(8192)).legal();
+    // Parts before the end may be written later: somebody may have had the end written first.
+    crash(SIZE_FOLLOWS, text).edit(|toy| toy.node("foo").zero(4096, 8192)).legal();
     crash(SIZE_FOLLOWS, text).lose("write foo 4K 8K").legal();
     crash(SIZE_FOLLOWS, text).legal();
     // What grew later by something else, or in another place, says nothing of this.
@@ -54,6 +56,9 @@ fn a_file_renamed_over_another_one_is_whole_or_not_there() {
     // What came after the rename may be lost, and what made it smaller may not.
     let text = "creat foo | creat tmp; write tmp 0 8K; rename tmp foo; truncate foo 0";
     empty(text).legal();
+    // Written over in its place, it may have what it had.
+    let text = "creat foo; write foo 0 4K; creat tmp; write tmp 0 8K | write tmp 0 8K; rename tmp foo";
+    crash(["ext4"], text).lose("write tmp 0 8K").legal();
     let others = ["ext4:noauto_da_alloc", "ext4:data=writeback", "xfs", "btrfs"];
     let text = "creat foo; write foo 0 4K | creat tmp; write tmp 0 8K; rename tmp foo";
     crash(others, text).edit(|toy| toy.node("foo").truncate(0)).legal();

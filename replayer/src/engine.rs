@@ -14,7 +14,7 @@ use workloads::{FallocMode, Op, RenameFlag, Workload};
 use crate::crashed_disks::{CrashedDisks, Ticket};
 use crate::fsck::FsckPlace;
 use crate::moment::{Progress, disagreement};
-use crate::result::{LostBytes, StateFindings, Timing, WorkloadResult};
+use crate::result::{LostBytes, RunLog, StateFindings, Timing, WorkloadResult};
 use crate::states::{rebuild, requests};
 
 /// An error that says nothing of the file system under test.
@@ -194,6 +194,7 @@ impl Engine {
                 Err(error) => not_measured(&mut result, &error),
             }
         }
+        result.cut_log();
         result
     }
 
@@ -225,6 +226,7 @@ impl Engine {
             let why = "the workload has no persistence operation and no crash point";
             result.not_measured.get_or_insert(why.into());
         }
+        result.log = Some(RunLog::of(&trace.log, trace.durable_position));
         let visited = self.visit_states(workload, &trace, unfinished, tell);
         self.recorder.recycle(trace);
         visited

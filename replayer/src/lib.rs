@@ -39,7 +39,7 @@ pub use merge::merge;
 pub use pool::Interrupt;
 pub use prepare::{DEVICES, check_device, kernel_has, prepare};
 pub use report::{OutputFormat, Report, say};
-pub use result::{Death, LostBytes, StateFindings, Timing, Verdict, WorkloadResult};
+pub use result::{Death, LogEntry, LostBytes, RunLog, StateFindings, Timing, Verdict, WorkloadResult};
 pub use results_directory::Results;
 pub use sweep::{Summary, SweepOptions, Workers, sweep};
 pub use worker::run_hidden;

@@ -29,9 +29,9 @@ use crate::result::{Timing, Verdict, WorkloadResult};
 use crate::sweep::Summary;
 
 const LOCK: &str = "crashpoint.lock";
-const MANIFEST: &str = "manifest.json";
+pub(crate) const MANIFEST: &str = "manifest.json";
 const WORKLOADS: &str = "workloads.wl";
-const RESULTS: &str = "results.jsonl";
+pub(crate) const RESULTS: &str = "results.jsonl";
 const TIMES: &str = "times.jsonl";
 const SUMMARY: &str = "summary.jsonl";
 const TABLE: &str = "summary.txt";
@@ -381,7 +381,8 @@ fn lock(directory: &Path) -> anyhow::Result<Flock<File>> {
     }
 }
 
-fn place_of(variants: &[Variant], name: &str, mount: &[String], mkfs: &[String]) -> anyhow::Result<usize> {
+/// Which file system of a manifest is meant.
+pub(crate) fn place_of(variants: &[Variant], name: &str, mount: &[String], mkfs: &[String]) -> anyhow::Result<usize> {
     let is_it = |variant: &Variant| {
         variant.file_system.name == name && variant.mount_options == mount && variant.mkfs_options == mkfs
     };

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use ace_gen::{GeneratorArgs, SelectionArgs};
 use anyhow::{Context, bail};
 use clap::{Args, Command, FromArgMatches};
+use local_fs::Variant;
 use machine::Machine;
 use replayer::{FileSystemArgs, Interrupt, Kernel, Manifest, Options, Outcome, OutputFormat, Results};
 use replayer::{NumberedWorkloads, SweepCommand, WorkloadFiles};
@@ -58,6 +59,11 @@ pub(crate) fn adapt(fs: Command) -> Command {
 }
 
 impl FsArgs {
+    /// The flags that test one of the file systems again in the same way.
+    pub(crate) fn replay_flags(&self, variant: &Variant) -> String {
+        self.file_system.replay_flags(variant)
+    }
+
     /// One seed is for everything.
     pub(crate) fn settle(mut self) -> Self {
         self.file_system.kernel.seed = self.selection.seed;
@@ -132,7 +138,7 @@ fn resume(
 }
 
 /// The arguments that a sweep was begun with.
-fn recorded_arguments(command: &Command, manifest: &Manifest) -> anyhow::Result<FsArgs> {
+pub(crate) fn recorded_arguments(command: &Command, manifest: &Manifest) -> anyhow::Result<FsArgs> {
     let words = std::iter::once(command.get_name().to_owned()).chain(options::words(manifest));
     let matches = command.clone().try_get_matches_from(words)?;
     Ok(FsArgs::from_arg_matches(&matches)?.settle())

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use workloads::{Op, Workload};
 
 use crate::columns::columns;
-use crate::result::{Death, LogEntry, LostBytes, RunLog, StateFindings, Verdict, WorkloadResult};
+use crate::result::{Death, LostBytes, StateFindings, Verdict, WorkloadResult};
 use crate::shell::quoted;
 use crate::sweep::Summary;
 
@@ -113,11 +113,6 @@ impl Report {
                 "findings": state.findings.iter().map(finding).collect::<Vec<_>>(),
             })
         };
-        let log = |log: &RunLog| {
-            let entry =
-                |entry: &LogEntry| json!([entry.place, entry.kind, entry.offset, entry.length, entry.operation]);
-            json!({ "left_out": log.left_out, "entries": log.entries.iter().map(entry).collect::<Vec<_>>() })
-        };
         json!({
             "type": "result",
             "file_system": self.variant.file_system.name,
@@ -130,7 +125,7 @@ impl Report {
             "states_checked": result.states_checked,
             "states_equal": result.states_equal,
             "broken": result.broken.iter().map(state).collect::<Vec<_>>(),
-            "log": result.log.as_ref().map(log),
+            "log": result.log,
             "death": result.death,
             "not_measured": result.not_measured,
             "not_applicable": result.not_applicable,
@@ -206,8 +201,8 @@ impl Report {
     }
 }
 
-/// What the disk did, in words.
-fn state_words(state: &StateFindings) -> String {
+/// What the disk did, in words: behind "the disk".
+pub fn state_words(state: &StateFindings) -> String {
     let StateFindings { pending, lost, .. } = state;
     let bytes = |lost: &LostBytes| format!("{} bytes at {}", lost.length, lost.offset);
     let listed = lost.iter().take(LOST_LISTED_MAX).map(bytes).collect::<Vec<_>>().join(", ");

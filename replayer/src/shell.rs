@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// A word in quotes, where it needs them.
-pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
+pub fn quoted(word: &str) -> Cow<'_, str> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/.,:=_-+%@".contains(letter);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.into();

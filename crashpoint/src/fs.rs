@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use ace_gen::{GeneratorArgs, SelectionArgs};
 use anyhow::{Context, bail};
 use clap::{Args, Command, FromArgMatches};
-use local_fs::Variant;
 use machine::Machine;
 use replayer::{FileSystemArgs, Interrupt, Kernel, Manifest, Options, Outcome, OutputFormat, Results};
 use replayer::{NumberedWorkloads, SweepCommand, WorkloadFiles};
@@ -59,15 +58,15 @@ pub(crate) fn adapt(fs: Command) -> Command {
 }
 
 impl FsArgs {
-    /// The flags that test one of the file systems again in the same way.
-    pub(crate) fn replay_flags(&self, variant: &Variant) -> String {
-        self.file_system.replay_flags(variant)
-    }
-
     /// One seed is for everything.
     pub(crate) fn settle(mut self) -> Self {
         self.file_system.kernel.seed = self.selection.seed;
         self
+    }
+
+    /// What is tested, and on which disk.
+    pub(crate) fn into_file_system(self) -> FileSystemArgs {
+        self.file_system
     }
 }
 

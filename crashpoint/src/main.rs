@@ -5,6 +5,7 @@
 mod bench;
 mod clean;
 mod doctor;
+mod finding;
 mod fs;
 mod machine;
 mod manual;
@@ -43,6 +44,18 @@ enum Command {
     /// Makes the directory that one sweep of everything would have made of those of its parts
     /// (fs --shard I/N --out DIR), and exits as that sweep would have.
     Merge(merge::MergeArgs),
+    /// List the findings of a sweep, or tell the story of one
+    ///
+    /// Findings are numbered from 1, by file system, workload and crash state. Of those that break the
+    /// same promises of the same file system the smallest is listed, with how many are alike.
+    Show(finding::ShowArgs),
+    /// Make a finding smaller: fewer operations, fewer lost writes, the same broken promise
+    Minimize(finding::MinimizeArgs),
+    /// Make the crash state of a finding again, and mount it for a look
+    ///
+    /// The workload is run again, and the state that breaks the same promise at the same path
+    /// looked for, the one most like that of the finding first. Enter or Ctrl-C takes it away.
+    Replay(finding::ReplayArgs),
     /// Write the results of sweeps as a page to read, or for CI
     ///
     /// The page (--html) needs no network: a table, filters, and every finding with its timeline.
@@ -105,6 +118,9 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
     match parsed.command {
         Command::Fs(arguments) => fs::run(&arguments.settle(), &parsed.fs, &parsed.given, &interrupt),
         Command::Merge(arguments) => merge::run(&arguments),
+        Command::Show(arguments) => finding::show(arguments, &parsed.fs),
+        Command::Minimize(arguments) => finding::minimize(&arguments, &parsed.fs, &interrupt),
+        Command::Replay(arguments) => finding::replay(&arguments, &parsed.fs, &interrupt),
         Command::Report(arguments) => report::run(&arguments, &parsed.fs),
         Command::Machine(arguments) => machine::run(*arguments, &interrupt),
         Command::Doctor(arguments) => doctor::run(&arguments, &interrupt),

@@ -139,6 +139,7 @@
       fact("promised", `${promise.words} (${promise.name})${by}`);
       if (broken.source !== null) fact("source", index.sources[broken.source]);
     }
+    for (const way of of.prevented) fact("prevented by", way);
     if (of.death !== null) {
       fact("during", of.death.during);
       fact("broken", "the kernel died, or never came back: " + of.death.what, { class: "broken" });
@@ -189,7 +190,7 @@
 
   // Operations above, the disk below, both along the log.
   function timeline(place, item, of) {
-    const STEP = 42, BOX = 34, TOP = 6, LANE = 62, HEIGHT = 132, LETTER = 6.7;
+    const STEP = 42, BOX = 34, TOP = 6, LANE = 62, HEIGHT = 142, LETTER = 6.7;
     const lost = lostOf(of), requests = requestsOf(of);
     const bars = drawn("g"), boxes = drawn("g");
     let x = 10, open = null;
@@ -254,6 +255,7 @@
     if (kind === "F") {
       made.append(drawn("line", { x1: middle, x2: middle, y1: y - 8, y2: y + 34, class: "flush" }));
       label("F", -12, { class: "flush-label" });
+      label(String(place), 52, { class: "small" });
       return made;
     }
     const style = { W: "write", U: "fua", D: "discard" }[kind];
@@ -269,6 +271,7 @@
     }
     label(kind, 17, {});
     label(bytes(length), 40, { class: "small" });
+    label(String(place), 52, { class: "small" });
     if (gone !== undefined) label(fate(entry, lost), -5, { class: "small" });
     return made;
   }

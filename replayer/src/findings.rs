@@ -13,7 +13,7 @@ use workloads::Workload;
 
 use crate::lines::read_lines;
 use crate::manifest::Manifest;
-use crate::result::{Death, LostBytes, StateFindings};
+use crate::result::{Death, LogEntry, LostBytes, RunLog, StateFindings};
 use crate::results_directory::{MANIFEST, RESULTS, place_of};
 
 /// What a directory of results holds.
@@ -40,6 +40,8 @@ pub struct Found {
     pub workload_number: u64,
     /// The workload.
     pub workload: Workload,
+    /// What the disk was asked during the run, if that was kept.
+    pub log: Option<RunLog>,
     /// What happened.
     pub what: FoundWhat,
 }
@@ -96,12 +98,14 @@ impl Findings {
         let mut all = Vec::new();
         for (place, line) in results {
             let workload = line.read_workload()?;
+            let log = line.log.map(RunLog::from);
             let mut states: Vec<_> = line.broken.into_iter().map(StateFindings::from).collect();
             states.sort_by(|one, other| one.state.cmp(&other.state));
             let deaths = line.death.map(FoundWhat::Death);
             for what in states.into_iter().map(FoundWhat::State).chain(deaths) {
                 let (variant, workload) = (manifest.file_systems[place].clone(), workload.clone());
-                all.push(Found { number: all.len() + 1, variant, workload_number: line.number, workload, what });
+                let (number, log) = (all.len() + 1, log.clone());
+                all.push(Found { number, variant, workload_number: line.number, workload, log, what });
             }
         }
         Ok(Self { manifest, all })
@@ -223,7 +227,23 @@ struct ResultLine {
     #[serde(default)]
     broken: Vec<StateLine>,
     #[serde(default)]
+    log: Option<LogLine>,
+    #[serde(default)]
     death: Option<Death>,
+}
+
+/// A block log as results have it.
+#[derive(Deserialize)]
+struct LogLine {
+    left_out: u32,
+    entries: Vec<(u32, char, u64, u64, Option<u32>)>,
+}
+
+impl From<LogLine> for RunLog {
+    fn from(line: LogLine) -> Self {
+        let entry = |(place, kind, offset, length, operation)| LogEntry { place, kind, offset, length, operation };
+        Self { left_out: line.left_out, entries: line.entries.into_iter().map(entry).collect() }
+    }
 }
 
 /// A broken state as results have it.
@@ -288,7 +308,7 @@ mod tests {
         };
         let variant = Variant::parse_list("ext4").expect("known").remove(0);
         let workload = workloads::parse(text, "test").expect("one").remove(0);
-        Found { number, variant, workload_number: 0, workload, what: FoundWhat::State(state) }
+        Found { number, variant, workload_number: 0, workload, log: None, what: FoundWhat::State(state) }
     }
 
     fn groups(all: Vec<Found>) -> Vec<(usize, Vec<usize>, u64)> {

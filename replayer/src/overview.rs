@@ -1,6 +1,5 @@
 //! What a directory of results says besides its findings. Like these, it is only read.
 
-use std::collections::HashMap;
 use std::path::Path;
 
 use local_fs::Variant;
@@ -8,7 +7,7 @@ use local_fs::Variant;
 use crate::findings::Found;
 use crate::lines::read_lines;
 use crate::manifest::Manifest;
-use crate::result::{RunLog, Verdict};
+use crate::result::Verdict;
 use crate::results_directory::{MANIFEST, RESULTS, Recorded, ResultLine, TIMES, is_finished, read_result, read_time};
 use crate::sweep::Summary;
 
@@ -21,8 +20,6 @@ pub struct Overview {
     pub file_systems: Vec<Swept>,
     /// Workloads of which not everything can be said, by file system and number.
     pub open: Vec<Open>,
-    /// The logs of the workloads with findings, by file system and number.
-    logs: HashMap<(usize, u64), RunLog>,
 }
 
 /// A file system that was swept.
@@ -68,15 +65,12 @@ impl Overview {
             record.summary.fua_recognised = true;
         }
         let mut clean = vec![0; variants.len()];
-        let (mut open, mut logs) = (Vec::new(), HashMap::new());
-        read_lines(&directory.join(RESULTS), |_, mut line: ResultLine| {
+        let mut open = Vec::new();
+        read_lines(&directory.join(RESULTS), |_, line: ResultLine| {
             read_result(variants, &mut recorded, &line)?;
             let (Some(number), "result") = (line.number, line.kind.as_str()) else { return Ok(()) };
             let place = line.place(variants)?;
             clean[place] += u64::from(line.verdict == Some(Verdict::Clean));
-            if let Some(log) = line.log.take() {
-                logs.insert((place, number), log);
-            }
             open.extend(Open::of(line, place, number));
             Ok(())
         })?;
@@ -87,18 +81,13 @@ impl Overview {
         let swept = variants.iter().zip(sums).zip(clean);
         let file_systems =
             swept.map(|((variant, summary), clean)| Swept { variant: variant.clone(), summary, clean }).collect();
-        Ok(Self { finished, file_systems, open, logs })
+        Ok(Self { finished, file_systems, open })
     }
 
     /// The place of a finding's file system in the manifest.
     pub fn place(&self, found: &Found) -> usize {
         let place = self.file_systems.iter().position(|swept| swept.variant == found.variant);
         place.expect("findings are of the manifest's file systems")
-    }
-
-    /// What the disk was asked while the workload of a finding ran.
-    pub fn log(&self, found: &Found) -> Option<&RunLog> {
-        self.logs.get(&(self.place(found), found.workload_number))
     }
 }
 

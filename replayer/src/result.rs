@@ -82,9 +82,8 @@ pub struct RunLog {
     pub entries: Vec<LogEntry>,
 }
 
-/// One thing that the disk was asked, or a mark. Results have it as an array of its fields.
+/// One thing that the disk was asked, or a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "LogFields", from = "LogFields")]
 pub struct LogEntry {
     /// Its place in the block log.
     pub place: u32,
@@ -97,20 +96,6 @@ pub struct LogEntry {
     pub length: u64,
     /// The operation that was under way, or begins or has returned.
     pub operation: Option<u32>,
-}
-
-type LogFields = (u32, char, u64, u64, Option<u32>);
-
-impl From<LogFields> for LogEntry {
-    fn from((place, kind, offset, length, operation): LogFields) -> Self {
-        Self { place, kind, offset, length, operation }
-    }
-}
-
-impl From<LogEntry> for LogFields {
-    fn from(entry: LogEntry) -> Self {
-        (entry.place, entry.kind, entry.offset, entry.length, entry.operation)
-    }
 }
 
 /// So many entries of a run's log are kept: those of a small workload are a tenth of it.

@@ -25,7 +25,7 @@ use crate::command::Outcome;
 use crate::lines::{Lines, cannot, write_whole};
 use crate::manifest::Manifest;
 use crate::report::{OutputFormat, print_summary, print_table, summary_json, table};
-use crate::result::{RunLog, Timing, Verdict, WorkloadResult};
+use crate::result::{Timing, Verdict, WorkloadResult};
 use crate::sweep::Summary;
 
 const LOCK: &str = "crashpoint.lock";
@@ -115,8 +115,6 @@ pub(crate) struct ResultLine {
     pub(crate) workload: String,
     #[serde(default)]
     pub(crate) text: Option<String>,
-    #[serde(default)]
-    pub(crate) log: Option<RunLog>,
 }
 
 impl ResultLine {

@@ -13,7 +13,7 @@ pub fn quoted(word: &str) -> Cow<'_, str> {
 
 /// How this program was called. That works from where the caller stands, which the name of the
 /// program alone does only if it is installed.
-pub(crate) fn own_call() -> String {
+pub fn own_call() -> String {
     let called = std::env::args_os().next().unwrap_or_default();
     let name = quoted(&called.to_string_lossy()).into_owned();
     // sudo(8) sets it for what it starts. Whoever needed it once needs it again.

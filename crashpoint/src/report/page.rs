@@ -5,10 +5,10 @@ use std::collections::HashMap;
 
 use askama::Template;
 use itertools::Itertools;
-use replayer::{Death, Found, FoundWhat, LogEntry, LostBytes, Open, RunLog, state_words};
+use replayer::{Death, Found, FoundWhat, LostBytes, Open, RunLog, state_words};
 use serde::Serialize;
 
-use super::sweep::{Crash, KERNEL_DIED, Sweep, headline, promises, source};
+use super::sweep::{KERNEL_DIED, Sweep, headline, promises, source};
 
 /// More findings, or workloads of which not everything can be said, are not in the page: they are
 /// counted there, and are in the results.
@@ -103,9 +103,11 @@ struct Detail<'a> {
     under_way: bool,
     disk: String,
     more: u32,
-    lost: &'a [LostBytes],
+    lost: Vec<LostBytes>,
     broken: Vec<Broken<'a>>,
-    log: Option<LogView<'a>>,
+    /// What would have prevented it.
+    prevented: Vec<String>,
+    log: Option<LogView>,
     death: Option<&'a Death>,
     replay: String,
 }
@@ -121,9 +123,18 @@ struct Broken<'a> {
 
 /// The log up to the crash.
 #[derive(Serialize)]
-struct LogView<'a> {
+struct LogView {
     left_out: u32,
-    entries: Vec<&'a LogEntry>,
+    /// Place, kind, offset, length, operation: as results have it.
+    entries: Vec<(u32, char, u64, u64, Option<u32>)>,
+}
+
+impl LogView {
+    fn of(log: &RunLog, position: usize) -> Self {
+        let before = log.entries.iter().filter(|entry| (entry.place as usize) < position);
+        let fields = before.map(|entry| (entry.place, entry.kind, entry.offset, entry.length, entry.operation));
+        Self { left_out: log.left_out, entries: fields.collect() }
+    }
 }
 
 /// The page for these sweeps.
@@ -236,12 +247,18 @@ impl<'a> Builder<'a> {
             FoundWhat::Death(death) => return Detail { setup, death: Some(death), replay, ..Detail::default() },
             FoundWhat::State(state) => state,
         };
-        let Crash { operations_done, under_way } = Crash::of(found);
         let position = state.state.position;
-        let cut = |log: &'a RunLog| LogView {
-            left_out: log.left_out,
-            entries: log.entries.iter().filter(|entry| (entry.place as usize) < position).collect(),
-        };
+        let mut lost = state.lost.clone();
+        let mut prevented = Vec::new();
+        if let Some(evidence) = sweep.evidence(found) {
+            let never = evidence.never_happened();
+            lost.extend(never.map(|entry| LostBytes {
+                place: entry.place,
+                offset: entry.offset,
+                length: entry.length,
+            }));
+            prevented = evidence.ways_out(state, &found.workload);
+        }
         let broken = state.findings.iter().map(|finding| Broken {
             promise: self.promise(finding.promise.name(), found),
             path: &finding.path,
@@ -252,13 +269,14 @@ impl<'a> Builder<'a> {
         });
         Detail {
             setup,
-            done: Some(operations_done),
-            under_way,
+            done: Some(state.operations_done as usize),
+            under_way: state.under_way,
             disk: state_words(state),
             more: state.more,
-            lost: &state.lost,
+            lost,
             broken: broken.collect(),
-            log: sweep.overview.log(found).map(cut),
+            prevented,
+            log: found.log.as_ref().map(|log| LogView::of(log, position)),
             death: None,
             replay,
         }

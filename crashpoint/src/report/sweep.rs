@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use checker::{Contract, Finding};
-use replayer::{Findings, Found, FoundWhat, Overview, quoted, state_words};
-use workloads::Op;
+use replayer::{Evidence, FileSystemArgs, Findings, Found, FoundWhat, Overview, Story, quoted, replay_text};
 
-use crate::fs::{self, FsArgs};
+use crate::fs;
 
 /// What a sweep came to.
 pub(super) struct Sweep {
@@ -14,7 +14,7 @@ pub(super) struct Sweep {
     pub(super) findings: Findings,
     pub(super) overview: Overview,
     /// The arguments that it was begun with.
-    arguments: FsArgs,
+    arguments: FileSystemArgs,
 }
 
 impl Sweep {
@@ -22,55 +22,49 @@ impl Sweep {
     pub(super) fn read(directory: &Path, fs: &clap::Command) -> anyhow::Result<Self> {
         let findings = Findings::read(directory)?;
         let overview = Overview::read(directory)?;
-        let arguments = fs::recorded_arguments(fs, &findings.manifest)?;
+        let arguments = fs::recorded_arguments(fs, &findings.manifest)
+            .with_context(|| format!("read the manifest in {}", directory.display()))?
+            .into_file_system();
         Ok(Self { directory: directory.into(), findings, overview, arguments })
     }
 
-    /// The command that tests a finding's workload again, as a shell takes it anywhere.
+    /// The command that tests a finding's workload again, wherever that is.
     pub(super) fn replay(&self, found: &Found) -> String {
+        format!("printf '%s\\n' {} | {}", quoted(&found.workload.to_line()), self.command(found))
+    }
+
+    fn command(&self, found: &Found) -> String {
         let flags = self.arguments.replay_flags(&found.variant);
         // Who mounts must be root, but for a guest.
         let sudo = if flags.contains("--kernel ") { "" } else { "sudo " };
-        format!("printf '%s\\n' {} | {sudo}crashpoint fs {flags} -", quoted(&found.workload.to_line()))
+        format!("{sudo}crashpoint fs {flags} -")
     }
 
-    /// A finding as a story: what was run, what the disk did, what is broken, and how to see it again.
+    /// A finding as `crashpoint show` tells it, with a command that does not depend on who asks.
     pub(super) fn story(&self, found: &Found) -> String {
-        let operations: Vec<&Op> = found.workload.operations().collect();
-        let (mut text, crash) = (String::new(), Crash::of(found));
-        for (number, op) in operations.iter().enumerate() {
-            let part = if number < found.workload.setup.len() { "setup" } else { "run" };
-            text += &format!("{part:<9} {number:>3}  {op}{}\n", crash.mark(number));
-        }
-        match &found.what {
+        let text = match &found.what {
             FoundWhat::State(state) => {
-                text += &format!("disk      {}\n", state_words(state));
-                if state.more > 0 {
-                    text += &format!("likewise  {} more states of this workload break the same\n", state.more);
-                }
-                for finding in &state.findings {
-                    text += &self.finding(found, finding, &operations);
+                let (variant, workload) = (&found.variant, &found.workload);
+                let story = Story { variant, contract: Contract::for_variant(variant).ok(), workload, state };
+                match self.evidence(found) {
+                    Some(evidence) => story.in_full(&evidence),
+                    None => story.text(),
                 }
             }
-            FoundWhat::Death(death) => {
-                text += &format!("during    {}\n", death.during);
-                text += &format!("broken    the kernel died, or never came back: {}\n", death.what);
-            }
-        }
-        text + &format!("replay    {}\n", self.replay(found))
+            FoundWhat::Death(death) => format!(
+                "  workload  {}\n  during    {}\n  broken    the kernel died, or never came back: {}\n",
+                found.workload.to_line(),
+                death.during,
+                death.what
+            ),
+        };
+        text + &replay_text(&found.workload, &self.command(found))
     }
 
-    fn finding(&self, found: &Found, finding: &Finding, operations: &[&Op]) -> String {
-        let place = if finding.path.is_empty() { String::new() } else { format!("{}: ", finding.path) };
-        let mut text = format!("broken    {place}{}\n", finding.what);
-        text += &format!("promised  {} ({})\n", finding.promise.words(), finding.promise.name());
-        if let Some(op) = finding.promised_by.and_then(|number| operations.get(number).map(|op| (number, op))) {
-            text += &format!("          by operation {}, {}\n", op.0, op.1);
-        }
-        if let Some(source) = source(found, finding) {
-            text += &format!("source    {source}\n");
-        }
-        text
+    /// What the log says of a finding.
+    pub(super) fn evidence<'a>(&self, found: &'a Found) -> Option<Evidence<'a>> {
+        let disk = self.findings.manifest.disk.parse().ok()?;
+        found.log.as_ref().map(|log| Evidence::new(log, disk))
     }
 }
 
@@ -78,35 +72,6 @@ impl Sweep {
 pub(super) fn source(found: &Found, finding: &Finding) -> Option<&'static str> {
     let contract = Contract::for_variant(&found.variant).ok()?;
     contract.line(finding.promise).map(|line| line.source)
-}
-
-/// Where among the operations the power failed.
-#[derive(Clone, Copy)]
-pub(super) struct Crash {
-    /// How many had returned.
-    pub(super) operations_done: usize,
-    /// The next had been begun.
-    pub(super) under_way: bool,
-}
-
-impl Crash {
-    /// That of a finding; a kernel that died did so at no known place.
-    pub(super) fn of(found: &Found) -> Self {
-        match &found.what {
-            FoundWhat::State(state) => {
-                Self { operations_done: state.operations_done as usize, under_way: state.under_way }
-            }
-            FoundWhat::Death(_) => Self { operations_done: 0, under_way: false },
-        }
-    }
-
-    fn mark(self, number: usize) -> &'static str {
-        match self.under_way {
-            true if number == self.operations_done => "      <- the power fails while this is done",
-            false if number + 1 == self.operations_done => "      <- the power fails here",
-            _ => "",
-        }
-    }
 }
 
 /// A finding in one line.

@@ -63,6 +63,11 @@ impl FsArgs {
         self.file_system.kernel.seed = self.selection.seed;
         self
     }
+
+    /// What is tested, and on which disk.
+    pub(crate) fn into_file_system(self) -> FileSystemArgs {
+        self.file_system
+    }
 }
 
 /// Does it; `given` are the flags that were given, of those that `command` has.
@@ -132,7 +137,7 @@ fn resume(
 }
 
 /// The arguments that a sweep was begun with.
-fn recorded_arguments(command: &Command, manifest: &Manifest) -> anyhow::Result<FsArgs> {
+pub(crate) fn recorded_arguments(command: &Command, manifest: &Manifest) -> anyhow::Result<FsArgs> {
     let words = std::iter::once(command.get_name().to_owned()).chain(options::words(manifest));
     let matches = command.clone().try_get_matches_from(words)?;
     Ok(FsArgs::from_arg_matches(&matches)?.settle())

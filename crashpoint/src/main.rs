@@ -5,10 +5,13 @@
 mod bench;
 mod clean;
 mod doctor;
+mod finding;
 mod fs;
 mod machine;
+mod manual;
 mod merge;
 mod options;
+mod report;
 mod source;
 
 use std::process::ExitCode;
@@ -41,6 +44,24 @@ enum Command {
     /// Makes the directory that one sweep of everything would have made of those of its parts
     /// (fs --shard I/N --out DIR), and exits as that sweep would have.
     Merge(merge::MergeArgs),
+    /// List the findings of a sweep, or tell the story of one
+    ///
+    /// Findings are numbered from 1, by file system, workload and crash state. Of those that break the
+    /// same promises of the same file system the smallest is listed, with how many are alike.
+    Show(finding::ShowArgs),
+    /// Make a finding smaller: fewer operations, fewer lost writes, the same broken promise
+    Minimize(finding::MinimizeArgs),
+    /// Make the crash state of a finding again, and mount it for a look
+    ///
+    /// The workload is run again, and the state that breaks the same promise at the same path
+    /// looked for, the one most like that of the finding first. Enter or Ctrl-C takes it away.
+    Replay(finding::ReplayArgs),
+    /// Write the results of sweeps as a page to read, or for CI
+    ///
+    /// The page (--html) needs no network: a table, filters, and every finding with its timeline.
+    /// JUnit (--junit) has a suite for each file system; what was not measured counts as an error
+    /// there. Exit status: 0 if it was written, whatever was found, 2 if not.
+    Report(report::ReportArgs),
     /// Run a command in a User-Mode Linux guest
     ///
     /// The guest sees the host's files, read-only, and has a network of its own. The exit status is
@@ -52,6 +73,10 @@ enum Command {
     Clean(clean::CleanArgs),
     /// Measure how fast this machine can be swept, and where the time goes
     Bench(bench::BenchArgs),
+    /// Print what completes the command line in a shell
+    Completions(manual::CompletionsArgs),
+    /// Write the manual pages
+    Man(manual::ManArgs),
 }
 
 fn main() -> ExitCode {
@@ -73,8 +98,13 @@ struct Parsed {
     given: Options,
 }
 
+/// The command line, as it is parsed, completed and described.
+fn command() -> clap::Command {
+    Cli::command().mut_subcommand("fs", fs::adapt)
+}
+
 fn parse() -> Result<Parsed, clap::Error> {
-    let mut command = Cli::command().mut_subcommand("fs", fs::adapt);
+    let mut command = command();
     // Defaults and values are known once it is built.
     command.build();
     let fs = command.find_subcommand("fs").expect("it is one of ours").clone();
@@ -88,9 +118,15 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
     match parsed.command {
         Command::Fs(arguments) => fs::run(&arguments.settle(), &parsed.fs, &parsed.given, &interrupt),
         Command::Merge(arguments) => merge::run(&arguments),
+        Command::Show(arguments) => finding::show(arguments, &parsed.fs),
+        Command::Minimize(arguments) => finding::minimize(&arguments, &parsed.fs, &interrupt),
+        Command::Replay(arguments) => finding::replay(&arguments, &parsed.fs, &interrupt),
+        Command::Report(arguments) => report::run(&arguments, &parsed.fs),
         Command::Machine(arguments) => machine::run(*arguments, &interrupt),
         Command::Doctor(arguments) => doctor::run(&arguments, &interrupt),
         Command::Clean(arguments) => clean::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments, &interrupt),
+        Command::Completions(arguments) => manual::completions(&arguments),
+        Command::Man(arguments) => manual::man(&arguments),
     }
 }

@@ -1,3 +1,5 @@
+pub(crate) mod search;
+
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -15,7 +17,7 @@ use crate::crashed_disks::{CrashedDisks, Ticket};
 use crate::disk_kind::DiskKind;
 use crate::fsck::FsckPlace;
 use crate::moment::{Progress, disagreement};
-use crate::result::{LostBytes, StateFindings, Timing, WorkloadResult};
+use crate::result::{LostBytes, RunLog, StateFindings, Timing, WorkloadResult};
 use crate::states::{rebuild, requests};
 
 /// So many crash states of one workload are visited without a limit of time: hours.
@@ -214,18 +216,26 @@ impl Engine {
                 Err(error) => not_measured(&mut result, &error),
             }
         }
+        result.cut_log();
         result
     }
 
     fn record_and_check(&mut self, workload: &Workload, unfinished: &mut Unfinished, tell: Tell<'_>) -> Result<()> {
+        let trace = self.record(workload, &mut unfinished.result, tell)?;
+        let visited = self.visit_states(workload, &trace, unfinished, tell);
+        self.recorder.recycle(trace);
+        visited
+    }
+
+    /// Runs a workload, and notes in its result what of it was not done.
+    fn record(&mut self, workload: &Workload, result: &mut WorkloadResult, tell: Tell<'_>) -> Result<Trace> {
         tell("running the workload");
-        let timing = &mut unfinished.result.timing;
         // What the last one still had to say is not about this one.
         self.watch.restart();
         self.recorder.finish_unmounting();
         self.kernel_log.skip()?;
         let trace = self.recorder.record(workload);
-        self.watch.lap(&mut timing.record_us);
+        self.watch.lap(&mut result.timing.record_us);
         let trace = trace?;
         match complaint(&mut self.kernel_log, self.recorder.device_name(), self.alone)? {
             Complaint::None => {}
@@ -233,9 +243,8 @@ impl Engine {
             Complaint::Somebodys(text) => self.whose = Some(text),
         }
         if self.hash_log {
-            unfinished.result.block_log = Some(trace.log.hash());
+            result.block_log = Some(trace.log.hash());
         }
-        let result = &mut unfinished.result;
         match refusal(&self.variant, workload, &trace.outcomes) {
             Some(Refusal::NotApplicable(why)) => result.not_applicable = Some(why),
             Some(Refusal::Unexpected(why)) => result.not_measured = Some(why),
@@ -245,9 +254,8 @@ impl Engine {
             let why = "the workload has no persistence operation and no crash point";
             result.not_measured.get_or_insert(why.into());
         }
-        let visited = self.visit_states(workload, &trace, unfinished, tell);
-        self.recorder.recycle(trace);
-        visited
+        result.log = Some(RunLog::of(&trace.log, trace.durable_position));
+        Ok(trace)
     }
 
     fn visit_states(

@@ -24,36 +24,11 @@ impl Lines {
     /// If it cannot be read, `read` fails, or something that is no object comes before one.
     pub(crate) fn open<T: DeserializeOwned>(
         path: &Path,
-        mut read: impl FnMut(usize, T) -> anyhow::Result<()>,
+        read: impl FnMut(usize, T) -> anyhow::Result<()>,
     ) -> anyhow::Result<Self> {
         let opened = OpenOptions::new().read(true).append(true).create(true).open(path);
         let file = opened.map_err(|error| cannot("open", path, &error))?;
-        let mut reader = BufReader::new(&file);
-        let (mut line, mut number, mut length, mut behind) = (Vec::new(), 0, 0, 0);
-        let mut damaged = None;
-        loop {
-            line.clear();
-            let bytes = reader.read_until(b'\n', &mut line).with_context(|| format!("read {}", path.display()))?;
-            if bytes == 0 {
-                break;
-            }
-            (number, behind) = (number + 1, behind + bytes as u64);
-            let whole = line.ends_with(b"\n");
-            match serde_json::from_slice(&line) {
-                Ok(_) if damaged.is_some() => bail!(
-                    "{}:{} is damaged, and results follow it: remove that line to have its workload repeated",
-                    path.display(),
-                    damaged.unwrap_or_default()
-                ),
-                Ok(value) if whole => {
-                    read(number, value).with_context(|| format!("{}:{number}", path.display()))?;
-                    length = behind;
-                }
-                _ => {
-                    damaged.get_or_insert(number);
-                }
-            }
-        }
+        let Read { length, behind } = read_all(path, &file, read)?;
         if length < behind {
             file.set_len(length).map_err(|error| cannot("shorten", path, &error))?;
         }
@@ -80,6 +55,62 @@ impl Lines {
     /// Makes what is in it stay when the machine goes down.
     pub(crate) fn sync(&self) -> anyhow::Result<()> {
         self.file.sync_data().map_err(|error| cannot("write", &self.path, &error))
+    }
+}
+
+/// Reads the same without changing anything: calls `read` with every line and its number. A file that
+/// is not there has none.
+///
+/// # Errors
+/// Like [`Lines::open`].
+pub(crate) fn read_lines<T: DeserializeOwned>(
+    path: &Path,
+    read: impl FnMut(usize, T) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        opened => read_all(path, &opened.map_err(|error| cannot("open", path, &error))?, read).map(drop),
+    }
+}
+
+/// How far a file was read.
+struct Read {
+    /// The end of the last line that counts.
+    length: u64,
+    /// The end of the file.
+    behind: u64,
+}
+
+fn read_all<T: DeserializeOwned>(
+    path: &Path,
+    file: &File,
+    mut read: impl FnMut(usize, T) -> anyhow::Result<()>,
+) -> anyhow::Result<Read> {
+    let mut reader = BufReader::new(file);
+    let (mut line, mut number, mut length, mut behind) = (Vec::new(), 0, 0, 0);
+    let mut damaged = None;
+    loop {
+        line.clear();
+        let bytes = reader.read_until(b'\n', &mut line).with_context(|| format!("read {}", path.display()))?;
+        if bytes == 0 {
+            return Ok(Read { length, behind });
+        }
+        (number, behind) = (number + 1, behind + bytes as u64);
+        let whole = line.ends_with(b"\n");
+        match serde_json::from_slice(&line) {
+            Ok(_) if damaged.is_some() => bail!(
+                "{}:{} is damaged, and results follow it: remove that line to have its workload repeated",
+                path.display(),
+                damaged.unwrap_or_default()
+            ),
+            Ok(value) if whole => {
+                read(number, value).with_context(|| format!("{}:{number}", path.display()))?;
+                length = behind;
+            }
+            _ => {
+                damaged.get_or_insert(number);
+            }
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use signal_hook::iterator::Signals;
 
 use workloads::Workload;
 
+use crate::engine::search::Search;
 use crate::fsck::{Slot, Task, help, shared_name};
 use crate::result::{Death, WorkloadResult};
 use crate::worker::{Answer, BASE_NAME, Job, Start, WORKER_COMMAND, receive, send, send_to_guest};
@@ -261,7 +262,13 @@ impl Worker {
         self.steps(workload, answer)
     }
 
-    /// Has a workload done in a guest of its own, which knows all that it will do when it starts.
+    /// Has it look for a crash state while no other worker works under this kernel.
+    pub(crate) fn search(&mut self, workload: &Workload, search: &Search) -> Result<WorkloadResult, Gone> {
+        let answer = self.work(&Job::Search(workload.clone(), search.clone()));
+        self.steps(workload, answer)
+    }
+
+    /// Has a job about a workload done in a guest of its own, which knows all that it will do when it starts.
     ///
     /// # Errors
     /// If the guest cannot be started; what becomes of the worker later is the inner result.
@@ -269,9 +276,10 @@ impl Worker {
         machine: &Machine,
         start: &Start,
         workload: &Workload,
+        job: Job,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Result<WorkloadResult, Gone>> {
-        let mut this = Self::start_with(machine, start, &[Job::Alone(workload.clone())])?;
+        let mut this = Self::start_with(machine, start, &[job])?;
         this.obey(interrupt);
         let answer = this.receive();
         Ok(this.steps(workload, answer))

@@ -8,13 +8,12 @@ use clap::ValueEnum;
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use local_fs::Variant;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
-use pace_rules::disk::Relaxation;
 use serde_json::{Value, json};
-use workloads::{Op, Workload};
+use workloads::Workload;
 
 use crate::columns::columns;
-use crate::result::{Death, LostBytes, StateFindings, Verdict, WorkloadResult};
-use crate::shell::quoted;
+use crate::result::{Death, LogEntry, RunLog, StateFindings, Verdict, WorkloadResult};
+use crate::story::{Story, replay_text};
 use crate::sweep::Summary;
 
 /// Without a terminal a line of progress is printed this often.
@@ -22,9 +21,6 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(30);
 
 /// Lines of a dead kernel's log that are printed. Results have all that was kept.
 const DEATH_LINES_MAX: usize = 30;
-
-/// So many lost writes are named.
-const LOST_LISTED_MAX: usize = 4;
 
 /// How results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -119,6 +115,11 @@ impl Report {
                 "findings": state.findings.iter().map(finding).collect::<Vec<_>>(),
             })
         };
+        let log = |log: &RunLog| {
+            let entry =
+                |entry: &LogEntry| json!([entry.place, entry.kind, entry.offset, entry.length, entry.operation]);
+            json!({ "left_out": log.left_out, "entries": log.entries.iter().map(entry).collect::<Vec<_>>() })
+        };
         json!({
             "type": "result",
             "file_system": self.variant.file_system.name,
@@ -132,6 +133,7 @@ impl Report {
             "states_equal": result.states_equal,
             "states_left": result.states_left,
             "broken": result.broken.iter().map(state).collect::<Vec<_>>(),
+            "log": result.log.as_ref().map(log),
             "death": result.death,
             "not_measured": result.not_measured,
             "not_applicable": result.not_applicable,
@@ -168,63 +170,13 @@ impl Report {
     }
 
     fn finding_text(&self, workload: &Workload, state: &StateFindings) -> String {
-        let operations: Vec<&Op> = workload.operations().collect();
-        let mut text = format!("FINDING  {}  {}\n", self.variant, workload.name);
-        let done = state.operations_done as usize;
-        for (number, op) in operations.iter().enumerate() {
-            let part = if number < workload.setup.len() { "setup" } else { "run" };
-            let crash = match (state.under_way, number) {
-                (true, number) if number == done => "      <- the power fails while this is done",
-                (false, number) if number + 1 == done => "      <- the power fails here",
-                _ => "",
-            };
-            text += &format!("  {part:<9} {number:>3}  {op}{crash}\n");
-        }
-        text += &format!("  disk      {}\n", state_words(state));
-        if state.more > 0 {
-            text += &format!("  likewise  {} more states of this workload break the same\n", state.more);
-        }
-        if let Some(repair) = self.variant.file_system.repair {
-            text += &format!("  repair    {} ran first\n", repair.program.words());
-        }
-        for finding in &state.findings {
-            let place = if finding.path.is_empty() { String::new() } else { format!("{}: ", finding.path) };
-            text += &format!("  broken    {place}{}\n", finding.what);
-            text += &format!("  promised  {} ({})\n", finding.promise.words(), finding.promise.name());
-            if let Some(op) = finding.promised_by.and_then(|number| operations.get(number).map(|op| (number, op))) {
-                text += &format!("            by operation {}, {}\n", op.0, op.1);
-            }
-            if let Some(line) = self.contract.and_then(|contract| contract.line(finding.promise)) {
-                text += &format!("  source    {}\n", line.source);
-            }
-        }
-        text + &self.replay_text(workload)
+        let story = Story { variant: &self.variant, contract: self.contract, workload, state };
+        let title = format!("FINDING  {}  {}\n", self.variant, workload.name);
+        title + &story.text() + &self.replay_text(workload)
     }
 
-    /// Not with echo: some shells' has a mind of its own about backslashes.
     fn replay_text(&self, workload: &Workload) -> String {
-        format!("  replay    printf '%s\\n' {} | {}\n\n", quoted(&workload.to_line()), self.replay)
-    }
-}
-
-/// What the disk did, in words.
-fn state_words(state: &StateFindings) -> String {
-    let StateFindings { pending, lost, .. } = state;
-    let bytes = |lost: &LostBytes| format!("{} bytes at {}", lost.length, lost.offset);
-    let listed = lost.iter().take(LOST_LISTED_MAX).map(bytes).collect::<Vec<_>>().join(", ");
-    let rest = if lost.len() > LOST_LISTED_MAX { ", …" } else { "" };
-    match &state.state.relaxation {
-        Relaxation::Prefix => "had kept everything that was written so far".into(),
-        Relaxation::Flushed if lost.is_empty() => "had kept only what a flush or FUA covered".into(),
-        Relaxation::Flushed => {
-            format!("had kept only what a flush or FUA covered, and lost {pending} writes: {listed}{rest}")
-        }
-        Relaxation::Lost(_) => {
-            format!("had lost {} of the {pending} writes that no flush or FUA covered: {listed}{rest}", lost.len())
-        }
-        Relaxation::Torn { .. } => {
-            format!("had torn one of the {pending} writes that no flush or FUA covered, and lost {listed} of it")
-        }
+        format!("{}\n", replay_text(workload, &self.replay))
     }
 }
 

@@ -1,3 +1,4 @@
+use block_dev::{BlockLog, Kind, Mark};
 use checker::Finding;
 use pace_rules::disk::{Relaxation, State};
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,8 @@ pub struct WorkloadResult {
     pub states_left: u64,
     /// The crash states that break a promise.
     pub broken: Vec<StateFindings>,
+    /// What the disk was asked during the run, up to the last crash of `broken`; none if there is none.
+    pub log: Option<RunLog>,
     /// The kernel died of it, or something in the kernel never came back.
     pub death: Option<Death>,
     /// Why nothing, or not everything, can be said.
@@ -70,6 +73,68 @@ pub struct LostBytes {
     pub offset: u64,
     /// How much, in bytes.
     pub length: u64,
+}
+
+/// What the disk was asked during the run, in the order in which it answered, few enough to keep.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunLog {
+    /// So many came first and were not kept.
+    pub left_out: u32,
+    /// The others, with the marks of the operations.
+    pub entries: Vec<LogEntry>,
+}
+
+/// One thing that the disk was asked, or a mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogEntry {
+    /// Its place in the block log.
+    pub place: u32,
+    /// `W` a write, `U` one with FUA, `D` a discard, `F` a flush; `B` an operation begins, `E` it has
+    /// returned.
+    pub kind: char,
+    /// Where on the disk, in bytes; 0 for a flush or a mark.
+    pub offset: u64,
+    /// How much, in bytes; 0 for a flush or a mark.
+    pub length: u64,
+    /// The operation that was under way, or begins or has returned.
+    pub operation: Option<u32>,
+}
+
+/// So many entries of a run's log are kept: those of a small workload are a tenth of it.
+const LOG_ENTRIES_MAX: usize = 400;
+
+impl RunLog {
+    /// That of a run whose operations began at `start`.
+    pub(crate) fn of(log: &BlockLog, start: usize) -> Self {
+        let mut under_way = None;
+        let mut entries = Vec::new();
+        for (place, entry) in log.entries().iter().enumerate().skip(start) {
+            let (kind, operation) = match entry.kind {
+                Kind::Write { fua: false, .. } => ('W', under_way),
+                Kind::Write { fua: true, .. } => ('U', under_way),
+                Kind::Discard { .. } => ('D', under_way),
+                Kind::Flush => ('F', under_way),
+                // It is no flush, but how the kernel asks for FUA.
+                Kind::FuaFlush => continue,
+                Kind::Mark(Mark::OperationStart(number)) => {
+                    under_way = Some(number);
+                    ('B', under_way)
+                }
+                Kind::Mark(Mark::OperationEnd(_)) => ('E', under_way.take()),
+            };
+            let (offset, length) = entry.range();
+            entries.push(LogEntry { place: place as u32, kind, offset, length, operation });
+        }
+        Self { left_out: 0, entries }
+    }
+
+    /// Without what came behind `position` of the block log, and with no more than can be kept.
+    fn up_to(mut self, position: usize) -> Self {
+        self.entries.retain(|entry| (entry.place as usize) < position);
+        let surplus = self.entries.len().saturating_sub(LOG_ENTRIES_MAX);
+        self.entries.drain(..surplus);
+        Self { left_out: surplus as u32, ..self }
+    }
 }
 
 impl StateFindings {
@@ -143,9 +208,16 @@ impl WorkloadResult {
         }
     }
 
+    /// Keeps of the log what findings need; nothing is added to them any more.
+    pub(crate) fn cut_log(&mut self) {
+        let last = self.broken.iter().map(|state| state.state.position).max();
+        self.log = self.log.take().zip(last).map(|(log, last)| log.up_to(last));
+    }
+
     /// A result in which nothing was measured yet.
     pub fn new(workload: String) -> Self {
-        let (states_checked, states_equal, states_left, broken, death, not_measured, not_applicable) = <_>::default();
+        let (states_checked, states_equal, states_left, broken, log) = <_>::default();
+        let (death, not_measured, not_applicable) = <_>::default();
         let (retry_alone, block_log, timing) = <_>::default();
         Self {
             workload,
@@ -153,6 +225,7 @@ impl WorkloadResult {
             states_equal,
             states_left,
             broken,
+            log,
             death,
             not_measured,
             not_applicable,
@@ -175,5 +248,37 @@ impl WorkloadResult {
             (true, Some(_), None) => Verdict::NotMeasured,
             (true, None, None) => Verdict::Clean,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(log: &RunLog) -> String {
+        log.entries.iter().map(|entry| entry.kind).collect()
+    }
+
+    #[test]
+    fn of_a_log_what_came_before_the_crash_is_kept_and_not_too_much_of_it() {
+        let mut log = BlockLog::default();
+        log.push_write(0, &[1; 512], 0);
+        log.push(Kind::Mark(Mark::OperationStart(3)), 0);
+        log.push_write(4096, &[1; 512], 0);
+        log.push(Kind::FuaFlush, 0);
+        log.push(Kind::Flush, 0);
+        log.push(Kind::Mark(Mark::OperationEnd(3)), 0);
+        log.push(Kind::Discard { offset: 8192, length: 4096 }, 0);
+        let kept = RunLog::of(&log, 1);
+        assert_eq!(kinds(&kept), "BWFED");
+        assert_eq!(kept.entries[1], LogEntry { place: 2, kind: 'W', offset: 4096, length: 512, operation: Some(3) });
+        assert_eq!(kept.entries[4], LogEntry { place: 6, kind: 'D', offset: 8192, length: 4096, operation: None });
+        assert_eq!(kinds(&kept.clone().up_to(5)), "BWF");
+        for _ in 0..LOG_ENTRIES_MAX {
+            log.push(Kind::Flush, 0);
+        }
+        let long = RunLog::of(&log, 1).up_to(log.len());
+        assert_eq!((long.left_out, long.entries.len()), (5, LOG_ENTRIES_MAX));
+        assert_eq!(long.entries[0].place, 7);
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// A word in quotes, where it needs them.
-pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
+pub fn quoted(word: &str) -> Cow<'_, str> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/.,:=_-+%@".contains(letter);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.into();
@@ -13,7 +13,7 @@ pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
 
 /// How this program was called. That works from where the caller stands, which the name of the
 /// program alone does only if it is installed.
-pub(crate) fn own_call() -> String {
+pub fn own_call() -> String {
     let called = std::env::args_os().next().unwrap_or_default();
     let name = quoted(&called.to_string_lossy()).into_owned();
     // sudo(8) sets it for what it starts. Whoever needed it once needs it again.

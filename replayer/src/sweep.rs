@@ -10,6 +10,7 @@ use workloads::Workload;
 
 use crate::disk_kind::DiskKind;
 use crate::drain::{ResultSender, Source, drain};
+use crate::engine::search::Search;
 use crate::pool::{Gone, Interrupt, Worker};
 use crate::report::say;
 use crate::result::{Timing, Verdict, WorkloadResult};
@@ -251,6 +252,36 @@ impl Workers {
 }
 
 impl Workers {
+    /// Has one worker look for a crash state while the others rest. Where the kernel dies of it, that
+    /// is in the result.
+    ///
+    /// # Errors
+    /// If a worker that died cannot be replaced.
+    pub fn search(
+        &mut self,
+        workload: &Workload,
+        search: &Search,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<WorkloadResult> {
+        let lost = |gone: &Gone| WorkloadResult::not_measured(workload.name.clone(), gone.words().to_owned());
+        if self.machine.has_virtual_time() {
+            let job = Job::Search(workload.clone(), search.clone());
+            let result = Worker::work_once(&self.machine, &self.start, workload, job, interrupt)?;
+            return Ok(result.unwrap_or_else(|gone| lost(&gone)));
+        }
+        let worker = self.processes.first_mut().context("no worker is left")?;
+        worker.obey(interrupt);
+        let result = match worker.search(workload, search) {
+            Ok(result) if result.death.is_none() => return Ok(result),
+            Ok(result) => result,
+            Err(gone) => lost(&gone),
+        };
+        if !interrupt.requested() {
+            self.processes[0] = self.replacement()?;
+        }
+        Ok(result)
+    }
+
     /// Has one worker do a workload while the others rest.
     fn alone(&mut self, workload: &Workload) -> anyhow::Result<WorkloadResult> {
         let worker = self.processes.first_mut().context("no worker is left")?;

@@ -44,14 +44,15 @@ impl Workers {
 
     /// Does a workload, and once more if the guest does not survive it.
     fn in_its_guest(&self, workload: &Workload, interrupt: &Interrupt) -> anyhow::Result<WorkloadResult> {
-        let gone = match Worker::work_once(&self.machine, &self.start, workload, interrupt) {
+        let job = || Job::Alone(workload.clone());
+        let gone = match Worker::work_once(&self.machine, &self.start, workload, job(), interrupt) {
             Ok(Ok(result)) if result.death.is_none() && !result.retry_alone => return Ok(result),
             Ok(Ok(result)) => result.death.map(|death| death.what).or(result.not_measured).unwrap_or_default(),
             Ok(Err(gone)) => gone.words().to_owned(),
             Err(error) => format!("{error:#}"),
         };
         say(&format!("{gone}; what it was doing is tried once more"));
-        let again = Worker::work_once(&self.machine, &self.start, workload, interrupt)?;
+        let again = Worker::work_once(&self.machine, &self.start, workload, job(), interrupt)?;
         let not_measured = |gone: Gone| WorkloadResult::not_measured(workload.name.clone(), gone.words().to_owned());
         // It was alone both times.
         Ok(WorkloadResult { retry_alone: false, ..again.unwrap_or_else(not_measured) })

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use workloads::Workload;
 
 use crate::disk_kind::DiskKind;
+use crate::engine::search::Search;
 use crate::engine::{Engine, EngineError, Unfinished};
 use crate::fsck::{self, FsckPlace, HostAnswers, Slot, Task};
 use crate::prepare::prepare_kernel;
@@ -68,6 +69,9 @@ pub(crate) enum Job {
     /// A workload, while no other worker works under this kernel. Its steps are told as they are
     /// taken, and it is answered before anything else is done.
     Alone(Workload),
+    /// One crash state of a workload, or one like it, while no other worker works under this kernel.
+    /// Its steps are told.
+    Search(Workload, Search),
     /// What the host did with a slot. It has no answer.
     Helped(Slot, fsck::Answer),
     /// So many cycles of the floor, on the image of a crash or on the clean base.
@@ -215,6 +219,13 @@ impl Worker {
                 self.answer(Some(unfinished))?;
                 self.engine.set_alone(self.alone);
                 Ok(())
+            }
+            Job::Search(workload, search) => {
+                let mut told = Ok(());
+                let mut tell = |step: &str| told = answer(&Answer::Step(step.to_owned()));
+                let result = self.engine.search(&workload, &search, &mut tell);
+                told?;
+                answer(&Answer::Result(Box::new(result)))
             }
             Job::Floor { cycles, recovering } => answer(&match self.engine.floor(cycles, recovering) {
                 Ok(floor) => Answer::Floor(floor.elapsed.as_micros() as u64),

@@ -1,0 +1,85 @@
+//! One finding of a directory of results: `crashpoint show`, `minimize` and `replay`.
+
+mod minimize;
+mod replay;
+mod show;
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use checker::Contract;
+use clap::{Args, Command};
+use pace_rules::disk::Disk;
+use replayer::{Evidence, FileSystemArgs, Findings, Found, Kernel, RunLog, StateFindings, Story};
+use workloads::Workload;
+
+use crate::fs;
+
+pub(crate) use minimize::{MinimizeArgs, minimize};
+pub(crate) use replay::{ReplayArgs, replay};
+pub(crate) use show::{ShowArgs, show};
+
+/// A finding as the command line names it.
+#[derive(Debug, Args)]
+struct Named {
+    /// The directory that fs --out made
+    #[arg(value_name = "RESULTS")]
+    results: PathBuf,
+
+    /// The number of the finding, as `crashpoint show RESULTS` lists them
+    #[arg(value_name = "N")]
+    number: usize,
+}
+
+/// A finding, and how its sweep was begun.
+struct Opened {
+    found: Found,
+    disk: Disk,
+    /// The file systems and the disk of the sweep.
+    sweep: FileSystemArgs,
+    kernel: Kernel,
+}
+
+impl Named {
+    fn open(&self, fs: &Command) -> anyhow::Result<Opened> {
+        let findings = Findings::read(&self.results)?;
+        let found = findings.get(self.number)?.clone();
+        let manifest = &findings.manifest;
+        let sweep = fs::recorded_arguments(fs, manifest)
+            .with_context(|| format!("read the manifest in {}", self.results.display()))?
+            .into_file_system();
+        let disk = manifest.disk.parse()?;
+        let kernel = Kernel { release: manifest.kernel_release.clone(), version: manifest.kernel_version.clone() };
+        Ok(Opened { found, disk, sweep, kernel })
+    }
+}
+
+impl Opened {
+    /// All that is known of a crash state of the finding's file system.
+    fn story(&self, workload: &Workload, state: &StateFindings, log: Option<&RunLog>) -> String {
+        let variant = &self.found.variant;
+        let story = Story { variant, contract: Contract::for_variant(variant).ok(), workload, state };
+        match log {
+            Some(log) => story.in_full(&Evidence::new(log, self.disk)),
+            None => story.text(),
+        }
+    }
+
+    /// The command that sweeps workloads as the finding's was.
+    fn sweep_command(&self, sweep: &FileSystemArgs) -> String {
+        format!("{} fs {} -", replayer::own_call(), sweep.replay_flags(&self.found.variant))
+    }
+
+    /// Says so if this is another kernel than the one that was found wanting.
+    fn note_other_kernel(&self) {
+        let here = self.sweep.machine().and_then(|machine| Kernel::of(&machine));
+        if let Ok(here) = here.as_ref().map(|kernel| &kernel.release)
+            && *here != self.kernel.release
+        {
+            replayer::say(&format!(
+                "found on Linux {}, and this is {here}: it may not come again",
+                self.kernel.release
+            ));
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! `crashpoint show`: the findings of a sweep, and the story of one.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::{Args, Command};
+use replayer::{Findings, Found, FoundWhat, Group, Outcome, columns, replay_text};
+
+use super::Named;
+
+/// The arguments of `crashpoint show`.
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// The directory that fs --out made
+    #[arg(value_name = "RESULTS")]
+    results: PathBuf,
+
+    /// The number of a finding: its story; without one, a list of all
+    #[arg(value_name = "N")]
+    number: Option<usize>,
+
+    /// List each finding, not one for those that are alike
+    #[arg(long, conflicts_with = "number")]
+    all: bool,
+}
+
+/// Does it.
+pub(crate) fn show(arguments: ShowArgs, fs: &Command) -> anyhow::Result<Outcome> {
+    match arguments.number {
+        Some(number) => tell(&Named { results: arguments.results, number }, fs),
+        None => list(&Findings::read(&arguments.results)?, arguments.all),
+    }
+}
+
+fn tell(named: &Named, fs: &Command) -> anyhow::Result<Outcome> {
+    let opened = named.open(fs)?;
+    let found = &opened.found;
+    let mut text = format!("FINDING {}  {}  {}\n", found.number, found.variant, found.workload.name);
+    text += &match &found.what {
+        FoundWhat::State(state) => opened.story(&found.workload, state, found.log.as_ref()),
+        FoundWhat::Death(death) => {
+            let said: String = death.log.iter().map(|line| format!("  kernel    {line}\n")).collect();
+            let (line, during) = (found.workload.to_line(), &death.during);
+            let what = &death.what;
+            format!(
+                "  workload  {line}\n  during    {during}\n  broken    the kernel died, or never came back: {what}\n{said}"
+            )
+        }
+    };
+    text += &replay_text(&found.workload, &opened.sweep_command(&opened.sweep));
+    write!(io::stdout(), "{text}")?;
+    Ok(Outcome::Findings)
+}
+
+fn list(findings: &Findings, all: bool) -> anyhow::Result<Outcome> {
+    if findings.all.is_empty() {
+        writeln!(io::stdout(), "no findings")?;
+        return Ok(Outcome::Clean);
+    }
+    let head = ["finding", "file system", "workload", "promise", "path", "alike", "states"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    if all {
+        let alone = |found| Group { representative: found, members: vec![found] };
+        rows.extend(findings.all.iter().map(|found| row(&alone(found))));
+    } else {
+        rows.extend(findings.groups().iter().map(row));
+    }
+    write!(io::stdout(), "{}", columns(&rows))?;
+    Ok(Outcome::Findings)
+}
+
+fn row(group: &Group<'_>) -> Vec<String> {
+    let found = group.representative;
+    vec![
+        found.number.to_string(),
+        found.variant.to_string(),
+        found.workload.name.clone(),
+        promises(found),
+        found.findings().first().map(|finding| finding.path.clone()).unwrap_or_default(),
+        group.members.len().to_string(),
+        group.states().to_string(),
+    ]
+}
+
+/// The promises that it breaks, each once.
+fn promises(found: &Found) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for name in found.findings().iter().map(|finding| finding.promise.name()) {
+        names.extend(Some(name).filter(|name| !names.contains(name)));
+    }
+    if names.is_empty() { "the kernel died".to_owned() } else { names.join(", ") }
+}

@@ -1,0 +1,341 @@
+//! The findings of a directory of results, numbered. It is only read, so also while a sweep is at
+//! work there.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use checker::Finding;
+use local_fs::Variant;
+use pace_rules::disk::{Relaxation, State};
+use serde::Deserialize;
+use workloads::Workload;
+
+use crate::lines::read_lines;
+use crate::manifest::Manifest;
+use crate::result::{Death, LogEntry, LostBytes, RunLog, StateFindings};
+use crate::results_directory::{MANIFEST, RESULTS, place_of};
+
+/// What a directory of results holds.
+#[derive(Debug, Clone)]
+pub struct Findings {
+    /// What the sweep was.
+    pub manifest: Manifest,
+    /// All of them, in the order of their numbers.
+    ///
+    /// Findings are numbered from 1: by file system as the manifest has them, then by the number of
+    /// the workload, then by crash state, the kernel's death behind all states. The numbers of a
+    /// finished sweep never change; while it goes on new ones may come between.
+    pub all: Vec<Found>,
+}
+
+/// A crash state that breaks promises, or a kernel that died.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// Its number.
+    pub number: usize,
+    /// The file system.
+    pub variant: Variant,
+    /// The workload's number in the sweep.
+    pub workload_number: u64,
+    /// The workload.
+    pub workload: Workload,
+    /// What the disk was asked during the run, if that was kept.
+    pub log: Option<RunLog>,
+    /// What happened.
+    pub what: FoundWhat,
+}
+
+/// What a finding is.
+#[derive(Debug, Clone)]
+pub enum FoundWhat {
+    /// A crash state breaks promises.
+    State(StateFindings),
+    /// The kernel died.
+    Death(Death),
+}
+
+/// Findings that are alike.
+#[derive(Debug, Clone)]
+pub struct Group<'a> {
+    /// The one to read: the fewest operations, of those the fewest lost writes, of those the first.
+    pub representative: &'a Found,
+    /// All of them, in the order of their numbers.
+    pub members: Vec<&'a Found>,
+}
+
+impl Group<'_> {
+    /// How many crash states it stands for, those included that were counted and not kept.
+    pub fn states(&self) -> u64 {
+        let states = |found: &&Found| match &found.what {
+            FoundWhat::State(state) => 1 + u64::from(state.more),
+            FoundWhat::Death(_) => 1,
+        };
+        self.members.iter().map(states).sum()
+    }
+}
+
+impl Findings {
+    /// Reads a directory that `--out` named.
+    ///
+    /// # Errors
+    /// If no sweep was begun there, it is another version's, or it is damaged.
+    pub fn read(directory: &Path) -> anyhow::Result<Self> {
+        let manifest = directory.join(MANIFEST);
+        std::fs::metadata(directory).with_context(|| format!("open {}", directory.display()))?;
+        if !manifest.exists() {
+            bail!("{} holds no results: name a directory that crashpoint fs --out made", directory.display());
+        }
+        let manifest = Manifest::read(&manifest)?;
+        let mut results = Vec::new();
+        read_lines(&directory.join(RESULTS), |_, line: ResultLine| {
+            if line.kind == "result" && (!line.broken.is_empty() || line.death.is_some()) {
+                results.push(line.place(&manifest.file_systems)?);
+            }
+            Ok(())
+        })?;
+        results.sort_by_key(|(place, line)| (*place, line.number));
+        let mut all = Vec::new();
+        for (place, line) in results {
+            let workload = line.read_workload()?;
+            let log = line.log.map(RunLog::from);
+            let mut states: Vec<_> = line.broken.into_iter().map(StateFindings::from).collect();
+            states.sort_by(|one, other| one.state.cmp(&other.state));
+            let deaths = line.death.map(FoundWhat::Death);
+            for what in states.into_iter().map(FoundWhat::State).chain(deaths) {
+                let (variant, workload) = (manifest.file_systems[place].clone(), workload.clone());
+                let (number, log) = (all.len() + 1, log.clone());
+                all.push(Found { number, variant, workload_number: line.number, workload, log, what });
+            }
+        }
+        Ok(Self { manifest, all })
+    }
+
+    /// The finding of a number.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn get(&self, number: usize) -> anyhow::Result<&Found> {
+        match (number.checked_sub(1).and_then(|place| self.all.get(place)), self.all.len()) {
+            (Some(found), _) => Ok(found),
+            (None, 0) => bail!("there is no finding {number}: there are none at all"),
+            (None, last) => bail!("there is no finding {number}: they are numbered from 1 to {last}"),
+        }
+    }
+
+    /// Those that are alike together, in the order of the first of each: the same file system, the
+    /// same promises, at paths that play the same part. Which operations it takes to break them
+    /// does not matter, and neither do the names.
+    pub fn groups(&self) -> Vec<Group<'_>> {
+        let mut places = HashMap::new();
+        let mut groups: Vec<Group<'_>> = Vec::new();
+        for found in &self.all {
+            let place = *places.entry(found.kind()).or_insert(groups.len());
+            match groups.get_mut(place) {
+                Some(group) => {
+                    group.members.push(found);
+                    if found.size() < group.representative.size() {
+                        group.representative = found;
+                    }
+                }
+                None => groups.push(Group { representative: found, members: vec![found] }),
+            }
+        }
+        groups
+    }
+}
+
+impl Found {
+    /// The promises that it breaks; none if the kernel died.
+    pub fn findings(&self) -> &[Finding] {
+        match &self.what {
+            FoundWhat::State(state) => &state.findings,
+            FoundWhat::Death(_) => &[],
+        }
+    }
+
+    /// Two that have the same are alike.
+    fn kind(&self) -> String {
+        let mut kind = self.variant.to_string();
+        match &self.what {
+            FoundWhat::State(state) => {
+                let mut names = CanonicalPaths::default();
+                let mut broken: Vec<_> =
+                    state.findings.iter().map(|finding| (finding.promise, &finding.path)).collect();
+                broken.sort();
+                broken.dedup();
+                let relaxation = match state.state.relaxation {
+                    Relaxation::Prefix => "kept",
+                    Relaxation::Flushed | Relaxation::Lost(_) => "lost",
+                    Relaxation::Torn { .. } => "torn",
+                };
+                kind += &format!(" {relaxation}");
+                for (promise, path) in broken {
+                    kind += &format!(" {} {}", promise.name(), names.of(path));
+                }
+            }
+            // What it died of, but for addresses and numbers.
+            FoundWhat::Death(death) => {
+                let words = death.what.split_whitespace().filter(|word| !word.contains(|c: char| c.is_ascii_digit()));
+                kind += &format!(" death {}", words.collect::<Vec<_>>().join(" "));
+            }
+        }
+        kind
+    }
+
+    /// What is small is easier to read.
+    fn size(&self) -> (usize, usize) {
+        let lost = match &self.what {
+            FoundWhat::State(state) => state.lost.len(),
+            FoundWhat::Death(_) => 0,
+        };
+        (self.workload.operations().count(), lost)
+    }
+}
+
+/// Renames what paths are made of in the order in which it appears, and keeps how deep they are.
+#[derive(Default)]
+struct CanonicalPaths<'a>(HashMap<&'a str, usize>);
+
+impl<'a> CanonicalPaths<'a> {
+    fn of(&mut self, path: &'a str) -> String {
+        let mut number = |name: &'a str| {
+            let next = self.0.len();
+            self.0.entry(name).or_insert(next).to_string()
+        };
+        path.split('/').filter(|name| !name.is_empty()).map(&mut number).collect::<Vec<_>>().join("/")
+    }
+}
+
+/// What must be known of a result.
+#[derive(Deserialize)]
+struct ResultLine {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    file_system: String,
+    #[serde(default)]
+    mount_options: Vec<String>,
+    #[serde(default)]
+    mkfs_options: Vec<String>,
+    #[serde(default)]
+    number: u64,
+    #[serde(default)]
+    workload: String,
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(default)]
+    broken: Vec<StateLine>,
+    #[serde(default)]
+    log: Option<LogLine>,
+    #[serde(default)]
+    death: Option<Death>,
+}
+
+/// A block log as results have it.
+#[derive(Deserialize)]
+struct LogLine {
+    left_out: u32,
+    entries: Vec<(u32, char, u64, u64, Option<u32>)>,
+}
+
+impl From<LogLine> for RunLog {
+    fn from(line: LogLine) -> Self {
+        let entry = |(place, kind, offset, length, operation)| LogEntry { place, kind, offset, length, operation };
+        Self { left_out: line.left_out, entries: line.entries.into_iter().map(entry).collect() }
+    }
+}
+
+/// A broken state as results have it.
+#[derive(Deserialize)]
+struct StateLine {
+    operations_done: u32,
+    #[serde(default)]
+    under_way: bool,
+    state: Relaxation,
+    #[serde(default)]
+    position: usize,
+    #[serde(default)]
+    pending: u32,
+    #[serde(default)]
+    lost: Vec<LostBytes>,
+    #[serde(default)]
+    more: u32,
+    findings: Vec<Finding>,
+}
+
+impl From<StateLine> for StateFindings {
+    fn from(line: StateLine) -> Self {
+        let StateLine { operations_done, under_way, state, position, pending, lost, more, findings } = line;
+        let state = State { position, relaxation: state };
+        Self { operations_done, under_way, state, pending, lost, findings, more }
+    }
+}
+
+impl ResultLine {
+    fn place(self, variants: &[Variant]) -> anyhow::Result<(usize, Self)> {
+        let place = place_of(variants, &self.file_system, &self.mount_options, &self.mkfs_options)?;
+        Ok((place, self))
+    }
+
+    fn read_workload(&self) -> anyhow::Result<Workload> {
+        let text = self.text.as_deref().with_context(|| format!("the result of {} has no workload", self.workload))?;
+        let read = workloads::parse(text, &self.workload)?;
+        let [workload] = <[Workload; 1]>::try_from(read)
+            .ok()
+            .with_context(|| format!("the result of {} is not of one workload", self.workload))?;
+        Ok(workload)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use checker::Promise;
+
+    use super::*;
+
+    fn found(number: usize, text: &str, promise: Promise, path: &str, lost: usize) -> Found {
+        let lost: Vec<_> = (0..lost).map(|place| LostBytes { place: place as u32, offset: 0, length: 512 }).collect();
+        let relaxation = Relaxation::Lost((0..lost.len()).collect());
+        let state = StateFindings {
+            operations_done: 1,
+            under_way: false,
+            state: State { position: 9, relaxation },
+            pending: 3,
+            lost,
+            findings: vec![Finding::new(promise, path, "it is gone")],
+            more: 2,
+        };
+        let variant = Variant::parse_list("ext4").expect("known").remove(0);
+        let workload = workloads::parse(text, "test").expect("one").remove(0);
+        Found { number, variant, workload_number: 0, workload, log: None, what: FoundWhat::State(state) }
+    }
+
+    fn groups(all: Vec<Found>) -> Vec<(usize, Vec<usize>, u64)> {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("manifest.json");
+        let manifest = serde_json::json!({
+            "type": "manifest", "format": 2, "version": env!("CARGO_PKG_VERSION"), "kernel_release": "",
+            "kernel_version": "", "options": {}, "file_systems": [], "disk": "honest", "states": "prefix",
+            "shard": null, "workloads_hash": null, "workloads": "", "jobs": 1, "command_line": [],
+        });
+        std::fs::write(&path, manifest.to_string()).expect("written");
+        let findings = Findings { manifest: Manifest::read(&path).expect("one"), all };
+        let numbers = |group: &Group<'_>| group.members.iter().map(|found| found.number).collect();
+        let groups = findings.groups();
+        groups.iter().map(|group| (group.representative.number, numbers(group), group.states())).collect()
+    }
+
+    #[test]
+    fn names_do_not_matter_and_the_smallest_is_shown() {
+        let long = "creat a; creat b; fsync a";
+        let all = vec![
+            found(1, long, Promise::FsyncNames, "a", 1),
+            found(2, "mkdir D; creat D/b; fsync D/b", Promise::FsyncNames, "D/b", 1),
+            found(3, "creat b; fsync b", Promise::FsyncNames, "b", 2),
+            found(4, "creat c; fsync c", Promise::FsyncNames, "c", 1),
+            found(5, "creat c; fsync c", Promise::FsyncData, "c", 1),
+        ];
+        assert_eq!(groups(all), [(4, vec![1, 3, 4], 9), (2, vec![2], 3), (5, vec![5], 3)]);
+    }
+}

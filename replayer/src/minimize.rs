@@ -1,0 +1,313 @@
+//! A finding made small: fewer operations and fewer lost writes that break the same promise.
+
+use std::collections::HashSet;
+
+use anyhow::bail;
+use pace_rules::disk::{Relaxation, States};
+use workloads::{Op, Step, Workload};
+
+use crate::ddmin::ddmin;
+use crate::engine::search::Search;
+use crate::findings::{Found, FoundWhat};
+use crate::pool::Interrupt;
+use crate::result::{RunLog, StateFindings};
+use crate::sweep::Workers;
+
+/// What most file systems write at once, in bytes: smaller is not simpler.
+const SMALL_BYTES: u64 = 4096;
+
+/// Which words of `--states` have states that lost several writes spelled out. More at a time
+/// are looked for as what no flush covered, all of it: they are too many.
+const LOST_TOGETHER_MAX: usize = 2;
+
+/// What is left of a finding.
+#[derive(Debug, Clone)]
+pub struct Minimized {
+    /// The workload.
+    pub workload: Workload,
+    /// Its crash state.
+    pub state: StateFindings,
+    /// What the disk was asked.
+    pub log: Option<RunLog>,
+    /// With these states the sweep of the workload has it.
+    pub states: States,
+    /// How many lost writes the finding had when it came again.
+    pub lost_before: usize,
+    /// How many workloads were run.
+    pub tried: usize,
+    /// The user stopped it: smaller ones may be there.
+    pub interrupted: bool,
+}
+
+/// Looks for less that breaks the same promise, the first one of the finding. None if the
+/// finding does not come again. `asked` is what the sweep visited; `tell` is told of each success.
+///
+/// # Errors
+/// If the kernel died of the finding, or workers cannot be had.
+pub fn minimize(
+    found: &Found,
+    asked: &States,
+    workers: &mut Workers,
+    interrupt: &Interrupt,
+    tell: &mut dyn FnMut(&Workload, &StateFindings),
+) -> anyhow::Result<Option<Minimized>> {
+    let search = Search { path: None, ..search_for(found, asked)? };
+    let Some(first) = again(workers, &found.workload, &search, interrupt)? else { return Ok(None) };
+    let lost_before = first.1.lost.len();
+    let mut laboratory = Laboratory {
+        asked,
+        search,
+        workers,
+        interrupt,
+        tell,
+        best: (found.workload.clone(), first),
+        tried: 1,
+        failed: HashSet::new(),
+    };
+    laboratory.lose_less()?;
+    laboratory.drop_operations()?;
+    laboratory.shrink_sizes()?;
+    laboratory.lose_less()?;
+    let states = states_with(&laboratory.best.1.1, asked);
+    let Laboratory { best: (workload, (log, state)), tried, .. } = laboratory;
+    Ok(Some(Minimized { workload, state, log, states, lost_before, tried, interrupted: interrupt.requested() }))
+}
+
+/// What to look for to see a finding again: its state, or one that breaks the same promise at the
+/// same path.
+///
+/// # Errors
+/// If the kernel died of it.
+pub fn search_for(found: &Found, asked: &States) -> anyhow::Result<Search> {
+    let FoundWhat::State(state) = &found.what else {
+        bail!("finding {} is a kernel that died, not a crash state: replay it with crashpoint fs", found.number);
+    };
+    let Some(first) = state.findings.first() else {
+        bail!("finding {} names no promise", found.number);
+    };
+    Ok(Search {
+        promise: first.promise,
+        path: Some(first.path.clone()),
+        state: state.state.clone(),
+        operations_done: state.operations_done,
+        under_way: state.under_way,
+        states: without_sample(asked),
+        fewest: false,
+    })
+}
+
+/// A state that was found, with what the disk was asked.
+type Again = (Option<RunLog>, StateFindings);
+
+fn again(
+    workers: &mut Workers,
+    workload: &Workload,
+    search: &Search,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Option<Again>> {
+    let mut result = workers.search(workload, search, interrupt)?;
+    Ok(result.broken.pop().map(|state| (result.log, state)))
+}
+
+struct Laboratory<'a> {
+    asked: &'a States,
+    search: Search,
+    workers: &'a mut Workers,
+    interrupt: &'a Interrupt,
+    tell: &'a mut dyn FnMut(&Workload, &StateFindings),
+    /// The smallest so far.
+    best: (Workload, Again),
+    tried: usize,
+    /// Workloads that break nothing.
+    failed: HashSet<String>,
+}
+
+impl Laboratory<'_> {
+    /// Has the disk lose as few writes as will do.
+    fn lose_less(&mut self) -> anyhow::Result<()> {
+        let state = &self.best.1.1;
+        if state.lost.is_empty() || self.interrupt.requested() {
+            return Ok(());
+        }
+        let search = Search { fewest: true, ..like(&self.search, state, without_sample(self.asked)) };
+        let workload = self.best.0.clone();
+        self.tried += 1;
+        if let Some(fewer) = again(self.workers, &workload, &search, self.interrupt)?
+            && fewer.1.lost.len() <= self.best.1.1.lost.len()
+        {
+            (self.tell)(&workload, &fewer.1);
+            self.best.1 = fewer;
+        }
+        Ok(())
+    }
+
+    fn drop_operations(&mut self) -> anyhow::Result<()> {
+        let whole = self.best.0.clone();
+        let places: Vec<usize> = (0..whole.setup.len() + whole.run.len()).collect();
+        ddmin(&places, |places| self.is_enough(&part(&whole, places))).map(drop)
+    }
+
+    fn shrink_sizes(&mut self) -> anyhow::Result<()> {
+        for place in 0..self.best.0.setup.len() + self.best.0.run.len() {
+            for change in [small_length, no_offset] {
+                let mut smaller = self.best.0.clone();
+                if op_at(&mut smaller, place).is_some_and(change) {
+                    self.is_enough(&smaller)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a workload still breaks the promise; then it is the best so far.
+    fn is_enough(&mut self, workload: &Workload) -> anyhow::Result<bool> {
+        if self.interrupt.requested() || !is_whole(workload) || self.failed.contains(&workload.to_line()) {
+            return Ok(false);
+        }
+        let state = &self.best.1.1;
+        let search = like(&self.search, state, states_with(state, self.asked));
+        self.tried += 1;
+        let result = self.workers.search(workload, &search, self.interrupt)?;
+        // What was not done as it is written shows something else, if anything.
+        let measured = result.not_measured.is_none() && result.not_applicable.is_none();
+        match result.broken.into_iter().next().filter(|_| measured) {
+            Some(state) => {
+                (self.tell)(workload, &state);
+                self.best = (workload.clone(), (result.log, state));
+                Ok(true)
+            }
+            None => {
+                self.failed.insert(workload.to_line());
+                Ok(false)
+            }
+        }
+    }
+}
+
+/// A search for a state like this one.
+fn like(search: &Search, state: &StateFindings, states: States) -> Search {
+    let (operations_done, under_way) = (state.operations_done, state.under_way);
+    Search { state: state.state.clone(), operations_done, under_way, states, ..search.clone() }
+}
+
+/// A workload with these of its steps, setup first, and nothing of what was said about all of it.
+fn part(workload: &Workload, places: &[usize]) -> Workload {
+    let setup = workload.setup.len();
+    let (before, behind): (Vec<usize>, Vec<usize>) = places.iter().partition(|place| **place < setup);
+    Workload {
+        name: workload.name.clone(),
+        setup: before.into_iter().map(|place| workload.setup[place].clone()).collect(),
+        run: behind.into_iter().map(|place| workload.run[place - setup].clone()).collect(),
+        ..Workload::default()
+    }
+}
+
+/// Whether it can be written down and read again: nothing uses a handle that nothing opened.
+fn is_whole(workload: &Workload) -> bool {
+    workloads::parse(&workload.to_line(), "").is_ok_and(|read| read.as_slice() == std::slice::from_ref(workload))
+}
+
+fn op_at(workload: &mut Workload, place: usize) -> Option<&mut Op> {
+    let setup = workload.setup.len();
+    if place < setup {
+        return workload.setup.get_mut(place);
+    }
+    match workload.run.get_mut(place - setup) {
+        Some(Step::Op(op)) => Some(op),
+        _ => None,
+    }
+}
+
+/// Has an operation write no more than is small; whether it did.
+fn small_length(op: &mut Op) -> bool {
+    let (Op::Write { length, .. }
+    | Op::Append { length, .. }
+    | Op::DirectWrite { length, .. }
+    | Op::MmapWrite { length, .. }
+    | Op::Falloc { length, .. }
+    | Op::Truncate { size: length, .. }) = op
+    else {
+        return false;
+    };
+    let is_long = *length > SMALL_BYTES;
+    *length = (*length).min(SMALL_BYTES);
+    is_long
+}
+
+/// Has an operation begin at the start of its file; whether it did not.
+fn no_offset(op: &mut Op) -> bool {
+    let (Op::Write { offset, .. }
+    | Op::DirectWrite { offset, .. }
+    | Op::MmapWrite { offset, .. }
+    | Op::Falloc { offset, .. }) = op
+    else {
+        return false;
+    };
+    std::mem::take(offset) > 0
+}
+
+/// Words of `--states`, which must be some.
+fn read_states(words: &[String]) -> States {
+    words.join(",").parse().expect("they are words of --states")
+}
+
+/// All states that a sample was drawn from.
+fn without_sample(asked: &States) -> States {
+    let text = asked.to_string();
+    let words: Vec<String> = text.split(',').filter(|word| !word.starts_with("sample:")).map(str::to_owned).collect();
+    read_states(&words)
+}
+
+/// The smallest words for `--states` with which a state of this kind is visited.
+fn states_with(state: &StateFindings, asked: &States) -> States {
+    let mut words: Vec<String> = Vec::new();
+    if asked.every_write() {
+        words.push("every-write".into());
+    }
+    words.push(match &state.state.relaxation {
+        Relaxation::Prefix => "prefix".into(),
+        Relaxation::Flushed => "flushed".into(),
+        Relaxation::Lost(lost) if lost.len() > LOST_TOGETHER_MAX => format!("flushed,reorder:{}", lost.len()),
+        Relaxation::Lost(lost) => format!("reorder:{}", lost.len()),
+        Relaxation::Torn { .. } => {
+            let asked = asked.to_string();
+            asked.split(',').find(|word| word.starts_with("torn:")).unwrap_or("torn:512").to_owned()
+        }
+    });
+    read_states(&words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(text: &str) -> Workload {
+        workloads::parse(text, "test").expect("it is one").remove(0)
+    }
+
+    #[test]
+    fn parts_of_a_workload_keep_its_setup_apart() {
+        let whole = one("setup; mkdir A; creat A/foo; run; open A/foo as @h; write @h 0 16K; fsync @h; !");
+        let line = |places: &[usize]| part(&whole, places).to_line();
+        assert_eq!(one(&line(&[1, 2, 3, 4])), part(&whole, &[1, 2, 3, 4]));
+        assert!(is_whole(&part(&whole, &[2, 4])));
+        assert!(!is_whole(&part(&whole, &[0, 1, 3, 4])), "nothing opens @h");
+    }
+
+    #[test]
+    fn sizes_shrink_once() {
+        let mut workload = one("creat foo; write foo 8K 64K; fsync foo");
+        let op = op_at(&mut workload, 1).expect("it is there");
+        assert!(small_length(op) && no_offset(op));
+        assert!(!small_length(op) && !no_offset(op));
+        assert_eq!(workload.operations().nth(1), one("write foo 0 4K; fsync foo").operations().next());
+    }
+
+    #[test]
+    fn a_sample_is_of_what_it_was_drawn_from() {
+        let read = |text: &str| -> States { text.parse().expect("states") };
+        assert_eq!(without_sample(&read("sample:3")), read("all"));
+        assert_eq!(without_sample(&read("every-write,reorder:2,sample:9")), read("every-write,reorder:2"));
+        assert_eq!(without_sample(&read("prefix,flushed")), read("prefix,flushed"));
+    }
+}

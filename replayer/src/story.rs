@@ -1,0 +1,137 @@
+//! A finding told in words: what was run, where the power failed, what the disk had kept, and which
+//! promise that breaks.
+
+use checker::{Contract, Finding};
+use local_fs::Variant;
+use pace_rules::disk::Relaxation;
+use workloads::{Op, Workload};
+
+use crate::evidence::Evidence;
+use crate::result::{LostBytes, StateFindings};
+use crate::shell::quoted;
+
+/// So many lost writes are named.
+const LOST_LISTED_MAX: usize = 4;
+
+/// A crash state of a workload, and all that is needed to tell of it.
+pub struct Story<'a> {
+    /// The file system.
+    pub variant: &'a Variant,
+    /// What names the sources of promises.
+    pub contract: Option<Contract>,
+    /// What was run.
+    pub workload: &'a Workload,
+    /// What came of it.
+    pub state: &'a StateFindings,
+}
+
+impl Story<'_> {
+    /// The workload with the crash drawn in, what the disk kept, and what that breaks.
+    pub fn text(&self) -> String {
+        let disk = format!("  disk      {}\n", state_words(self.state));
+        self.workload_text() + &disk + &self.promises_text()
+    }
+
+    /// The same in full, of what is known of the disk.
+    pub fn in_full(&self, evidence: &Evidence<'_>) -> String {
+        let mut text = self.workload_with(|number| evidence.asked_by(number));
+        text += &format!("  disk      {}\n", disk_words(self.state));
+        text += &evidence.fate_text(self.state);
+        text += &self.promises_text();
+        for (number, way) in evidence.ways_out(self.state, self.workload).iter().enumerate() {
+            let head = if number == 0 { "prevented" } else { "" };
+            text += &format!("  {head:<9} {way}\n");
+        }
+        text
+    }
+
+    fn workload_text(&self) -> String {
+        self.workload_with(|_| String::new())
+    }
+
+    /// The workload with the crash drawn in, and what there is to say behind each operation.
+    fn workload_with(&self, behind: impl Fn(u32) -> String) -> String {
+        let done = self.state.operations_done as usize;
+        let mut text = String::new();
+        for (number, op) in self.workload.operations().enumerate() {
+            let part = if number < self.workload.setup.len() { "setup" } else { "run" };
+            let crash = match (self.state.under_way, number) {
+                (true, number) if number == done => "      <- the power fails while this is done",
+                (false, number) if number + 1 == done => "      <- the power fails here",
+                _ => "",
+            };
+            text += &format!("  {part:<9} {number:>3}  {op}{crash}\n");
+            let said = behind(number as u32);
+            if !said.is_empty() {
+                text += &format!("                 {said}\n");
+            }
+        }
+        text
+    }
+
+    fn promises_text(&self) -> String {
+        let mut text = String::new();
+        if self.state.more > 0 {
+            text += &format!("  likewise  {} more states of this workload break the same\n", self.state.more);
+        }
+        if let Some(repair) = self.variant.file_system.repair {
+            text += &format!("  repair    {} ran first\n", repair.program.words());
+        }
+        for finding in &self.state.findings {
+            text += &self.promise_text(finding);
+        }
+        text
+    }
+
+    fn promise_text(&self, finding: &Finding) -> String {
+        let operations: Vec<&Op> = self.workload.operations().collect();
+        let place = if finding.path.is_empty() { String::new() } else { format!("{}: ", finding.path) };
+        let mut text = format!("  broken    {place}{}\n", finding.what);
+        text += &format!("  promised  {} ({})\n", finding.promise.words(), finding.promise.name());
+        if let Some(op) = finding.promised_by.and_then(|number| operations.get(number).map(|op| (number, op))) {
+            text += &format!("            by operation {}, {}\n", op.0, op.1);
+        }
+        if let Some(line) = self.contract.and_then(|contract| contract.line(finding.promise)) {
+            text += &format!("  source    {}\n", line.source);
+        }
+        text
+    }
+}
+
+/// The command that tests a workload again. Not with echo: some shells' has a mind of its own about
+/// backslashes.
+pub fn replay_text(workload: &Workload, command: &str) -> String {
+    format!("  replay    printf '%s\\n' {} | {command}\n", quoted(&workload.to_line()))
+}
+
+/// What the disk did, without a list of what it lost.
+fn disk_words(state: &StateFindings) -> String {
+    let StateFindings { pending, lost, .. } = state;
+    match &state.state.relaxation {
+        Relaxation::Prefix => "had kept everything that was written so far".into(),
+        Relaxation::Flushed => format!("had lost all of the {pending} writes that no flush or FUA covered"),
+        Relaxation::Lost(_) => format!("had lost {} of the {pending} writes that no flush or FUA covered", lost.len()),
+        Relaxation::Torn { .. } => format!("had torn one of the {pending} writes that no flush or FUA covered"),
+    }
+}
+
+/// What the disk did, in words: behind "the disk".
+pub fn state_words(state: &StateFindings) -> String {
+    let StateFindings { pending, lost, .. } = state;
+    let bytes = |lost: &LostBytes| format!("{} bytes at {}", lost.length, lost.offset);
+    let listed = lost.iter().take(LOST_LISTED_MAX).map(bytes).collect::<Vec<_>>().join(", ");
+    let rest = if lost.len() > LOST_LISTED_MAX { ", …" } else { "" };
+    match &state.state.relaxation {
+        Relaxation::Prefix => "had kept everything that was written so far".into(),
+        Relaxation::Flushed if lost.is_empty() => "had kept only what a flush or FUA covered".into(),
+        Relaxation::Flushed => {
+            format!("had kept only what a flush or FUA covered, and lost {pending} writes: {listed}{rest}")
+        }
+        Relaxation::Lost(_) => {
+            format!("had lost {} of the {pending} writes that no flush or FUA covered: {listed}{rest}", lost.len())
+        }
+        Relaxation::Torn { .. } => {
+            format!("had torn one of the {pending} writes that no flush or FUA covered, and lost {listed} of it")
+        }
+    }
+}

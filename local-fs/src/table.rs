@@ -170,7 +170,8 @@ const fn e2fsck(arguments: &'static [&'static str]) -> Program {
 }
 
 /// e2fsck(8): 4 for errors left uncorrected.
-const E2FSCK: Option<Fsck> = Some(Fsck { program: e2fsck(&["-f", "-n"]), damage_statuses: &[4] });
+/// 4 is errors left uncorrected; with 8 it gave up at them (e2fsck(8): the sum of conditions).
+const E2FSCK: Option<Fsck> = Some(Fsck { program: e2fsck(&["-f", "-n"]), damage_statuses: &[4, 12] });
 
 /// e2fsck(8): 1 and 2 for errors that were corrected.
 const E2FSCK_REPAIR: Option<Repair> = Some(Repair { program: e2fsck(&["-f", "-y"]), done_statuses: &[0, 1, 2] });

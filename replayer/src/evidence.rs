@@ -76,7 +76,7 @@ impl<'a> Evidence<'a> {
     }
 
     /// What would have prevented it, as far as the state shows that.
-    pub(crate) fn ways_out(&self, state: &StateFindings, workload: &Workload) -> Vec<String> {
+    pub fn ways_out(&self, state: &StateFindings, workload: &Workload) -> Vec<String> {
         let operations: Vec<&Op> = workload.operations().collect();
         let mut ways: Vec<String> = Vec::new();
         for finding in &state.findings {
@@ -178,7 +178,7 @@ impl<'a> Evidence<'a> {
     }
 
     /// The write that `lose-write:N` takes away, if all that came before it is known.
-    fn never_happened(&self) -> Option<&LogEntry> {
+    pub fn never_happened(&self) -> Option<&LogEntry> {
         let Disk::LoseWrite(number) = self.disk else { return None };
         let writes = self.log.entries.iter().filter(|entry| "WUD".contains(entry.kind));
         writes.filter(|_| self.log.left_out == 0).nth(number as usize - 1)

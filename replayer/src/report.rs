@@ -47,10 +47,16 @@ pub struct Report {
 
 impl Report {
     /// A report on one file system; `replay` is the command that tests again what comes in, and
-    /// `total` how many workloads there will be, if known.
-    pub fn new(format: OutputFormat, variant: &Variant, replay: String, total: Option<u64>) -> Self {
+    /// `total` how many workloads there will be, if known. It is judged by `contract`, if not its own.
+    pub fn new(
+        format: OutputFormat,
+        variant: &Variant,
+        contract: Option<&Variant>,
+        replay: String,
+        total: Option<u64>,
+    ) -> Self {
         let progress = Progress::new(&variant.to_string(), total);
-        let contract = Contract::for_variant(variant).ok();
+        let contract = Contract::for_variant(contract.unwrap_or(variant)).ok();
         Self { format, progress, variant: variant.clone(), contract, replay, findings: 0, not_measured: 0 }
     }
 
@@ -126,6 +132,7 @@ impl Report {
             "verdict": result.verdict(),
             "states_checked": result.states_checked,
             "states_equal": result.states_equal,
+            "states_left": result.states_left,
             "broken": result.broken.iter().map(state).collect::<Vec<_>>(),
             "log": result.log.as_ref().map(log),
             "death": result.death,
@@ -284,6 +291,7 @@ pub fn summary_json(variant: &Variant, summary: &Summary) -> Value {
         "workloads": summary.workloads,
         "states_checked": summary.states_checked,
         "states_equal": summary.states_equal,
+        "states_left": summary.states_left,
         "findings": summary.findings,
         "not_measured": summary.not_measured,
         "not_applicable": summary.not_applicable,

@@ -14,6 +14,8 @@ pub struct WorkloadResult {
     pub states_checked: u32,
     /// Crash states that equal one of this workload that was visited before, and so were not mounted.
     pub states_equal: u32,
+    /// Crash states that were not visited, because the workload's time was up.
+    pub states_left: u64,
     /// The crash states that break a promise.
     pub broken: Vec<StateFindings>,
     /// What the disk was asked during the run, up to the last crash of `broken`; none if there is none.
@@ -220,12 +222,14 @@ impl WorkloadResult {
 
     /// A result in which nothing was measured yet.
     pub fn new(workload: String) -> Self {
-        let (states_checked, states_equal, broken, log, death, not_measured, not_applicable) = <_>::default();
+        let (states_checked, states_equal, states_left, broken, log) = <_>::default();
+        let (death, not_measured, not_applicable) = <_>::default();
         let (retry_alone, block_log, timing) = <_>::default();
         Self {
             workload,
             states_checked,
             states_equal,
+            states_left,
             broken,
             log,
             death,

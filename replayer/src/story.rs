@@ -125,8 +125,8 @@ fn disk_words(state: &StateFindings) -> String {
     }
 }
 
-/// What the disk did, in words.
-fn state_words(state: &StateFindings) -> String {
+/// What the disk did, in words: behind "the disk".
+pub fn state_words(state: &StateFindings) -> String {
     let StateFindings { pending, lost, .. } = state;
     let bytes = |lost: &LostBytes| format!("{} bytes at {}", lost.length, lost.offset);
     let listed = lost.iter().take(LOST_LISTED_MAX).map(bytes).collect::<Vec<_>>().join(", ");

@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
 use block_dev::Base;
 use local_fs::{Scratch, Variant, enter_mount_namespace, format};
 use machine::{CHANNEL_BYTES_MAX, GUEST_SHARED};
-use pace_rules::disk::{Disk, States};
+use pace_rules::disk::States;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use workloads::Workload;
 
+use crate::disk_kind::DiskKind;
 use crate::engine::search::Search;
 use crate::engine::{Engine, EngineError, Unfinished};
 use crate::fsck::{self, FsckPlace, HostAnswers, Slot, Task};
@@ -40,9 +42,13 @@ const MESSAGE_BYTES_MAX: u32 = 64 << 20;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Start {
     pub(crate) variant: Variant,
-    pub(crate) disk: Disk,
+    pub(crate) disk: DiskKind,
+    /// Whose promises count, if not those of the file system itself.
+    pub(crate) contract: Option<Variant>,
     pub(crate) states: States,
     pub(crate) seed: u64,
+    /// How long a workload may visit crash states.
+    pub(crate) share: Option<Duration>,
     /// No other worker works at the same time under this kernel.
     pub(crate) alone: bool,
     /// An empty directory; without one the worker makes one.
@@ -300,8 +306,12 @@ fn make_engine(start: &Start, directory: &Path, answers: &HostAnswers) -> Result
     };
     let base = Arc::new(base);
     let mut engine = Engine::with_fsck(&start.variant, &base, start.disk, directory, &fsck)?;
+    if let Some(contract) = &start.contract {
+        engine.judge_by(contract)?;
+    }
     engine.set_alone(start.alone);
     engine.set_states(start.states, start.seed);
+    engine.set_share(start.share);
     engine.set_hash_log(start.hash_log);
     // Programs are slow to start in a guest, and these are for people.
     engine.set_name_blocks(!start.is_in_guest());

@@ -72,6 +72,28 @@ fn f2fs_breaks_the_workload_of_seq_1_that_it_is_known_to_break() {
     assert_eq!(report.broken(), [("seq-1/44".to_owned(), "fsync-data".to_owned())]);
 }
 
+/// The first fsync after a mount does not wait for its write before it sends the flush, the second
+/// does; docs/results.md explains it.
+#[test]
+fn a_lazy_disk_shows_that_f2fs_does_not_wait_in_its_first_fsync() {
+    let place = Ordinary::new();
+    place.file(
+        "fsync.wl",
+        "workload first; creat foo; fsync foo\n\
+         workload second; creat bar; fsync bar; creat foo; fsync foo; !\n",
+    );
+    let broken = |file_system, disk| {
+        let sweep = ["--kernel", "uml", "--fs", file_system, "--disk", disk, "fsync.wl"];
+        let report = Report::of_process(place.crashpoint(&[&SWEEP, sweep.as_slice()].concat()));
+        assert_eq!(report.total("not_measured"), 0, "{:?}", report.with_verdict("not-measured"));
+        report.broken()
+    };
+    let first = [("first".to_owned(), "fsync-new-names".to_owned())];
+    assert_eq!(broken("f2fs", "lazy:3"), first, "if this kernel is not a 6.1, it may be mended");
+    assert_eq!(broken("f2fs", "honest"), []);
+    assert_eq!(broken("ext4", "lazy:3"), []);
+}
+
 #[test]
 fn the_workloads_of_b3_are_clean_on_ext4() {
     b3("ext4").assert_clean();

@@ -41,13 +41,13 @@ pub(crate) fn replay(arguments: &ReplayArgs, fs: &Command, interrupt: &Interrupt
     }
     prepare(std::slice::from_ref(&found.variant), &machine)?;
     opened.note_other_kernel();
-    let seed = opened.sweep.kernel.seed;
+    let options = opened.sweep.sweep_options(&machine);
     let mut looked = Ok(());
     let mut hook = |recovered: Recovered<'_>| {
         looked = look(recovered, arguments.command.as_deref(), interrupt);
         Ok(())
     };
-    let result = replayer::look(&found.variant, opened.disk, seed, &found.workload, &search, &mut hook)?;
+    let result = replayer::look(&found.variant, &options, &found.workload, &search, &mut hook)?;
     looked?;
     if !result.broken.is_empty() {
         return Ok(if interrupt.requested() { Outcome::Incomplete } else { Outcome::Findings });

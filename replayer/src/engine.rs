@@ -1,3 +1,4 @@
+mod naming;
 pub(crate) mod search;
 
 use std::collections::hash_map::Entry;
@@ -45,6 +46,7 @@ pub struct Engine {
     seed: u64,
     share: Option<Duration>,
     hash_log: bool,
+    name_blocks: bool,
     watch: Stopwatch,
     /// A stack trace in the kernel's log that may be about the present workload, or another
     /// engine's.
@@ -126,6 +128,7 @@ impl Engine {
             seed: 0,
             share: None,
             hash_log: false,
+            name_blocks: false,
             watch: Stopwatch(Instant::now()),
             whose: None,
         })
@@ -223,6 +226,7 @@ impl Engine {
     fn record_and_check(&mut self, workload: &Workload, unfinished: &mut Unfinished, tell: Tell<'_>) -> Result<()> {
         let trace = self.record(workload, &mut unfinished.result, tell)?;
         let visited = self.visit_states(workload, &trace, unfinished, tell);
+        self.name_what_was_written(&trace, &mut unfinished.result);
         self.recorder.recycle(trace);
         visited
     }

@@ -139,21 +139,20 @@ impl<'a> Evidence<'a> {
         };
         let lost: BTreeSet<u32> = state.lost.iter().map(|lost| lost.place).collect();
         let position = state.state.position as u32;
-        let is_write = |entry: &&LogEntry| "WUD".contains(entry.kind);
-        let kept_later = self
-            .log
-            .entries
-            .iter()
-            .filter(is_write)
-            .find(|entry| entry.place > first && entry.place < position && !lost.contains(&entry.place));
-        match kept_later {
-            Some(kept) => match self.flush_between(first, kept.place) {
-                Some(flush) => self.way_for_flush(flush, first),
-                None => format!(
-                    "a flush between write {first}, which was lost, and write {}, which came later and was kept",
-                    kept.place
-                ),
-            },
+        let kept_later = self.log.entries.iter().filter(|entry| {
+            "WUD".contains(entry.kind) && entry.place > first && entry.place < position && !lost.contains(&entry.place)
+        });
+        let kept_later: Vec<u32> = kept_later.map(|entry| entry.place).collect();
+        // The first flush that lies between is the one that was not heeded.
+        if let Some(flush) = kept_later.last().and_then(|last| self.flush_between(first, *last)) {
+            return self.way_for_flush(flush, first);
+        }
+        match kept_later.first() {
+            Some(kept) => {
+                format!(
+                    "a flush between write {first}, which was lost, and write {kept}, which came later and was kept"
+                )
+            }
             None => format!("recovering from a crash before write {first}: nothing that came later was kept"),
         }
     }
@@ -200,7 +199,8 @@ impl<'a> Evidence<'a> {
         let what = if entry.kind == 'D' { "discard" } else { "write" };
         let fua = if entry.kind == 'U' { " with FUA" } else { "" };
         let during = entry.operation.map(|number| format!(", during operation {number}")).unwrap_or_default();
-        format!("{what} {}{fua}, {} bytes at {}{during}", entry.place, entry.length, entry.offset)
+        let holds = self.log.holds.get(&entry.place).map(|name| format!(": {name}")).unwrap_or_default();
+        format!("{what} {}{fua}, {} bytes at {}{during}{holds}", entry.place, entry.length, entry.offset)
     }
 }
 

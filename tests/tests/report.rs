@@ -93,12 +93,13 @@ impl Place {
             "type": "manifest", "format": 2, "version": env!("CARGO_PKG_VERSION"), "kernel_release": "6.1",
             "kernel_version": "#1", "options": { "fs": ["ext4"], "disk": ["drop-flush"] },
             "file_systems": [{ "file_system": "ext4", "mount_options": [], "mkfs_options": [], "size_bytes": 16 << 20 }],
-            "disk": "drop-flush", "states": "prefix,flushed", "shard": null, "workloads_hash": null,
+            "disk": "drop-flush", "states": ["prefix", "flushed"], "shard": null, "workloads_hash": null,
             "workloads": "generated: seq-1", "jobs": 1, "command_line": [],
         });
         let write = |file: &str, text: String| std::fs::write(directory.join(file), text).expect("written");
         write("manifest.json", manifest.to_string());
-        write("results.jsonl", results.iter().map(|result| format!("{result}\n")).collect());
+        let lines: Vec<_> = results.iter().map(Value::to_string).collect();
+        write("results.jsonl", lines.join("\n") + "\n");
         if finished {
             let summary = json!({ "type": "summary", "file_system": "ext4", "workloads": results.len() });
             write("summary.jsonl", format!("{summary}\n"));

@@ -93,7 +93,7 @@ fn suite(sweep: &Sweep, place: usize, alone: bool) -> Suite {
         properties: vec![
             ("kernel", printable(&manifest.kernel_release).into_owned()),
             ("disk", printable(&manifest.disk).into_owned()),
-            ("states", manifest.states.to_string()),
+            ("states", manifest.states.join(",")),
             ("states-checked", summary.states_checked.to_string()),
             ("states-equal", summary.states_equal.to_string()),
         ],

@@ -172,7 +172,7 @@ fn view(sweep: &Sweep) -> SweepView {
         directory: sweep.directory.display().to_string(),
         kernel: manifest.kernel_release.clone(),
         disk: manifest.disk.clone(),
-        states: manifest.states.to_string(),
+        states: manifest.states.join(","),
         workloads: manifest.workloads.clone(),
         finished: sweep.overview.finished,
     }

@@ -1,3 +1,4 @@
+mod naming;
 pub(crate) mod search;
 
 use std::collections::hash_map::Entry;
@@ -40,6 +41,7 @@ pub struct Engine {
     states: States,
     seed: u64,
     hash_log: bool,
+    name_blocks: bool,
     watch: Stopwatch,
     /// A stack trace in the kernel's log that may be about the present workload, or another
     /// engine's.
@@ -120,6 +122,7 @@ impl Engine {
             states: States::default(),
             seed: 0,
             hash_log: false,
+            name_blocks: false,
             watch: Stopwatch(Instant::now()),
             whose: None,
         })
@@ -203,6 +206,7 @@ impl Engine {
     fn record_and_check(&mut self, workload: &Workload, unfinished: &mut Unfinished, tell: Tell<'_>) -> Result<()> {
         let trace = self.record(workload, &mut unfinished.result, tell)?;
         let visited = self.visit_states(workload, &trace, unfinished, tell);
+        self.name_what_was_written(&trace, &mut unfinished.result);
         self.recorder.recycle(trace);
         visited
     }

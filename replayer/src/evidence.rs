@@ -200,7 +200,8 @@ impl<'a> Evidence<'a> {
         let what = if entry.kind == 'D' { "discard" } else { "write" };
         let fua = if entry.kind == 'U' { " with FUA" } else { "" };
         let during = entry.operation.map(|number| format!(", during operation {number}")).unwrap_or_default();
-        format!("{what} {}{fua}, {} bytes at {}{during}", entry.place, entry.length, entry.offset)
+        let holds = self.log.holds.get(&entry.place).map(|name| format!(": {name}")).unwrap_or_default();
+        format!("{what} {}{fua}, {} bytes at {}{during}{holds}", entry.place, entry.length, entry.offset)
     }
 }
 

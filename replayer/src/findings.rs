@@ -1,7 +1,7 @@
 //! The findings of a directory of results, numbered. It is only read, so also while a sweep is at
 //! work there.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -237,12 +237,14 @@ struct ResultLine {
 struct LogLine {
     left_out: u32,
     entries: Vec<(u32, char, u64, u64, Option<u32>)>,
+    #[serde(default)]
+    holds: BTreeMap<u32, String>,
 }
 
 impl From<LogLine> for RunLog {
     fn from(line: LogLine) -> Self {
         let entry = |(place, kind, offset, length, operation)| LogEntry { place, kind, offset, length, operation };
-        Self { left_out: line.left_out, entries: line.entries.into_iter().map(entry).collect() }
+        Self { left_out: line.left_out, entries: line.entries.into_iter().map(entry).collect(), holds: line.holds }
     }
 }
 

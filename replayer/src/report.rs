@@ -13,7 +13,7 @@ use workloads::Workload;
 
 use crate::columns::columns;
 use crate::result::{Death, LogEntry, RunLog, StateFindings, Verdict, WorkloadResult};
-use crate::story::{Story, replay_text};
+use crate::story::{Story, death_text, replay_text};
 use crate::sweep::Summary;
 
 /// Without a terminal a line of progress is printed this often.
@@ -112,7 +112,8 @@ impl Report {
         let log = |log: &RunLog| {
             let entry =
                 |entry: &LogEntry| json!([entry.place, entry.kind, entry.offset, entry.length, entry.operation]);
-            json!({ "left_out": log.left_out, "entries": log.entries.iter().map(entry).collect::<Vec<_>>() })
+            let entries: Vec<_> = log.entries.iter().map(entry).collect();
+            json!({ "left_out": log.left_out, "entries": entries, "holds": log.holds })
         };
         json!({
             "type": "result",
@@ -152,13 +153,9 @@ impl Report {
 
     fn death_text(&self, workload: &Workload, death: &Death) -> String {
         let mut text = format!("FINDING  {}  {}\n", self.variant, workload.name);
-        text += &format!("  workload  {}\n", workload.to_line());
-        text += &format!("  during    {}\n", death.during);
-        text += &format!("  broken    the kernel died, or never came back: {}\n", death.what);
         let said = death.log.iter().position(|line| line.contains(&death.what)).unwrap_or(0);
-        for line in death.log.iter().skip(said).take(DEATH_LINES_MAX) {
-            text += &format!("  kernel    {line}\n");
-        }
+        let last = death.log.len().min(said + DEATH_LINES_MAX);
+        text += &death_text(workload, death, &death.log[said..last]);
         text + &self.replay_text(workload)
     }
 

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use block_dev::{BlockLog, Kind, Mark};
 use checker::Finding;
 use pace_rules::disk::{Relaxation, State};
@@ -80,6 +82,9 @@ pub struct RunLog {
     pub left_out: u32,
     /// The others, with the marks of the operations.
     pub entries: Vec<LogEntry>,
+    /// What the blocks hold that a write at a place wrote, where the file system's own debugger
+    /// could tell.
+    pub holds: BTreeMap<u32, String>,
 }
 
 /// One thing that the disk was asked, or a mark.
@@ -123,7 +128,7 @@ impl RunLog {
             let (offset, length) = entry.range();
             entries.push(LogEntry { place: place as u32, kind, offset, length, operation });
         }
-        Self { left_out: 0, entries }
+        Self { left_out: 0, entries, holds: BTreeMap::new() }
     }
 
     /// Without what came behind `position` of the block log, and with no more than can be kept.
@@ -131,6 +136,7 @@ impl RunLog {
         self.entries.retain(|entry| (entry.place as usize) < position);
         let surplus = self.entries.len().saturating_sub(LOG_ENTRIES_MAX);
         self.entries.drain(..surplus);
+        self.holds.retain(|place, _| self.entries.iter().any(|entry| entry.place == *place));
         Self { left_out: surplus as u32, ..self }
     }
 }

@@ -7,7 +7,7 @@ use pace_rules::disk::Relaxation;
 use workloads::{Op, Workload};
 
 use crate::evidence::Evidence;
-use crate::result::{LostBytes, StateFindings};
+use crate::result::{Death, LostBytes, StateFindings};
 use crate::shell::quoted;
 
 /// So many lost writes are named.
@@ -96,6 +96,16 @@ impl Story<'_> {
         }
         text
     }
+}
+
+/// How the kernel died, with these lines of its log.
+pub fn death_text(workload: &Workload, death: &Death, log: &[String]) -> String {
+    let mut text = format!("  workload  {}\n  during    {}\n", workload.to_line(), death.during);
+    text += &format!("  broken    the kernel died, or never came back: {}\n", death.what);
+    for line in log {
+        text += &format!("  kernel    {line}\n");
+    }
+    text
 }
 
 /// The command that tests a workload again. Not with echo: some shells' has a mind of its own about

@@ -53,6 +53,13 @@ pub(crate) struct Start {
     pub(crate) hash_log: bool,
 }
 
+impl Start {
+    /// A guest has a host that helps, or is in virtual time.
+    fn is_in_guest(&self) -> bool {
+        self.host_helps || self.hash_log
+    }
+}
+
 /// What a worker is asked to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Job {
@@ -296,5 +303,7 @@ fn make_engine(start: &Start, directory: &Path, answers: &HostAnswers) -> Result
     engine.set_alone(start.alone);
     engine.set_states(start.states, start.seed);
     engine.set_hash_log(start.hash_log);
+    // Programs are slow to start in a guest, and these are for people.
+    engine.set_name_blocks(!start.is_in_guest());
     Ok(engine)
 }

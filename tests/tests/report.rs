@@ -98,7 +98,7 @@ impl Place {
         });
         let write = |file: &str, text: String| std::fs::write(directory.join(file), text).expect("written");
         write("manifest.json", manifest.to_string());
-        write("results.jsonl", results.iter().map(|result| format!("{result}\n")).collect());
+        write("results.jsonl", results.iter().flat_map(|result| [result.to_string(), "\n".into()]).collect());
         if finished {
             let summary = json!({ "type": "summary", "file_system": "ext4", "workloads": results.len() });
             write("summary.jsonl", format!("{summary}\n"));
@@ -127,7 +127,11 @@ fn finding(number: usize, promise: &str, path: &str, what: &str) -> Value {
         "lost": [{ "place": 7, "offset": 28672, "length": 4096 }, { "place": 8, "offset": 32768, "length": 4096 }],
         "findings": [{ "promise": promise, "path": path, "what": what, "promised_by": 1 }],
     }]);
-    result(number, "finding", &json!({ "broken": broken, "log": { "left_out": 0, "entries": entries } }))
+    result(
+        number,
+        "finding",
+        &json!({ "broken": broken, "log": { "left_out": 0, "entries": entries, "holds": { "7": "the journal" } } }),
+    )
 }
 
 /// What `script`, which calls `tell`, says in a page that a browser shows without any network.
@@ -242,7 +246,9 @@ fn ten_thousand_findings_are_shown_and_filtered_at_once() {
     assert_eq!(seen["before"]["groups"], 15);
     assert!(seen["before"]["elements"].as_u64() < Some(5_000), "{}", seen["before"]["elements"]);
     assert!(seen["one"]["status"].as_str().expect("text").starts_with("1 of 10000 in 1 group:"));
-    assert!(seen["one"]["text"].as_str().expect("text").contains("Finding 9876: seq-1/9875"));
+    let one = seen["one"]["text"].as_str().expect("text");
+    assert!(one.contains("Finding 9876: seq-1/9875"), "{one}");
+    assert!(one.contains("write 7: 4096 bytes at 28672, lost, during operation 1: the journal"), "{one}");
     assert!(seen["opened"]["status"].as_str().expect("text").starts_with("2000 of 10000 in 3 groups"));
     // The stories of three groups, and the one that was opened.
     assert_eq!(seen["opened"]["pictures"], 4);

@@ -1,6 +1,6 @@
 "use strict";
 (() => {
-  const GROUPS_AT_ONCE = 20, MEMBERS_AT_ONCE = 50;
+  const GROUPS_AT_ONCE = 20, MEMBERS_AT_ONCE = 50, LOST_NAMED = 12;
   const SVG = "http://www.w3.org/2000/svg";
   const byId = id => document.getElementById(id);
   const index = JSON.parse(byId("index").textContent);
@@ -131,7 +131,9 @@
     const facts = element("dl");
     const fact = (name, text, attributes) => facts.append(element("dt", {}, name), element("dd", attributes, text));
     if (of.disk !== "") fact("disk", of.disk);
-    if (of.more > 0) fact("likewise", `${of.more} more states of this workload break the same`);
+    const named = of.log === null ? [] : of.lost.filter(lost => lost.place in of.log.holds).slice(0, LOST_NAMED);
+    for (const { place: write } of named) fact("lost", `write ${write}: ${of.log.holds[write]}`);
+    if (of.more > 0) fact("likewise", `${of.more} more ${of.more === 1 ? "state of this workload breaks" : "states of this workload break"} the same`);
     for (const broken of of.broken) {
       fact("broken", (broken.path === "" ? "" : broken.path + ": ") + broken.what, { class: "broken" });
       const promise = index.promises[broken.promise];

@@ -119,7 +119,7 @@ fn disk_words(state: &StateFindings) -> String {
     let StateFindings { pending, lost, .. } = state;
     match &state.state.relaxation {
         Relaxation::Prefix => "had kept everything that was written so far".into(),
-        Relaxation::Flushed => format!("had lost all of the {pending} writes that no flush or FUA covered"),
+        Relaxation::Flushed => format!("had lost all writes that no flush or FUA covered: {pending}"),
         Relaxation::Lost(_) => format!("had lost {} of the {pending} writes that no flush or FUA covered", lost.len()),
         Relaxation::Torn { .. } => format!("had torn one of the {pending} writes that no flush or FUA covered"),
     }

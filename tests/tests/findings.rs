@@ -1,9 +1,13 @@
 //! The findings of a sweep are listed and told, made small, and mounted again. Needs root.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use assert_cmd::assert::OutputAssertExt;
-use end_to_end::{crashpoint, require_root};
+use end_to_end::{Family, crashpoint, leftovers, program, require_root};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tempfile::TempDir;
 
 /// Each with operations that nothing needs.
@@ -95,7 +99,7 @@ fn minimized(results: &str, workload: &str, promise: &str) -> String {
     let (status, story, said) = run(&["minimize", results, &number(&list, workload, promise)]);
     assert_eq!(status, 1, "{story}{said}");
     let replay = lines(&story, "replay ");
-    let again = std::process::Command::new("sh").args(["-c", replay[0]]).output().expect("it runs");
+    let again = Command::new("sh").args(["-c", replay[0]]).output().expect("it runs");
     assert_eq!(again.status.code(), Some(1), "{story}{again:?}");
     assert!(String::from_utf8_lossy(&again.stdout).contains(&format!("({promise})")), "{story}{again:?}");
     story
@@ -141,6 +145,37 @@ fn a_state_is_mounted_again_and_goes_when_the_command_ends() {
     // Without a command it waits for Enter, which the end of the input is as well.
     let (status, place, said) = run(&["replay", results, &lost]);
     assert!(status == 1 && place.starts_with("/proc/"), "{place}{said}");
+}
+
+#[test]
+fn a_state_that_is_looked_at_goes_with_ctrl_c() {
+    let directory = swept(&["--fs", "ext4", "--disk", "drop-flush"]);
+    let temporary = tempfile::tempdir().expect("a directory");
+    let (_, list, _) = run(&["show", &results(&directory)]);
+    let mut process = Command::new(program("crashpoint"))
+        .args(["replay", &results(&directory), &number(&list, "data", "fsync-names")])
+        .env("TMPDIR", temporary.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it runs");
+    let mut place = String::new();
+    BufReader::new(process.stdout.as_mut().expect("its output")).read_line(&mut place).expect("a line");
+    assert!(Path::new(place.trim()).join("B/x").exists(), "{place}");
+    let family = Family::of(process.id());
+    kill(Pid::from_raw(process.id() as i32), Signal::SIGINT).expect("sent");
+    assert_eq!(process.wait().expect("it ends").code(), Some(3));
+    assert_eq!(leftovers(&family, temporary.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_write_that_never_happened_is_told_as_the_disk_s_fault() {
+    let directory = swept(&["--fs", "ext4", "--disk", "lose-write:1"]);
+    let story = minimized(&results(&directory), "data", "fsync-data");
+    let lost = lines(&story, "lost ");
+    assert!(lost.len() == 1 && lost[0].ends_with(": data of A/foo, though it had answered it"), "{story}");
+    assert!(lines(&story, "prevented ")[0].contains("a disk that keeps write"), "{story}");
 }
 
 #[test]

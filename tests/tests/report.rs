@@ -255,6 +255,26 @@ fn ten_thousand_findings_are_shown_and_filtered_at_once() {
     assert!(seen["opened"]["text"].as_str().expect("text").contains("Show more (616)"));
 }
 
+#[test]
+fn what_was_torn_and_what_was_under_way_is_marked() {
+    let place = Place::new();
+    let mut torn = finding(0, "mountable", "", "mount fails");
+    let state = &mut torn["broken"][0];
+    state["state"] = json!("torn-7:512..4096");
+    state["lost"] = json!([{ "place": 7, "offset": 28672 + 512, "length": 4096 - 512 }]);
+    (state["operations_done"], state["under_way"], state["position"]) = (json!(1), json!(true), json!(20));
+    place.results("out", &[torn], true);
+    let (page, _) = place.report(&["out"]);
+    let seen = told(&page, PHONE, true, "setTimeout(() => tell(look()), 100)");
+    assert_readable(&seen, true);
+    assert_eq!((&seen["lost"], &seen["underWay"]), (&json!(1), &json!(1)));
+    let text = seen["text"].as_str().expect("text");
+    assert!(text.contains("fsync foo ← the power fails while this is done"), "{text}");
+    assert!(text.contains("write 7: 4096 bytes at 28672, torn") && text.contains("write 8: 4096 bytes at 32768, kept"));
+    // What the disk was asked after the crash is not there.
+    assert!(text.contains("write 19:") && !text.contains("write 20:"), "{text}");
+}
+
 /// As nasty as a file name and a kernel's message can be.
 const NASTY: &str = "</script><script>document.title='out'</script><!-- <b> ]]> & \" ' \u{1} \u{1b}[0m \u{fffe}";
 

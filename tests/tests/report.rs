@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use end_to_end::{crashpoint, require_root, said};
+use end_to_end::{crashpoint, printed, require_root, said};
 use serde_json::{Value, json};
 
 /// Longer than a browser takes to start and show a page, even on a busy machine.
@@ -136,6 +136,8 @@ fn finding(number: usize, promise: &str, path: &str, what: &str) -> Value {
 
 /// What `script`, which calls `tell`, says in a page that a browser shows without any network.
 fn told(page: &Path, size: (u32, u32), dark: bool, script: &str) -> Value {
+    // To be without a network.
+    require_root();
     let text = std::fs::read_to_string(page).expect("read");
     let shown = page.with_extension("shown.html");
     let end = "</body>";
@@ -263,7 +265,8 @@ fn what_was_torn_and_what_was_under_way_is_marked() {
     state["state"] = json!("torn-7:512..4096");
     state["lost"] = json!([{ "place": 7, "offset": 28672 + 512, "length": 4096 - 512 }]);
     (state["operations_done"], state["under_way"], state["position"]) = (json!(1), json!(true), json!(20));
-    place.results("out", &[torn], true);
+    let death = json!({ "during": "mounting", "what": "Kernel panic", "log": ["BUG: somewhere"] });
+    place.results("out", &[torn, result(1, "finding", &json!({ "death": death }))], true);
     let (page, _) = place.report(&["out"]);
     let seen = told(&page, PHONE, true, "setTimeout(() => tell(look()), 100)");
     assert_readable(&seen, true);
@@ -271,6 +274,10 @@ fn what_was_torn_and_what_was_under_way_is_marked() {
     let text = seen["text"].as_str().expect("text");
     assert!(text.contains("fsync foo ← the power fails while this is done"), "{text}");
     assert!(text.contains("write 7: 4096 bytes at 28672, torn") && text.contains("write 8: 4096 bytes at 32768, kept"));
+    assert!(
+        text.contains("kernel-died") && text.contains("the kernel died, or never came back: Kernel panic"),
+        "{text}"
+    );
     // What the disk was asked after the crash is not there.
     assert!(text.contains("write 19:") && !text.contains("write 20:"), "{text}");
 }
@@ -337,6 +344,10 @@ fn findings_have_the_numbers_that_they_have_elsewhere() {
     let text = std::fs::read_to_string(junit).expect("read");
     let (one, two) = (text.find("finding 1\n").expect("one"), text.find("finding 2\n").expect("two"));
     assert!(one < two && text[one..two].contains("first") && text[two..].contains("second"), "{text}");
+    for (number, what) in [("1", "first"), ("2", "second")] {
+        let shown = crashpoint().arg("show").arg(place.path("out")).arg(number).output().expect("it runs");
+        assert!(printed(&shown).contains(what), "{}", printed(&shown));
+    }
 }
 
 #[test]

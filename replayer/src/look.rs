@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use block_dev::Base;
 use local_fs::{Scratch, Variant, enter_mount_namespace, format};
-use pace_rules::disk::Disk;
 use workloads::Workload;
 
+use crate::disk_kind::DiskKind;
 use crate::engine::Engine;
 use crate::engine::search::{LookHook, Search};
 use crate::result::WorkloadResult;
@@ -18,7 +18,8 @@ use crate::result::WorkloadResult;
 /// Without root, mkfs, FUSE or loop devices. What goes wrong later is in the result.
 pub fn look(
     variant: &Variant,
-    disk: Disk,
+    disk: DiskKind,
+    contract: Option<&Variant>,
     seed: u64,
     workload: &Workload,
     search: &Search,
@@ -30,6 +31,9 @@ pub fn look(
     let base = Base::from_file(&format(variant, &scratch.path().join("base"))?)?;
     let mut engine =
         Engine::new(variant, &Arc::new(base), disk, &directory).map_err(|error| anyhow::anyhow!("{error}"))?;
+    if let Some(contract) = contract {
+        engine.judge_by(contract).map_err(|error| anyhow::anyhow!("{error}"))?;
+    }
     engine.set_states(search.states, seed);
     Ok(engine.look(workload, search, hook))
 }

@@ -47,7 +47,8 @@ pub(crate) fn replay(arguments: &ReplayArgs, fs: &Command, interrupt: &Interrupt
         looked = look(recovered, arguments.command.as_deref(), interrupt);
         Ok(())
     };
-    let result = replayer::look(&found.variant, opened.disk, seed, &found.workload, &search, &mut hook)?;
+    let contract = opened.sweep.contract.as_ref();
+    let result = replayer::look(&found.variant, opened.disk, contract, seed, &found.workload, &search, &mut hook)?;
     looked?;
     if !result.broken.is_empty() {
         return Ok(if interrupt.requested() { Outcome::Incomplete } else { Outcome::Findings });

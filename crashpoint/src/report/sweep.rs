@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use checker::{Contract, Finding};
 use replayer::{
-    Evidence, FileSystemArgs, Findings, Found, FoundWhat, Overview, Story, death_text, quoted, replay_text,
+    DiskKind, Evidence, FileSystemArgs, Findings, Found, FoundWhat, Overview, Story, death_text, quoted, replay_text,
 };
 
 use crate::fs;
@@ -60,8 +60,8 @@ impl Sweep {
 
     /// What the log says of a finding.
     pub(super) fn evidence<'a>(&self, found: &'a Found) -> Option<Evidence<'a>> {
-        let disk = self.findings.manifest.disk.parse().ok()?;
-        found.log.as_ref().map(|log| Evidence::new(log, disk))
+        let disk: DiskKind = self.findings.manifest.disk.parse().ok()?;
+        found.log.as_ref().map(|log| Evidence::new(log, disk.honesty))
     }
 }
 

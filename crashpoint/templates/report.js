@@ -1,6 +1,6 @@
 "use strict";
 (() => {
-  const GROUPS_AT_ONCE = 20, MEMBERS_AT_ONCE = 50;
+  const GROUPS_AT_ONCE = 20, MEMBERS_AT_ONCE = 50, LOST_NAMED = 12;
   const SVG = "http://www.w3.org/2000/svg";
   const byId = id => document.getElementById(id);
   const index = JSON.parse(byId("index").textContent);
@@ -131,7 +131,9 @@
     const facts = element("dl");
     const fact = (name, text, attributes) => facts.append(element("dt", {}, name), element("dd", attributes, text));
     if (of.disk !== "") fact("disk", of.disk);
-    if (of.more > 0) fact("likewise", `${of.more} more states of this workload break the same`);
+    const named = of.log === null ? [] : of.lost.filter(lost => lost.place in of.log.holds).slice(0, LOST_NAMED);
+    for (const { place: write } of named) fact("lost", `write ${write}: ${of.log.holds[write]}`);
+    if (of.more > 0) fact("likewise", `${of.more} more ${of.more === 1 ? "state of this workload breaks" : "states of this workload break"} the same`);
     for (const broken of of.broken) {
       fact("broken", (broken.path === "" ? "" : broken.path + ": ") + broken.what, { class: "broken" });
       const promise = index.promises[broken.promise];
@@ -180,10 +182,11 @@
     const gone = lost.get(place);
     return gone === undefined ? "kept" : gone.length < length ? "torn" : "lost";
   }
-  function describe(entry, lost) {
+  function describe(entry, lost, holds) {
     const [place, kind, offset, length, operation] = entry;
     const where = kind === "F" ? "" : `: ${length} bytes at ${offset}, ${fate(entry, lost)}`;
-    return `${KINDS[kind]} ${place}${where}` + (operation === null ? "" : `, during operation ${operation}`);
+    return `${KINDS[kind]} ${place}${where}` + (operation === null ? "" : `, during operation ${operation}`)
+      + (place in holds ? `: ${holds[place]}` : "");
   }
   const lostOf = of => new Map(of.lost.map(lost => [lost.place, lost]));
   const requestsOf = of => of.log.entries.filter(entry => entry[1] in KINDS);
@@ -221,7 +224,7 @@
         // The mark may be among what was left out.
         if (open === null && operation !== null) open = { number: operation, x, empty: false };
         if (open !== null) open.empty = false;
-        boxes.append(request(entry, lost, x, LANE, BOX));
+        boxes.append(request(entry, lost, of.log.holds, x, LANE, BOX));
         x += STEP;
       }
     }
@@ -247,9 +250,9 @@
     return frame;
   }
 
-  function request(entry, lost, x, y, width) {
+  function request(entry, lost, holds, x, y, width) {
     const [place, kind, , length] = entry;
-    const made = drawn("g", { class: "request" }, drawn("title", {}, describe(entry, lost)));
+    const made = drawn("g", { class: "request" }, drawn("title", {}, describe(entry, lost, holds)));
     const middle = x + width / 2;
     const label = (text, up, attributes) => made.append(drawn("text", { x: middle, y: y + up, "text-anchor": "middle", ...attributes }, text));
     if (kind === "F") {
@@ -283,10 +286,11 @@
       const row = entry => {
         const [place, kind, offset, length, operation] = entry;
         const range = kind === "F" ? ["", ""] : [String(offset), String(length)];
-        return cells("td", [KINDS[kind], String(place), ...range, operation === null ? "" : String(operation), fate(entry, lost)]);
+        return cells("td", [KINDS[kind], String(place), ...range, operation === null ? "" : String(operation),
+          fate(entry, lost), of.log.holds[place] || ""]);
       };
       return element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Log" },
-        element("table", {}, element("thead", {}, cells("th", ["request", "place", "offset", "length", "operation", "after the crash"])),
+        element("table", {}, element("thead", {}, cells("th", ["request", "place", "offset", "length", "operation", "after the crash", "holds"])),
           element("tbody", {}, ...requestsOf(of).map(row))));
     });
   }

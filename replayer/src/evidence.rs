@@ -32,7 +32,7 @@ impl<'a> Evidence<'a> {
                     fua: entry.kind == 'U',
                     offset: entry.offset,
                     length: entry.length,
-                    completed: place + 1,
+                    completed: entry.answered.map_or(place + 1, |answered| answered as usize),
                     priority: 0,
                 }),
                 'F' => Request::Flush,
@@ -245,7 +245,7 @@ mod tests {
         let mut entry = |(place, kind): (usize, char)| {
             let operation = if kind == 'B' { Some(1) } else { under_way };
             under_way = if kind == 'E' { None } else { operation };
-            LogEntry { place: place as u32, kind, offset: place as u64 * 512, length: 512, operation }
+            LogEntry { place: place as u32, kind, offset: place as u64 * 512, length: 512, operation, answered: None }
         };
         RunLog { entries: shape.chars().enumerate().map(&mut entry).collect(), ..RunLog::default() }
     }

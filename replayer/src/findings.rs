@@ -236,14 +236,24 @@ struct ResultLine {
 #[derive(Deserialize)]
 struct LogLine {
     left_out: u32,
-    entries: Vec<(u32, char, u64, u64, Option<u32>)>,
+    entries: Vec<EntryLine>,
     #[serde(default)]
     holds: BTreeMap<u32, String>,
 }
 
+#[derive(Deserialize)]
+struct EntryLine(u32, char, u64, u64, Option<u32>, #[serde(default)] Option<u32>);
+
 impl From<LogLine> for RunLog {
     fn from(line: LogLine) -> Self {
-        let entry = |(place, kind, offset, length, operation)| LogEntry { place, kind, offset, length, operation };
+        let entry = |EntryLine(place, kind, offset, length, operation, answered): EntryLine| LogEntry {
+            place,
+            kind,
+            offset,
+            length,
+            operation,
+            answered,
+        };
         Self { left_out: line.left_out, entries: line.entries.into_iter().map(entry).collect(), holds: line.holds }
     }
 }

@@ -116,8 +116,13 @@ impl Report {
             })
         };
         let log = |log: &RunLog| {
-            let entry =
-                |entry: &LogEntry| json!([entry.place, entry.kind, entry.offset, entry.length, entry.operation]);
+            let entry = |entry: &LogEntry| {
+                let LogEntry { place, kind, offset, length, operation, answered } = entry;
+                match answered {
+                    None => json!([place, kind, offset, length, operation]),
+                    Some(answered) => json!([place, kind, offset, length, operation, answered]),
+                }
+            };
             let entries: Vec<_> = log.entries.iter().map(entry).collect();
             json!({ "left_out": log.left_out, "entries": entries, "holds": log.holds })
         };

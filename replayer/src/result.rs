@@ -103,6 +103,8 @@ pub struct LogEntry {
     pub length: u64,
     /// The operation that was under way, or begins or has returned.
     pub operation: Option<u32>,
+    /// The position in the block log at which it was answered, if not at once; `u32::MAX` for never.
+    pub answered: Option<u32>,
 }
 
 /// So many entries of a run's log are kept: those of a small workload are a tenth of it.
@@ -128,7 +130,9 @@ impl RunLog {
                 Kind::Mark(Mark::OperationEnd(_)) => ('E', under_way.take()),
             };
             let (offset, length) = entry.range();
-            entries.push(LogEntry { place: place as u32, kind, offset, length, operation });
+            let late = entry.completed != place + 1;
+            let answered = late.then(|| u32::try_from(entry.completed).unwrap_or(u32::MAX));
+            entries.push(LogEntry { place: place as u32, kind, offset, length, operation, answered });
         }
         Self { left_out: 0, entries, holds: BTreeMap::new() }
     }
@@ -277,8 +281,14 @@ mod tests {
         log.push(Kind::Discard { offset: 8192, length: 4096 }, 0);
         let kept = RunLog::of(&log, 1);
         assert_eq!(kinds(&kept), "BWFED");
-        assert_eq!(kept.entries[1], LogEntry { place: 2, kind: 'W', offset: 4096, length: 512, operation: Some(3) });
-        assert_eq!(kept.entries[4], LogEntry { place: 6, kind: 'D', offset: 8192, length: 4096, operation: None });
+        assert_eq!(
+            kept.entries[1],
+            LogEntry { place: 2, kind: 'W', offset: 4096, length: 512, operation: Some(3), answered: None }
+        );
+        assert_eq!(
+            kept.entries[4],
+            LogEntry { place: 6, kind: 'D', offset: 8192, length: 4096, operation: None, answered: None }
+        );
         assert_eq!(kinds(&kept.clone().up_to(5)), "BWF");
         for _ in 0..LOG_ENTRIES_MAX {
             log.push(Kind::Flush, 0);

@@ -1,7 +1,7 @@
 //! One HTML page without anything beside it. The table is written here; the findings are data in
 //! the page, in pieces, of which its script reads those that somebody looks at.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use askama::Template;
 use itertools::Itertools;
@@ -107,7 +107,7 @@ struct Detail<'a> {
     broken: Vec<Broken<'a>>,
     /// What would have prevented it.
     prevented: Vec<String>,
-    log: Option<LogView>,
+    log: Option<LogView<'a>>,
     death: Option<&'a Death>,
     replay: String,
 }
@@ -123,17 +123,19 @@ struct Broken<'a> {
 
 /// The log up to the crash.
 #[derive(Serialize)]
-struct LogView {
+struct LogView<'a> {
     left_out: u32,
     /// Place, kind, offset, length, operation: as results have it.
     entries: Vec<(u32, char, u64, u64, Option<u32>)>,
+    /// What was written, by place, as far as it is known.
+    holds: &'a BTreeMap<u32, String>,
 }
 
-impl LogView {
-    fn of(log: &RunLog, position: usize) -> Self {
+impl<'a> LogView<'a> {
+    fn of(log: &'a RunLog, position: usize) -> Self {
         let before = log.entries.iter().filter(|entry| (entry.place as usize) < position);
         let fields = before.map(|entry| (entry.place, entry.kind, entry.offset, entry.length, entry.operation));
-        Self { left_out: log.left_out, entries: fields.collect() }
+        Self { left_out: log.left_out, entries: fields.collect(), holds: &log.holds }
     }
 }
 

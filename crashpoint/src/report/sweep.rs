@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use checker::{Contract, Finding};
-use replayer::{Evidence, FileSystemArgs, Findings, Found, FoundWhat, Overview, Story, quoted, replay_text};
+use replayer::{
+    DiskKind, Evidence, FileSystemArgs, Findings, Found, FoundWhat, Overview, Story, death_text, quoted, replay_text,
+};
 
 use crate::fs;
 
@@ -51,20 +53,15 @@ impl Sweep {
                     None => story.text(),
                 }
             }
-            FoundWhat::Death(death) => format!(
-                "  workload  {}\n  during    {}\n  broken    the kernel died, or never came back: {}\n",
-                found.workload.to_line(),
-                death.during,
-                death.what
-            ),
+            FoundWhat::Death(death) => death_text(&found.workload, death, &death.log),
         };
         text + &replay_text(&found.workload, &self.command(found))
     }
 
     /// What the log says of a finding.
     pub(super) fn evidence<'a>(&self, found: &'a Found) -> Option<Evidence<'a>> {
-        let disk = self.findings.manifest.disk.parse().ok()?;
-        found.log.as_ref().map(|log| Evidence::new(log, disk))
+        let disk: DiskKind = self.findings.manifest.disk.parse().ok()?;
+        found.log.as_ref().map(|log| Evidence::new(log, disk.honesty))
     }
 }
 

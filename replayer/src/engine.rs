@@ -348,7 +348,8 @@ impl Engine {
     ) -> Result<()> {
         let Unfinished { result, checks } = unfinished;
         if let Entry::Vacant(place) = visited.entry(hash) {
-            let (done, state) = (id.progress.operations_done, &id.state.state);
+            // The position of the crash need not be the same in another run.
+            let (done, state) = (id.progress.operations_done, &id.state.state.relaxation);
             tell(&format!("recovering from a crash after {done} operations ({state})"));
             let seen = self.visit(&mut result.timing)?;
             result.states_checked += 1;

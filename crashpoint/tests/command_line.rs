@@ -27,7 +27,9 @@ fn help(arguments: &[&str]) -> String {
 #[test]
 fn help_is_what_it_was() {
     insta::assert_snapshot!("help", help(&[]));
-    for command in ["fs", "merge", "show", "minimize", "replay", "report", "doctor", "clean", "bench", "completions", "man"] {
+    for command in
+        ["fs", "merge", "show", "minimize", "replay", "report", "doctor", "clean", "bench", "completions", "man"]
+    {
         insta::assert_snapshot!(format!("help_{command}"), help(&[command]));
     }
 }

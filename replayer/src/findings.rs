@@ -328,7 +328,7 @@ mod tests {
         let path = directory.path().join("manifest.json");
         let manifest = serde_json::json!({
             "type": "manifest", "format": 2, "version": env!("CARGO_PKG_VERSION"), "kernel_release": "",
-            "kernel_version": "", "options": {}, "file_systems": [], "disk": "honest", "states": "prefix",
+            "kernel_version": "", "options": {}, "file_systems": [], "disk": "honest", "states": ["prefix"],
             "shard": null, "workloads_hash": null, "workloads": "", "jobs": 1, "command_line": [],
         });
         std::fs::write(&path, manifest.to_string()).expect("written");

@@ -8,7 +8,7 @@ use itertools::Itertools;
 use replayer::{Death, Found, FoundWhat, LostBytes, Open, RunLog, state_words};
 use serde::Serialize;
 
-use super::sweep::{KERNEL_DIED, Sweep, headline, promises, source};
+use super::sweep::{KERNEL_DIED, Sweep, headline, promises};
 
 /// More findings, or workloads of which not everything can be said, are not in the page: they are
 /// counted there, and are in the results.
@@ -266,7 +266,8 @@ impl<'a> Builder<'a> {
             path: &finding.path,
             what: &finding.what,
             by: finding.promised_by,
-            source: source(found, finding)
+            source: sweep
+                .source(found, finding)
                 .map(|source| place_in(&mut self.source_places, source, &mut self.index.sources)),
         });
         Detail {

@@ -47,7 +47,7 @@ impl Sweep {
         let text = match &found.what {
             FoundWhat::State(state) => {
                 let (variant, workload) = (&found.variant, &found.workload);
-                let story = Story { variant, contract: Contract::for_variant(variant).ok(), workload, state };
+                let story = Story { variant, contract: self.contract(found), workload, state };
                 match self.evidence(found) {
                     Some(evidence) => story.in_full(&evidence),
                     None => story.text(),
@@ -63,12 +63,16 @@ impl Sweep {
         let disk: DiskKind = self.findings.manifest.disk.parse().ok()?;
         found.log.as_ref().map(|log| Evidence::new(log, disk.honesty))
     }
-}
 
-/// Where the file system promises it.
-pub(super) fn source(found: &Found, finding: &Finding) -> Option<&'static str> {
-    let contract = Contract::for_variant(&found.variant).ok()?;
-    contract.line(finding.promise).map(|line| line.source)
+    /// Whose promises counted.
+    fn contract(&self, found: &Found) -> Option<Contract> {
+        Contract::for_variant(self.arguments.contract.as_ref().unwrap_or(&found.variant)).ok()
+    }
+
+    /// Where the file system promises it.
+    pub(super) fn source(&self, found: &Found, finding: &Finding) -> Option<&'static str> {
+        self.contract(found)?.line(finding.promise).map(|line| line.source)
+    }
 }
 
 /// A finding in one line.

@@ -297,7 +297,14 @@ fn make_engine(start: &Start, directory: &Path, answers: &HostAnswers) -> Result
     let shared = Path::new(GUEST_SHARED);
     let (base, fsck) = if start.host_helps {
         let ask = |slot, task| answer(&Answer::Help(slot, task));
-        let base = Base::unpack(&std::fs::read(shared.join(BASE_NAME))?)?;
+        let base = match std::fs::read(shared.join(BASE_NAME)) {
+            Ok(packed) => Base::unpack(&packed)?,
+            // The host could not make it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Base::from_file(&format(&start.variant, &directory.join(BASE_NAME))?)?
+            }
+            Err(error) => return Err(error.into()),
+        };
         (base, FsckPlace::host(shared.to_owned(), ask, answers.clone()))
     } else {
         // Every worker's disk has an identity of its own: there are kernels that take two disks

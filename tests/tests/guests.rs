@@ -155,6 +155,40 @@ fn flushes_that_cover_nothing_are_caught() {
     }
 }
 
+/// A mount of a file, that anybody sees; unmounted when dropped.
+struct LoopMount(tempfile::TempDir);
+
+impl LoopMount {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (image, point) = (directory.path().join("image"), directory.path().join("point"));
+        std::fs::File::create(&image).and_then(|file| file.set_len(8 << 20)).expect("made");
+        std::fs::create_dir(&point).expect("made");
+        let run = |program: &str, arguments: &[&std::ffi::OsStr]| {
+            let status = Command::new(program).args(arguments).stdout(Stdio::null()).status().expect("run");
+            assert!(status.success(), "{program}: {status}");
+        };
+        run("mkfs.ext4", &["-q".as_ref(), image.as_os_str()]);
+        run("mount", &["-o".as_ref(), "loop".as_ref(), image.as_os_str(), point.as_os_str()]);
+        Self(directory)
+    }
+}
+
+impl Drop for LoopMount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path().join("point")).status();
+    }
+}
+
+/// mkfs.btrfs looks at everything that is mounted from a loop device, which only root may.
+#[test]
+fn what_somebody_has_mounted_is_no_obstacle() {
+    let _mounted = LoopMount::new();
+    let place = Ordinary::new();
+    let sweep = ["--kernel", "uml", "--fs", "btrfs", "--preset", "seq-1", "--range", "0..4"];
+    Report::of_process(place.crashpoint(&[&SWEEP, sweep.as_slice()].concat())).assert_clean();
+}
+
 /// A sweep whose results are read as they come. It is killed when dropped.
 struct Sweep {
     process: Child,

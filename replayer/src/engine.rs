@@ -355,11 +355,12 @@ impl Engine {
             result.states_checked += 1;
             place.insert(seen);
         } else {
+            self.watch.lap(&mut result.timing.enumerate_us);
             result.states_equal += 1;
         }
         let seen = &visited[&hash];
         let compared = seen.tree.as_ref().map_or(Ok(Vec::new()), |tree| oracle::check(model, id.live, tree));
-        self.watch.lap(&mut result.timing.compare_us);
+        self.watch.lap(&mut result.timing.oracle_us);
         let mut findings = compared.unwrap_or_else(|undecided| {
             result.not_measured.get_or_insert(undecided);
             Vec::new()
@@ -377,7 +378,7 @@ impl Engine {
 
     /// Mounts the image so that it recovers, walks it, writes to it and checks it.
     fn visit(&mut self, timing: &mut Timing) -> Result<Visited> {
-        self.watch.lap(&mut timing.load_us);
+        self.watch.lap(&mut timing.enumerate_us);
         self.crashed.turn();
         self.watch.lap(&mut timing.fsck_us);
         let loaded = self.crashed.load(&self.variant, &self.image, &mut self.watch, timing)?;

@@ -165,12 +165,18 @@ impl StateFindings {
 pub struct Timing {
     /// Mounting, running and unmounting the recorded disk.
     pub record_us: u64,
+    /// Finding the next crash state, and building and hashing its image.
+    #[serde(default)]
+    pub enumerate_us: u64,
     /// Making the disk hold the crash state.
     pub load_us: u64,
     /// Mounting with recovery, and unmounting.
     pub mount_us: u64,
-    /// Walking the recovered tree and comparing it.
+    /// Walking the recovered tree; in results of before there was `oracle_us`, comparing it too.
     pub compare_us: u64,
+    /// Comparing the tree with what may be there.
+    #[serde(default)]
+    pub oracle_us: u64,
     /// Writing in the recovered file system and removing everything.
     pub write_us: u64,
     /// The file system's own checker.
@@ -181,9 +187,11 @@ impl Timing {
     /// Adds another's times.
     pub fn add(&mut self, other: Self) {
         self.record_us += other.record_us;
+        self.enumerate_us += other.enumerate_us;
         self.load_us += other.load_us;
         self.mount_us += other.mount_us;
         self.compare_us += other.compare_us;
+        self.oracle_us += other.oracle_us;
         self.write_us += other.write_us;
         self.fsck_us += other.fsck_us;
     }

@@ -4,6 +4,7 @@
 //! - [`BlockLog`]: every write, flush and discard that a disk was asked for, when it was answered,
 //!   and marks.
 //! - [`Completion`]: when a disk answers: at once, or lazily.
+//! - [`LogWrites`]: what the kernel's own target log-writes logged.
 //! - [`FrontEnd`]: a disk that the kernel can mount: [`FuseDisk`] (FUSE + loop) records what
 //!   it is asked for, [`MemfdDisk`] (memfd + loop) is the fastest to mount.
 
@@ -17,6 +18,7 @@ mod image;
 mod image_file;
 mod late_answers;
 mod log;
+mod log_writes;
 pub mod loop_device;
 mod memfd_disk;
 mod page_writer;
@@ -29,6 +31,7 @@ pub use fuse_disk::FuseDisk;
 pub use image::{Image, ImageHash};
 pub use image_file::{ChangedPage, ImageFile};
 pub use log::{BlockLog, Entry, Kind, Mark, NEVER};
+pub use log_writes::{LogMark, LogWrites, LogWritesError, OperationMark, Unordered};
 pub use memfd_disk::MemfdDisk;
 
 /// Everything this crate makes that the kernel gives a name to carries this mark, so that

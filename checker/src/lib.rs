@@ -12,6 +12,7 @@ mod comparison;
 mod content;
 mod contract;
 mod durability;
+pub mod facts;
 mod finding;
 mod history;
 mod model;

@@ -6,7 +6,7 @@ use local_fs::Tree;
 
 use crate::comparison::{Comparison, Reading, Rule, Sides};
 use crate::history::Time;
-use crate::{Finding, Model, Promise, tree_check};
+use crate::{Contract, Finding, Model, Promise, tree_check};
 
 /// How many of a tree's broken promises are reported; one cause shows in many places.
 const FINDINGS_MAX: usize = 20;
@@ -37,6 +37,13 @@ pub fn check(model: &Model, live: Option<&Tree>, recovered: &Tree) -> Result<Vec
     }
     findings.truncate(FINDINGS_MAX);
     Ok(findings)
+}
+
+/// Checks what recovery left against itself, where nothing is known of what was done.
+pub fn check_itself(contract: &Contract, recovered: &Tree) -> Vec<Finding> {
+    let mut findings = tree_check::check(contract, recovered);
+    findings.truncate(FINDINGS_MAX);
+    findings
 }
 
 /// Compares the live tree with the model: a difference is a mistake of the model, or of the

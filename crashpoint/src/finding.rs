@@ -1,5 +1,6 @@
 //! One finding of a directory of results: `crashpoint show`, `minimize` and `replay`.
 
+mod export;
 mod minimize;
 mod replay;
 mod show;
@@ -14,6 +15,7 @@ use workloads::Workload;
 
 use crate::fs;
 
+pub(crate) use export::{ExportArgs, export};
 pub(crate) use minimize::{MinimizeArgs, minimize};
 pub(crate) use replay::{ReplayArgs, replay};
 pub(crate) use show::{ShowArgs, show};

@@ -27,6 +27,10 @@ pub(crate) struct MachineArgs {
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(64..=65536))]
     memory: u64,
 
+    /// A module that the kernel loads first, such as dm-log-writes
+    #[arg(long, value_name = "MODULE")]
+    load: Vec<String>,
+
     /// A directory of the host that the command may write to
     #[arg(long, value_name = "DIR")]
     share: Vec<PathBuf>,
@@ -46,6 +50,7 @@ pub(crate) fn run(mut arguments: MachineArgs, interrupt: &Interrupt) -> anyhow::
         bail!("a command runs in a guest: --kernel uml");
     };
     uml.memory_mib = arguments.memory;
+    uml.load.extend(arguments.load);
     let shared =
         arguments.share.iter().map(|path| path.canonicalize().with_context(|| format!("share {}", path.display())));
     let command = GuestCommand {

@@ -7,11 +7,13 @@ mod clean;
 mod doctor;
 mod finding;
 mod fs;
+mod import;
 mod machine;
 mod manual;
 mod merge;
 mod options;
 mod report;
+mod run;
 mod source;
 
 use std::process::ExitCode;
@@ -44,6 +46,21 @@ enum Command {
     /// Makes the directory that one sweep of everything would have made of those of its parts
     /// (fs --shard I/N --out DIR), and exits as that sweep would have.
     Merge(merge::MergeArgs),
+    /// Write a finding as a test for others: a case of fstests, a shell script, or J-lang
+    ///
+    /// The test needs nothing of Crashpoint. It checks what must be so in every state that a crash
+    /// may leave there.
+    Export(finding::ExportArgs),
+    /// Check a log that the kernel's dm-log-writes made
+    ///
+    /// Cuts the power behind every write, flush and mark of the log, or where --states says, and
+    /// checks what needs no knowledge of what was done: whether it can be mounted, read and
+    /// written, and what the kernel and the file system's own checker say. With the workload that
+    /// was run, and marks around its operations as `crashpoint run --mark` sets them, it checks
+    /// everything that `fs` does.
+    Import(Box<import::ImportArgs>),
+    /// Run a workload on a file system that is mounted, with marks for dm-log-writes
+    Run(run::RunArgs),
     /// List the findings of a sweep, or tell the story of one
     ///
     /// Findings are numbered from 1, by file system, workload and crash state. Of those that break the
@@ -100,7 +117,7 @@ struct Parsed {
 
 /// The command line, as it is parsed, completed and described.
 fn command() -> clap::Command {
-    Cli::command().mut_subcommand("fs", fs::adapt)
+    Cli::command().mut_subcommand("fs", fs::adapt).mut_subcommand("import", import::adapt)
 }
 
 fn parse() -> Result<Parsed, clap::Error> {
@@ -118,6 +135,9 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
     match parsed.command {
         Command::Fs(arguments) => fs::run(&arguments.settle(), &parsed.fs, &parsed.given, &interrupt),
         Command::Merge(arguments) => merge::run(&arguments),
+        Command::Export(arguments) => finding::export(&arguments, &parsed.fs),
+        Command::Import(arguments) => import::run(*arguments, &interrupt),
+        Command::Run(arguments) => run::run(&arguments),
         Command::Show(arguments) => finding::show(arguments, &parsed.fs),
         Command::Minimize(arguments) => finding::minimize(&arguments, &parsed.fs, &interrupt),
         Command::Replay(arguments) => finding::replay(&arguments, &parsed.fs, &interrupt),

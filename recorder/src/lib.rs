@@ -4,9 +4,11 @@
 mod execute;
 mod fua;
 mod memory;
+mod perform;
 mod raw;
 mod record;
 mod trace;
 
+pub use perform::perform;
 pub use record::{Error, Recorder, Result};
 pub use trace::{CrashPoint, Outcome, Trace};

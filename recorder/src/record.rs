@@ -217,7 +217,8 @@ impl Recorder {
 /// Whether nothing shows that nobody answered any more.
 fn was_answered(trace: &Trace) -> bool {
     let cut = |outcome: &Outcome| matches!(outcome, Outcome::Refused(libc::ENOTCONN | libc::ECONNABORTED));
-    !trace.outcomes.iter().any(cut) && trace.crash_points.iter().all(|point| point.live.errors.is_empty())
+    let whole = |point: &CrashPoint| point.live.as_ref().is_none_or(|live| live.errors.is_empty());
+    !trace.outcomes.iter().any(cut) && trace.crash_points.iter().all(whole)
 }
 
 /// A file system whose recording has ended.
@@ -309,7 +310,7 @@ impl Run<'_> {
 
     fn crash_point(&mut self) {
         let log_position = self.disk.log_position();
-        let live = walk(self.mounted.path(), WalkOptions { skip: self.variant.file_system.own_names });
+        let live = Some(walk(self.mounted.path(), WalkOptions { skip: self.variant.file_system.own_names }));
         self.crash_points.push(CrashPoint { operations_done: self.outcomes.len(), log_position, live });
     }
 }

@@ -17,8 +17,8 @@ pub struct CrashPoint {
     pub operations_done: usize,
     /// The position in the block log behind everything that was answered by then.
     pub log_position: usize,
-    /// What the file system showed at that moment.
-    pub live: Tree,
+    /// What the file system showed at that moment, where it could be looked at.
+    pub live: Option<Tree>,
 }
 
 /// Everything recorded of one run.

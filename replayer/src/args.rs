@@ -112,6 +112,7 @@ impl FileSystemArgs {
             share: None,
             jobs: self.jobs(),
             machine: machine.clone(),
+            import: None,
         }
     }
 

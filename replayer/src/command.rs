@@ -14,13 +14,14 @@ use pace_rules::disk::Disk;
 use workloads::Workload;
 
 use crate::args::{FileSystemArgs, NumberedWorkloads, WorkloadIterator};
+use crate::import::Import;
 use crate::pool::Interrupt;
 use crate::prepare::prepare;
 use crate::report::{OutputFormat, Report, print_summary, print_table, say};
 use crate::result::{Verdict, WorkloadResult};
 use crate::results_directory::{Recorded, Results};
 use crate::shell::own_call;
-use crate::sweep::{Summary, Workers};
+use crate::sweep::{Summary, SweepOptions, Workers};
 
 /// How a command went; the exit status says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,13 +65,16 @@ pub struct SweepCommand<'a> {
     pub subcommand: Option<&'static str>,
     /// Stop once so many workloads have shown something.
     pub stop_after: Option<u64>,
+    /// The log of a run that was done elsewhere, if workloads are not to be run, and the command that
+    /// imports it.
+    pub import: Option<(Import, String)>,
     found: Cell<u64>,
 }
 
 impl<'a> SweepCommand<'a> {
     /// A sweep of everything.
     pub fn new(file_system: &'a FileSystemArgs, machine: Machine, format: OutputFormat) -> Self {
-        Self { file_system, machine, format, subcommand: None, stop_after: None, found: Cell::new(0) }
+        Self { file_system, machine, format, subcommand: None, stop_after: None, import: None, found: Cell::new(0) }
     }
 
     /// Sweeps every file system with the workloads that `source` starts anew for each, but for
@@ -165,7 +169,8 @@ impl<'a> SweepCommand<'a> {
         mut results: Option<&mut Results>,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Summary> {
-        let mut options = self.file_system.sweep_options(&self.machine);
+        let import = self.import.as_ref().map(|(import, _)| import.clone());
+        let mut options = SweepOptions { import, ..self.file_system.sweep_options(&self.machine) };
         if let Some(budget) = self.file_system.budget {
             let total = total.context("--budget is shared by the workloads, which must be known: give files, not -")?;
             options.share = Some(budget.mul_f64(options.jobs as f64 / total.max(1) as f64));
@@ -179,7 +184,10 @@ impl<'a> SweepCommand<'a> {
             say("without tracefs FUA cannot be told from a flush: the disk seems to keep more than it must");
         }
         // What cannot be mounted when it is new, such as with wrong options, is not worth a sweep.
-        workers.floor(1, false).with_context(|| format!("mount a new {variant}"))?;
+        // One that is not new has its place in the result.
+        if self.import.is_none() {
+            workers.floor(1, false).with_context(|| format!("mount a new {variant}"))?;
+        }
         let mut report =
             Report::new(self.format, variant, self.file_system.contract.as_ref(), self.replay(variant), total);
         if let Some(results) = results.as_deref_mut() {
@@ -222,6 +230,9 @@ impl<'a> SweepCommand<'a> {
 
     /// The command that does it again with one file system, and the workloads that come in.
     fn replay(&self, variant: &Variant) -> String {
+        if let Some((_, command)) = &self.import {
+            return format!("{} {command}", own_call());
+        }
         let subcommand = self.subcommand.map(|name| format!(" {name}")).unwrap_or_default();
         format!("{}{subcommand} {} -", own_call(), self.file_system.replay_flags(variant))
     }

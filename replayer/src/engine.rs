@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use block_dev::{Base, FrontEnd, Image, ImageHash, Kind, Mark};
+use block_dev::{Base, BlockLog, FrontEnd, Image, ImageHash, Kind, Mark, Unordered};
 use checker::{Contract, Finding, Model, Promise, oracle, write_check};
-use local_fs::{FileSystem, KernelLog, KernelMessage, Lack, Mounted, Tree, Variant, WalkOptions, walk};
+use local_fs::{FileSystem, FsckReport, KernelLog, KernelMessage, Lack, Mounted, Tree, Variant, WalkOptions, walk};
 use pace_rules::disk::{Disk, Log, Relaxation, Space, State, States};
 use recorder::{CrashPoint, Outcome, Recorder, Trace};
 use workloads::{FallocMode, Op, RenameFlag, Workload};
@@ -17,9 +17,10 @@ use workloads::{FallocMode, Op, RenameFlag, Workload};
 use crate::crashed_disks::{CrashedDisks, Ticket};
 use crate::disk_kind::DiskKind;
 use crate::fsck::FsckPlace;
+use crate::import::{Import, Imported, Places, has_operations, something_in};
 use crate::moment::{Progress, disagreement};
 use crate::result::{LostBytes, RunLog, StateFindings, Timing, WorkloadResult};
-use crate::states::{rebuild, requests};
+use crate::states::{rebuild, rebuild_swapped, requests};
 
 /// So many crash states of one workload are visited without a limit of time: hours.
 const STATES_MAX: u128 = 10_000_000;
@@ -28,6 +29,10 @@ const STATES_MAX: u128 = 10_000_000;
 pub type EngineError = Box<dyn std::error::Error + Send + Sync>;
 
 type Result<T, E = EngineError> = std::result::Result<T, E>;
+
+/// So many pairs of writes whose order is open are tried in every order. With more of them, what is
+/// found is not counted.
+const OPEN_MAX: usize = 4;
 
 /// Takes workloads through record, crash, recover and check, one at a time, on disks of its
 /// own. It runs in a mount namespace of its own.
@@ -47,6 +52,8 @@ pub struct Engine {
     share: Option<Duration>,
     hash_log: bool,
     name_blocks: bool,
+    /// Where workloads are not run, because that was done elsewhere.
+    import: Option<Import>,
     watch: Stopwatch,
     /// A stack trace in the kernel's log that may be about the present workload, or another
     /// engine's.
@@ -81,6 +88,24 @@ pub struct Unfinished {
     checks: BTreeMap<Ticket, Vec<StateFindings>>,
 }
 
+/// How much of a log there is to visit.
+struct Extent<'a> {
+    /// The last position.
+    last: usize,
+    /// Where its places are, in a log that was imported.
+    imported: Option<&'a Places>,
+}
+
+impl Extent<'_> {
+    /// The pairs of writes in a state whose order is not known.
+    fn open(&self, rules: &Log, state: &State) -> Vec<Unordered> {
+        let unordered = self.imported.map(Places::unordered).unwrap_or_default();
+        let lost = rules.lost(state);
+        let there = |place: usize| place < state.position && !lost.contains(&place);
+        unordered.iter().filter(|pair| there(pair.place) && there(pair.fua_place)).copied().collect()
+    }
+}
+
 /// Which crash state of a workload.
 struct StateId<'a> {
     progress: Progress,
@@ -88,6 +113,10 @@ struct StateId<'a> {
     live: Option<&'a Tree>,
     /// Without findings.
     state: StateFindings,
+    /// The pairs of its writes whose order is not known.
+    open: Vec<Unordered>,
+    /// What it is made of, if it was imported.
+    source: Option<(&'a Log, &'a BlockLog, &'a Places)>,
 }
 
 impl Engine {
@@ -129,6 +158,7 @@ impl Engine {
             share: None,
             hash_log: false,
             name_blocks: false,
+            import: None,
             watch: Stopwatch(Instant::now()),
             whose: None,
         })
@@ -137,7 +167,13 @@ impl Engine {
     /// Whether writes with FUA are told from others. Otherwise the disk seems to keep more than it
     /// must, and `drop-fua` does nothing.
     pub fn recognises_fua(&self) -> bool {
-        self.recorder.recognises_fua()
+        self.import.is_some() || self.recorder.recognises_fua()
+    }
+
+    /// Has workloads not be run, but their log be read. One without operations stands for
+    /// whatever was done.
+    pub fn set_import(&mut self, import: Import) {
+        self.import = Some(import);
     }
 
     /// Says whether other engines work at the same time: then a stack trace in the kernel's log
@@ -207,11 +243,8 @@ impl Engine {
             let report = self.crashed.report(ticket);
             self.watch.lap(&mut result.timing.fsck_us);
             match report {
-                Ok(report) if report.clean => {}
                 Ok(report) => {
-                    let name = self.variant.file_system.fsck.map_or("fsck", |fsck| fsck.program.name);
-                    let what = format!("{name} is not satisfied: {}", summary(&report.output));
-                    let finding = Finding::new(Promise::FsckClean, "", what);
+                    let Some(finding) = self.dissatisfaction(&report) else { continue };
                     for state in states {
                         result.add_findings(StateFindings { findings: vec![finding.clone()], ..state });
                     }
@@ -223,9 +256,21 @@ impl Engine {
         result
     }
 
+    /// What is wrong by a report of the file system's own checker.
+    fn dissatisfaction(&self, report: &FsckReport) -> Option<Finding> {
+        let name = self.variant.file_system.fsck.map_or("fsck", |fsck| fsck.program.name);
+        let what = || format!("{name} is not satisfied: {}", summary(&report.output));
+        let wrong = !report.clean && self.contract.promises(Promise::FsckClean);
+        wrong.then(|| Finding::new(Promise::FsckClean, "", what()))
+    }
+
     fn record_and_check(&mut self, workload: &Workload, unfinished: &mut Unfinished, tell: Tell<'_>) -> Result<()> {
+        if let Some(import) = self.import.clone() {
+            return self.import_and_check(&import, workload, unfinished, tell);
+        }
         let trace = self.record(workload, &mut unfinished.result, tell)?;
-        let visited = self.visit_states(workload, &trace, unfinished, tell);
+        let whole = Extent { last: self.last_position(workload, &trace, &mut unfinished.result), imported: None };
+        let visited = self.visit_states(workload, &trace, &whole, unfinished, tell);
         self.name_what_was_written(&trace, &mut unfinished.result);
         self.recorder.recycle(trace);
         visited
@@ -262,20 +307,64 @@ impl Engine {
         Ok(trace)
     }
 
+    /// The same of a log that was made elsewhere.
+    fn import_and_check(
+        &mut self,
+        import: &Import,
+        workload: &Workload,
+        unfinished: &mut Unfinished,
+        tell: Tell<'_>,
+    ) -> Result<()> {
+        tell("mounting the disk as it was before the log");
+        let imported = import.read(workload).map_err(|error| format!("{error:#}"))?;
+        let before = self.look_before(&imported, unfinished)?;
+        if let Some(name) = something_in(&before, self.variant.file_system).filter(|_| has_operations(workload)) {
+            let why = format!("there was {name} before the first operation: a workload starts on a new file system");
+            return Err(why.into());
+        }
+        let (trace, places) = imported.into_trace(workload, &before);
+        let last = trace.crash_points.last().map_or(trace.durable_position, |point| point.log_position);
+        self.visit_states(workload, &trace, &Extent { last, imported: Some(&places) }, unfinished, tell)
+    }
+
+    /// What the disk shows before any crash. What is wrong with it then, crashes have not done.
+    fn look_before(&mut self, imported: &Imported, unfinished: &mut Unfinished) -> Result<Tree> {
+        let log = imported.log();
+        let rules = Log::new(&requests(log), imported.from, self.disk);
+        let state = State { position: imported.from, relaxation: Relaxation::Prefix };
+        rebuild(&mut self.image, log, &rules, &state);
+        let seen = self.visit_and_check(&mut unfinished.result.timing)?;
+        let findings = self.compare(None, None, &seen)?;
+        let tree = seen.tree.unwrap_or_default();
+        match findings.first() {
+            None => Ok(tree),
+            Some(finding) => Err(format!(
+                "the disk is not sound before any crash: {}{}{}",
+                finding.path,
+                if finding.path.is_empty() { "" } else { ": " },
+                finding.what
+            )
+            .into()),
+        }
+    }
+
     fn visit_states(
         &mut self,
         workload: &Workload,
         trace: &Trace,
+        extent: &Extent<'_>,
         unfinished: &mut Unfinished,
         tell: Tell<'_>,
     ) -> Result<()> {
         let rules = Log::new(&requests(&trace.log), trace.durable_position, self.disk);
-        let progress = Progress::of(trace);
-        let last = self.last_position(workload, trace, &mut unfinished.result);
+        let last = extent.last;
+        // Where nothing is known of what was done, a state is judged by itself.
+        let has_model = extent.imported.is_none() || has_operations(workload);
+        let progress = if has_model { Progress::of(trace) } else { Progress::unknown(trace) };
         let promised = promised_positions(workload, trace, &self.states);
         let promised: Vec<_> = promised.into_iter().filter(|position| *position <= last).collect();
         let space = Space::new(&rules, &promised, &self.states, self.seed ^ seed_of(workload));
-        let mut models: HashMap<Progress, Result<Model, String>> = HashMap::new();
+        let mut models: HashMap<Progress, Result<Option<Model>, String>> = HashMap::new();
         let mut visited = HashMap::new();
         let mut judged = HashSet::new();
         if self.share.is_none() && space.len() > STATES_MAX {
@@ -297,11 +386,16 @@ impl Engine {
                 unfinished.result.states_equal += 1;
                 continue;
             }
-            match models.entry(progress).or_insert_with(|| progress.model(&self.contract, workload, trace)) {
+            let make = || has_model.then(|| progress.model(&self.contract, workload, trace)).transpose();
+            match models.entry(progress).or_insert_with(make) {
                 Ok(model) => {
                     let live = live_at(trace, &state, progress);
-                    let id = StateId { progress, live, state: lost(&rules, trace, progress, state) };
-                    self.judge(model, hash, id, &mut visited, unfinished, tell)?;
+                    let place = extent.imported.map(|imported| imported.place(state.position));
+                    let open = extent.open(&rules, &state);
+                    let source = extent.imported.map(|imported| (&rules, &trace.log, imported));
+                    let state = StateFindings { place, ..lost(&rules, trace, progress, state) };
+                    let id = StateId { progress, live, state, open, source };
+                    self.judge(model.as_ref(), hash, id, &mut visited, unfinished, tell)?;
                 }
                 Err(why) => {
                     unfinished.result.not_measured.get_or_insert_with(|| why.clone());
@@ -315,7 +409,8 @@ impl Engine {
     fn last_position(&self, workload: &Workload, trace: &Trace, result: &mut WorkloadResult) -> usize {
         let mut last = trace.durable_position;
         for point in &trace.crash_points {
-            if let Some(name) = kept_after_removal(self.variant.file_system, &point.live) {
+            let Some(live) = &point.live else { continue };
+            if let Some(name) = kept_after_removal(self.variant.file_system, live) {
                 let why = format!("a file was removed while open, and is kept as {name}");
                 result.not_applicable.get_or_insert(why);
                 return last;
@@ -323,7 +418,7 @@ impl Engine {
             let progress = Progress { operations_done: point.operations_done, under_way: false };
             let model = progress.model(&self.contract, workload, trace);
             let disagreement = match &model {
-                Ok(model) => disagreement(model, &point.live),
+                Ok(model) => disagreement(model, live),
                 Err(why) => Some(why.clone()),
             };
             if let Some(why) = disagreement {
@@ -336,10 +431,10 @@ impl Engine {
     }
 
     /// Has a crash state that is in the image recover, unless that was done, and compares it with
-    /// what may be there.
+    /// what may be there, or without a model with itself.
     fn judge(
         &mut self,
-        model: &Model,
+        model: Option<&Model>,
         hash: ImageHash,
         id: StateId<'_>,
         visited: &mut HashMap<ImageHash, Visited>,
@@ -351,7 +446,8 @@ impl Engine {
             // The position of the crash need not be the same in another run.
             let (done, state) = (id.progress.operations_done, &id.state.state.relaxation);
             tell(&format!("recovering from a crash after {done} operations ({state})"));
-            let seen = self.visit(&mut result.timing)?;
+            let timing = &mut result.timing;
+            let seen = if id.open.is_empty() { self.visit(timing)? } else { self.visit_and_check(timing)? };
             result.states_checked += 1;
             place.insert(seen);
         } else {
@@ -359,13 +455,18 @@ impl Engine {
             result.states_equal += 1;
         }
         let seen = &visited[&hash];
-        let compared = seen.tree.as_ref().map_or(Ok(Vec::new()), |tree| oracle::check(model, id.live, tree));
+        let compared = self.compare(model, id.live, seen);
         self.watch.lap(&mut result.timing.oracle_us);
         let mut findings = compared.unwrap_or_else(|undecided| {
             result.not_measured.get_or_insert(undecided);
             Vec::new()
         });
-        findings.extend(seen.findings.iter().cloned());
+        if !findings.is_empty()
+            && let Some(why) = self.depends_on_order(model, hash, &id, result)?
+        {
+            result.not_measured.get_or_insert(why);
+            findings.clear();
+        }
         let state = id.state;
         if let Some(ticket) = seen.check {
             checks.entry(ticket).or_default().push(state.clone());
@@ -374,6 +475,66 @@ impl Engine {
             result.add_findings(StateFindings { findings, ..state });
         }
         Ok(())
+    }
+
+    /// What is wrong with a state that was visited: with a model compared with what may be there,
+    /// else with itself.
+    ///
+    /// # Errors
+    /// Why it could not be decided.
+    fn compare(&self, model: Option<&Model>, live: Option<&Tree>, seen: &Visited) -> Result<Vec<Finding>, String> {
+        let mut findings = match (&seen.tree, model) {
+            (None, _) => Vec::new(),
+            (Some(tree), Some(model)) => oracle::check(model, live, tree)?,
+            (Some(tree), None) => oracle::check_itself(&self.contract, tree),
+        };
+        findings.extend(seen.findings.iter().cloned());
+        Ok(findings)
+    }
+
+    /// Whether nothing is wrong with a state in another order of the writes whose order is open: then
+    /// that is why nobody can be accused of what is in the order of the log.
+    fn depends_on_order(
+        &mut self,
+        model: Option<&Model>,
+        hash: ImageHash,
+        id: &StateId<'_>,
+        result: &mut WorkloadResult,
+    ) -> Result<Option<String>> {
+        let Some((rules, log, places)) = id.source else { return Ok(None) };
+        let state = &id.state.state;
+        let mut differing = Vec::new();
+        for pair in &id.open {
+            rebuild_swapped(&mut self.image, log, rules, state, &[*pair]);
+            // Most have been written over since.
+            if self.image.hash() != hash {
+                differing.push(*pair);
+            }
+        }
+        if differing.len() > OPEN_MAX {
+            return Ok(Some(places.why_open(&differing[0])));
+        }
+        for subset in 1..1_u32 << differing.len() {
+            let chosen = (0..differing.len()).filter(|bit| subset & (1 << bit) != 0);
+            let swapped: Vec<_> = chosen.map(|bit| differing[bit]).collect();
+            rebuild_swapped(&mut self.image, log, rules, state, &swapped);
+            let seen = self.visit_and_check(&mut result.timing)?;
+            if self.compare(model, id.live, &seen).is_ok_and(|findings| findings.is_empty()) {
+                return Ok(Some(places.why_open(&swapped[0])));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same as [`Self::visit`], and waits for the file system's own checker.
+    fn visit_and_check(&mut self, timing: &mut Timing) -> Result<Visited> {
+        let mut seen = self.visit(timing)?;
+        if let Some(ticket) = seen.check.take() {
+            let report = self.crashed.report(ticket)?;
+            self.watch.lap(&mut timing.fsck_us);
+            seen.findings.extend(self.dissatisfaction(&report));
+        }
+        Ok(seen)
     }
 
     /// Mounts the image so that it recovers, walks it, writes to it and checks it.
@@ -585,7 +746,7 @@ fn kept_after_removal<'a>(file_system: &FileSystem, live: &'a Tree) -> Option<&'
 fn promised_positions(workload: &Workload, trace: &Trace, states: &States) -> Vec<usize> {
     let operations: Vec<_> = workload.operations().collect();
     let returned = |entry: &block_dev::Entry| match entry.kind {
-        Kind::Mark(Mark::OperationEnd(number)) => operations[number as usize].is_persistence(),
+        Kind::Mark(Mark::OperationEnd(number)) => operations.get(number as usize).is_some_and(|op| op.is_persistence()),
         _ => false,
     };
     let run = trace.log.entries().iter().enumerate().skip(trace.durable_position);
@@ -600,7 +761,7 @@ fn promised_positions(workload: &Workload, trace: &Trace, states: &States) -> Ve
 fn live_at<'a>(trace: &'a Trace, state: &State, progress: Progress) -> Option<&'a Tree> {
     let is_it =
         |point: &&CrashPoint| point.log_position == state.position && point.operations_done == progress.operations_done;
-    trace.crash_points.iter().find(is_it).map(|point| &point.live)
+    trace.crash_points.iter().find(is_it).and_then(|point| point.live.as_ref())
 }
 
 /// A workload has a sample of its own.
@@ -625,6 +786,7 @@ fn lost(rules: &Log, trace: &Trace, progress: Progress, state: State) -> StateFi
         pending: rules.pending(state.position).len() as u32,
         state,
         lost,
+        place: None,
         findings: Vec::new(),
         more: 0,
     }

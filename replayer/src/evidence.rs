@@ -263,6 +263,7 @@ mod tests {
             state: State { position: shape.len(), relaxation },
             pending: 0,
             lost: lost.iter().map(bytes).collect(),
+            place: None,
             findings: vec![finding],
             more: 0,
         };

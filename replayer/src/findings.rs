@@ -273,14 +273,16 @@ struct StateLine {
     lost: Vec<LostBytes>,
     #[serde(default)]
     more: u32,
+    #[serde(default)]
+    place: Option<String>,
     findings: Vec<Finding>,
 }
 
 impl From<StateLine> for StateFindings {
     fn from(line: StateLine) -> Self {
-        let StateLine { operations_done, under_way, state, position, pending, lost, more, findings } = line;
+        let StateLine { operations_done, under_way, state, position, pending, lost, more, place, findings } = line;
         let state = State { position, relaxation: state };
-        Self { operations_done, under_way, state, pending, lost, findings, more }
+        Self { operations_done, under_way, state, pending, lost, place, findings, more }
     }
 }
 
@@ -315,6 +317,7 @@ mod tests {
             state: State { position: 9, relaxation },
             pending: 3,
             lost,
+            place: None,
             findings: vec![Finding::new(promise, path, "it is gone")],
             more: 2,
         };

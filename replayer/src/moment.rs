@@ -33,6 +33,11 @@ impl Progress {
         all
     }
 
+    /// The same of a run of which no operation is known.
+    pub(crate) fn unknown(trace: &Trace) -> Vec<Self> {
+        vec![Self { operations_done: 0, under_way: false }; trace.log.len() + 1]
+    }
+
     /// The model of what the run had done.
     ///
     /// # Errors

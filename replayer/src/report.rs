@@ -112,6 +112,7 @@ impl Report {
                 "pending": state.pending,
                 "lost": state.lost,
                 "more": state.more,
+                "place": state.place,
                 "findings": state.findings.iter().map(finding).collect::<Vec<_>>(),
             })
         };

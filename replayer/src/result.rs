@@ -59,6 +59,8 @@ pub struct StateFindings {
     pub pending: u32,
     /// What of them it had not.
     pub lost: Vec<LostBytes>,
+    /// Where in the log that is, in words, if it is one that was imported.
+    pub place: Option<String>,
     /// The promises it breaks.
     pub findings: Vec<Finding>,
     /// How many other states, all of them later in the order of the space, break the same promises

@@ -1,6 +1,6 @@
 //! From a block log to the disk's content after a crash.
 
-use block_dev::{BlockLog, Entry, Image, Kind};
+use block_dev::{BlockLog, Entry, Image, Kind, Unordered};
 use pace_rules::disk::{Log, Request, State, Write};
 
 /// What matters of a block log for what a crash may leave of it.
@@ -21,9 +21,19 @@ fn request(entry: &Entry) -> Request {
 
 /// Makes `image` the disk's content in a crash state of `log`, of which `rules` is the reading.
 pub(crate) fn rebuild(image: &mut Image, log: &BlockLog, rules: &Log, state: &State) {
+    rebuild_swapped(image, log, rules, state, &[]);
+}
+
+/// The same, with each of these writes before the one with FUA that stands before it.
+pub(crate) fn rebuild_swapped(image: &mut Image, log: &BlockLog, rules: &Log, state: &State, swapped: &[Unordered]) {
     image.reset();
     for piece in rules.pieces(state) {
-        log.apply_part(piece.place, piece.bytes, image);
+        let place = piece.place;
+        log.apply_part(place, piece.bytes, image);
+        for pair in swapped.iter().filter(|pair| pair.place == place) {
+            let start = pair.offset - log.entries()[pair.fua_place].range().0;
+            log.apply_part(pair.fua_place, start..start + pair.length, image);
+        }
     }
 }
 

@@ -29,7 +29,7 @@ impl Story<'_> {
     /// The workload with the crash drawn in, what the disk kept, and what that breaks.
     pub fn text(&self) -> String {
         let disk = format!("  disk      {}\n", state_words(self.state));
-        self.workload_text() + &disk + &self.promises_text()
+        self.workload_text() + &self.place_text() + &disk + &self.promises_text()
     }
 
     /// The same in full, of what is known of the disk.
@@ -43,6 +43,10 @@ impl Story<'_> {
             text += &format!("  {head:<9} {way}\n");
         }
         text
+    }
+
+    fn place_text(&self) -> String {
+        self.state.place.as_ref().map(|place| format!("  crash     {place}\n")).unwrap_or_default()
     }
 
     fn workload_text(&self) -> String {
@@ -108,9 +112,13 @@ pub fn death_text(workload: &Workload, death: &Death, log: &[String]) -> String 
     text
 }
 
-/// The command that tests a workload again. Not with echo: some shells' has a mind of its own about
+/// The command that tests a workload again; one that does not end with `-` takes none. Not with
+/// echo: some shells' has a mind of its own about
 /// backslashes.
 pub fn replay_text(workload: &Workload, command: &str) -> String {
+    if !command.ends_with(" -") {
+        return format!("  replay    {command}\n");
+    }
     format!("  replay    printf '%s\\n' {} | {command}\n", quoted(&workload.to_line()))
 }
 

@@ -11,6 +11,7 @@ use workloads::Workload;
 use crate::disk_kind::DiskKind;
 use crate::drain::{ResultSender, Source, drain};
 use crate::engine::search::Search;
+use crate::import::Import;
 use crate::pool::{Gone, Interrupt, Worker};
 use crate::report::say;
 use crate::result::{Timing, Verdict, WorkloadResult};
@@ -43,12 +44,23 @@ pub struct SweepOptions {
     pub jobs: usize,
     /// Where they run.
     pub machine: Machine,
+    /// The log of a run that was done elsewhere, if workloads are not to be run.
+    pub import: Option<Import>,
 }
 
 impl Default for SweepOptions {
     fn default() -> Self {
         let (contract, states, seed, jobs) = (None, States::default(), 0, 1);
-        Self { disk: DiskKind::default(), contract, states, seed, share: None, jobs, machine: Machine::Host }
+        Self {
+            disk: DiskKind::default(),
+            contract,
+            states,
+            seed,
+            share: None,
+            jobs,
+            machine: Machine::Host,
+            import: None,
+        }
     }
 }
 
@@ -119,12 +131,12 @@ impl Workers {
     /// # Errors
     /// Without root or a guest, mkfs, FUSE or loop devices.
     pub fn start(variant: &Variant, options: &SweepOptions) -> anyhow::Result<Self> {
-        let SweepOptions { disk, contract, states, seed, share, jobs, machine } = options.clone();
+        let SweepOptions { disk, contract, states, seed, share, jobs, machine, import } = options.clone();
         let FileSystem { name, modules, .. } = *variant.file_system;
         let machine = machine.with_modules(modules).with_modules(&[name]);
         let alone = jobs <= 1 || machine.is_guest();
         // What the host does comes when the host likes, which has no place in virtual time.
-        let host_helps = machine.is_guest() && !machine.has_virtual_time();
+        let host_helps = machine.is_guest() && !machine.has_virtual_time() && import.is_none();
         let hash_log = machine.has_virtual_time();
         let scratch = match machine {
             Machine::Host => {
@@ -144,6 +156,7 @@ impl Workers {
             directory: None,
             host_helps,
             hash_log,
+            import,
         };
         let jobs = jobs.max(1);
         let mut this = Self { processes: Vec::new(), start, machine, jobs, recognise_fua: true, scratch, started: 0 };

@@ -1,6 +1,7 @@
 //! A worker: a process with an engine of its own, which does what it reads from its standard
 //! input and answers on its standard output. It is this same program, started again.
 
+use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,6 +20,7 @@ use crate::disk_kind::DiskKind;
 use crate::engine::search::Search;
 use crate::engine::{Engine, EngineError, Unfinished};
 use crate::fsck::{self, FsckPlace, HostAnswers, Slot, Task};
+use crate::import::Import;
 use crate::prepare::prepare_kernel;
 use crate::result::WorkloadResult;
 
@@ -57,6 +59,8 @@ pub(crate) struct Start {
     pub(crate) host_helps: bool,
     /// Results have a hash of the block log.
     pub(crate) hash_log: bool,
+    /// Workloads are not run: this is the log of their run.
+    pub(crate) import: Option<Import>,
 }
 
 impl Start {
@@ -295,7 +299,9 @@ impl Place {
 fn make_engine(start: &Start, directory: &Path, answers: &HostAnswers) -> Result<Engine, EngineError> {
     prepare_kernel(&start.variant)?;
     let shared = Path::new(GUEST_SHARED);
-    let (base, fsck) = if start.host_helps {
+    let (base, fsck) = if let Some(import) = &start.import {
+        (Base::from_file(&File::open(&import.base)?)?, FsckPlace::default())
+    } else if start.host_helps {
         let ask = |slot, task| answer(&Answer::Help(slot, task));
         let base = match std::fs::read(shared.join(BASE_NAME)) {
             Ok(packed) => Base::unpack(&packed)?,
@@ -322,5 +328,8 @@ fn make_engine(start: &Start, directory: &Path, answers: &HostAnswers) -> Result
     engine.set_hash_log(start.hash_log);
     // Programs are slow to start in a guest, and these are for people.
     engine.set_name_blocks(!start.is_in_guest());
+    if let Some(import) = &start.import {
+        engine.set_import(import.clone());
+    }
     Ok(engine)
 }

@@ -195,12 +195,12 @@ impl Engine {
             }
         };
         let live = live_at(trace, &state, progress);
-        let id = StateId { progress, live, state: lost(rules, trace, progress, state) };
+        let id = StateId { progress, live, state: lost(rules, trace, progress, state), open: Vec::new(), source: None };
         // What was checked of one state says nothing about another one of the same content here:
         // each is looked at anew, so that whatever comes of it can be seen again.
         let mut unfinished = Unfinished { result: WorkloadResult::new(String::new()), checks: BTreeMap::new() };
         let hash = self.image.hash();
-        self.judge(&model, hash, id, &mut HashMap::new(), &mut unfinished, tell)?;
+        self.judge(Some(&model), hash, id, &mut HashMap::new(), &mut unfinished, tell)?;
         let done = self.finish(unfinished);
         result.states_checked += 1;
         result.timing.add(done.timing);

@@ -1,0 +1,119 @@
+//! `crashpoint export`: a finding as a test for others.
+
+use std::fs::{File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::{Args, Command, ValueEnum};
+use export::{Case, Crash};
+use replayer::{Found, FoundWhat, Outcome};
+use workloads::{Op, Step, Workload};
+
+use super::Named;
+
+/// The name of a case without a file.
+const UNNUMBERED: &str = "999";
+
+/// The arguments of `crashpoint export`.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    #[command(flatten)]
+    named: Named,
+
+    /// As what
+    #[arg(long = "as", value_name = "FORM", value_enum)]
+    form: Form,
+
+    /// Where to write it [default: standard output]. A case of fstests is two files, FILE and
+    /// FILE.out, and FILE ends with its number; on standard output it is a patch
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// A case of fstests, for dm-flakey or dm-log-writes
+    Fstests,
+    /// CrashMonkey's language
+    Jlang,
+    /// A shell script, for a loop device
+    Script,
+}
+
+/// Does it.
+pub(crate) fn export(arguments: &ExportArgs, fs: &Command) -> anyhow::Result<Outcome> {
+    let opened = arguments.named.open(fs)?;
+    let found = &opened.found;
+    let FoundWhat::State(state) = &found.what else {
+        bail!("finding {} is a kernel that died, which has no crash state: export another", found.number);
+    };
+    let crash = Crash {
+        variant: &found.variant,
+        workload: &found.workload,
+        operations_done: state.operations_done as usize,
+        under_way: state.under_way,
+        relaxation: &state.state.relaxation,
+        findings: &state.findings,
+        kernel: &opened.kernel.release,
+    };
+    if opened.sweep.disk != replayer::DiskKind::default() {
+        replayer::say(&format!("found on a disk that was {}: on an honest one it may not come", opened.sweep.disk));
+    }
+    let output = arguments.output.as_deref();
+    let failed = || format!("export finding {}", found.number);
+    match arguments.form {
+        Form::Fstests => {
+            let name = output.and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or(UNNUMBERED);
+            write_case(&export::fstests(&crash, name).with_context(failed)?, name, output)?;
+        }
+        Form::Jlang => {
+            let workload = crashed(found, crash.operations_done + usize::from(crash.under_way));
+            write_one(&workloads::jlang::to_jlang(&workload).with_context(failed)?, output, 0o644)?;
+        }
+        Form::Script => write_one(&export::script(&crash).with_context(failed)?, output, 0o755)?,
+    }
+    Ok(Outcome::Clean)
+}
+
+/// The workload up to the crash, which is behind `count` operations.
+fn crashed(found: &Found, count: usize) -> Workload {
+    let setup = found.workload.setup.len();
+    let run: Vec<&Op> = found.workload.operations().take(count).skip(setup).collect();
+    let run = run.into_iter().cloned().map(Step::Op).chain([Step::CrashPoint]).collect();
+    Workload { run, ..found.workload.clone() }
+}
+
+fn write_one(text: &str, output: Option<&Path>, mode: u32) -> anyhow::Result<()> {
+    let Some(path) = output else {
+        return Ok(write!(io::stdout(), "{text}")?);
+    };
+    let doing = || format!("write {}", path.display());
+    // What is there is somebody's.
+    let mut file = File::create_new(path).with_context(doing)?;
+    file.write_all(text.as_bytes()).with_context(doing)?;
+    file.set_permissions(Permissions::from_mode(mode)).with_context(doing)
+}
+
+fn write_case(case: &Case, name: &str, output: Option<&Path>) -> anyhow::Result<()> {
+    let Some(path) = output else {
+        let path = format!("tests/{}/{name}", case.directory);
+        let patch = patch(&path, &case.test, "755") + &patch(&format!("{path}.out"), &case.out, "644");
+        return Ok(write!(io::stdout(), "{patch}")?);
+    };
+    if !name.bytes().all(|byte| byte.is_ascii_digit()) {
+        bail!("a case of fstests is named by its number: -o tests/{}/{UNNUMBERED}", case.directory);
+    }
+    write_one(&case.test, Some(path), 0o755)?;
+    write_one(&case.out, Some(&path.with_extension("out")), 0o644)
+}
+
+/// A new file, as git and patch take it.
+fn patch(path: &str, text: &str, mode: &str) -> String {
+    let lines = text.lines().map(|line| format!("+{line}\n")).collect::<Vec<_>>().concat();
+    let count = text.lines().count();
+    format!(
+        "diff --git a/{path} b/{path}\nnew file mode 100{mode}\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1,{count} @@\n{lines}"
+    )
+}

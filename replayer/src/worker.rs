@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use block_dev::Base;
@@ -181,6 +181,7 @@ pub fn run_hidden() -> Option<ExitCode> {
 /// # Errors
 /// If the messages break off.
 fn run_worker() -> io::Result<()> {
+    STARTED_AS.get_or_init(std::process::id);
     let mut input = BufReader::new(io::stdin());
     let Some(start) = receive::<Start>(&mut input)? else { return Ok(()) };
     let answers = HostAnswers::default();
@@ -194,8 +195,18 @@ fn run_worker() -> io::Result<()> {
     jobs(input, answers).try_for_each(|job| worker.work(job?))
 }
 
+/// Our number, as the kernel gave it when we began.
+static STARTED_AS: OnceLock<u32> = OnceLock::new();
+
 /// Answers, from whatever part of the worker.
+///
+/// When somebody kills the kernel of a guest, its processes are let go by their tracer, and go on for
+/// a moment as processes of the host, with its files and its output: what they would answer is not
+/// true. Under another kernel we have another number.
 fn answer(answer: &Answer) -> io::Result<()> {
+    if std::process::id() != *STARTED_AS.get_or_init(std::process::id) {
+        std::process::exit(2);
+    }
     send(&mut io::stdout().lock(), answer)
 }
 

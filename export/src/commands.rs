@@ -241,7 +241,7 @@ impl Commands {
             Op::SetXattr { target, name, value } => {
                 self.needs.insert(Need::Attributes);
                 let file = self.target(op, target)?;
-                format!("{} -n {} -v {} {file}", self.dialect.setfattr, plain_word(name)?, plain_word(value)?)
+                format!("{} -n {} -v {} {file}", self.dialect.setfattr, plain_word(name)?, quoted(value))
             }
             Op::RemoveXattr { target, name } => {
                 self.needs.insert(Need::Attributes);
@@ -332,6 +332,11 @@ fn word(dialect: &Dialect, path: &str) -> Result<String> {
     let path = path.trim_end_matches('/').trim_start_matches("./");
     let whole = if path == "." { dialect.mount.to_owned() } else { format!("{}/{path}", dialect.mount) };
     Ok(if dialect.quotes { format!("\"{whole}\"") } else { whole })
+}
+
+/// A value in quotes, where it needs them.
+fn quoted(value: &str) -> String {
+    plain_word(value).map_or_else(|_| format!("'{}'", value.replace('\'', r"'\''")), str::to_owned)
 }
 
 /// Words that a shell and xfs_io take as they are: others are not worth their quotes.

@@ -64,8 +64,11 @@ fn text(crash: &Crash<'_>, commands: &Commands, checks: &Checks) -> String {
         text += &same;
         text += "}\nstate >\"$work/before\"\n";
     }
-    text += "\n# The power fails: the file holds what has reached the disk.\n";
+    text += "\n# The power fails: the file holds what has reached the disk. What changed while it was copied\n";
+    text += "# was not there all at once: then it is copied again.\n";
     text += "cp --sparse=always \"$work/disk\" \"$work/crashed\"\n";
+    text += "until cmp -s \"$work/disk\" \"$work/crashed\"; do\n";
+    text += "    cp --sparse=always \"$work/disk\" \"$work/crashed\"\ndone\n";
     for descriptor in commands.open() {
         text += &format!("exec {descriptor}<&-\n");
     }
@@ -114,6 +117,8 @@ fn header(crash: &Crash<'_>, commands: &Commands) -> String {
     text += &format!("set -eu\n\nPATH=$PATH:/usr/sbin:/sbin\nfor program in {}; do\n", programs(row, commands));
     text += "    command -v $program >/dev/null || { echo \"error: there is no $program\" >&2; exit 2; }\ndone\n";
     text += "[ \"$(id -u)\" -eq 0 ] || { echo 'error: root is needed to mount file systems' >&2; exit 2; }\n\n";
+    text += "# What is mounted here nobody else sees, nor keeps.\n";
+    text += "[ -n \"${ALONE:-}\" ] || ALONE=yes exec unshare --mount sh \"$0\"\n\n";
     text += "umask 022\nwork=$(mktemp -d)\nmnt=$work/mnt\nstatus=2\nseen=0\n";
     text += "clean_up() {\n    cd /\n    umount \"$mnt\" 2>/dev/null || :\n    rm -rf \"$work\"\n    exit $status\n}\n";
     text += "trap clean_up EXIT\ntrap 'exit 2' HUP INT TERM\n";
@@ -135,7 +140,7 @@ fn mount(crash: &Crash<'_>) -> String {
 }
 
 fn programs(row: &FileSystem, commands: &Commands) -> String {
-    let mut programs = vec!["losetup", row.mkfs.name];
+    let mut programs = vec!["unshare", row.mkfs.name];
     programs.extend(row.fsck.map(|fsck| fsck.program.name));
     programs.extend(row.repair.map(|repair| repair.program.name));
     if commands.lines.iter().any(|line| line.contains("xfs_io ")) {

@@ -1,0 +1,206 @@
+//! Findings written as tests for others: they can be run, find what was found, and accuse nobody else.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use end_to_end::{printed, program, require_root, said};
+use export::Crash;
+use local_fs::{Variant, find};
+use pace_rules::disk::Relaxation;
+use replayer::{Findings, FoundWhat};
+use tempfile::TempDir;
+use workloads::{Op, Step, Workload};
+
+/// The workloads of a folder, by name.
+fn workloads_of(folder: &str) -> Vec<Workload> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workloads").join(folder);
+    let files = std::fs::read_dir(folder).expect("it is there").map(|entry| entry.expect("readable").path());
+    let mut files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "wl")).collect();
+    files.sort();
+    let read = |path: &PathBuf| {
+        let text = std::fs::read_to_string(path).expect("readable");
+        workloads::parse(&text, &path.display().to_string()).expect("workloads")
+    };
+    files.iter().flat_map(read).collect()
+}
+
+/// Where the power fails last.
+fn last_crash(workload: &Workload) -> usize {
+    let explicit = workload.run.contains(&Step::CrashPoint);
+    let (mut done, mut last) = (workload.setup.len(), None);
+    for step in &workload.run {
+        match step {
+            Step::Op(op) => {
+                done += 1;
+                last = if !explicit && op.is_persistence() { Some(done) } else { last };
+            }
+            Step::CrashPoint => last = Some(done),
+        }
+    }
+    last.expect("the power fails somewhere")
+}
+
+fn crash<'a>(variant: &'a Variant, workload: &'a Workload, relaxation: &'a Relaxation) -> Crash<'a> {
+    let operations_done = last_crash(workload);
+    Crash { variant, workload, operations_done, under_way: false, relaxation, findings: &[], kernel: "6.18" }
+}
+
+fn variant(name: &str) -> Variant {
+    Variant::plain(find(name).expect("known"))
+}
+
+/// Scripts that a shell and shellcheck look at.
+struct Scripts {
+    directory: TempDir,
+    shell: &'static str,
+    count: usize,
+}
+
+impl Scripts {
+    fn new(shell: &'static str) -> Self {
+        Self { directory: tempfile::tempdir().expect("a directory"), shell, count: 0 }
+    }
+
+    fn add(&mut self, name: &str, script: &str) {
+        // Three thousand links are looked at for minutes.
+        if script.len() > 50_000 {
+            return;
+        }
+        self.count += 1;
+        let path = self.directory.path().join(format!("{}-{name}", self.count));
+        std::fs::write(&path, script).expect("written");
+        let parsed = Command::new(self.shell).arg("-n").arg(&path).output().expect("it runs");
+        assert!(parsed.status.success(), "{name}: {}\n{script}", said(&parsed));
+    }
+
+    /// It takes a while to start.
+    fn assert_good(&self, excluded: &str) {
+        let files = std::fs::read_dir(self.directory.path()).expect("readable").map(|file| file.expect("one").path());
+        let mut command = Command::new("shellcheck");
+        let checked = command.args(["-S", "warning", "-e", excluded]).args(files).output().expect("it runs");
+        assert!(checked.status.success(), "{}", printed(&checked));
+    }
+}
+
+/// Those that no program does: what is done with a file without a name is done in one go.
+const NOT_FOR_FSTESTS: [&str; 3] = ["btrfs_tmpfile_lost"; 3];
+const NOT_FOR_SCRIPTS: [&str; 1] = ["xfs_exchange_lost"];
+
+#[test]
+fn every_workload_can_be_exported() {
+    let btrfs = variant("btrfs");
+    let (mut no_case, mut no_script) = (Vec::new(), Vec::new());
+    let (mut cases, mut scripts) = (Scripts::new("bash"), Scripts::new("sh"));
+    for workload in workloads_of("found").iter().chain(&workloads_of("b3")) {
+        let name = &workload.name;
+        for relaxation in [Relaxation::Prefix, Relaxation::Flushed, Relaxation::Lost(vec![7])] {
+            let mut crash = crash(&btrfs, workload, &relaxation);
+            for under_way in [false, true] {
+                // The one that was done last is under way instead.
+                crash.under_way = under_way;
+                crash.operations_done = last_crash(workload) - usize::from(under_way);
+                match export::fstests(&crash, "999") {
+                    Ok(case) => {
+                        cases.add(name, &case.test);
+                        assert_eq!(case.out, "QA output created by 999\nSilence is golden\n");
+                    }
+                    Err(_) => no_case.push(name.clone()),
+                }
+            }
+        }
+        match export::script(&crash(&btrfs, workload, &Relaxation::Prefix)) {
+            Ok(script) => scripts.add(name, &script),
+            Err(_) => no_script.push(name.clone()),
+        }
+    }
+    // What fstests' own files define.
+    cases.assert_good("SC1091,SC2154,SC2034");
+    scripts.assert_good("SC2154");
+    assert_eq!(no_case, NOT_FOR_FSTESTS);
+    assert_eq!(no_script, NOT_FOR_SCRIPTS);
+}
+
+/// Runs a script; its exit status and what it said.
+fn run_script(directory: &TempDir, script: &str) -> (Option<i32>, String) {
+    let path = directory.path().join("script.sh");
+    std::fs::write(&path, script).expect("written");
+    let output = Command::new("sh").arg(&path).env("TMPDIR", directory.path()).output().expect("it runs");
+    assert_eq!(output.status.signal(), None);
+    (output.status.code(), printed(&output) + &said(&output))
+}
+
+/// Some are thousands of lines.
+fn start_of(script: &str) -> &str {
+    const BYTES_MAX: usize = 8000;
+    &script[..script.len().min(BYTES_MAX)]
+}
+
+/// ext4 and xfs keep every promise in these workloads: so a script that says otherwise demands too much.
+#[test]
+fn what_a_script_demands_sound_file_systems_keep() {
+    require_root();
+    let directory = tempfile::tempdir().expect("a directory");
+    for file_system in ["ext4", "xfs"] {
+        let variant = variant(file_system);
+        let mut count = 0;
+        for workload in workloads_of("b3") {
+            // One of them needs gigabytes.
+            let Ok(script) = export::script(&crash(&variant, &workload, &Relaxation::Prefix)) else { continue };
+            let (status, said) = run_script(&directory, &script);
+            assert_eq!(status, Some(0), "{file_system} {}: {said}\n{}", workload.name, start_of(&script));
+            count += 1;
+        }
+        assert!(count > 50, "{count}");
+    }
+}
+
+#[test]
+fn a_script_shows_what_was_found_and_a_script_for_another_kernel_says_that_it_is_not_so() {
+    require_root();
+    let directory = tempfile::tempdir().expect("a directory");
+    let results = directory.path().join("results");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workloads/found");
+    let mut sweep = Command::new(program("crashpoint"));
+    sweep.args(["fs", "--fs", "btrfs", "--states", "prefix", "--out"]).arg(&results);
+    for name in ["moved_file", "preallocation", "removed_name", "replaced_file", "tmpfile"] {
+        let file =
+            if name == "removed_name" { format!("btrfs_{name}_back.wl") } else { format!("btrfs_{name}_lost.wl") };
+        sweep.arg(folder.join(file));
+    }
+    let output = sweep.output().expect("it runs");
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{}", said(&output));
+    let findings = Findings::read(&results).expect("results");
+    if findings.all.is_empty() {
+        println!("this kernel breaks none of them: nothing to export");
+    }
+    for found in &findings.all {
+        let FoundWhat::State(_) = &found.what else { panic!("the kernel died") };
+        let export = |form: &str| {
+            let mut command = Command::new(program("crashpoint"));
+            command.arg("export").arg(&results).args([&found.number.to_string(), "--as", form]);
+            command.output().expect("it runs")
+        };
+        let script = printed(&export("script"));
+        let (status, text) = run_script(&directory, &script);
+        assert_eq!(status, Some(1), "{}: {text}\n{script}", found.workload.name);
+        // The same on a file system that is not wrong.
+        let sound = script.replace("mkfs.btrfs -q -f", "mkfs.ext4 -q -F").replace("mount -t btrfs", "mount -t ext4");
+        let sound = sound.replace("btrfs check --readonly", "e2fsck -f -n");
+        let (status, text) = run_script(&directory, &sound);
+        assert_eq!(status, Some(0), "{}: {text}\n{sound}", found.workload.name);
+
+        let case = printed(&export("fstests"));
+        assert!(case.starts_with("diff --git a/tests/") && case.contains("+_flakey_drop_and_remount"), "{case}");
+        let jlang = export("jlang");
+        if jlang.status.success() {
+            let read = workloads::parse_any(&printed(&jlang), "export").expect("J-lang").remove(0);
+            let words = |workload: &Workload| workload.operations().map(Op::to_string).collect::<Vec<_>>();
+            let wanted = words(&found.workload);
+            let unsaid: Vec<_> = wanted.iter().filter(|op| !words(&read).contains(op)).collect();
+            assert!(unsaid.is_empty(), "{unsaid:?} of {}", printed(&jlang));
+        } else {
+            assert!(said(&jlang).contains("cannot be expressed in J-lang"), "{}", said(&jlang));
+        }
+    }
+}

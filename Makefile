@@ -1,5 +1,6 @@
 # make demo: everything from a fresh machine with Rust to a table. make test: all tests.
-# make install, after make build: the programs in PREFIX/bin; make uninstall removes them.
+# make install, after make build: the programs in PREFIX/bin, with manual pages and what completes
+# command lines in PREFIX/share; make uninstall removes them.
 # make test-kills: the sweep that is killed twenty times, which takes minutes. make test-long: that,
 # and everything else that takes long. make fuzz: each parser gets damaged input for FUZZ_SECONDS.
 
@@ -7,6 +8,8 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 BUILT ?= $(TARGET)/release
 PREFIX ?= /usr/local
 PROGRAMS := crashpoint replay ace-gen
+SHARE = $(DESTDIR)$(PREFIX)/share
+COMPLETIONS := bash-completion/completions zsh/site-functions fish/vendor_completions.d
 # File systems are mounted by root; everything else is done by whoever calls make.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 # The programs under test run as root, cargo does not. Nothing is skipped: root is there.
@@ -65,9 +68,16 @@ install:
 	done
 	install -d "$(DESTDIR)$(PREFIX)/bin"
 	install -m 755 $(PROGRAMS:%="$(BUILT)/%") "$(DESTDIR)$(PREFIX)/bin"
+	install -d $(COMPLETIONS:%="$(SHARE)/%")
+	"$(BUILT)/crashpoint" man "$(SHARE)/man/man1"
+	"$(BUILT)/crashpoint" completions bash >"$(SHARE)/bash-completion/completions/crashpoint"
+	"$(BUILT)/crashpoint" completions zsh >"$(SHARE)/zsh/site-functions/_crashpoint"
+	"$(BUILT)/crashpoint" completions fish >"$(SHARE)/fish/vendor_completions.d/crashpoint.fish"
 
 uninstall:
-	rm -f $(PROGRAMS:%="$(DESTDIR)$(PREFIX)/bin/%")
+	rm -f $(PROGRAMS:%="$(DESTDIR)$(PREFIX)/bin/%") "$(SHARE)/man/man1/crashpoint.1" "$(SHARE)/man/man1/crashpoint-"*.1
+	rm -f "$(SHARE)/bash-completion/completions/crashpoint" "$(SHARE)/zsh/site-functions/_crashpoint"
+	rm -f "$(SHARE)/fish/vendor_completions.d/crashpoint.fish"
 
 clean:
 	cargo clean

@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::{
-    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, INodeNo, LockOwner, OpenFlags, ReplyAttr, ReplyData,
-    ReplyEmpty, ReplyOpen, ReplyWrite, Request, Session, SessionACL, WriteFlags,
+    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig, LockOwner,
+    OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyOpen, ReplyWrite, Request, Session, SessionACL, WriteFlags,
 };
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
@@ -17,8 +17,9 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::base::Base;
 use crate::error::Context;
+use crate::late_answers::{LateAnswers, LateWrite};
 use crate::loop_device::LoopDevice;
-use crate::{BlockLog, Error, FrontEnd, Image, Kind, Mark, NAME_MARK, Result};
+use crate::{BlockLog, Completion, Error, FrontEnd, Image, Kind, Mark, NAME_MARK, Result};
 
 /// How long the kernel may believe what it was told of the file, which never changes.
 const ATTRIBUTES_VALID: Duration = Duration::from_secs(3600);
@@ -28,6 +29,14 @@ const ATTRIBUTES_VALID: Duration = Duration::from_secs(3600);
 /// The file is opened with `FOPEN_DIRECT_IO` and the loop device does direct I/O, so that
 /// requests arrive as they were sent, neither merged nor split at pages, and a flush arrives
 /// after the writes it covers.
+///
+/// A disk that answers at once gets no request before it has answered the last: without
+/// `FUSE_ASYNC_DIO` a direct write holds the file's lock until it is answered, which fsync takes
+/// too, and the loop device's worker waits with it (`fuse_direct_IO` and `fuse_fsync` in
+/// fs/fuse/file.c, `lo_rw_aio` in drivers/block/loop.c). A lazy one asks for it: then the lock is
+/// held only until the write is sent, the worker goes on, and a flush comes by while writes wait.
+/// The kernel itself holds a flush back while the data of a FUA write is under way (condition C2 of
+/// block/blk-flush.c).
 pub struct FuseDisk {
     // Dropped in this order: the device lets go of the file, then the file system goes.
     device: Option<LoopDevice>,
@@ -37,10 +46,12 @@ pub struct FuseDisk {
 }
 
 /// What the server and the owner share.
-struct Disk {
+pub(crate) struct Disk {
     image: Image,
-    log: BlockLog,
+    pub(crate) log: BlockLog,
     recording: bool,
+    /// How many recordings were started or stopped: what was held in one is not noted in another.
+    pub(crate) recordings: u64,
 }
 
 impl FuseDisk {
@@ -49,12 +60,15 @@ impl FuseDisk {
     ///
     /// # Errors
     /// Without FUSE, without the right to mount, or without a free loop device.
-    pub fn new(base: &Arc<Base>, directory: &Path) -> Result<Self> {
+    pub fn new(base: &Arc<Base>, directory: &Path, completion: Completion) -> Result<Self> {
         let mount_point = directory.join("disk");
         File::create(&mount_point).doing(|| format!("create {}", mount_point.display()))?;
-        let disk = Disk { image: Image::new(Arc::clone(base)), log: BlockLog::default(), recording: false };
+        let image = Image::new(Arc::clone(base));
+        let disk = Disk { image, log: BlockLog::default(), recording: false, recordings: 0 };
         let shared = Arc::new(Mutex::new(disk));
-        let server = serve(Server { disk: Arc::clone(&shared), size_bytes: base.size_bytes() }, mount_point.clone())?;
+        let late = (completion != Completion::AtOnce).then(|| Arc::new(LateAnswers::new(Arc::clone(&shared))));
+        let server = Server { disk: Arc::clone(&shared), size_bytes: base.size_bytes(), completion, late };
+        let server = serve(server, mount_point.clone())?;
         let mut this = Self { device: None, mount_point, server: Some(server), shared };
         let backing = OpenOptions::new().read(true).write(true).open(&this.mount_point);
         let backing = backing.doing(|| format!("open {}", this.mount_point.display()))?;
@@ -86,6 +100,7 @@ impl FuseDisk {
         disk.image.reset();
         disk.log.clear();
         disk.recording = true;
+        disk.recordings += 1;
         Ok(())
     }
 
@@ -111,6 +126,7 @@ impl FuseDisk {
     pub fn stop_recording(&self) -> BlockLog {
         let mut disk = self.lock();
         disk.recording = false;
+        disk.recordings += 1;
         std::mem::take(&mut disk.log)
     }
 
@@ -165,7 +181,7 @@ impl Drop for FuseDisk {
     }
 }
 
-fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every kernel has CLOCK_MONOTONIC");
     now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }
@@ -189,13 +205,25 @@ fn serve(server: Server, mount_point: PathBuf) -> Result<JoinHandle<()>> {
             Ok(fuse) => fuse,
             Err(error) => return drop(ready.send(Err(error))),
         };
+        let late = server.late.clone();
         let session = Session::from_fd(server, fuse, SessionACL::All, fuser::Config::default());
         match session.doing(|| "start the FUSE session") {
-            Ok(session) => {
+            // Late answers are written to `/dev/fuse`, which only this thread and its own have.
+            Ok(session) => std::thread::scope(|scope| {
+                if let Some(late) = &late {
+                    let thread = std::thread::Builder::new().name("fuse-late".into());
+                    let thread = thread.spawn_scoped(scope, || late.answer_in_time());
+                    if let Err(error) = thread.doing(|| "start the FUSE server's second thread") {
+                        return drop(ready.send(Err(error)));
+                    }
+                }
                 drop(ready.send(Ok(())));
                 // It ends with an error when the file system is unmounted lazily; so be it.
                 let _ = session.run();
-            }
+                if let Some(late) = &late {
+                    late.end();
+                }
+            }),
             Err(error) => drop(ready.send(Err(error))),
         }
     });
@@ -231,17 +259,35 @@ fn mount_fuse(mount_point: &Path) -> Result<OwnedFd> {
 struct Server {
     disk: Arc<Mutex<Disk>>,
     size_bytes: u64,
+    completion: Completion,
+    /// None on a disk that answers at once.
+    late: Option<Arc<LateAnswers>>,
 }
 
 impl Server {
-    fn log(&self, change: impl FnOnce(&mut Disk, u64)) {
+    /// Carries a request out by the clock of the log, and answers the writes that waited for it.
+    fn carry_out<T>(&self, change: impl FnOnce(&mut Disk, u64) -> T) -> T {
         let mut disk = self.disk.lock().expect("no holder panics");
         let time_ns = if disk.recording { now_ns() } else { 0 };
-        change(&mut disk, time_ns);
+        let result = change(&mut disk, time_ns);
+        drop(disk);
+        if let Some(late) = &self.late {
+            late.request_came();
+        }
+        result
     }
 }
 
 impl Filesystem for Server {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        if self.late.is_some() {
+            let missing =
+                |_| io::Error::new(io::ErrorKind::Unsupported, "this kernel's FUSE has no asynchronous direct I/O");
+            config.add_capabilities(InitFlags::FUSE_ASYNC_DIO).map_err(missing)?;
+        }
+        Ok(())
+    }
+
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let attributes = FileAttr {
             ino,
@@ -280,7 +326,7 @@ impl Filesystem for Server {
     ) {
         let length = u64::from(size).min(self.size_bytes.saturating_sub(offset)) as usize;
         let mut data = vec![0; length];
-        self.disk.lock().expect("no holder panics").image.read(offset, &mut data);
+        self.carry_out(|disk, _| disk.image.read(offset, &mut data));
         reply.data(&data);
     }
 
@@ -299,17 +345,29 @@ impl Filesystem for Server {
         if offset.saturating_add(data.len() as u64) > self.size_bytes {
             return reply.error(Errno::ENOSPC);
         }
-        self.log(|disk, time_ns| {
+        let length = data.len() as u32;
+        let wait = self.carry_out(|disk, time_ns| {
             disk.image.write(offset, data);
-            if disk.recording {
-                disk.log.push_write(offset, data, time_ns);
+            if !disk.recording {
+                return None;
             }
+            let Some(requests) = self.completion.requests_to_wait(disk.log.len()) else {
+                disk.log.push_write(offset, data, time_ns);
+                return None;
+            };
+            let place = disk.log.push_held_write(offset, data, time_ns);
+            Some((place, disk.recordings, requests, time_ns))
         });
-        reply.written(data.len() as u32);
+        match (wait, &self.late) {
+            (Some((place, recording, requests, time_ns)), Some(late)) => {
+                late.hold(LateWrite { reply, length, place, recording }, requests, time_ns);
+            }
+            _ => reply.written(length),
+        }
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.log(|disk, time_ns| {
+        self.carry_out(|disk, time_ns| {
             if disk.recording {
                 disk.log.push(Kind::Flush, time_ns);
             }
@@ -320,7 +378,7 @@ impl Filesystem for Server {
     fn fallocate(&self, _: &Request, _: INodeNo, _: FileHandle, offset: u64, length: u64, _: i32, reply: ReplyEmpty) {
         // The loop driver asks for holes (discard) and zeros (write zeroes), nothing else.
         let length = length.min(self.size_bytes.saturating_sub(offset));
-        self.log(|disk, time_ns| {
+        self.carry_out(|disk, time_ns| {
             disk.image.discard(offset, length);
             if disk.recording {
                 disk.log.push(Kind::Discard { offset, length }, time_ns);

@@ -1,17 +1,22 @@
 //! The disk in user space.
 //!
 //! - [`Base`] and [`Image`]: a formatted disk, and copy-on-write images that share it.
-//! - [`BlockLog`]: every write, flush and discard that a disk was asked for, with marks.
-//! - [`LogWrites`]: the same as the kernel's own target log-writes logged it.
+//! - [`BlockLog`]: every write, flush and discard that a disk was asked for, when it was answered,
+//!   and marks.
+//! - [`Completion`]: when a disk answers: at once, or lazily.
+//! - [`LogWrites`]: what the kernel's own target log-writes logged.
 //! - [`FrontEnd`]: a disk that the kernel can mount: [`FuseDisk`] (FUSE + loop) records what
 //!   it is asked for, [`MemfdDisk`] (memfd + loop) is the fastest to mount.
 
 mod base;
+mod completion;
 mod error;
 mod front_end;
 mod fuse_disk;
+mod held_writes;
 mod image;
 mod image_file;
+mod late_answers;
 mod log;
 mod log_writes;
 pub mod loop_device;
@@ -19,12 +24,13 @@ mod memfd_disk;
 mod page_writer;
 
 pub use base::Base;
+pub use completion::Completion;
 pub use error::{Error, Result};
 pub use front_end::FrontEnd;
 pub use fuse_disk::FuseDisk;
 pub use image::{Image, ImageHash};
 pub use image_file::{ChangedPage, ImageFile};
-pub use log::{BlockLog, Entry, Kind, Mark};
+pub use log::{BlockLog, Entry, Kind, Mark, NEVER};
 pub use log_writes::{LogMark, LogWrites, LogWritesError, OperationMark, Unordered};
 pub use memfd_disk::MemfdDisk;
 

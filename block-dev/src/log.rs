@@ -26,7 +26,8 @@ pub enum Kind {
         /// Forced unit access.
         fua: bool,
     },
-    /// A flush: every write answered before it is to be on stable storage.
+    /// A flush: every write that had completed when it was submitted is to be on stable storage,
+    /// and no other: see [`BlockLog::covered_by`].
     Flush,
     /// The flush that the kernel sends behind a FUA write where the disk has no FUA. What it
     /// promises is said by the write's `fua` already: it covers nothing else.
@@ -42,13 +43,19 @@ pub enum Kind {
     Mark(Mark),
 }
 
-/// One entry of a [`BlockLog`].
+/// The [`Entry::completed`] of a request that was not answered by the end of the log.
+pub const NEVER: usize = usize::MAX;
+
+/// One entry of a [`BlockLog`]. Its place is when it was submitted: when it arrived at the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// What was asked.
     pub kind: Kind,
-    /// When, in nanoseconds of CLOCK_MONOTONIC.
+    /// When it arrived, in nanoseconds of CLOCK_MONOTONIC.
     pub time_ns: u64,
+    /// When it was answered: behind all entries before this position of the log, and before the one
+    /// there. Right behind itself if it was answered at once, [`NEVER`] if it was not answered.
+    pub completed: usize,
     /// Where the written bytes lie in the log's data.
     data_start: usize,
 }
@@ -64,7 +71,7 @@ impl Entry {
     }
 }
 
-/// Everything a disk was asked to do, in the order in which it answered.
+/// Everything a disk was asked to do, in the order in which it was asked.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct BlockLog {
     entries: Vec<Entry>,
@@ -87,13 +94,17 @@ impl BlockLog {
         &self.entries
     }
 
-    /// A hash of what was asked, in which order, and of the bytes that were written, in hexadecimal.
+    /// A hash of what was asked, in which order, of the bytes that were written, and of what was
+    /// answered late, in hexadecimal.
     pub fn hash(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         for (index, entry) in self.entries.iter().enumerate() {
             // Its text has every field, and ends where the next begins.
             hasher.update(format!("{:?};", entry.kind).as_bytes());
             hasher.update(self.data(index));
+            if entry.completed != index + 1 {
+                hasher.update(format!("completed {};", entry.completed).as_bytes());
+            }
         }
         hasher.finalize().to_hex().to_string()
     }
@@ -107,21 +118,45 @@ impl BlockLog {
         }
     }
 
-    /// Adds a write.
+    /// The writes and discards that the flush at `index` covers: those that had completed when it
+    /// was submitted. What is not a flush covers none.
+    pub fn covered_by(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
+        let reach = if self.entries[index].kind == Kind::Flush { index } else { 0 };
+        let is_covered = move |entry: &Entry| {
+            matches!(entry.kind, Kind::Write { .. } | Kind::Discard { .. }) && entry.completed <= reach
+        };
+        self.entries[..reach].iter().enumerate().filter(move |(_, entry)| is_covered(entry)).map(|(place, _)| place)
+    }
+
+    /// Adds a write that is answered at once.
     pub fn push_write(&mut self, offset: u64, data: &[u8], time_ns: u64) {
         let data_start = self.data.len();
         self.data.extend_from_slice(data);
         let kind = Kind::Write { offset, length: data.len() as u32, fua: false };
-        self.entries.push(Entry { kind, time_ns, data_start });
+        self.entries.push(Entry { kind, time_ns, completed: self.entries.len() + 1, data_start });
     }
 
-    /// Adds anything else.
+    /// Adds a write that is not answered yet; returns its place, for [`Self::complete`].
+    pub fn push_held_write(&mut self, offset: u64, data: &[u8], time_ns: u64) -> usize {
+        let place = self.len();
+        self.push_write(offset, data, time_ns);
+        self.entries[place].completed = NEVER;
+        place
+    }
+
+    /// Notes that a held write is answered now, behind everything that is in the log.
+    pub fn complete(&mut self, place: usize) {
+        self.entries[place].completed = self.len();
+    }
+
+    /// Adds anything else, which is answered at once.
     ///
     /// # Panics
     /// If it is a write.
     pub fn push(&mut self, kind: Kind, time_ns: u64) {
         assert!(!matches!(kind, Kind::Write { .. }), "a write is logged with its data");
-        self.entries.push(Entry { kind, time_ns, data_start: self.data.len() });
+        let completed = self.entries.len() + 1;
+        self.entries.push(Entry { kind, time_ns, completed, data_start: self.data.len() });
     }
 
     /// Corrects what entry `index` is taken for, once it is known: see [`Kind::FuaFlush`].
@@ -155,5 +190,69 @@ impl BlockLog {
             }
             Kind::Flush | Kind::FuaFlush | Kind::Mark(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn covered(log: &BlockLog, flush: usize) -> Vec<usize> {
+        log.covered_by(flush).collect()
+    }
+
+    #[test]
+    fn a_flush_covers_what_had_completed_when_it_was_submitted_and_no_other() {
+        let mut log = BlockLog::default();
+        log.push_write(0, &[1; 512], 1);
+        let held = log.push_held_write(512, &[2; 512], 2);
+        log.push(Kind::Discard { offset: 0, length: 512 }, 3);
+        log.push(Kind::Mark(Mark::OperationStart(0)), 3);
+        log.push(Kind::Flush, 4);
+        // However soon it followed.
+        log.complete(held);
+        let never = log.push_held_write(1024, &[3; 512], 5);
+        log.push(Kind::Flush, 6);
+        log.push(Kind::FuaFlush, 7);
+        assert_eq!(covered(&log, 4), [0, 2]);
+        assert_eq!(covered(&log, 6), [0, held, 2]);
+        assert_eq!(covered(&log, 7), [0; 0], "it says what the write's own FUA says already");
+        assert_eq!(covered(&log, 0), [0; 0], "no flush");
+        assert_eq!(log.entries()[held].completed, 5);
+        assert_eq!(log.entries()[never].completed, NEVER);
+    }
+
+    #[test]
+    fn a_write_that_completed_right_before_a_flush_is_covered() {
+        let mut log = BlockLog::default();
+        let held = log.push_held_write(0, &[1; 512], 1);
+        log.complete(held);
+        log.push(Kind::Flush, 2);
+        assert_eq!(covered(&log, 1), [held]);
+    }
+
+    #[test]
+    fn the_hash_tells_late_answers_apart_and_does_not_mind_those_at_once() {
+        let log = |complete_at: [usize; 2]| {
+            let mut log = BlockLog::default();
+            let held = log.push_held_write(0, &[1; 512], 1);
+            for place in 1..=2 {
+                if complete_at.contains(&place) {
+                    log.complete(held);
+                }
+                log.push(Kind::Flush, 2);
+            }
+            log
+        };
+        let mut at_once = BlockLog::default();
+        at_once.push_write(0, &[1; 512], 7);
+        at_once.push(Kind::Flush, 8);
+        at_once.push(Kind::Flush, 9);
+        assert_eq!(log([1, 1]).hash(), at_once.hash(), "held, but answered before anything else came");
+        assert_ne!(log([2, 2]).hash(), at_once.hash());
+        assert_ne!(log([0, 0]).hash(), log([2, 2]).hash());
+        // Recordings in virtual time are compared by it: an ordinary one adds nothing.
+        let text = [b"Write { offset: 0, length: 512, fua: false };".as_slice(), &[1; 512], b"Flush;Flush;"].concat();
+        assert_eq!(at_once.hash(), blake3::hash(&text).to_hex().to_string());
     }
 }

@@ -153,7 +153,7 @@ impl LogWrites {
     /// # Errors
     /// If it cannot be read, or is damaged or cut short, with the place.
     pub fn read(input: impl Read, log_bytes: u64, disk_bytes: u64) -> Result<Self> {
-        let mut input = Input { reader: input, at: 0, length: log_bytes, entry: None };
+        let mut input = Input { source: input, at: 0, length: log_bytes, entry: None };
         let header = input.header()?;
         let mut reading = Reading { disk_bytes, ..Reading::default() };
         for number in 0..header.entries {
@@ -175,7 +175,7 @@ struct Header {
 
 /// What is read, and how far that is.
 struct Input<R> {
-    reader: R,
+    source: R,
     at: u64,
     length: u64,
     entry: Option<u64>,
@@ -198,7 +198,7 @@ impl<R: Read> Input<R> {
             let start = into.len();
             into.resize(start + piece, 0);
             let offset = self.at;
-            self.reader.read_exact(&mut into[start..]).map_err(|source| LogWritesError::Io { offset, source })?;
+            self.source.read_exact(&mut into[start..]).map_err(|source| LogWritesError::Io { offset, source })?;
             self.at += piece as u64;
             missing -= piece as u64;
         }

@@ -1,38 +1,15 @@
 //! Both front ends must hold what they are told to hold, and the recording one must have seen
 //! everything. Needs root.
 
+mod common;
+
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use block_dev::{Base, BlockLog, FrontEnd, FuseDisk, Image, Kind, Mark, MemfdDisk, PAGE_SIZE};
-use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
-
-const SIZE_BYTES: u64 = 8 << 20;
-
-/// Runs a test in a thread with a mount namespace of its own and an empty directory.
-fn in_namespace(test: impl FnOnce(&Path) + Send + 'static) {
-    assert!(nix::unistd::geteuid().is_root(), "this test needs root: run it with `make test`");
-    let run = move || {
-        unshare(CloneFlags::CLONE_NEWNS).expect("unshare");
-        mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).expect("private");
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        test(directory.path());
-    };
-    std::thread::spawn(run).join().expect("the test passes");
-}
-
-/// A base with some pages in it.
-fn base(directory: &Path) -> Arc<Base> {
-    let file = File::options().read(true).write(true).create_new(true).open(directory.join("base")).expect("create");
-    file.set_len(SIZE_BYTES).expect("size");
-    for page in [0, 3, 4, 900, 2047] {
-        file.write_all_at(&[(page % 250) as u8 + 1; PAGE_SIZE], page * PAGE_SIZE as u64).expect("write");
-    }
-    Arc::new(Base::from_file(&file).expect("read"))
-}
+use block_dev::{Base, BlockLog, Completion, FrontEnd, FuseDisk, Image, Kind, Mark, MemfdDisk, PAGE_SIZE};
+use common::{AlignedPage, SIZE_BYTES, base, in_namespace, open_direct};
 
 fn content(image: &Image) -> Vec<u8> {
     let mut bytes = vec![0; SIZE_BYTES as usize];
@@ -92,7 +69,7 @@ fn the_memfd_disk_holds_what_it_is_told_whatever_was_written_to_it() {
 fn the_fuse_disk_holds_what_it_is_told_whatever_was_written_to_it() {
     in_namespace(|directory| {
         let base = base(directory);
-        let mut disk = FuseDisk::new(&base, directory).expect("a disk");
+        let mut disk = FuseDisk::new(&base, directory, Completion::AtOnce).expect("a disk");
         holds_what_it_is_told(&mut disk, &base);
     });
 }
@@ -107,13 +84,13 @@ fn rebuilt(base: &Arc<Base>, log: &BlockLog) -> Vec<u8> {
 fn the_log_of_the_fuse_disk_rebuilds_its_content_and_keeps_the_order_of_writes_flushes_and_marks() {
     in_namespace(|directory| {
         let base = base(directory);
-        let mut disk = FuseDisk::new(&base, directory).expect("a disk");
+        let mut disk = FuseDisk::new(&base, directory, Completion::AtOnce).expect("a disk");
         scribble(disk.device(), 3);
         disk.start_recording().expect("start");
         disk.mark(Mark::OperationStart(0));
         scribble(disk.device(), 9);
         disk.mark(Mark::OperationEnd(0));
-        let direct = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(disk.device()).expect("open");
+        let direct = open_direct(disk.device());
         let aligned = AlignedPage([0xAA; PAGE_SIZE]);
         direct.write_all_at(&aligned.0, 100 * PAGE_SIZE as u64).expect("write");
         drop(direct);
@@ -132,6 +109,3 @@ fn the_log_of_the_fuse_disk_rebuilds_its_content_and_keeps_the_order_of_writes_f
         assert!(log.entries().windows(2).all(|pair| pair[0].time_ns <= pair[1].time_ns));
     });
 }
-
-#[repr(align(4096))]
-struct AlignedPage([u8; PAGE_SIZE]);

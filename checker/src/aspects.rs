@@ -4,11 +4,22 @@ use std::collections::BTreeSet;
 
 use local_fs::{Content, Inode, InodeKind, Lack, Segment};
 
-use crate::content::{Chunk, chunk_start, empty_chunk, tree_chunk, tree_chunk_numbers};
+use crate::content::{Chunk, FileContent, chunk_start, empty_chunk, tree_chunk, tree_chunk_numbers};
 use crate::durability::allowed_sizes;
 use crate::history::{Bound, History, Time};
 use crate::model::{Kind, Model, ModelInode};
 use crate::{Finding, Promise};
+
+/// From where on a file of some size has only what the step had that made it grow to that size. The
+/// rest of the block in which the step began may be written later.
+fn grown_from(allowed: &[(Time, FileContent)], size_bytes: u64) -> u64 {
+    let sizes = || allowed.iter().map(|(_, version)| version.size_bytes());
+    let steps = sizes().zip(sizes().skip(1));
+    let grown = steps.filter(|(before, after)| *before < size_bytes && size_bytes <= *after).map(|(before, _)| before);
+    // It may have had the size from the start.
+    let start = sizes().next().filter(|first| *first >= size_bytes);
+    grown.chain(start).max().map_or(u64::MAX, |from| from.next_multiple_of(BLOCK_BYTES))
+}
 
 /// The unit in which file systems count blocks here, in bytes; a sector is 512.
 const BLOCK_BYTES: u64 = 4096;
@@ -24,6 +35,16 @@ pub(crate) struct Aspects<'a> {
 }
 
 impl Aspects<'_> {
+    /// What is wrong with the size and the bytes alone, of what was promised by `promise`.
+    pub(crate) fn content_findings(&self, promise: Promise) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        if let InodeKind::File(content) = &self.inode.kind {
+            self.file(content, &mut findings);
+        }
+        findings.retain(|finding| finding.promise == promise);
+        findings
+    }
+
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         self.attributes(&mut findings);
@@ -141,6 +162,8 @@ impl Aspects<'_> {
 
     fn data(&self, content: &Content, size: u64) -> Option<Finding> {
         let allowed = self.expected.content.allowed(Bound::START);
+        let promised = self.model.contract.promises(Promise::DataWithSize);
+        let grown_from = if promised { grown_from(allowed, self.inode.size_bytes) } else { u64::MAX };
         // Where no version has anything and nothing was found there are zeros on both sides.
         let mut numbers: BTreeSet<u64> = tree_chunk_numbers(content).collect();
         numbers.extend(allowed.iter().flat_map(|(_, version)| version.chunk_numbers()));
@@ -149,8 +172,16 @@ impl Aspects<'_> {
             tree_chunk(content, index, &mut seen);
             let start = chunk_start(index);
             let seen = &seen[..(size - start).min(seen.len() as u64) as usize];
-            let mut versions: Vec<(Time, &Chunk)> =
-                allowed.iter().map(|(since, version)| (*since, version.chunk(index))).collect();
+            // The last block of a file that has grown is no older than what made it grow.
+            let reaches = |version: &FileContent| version.size_bytes() > start;
+            let last = start + BLOCK_BYTES >= self.inode.size_bytes;
+            let sized = last && start >= grown_from && allowed.iter().any(|(_, version)| reaches(version));
+            let mut versions: Vec<(Time, &Chunk)> = allowed
+                .iter()
+                .filter(|(_, version)| !sized || reaches(version))
+                .map(|(since, version)| (*since, version.chunk(index)))
+                .collect();
+            let grown = sized && versions.len() < allowed.len();
             versions.dedup_by(|next, kept| std::ptr::eq(next.1, kept.1));
             let same = |(_, version): &(Time, &Chunk)| version[..seen.len()] == *seen;
             let end = start + seen.len() as u64;
@@ -165,6 +196,11 @@ impl Aspects<'_> {
                 let versions: Vec<u8> =
                     versions[after.saturating_sub(1)..].iter().map(|(_, version)| version[at]).collect();
                 if !versions.contains(byte) && !self.may_be_stale(&versions) {
+                    let bound = if grown && *byte == 0 {
+                        Bound { promise: Promise::DataWithSize, by: None, ..bound }
+                    } else {
+                        bound
+                    };
                     return Some(self.wrong_byte(start + at as u64, *byte, versions, bound, index, at));
                 }
             }

@@ -121,6 +121,7 @@ impl<'a> Comparison<'a> {
         self.directory(ROOT, self.tree.root, "");
         if self.whole() {
             self.renames();
+            self.replacements();
             self.existence();
         } else {
             self.unsettled_names();

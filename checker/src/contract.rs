@@ -81,6 +81,10 @@ pub enum Promise {
     DriverAlive,
     /// Its driver, a process, reports nothing that is wrong with the file system.
     DriverQuiet,
+    /// A file that has grown has what was written at its end: its size is not ahead of its data.
+    DataWithSize,
+    /// Where a file was renamed over another one, the name has the new data whole, or the old.
+    ReplaceByRename,
 }
 
 /// A promise, and where it is made.
@@ -217,6 +221,13 @@ static F2FS_STRICT: &[Line] =
 const F2FS_STRICT_SOURCE: &str = "Documentation/filesystems/f2fs.rst, fsync_mode=strict: \"behaves in line with xfs, \
                                   ext4 and btrfs, where xfstest generic/342 will pass\"";
 
+/// What an ext4 does not promise of the order of data and metadata, by its mount options.
+fn unordered(mounted: &impl Fn(&str) -> bool) -> Vec<Promise> {
+    // "in the default data=ordered mode", and unless it is switched off.
+    let takes_back = mounted("data=writeback") || mounted("noauto_da_alloc");
+    if takes_back { vec![Promise::ReplaceByRename] } else { Vec::new() }
+}
+
 /// Every contract.
 pub static CONTRACTS: &[Contract] = &[
     contract(
@@ -227,12 +238,22 @@ pub static CONTRACTS: &[Contract] = &[
             line(Promise::OrderedMetadata, EXT4_ORDER),
             line(Promise::BlocksExact, "fstests generic/468 (blocks and size), 520 (blocks)"),
             line(Promise::DirectoryLinkCount, "Documentation/filesystems/ext4/directory.rst, dir_nlink"),
+            line(
+                Promise::ReplaceByRename,
+                "Documentation/admin-guide/ext4.rst, auto_da_alloc: \"the data blocks of the new file are forced to \
+                 disk before the rename() operation is committed\"",
+            ),
         ],
     ),
     contract(
         "xfs",
         COMMON,
         &[
+            line(
+                Promise::DataWithSize,
+                "fstests generic/044-046; fs/xfs/xfs_aops.c, xfs_end_ioend: the size on disk is updated once the data \
+                 has been written",
+            ),
             line(Promise::FsyncNames, "fstests generic/322, 520, 106, 107, 534; fs/xfs/xfs_file.c, xfs_file_fsync"),
             line(
                 Promise::OrderedMetadata,
@@ -399,6 +420,9 @@ impl Contract {
                 if !journal {
                     return Err(format!("{name} without a journal is not supported: ext2 is, with the same fsck"));
                 }
+                if name == "ext4" {
+                    dropped.extend(unordered(&mounted));
+                }
                 if made("fast_commit") {
                     // Documentation/filesystems/ext4/journal.rst: a log of its own of what changed.
                     dropped.push(Promise::OrderedMetadata);
@@ -510,6 +534,8 @@ impl Promise {
             Self::Unmounted => "what was done before the file system was unmounted is durable",
             Self::DriverAlive => "the driver survives recovery and use of the file system",
             Self::DriverQuiet => "recovery and use of the file system raise no error in its driver",
+            Self::DataWithSize => "a file that has grown has the data at its end that made it grow",
+            Self::ReplaceByRename => "after a rename over a file the name has the new data whole, or the old",
             Self::ReusedSpace => "what is durable shares no space with removed files that are back",
         }
     }
@@ -559,7 +585,7 @@ mod tests {
     /// What the options take from the contract.
     fn dropped(file_system: &str, mount: &[&str], mkfs: &[&str]) -> Vec<Promise> {
         let contract = Contract::for_variant(&variant(file_system, mount, mkfs)).expect("it has a contract");
-        let plain = Contract::of(file_system).expect("it has a contract");
+        let plain = Contract::for_variant(&variant(file_system, &[], &[])).expect("it has a contract");
         plain.lines().map(|line| line.promise).filter(|promise| !contract.promises(*promise)).collect()
     }
 
@@ -568,12 +594,14 @@ mod tests {
         for row in local_fs::TABLE {
             assert_eq!(dropped(row.name, &[], &[]), [], "{}", row.name);
         }
+        let writeback = [Promise::ReplaceByRename, Promise::NoForeignData];
         let harmless = ["barrier=0", "nobarrier", "noatime", "commit=1", "discard", "data=journal,nodelalloc"];
         assert_eq!(dropped("ext4", &harmless, &["-O", "^metadata_csum"]), []);
         assert_eq!(dropped("btrfs", &["nobarrier", "compress=zstd,notreelog"], &["-O", "no-holes"]), []);
         assert_eq!(dropped("xfs", &["logbsize=256k", "data=writeback"], &["-m", "crc=1"]), []);
-        assert_eq!(dropped("ext4", &["data=writeback"], &[]), [Promise::NoForeignData]);
-        assert_eq!(dropped("ext4", &["noatime,data=writeback"], &[]), [Promise::NoForeignData]);
+        assert_eq!(dropped("ext4", &["data=writeback"], &[]), writeback);
+        assert_eq!(dropped("ext4", &["noatime,data=writeback"], &[]), writeback);
+        assert_eq!(dropped("ext4", &["noauto_da_alloc"], &[]), [Promise::ReplaceByRename]);
         for fast in [&["-O", "fast_commit"][..], &["-Ofast_commit"], &["-O 64bit,fast_commit"]] {
             assert_eq!(dropped("ext4", &[], fast), [Promise::OrderedMetadata], "{fast:?}");
         }

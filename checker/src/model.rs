@@ -122,6 +122,8 @@ pub(crate) struct Rename {
     pub(crate) moved: InodeId,
     pub(crate) source: (InodeId, String),
     pub(crate) dest: (InodeId, String),
+    /// A file was renamed over another one.
+    pub(crate) replaces: bool,
 }
 
 /// How many names an inode had, and from when on.
@@ -373,7 +375,8 @@ impl Model {
             self.touch(replaced);
         }
         self.removed = true;
-        self.renames.push(Rename { time: self.time, moved, source, dest });
+        let replaces = flag == RenameFlag::Replace && replaced.is_some() && self.inodes[moved].kind == Kind::File;
+        self.renames.push(Rename { time: self.time, moved, source, dest, replaces });
         Some(())
     }
 

@@ -326,8 +326,8 @@ fn what_was_not_synced_is_old_or_new_or_zeros_and_nothing_else() {
     // Every byte on its own may be of either write.
     crash(ALL, text).edit(|toy| toy.node("foo").write(1, 4096, 4096)).legal();
     crash(ALL, text).edit(|toy| toy.node("foo").write(1, 100, 512)).legal();
-    // Zeros where the file grew, and not where it was durable.
-    crash(ALL, text).edit(|toy| toy.node("foo").zero(16384, 20480)).legal();
+    // Zeros where the file grew, if its size may be ahead of its data, and not where it was durable.
+    crash(["ext4", "btrfs"], text).edit(|toy| toy.node("foo").zero(16384, 20480)).legal();
     crash(ALL, text).edit(|toy| toy.node("foo").zero(0, 100)).breaks(&[Promise::Sync]);
     crash(ALL, text).edit(|toy| toy.node("foo").data[0] ^= 1).breaks(&[Promise::NoForeignData]);
     crash(ALL, text).edit(|toy| toy.node("foo").data[18000] ^= 1).breaks(&[Promise::NoForeignData]);

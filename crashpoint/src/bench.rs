@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use ace_gen::{Generator, Preset};
 use clap::Args;
 use local_fs::Variant;
+use pace_rules::disk::States;
 use replayer::{
     Interrupt, KernelArgs, Outcome, OutputFormat, Summary, SweepOptions, Timing, Variants, Workers, columns,
     parse_variants, prepare,
@@ -28,6 +29,10 @@ pub(crate) struct BenchArgs {
     /// The file systems to measure, with their options as for `crashpoint fs`
     #[arg(long = "fs", value_name = "FS[:OPTIONS][,FS…]", value_parser = parse_variants, default_value = "ext4,xfs,btrfs")]
     file_systems: Vec<Variants>,
+
+    /// The crash states to visit, as for `crashpoint fs`
+    #[arg(long, value_name = "STATES", default_value_t)]
+    states: States,
 
     #[command(flatten)]
     kernel: KernelArgs,
@@ -76,7 +81,8 @@ pub(crate) fn run(arguments: &BenchArgs, interrupt: &Interrupt) -> anyhow::Resul
     let mut rows = Vec::new();
     for variant in variants {
         replayer::say(&format!("{variant}: {ROUNDS} rounds in {} s with {jobs} workers", arguments.seconds));
-        let options = SweepOptions { jobs, machine: machine.clone(), ..SweepOptions::default() };
+        let options =
+            SweepOptions { jobs, states: arguments.states, machine: machine.clone(), ..SweepOptions::default() };
         let measured = measure(variant, &options, Duration::from_secs(arguments.seconds.into()), interrupt)?;
         if interrupt.requested() {
             replayer::say("interrupted");
@@ -158,6 +164,13 @@ impl Measured {
         self.median(|round| round.sweep.workloads as f64 / seconds(round))
     }
 
+    /// How many of the crash states were equal to one visited before, in percent.
+    fn equal_percent(&self) -> f64 {
+        let sum = |of: fn(&Summary) -> u64| self.rounds.iter().map(|round| of(&round.sweep)).sum::<u64>() as f64;
+        let (equal, visited) = (sum(|sweep| sweep.states_equal), sum(|sweep| sweep.states_checked));
+        100.0 * equal / (equal + visited).max(1.0)
+    }
+
     /// Where the workers' time went, in percent; the rest is theirs between workloads.
     fn phases(&self) -> Vec<(&'static str, f64)> {
         let mut timing = Timing::default();
@@ -165,9 +178,11 @@ impl Measured {
         let all_us: f64 = self.rounds.iter().map(|round| seconds(round) * 1e6 * self.jobs as f64).sum();
         let phases = [
             ("record", timing.record_us),
+            ("enumerate", timing.enumerate_us),
             ("load", timing.load_us),
             ("mount", timing.mount_us),
             ("compare", timing.compare_us),
+            ("oracle", timing.oracle_us),
             ("write", timing.write_us),
             ("fsck", timing.fsck_us),
         ];
@@ -189,6 +204,7 @@ impl Measured {
             "sweep_cycles_per_s": rounded(self.sweep()),
             "ratio": rounded(self.ratio()),
             "workloads_per_s": rounded(self.workloads()),
+            "equal_percent": rounded(self.equal_percent()),
             "time_percent": phases,
             "worker_peak_mib": self.worker_peak_mib.map(rounded),
         })
@@ -204,8 +220,9 @@ fn sweep_cycles(round: &Round) -> f64 {
 }
 
 fn table(rows: &[Measured]) -> String {
-    let head = ["file system", "clean floor/s", "floor/s", "sweep/s", "ratio", "workloads/s", "start s"];
-    let phases = ["record %", "load %", "mount %", "compare %", "write %", "fsck %", "MiB/worker"];
+    let head = ["file system", "clean floor/s", "floor/s", "sweep/s", "ratio", "workloads/s", "equal %", "start s"];
+    let phases =
+        ["record %", "enumerate %", "load %", "mount %", "walk %", "oracle %", "write %", "fsck %", "MiB/worker"];
     let mut cells: Vec<Vec<String>> = vec![head.into_iter().chain(phases).map(str::to_owned).collect()];
     for row in rows {
         let mut line = vec![
@@ -215,6 +232,7 @@ fn table(rows: &[Measured]) -> String {
             format!("{:.0}", row.sweep()),
             format!("{:.2}", row.ratio()),
             format!("{:.0}", row.workloads()),
+            format!("{:.0}", row.equal_percent()),
             format!("{:.1}", row.start.as_secs_f64()),
         ];
         line.extend(row.phases().into_iter().map(|(_, percent)| format!("{percent:.0}")));

@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use anyhow::Context;
 use checker::Contract;
 use clap::{Args, Command};
-use pace_rules::disk::Disk;
 use replayer::{Evidence, FileSystemArgs, Findings, Found, Kernel, RunLog, StateFindings, Story};
 use workloads::Workload;
 
@@ -36,7 +35,6 @@ struct Named {
 /// A finding, and how its sweep was begun.
 struct Opened {
     found: Found,
-    disk: Disk,
     /// The file systems and the disk of the sweep.
     sweep: FileSystemArgs,
     kernel: Kernel,
@@ -50,9 +48,8 @@ impl Named {
         let sweep = fs::recorded_arguments(fs, manifest)
             .with_context(|| format!("read the manifest in {}", self.results.display()))?
             .into_file_system();
-        let disk = manifest.disk.parse()?;
         let kernel = Kernel { release: manifest.kernel_release.clone(), version: manifest.kernel_version.clone() };
-        Ok(Opened { found, disk, sweep, kernel })
+        Ok(Opened { found, sweep, kernel })
     }
 }
 
@@ -60,9 +57,10 @@ impl Opened {
     /// All that is known of a crash state of the finding's file system.
     fn story(&self, workload: &Workload, state: &StateFindings, log: Option<&RunLog>) -> String {
         let variant = &self.found.variant;
-        let story = Story { variant, contract: Contract::for_variant(variant).ok(), workload, state };
+        let judged_by = self.sweep.contract.as_ref().unwrap_or(variant);
+        let story = Story { variant, contract: Contract::for_variant(judged_by).ok(), workload, state };
         match log {
-            Some(log) => story.in_full(&Evidence::new(log, self.disk)),
+            Some(log) => story.in_full(&Evidence::new(log, self.sweep.disk.honesty)),
             None => story.text(),
         }
     }

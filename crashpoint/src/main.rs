@@ -9,8 +9,10 @@ mod finding;
 mod fs;
 mod import;
 mod machine;
+mod manual;
 mod merge;
 mod options;
+mod report;
 mod run;
 mod source;
 
@@ -71,6 +73,12 @@ enum Command {
     /// The workload is run again, and the state that breaks the same promise at the same path
     /// looked for, the one most like that of the finding first. Enter or Ctrl-C takes it away.
     Replay(finding::ReplayArgs),
+    /// Write the results of sweeps as a page to read, or for CI
+    ///
+    /// The page (--html) needs no network: a table, filters, and every finding with its timeline.
+    /// JUnit (--junit) has a suite for each file system; what was not measured counts as an error
+    /// there. Exit status: 0 if it was written, whatever was found, 2 if not.
+    Report(report::ReportArgs),
     /// Run a command in a User-Mode Linux guest
     ///
     /// The guest sees the host's files, read-only, and has a network of its own. The exit status is
@@ -82,6 +90,10 @@ enum Command {
     Clean(clean::CleanArgs),
     /// Measure how fast this machine can be swept, and where the time goes
     Bench(bench::BenchArgs),
+    /// Print what completes the command line in a shell
+    Completions(manual::CompletionsArgs),
+    /// Write the manual pages
+    Man(manual::ManArgs),
 }
 
 fn main() -> ExitCode {
@@ -103,8 +115,13 @@ struct Parsed {
     given: Options,
 }
 
+/// The command line, as it is parsed, completed and described.
+fn command() -> clap::Command {
+    Cli::command().mut_subcommand("fs", fs::adapt).mut_subcommand("import", import::adapt)
+}
+
 fn parse() -> Result<Parsed, clap::Error> {
-    let mut command = Cli::command().mut_subcommand("fs", fs::adapt).mut_subcommand("import", import::adapt);
+    let mut command = command();
     // Defaults and values are known once it is built.
     command.build();
     let fs = command.find_subcommand("fs").expect("it is one of ours").clone();
@@ -124,9 +141,12 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Command::Show(arguments) => finding::show(arguments, &parsed.fs),
         Command::Minimize(arguments) => finding::minimize(&arguments, &parsed.fs, &interrupt),
         Command::Replay(arguments) => finding::replay(&arguments, &parsed.fs, &interrupt),
+        Command::Report(arguments) => report::run(&arguments, &parsed.fs),
         Command::Machine(arguments) => machine::run(*arguments, &interrupt),
         Command::Doctor(arguments) => doctor::run(&arguments, &interrupt),
         Command::Clean(arguments) => clean::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments, &interrupt),
+        Command::Completions(arguments) => manual::completions(&arguments),
+        Command::Man(arguments) => manual::man(&arguments),
     }
 }

@@ -27,7 +27,9 @@ fn help(arguments: &[&str]) -> String {
 #[test]
 fn help_is_what_it_was() {
     insta::assert_snapshot!("help", help(&[]));
-    for command in ["fs", "merge", "doctor", "clean", "bench"] {
+    for command in
+        ["fs", "merge", "show", "minimize", "replay", "report", "doctor", "clean", "bench", "completions", "man"]
+    {
         insta::assert_snapshot!(format!("help_{command}"), help(&[command]));
     }
 }
@@ -99,4 +101,44 @@ fn no_command_prints_the_commands() {
 #[test]
 fn a_worker_without_work_ends() {
     crashpoint().arg("__worker").write_stdin("").assert().success().stdout(is_empty());
+}
+
+#[test]
+fn shells_take_the_completions() {
+    for (shell, arguments) in [("bash", &["-n"][..]), ("zsh", &["-n"]), ("fish", &["--no-execute"])] {
+        let output = crashpoint().args(["completions", shell]).assert().success();
+        let script = String::from_utf8(output.get_output().stdout.clone()).expect("text");
+        assert!(script.contains("crashpoint") && script.contains("resume"), "{shell}");
+        // Every Linux has bash; the others are tried where they are.
+        if shell == "bash"
+            || std::env::split_paths(&std::env::var_os("PATH").expect("set")).any(|at| at.join(shell).exists())
+        {
+            Command::new(shell).args(arguments).write_stdin(script).assert().success().stderr(is_empty());
+        }
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let script = directory.path().join("crashpoint.bash");
+    let completions = crashpoint().args(["completions", "bash"]).assert().success();
+    std::fs::write(&script, &completions.get_output().stdout).expect("written");
+    let complete = "source \"$1\"; COMP_WORDS=(crashpoint rep); COMP_CWORD=1; _crashpoint crashpoint rep crashpoint; echo \"${COMPREPLY[@]}\"";
+    let completed = Command::new("bash").args(["-c", complete, "bash"]).arg(&script).assert().success();
+    completed.stdout(contains("report"));
+    assert!(refused(&["completions", "csh"]).contains("possible values: bash, zsh, fish"));
+}
+
+#[test]
+fn there_is_a_manual_page_for_each_command() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let pages = directory.path().join("man1");
+    crashpoint().arg("man").arg(&pages).assert().success().stdout(is_empty());
+    let commands = help(&[]);
+    let commands = commands.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names = commands.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help");
+    let names: Vec<_> = names.map(|name| format!("crashpoint-{name}.1")).collect();
+    assert!(names.len() > 8, "{names:?}");
+    for name in names.iter().map(String::as_str).chain(["crashpoint.1"]) {
+        let page = std::fs::read_to_string(pages.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(page.contains(".TH crashpoint") && page.contains(".SH DESCRIPTION"), "{name}: {page}");
+    }
+    assert!(refused(&["man", "/proc/none"]).contains("write manual pages to /proc/none"));
 }

@@ -12,7 +12,7 @@ use pace_rules::disk::Relaxation;
 
 use crate::checks::Checks;
 use crate::commands::{Commands, Dialect, Need};
-use crate::script::{comment, joined};
+use crate::script::comment;
 use crate::{Crash, NotExpressible};
 
 const FSTESTS: Dialect = Dialect {
@@ -136,7 +136,7 @@ fn head(crash: &Crash<'_>, number: &str, way: Way, commands: &Commands) -> Strin
             ". ./common/dmthin\n. ./common/dmlogwrites\n\n_require_no_logdev\n_require_scratch_nocheck\n_require_log_writes\n_require_dm_target thin-pool\n"
         }
     };
-    text + &joined("", "\n", commands.needs.iter().map(|need| requirement(*need)))
+    text + &commands.needs.iter().map(|need| format!("{}\n", requirement(*need))).collect::<Vec<_>>().concat()
 }
 
 /// What the case is about.
@@ -203,7 +203,7 @@ fn requirement(need: Need) -> String {
 
 fn body(crash: &Crash<'_>, way: Way, commands: &Commands, checks: &Checks) -> String {
     let mut text = String::from("\n");
-    let mkfs = joined(" ", "", &crash.variant.mkfs_options);
+    let mkfs = crash.variant.mkfs_options.iter().map(|option| format!(" {option}")).collect::<Vec<_>>().concat();
     let options = crash.variant.mount_options.join(",");
     if !options.is_empty() {
         text += &format!("export MOUNT_OPTIONS=\"$MOUNT_OPTIONS -o {options}\"\n");
@@ -217,11 +217,11 @@ fn body(crash: &Crash<'_>, way: Way, commands: &Commands, checks: &Checks) -> St
     };
     if !checks.same.is_empty() {
         text += "\n# What must be the same before and after the power failure.\n_state()\n{\n";
-        text += &joined("\t", "\n", &checks.same);
+        text += &checks.same.iter().map(|line| format!("\t{line}\n")).collect::<Vec<_>>().concat();
         text += "}\n";
     }
     text += "\n";
-    text += &joined("", "\n", &commands.lines);
+    text += &commands.lines.iter().map(|line| format!("{line}\n")).collect::<Vec<_>>().concat();
     if way == Way::Flakey && !checks.same.is_empty() {
         text += "\n_state >$tmp.before\n";
     }
@@ -262,7 +262,7 @@ fn thin_pool(crash: &Crash<'_>, mkfs: &str) -> String {
 }
 
 fn close(commands: &Commands) -> String {
-    joined("exec ", "<&-\n", commands.open().map(|descriptor| descriptor.to_string()))
+    commands.open().map(|descriptor| format!("exec {descriptor}<&-\n")).collect::<Vec<_>>().concat()
 }
 
 fn flakey(commands: &Commands, checks: &Checks) -> String {

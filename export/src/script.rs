@@ -57,8 +57,8 @@ pub fn script(crash: &Crash<'_>) -> Result<String, NotExpressible> {
 fn text(crash: &Crash<'_>, commands: &Commands, checks: &Checks) -> String {
     let mut text = header(crash, commands);
     text += "\n# What is done before the power fails.\n";
-    text += &joined("", "\n", &commands.lines);
-    let same = joined("    ", "\n", &checks.same);
+    text += &commands.lines.iter().map(|line| format!("{line}\n")).collect::<Vec<_>>().concat();
+    let same = checks.same.iter().map(|line| format!("    {line}\n")).collect::<Vec<_>>().concat();
     if !same.is_empty() {
         text += "\n# What must be the same afterwards.\nstate() {\n";
         text += &same;
@@ -123,8 +123,10 @@ fn header(crash: &Crash<'_>, commands: &Commands) -> String {
     text += "clean_up() {\n    cd /\n    umount \"$mnt\" 2>/dev/null || :\n    rm -rf \"$work\"\n    exit $status\n}\n";
     text += "trap clean_up EXIT\ntrap 'exit 2' HUP INT TERM\n";
     text += "found() {\n    echo \"$1\"\n    seen=1\n}\nfinish() {\n    status=$seen\n    exit\n}\n\n";
-    let words = |list: &[String]| joined(" '", "'", list.iter().map(|word| word.replace('\'', r"'\''")));
-    let arguments = joined(" ", "", row.mkfs.arguments);
+    let words = |list: &[String]| {
+        list.iter().map(|word| format!(" '{}'", word.replace('\'', r"'\''"))).collect::<Vec<_>>().concat()
+    };
+    let arguments = row.mkfs.arguments.iter().map(|argument| format!(" {argument}")).collect::<Vec<_>>().concat();
     text += &format!("truncate -s {}M \"$work/disk\"\n", variant.size_bytes >> 20);
     text += &format!("{}{arguments}{} \"$work/disk\" >/dev/null\n", row.mkfs.name, words(&variant.mkfs_options));
     text + &format!("mkdir \"$mnt\"\n{} \"$work/disk\" \"$mnt\"\n", mount(crash))
@@ -164,15 +166,4 @@ pub(crate) fn comment(text: &str) -> String {
         }
     }
     lines.into_iter().map(|line| line + "\n").collect()
-}
-
-/// Texts with something before and behind each.
-pub(crate) fn joined<T: AsRef<str>>(before: &str, behind: &str, texts: impl IntoIterator<Item = T>) -> String {
-    let mut whole = String::new();
-    for text in texts {
-        whole += before;
-        whole += text.as_ref();
-        whole += behind;
-    }
-    whole
 }

@@ -6,6 +6,7 @@
 
 #![deny(unsafe_code)]
 
+mod block_names;
 mod btrfs_control;
 mod dies_with_thread;
 mod driver;
@@ -21,13 +22,14 @@ mod tree;
 mod variant;
 mod walk;
 
+pub use block_names::block_names;
 pub use error::{Error, Result};
 pub use format::format;
 pub use fsck::{FsckReport, RunningFsck, repair, start_fsck};
 pub use kernel_log::{KernelLog, KernelMessage};
 pub use mount::Mounted;
 pub use scratch::{NAME_PREFIX, Scratch, enter_mount_namespace};
-pub use table::{Driver, FileSystem, Fsck, Lack, Program, Repair, TABLE, find, find_program};
+pub use table::{Debugger, Driver, FileSystem, Fsck, Lack, Program, Repair, TABLE, find, find_program};
 pub use tree::{Content, Inode, InodeKind, Segment, Tree, WalkError};
 pub use variant::Variant;
 pub use walk::{WalkOptions, walk};

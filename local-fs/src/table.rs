@@ -36,6 +36,15 @@ pub struct Repair {
     pub done_statuses: &'static [i32],
 }
 
+/// Programs that say what the blocks of an unmounted file system hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Debugger {
+    /// Prints where it keeps what is not in files, as dumpe2fs does.
+    pub layout: Program,
+    /// Says which file has a block, and which path a file has, as debugfs does.
+    pub debugger: Program,
+}
+
 /// A driver in user space: a process that serves the kernel's FUSE as long as it is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Driver {
@@ -101,6 +110,8 @@ pub struct FileSystem {
     pub fsck: Option<Fsck>,
     /// Runs on a crashed disk before it is mounted, where nothing is promised without.
     pub repair: Option<Repair>,
+    /// Says what a block holds. A sweep does without where it is not installed.
+    pub debugger: Option<Debugger>,
     /// The size of the disk unless another is asked for, in MiB.
     pub size_mib: u64,
     /// The smallest disk that mkfs accepts, in MiB.
@@ -126,6 +137,7 @@ const USUAL: FileSystem = FileSystem {
     mkfs: program("", &[], ""),
     fsck: None,
     repair: None,
+    debugger: None,
     size_mib: 16,
     size_min_mib: 8,
     mount_options: &[],
@@ -158,17 +170,24 @@ const fn e2fsck(arguments: &'static [&'static str]) -> Program {
 }
 
 /// e2fsck(8): 4 for errors left uncorrected.
-const E2FSCK: Option<Fsck> = Some(Fsck { program: e2fsck(&["-f", "-n"]), damage_statuses: &[4] });
+/// 4 is errors left uncorrected; with 8 it gave up at them (e2fsck(8): the sum of conditions).
+const E2FSCK: Option<Fsck> = Some(Fsck { program: e2fsck(&["-f", "-n"]), damage_statuses: &[4, 12] });
 
 /// e2fsck(8): 1 and 2 for errors that were corrected.
 const E2FSCK_REPAIR: Option<Repair> = Some(Repair { program: e2fsck(&["-f", "-y"]), done_statuses: &[0, 1, 2] });
+
+/// Both read the file system as it is, without its journal.
+const DEBUGFS: Option<Debugger> = Some(Debugger {
+    layout: program("dumpe2fs", &[], E2FSPROGS),
+    debugger: program("debugfs", &["-f", "-"], E2FSPROGS),
+});
 
 /// What libfuse 2 and the part of it in ntfs-3g call files that are removed while open.
 const FUSE_REMOVED: &[&str] = &[".fuse_hidden"];
 
 /// Every file system that can be tested.
 pub static TABLE: &[FileSystem] = &[
-    FileSystem { name: "ext4", mkfs: MKFS_EXT4, fsck: E2FSCK, own_names: &["lost+found"], ..USUAL },
+    FileSystem { name: "ext4", mkfs: MKFS_EXT4, fsck: E2FSCK, debugger: DEBUGFS, own_names: &["lost+found"], ..USUAL },
     FileSystem {
         name: "xfs",
         mkfs: program("mkfs.xfs", &["-q", "-f"], "xfsprogs"),
@@ -201,6 +220,7 @@ pub static TABLE: &[FileSystem] = &[
         name: "ext3",
         mkfs: program("mkfs.ext3", &["-q", "-F", "-b", "4096", "-N", "512", "-E", "lazy_itable_init=0"], E2FSPROGS),
         fsck: E2FSCK,
+        debugger: DEBUGFS,
         own_names: &["lost+found"],
         ..USUAL
     },
@@ -209,6 +229,7 @@ pub static TABLE: &[FileSystem] = &[
         mkfs: program("mkfs.ext2", &["-q", "-F", "-b", "4096", "-N", "512", "-E", "lazy_itable_init=0"], E2FSPROGS),
         fsck: E2FSCK,
         repair: E2FSCK_REPAIR,
+        debugger: DEBUGFS,
         own_names: &["lost+found"],
         found_names: &["lost+found"],
         ..USUAL

@@ -21,6 +21,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getppid};
 use rustix::process::{Resource, Rlimit, set_child_subreaper, set_parent_process_death_signal, setrlimit};
+use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 
 /// The argument by which the program is told to be a keeper. Its parent's process id follows, the
 /// directory of the guest, the guest's number, and its command line.
@@ -35,6 +36,20 @@ const LOOK_EVERY_MS: u16 = 250;
 
 /// How long the kernel may take to end processes that were killed.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What no guest's kernel needs, as it runs as an ordinary user. When it is killed its processes are
+/// let go by their tracer, and until the keeper has ended them they go on as processes of the host:
+/// what was the guest's root must not switch the host off, mount in it, or change its kernel.
+const RIGHTS_GIVEN_UP: [CapabilitySet; 8] = [
+    CapabilitySet::SYS_BOOT,
+    CapabilitySet::SYS_ADMIN,
+    CapabilitySet::SYS_MODULE,
+    CapabilitySet::SYS_RAWIO,
+    CapabilitySet::SYS_TIME,
+    CapabilitySet::SYS_CHROOT,
+    CapabilitySet::NET_ADMIN,
+    CapabilitySet::MKNOD,
+];
 
 /// What is added to a signal's number for an exit status, as shells do.
 const SIGNALLED: u8 = 128;
@@ -125,11 +140,19 @@ fn stay_on_one_processor(number: usize) -> nix::Result<()> {
     sched_setaffinity(Pid::from_raw(0), &one)
 }
 
+/// What is started from here on cannot have these rights. Who is not root has none to give up.
+fn give_up_rights() {
+    for right in RIGHTS_GIVEN_UP {
+        let _ = remove_capability_from_bounding_set(right);
+    }
+}
+
 /// Becomes a guest's kernel, which ends with its keeper, and leaves no core file.
 pub(crate) fn become_kept(mut command_line: impl Iterator<Item = OsString>) -> anyhow::Result<Infallible> {
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }).context("forbid core files")?;
     set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).context("tie the guest to its keeper")?;
     SigSet::empty().thread_set_mask().context("unblock signals")?;
+    give_up_rights();
     let number = command_line.next().and_then(|text| text.to_str()?.parse().ok()).context("no number is given")?;
     let kernel = command_line.next().context("no kernel is named")?;
     // It works on any processor, only slower.

@@ -170,23 +170,27 @@ fn parse(line: &str) -> Option<FlaggedRequest> {
 ///
 /// In doubt a flush is taken for one of its own: that may hide a legal state, but accuses nobody.
 /// A flush that could stand for FUA, while an empty PREFLUSH waits that was perhaps queued only
-/// after it was sent, is in doubt, and so is the next one.
+/// after it was sent, is in doubt, and so is the next one. The kernel sends the flush that stands
+/// for FUA only when the write was answered: none that came while it was under way is that one.
 pub(crate) fn annotate(log: &mut BlockLog, requests: &[FlaggedRequest]) {
     let matched = match_writes(log, requests);
     let mut demands: Vec<Demand> = requests.iter().filter(|request| request.preflush).map(Demand::new).collect();
     let mut stands_for_fua = Vec::new();
-    let mut fua_since_flush = false;
+    // When those FUA writes were answered that no flush has followed since.
+    let mut fua_completed = Vec::new();
     for index in 0..log.len() {
         let entry = log.entries()[index];
         match entry.kind {
-            Kind::Write { fua, .. } => fua_since_flush |= fua,
+            Kind::Write { fua: true, .. } => fua_completed.push(entry.completed),
             Kind::Flush => {
+                let writes = fua_completed.len();
+                fua_completed.retain(|completed| *completed > index);
+                let fua_since_flush = fua_completed.len() < writes;
                 let asked_for = demands.iter().any(|demand| demand.time_ns < entry.time_ns);
                 if fua_since_flush && !asked_for {
                     stands_for_fua.push(index);
                 }
                 demands.retain_mut(|demand| !demand.is_served(entry.time_ns, fua_since_flush));
-                fua_since_flush = false;
             }
             _ => {}
         }
@@ -317,6 +321,17 @@ mod tests {
         let mut log = log("WFWFWF");
         annotate(&mut log, &requests);
         assert_eq!(kinds(&log), "WFUFUF");
+    }
+
+    #[test]
+    fn a_flush_that_came_while_a_fua_write_was_under_way_is_not_the_one_behind_it() {
+        let mut log = BlockLog::default();
+        let write = log.push_held_write(10 * 4096, &[1; 4096], 10);
+        log.push(Kind::Flush, 20);
+        log.complete(write);
+        log.push(Kind::Flush, 30);
+        annotate(&mut log, &[request(5, 10 * 4096, 4096, "f")]);
+        assert_eq!(kinds(&log), "UFf");
     }
 
     #[test]

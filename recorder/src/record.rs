@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use block_dev::{Base, FrontEnd, FuseDisk, Mark};
+use block_dev::{Base, Completion, FrontEnd, FuseDisk, Mark};
 use local_fs::{Mounted, Variant, WalkOptions, walk};
 use workloads::{Op, Step, Workload};
 
@@ -53,6 +53,7 @@ pub struct Recorder {
     given_up: u32,
     mount_point: PathBuf,
     variant: Variant,
+    completion: Completion,
     /// None where the kernel has no tracefs: then every flush is taken for one of its own.
     requests: Option<RequestTrace>,
     /// Of what can be shut down little is left to do, and on the only processor nothing can be
@@ -65,18 +66,18 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder for one file system; `directory` is an empty one of ours, in a mount
-    /// namespace of our own.
+    /// A recorder for one file system, on a disk that answers in this way; `directory` is an empty
+    /// one of ours, in a mount namespace of our own.
     ///
     /// # Errors
     /// If the disk cannot be made.
-    pub fn new(variant: &Variant, base: &Arc<Base>, directory: &Path) -> Result<Self> {
+    pub fn new(variant: &Variant, base: &Arc<Base>, completion: Completion, directory: &Path) -> Result<Self> {
         let mount_point = directory.join("recorded");
         std::fs::create_dir(&mount_point)
             .map_err(|source| local_fs::Error::Io { doing: format!("create {}", mount_point.display()), source })?;
         // Files get the modes that the workload says.
         rustix::process::umask(rustix::fs::Mode::empty());
-        let disk = FuseDisk::new(base, directory)?;
+        let disk = FuseDisk::new(base, directory, completion)?;
         let requests = RequestTrace::start(disk.device_number()?, directory).ok();
         Ok(Self {
             disk,
@@ -85,6 +86,7 @@ impl Recorder {
             given_up: 0,
             mount_point,
             variant: variant.clone(),
+            completion,
             requests,
             unmounts_later: std::thread::available_parallelism().is_ok_and(|count| count.get() == 1),
             leaving: None,
@@ -196,7 +198,7 @@ impl Recorder {
         let directory = self.directory.join(format!("recorder-{}", self.given_up));
         std::fs::create_dir(&directory)
             .map_err(|source| local_fs::Error::Io { doing: format!("create {}", directory.display()), source })?;
-        let disk = FuseDisk::new(&self.base, &directory)?;
+        let disk = FuseDisk::new(&self.base, &directory, self.completion)?;
         if let Some(requests) = &self.requests {
             requests.watch(disk.device_number()?).map_err(Error::Requests)?;
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use block_dev::Base;
+use block_dev::{Base, Completion};
 use local_fs::{Scratch, Variant, enter_mount_namespace, find, format};
 use recorder::{Error, Outcome, Recorder, Trace};
 use workloads::{DeviceKind, FallocMode, Op, RenameFlag, Step, Target, Workload, WriteSync};
@@ -17,6 +17,10 @@ const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 /// Gives `work` a recorder and the directory that its disk is mounted in, in a mount namespace
 /// of its own.
 fn with_recorder(file_system: &str, work: impl FnOnce(&mut Recorder, &Path) + Send) {
+    with_recorder_on(Completion::AtOnce, file_system, work);
+}
+
+fn with_recorder_on(completion: Completion, file_system: &str, work: impl FnOnce(&mut Recorder, &Path) + Send) {
     assert!(nix::unistd::geteuid().is_root(), "this test mounts file systems: run `make test`, or cargo test as root");
     let in_namespace = || {
         enter_mount_namespace().expect("root makes mount namespaces");
@@ -25,7 +29,7 @@ fn with_recorder(file_system: &str, work: impl FnOnce(&mut Recorder, &Path) + Se
         let file = format(&variant, &scratch.path().join("base")).expect("formatted");
         let base = Arc::new(Base::from_file(&file).expect("read"));
         let directory = scratch.directory("recorder").expect("a directory");
-        let mut recorder = Recorder::new(&variant, &base, &directory).expect("a recorder");
+        let mut recorder = Recorder::new(&variant, &base, completion, &directory).expect("a recorder");
         work(&mut recorder, &directory);
     };
     std::thread::scope(|scope| {
@@ -282,6 +286,19 @@ fn in_a_commit_fua_is_told_from_the_flush_that_stands_for_it() {
             let fua = fua.unwrap_or_else(|| panic!("{file_system}: no FUA write in {kinds:?}"));
             assert!(kinds[fua..].contains(&Kind::FuaFlush), "{file_system}: {:?}", &kinds[fua..]);
             assert!(kinds[..fua].contains(&Kind::Flush), "{file_system}: {:?}", &kinds[..fua]);
+        });
+    }
+}
+
+#[test]
+fn on_a_lazy_disk_answers_come_late_and_everything_goes_on() {
+    for file_system in FILE_SYSTEMS {
+        with_recorder_on(Completion::Lazy { seed: 1 }, file_system, |recorder, _| {
+            let text = "creat foo; write foo 0 64K; fsync foo; mkdir A; creat A/bar; fsync A; sync";
+            let trace = record(recorder, text);
+            assert!(all_done(&trace), "{file_system}: {:?}", trace.outcomes);
+            let mut entries = trace.log.entries().iter().enumerate();
+            assert!(entries.any(|(place, entry)| entry.completed > place + 1), "{file_system}: nothing came late");
         });
     }
 }

@@ -1,13 +1,16 @@
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
+use checker::Contract;
 use clap::Args;
 use local_fs::Variant;
 use machine::Machine;
-use pace_rules::disk::{Disk, States};
+use pace_rules::disk::States;
 use workloads::{Reader, Workload};
 
+use crate::disk_kind::DiskKind;
 use crate::kernel::KernelArgs;
 use crate::shell::quoted;
 use crate::sweep::SweepOptions;
@@ -47,10 +50,19 @@ pub struct FileSystemArgs {
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=65536))]
     pub size: Option<u64>,
 
-    /// How the disk keeps its word: honest, drop-flush (flushes cover nothing), drop-fua, or
-    /// lose-write:N (the N-th write of the run never happened).
-    #[arg(long, default_value_t = Disk::Honest)]
-    pub disk: Disk,
+    /// How the disk keeps its word: honest, drop-flush (flushes cover nothing), drop-fua,
+    /// lose-write:N (the N-th write of the run never happened), or lazy[:SEED].
+    ///
+    /// A lazy disk is honest, but answers some writes only after later requests have come or a few
+    /// milliseconds have gone by: a flush that is sent without waiting for them does not cover them.
+    /// Which writes, and for how many requests, follows SEED (0 unless it is given).
+    #[arg(long, value_name = "DISK", default_value_t = DiskKind::default())]
+    pub disk: DiskKind,
+
+    /// Judge by what another file system promises, or this one with other options: such as
+    /// data=writeback by what data=ordered promises.
+    #[arg(long, value_name = "FS[:OPTIONS]", value_parser = parse_contract)]
+    pub contract: Option<Variant>,
 
     /// Which crash states to visit, with commas between: prefix (all that was written so far),
     /// flushed (only what a flush or FUA covered), every-write (the power fails behind every write
@@ -58,6 +70,11 @@ pub struct FileSystemArgs {
     /// cut at units of U bytes), all, sample:N (N of what the others span).
     #[arg(long, value_name = "STATES", default_value_t)]
     pub states: States,
+
+    /// How long to take for each file system, such as 10m: each workload gets its share of that, and
+    /// visits its crash states in the order in which bugs are likely; the rest is counted.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub budget: Option<Duration>,
 
     /// Which kernel to test.
     #[command(flatten)]
@@ -89,8 +106,10 @@ impl FileSystemArgs {
     pub fn sweep_options(&self, machine: &Machine) -> SweepOptions {
         SweepOptions {
             disk: self.disk,
+            contract: self.contract.clone(),
             states: self.states,
             seed: self.kernel.seed,
+            share: None,
             jobs: self.jobs(),
             machine: machine.clone(),
             import: None,
@@ -119,8 +138,11 @@ impl FileSystemArgs {
             flags += &format!(" --size {size_mib}");
         }
         flags += &self.kernel.flags();
-        if self.disk != Disk::Honest {
+        if self.disk != DiskKind::default() {
             flags += &format!(" --disk {}", self.disk);
+        }
+        if let Some(contract) = &self.contract {
+            flags += &format!(" --contract {}", quoted(&contract.to_string()));
         }
         if self.states != States::default() {
             flags += &format!(" --states {}", self.states);
@@ -130,6 +152,14 @@ impl FileSystemArgs {
         }
         flags
     }
+}
+
+/// A variant that there is a contract for.
+fn parse_contract(text: &str) -> Result<Variant, String> {
+    let mut variants = Variant::parse_list(text).map_err(|error| error.to_string())?;
+    let variant = variants.pop().filter(|_| variants.is_empty()).ok_or("expected one file system")?;
+    Contract::for_variant(&variant)?;
+    Ok(variant)
 }
 
 fn nonempty(words: &[String]) -> Vec<String> {

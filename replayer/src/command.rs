@@ -170,11 +170,15 @@ impl<'a> SweepCommand<'a> {
         interrupt: &Interrupt,
     ) -> anyhow::Result<Summary> {
         let import = self.import.as_ref().map(|(import, _)| import.clone());
-        let options = SweepOptions { import, ..self.file_system.sweep_options(&self.machine) };
+        let mut options = SweepOptions { import, ..self.file_system.sweep_options(&self.machine) };
+        if let Some(budget) = self.file_system.budget {
+            let total = total.context("--budget is shared by the workloads, which must be known: give files, not -")?;
+            options.share = Some(budget.mul_f64(options.jobs as f64 / total.max(1) as f64));
+        }
         let started = Workers::start(variant, &options);
         let mut workers = started.with_context(|| format!("prepare {variant}"))?;
         if !workers.recognise_fua() {
-            if self.file_system.disk == Disk::DropFua {
+            if self.file_system.disk.honesty == Disk::DropFua {
                 bail!("--disk drop-fua needs tracefs, to tell FUA from flushes: see `crashpoint doctor`");
             }
             say("without tracefs FUA cannot be told from a flush: the disk seems to keep more than it must");
@@ -184,7 +188,8 @@ impl<'a> SweepCommand<'a> {
         if self.import.is_none() {
             workers.floor(1, false).with_context(|| format!("mount a new {variant}"))?;
         }
-        let mut report = Report::new(self.format, variant, self.replay(variant), total);
+        let mut report =
+            Report::new(self.format, variant, self.file_system.contract.as_ref(), self.replay(variant), total);
         if let Some(results) = results.as_deref_mut() {
             results.begin(variant, workers.recognise_fua());
         }
@@ -234,6 +239,9 @@ impl<'a> SweepCommand<'a> {
 
     fn finish(&self, rows: &[(Variant, Summary)], interrupt: &Interrupt) -> anyhow::Result<Outcome> {
         print_table(self.format, rows)?;
+        for (variant, summary) in rows.iter().filter(|(_, summary)| summary.states_left > 0) {
+            say(&format!("{variant}: the time was too short for {} crash states", summary.states_left));
+        }
         if interrupt.requested() {
             if self.stop_after.is_none_or(|most| self.found.get() < most) {
                 say("interrupted: what was done until then is counted");

@@ -1,3 +1,4 @@
+mod naming;
 pub(crate) mod search;
 
 use std::collections::hash_map::Entry;
@@ -14,11 +15,15 @@ use recorder::{CrashPoint, Outcome, Recorder, Trace};
 use workloads::{FallocMode, Op, RenameFlag, Workload};
 
 use crate::crashed_disks::{CrashedDisks, Ticket};
+use crate::disk_kind::DiskKind;
 use crate::fsck::FsckPlace;
 use crate::import::{Import, Imported, Places, has_operations, something_in};
 use crate::moment::{Progress, disagreement};
 use crate::result::{LostBytes, RunLog, StateFindings, Timing, WorkloadResult};
 use crate::states::{rebuild, rebuild_swapped, requests};
+
+/// So many crash states of one workload are visited without a limit of time: hours.
+const STATES_MAX: u128 = 10_000_000;
 
 /// An error that says nothing of the file system under test.
 pub type EngineError = Box<dyn std::error::Error + Send + Sync>;
@@ -44,7 +49,9 @@ pub struct Engine {
     alone: bool,
     states: States,
     seed: u64,
+    share: Option<Duration>,
     hash_log: bool,
+    name_blocks: bool,
     /// Where workloads are not run, because that was done elsewhere.
     import: Option<Import>,
     watch: Stopwatch,
@@ -117,8 +124,8 @@ impl Engine {
     ///
     /// # Errors
     /// If disks, mount points or the kernel's log cannot be had.
-    pub fn new(variant: &Variant, base: &Arc<Base>, disk: Disk, directory: &Path) -> Result<Self> {
-        Self::with_fsck(variant, base, disk, directory, &FsckPlace::default())
+    pub fn new(variant: &Variant, base: &Arc<Base>, disk: impl Into<DiskKind>, directory: &Path) -> Result<Self> {
+        Self::with_fsck(variant, base, disk.into(), directory, &FsckPlace::default())
     }
 
     /// An engine that has the file system's own checker and repair run in some place.
@@ -128,7 +135,7 @@ impl Engine {
     pub(crate) fn with_fsck(
         variant: &Variant,
         base: &Arc<Base>,
-        disk: Disk,
+        disk: DiskKind,
         directory: &Path,
         fsck: &FsckPlace,
     ) -> Result<Self> {
@@ -138,8 +145,8 @@ impl Engine {
         Ok(Self {
             variant: variant.clone(),
             contract,
-            disk,
-            recorder: Recorder::new(variant, base, directory)?,
+            disk: disk.honesty,
+            recorder: Recorder::new(variant, base, disk.completion, directory)?,
             crashed: CrashedDisks::new(base, fsck)?,
             image: Image::new(Arc::clone(base)),
             mount_point,
@@ -148,7 +155,9 @@ impl Engine {
             alone: true,
             states: States::default(),
             seed: 0,
+            share: None,
             hash_log: false,
+            name_blocks: false,
             import: None,
             watch: Stopwatch(Instant::now()),
             whose: None,
@@ -176,6 +185,20 @@ impl Engine {
     /// Chooses the states to visit, and what a sample of them is drawn with.
     pub fn set_states(&mut self, states: States, seed: u64) {
         (self.states, self.seed) = (states, seed);
+    }
+
+    /// Says how long a workload may visit crash states, if not as long as it takes.
+    pub fn set_share(&mut self, share: Option<Duration>) {
+        self.share = share;
+    }
+
+    /// Has the promises of another file system count, or of this one with other options.
+    ///
+    /// # Errors
+    /// If there is no contract for it.
+    pub fn judge_by(&mut self, variant: &Variant) -> Result<()> {
+        self.contract = Contract::for_variant(variant)?;
+        Ok(())
     }
 
     /// Says whether results are to have a hash of the block log.
@@ -248,6 +271,7 @@ impl Engine {
         let trace = self.record(workload, &mut unfinished.result, tell)?;
         let whole = Extent { last: self.last_position(workload, &trace, &mut unfinished.result), imported: None };
         let visited = self.visit_states(workload, &trace, &whole, unfinished, tell);
+        self.name_what_was_written(&trace, &mut unfinished.result);
         self.recorder.recycle(trace);
         visited
     }
@@ -343,7 +367,18 @@ impl Engine {
         let mut models: HashMap<Progress, Result<Option<Model>, String>> = HashMap::new();
         let mut visited = HashMap::new();
         let mut judged = HashSet::new();
-        for state in space.iter().filter(|state| state.position <= last) {
+        if self.share.is_none() && space.len() > STATES_MAX {
+            let why = format!("there are {} crash states: give --budget, or sample:N as one of --states", space.len());
+            unfinished.result.not_measured.get_or_insert(why);
+            return Ok(());
+        }
+        let end = self.share.map(|share| self.watch.0 + share);
+        for (number, state) in space.iter().enumerate().filter(|(_, state)| state.position <= last) {
+            // The first one is worth its time.
+            if number > 0 && end.is_some_and(|end| self.watch.0 >= end) {
+                unfinished.result.states_left = u64::try_from(space.len() - number as u128).unwrap_or(u64::MAX);
+                break;
+            }
             rebuild(&mut self.image, &trace.log, &rules, &state);
             let (progress, hash) = (progress[state.position], self.image.hash());
             // The same content at the same moment gives the same findings.
@@ -408,18 +443,20 @@ impl Engine {
     ) -> Result<()> {
         let Unfinished { result, checks } = unfinished;
         if let Entry::Vacant(place) = visited.entry(hash) {
-            let (done, state) = (id.progress.operations_done, &id.state.state);
+            // The position of the crash need not be the same in another run.
+            let (done, state) = (id.progress.operations_done, &id.state.state.relaxation);
             tell(&format!("recovering from a crash after {done} operations ({state})"));
             let timing = &mut result.timing;
             let seen = if id.open.is_empty() { self.visit(timing)? } else { self.visit_and_check(timing)? };
             result.states_checked += 1;
             place.insert(seen);
         } else {
+            self.watch.lap(&mut result.timing.enumerate_us);
             result.states_equal += 1;
         }
         let seen = &visited[&hash];
         let compared = self.compare(model, id.live, seen);
-        self.watch.lap(&mut result.timing.compare_us);
+        self.watch.lap(&mut result.timing.oracle_us);
         let mut findings = compared.unwrap_or_else(|undecided| {
             result.not_measured.get_or_insert(undecided);
             Vec::new()
@@ -502,7 +539,7 @@ impl Engine {
 
     /// Mounts the image so that it recovers, walks it, writes to it and checks it.
     fn visit(&mut self, timing: &mut Timing) -> Result<Visited> {
-        self.watch.lap(&mut timing.load_us);
+        self.watch.lap(&mut timing.enumerate_us);
         self.crashed.turn();
         self.watch.lap(&mut timing.fsck_us);
         let loaded = self.crashed.load(&self.variant, &self.image, &mut self.watch, timing)?;

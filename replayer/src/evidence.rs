@@ -32,7 +32,7 @@ impl<'a> Evidence<'a> {
                     fua: entry.kind == 'U',
                     offset: entry.offset,
                     length: entry.length,
-                    completed: place + 1,
+                    completed: entry.answered.map_or(place + 1, |answered| answered as usize),
                     priority: 0,
                 }),
                 'F' => Request::Flush,
@@ -76,7 +76,7 @@ impl<'a> Evidence<'a> {
     }
 
     /// What would have prevented it, as far as the state shows that.
-    pub(crate) fn ways_out(&self, state: &StateFindings, workload: &Workload) -> Vec<String> {
+    pub fn ways_out(&self, state: &StateFindings, workload: &Workload) -> Vec<String> {
         let operations: Vec<&Op> = workload.operations().collect();
         let mut ways: Vec<String> = Vec::new();
         for finding in &state.findings {
@@ -96,16 +96,22 @@ impl<'a> Evidence<'a> {
         let (Some(end), Some(first)) = (end, state.lost.iter().map(|lost| lost.place).min()) else {
             return self.way_without_loss(&op);
         };
-        if first > end.place {
+        let later = state.lost.iter().filter(|lost| lost.place > end.place).count();
+        let Some(last) = state.lost.iter().map(|lost| lost.place).filter(|place| *place < end.place).max() else {
             return format!("not resting what {op} had promised on write {first}, which came after it had returned");
-        }
-        match self.flush_between(first, end.place) {
-            Some(flush) => self.way_for_flush(flush, first),
-            None if self.is_fua(first) => {
-                format!("a disk that keeps its word: write {first} had FUA, and was lost (--disk {})", self.disk)
+        };
+        let way = match self.flush_between(last, end.place) {
+            Some(flush) => self.way_for_flush(flush, last),
+            None if self.is_fua(last) => {
+                format!("a disk that keeps its word: write {last} had FUA, and was lost (--disk {})", self.disk)
             }
-            None => format!("a flush behind write {first}, or FUA with it, before {op} returned: there was none"),
+            None => format!("a flush behind write {last}, or FUA with it, before {op} returned: there was none"),
+        };
+        if later == 0 {
+            return way;
         }
+        // Of what was lost later too, the state does not show whether it matters.
+        format!("perhaps {way}; {later} of the lost writes came after that: minimize tells which matter")
     }
 
     /// A flush came behind a write, which was lost all the same.
@@ -139,21 +145,20 @@ impl<'a> Evidence<'a> {
         };
         let lost: BTreeSet<u32> = state.lost.iter().map(|lost| lost.place).collect();
         let position = state.state.position as u32;
-        let is_write = |entry: &&LogEntry| "WUD".contains(entry.kind);
-        let kept_later = self
-            .log
-            .entries
-            .iter()
-            .filter(is_write)
-            .find(|entry| entry.place > first && entry.place < position && !lost.contains(&entry.place));
-        match kept_later {
-            Some(kept) => match self.flush_between(first, kept.place) {
-                Some(flush) => self.way_for_flush(flush, first),
-                None => format!(
-                    "a flush between write {first}, which was lost, and write {}, which came later and was kept",
-                    kept.place
-                ),
-            },
+        let kept_later = self.log.entries.iter().filter(|entry| {
+            "WUD".contains(entry.kind) && entry.place > first && entry.place < position && !lost.contains(&entry.place)
+        });
+        let kept_later: Vec<u32> = kept_later.map(|entry| entry.place).collect();
+        // The first flush that lies between is the one that was not heeded.
+        if let Some(flush) = kept_later.last().and_then(|last| self.flush_between(first, *last)) {
+            return self.way_for_flush(flush, first);
+        }
+        match kept_later.first() {
+            Some(kept) => {
+                format!(
+                    "a flush between write {first}, which was lost, and write {kept}, which came later and was kept"
+                )
+            }
             None => format!("recovering from a crash before write {first}: nothing that came later was kept"),
         }
     }
@@ -173,7 +178,7 @@ impl<'a> Evidence<'a> {
     }
 
     /// The write that `lose-write:N` takes away, if all that came before it is known.
-    fn never_happened(&self) -> Option<&LogEntry> {
+    pub fn never_happened(&self) -> Option<&LogEntry> {
         let Disk::LoseWrite(number) = self.disk else { return None };
         let writes = self.log.entries.iter().filter(|entry| "WUD".contains(entry.kind));
         writes.filter(|_| self.log.left_out == 0).nth(number as usize - 1)
@@ -200,7 +205,8 @@ impl<'a> Evidence<'a> {
         let what = if entry.kind == 'D' { "discard" } else { "write" };
         let fua = if entry.kind == 'U' { " with FUA" } else { "" };
         let during = entry.operation.map(|number| format!(", during operation {number}")).unwrap_or_default();
-        format!("{what} {}{fua}, {} bytes at {}{during}", entry.place, entry.length, entry.offset)
+        let holds = self.log.holds.get(&entry.place).map(|name| format!(": {name}")).unwrap_or_default();
+        format!("{what} {}{fua}, {} bytes at {}{during}{holds}", entry.place, entry.length, entry.offset)
     }
 }
 
@@ -222,4 +228,95 @@ fn run_words(kind: char, count: usize) -> String {
 fn more_words(count: usize, what: &str) -> String {
     let more = count.saturating_sub(LISTED_MAX);
     if more == 0 { String::new() } else { format!("  {what}      {more} more\n") }
+}
+
+#[cfg(test)]
+mod tests {
+    use checker::{Finding, Promise};
+    use pace_rules::disk::State;
+
+    use super::*;
+
+    const WORKLOAD: &str = "creat foo; fsync foo; creat bar";
+
+    /// A log with an entry for each letter; operation 1 lasts from `B` to `E`.
+    fn log(shape: &str) -> RunLog {
+        let mut under_way = None;
+        let mut entry = |(place, kind): (usize, char)| {
+            let operation = if kind == 'B' { Some(1) } else { under_way };
+            under_way = if kind == 'E' { None } else { operation };
+            LogEntry { place: place as u32, kind, offset: place as u64 * 512, length: 512, operation, answered: None }
+        };
+        RunLog { entries: shape.chars().enumerate().map(&mut entry).collect(), ..RunLog::default() }
+    }
+
+    /// The way out of a crash at the end of a log that lost the writes at these places.
+    fn way(shape: &str, disk: Disk, lost: &[usize], promised_by: Option<usize>) -> String {
+        let log = log(shape);
+        let evidence = Evidence::new(&log, disk);
+        let finding = Finding { promised_by, ..Finding::new(Promise::FsyncData, "foo", "it is gone") };
+        let bytes = |place: &usize| LostBytes { place: *place as u32, offset: 0, length: 512 };
+        let relaxation = if lost.is_empty() { Relaxation::Prefix } else { Relaxation::Lost(lost.to_vec()) };
+        let state = StateFindings {
+            operations_done: 2,
+            under_way: false,
+            state: State { position: shape.len(), relaxation },
+            pending: 0,
+            lost: lost.iter().map(bytes).collect(),
+            place: None,
+            findings: vec![finding],
+            more: 0,
+        };
+        let workload = workloads::parse(WORKLOAD, "test").expect("one").remove(0);
+        let ways = evidence.ways_out(&state, &workload);
+        assert_eq!(ways.len(), 1);
+        ways[0].clone()
+    }
+
+    #[test]
+    fn a_flush_would_have_kept_what_an_operation_promised_only_if_there_was_none() {
+        let operation = Some(1);
+        let none = way("BWWE", Disk::Honest, &[1], operation);
+        assert!(none.starts_with("a flush behind write 1, or FUA with it, before operation 1, fsync foo,"), "{none}");
+        let both = way("BWWE", Disk::Honest, &[1, 2], operation);
+        assert!(both.starts_with("a flush behind write 2,"), "{both}");
+        let lie = way("BWFE", Disk::DropFlush, &[1], operation);
+        assert!(lie.contains("keeps its word: the flush at 2 came behind write 1 (--disk drop-flush)"), "{lie}");
+        let fua = way("BUE", Disk::DropFua, &[1], operation);
+        assert!(fua.contains("write 1 had FUA, and was lost (--disk drop-fua)"), "{fua}");
+        let early = way("BWFE", Disk::Honest, &[1], operation);
+        assert!(early.starts_with("waiting until write 1 was answered before sending the flush at 2"), "{early}");
+    }
+
+    #[test]
+    fn what_was_lost_later_is_not_what_a_flush_before_would_have_kept() {
+        let later = way("BWFEW", Disk::Honest, &[4], Some(1));
+        assert!(later.starts_with("not resting what operation 1, fsync foo, had promised on write 4"), "{later}");
+        let mixed = way("BWEW", Disk::Honest, &[1, 3], Some(1));
+        assert!(mixed.starts_with("perhaps a flush behind write 1,") && mixed.contains("1 of the lost"), "{mixed}");
+    }
+
+    #[test]
+    fn where_nothing_was_lost_no_flush_helps() {
+        let kept = way("BWFE", Disk::Honest, &[], Some(1));
+        assert!(kept.starts_with("writing what it promised before operation 1, fsync foo, returned"), "{kept}");
+        let never = way("BWFE", Disk::LoseWrite(1), &[], Some(1));
+        assert_eq!(never, "a disk that keeps write 1 (--disk lose-write:1)");
+    }
+
+    #[test]
+    fn an_order_is_missing_only_where_something_later_was_kept() {
+        let order = way("WWW", Disk::Honest, &[0], None);
+        assert!(order.starts_with("a flush between write 0, which was lost, and write 1"), "{order}");
+        let lie = way("WWFW", Disk::DropFlush, &[0], None);
+        assert!(lie.contains("the flush at 2 came behind write 0"), "{lie}");
+        let suffix = way("WWW", Disk::Honest, &[1, 2], None);
+        assert!(suffix.starts_with("recovering from a crash before write 1"), "{suffix}");
+    }
+
+    #[test]
+    fn what_was_asked_is_counted_in_its_order() {
+        let log = log("BWWFUE");
+        assert_eq!(Evidence::new(&log, Disk::Honest).asked_by(1), "2 writes, 1 flush, 1 write with FUA");
+    }
 }

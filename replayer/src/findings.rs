@@ -1,7 +1,7 @@
 //! The findings of a directory of results, numbered. It is only read, so also while a sweep is at
 //! work there.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -236,13 +236,25 @@ struct ResultLine {
 #[derive(Deserialize)]
 struct LogLine {
     left_out: u32,
-    entries: Vec<(u32, char, u64, u64, Option<u32>)>,
+    entries: Vec<EntryLine>,
+    #[serde(default)]
+    holds: BTreeMap<u32, String>,
 }
+
+#[derive(Deserialize)]
+struct EntryLine(u32, char, u64, u64, Option<u32>, #[serde(default)] Option<u32>);
 
 impl From<LogLine> for RunLog {
     fn from(line: LogLine) -> Self {
-        let entry = |(place, kind, offset, length, operation)| LogEntry { place, kind, offset, length, operation };
-        Self { left_out: line.left_out, entries: line.entries.into_iter().map(entry).collect() }
+        let entry = |EntryLine(place, kind, offset, length, operation, answered): EntryLine| LogEntry {
+            place,
+            kind,
+            offset,
+            length,
+            operation,
+            answered,
+        };
+        Self { left_out: line.left_out, entries: line.entries.into_iter().map(entry).collect(), holds: line.holds }
     }
 }
 
@@ -319,7 +331,7 @@ mod tests {
         let path = directory.path().join("manifest.json");
         let manifest = serde_json::json!({
             "type": "manifest", "format": 2, "version": env!("CARGO_PKG_VERSION"), "kernel_release": "",
-            "kernel_version": "", "options": {}, "file_systems": [], "disk": "honest", "states": "prefix",
+            "kernel_version": "", "options": {}, "file_systems": [], "disk": "honest", "states": ["prefix"],
             "shard": null, "workloads_hash": null, "workloads": "", "jobs": 1, "command_line": [],
         });
         std::fs::write(&path, manifest.to_string()).expect("written");

@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use block_dev::Base;
 use local_fs::{Scratch, Variant, enter_mount_namespace, format};
-use pace_rules::disk::Disk;
 use workloads::Workload;
 
 use crate::engine::Engine;
 use crate::engine::search::{LookHook, Search};
 use crate::result::WorkloadResult;
+use crate::sweep::SweepOptions;
 
-/// Records a workload, looks for a crash state, mounts it and calls `hook`. The calling
+/// Records a workload as a sweep with these options does, looks for a crash state, mounts it and
+/// calls `hook`. The calling
 /// thread gets a mount namespace of its own: whatever ends the process, nothing stays mounted.
 ///
 /// # Errors
 /// Without root, mkfs, FUSE or loop devices. What goes wrong later is in the result.
 pub fn look(
     variant: &Variant,
-    disk: Disk,
-    seed: u64,
+    options: &SweepOptions,
     workload: &Workload,
     search: &Search,
     hook: LookHook<'_>,
@@ -28,8 +28,11 @@ pub fn look(
     let scratch = Scratch::new()?;
     let directory = scratch.directory("look")?;
     let base = Base::from_file(&format(variant, &scratch.path().join("base"))?)?;
-    let mut engine =
-        Engine::new(variant, &Arc::new(base), disk, &directory).map_err(|error| anyhow::anyhow!("{error}"))?;
-    engine.set_states(search.states, seed);
+    let failed = |error| anyhow::anyhow!("{error}");
+    let mut engine = Engine::new(variant, &Arc::new(base), options.disk, &directory).map_err(failed)?;
+    if let Some(other) = &options.contract {
+        engine.judge_by(other).map_err(failed)?;
+    }
+    engine.set_states(search.states, options.seed);
     Ok(engine.look(workload, search, hook))
 }

@@ -6,7 +6,6 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use local_fs::Variant;
 use machine::Machine;
-use pace_rules::disk::States;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -45,8 +44,8 @@ pub struct Manifest {
     pub file_systems: Vec<Variant>,
     /// How the disk keeps its word.
     pub disk: String,
-    /// The states that are visited.
-    pub states: States,
+    /// The words of `--states`.
+    pub states: Vec<String>,
     /// The part of the workloads that is tested, if not all.
     pub shard: Option<String>,
     /// The BLAKE3 hash of the kept workloads; none if they are generated.
@@ -118,7 +117,7 @@ impl Manifest {
             options,
             file_systems: arguments.variants()?,
             disk: arguments.disk.to_string(),
-            states: arguments.states,
+            states: arguments.states.to_string().split(',').map(str::to_owned).collect(),
             shard,
             workloads_hash: None,
             workloads,

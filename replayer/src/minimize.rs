@@ -170,17 +170,13 @@ impl Laboratory<'_> {
         let result = self.workers.search(workload, &search, self.interrupt)?;
         // What was not done as it is written shows something else, if anything.
         let measured = result.not_measured.is_none() && result.not_applicable.is_none();
-        match result.broken.into_iter().next().filter(|_| measured) {
-            Some(state) => {
-                (self.tell)(workload, &state);
-                self.best = (workload.clone(), (result.log, state));
-                Ok(true)
-            }
-            None => {
-                self.failed.insert(workload.to_line());
-                Ok(false)
-            }
-        }
+        let Some(state) = result.broken.into_iter().next().filter(|_| measured) else {
+            self.failed.insert(workload.to_line());
+            return Ok(false);
+        };
+        (self.tell)(workload, &state);
+        self.best = (workload.clone(), (result.log, state));
+        Ok(true)
     }
 }
 

@@ -31,6 +31,19 @@ const SECOND_THOUGHT: Duration = Duration::from_secs(1);
 /// How long after an interrupt a worker may take for what it has begun.
 const INTERRUPT_PATIENCE: Duration = Duration::from_secs(20);
 
+/// Formats a disk for a guest, and puts it at `path`. Where that does not work the guest does it,
+/// which takes longer: as an ordinary user mkfs.btrfs fails as soon as anything at all is mounted
+/// from a loop device, whose backing file it may not ask for.
+fn make_base(variant: &Variant, path: &Path) -> anyhow::Result<()> {
+    let base = format(variant, path).map(|file| Base::from_file(&file));
+    let made = match base {
+        Ok(base) => std::fs::write(path, base?.pack()),
+        Err(_) if !path.exists() => Ok(()),
+        Err(_) => std::fs::remove_file(path),
+    };
+    made.with_context(|| format!("write {}", path.display()))
+}
+
 /// Whether the user asked to stop (Ctrl-C, SIGTERM). From then on nothing new is begun.
 #[derive(Debug, Clone, Default)]
 pub struct Interrupt(Arc<(AtomicBool, OnceLock<Instant>)>);
@@ -145,9 +158,7 @@ impl Worker {
         let mut running = machine.start(&[WORKER_COMMAND], &known)?;
         let shared = running.shared().map(Path::to_owned);
         if let Some(shared) = shared.as_ref().filter(|_| start.host_helps) {
-            let path = shared.join(BASE_NAME);
-            let base = Base::from_file(&format(&start.variant, &path)?)?;
-            std::fs::write(&path, base.pack()).with_context(|| format!("write {}", path.display()))?;
+            make_base(&start.variant, &shared.join(BASE_NAME))?;
         }
         let input = Arc::new(Mutex::new(Input { stream: running.take_input(), shared, messages: 0 }));
         let (variant, helping) = (start.variant.clone(), Arc::default());

@@ -13,7 +13,7 @@ use workloads::Workload;
 
 use crate::columns::columns;
 use crate::result::{Death, LogEntry, RunLog, StateFindings, Verdict, WorkloadResult};
-use crate::story::{Story, replay_text};
+use crate::story::{Story, death_text, replay_text};
 use crate::sweep::Summary;
 
 /// Without a terminal a line of progress is printed this often.
@@ -47,10 +47,16 @@ pub struct Report {
 
 impl Report {
     /// A report on one file system; `replay` is the command that tests again what comes in, and
-    /// `total` how many workloads there will be, if known.
-    pub fn new(format: OutputFormat, variant: &Variant, replay: String, total: Option<u64>) -> Self {
+    /// `total` how many workloads there will be, if known. It is judged by `contract`, if not its own.
+    pub fn new(
+        format: OutputFormat,
+        variant: &Variant,
+        contract: Option<&Variant>,
+        replay: String,
+        total: Option<u64>,
+    ) -> Self {
         let progress = Progress::new(&variant.to_string(), total);
-        let contract = Contract::for_variant(variant).ok();
+        let contract = Contract::for_variant(contract.unwrap_or(variant)).ok();
         Self { format, progress, variant: variant.clone(), contract, replay, findings: 0, not_measured: 0 }
     }
 
@@ -111,9 +117,15 @@ impl Report {
             })
         };
         let log = |log: &RunLog| {
-            let entry =
-                |entry: &LogEntry| json!([entry.place, entry.kind, entry.offset, entry.length, entry.operation]);
-            json!({ "left_out": log.left_out, "entries": log.entries.iter().map(entry).collect::<Vec<_>>() })
+            let entry = |entry: &LogEntry| {
+                let LogEntry { place, kind, offset, length, operation, answered } = entry;
+                match answered {
+                    None => json!([place, kind, offset, length, operation]),
+                    Some(answered) => json!([place, kind, offset, length, operation, answered]),
+                }
+            };
+            let entries: Vec<_> = log.entries.iter().map(entry).collect();
+            json!({ "left_out": log.left_out, "entries": entries, "holds": log.holds })
         };
         json!({
             "type": "result",
@@ -126,6 +138,7 @@ impl Report {
             "verdict": result.verdict(),
             "states_checked": result.states_checked,
             "states_equal": result.states_equal,
+            "states_left": result.states_left,
             "broken": result.broken.iter().map(state).collect::<Vec<_>>(),
             "log": result.log.as_ref().map(log),
             "death": result.death,
@@ -153,13 +166,9 @@ impl Report {
 
     fn death_text(&self, workload: &Workload, death: &Death) -> String {
         let mut text = format!("FINDING  {}  {}\n", self.variant, workload.name);
-        text += &format!("  workload  {}\n", workload.to_line());
-        text += &format!("  during    {}\n", death.during);
-        text += &format!("  broken    the kernel died, or never came back: {}\n", death.what);
         let said = death.log.iter().position(|line| line.contains(&death.what)).unwrap_or(0);
-        for line in death.log.iter().skip(said).take(DEATH_LINES_MAX) {
-            text += &format!("  kernel    {line}\n");
-        }
+        let last = death.log.len().min(said + DEATH_LINES_MAX);
+        text += &death_text(workload, death, &death.log[said..last]);
         text + &self.replay_text(workload)
     }
 
@@ -288,6 +297,7 @@ pub fn summary_json(variant: &Variant, summary: &Summary) -> Value {
         "workloads": summary.workloads,
         "states_checked": summary.states_checked,
         "states_equal": summary.states_equal,
+        "states_left": summary.states_left,
         "findings": summary.findings,
         "not_measured": summary.not_measured,
         "not_applicable": summary.not_applicable,

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use block_dev::{BlockLog, Kind, Mark};
 use checker::Finding;
 use pace_rules::disk::{Relaxation, State};
@@ -12,6 +14,8 @@ pub struct WorkloadResult {
     pub states_checked: u32,
     /// Crash states that equal one of this workload that was visited before, and so were not mounted.
     pub states_equal: u32,
+    /// Crash states that were not visited, because the workload's time was up.
+    pub states_left: u64,
     /// The crash states that break a promise.
     pub broken: Vec<StateFindings>,
     /// What the disk was asked during the run, up to the last crash of `broken`; none if there is none.
@@ -82,6 +86,9 @@ pub struct RunLog {
     pub left_out: u32,
     /// The others, with the marks of the operations.
     pub entries: Vec<LogEntry>,
+    /// What the blocks hold that a write at a place wrote, where the file system's own debugger
+    /// could tell.
+    pub holds: BTreeMap<u32, String>,
 }
 
 /// One thing that the disk was asked, or a mark.
@@ -98,6 +105,8 @@ pub struct LogEntry {
     pub length: u64,
     /// The operation that was under way, or begins or has returned.
     pub operation: Option<u32>,
+    /// The position in the block log at which it was answered, if not at once; `u32::MAX` for never.
+    pub answered: Option<u32>,
 }
 
 /// So many entries of a run's log are kept: those of a small workload are a tenth of it.
@@ -123,9 +132,11 @@ impl RunLog {
                 Kind::Mark(Mark::OperationEnd(_)) => ('E', under_way.take()),
             };
             let (offset, length) = entry.range();
-            entries.push(LogEntry { place: place as u32, kind, offset, length, operation });
+            let late = entry.completed != place + 1;
+            let answered = late.then(|| u32::try_from(entry.completed).unwrap_or(u32::MAX));
+            entries.push(LogEntry { place: place as u32, kind, offset, length, operation, answered });
         }
-        Self { left_out: 0, entries }
+        Self { left_out: 0, entries, holds: BTreeMap::new() }
     }
 
     /// Without what came behind `position` of the block log, and with no more than can be kept.
@@ -133,6 +144,7 @@ impl RunLog {
         self.entries.retain(|entry| (entry.place as usize) < position);
         let surplus = self.entries.len().saturating_sub(LOG_ENTRIES_MAX);
         self.entries.drain(..surplus);
+        self.holds.retain(|place, _| self.entries.iter().any(|entry| entry.place == *place));
         Self { left_out: surplus as u32, ..self }
     }
 }
@@ -155,12 +167,18 @@ impl StateFindings {
 pub struct Timing {
     /// Mounting, running and unmounting the recorded disk.
     pub record_us: u64,
+    /// Finding the next crash state, and building and hashing its image.
+    #[serde(default)]
+    pub enumerate_us: u64,
     /// Making the disk hold the crash state.
     pub load_us: u64,
     /// Mounting with recovery, and unmounting.
     pub mount_us: u64,
-    /// Walking the recovered tree and comparing it.
+    /// Walking the recovered tree; in results of before there was `oracle_us`, comparing it too.
     pub compare_us: u64,
+    /// Comparing the tree with what may be there.
+    #[serde(default)]
+    pub oracle_us: u64,
     /// Writing in the recovered file system and removing everything.
     pub write_us: u64,
     /// The file system's own checker.
@@ -171,9 +189,11 @@ impl Timing {
     /// Adds another's times.
     pub fn add(&mut self, other: Self) {
         self.record_us += other.record_us;
+        self.enumerate_us += other.enumerate_us;
         self.load_us += other.load_us;
         self.mount_us += other.mount_us;
         self.compare_us += other.compare_us;
+        self.oracle_us += other.oracle_us;
         self.write_us += other.write_us;
         self.fsck_us += other.fsck_us;
     }
@@ -216,12 +236,14 @@ impl WorkloadResult {
 
     /// A result in which nothing was measured yet.
     pub fn new(workload: String) -> Self {
-        let (states_checked, states_equal, broken, log, death, not_measured, not_applicable) = <_>::default();
+        let (states_checked, states_equal, states_left, broken, log) = <_>::default();
+        let (death, not_measured, not_applicable) = <_>::default();
         let (retry_alone, block_log, timing) = <_>::default();
         Self {
             workload,
             states_checked,
             states_equal,
+            states_left,
             broken,
             log,
             death,
@@ -269,8 +291,14 @@ mod tests {
         log.push(Kind::Discard { offset: 8192, length: 4096 }, 0);
         let kept = RunLog::of(&log, 1);
         assert_eq!(kinds(&kept), "BWFED");
-        assert_eq!(kept.entries[1], LogEntry { place: 2, kind: 'W', offset: 4096, length: 512, operation: Some(3) });
-        assert_eq!(kept.entries[4], LogEntry { place: 6, kind: 'D', offset: 8192, length: 4096, operation: None });
+        assert_eq!(
+            kept.entries[1],
+            LogEntry { place: 2, kind: 'W', offset: 4096, length: 512, operation: Some(3), answered: None }
+        );
+        assert_eq!(
+            kept.entries[4],
+            LogEntry { place: 6, kind: 'D', offset: 8192, length: 4096, operation: None, answered: None }
+        );
         assert_eq!(kinds(&kept.clone().up_to(5)), "BWF");
         for _ in 0..LOG_ENTRIES_MAX {
             log.push(Kind::Flush, 0);

@@ -32,7 +32,7 @@ const LOCK: &str = "crashpoint.lock";
 pub(crate) const MANIFEST: &str = "manifest.json";
 const WORKLOADS: &str = "workloads.wl";
 pub(crate) const RESULTS: &str = "results.jsonl";
-const TIMES: &str = "times.jsonl";
+pub(crate) const TIMES: &str = "times.jsonl";
 const SUMMARY: &str = "summary.jsonl";
 const TABLE: &str = "summary.txt";
 
@@ -90,9 +90,9 @@ impl Clock {
 
 /// What must be known of a result.
 #[derive(Deserialize)]
-struct ResultLine {
+pub(crate) struct ResultLine {
     #[serde(rename = "type")]
-    kind: String,
+    pub(crate) kind: String,
     #[serde(default)]
     file_system: String,
     #[serde(default)]
@@ -100,22 +100,35 @@ struct ResultLine {
     #[serde(default)]
     mkfs_options: Vec<String>,
     #[serde(default)]
-    number: Option<u64>,
+    pub(crate) number: Option<u64>,
     #[serde(default)]
-    verdict: Option<Verdict>,
+    pub(crate) verdict: Option<Verdict>,
     #[serde(default)]
     states_checked: u64,
     #[serde(default)]
     states_equal: u64,
     #[serde(default)]
-    not_measured: Option<String>,
+    states_left: u64,
     #[serde(default)]
-    not_applicable: Option<String>,
+    pub(crate) not_measured: Option<String>,
+    #[serde(default)]
+    pub(crate) not_applicable: Option<String>,
+    #[serde(default)]
+    pub(crate) workload: String,
+    #[serde(default)]
+    pub(crate) text: Option<String>,
+}
+
+impl ResultLine {
+    /// Which file system of a manifest it is about.
+    pub(crate) fn place(&self, variants: &[Variant]) -> anyhow::Result<usize> {
+        place_of(variants, &self.file_system, &self.mount_options, &self.mkfs_options)
+    }
 }
 
 /// Time spent on a file system, without that of earlier lines.
 #[derive(Serialize, Deserialize)]
-struct TimeLine {
+pub(crate) struct TimeLine {
     #[serde(rename = "type")]
     kind: String,
     file_system: String,
@@ -389,11 +402,12 @@ pub(crate) fn place_of(variants: &[Variant], name: &str, mount: &[String], mkfs:
     variants.iter().position(is_it).with_context(|| format!("{name} with these options is not part of this sweep"))
 }
 
-fn read_result(variants: &[Variant], recorded: &mut [Recorded], line: &ResultLine) -> anyhow::Result<()> {
+/// Counts a result in.
+pub(crate) fn read_result(variants: &[Variant], recorded: &mut [Recorded], line: &ResultLine) -> anyhow::Result<()> {
     if line.kind != "result" {
         return Ok(());
     }
-    let place = place_of(variants, &line.file_system, &line.mount_options, &line.mkfs_options)?;
+    let place = line.place(variants)?;
     let Recorded { done, summary } = &mut recorded[place];
     let number = line.number.context("a result without the number of its workload")?;
     if !done.insert(number) {
@@ -402,13 +416,15 @@ fn read_result(variants: &[Variant], recorded: &mut [Recorded], line: &ResultLin
     summary.workloads += 1;
     summary.states_checked += line.states_checked;
     summary.states_equal += line.states_equal;
+    summary.states_left = summary.states_left.saturating_add(line.states_left);
     summary.findings += u64::from(line.verdict == Some(Verdict::Finding));
     summary.not_measured += u64::from(line.not_measured.is_some());
     summary.not_applicable += u64::from(line.not_applicable.is_some());
     Ok(())
 }
 
-fn read_time(variants: &[Variant], recorded: &mut [Recorded], line: &TimeLine) -> anyhow::Result<()> {
+/// Counts a piece of time in.
+pub(crate) fn read_time(variants: &[Variant], recorded: &mut [Recorded], line: &TimeLine) -> anyhow::Result<()> {
     let place = place_of(variants, &line.file_system, &line.mount_options, &line.mkfs_options)?;
     let summary = &mut recorded[place].summary;
     summary.elapsed += Duration::try_from_secs_f64(line.seconds).context("a time that is none")?;
@@ -418,7 +434,7 @@ fn read_time(variants: &[Variant], recorded: &mut [Recorded], line: &TimeLine) -
 }
 
 /// Whether the summary is there and agrees with the results.
-fn is_finished(directory: &Path, variants: &[Variant], recorded: &[Recorded]) -> anyhow::Result<bool> {
+pub(crate) fn is_finished(directory: &Path, variants: &[Variant], recorded: &[Recorded]) -> anyhow::Result<bool> {
     let path = directory.join(SUMMARY);
     if !path.exists() {
         return Ok(false);

@@ -7,7 +7,7 @@ use pace_rules::disk::Relaxation;
 use workloads::{Op, Workload};
 
 use crate::evidence::Evidence;
-use crate::result::{LostBytes, StateFindings};
+use crate::result::{Death, LostBytes, StateFindings};
 use crate::shell::quoted;
 
 /// So many lost writes are named.
@@ -102,7 +102,18 @@ impl Story<'_> {
     }
 }
 
-/// The command that tests a workload again; one that does not end with `-` takes none. Not with echo: some shells' has a mind of its own about
+/// How the kernel died, with these lines of its log.
+pub fn death_text(workload: &Workload, death: &Death, log: &[String]) -> String {
+    let mut text = format!("  workload  {}\n  during    {}\n", workload.to_line(), death.during);
+    text += &format!("  broken    the kernel died, or never came back: {}\n", death.what);
+    for line in log {
+        text += &format!("  kernel    {line}\n");
+    }
+    text
+}
+
+/// The command that tests a workload again; one that does not end with `-` takes none. Not with
+/// echo: some shells' has a mind of its own about
 /// backslashes.
 pub fn replay_text(workload: &Workload, command: &str) -> String {
     if !command.ends_with(" -") {
@@ -116,14 +127,14 @@ fn disk_words(state: &StateFindings) -> String {
     let StateFindings { pending, lost, .. } = state;
     match &state.state.relaxation {
         Relaxation::Prefix => "had kept everything that was written so far".into(),
-        Relaxation::Flushed => format!("had lost all of the {pending} writes that no flush or FUA covered"),
+        Relaxation::Flushed => format!("had lost all writes that no flush or FUA covered: {pending}"),
         Relaxation::Lost(_) => format!("had lost {} of the {pending} writes that no flush or FUA covered", lost.len()),
         Relaxation::Torn { .. } => format!("had torn one of the {pending} writes that no flush or FUA covered"),
     }
 }
 
-/// What the disk did, in words.
-fn state_words(state: &StateFindings) -> String {
+/// What the disk did, in words: behind "the disk".
+pub fn state_words(state: &StateFindings) -> String {
     let StateFindings { pending, lost, .. } = state;
     let bytes = |lost: &LostBytes| format!("{} bytes at {}", lost.length, lost.offset);
     let listed = lost.iter().take(LOST_LISTED_MAX).map(bytes).collect::<Vec<_>>().join(", ");

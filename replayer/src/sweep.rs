@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use local_fs::{FileSystem, Scratch, Variant, enter_mount_namespace};
 use machine::Machine;
-use pace_rules::disk::{Disk, States};
+use pace_rules::disk::States;
 use workloads::Workload;
 
+use crate::disk_kind::DiskKind;
 use crate::drain::{ResultSender, Source, drain};
 use crate::engine::search::Search;
 use crate::import::Import;
@@ -29,12 +30,16 @@ const STARTS_MAX: u32 = 3;
 /// How a sweep is done.
 #[derive(Debug, Clone)]
 pub struct SweepOptions {
-    /// How the disk keeps its word.
-    pub disk: Disk,
+    /// How the disk keeps its word, and when it answers.
+    pub disk: DiskKind,
     /// Which states to visit at each crash point.
     pub states: States,
+    /// Whose promises count, if not those of the file system itself.
+    pub contract: Option<Variant>,
     /// What a sample of them is drawn with.
     pub seed: u64,
+    /// How long a workload may visit crash states.
+    pub share: Option<Duration>,
     /// How many workers.
     pub jobs: usize,
     /// Where they run.
@@ -45,7 +50,17 @@ pub struct SweepOptions {
 
 impl Default for SweepOptions {
     fn default() -> Self {
-        Self { disk: Disk::Honest, states: States::default(), seed: 0, jobs: 1, machine: Machine::Host, import: None }
+        let (contract, states, seed, jobs) = (None, States::default(), 0, 1);
+        Self {
+            disk: DiskKind::default(),
+            contract,
+            states,
+            seed,
+            share: None,
+            jobs,
+            machine: Machine::Host,
+            import: None,
+        }
     }
 }
 
@@ -58,6 +73,8 @@ pub struct Summary {
     pub states_checked: u64,
     /// Crash states that equalled one visited before.
     pub states_equal: u64,
+    /// Crash states for which the time was too short.
+    pub states_left: u64,
     /// Workloads with a finding.
     pub findings: u64,
     /// Workloads that could not be measured, wholly or in part.
@@ -80,6 +97,7 @@ impl Summary {
         self.workloads += 1;
         self.states_checked += u64::from(result.states_checked);
         self.states_equal += u64::from(result.states_equal);
+        self.states_left = self.states_left.saturating_add(result.states_left);
         self.findings += u64::from(result.verdict() == Verdict::Finding);
         self.not_measured += u64::from(result.not_measured.is_some());
         self.not_applicable += u64::from(result.not_applicable.is_some());
@@ -113,7 +131,7 @@ impl Workers {
     /// # Errors
     /// Without root or a guest, mkfs, FUSE or loop devices.
     pub fn start(variant: &Variant, options: &SweepOptions) -> anyhow::Result<Self> {
-        let SweepOptions { disk, states, seed, jobs, machine, import } = options.clone();
+        let SweepOptions { disk, contract, states, seed, share, jobs, machine, import } = options.clone();
         let FileSystem { name, modules, .. } = *variant.file_system;
         let machine = machine.with_modules(modules).with_modules(&[name]);
         let alone = jobs <= 1 || machine.is_guest();
@@ -130,8 +148,10 @@ impl Workers {
         let start = Start {
             variant: variant.clone(),
             disk,
+            contract,
             states,
             seed,
+            share,
             alone,
             directory: None,
             host_helps,

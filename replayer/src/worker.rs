@@ -5,16 +5,18 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use block_dev::Base;
 use local_fs::{Scratch, Variant, enter_mount_namespace, format};
 use machine::{CHANNEL_BYTES_MAX, GUEST_SHARED};
-use pace_rules::disk::{Disk, States};
+use pace_rules::disk::States;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use workloads::Workload;
 
+use crate::disk_kind::DiskKind;
 use crate::engine::search::Search;
 use crate::engine::{Engine, EngineError, Unfinished};
 use crate::fsck::{self, FsckPlace, HostAnswers, Slot, Task};
@@ -42,9 +44,13 @@ const MESSAGE_BYTES_MAX: u32 = 64 << 20;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Start {
     pub(crate) variant: Variant,
-    pub(crate) disk: Disk,
+    pub(crate) disk: DiskKind,
+    /// Whose promises count, if not those of the file system itself.
+    pub(crate) contract: Option<Variant>,
     pub(crate) states: States,
     pub(crate) seed: u64,
+    /// How long a workload may visit crash states.
+    pub(crate) share: Option<Duration>,
     /// No other worker works at the same time under this kernel.
     pub(crate) alone: bool,
     /// An empty directory; without one the worker makes one.
@@ -55,6 +61,13 @@ pub(crate) struct Start {
     pub(crate) hash_log: bool,
     /// Workloads are not run: this is the log of their run.
     pub(crate) import: Option<Import>,
+}
+
+impl Start {
+    /// A guest has a host that helps, or is in virtual time.
+    fn is_in_guest(&self) -> bool {
+        self.host_helps || self.hash_log
+    }
 }
 
 /// What a worker is asked to do.
@@ -168,6 +181,7 @@ pub fn run_hidden() -> Option<ExitCode> {
 /// # Errors
 /// If the messages break off.
 fn run_worker() -> io::Result<()> {
+    STARTED_AS.get_or_init(std::process::id);
     let mut input = BufReader::new(io::stdin());
     let Some(start) = receive::<Start>(&mut input)? else { return Ok(()) };
     let answers = HostAnswers::default();
@@ -181,8 +195,18 @@ fn run_worker() -> io::Result<()> {
     jobs(input, answers).try_for_each(|job| worker.work(job?))
 }
 
+/// Our number, as the kernel gave it when we began.
+static STARTED_AS: OnceLock<u32> = OnceLock::new();
+
 /// Answers, from whatever part of the worker.
+///
+/// When somebody kills the kernel of a guest, its processes are let go by their tracer, and go on for
+/// a moment as processes of the host, with its files and its output: what they would answer is not
+/// true. Under another kernel we have another number.
 fn answer(answer: &Answer) -> io::Result<()> {
+    if std::process::id() != *STARTED_AS.get_or_init(std::process::id) {
+        std::process::exit(2);
+    }
     send(&mut io::stdout().lock(), answer)
 }
 
@@ -290,7 +314,14 @@ fn make_engine(start: &Start, directory: &Path, answers: &HostAnswers) -> Result
         (Base::from_file(&File::open(&import.base)?)?, FsckPlace::default())
     } else if start.host_helps {
         let ask = |slot, task| answer(&Answer::Help(slot, task));
-        let base = Base::unpack(&std::fs::read(shared.join(BASE_NAME))?)?;
+        let base = match std::fs::read(shared.join(BASE_NAME)) {
+            Ok(packed) => Base::unpack(&packed)?,
+            // The host could not make it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Base::from_file(&format(&start.variant, &directory.join(BASE_NAME))?)?
+            }
+            Err(error) => return Err(error.into()),
+        };
         (base, FsckPlace::host(shared.to_owned(), ask, answers.clone()))
     } else {
         // Every worker's disk has an identity of its own: there are kernels that take two disks
@@ -299,9 +330,15 @@ fn make_engine(start: &Start, directory: &Path, answers: &HostAnswers) -> Result
     };
     let base = Arc::new(base);
     let mut engine = Engine::with_fsck(&start.variant, &base, start.disk, directory, &fsck)?;
+    if let Some(contract) = &start.contract {
+        engine.judge_by(contract)?;
+    }
     engine.set_alone(start.alone);
     engine.set_states(start.states, start.seed);
+    engine.set_share(start.share);
     engine.set_hash_log(start.hash_log);
+    // Programs are slow to start in a guest, and these are for people.
+    engine.set_name_blocks(!start.is_in_guest());
     if let Some(import) = &start.import {
         engine.set_import(import.clone());
     }

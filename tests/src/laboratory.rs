@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use block_dev::{Base, FrontEnd, Image, MemfdDisk};
+use block_dev::{Base, Completion, FrontEnd, Image, MemfdDisk};
 use local_fs::{Mounted, Scratch, Variant, enter_mount_namespace, find, format};
 use pace_rules::disk::Disk;
 use recorder::Recorder;
-use replayer::{Engine, WorkloadResult};
+use replayer::{DiskKind, Engine, WorkloadResult};
 use workloads::Workload;
 
 /// A formatted disk, and where to work on copies of it.
@@ -66,11 +66,11 @@ impl Laboratory {
         self.scratch.directory(&format!("engine-{}", self.engines)).expect("a directory")
     }
 
-    /// An engine on a disk that keeps its word in this way.
+    /// An engine on a disk that keeps its word, and answers, in this way.
     ///
     /// # Panics
     /// If it can't be had.
-    pub fn engine(&mut self, disk: Disk) -> Engine {
+    pub fn engine(&mut self, disk: impl Into<DiskKind>) -> Engine {
         let directory = self.directory();
         Engine::new(&self.variant, &self.base, disk, &directory).expect("an engine")
     }
@@ -97,7 +97,7 @@ impl Laboratory {
     /// If it can't be had.
     pub fn recorder(&mut self) -> Recorder {
         let directory = self.directory();
-        Recorder::new(&self.variant, &self.base, &directory).expect("a recorder")
+        Recorder::new(&self.variant, &self.base, Completion::AtOnce, &directory).expect("a recorder")
     }
 
     /// Runs a workload on an honest disk and does something to every recovered file system.

@@ -72,6 +72,28 @@ fn f2fs_breaks_the_workload_of_seq_1_that_it_is_known_to_break() {
     assert_eq!(report.broken(), [("seq-1/44".to_owned(), "fsync-data".to_owned())]);
 }
 
+/// The first fsync after a mount does not wait for its write before it sends the flush, the second
+/// does; docs/results.md explains it.
+#[test]
+fn a_lazy_disk_shows_that_f2fs_does_not_wait_in_its_first_fsync() {
+    let place = Ordinary::new();
+    place.file(
+        "fsync.wl",
+        "workload first; creat foo; fsync foo\n\
+         workload second; creat bar; fsync bar; creat foo; fsync foo; !\n",
+    );
+    let broken = |file_system, disk| {
+        let sweep = ["--kernel", "uml", "--fs", file_system, "--disk", disk, "fsync.wl"];
+        let report = Report::of_process(place.crashpoint(&[&SWEEP, sweep.as_slice()].concat()));
+        assert_eq!(report.total("not_measured"), 0, "{:?}", report.with_verdict("not-measured"));
+        report.broken()
+    };
+    let first = [("first".to_owned(), "fsync-new-names".to_owned())];
+    assert_eq!(broken("f2fs", "lazy:3"), first, "if this kernel is not a 6.1, it may be mended");
+    assert_eq!(broken("f2fs", "honest"), []);
+    assert_eq!(broken("ext4", "lazy:3"), []);
+}
+
 #[test]
 fn the_workloads_of_b3_are_clean_on_ext4() {
     b3("ext4").assert_clean();
@@ -131,6 +153,40 @@ fn flushes_that_cover_nothing_are_caught() {
         assert_eq!(report.with_verdict("finding"), ["data", "overwrite"], "{file_system}: {:?}", report.summaries);
         assert_eq!(report.status, 1);
     }
+}
+
+/// A mount of a file, that anybody sees; unmounted when dropped.
+struct LoopMount(tempfile::TempDir);
+
+impl LoopMount {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (image, point) = (directory.path().join("image"), directory.path().join("point"));
+        std::fs::File::create(&image).and_then(|file| file.set_len(8 << 20)).expect("made");
+        std::fs::create_dir(&point).expect("made");
+        let run = |program: &str, arguments: &[&std::ffi::OsStr]| {
+            let status = Command::new(program).args(arguments).stdout(Stdio::null()).status().expect("run");
+            assert!(status.success(), "{program}: {status}");
+        };
+        run("mkfs.ext4", &["-q".as_ref(), image.as_os_str()]);
+        run("mount", &["-o".as_ref(), "loop".as_ref(), image.as_os_str(), point.as_os_str()]);
+        Self(directory)
+    }
+}
+
+impl Drop for LoopMount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path().join("point")).status();
+    }
+}
+
+/// mkfs.btrfs looks at everything that is mounted from a loop device, which only root may.
+#[test]
+fn what_somebody_has_mounted_is_no_obstacle() {
+    let _mounted = LoopMount::new();
+    let place = Ordinary::new();
+    let sweep = ["--kernel", "uml", "--fs", "btrfs", "--preset", "seq-1", "--range", "0..4"];
+    Report::of_process(place.crashpoint(&[&SWEEP, sweep.as_slice()].concat())).assert_clean();
 }
 
 /// A sweep whose results are read as they come. It is killed when dropped.

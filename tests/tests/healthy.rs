@@ -83,6 +83,19 @@ fn variants_are_swept_one_after_the_other_and_are_clean() {
     assert_eq!(report.total("workloads"), 45, "{:?}", report.summaries);
 }
 
+/// They wait for their writes before they send a flush.
+#[test]
+fn seq_1_is_clean_on_a_lazy_disk() {
+    require_root();
+    let sample = ["fs", "--preset", "seq-1", "--sample", "60", "--seed", "1", "--jobs", "2", "--format", "json"];
+    for seed in 0..3 {
+        let disk = format!("lazy:{seed}");
+        let report = Report::of(crashpoint().args(sample).args(["--fs", "ext4,xfs,btrfs", "--disk", &disk]));
+        report.assert_clean();
+        assert_eq!(report.total("workloads"), 180, "{:?}", report.summaries);
+    }
+}
+
 #[test]
 fn seq_1_is_clean_on_ext4() {
     seq_1("ext4");

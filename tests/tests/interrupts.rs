@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use end_to_end::{Family, crashpoint, drivers, leftovers, program, require_root};
+use end_to_end::{FILE_SYSTEMS, Family, crashpoint, drivers, leftovers, program, require_root};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -29,12 +29,12 @@ struct Sweep {
 
 impl Sweep {
     fn start(temporary: &Path) -> Self {
-        Self::of("ext4", temporary)
+        Self::of("ext4", "honest", temporary)
     }
 
-    fn of(file_system: &str, temporary: &Path) -> Self {
+    fn of(file_system: &str, disk: &str, temporary: &Path) -> Self {
         let process = Command::new(program("crashpoint"))
-            .args(["fs", "--fs", file_system, "--preset", "seq-2", "--jobs", "2"])
+            .args(["fs", "--fs", file_system, "--preset", "seq-2", "--jobs", "2", "--disk", disk])
             .env("TMPDIR", temporary)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -123,6 +123,21 @@ fn sigterm_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_sweep_that_is_killed_while_its_disks_hold_answers_back_leaves_no_process_and_no_device() {
+    require_root();
+    let _alone = alone();
+    for file_system in FILE_SYSTEMS {
+        let temporary = tempfile::tempdir().expect("a directory");
+        let mut sweep = Sweep::of(file_system, "lazy", temporary.path());
+        sweep.send(Signal::SIGKILL);
+        sweep.end();
+        let ended = |left: &[String]| !left.iter().any(|left| left.starts_with("process") || left.starts_with("loop"));
+        let left = settle(&sweep.family, temporary.path(), ended);
+        assert!(ended(&left), "{file_system}: {left:#?}");
+    }
+}
+
+#[test]
 fn clean_removes_what_a_killed_sweep_left_and_leaves_a_living_one_alone() {
     require_root();
     let _alone = alone();
@@ -167,7 +182,7 @@ fn no_driver_outlives_a_killed_sweep_not_even_one_that_was_stopped() {
     let _alone = alone();
     for file_system in ["fuse2fs", "ntfs-3g"] {
         let temporary = tempfile::tempdir().expect("a directory");
-        let mut sweep = Sweep::of(file_system, temporary.path());
+        let mut sweep = Sweep::of(file_system, "honest", temporary.path());
         let deadline = Instant::now() + PATIENCE;
         let stopped = loop {
             assert!(Instant::now() < deadline, "{file_system}: there is no driver");

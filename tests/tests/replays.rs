@@ -95,6 +95,11 @@ fn what_is_installed_is_found_by_its_name_and_can_be_removed() {
     assert!(command.contains(" | crashpoint fs --fs ext4 "), "{command}");
     let counted = shell(place.path(), &programs, "ace-gen --ops 1 --count");
     assert!(counted.status.success(), "{}", String::from_utf8_lossy(&counted.stderr));
+    for file in ["man/man1/crashpoint-fs.1", "bash-completion/completions/crashpoint", "zsh/site-functions/_crashpoint"]
+    {
+        let length = std::fs::metadata(root.join("opt/crashpoint/share").join(file)).map(|data| data.len());
+        assert!(length.is_ok_and(|length| length > 1000), "{file}");
+    }
     make("uninstall");
     let files = Command::new("find").arg(&root).args(["!", "-type", "d"]).output().expect("it runs");
     assert_eq!(String::from_utf8_lossy(&files.stdout), "");

@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use local_fs::Inode;
 
 use super::{Comparison, kind_matches};
+use crate::aspects::Aspects;
+use crate::content::FileContent;
 use crate::history::{Bound, History, Time};
 use crate::model::{InodeId, Kind, NameCounts, ROOT, Rename};
 use crate::{Finding, Promise};
@@ -81,6 +83,34 @@ impl Comparison<'_> {
                 let promised_by = Some(rename.time - 1);
                 self.report(Finding { promised_by, ..Finding::new(Promise::RenameAtomic, to, what) });
             }
+        }
+    }
+
+    /// Where a file was renamed over another one, and is there, it is at least as it was then. That is
+    /// promised of space that waits to be allocated; what was written over in its place is not
+    /// covered, so only files that were written once are looked at.
+    pub(super) fn replacements(&mut self) {
+        if !self.model.contract.promises(Promise::ReplaceByRename) {
+            return;
+        }
+        let mut findings = Vec::new();
+        for rename in self.model.renames.iter().filter(|rename| rename.replaces) {
+            let is_there = self.entries.get(&rename.dest) == Some(&Some(rename.moved));
+            let Some((number, path)) = self.found.get(&rename.moved).filter(|_| is_there) else { continue };
+            let Some(inode) = self.tree.inode(*number) else { continue };
+            let mut expected = self.model.inodes[rename.moved].clone();
+            let filled =
+                |(since, _, content): &(Time, Time, &FileContent)| *since <= rename.time && content.size_bytes() > 0;
+            if expected.content.spans().filter(filled).count() != 1 {
+                continue;
+            }
+            let by = Some(rename.time - 1);
+            expected.content.raise(Bound { time: rename.time, by, promise: Promise::ReplaceByRename });
+            let aspects = Aspects { model: self.model, expected: &expected, inode, live: None, path };
+            findings.extend(aspects.content_findings(Promise::ReplaceByRename));
+        }
+        for finding in findings {
+            self.report(finding);
         }
     }
 

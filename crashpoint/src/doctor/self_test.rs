@@ -32,7 +32,7 @@ fn verdict(variant: &Variant, disk: Disk, interrupt: &Interrupt) -> Result<Workl
         answer = Some(result);
         Ok(())
     };
-    let options = SweepOptions { disk, ..SweepOptions::default() };
+    let options = SweepOptions { disk: disk.into(), ..SweepOptions::default() };
     sweep(variant, &options, &mut workloads.into_iter().map(Ok), interrupt, &mut take)
         .map_err(|error| format!("{error:#}"))?;
     answer.ok_or_else(|| "interrupted".to_owned())

@@ -58,8 +58,8 @@ pub(crate) fn export(arguments: &ExportArgs, fs: &Command) -> anyhow::Result<Out
         findings: &state.findings,
         kernel: &opened.kernel.release,
     };
-    if opened.disk != pace_rules::disk::Disk::Honest {
-        replayer::say(&format!("found on a disk that was {}: on an honest one it may not come", opened.disk));
+    if opened.sweep.disk != replayer::DiskKind::default() {
+        replayer::say(&format!("found on a disk that was {}: on an honest one it may not come", opened.sweep.disk));
     }
     let output = arguments.output.as_deref();
     let failed = || format!("export finding {}", found.number);
@@ -111,7 +111,7 @@ fn write_case(case: &Case, name: &str, output: Option<&Path>) -> anyhow::Result<
 
 /// A new file, as git and patch take it.
 fn patch(path: &str, text: &str, mode: &str) -> String {
-    let lines: String = text.lines().map(|line| format!("+{line}\n")).collect();
+    let lines = text.lines().map(|line| format!("+{line}\n")).collect::<Vec<_>>().concat();
     let count = text.lines().count();
     format!(
         "diff --git a/{path} b/{path}\nnew file mode 100{mode}\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1,{count} @@\n{lines}"

@@ -26,7 +26,8 @@ pub(crate) fn minimize(arguments: &MinimizeArgs, fs: &Command, interrupt: &Inter
     let mut workers = Workers::start(&found.variant, &options)?;
     let minimized =
         replayer::minimize(found, &opened.sweep.states, &mut workers, interrupt, &mut |workload, state| {
-            say(&format!("{} operations, {} lost writes", workload.operations().count(), state.lost.len()));
+            let (operations, lost) = (workload.operations().count(), state.lost.len());
+            say(&format!("{}, {}", counted(operations, "operation"), counted(lost, "lost write")));
         })?;
     let Some(minimized) = minimized else {
         if !interrupt.requested() {
@@ -35,17 +36,14 @@ pub(crate) fn minimize(arguments: &MinimizeArgs, fs: &Command, interrupt: &Inter
         return Ok(Outcome::Incomplete);
     };
     let workload = &minimized.workload;
-    let before = found.workload.operations().count();
-    let mut text = format!(
-        "FINDING {}  {}  {}: {before} operations down to {}, {} lost writes down to {} ({} workloads tried)\n",
-        found.number,
-        found.variant,
-        workload.name,
-        workload.operations().count(),
-        minimized.lost_before,
-        minimized.state.lost.len(),
-        minimized.tried
-    );
+    let (before, after) = (found.workload.operations().count(), workload.operations().count());
+    let lost = match (minimized.lost_before, minimized.state.lost.len()) {
+        (0, 0) => String::new(),
+        (before, after) => format!(", {} down to {after}", counted(before, "lost write")),
+    };
+    let (number, variant, name, tried) = (found.number, &found.variant, &workload.name, minimized.tried);
+    let before = counted(before, "operation");
+    let mut text = format!("FINDING {number}  {variant}  {name}: {before} down to {after}{lost} ({tried} runs)\n");
     text += &opened.story(workload, &minimized.state, minimized.log.as_ref());
     let sweep = FileSystemArgs { states: minimized.states, ..opened.sweep.clone() };
     text += &format!("  workload  {}\n  state     {}\n", workload.to_line(), minimized.state.state);
@@ -56,4 +54,8 @@ pub(crate) fn minimize(arguments: &MinimizeArgs, fs: &Command, interrupt: &Inter
         return Ok(Outcome::Incomplete);
     }
     Ok(Outcome::Findings)
+}
+
+fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

@@ -41,13 +41,13 @@ pub(crate) fn replay(arguments: &ReplayArgs, fs: &Command, interrupt: &Interrupt
     }
     prepare(std::slice::from_ref(&found.variant), &machine)?;
     opened.note_other_kernel();
-    let seed = opened.sweep.kernel.seed;
+    let options = opened.sweep.sweep_options(&machine);
     let mut looked = Ok(());
     let mut hook = |recovered: Recovered<'_>| {
         looked = look(recovered, arguments.command.as_deref(), interrupt);
         Ok(())
     };
-    let result = replayer::look(&found.variant, opened.disk, seed, &found.workload, &search, &mut hook)?;
+    let result = replayer::look(&found.variant, &options, &found.workload, &search, &mut hook)?;
     looked?;
     if !result.broken.is_empty() {
         return Ok(if interrupt.requested() { Outcome::Incomplete } else { Outcome::Findings });
@@ -66,26 +66,20 @@ fn look(recovered: Recovered<'_>, command: Option<&str>, interrupt: &Interrupt) 
         let place = if finding.path.is_empty() { String::new() } else { format!("{}: ", finding.path) };
         say(&format!("broken: {place}{} ({})", finding.what, finding.promise.name()));
     }
-    let place = directory.unwrap_or(device);
-    match command {
-        Some(command) => run(command, place, interrupt),
-        None => {
-            match directory {
-                // Its mount namespace is ours alone, and is seen through us.
-                Some(directory) => {
-                    let seen = format!("/proc/{}/root{}", std::process::id(), directory.display());
-                    writeln!(io::stdout(), "{seen}")?;
-                    say("that is where it is mounted: look at it from another terminal; Enter takes it away");
-                }
-                None => {
-                    writeln!(io::stdout(), "{}", device.display())?;
-                    say("it cannot be mounted; that is its disk, until you press Enter");
-                }
-            }
-            wait_for_enter(interrupt);
-            Ok(())
-        }
+    if let Some(command) = command {
+        return run(command, directory.unwrap_or(device), interrupt);
     }
+    let (place, how) = if let Some(directory) = directory {
+        // Its mount namespace is ours alone, and is seen through us.
+        let seen = format!("/proc/{}/root{}", std::process::id(), directory.display());
+        (seen, "that is where it is mounted: look at it from another terminal; Enter takes it away")
+    } else {
+        (device.display().to_string(), "it cannot be mounted; that is its disk, until you press Enter")
+    };
+    writeln!(io::stdout(), "{place}")?;
+    say(how);
+    wait_for_enter(interrupt);
+    Ok(())
 }
 
 fn run(command: &str, place: &Path, interrupt: &Interrupt) -> anyhow::Result<()> {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::{Args, Command};
-use replayer::{Findings, Found, FoundWhat, Group, Outcome, columns, replay_text};
+use replayer::{Findings, Found, FoundWhat, Group, Outcome, columns, death_text, replay_text};
 
 use super::Named;
 
@@ -38,14 +38,7 @@ fn tell(named: &Named, fs: &Command) -> anyhow::Result<Outcome> {
     let mut text = format!("FINDING {}  {}  {}\n", found.number, found.variant, found.workload.name);
     text += &match &found.what {
         FoundWhat::State(state) => opened.story(&found.workload, state, found.log.as_ref()),
-        FoundWhat::Death(death) => {
-            let said: String = death.log.iter().map(|line| format!("  kernel    {line}\n")).collect();
-            let (line, during) = (found.workload.to_line(), &death.during);
-            let what = &death.what;
-            format!(
-                "  workload  {line}\n  during    {during}\n  broken    the kernel died, or never came back: {what}\n{said}"
-            )
-        }
+        FoundWhat::Death(death) => death_text(&found.workload, death, &death.log),
     };
     text += &replay_text(&found.workload, &opened.sweep_command(&opened.sweep));
     write!(io::stdout(), "{text}")?;

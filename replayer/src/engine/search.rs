@@ -141,6 +141,7 @@ impl Engine {
                 self.mount_and(&recording, &state, look)?;
             }
             result.broken.push(state);
+            self.name_what_was_written(&trace, result);
         }
         self.recorder.recycle(trace);
         Ok(())

@@ -1,0 +1,126 @@
+//! JUnit XML, as CI servers read it: a suite for each file system, a case for each workload that is
+//! not clean, and one for all that are.
+
+use std::borrow::Cow;
+
+use askama::Template;
+use itertools::Itertools;
+use replayer::Found;
+
+use super::sweep::{Sweep, headline, promises};
+
+#[derive(Template)]
+#[template(path = "junit.xml")]
+struct Junit {
+    suites: Vec<Suite>,
+}
+
+struct Suite {
+    name: String,
+    tests: u64,
+    failures: u64,
+    errors: u64,
+    skipped: u64,
+    seconds: String,
+    clean: u64,
+    properties: Vec<(&'static str, String)>,
+    cases: Vec<Case>,
+}
+
+struct Case {
+    name: String,
+    failure: Option<Said>,
+    error: Option<Said>,
+}
+
+struct Said {
+    kind: String,
+    message: String,
+    text: String,
+}
+
+impl Said {
+    fn new(kind: &str, message: &str, text: &str) -> Self {
+        let [kind, message, text] = [kind, message, text].map(|text| printable(text).into_owned());
+        Self { kind, message, text }
+    }
+}
+
+/// The file for these sweeps.
+pub(super) fn junit(sweeps: &[Sweep]) -> anyhow::Result<String> {
+    let alone = sweeps.len() == 1;
+    let suites =
+        sweeps.iter().flat_map(|sweep| (0..sweep.overview.file_systems.len()).map(move |place| (sweep, place)));
+    let suites = suites.map(|(sweep, place)| suite(sweep, place, alone)).collect();
+    Ok(Junit { suites }.render()?)
+}
+
+fn suite(sweep: &Sweep, place: usize, alone: bool) -> Suite {
+    let swept = &sweep.overview.file_systems[place];
+    let variant = swept.variant.to_string();
+    let summary = &swept.summary;
+    let mut cases = Vec::new();
+    let found = sweep.findings.all.iter().filter(|found| found.variant == swept.variant);
+    for (_, found) in &found.chunk_by(|found| found.workload_number) {
+        cases.push(failed(sweep, &found.collect::<Vec<_>>()));
+    }
+    let failures = cases.len() as u64;
+    // What has findings fails already, which is worse.
+    let unmeasured = |open: &&replayer::Open| open.place == place && !open.not_applicable && !open.has_findings;
+    for open in sweep.overview.open.iter().filter(unmeasured) {
+        let text = format!("workload  {}\nwhy       {}\n", open.text, open.why);
+        let error = Some(Said::new("not-measured", &open.why, &text));
+        cases.push(Case { name: printable(&open.workload).into_owned(), failure: None, error });
+    }
+    if !sweep.overview.finished {
+        let message = format!("not finished: {} workloads are done", summary.workloads);
+        let text = format!("go on with: crashpoint fs --resume {}\n", sweep.directory.display());
+        let error = Some(Said::new("unfinished", &message, &text));
+        cases.push(Case { name: "the sweep".into(), failure: None, error });
+    }
+    let errors = cases.len() as u64 - failures;
+    let skipped = sweep.overview.open.iter().filter(|open| open.place == place && open.not_applicable).count() as u64;
+    let name = if alone { variant } else { format!("{} {variant}", sweep.directory.display()) };
+    let manifest = &sweep.findings.manifest;
+    Suite {
+        name: printable(&name).into_owned(),
+        tests: swept.clean + skipped + failures + errors,
+        failures,
+        errors,
+        skipped,
+        seconds: format!("{:.3}", summary.elapsed.as_secs_f64()),
+        clean: swept.clean,
+        properties: vec![
+            ("kernel", printable(&manifest.kernel_release).into_owned()),
+            ("disk", printable(&manifest.disk).into_owned()),
+            ("states", manifest.states.join(",")),
+            ("states-checked", summary.states_checked.to_string()),
+            ("states-equal", summary.states_equal.to_string()),
+        ],
+        cases,
+    }
+}
+
+/// The case of a workload with these findings.
+fn failed(sweep: &Sweep, found: &[&Found]) -> Case {
+    let first = found[0];
+    let story = |found: &&Found| format!("finding {}\n{}", found.number, sweep.story(found));
+    let text = found.iter().map(story).join("\n");
+    let kind = found.iter().flat_map(|found| promises(found)).unique().join(" ");
+    let failure = Some(Said::new(&kind, &headline(first), &text));
+    Case { name: printable(&first.workload.name).into_owned(), failure, error: None }
+}
+
+/// XML has no place for most control characters, not even escaped.
+fn printable(text: &str) -> Cow<'_, str> {
+    let is_foreign = |letter: char| {
+        (letter.is_control() && letter != '\n' && letter != '\t') || matches!(letter, '\u{fffe}' | '\u{ffff}')
+    };
+    if !text.contains(is_foreign) {
+        return text.into();
+    }
+    let write = |letter: char| {
+        if is_foreign(letter) { letter.escape_unicode().to_string() } else { letter.to_string() }
+    };
+    text.chars().map(write).collect::<String>().into()
+}

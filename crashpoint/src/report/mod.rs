@@ -1,0 +1,71 @@
+//! `crashpoint report`: the results of sweeps as a page to read and as JUnit for CI.
+
+mod junit;
+mod page;
+mod sweep;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use replayer::{Outcome, say};
+
+use sweep::Sweep;
+
+/// The arguments of `crashpoint report`.
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// Directories of results: what fs --out and merge --out named
+    #[arg(value_name = "RESULTS", required = true)]
+    directories: Vec<PathBuf>,
+
+    /// Write a page that needs nothing but a browser, in place of one that may be there
+    #[arg(long, value_name = "FILE", required_unless_present = "junit")]
+    html: Option<PathBuf>,
+
+    /// Write JUnit XML, in place of what may be there
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+}
+
+/// Does it; `fs` is that command as the command line has it. Findings are no failure of it.
+pub(crate) fn run(arguments: &ReportArgs, fs: &clap::Command) -> anyhow::Result<Outcome> {
+    if arguments.html.is_some() && arguments.html == arguments.junit {
+        bail!("--html and --junit name the same file: give each its own");
+    }
+    let sweeps = read(&arguments.directories, fs)?;
+    if let Some(path) = &arguments.html {
+        write(path, &page::page(&sweeps)?)?;
+    }
+    if let Some(path) = &arguments.junit {
+        write(path, &junit::junit(&sweeps)?)?;
+    }
+    Ok(Outcome::Clean)
+}
+
+fn read(directories: &[PathBuf], fs: &clap::Command) -> anyhow::Result<Vec<Sweep>> {
+    let mut seen = Vec::new();
+    for directory in directories {
+        let real = directory.canonicalize().with_context(|| format!("open {}", directory.display()))?;
+        if seen.contains(&real) {
+            bail!("{} is named twice: name it once", directory.display());
+        }
+        seen.push(real);
+    }
+    directories.iter().map(|directory| Sweep::read(directory, fs)).collect()
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let written = std::fs::write(path, text);
+    written.map_err(|error| {
+        let advice = match error.kind() {
+            io::ErrorKind::NotFound => " (its directory is not there)",
+            io::ErrorKind::StorageFull => " (free some space)",
+            _ => "",
+        };
+        anyhow::anyhow!("write {}: {error}{advice}", path.display())
+    })?;
+    say(&format!("wrote {}", path.display()));
+    Ok(())
+}

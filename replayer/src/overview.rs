@@ -1,0 +1,102 @@
+//! What a directory of results says besides its findings. Like these, it is only read.
+
+use std::path::Path;
+
+use local_fs::Variant;
+
+use crate::findings::Found;
+use crate::lines::read_lines;
+use crate::manifest::Manifest;
+use crate::result::Verdict;
+use crate::results_directory::{MANIFEST, RESULTS, Recorded, ResultLine, TIMES, is_finished, read_result, read_time};
+use crate::sweep::Summary;
+
+/// How a sweep went, as far as it came.
+#[derive(Debug, Clone)]
+pub struct Overview {
+    /// Whether all of it is done.
+    pub finished: bool,
+    /// One for each file system, as the manifest has them.
+    pub file_systems: Vec<Swept>,
+    /// Workloads of which not everything can be said, by file system and number.
+    pub open: Vec<Open>,
+}
+
+/// A file system that was swept.
+#[derive(Debug, Clone)]
+pub struct Swept {
+    /// Which.
+    pub variant: Variant,
+    /// Its sums.
+    pub summary: Summary,
+    /// Workloads of which all states were checked and kept every promise.
+    pub clean: u64,
+}
+
+/// A workload that was not measured, wholly or in part, or cannot be run there.
+#[derive(Debug, Clone)]
+pub struct Open {
+    /// The place of its file system in the manifest.
+    pub place: usize,
+    /// The workload's number in the sweep.
+    pub number: u64,
+    /// Its name.
+    pub workload: String,
+    /// It on one line.
+    pub text: String,
+    /// Why.
+    pub why: String,
+    /// The file system has no such thing. That is no fault.
+    pub not_applicable: bool,
+    /// What could be checked breaks a promise: it has findings as well.
+    pub has_findings: bool,
+}
+
+impl Overview {
+    /// Reads a directory that `--out` named.
+    ///
+    /// # Errors
+    /// If it is another version's, or damaged.
+    pub fn read(directory: &Path) -> anyhow::Result<Self> {
+        let manifest = Manifest::read(&directory.join(MANIFEST))?;
+        let variants = manifest.file_systems.as_slice();
+        let mut recorded = vec![Recorded::default(); variants.len()];
+        for record in &mut recorded {
+            record.summary.fua_recognised = true;
+        }
+        let mut clean = vec![0; variants.len()];
+        let mut open = Vec::new();
+        read_lines(&directory.join(RESULTS), |_, line: ResultLine| {
+            read_result(variants, &mut recorded, &line)?;
+            let (Some(number), "result") = (line.number, line.kind.as_str()) else { return Ok(()) };
+            let place = line.place(variants)?;
+            clean[place] += u64::from(line.verdict == Some(Verdict::Clean));
+            open.extend(Open::of(line, place, number));
+            Ok(())
+        })?;
+        read_lines(&directory.join(TIMES), |_, line| read_time(variants, &mut recorded, &line))?;
+        open.sort_by_key(|open| (open.place, open.number));
+        let finished = is_finished(directory, variants, &recorded)?;
+        let sums = recorded.into_iter().map(|recorded| Summary { interrupted: !finished, ..recorded.summary });
+        let swept = variants.iter().zip(sums).zip(clean);
+        let file_systems =
+            swept.map(|((variant, summary), clean)| Swept { variant: variant.clone(), summary, clean }).collect();
+        Ok(Self { finished, file_systems, open })
+    }
+
+    /// The place of a finding's file system in the manifest.
+    pub fn place(&self, found: &Found) -> usize {
+        let place = self.file_systems.iter().position(|swept| swept.variant == found.variant);
+        place.expect("findings are of the manifest's file systems")
+    }
+}
+
+impl Open {
+    fn of(line: ResultLine, place: usize, number: u64) -> Option<Self> {
+        let not_applicable = line.verdict == Some(Verdict::NotApplicable);
+        let why = if not_applicable { line.not_applicable } else { line.not_measured }?;
+        let has_findings = line.verdict == Some(Verdict::Finding);
+        let text = line.text.unwrap_or_default();
+        Some(Self { place, number, workload: line.workload, text, why, not_applicable, has_findings })
+    }
+}

@@ -1,0 +1,351 @@
+//! Reports: the page in a browser without a network, JUnit as a parser reads it. The findings are
+//! real ones (needs root), or written for the purpose.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use end_to_end::{crashpoint, require_root, said};
+use serde_json::{Value, json};
+
+/// Longer than a browser takes to start and show a page, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const PHONE: (u32, u32) = (360, 740);
+const DESK: (u32, u32) = (1200, 900);
+
+/// Runs in the page when everything is there, and says what is.
+const LOOK: &str = r##"
+function luminance(colour) {
+  const parts = colour.match(/[\d.]+/g).slice(0, 3).map(part => part / 255);
+  const [r, g, b] = parts.map(part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
+function background(element) {
+  for (; element; element = element.parentElement) {
+    const colour = getComputedStyle(element).backgroundColor;
+    if (!/, 0\)$/.test(colour)) return colour;
+  }
+}
+function contrast(element) {
+  const [one, other] = [getComputedStyle(element).color, background(element)].map(luminance);
+  return (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+}
+function look() {
+  const texts = document.querySelectorAll("h1, p, th, td, label, summary, dt, dd, .crash, .tag, .count, code");
+  const all = [...document.querySelectorAll("*")];
+  const pictures = [...document.querySelectorAll("svg")];
+  return {
+    title: document.title,
+    rows: document.querySelectorAll("#summary tbody tr").length,
+    status: document.getElementById("status").textContent,
+    groups: document.querySelectorAll(".group").length,
+    pictures: pictures.length,
+    named: pictures.filter(svg => svg.querySelector("title").textContent && svg.querySelector("desc").textContent).length,
+    first: pictures.length === 0 ? "" : pictures[0].querySelector("desc").textContent,
+    lost: document.querySelectorAll("svg .lost").length,
+    underWay: document.querySelectorAll("svg .under-way").length,
+    elements: all.length,
+    overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+    fetched: performance.getEntriesByType("resource").length,
+    dark: matchMedia("(prefers-color-scheme: dark)").matches,
+    paper: luminance(getComputedStyle(document.body).backgroundColor),
+    contrast: Math.min(...[...texts].filter(text => text.textContent && text.offsetParent).map(contrast)),
+    unlabelled: [...document.querySelectorAll("input, select")].filter(input => input.labels.length === 0).length,
+    text: document.getElementById("groups").textContent,
+  };
+}
+function tell(what) {
+  const told = document.createElement("pre");
+  told.id = "told";
+  told.textContent = encodeURIComponent(JSON.stringify(what));
+  document.body.append(told);
+}
+"##;
+
+/// A directory that goes with it.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a directory"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Writes the reports of directories of results; returns the paths of the page and of JUnit.
+    fn report(&self, directories: &[&str]) -> (PathBuf, PathBuf) {
+        let (html, junit) = (self.path("report.html"), self.path("junit.xml"));
+        let mut command = crashpoint();
+        command.current_dir(self.0.path()).arg("report").args(directories);
+        let output = command.arg("--html").arg(&html).arg("--junit").arg(&junit).output().expect("it runs");
+        assert!(output.status.success(), "{}", said(&output));
+        (html, junit)
+    }
+
+    /// Writes a directory of results of ext4, as a sweep would; with a summary it is finished.
+    fn results(&self, name: &str, results: &[Value], finished: bool) {
+        let directory = self.path(name);
+        std::fs::create_dir(&directory).expect("made");
+        let manifest = json!({
+            "type": "manifest", "format": 2, "version": env!("CARGO_PKG_VERSION"), "kernel_release": "6.1",
+            "kernel_version": "#1", "options": { "fs": ["ext4"], "disk": ["drop-flush"] },
+            "file_systems": [{ "file_system": "ext4", "mount_options": [], "mkfs_options": [], "size_bytes": 16 << 20 }],
+            "disk": "drop-flush", "states": ["prefix", "flushed"], "shard": null, "workloads_hash": null,
+            "workloads": "generated: seq-1", "jobs": 1, "command_line": [],
+        });
+        let write = |file: &str, text: String| std::fs::write(directory.join(file), text).expect("written");
+        write("manifest.json", manifest.to_string());
+        let lines: Vec<_> = results.iter().map(Value::to_string).collect();
+        write("results.jsonl", lines.join("\n") + "\n");
+        if finished {
+            let summary = json!({ "type": "summary", "file_system": "ext4", "workloads": results.len() });
+            write("summary.jsonl", format!("{summary}\n"));
+        }
+    }
+}
+
+fn result(number: usize, verdict: &str, fields: &Value) -> Value {
+    let mut result = json!({
+        "type": "result", "file_system": "ext4", "mount_options": [], "mkfs_options": [], "number": number,
+        "workload": format!("seq-1/{number}"), "verdict": verdict, "states_checked": 2, "states_equal": 1,
+        "broken": [], "log": null, "death": null, "not_measured": null, "not_applicable": null,
+        "text": if verdict == "clean" { Value::Null } else { json!(format!("workload seq-1/{number}; creat foo; fsync foo")) },
+    });
+    result.as_object_mut().expect("an object").extend(fields.as_object().expect("an object").clone());
+    result
+}
+
+/// A result with one finding that says this.
+fn finding(number: usize, promise: &str, path: &str, what: &str) -> Value {
+    let mut entries = vec![json!([2, "B", 0, 0, 0]), json!([3, "E", 0, 0, 0]), json!([4, "B", 0, 0, 1])];
+    entries.extend((5..25).map(|place| json!([place, "W", place * 4096, 4096, 1])));
+    entries.extend([json!([25, "F", 0, 0, 1]), json!([26, "E", 0, 0, 1])]);
+    let broken = json!([{
+        "operations_done": 2, "under_way": false, "state": "lost-7-8", "position": 27, "pending": 20, "more": 3,
+        "lost": [{ "place": 7, "offset": 28672, "length": 4096 }, { "place": 8, "offset": 32768, "length": 4096 }],
+        "findings": [{ "promise": promise, "path": path, "what": what, "promised_by": 1 }],
+    }]);
+    result(number, "finding", &json!({ "broken": broken, "log": { "left_out": 0, "entries": entries } }))
+}
+
+/// What `script`, which calls `tell`, says in a page that a browser shows without any network.
+fn told(page: &Path, size: (u32, u32), dark: bool, script: &str) -> Value {
+    let text = std::fs::read_to_string(page).expect("read");
+    let shown = page.with_extension("shown.html");
+    let end = "</body>";
+    assert_eq!(text.matches(end).count(), 1, "what is in the page ends it");
+    let script = format!("<script>{LOOK}addEventListener('load', () => {{ {script} }});</script>{end}");
+    std::fs::write(&shown, text.replace(end, &script)).expect("written");
+    let profile = tempfile::tempdir().expect("a directory");
+    let mut command = Command::new("timeout");
+    command.arg(PATIENCE.as_secs().to_string()).args(["unshare", "--net", "chromium", "--headless", "--no-sandbox"]);
+    command.args(["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]);
+    command.args(["--disable-component-update", "--disable-sync", "--virtual-time-budget=5000", "--dump-dom"]);
+    command.arg(format!("--user-data-dir={}", profile.path().display()));
+    command.arg(format!("--blink-settings=preferredColorScheme={}", u8::from(!dark)));
+    command.arg(format!("--window-size={},{}", size.0, size.1)).arg(format!("file://{}", shown.display()));
+    let output = command.output().expect("it runs");
+    let dom = String::from_utf8_lossy(&output.stdout);
+    let told = dom.split_once("<pre id=\"told\">").and_then(|(_, rest)| rest.split_once("</pre>"));
+    let (told, _) = told.unwrap_or_else(|| panic!("{}: {}", output.status, said(&output)));
+    serde_json::from_slice(&percent_decoded(told)).expect("JSON")
+}
+
+fn percent_decoded(text: &str) -> Vec<u8> {
+    let mut bytes = text.bytes();
+    let mut decoded = Vec::new();
+    while let Some(byte) = bytes.next() {
+        let mut digit = || bytes.next().and_then(|digit| (digit as char).to_digit(16)).expect("a digit") as u8;
+        decoded.push(if byte == b'%' { digit() << 4 | digit() } else { byte });
+    }
+    decoded
+}
+
+/// Everything that a page must be, whoever looks at it.
+#[track_caller]
+fn assert_readable(seen: &Value, dark: bool) {
+    assert_eq!(seen["title"], "Crashpoint report");
+    assert_eq!((&seen["overflow"], &seen["fetched"], &seen["unlabelled"]), (&json!(0), &json!(0), &json!(0)));
+    assert_eq!(seen["dark"], dark);
+    assert_eq!(seen["paper"].as_f64().expect("a number") < 0.2, dark, "{}", seen["paper"]);
+    // WCAG 2.2, 1.4.3.
+    assert!(seen["contrast"].as_f64().expect("a number") >= 4.5, "{}", seen["contrast"]);
+    assert_eq!(seen["pictures"], seen["named"]);
+}
+
+#[test]
+fn findings_are_shown_at_a_desk_and_on_a_phone() {
+    require_root();
+    let place = Place::new();
+    let mut sweep = crashpoint();
+    sweep.args(["fs", "--fs", "ext4", "--disk", "drop-flush", "--states", "every-write,reorder:1", "--ops", "1"]);
+    let swept = sweep.args(["--range", "0..3", "--out"]).arg(place.path("out")).output().expect("it runs");
+    assert_eq!(swept.status.code(), Some(1), "{}", said(&swept));
+    let (page, junit) = place.report(&["out"]);
+    for (size, dark) in [(DESK, false), (DESK, true), (PHONE, false), (PHONE, true)] {
+        let seen = told(&page, size, dark, "setTimeout(() => tell(look()), 100)");
+        assert_readable(&seen, dark);
+        assert_eq!(seen["rows"], 1);
+        let text = seen["text"].as_str().expect("text");
+        for part in ["fsync-names", "the power fails", "creat foo", "sudo crashpoint fs --fs ext4 --disk drop-flush"] {
+            assert!(text.contains(part), "{part} is missing in:\n{text}");
+        }
+        assert_eq!(seen["pictures"], seen["groups"], "each group has its timeline");
+        assert!(seen["lost"].as_u64() > Some(0), "{seen}");
+        assert!(seen["first"].as_str().expect("text").contains("1 lost"), "{}", seen["first"]);
+    }
+    let text = std::fs::read_to_string(junit).expect("read");
+    let parsed = roxmltree::Document::parse(&text).expect("XML");
+    assert!(parsed.descendants().any(|node| node.has_tag_name("failure")), "{text}");
+}
+
+#[test]
+fn ten_thousand_findings_are_shown_and_filtered_at_once() {
+    let place = Place::new();
+    let promises = ["fsync-names", "fsync-data", "fsync-directory", "sync", "mountable"];
+    let path = |number: usize| ["a", "a/b", "a/b/c"][number % 3].to_owned();
+    let results: Vec<_> =
+        (0..10_000).map(|number| finding(number, promises[number % 5], &path(number), "the file is missing")).collect();
+    place.results("out", &results, true);
+    let (page, _) = place.report(&["out"]);
+    let size_mib = page.metadata().expect("written").len() >> 20;
+    assert!(size_mib < 32, "{size_mib} MiB");
+    let started = Instant::now();
+    // Filters, and then opens the rest of the first group.
+    let script = r##"setTimeout(() => {
+        const before = look();
+        document.getElementById("text").value = "#9876";
+        document.getElementById("filters").dispatchEvent(new Event("input"));
+        setTimeout(() => {
+            const one = look();
+            document.getElementById("text").value = "";
+            document.getElementById("promise").value = "sync";
+            document.getElementById("filters").dispatchEvent(new Event("input"));
+            setTimeout(() => {
+                document.querySelector(".group > details:last-child").open = true;
+                setTimeout(() => {
+                    document.querySelector(".members details").open = true;
+                    setTimeout(() => tell({ before, one, opened: look() }), 50);
+                }, 50);
+            }, 200);
+        }, 200);
+    }, 100)"##;
+    let seen = told(&page, PHONE, false, script);
+    let took = started.elapsed();
+    println!("{size_mib} MiB, {took:?}");
+    assert!(took < PATIENCE / 4, "{took:?}");
+    assert_readable(&seen["before"], false);
+    assert_readable(&seen["opened"], false);
+    assert!(seen["before"]["status"].as_str().expect("text").starts_with("10000 of 10000 in 15 groups"));
+    assert_eq!(seen["before"]["groups"], 15);
+    assert!(seen["before"]["elements"].as_u64() < Some(5_000), "{}", seen["before"]["elements"]);
+    assert!(seen["one"]["status"].as_str().expect("text").starts_with("1 of 10000 in 1 group:"));
+    assert!(seen["one"]["text"].as_str().expect("text").contains("Finding 9876: seq-1/9875"));
+    assert!(seen["opened"]["status"].as_str().expect("text").starts_with("2000 of 10000 in 3 groups"));
+    // The stories of three groups, and the one that was opened.
+    assert_eq!(seen["opened"]["pictures"], 4);
+    assert!(seen["opened"]["text"].as_str().expect("text").contains("Show more (616)"));
+}
+
+/// As nasty as a file name and a kernel's message can be.
+const NASTY: &str = "</script><script>document.title='out'</script><!-- <b> ]]> & \" ' \u{1} \u{1b}[0m \u{fffe}";
+
+#[test]
+fn no_name_breaks_out_of_a_report() {
+    let place = Place::new();
+    let results = [
+        finding(0, "fsync-names", NASTY, NASTY),
+        result(1, "not-measured", &json!({ "not_measured": NASTY, "workload": NASTY })),
+    ];
+    place.results("<b>&out", &results, true);
+    let (page, junit) = place.report(&["<b>&out"]);
+    let seen = told(&page, DESK, false, "setTimeout(() => tell(look()), 100)");
+    assert_readable(&seen, false);
+    assert_eq!(seen["groups"], 2);
+    assert_eq!(seen["text"].as_str().expect("text").matches(NASTY).count(), 4, "{}", seen["text"]);
+    let text = std::fs::read_to_string(junit).expect("read");
+    let parsed = roxmltree::Document::parse(&text).expect("XML");
+    let failure = parsed.descendants().find(|node| node.has_tag_name("failure")).expect("one");
+    let said = failure.attribute("message").expect("a message");
+    assert!(said.contains("</script><script>") && said.contains("\\u{1} \\u{1b}[0m \\u{fffe}"), "{said}");
+}
+
+#[test]
+fn junit_counts_every_workload_and_lists_those_that_are_not_clean() {
+    let place = Place::new();
+    let mut results: Vec<_> = (0..40).map(|number| result(number, "clean", &json!({}))).collect();
+    results.extend((40..43).map(|number| finding(number, "fsync-names", "foo", "it is gone")));
+    let why = json!({ "not_measured": "the disk was full" });
+    results.push(result(43, "not-measured", &why));
+    results.push(result(44, "not-applicable", &json!({ "not_applicable": "operation 0 was refused" })));
+    let mut both = finding(45, "fsync-data", "foo", "it is empty");
+    both["not_measured"] = json!("and something could not be told");
+    results.push(both);
+    for (name, finished) in [("whole", true), ("part", false)] {
+        place.results(name, &results, finished);
+        let (page, junit) = place.report(&[name]);
+        let text = std::fs::read_to_string(junit).expect("read");
+        let parsed = roxmltree::Document::parse(&text).expect("XML");
+        let suite = parsed.descendants().find(|node| node.has_tag_name("testsuite")).expect("one");
+        let count = |name: &str| suite.attribute(name).and_then(|number| number.parse::<usize>().ok());
+        let unfinished = usize::from(!finished);
+        let counts = ["tests", "failures", "errors", "skipped"].map(|name| count(name).expect("a number"));
+        assert_eq!(counts, [46 + unfinished, 4, 1 + unfinished, 1]);
+        let all = |name: &'static str| suite.descendants().filter(move |node| node.has_tag_name(name)).count();
+        assert_eq!([all("failure"), all("error"), all("skipped")], [4, 1 + unfinished, 1]);
+        // One for all that are clean, and one for what does not apply.
+        assert_eq!(all("testcase"), 7 + unfinished);
+        let page = std::fs::read_to_string(page).expect("read");
+        assert_eq!(page.contains("is not finished"), !finished);
+    }
+}
+
+#[test]
+fn findings_have_the_numbers_that_they_have_elsewhere() {
+    let place = Place::new();
+    // In the order of the workloads, whatever that of the results is.
+    place.results("out", &[finding(7, "sync", "b", "second"), finding(2, "sync", "a", "first")], true);
+    let (_, junit) = place.report(&["out"]);
+    let text = std::fs::read_to_string(junit).expect("read");
+    let (one, two) = (text.find("finding 1\n").expect("one"), text.find("finding 2\n").expect("two"));
+    assert!(one < two && text[one..two].contains("first") && text[two..].contains("second"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_reported_is_said_in_one_line() {
+    let place = Place::new();
+    place.results("out", &[result(0, "clean", &json!({}))], true);
+    place.results("old", &[], true);
+    std::fs::create_dir(place.path("empty")).expect("made");
+    let manifest = place.path("old/manifest.json");
+    let text = std::fs::read_to_string(&manifest).expect("read");
+    std::fs::write(&manifest, text.replace(env!("CARGO_PKG_VERSION"), "0.0.1")).expect("written");
+    let cases: [(&[&str], &str); 8] = [
+        (&["nowhere", "--html", "a.html"], "open nowhere: No such file"),
+        (&["empty", "--html", "a.html"], "empty holds no results"),
+        (&["old", "--html", "a.html"], "was written by Crashpoint 0.0.1"),
+        (&["out", "./out", "--html", "a.html"], "./out is named twice"),
+        (&["out"], "--html <FILE>"),
+        (
+            &["out", "--html", "no/a.html"],
+            "write no/a.html: No such file or directory (os error 2) (its directory is not there)",
+        ),
+        (&["out", "--junit", "out"], "write out: Is a directory"),
+        (&["out", "--html", "a", "--junit", "a"], "name the same file"),
+    ];
+    for (arguments, expected) in cases {
+        let output = crashpoint().current_dir(place.0.path()).arg("report").args(arguments).output().expect("it runs");
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+    }
+    // Nothing was found: that is a report, too.
+    let (page, _) = place.report(&["out"]);
+    let seen = told(&page, PHONE, true, "setTimeout(() => tell(look()), 100)");
+    assert_readable(&seen, true);
+    assert_eq!(seen["status"], "Nothing was found.");
+}

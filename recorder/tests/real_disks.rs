@@ -295,10 +295,14 @@ fn on_a_lazy_disk_answers_come_late_and_everything_goes_on() {
     for file_system in FILE_SYSTEMS {
         with_recorder_on(Completion::Lazy { seed: 1 }, file_system, |recorder, _| {
             let text = "creat foo; write foo 0 64K; fsync foo; mkdir A; creat A/bar; fsync A; sync";
-            let trace = record(recorder, text);
-            assert!(all_done(&trace), "{file_system}: {:?}", trace.outcomes);
-            let mut entries = trace.log.entries().iter().enumerate();
-            assert!(entries.any(|(place, entry)| entry.completed > place + 1), "{file_system}: nothing came late");
+            // On a busy machine the next request may take longer to come than an answer is held back.
+            let came_late = (0..20).any(|_| {
+                let trace = record(recorder, text);
+                assert!(all_done(&trace), "{file_system}: {:?}", trace.outcomes);
+                let mut entries = trace.log.entries().iter().enumerate();
+                entries.any(|(place, entry)| entry.completed > place + 1)
+            });
+            assert!(came_late, "{file_system}: nothing came late");
         });
     }
 }

@@ -227,11 +227,12 @@ fn a_disk_whose_file_system_stays_is_given_up() {
     for file_system in FILE_SYSTEMS {
         with_recorder(file_system, |recorder, directory| {
             let name = directory.join("recorded/foo");
-            let ended = AtomicBool::new(false);
+            let (started, ended) = (AtomicBool::new(false), AtomicBool::new(false));
             let first = recorder.device_name().to_owned();
-            let creats = "creat foo; sync".to_owned() + &"; fsync .; sync".repeat(100);
+            let creats = "creat foo; sync".to_owned() + &"; fsync .; sync".repeat(200);
             let held = std::thread::scope(|scope| {
                 let hold = || {
+                    started.store(true, Ordering::Relaxed);
                     while !ended.load(Ordering::Relaxed) {
                         if let Ok(file) = std::fs::File::open(&name) {
                             return Some(file);
@@ -240,6 +241,9 @@ fn a_disk_whose_file_system_stays_is_given_up() {
                     None
                 };
                 let holder = scope.spawn(hold);
+                while !started.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
                 let recorded = recorder.record(&parse(&creats));
                 ended.store(true, Ordering::Relaxed);
                 let held = holder.join().expect("no panic");

@@ -99,7 +99,7 @@ pub fn fstests(crash: &Crash<'_>, number: &str) -> Result<Case, NotExpressible> 
 fn mark(commands: &mut Commands, checks: &Checks) {
     commands.raw("");
     if !checks.same.is_empty() {
-        commands.raw("_state >$tmp.before");
+        commands.raw("_state | _filter_scratch >$tmp.before");
     }
     commands.raw("_log_writes_mark crash");
 }
@@ -223,7 +223,7 @@ fn body(crash: &Crash<'_>, way: Way, commands: &Commands, checks: &Checks) -> St
     text += "\n";
     text += &commands.lines.iter().map(|line| format!("{line}\n")).collect::<Vec<_>>().concat();
     if way == Way::Flakey && !checks.same.is_empty() {
-        text += "\n_state >$tmp.before\n";
+        text += "\n_state | _filter_scratch >$tmp.before\n";
     }
     text += "\n";
     text += &match way {
@@ -271,12 +271,12 @@ fn flakey(commands: &Commands, checks: &Checks) -> String {
         "# The power fails.\n_flakey_drop_and_remount\n\n".to_owned()
     } else {
         format!(
-            "# The power fails, with files open.\n_load_flakey_table $FLAKEY_DROP_WRITES\n{open}_unmount_flakey\n\
-             _load_flakey_table $FLAKEY_ALLOW_WRITES\n_mount_flakey\n\n"
+            "# The power fails, with files open.\n_load_flakey_table $FLAKEY_DROP_WRITES\n{open}_scratch_unmount\n\
+             _load_flakey_table $FLAKEY_ALLOW_WRITES\n_scratch_mount\n\n"
         )
     };
     text += &checks_text(checks, "");
-    text + "\n_unmount_flakey\n"
+    text + "\n_scratch_unmount\n"
 }
 
 fn checks_text(checks: &Checks, indent: &str) -> String {
@@ -285,7 +285,7 @@ fn checks_text(checks: &Checks, indent: &str) -> String {
         text += &format!("{indent}{{ {condition}; }} || echo \"{else_say}\"\n");
     }
     if !checks.same.is_empty() {
-        text += &format!("{indent}_state >$tmp.after\n{indent}diff $tmp.before $tmp.after\n");
+        text += &format!("{indent}_state | _filter_scratch >$tmp.after\n{indent}diff $tmp.before $tmp.after\n");
     }
     if checks.removable {
         text += &format!("{indent}# Everything can be removed.\n{indent}find $SCRATCH_MNT -mindepth 1 -xdev -delete\n");

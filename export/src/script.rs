@@ -118,6 +118,7 @@ fn header(crash: &Crash<'_>, commands: &Commands) -> String {
     text += "    command -v $program >/dev/null || { echo \"error: there is no $program\" >&2; exit 2; }\ndone\n";
     text += "[ \"$(id -u)\" -eq 0 ] || { echo 'error: root is needed to mount file systems' >&2; exit 2; }\n\n";
     text += "# What is mounted here nobody else sees, nor keeps.\n";
+    text += "[ -f \"$0\" ] || { echo 'error: it starts itself again: run it from a file' >&2; exit 2; }\n";
     text += "[ -n \"${ALONE:-}\" ] || ALONE=yes exec unshare --mount sh \"$0\"\n\n";
     text += "umask 022\nwork=$(mktemp -d)\nmnt=$work/mnt\nstatus=2\nseen=0\n";
     text += "clean_up() {\n    cd /\n    umount \"$mnt\" 2>/dev/null || :\n    rm -rf \"$work\"\n    exit $status\n}\n";

@@ -17,7 +17,7 @@ use nix::unistd::pipe2;
 use rustix::fs::statfs;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::dies_with_thread::dies_with_thread;
+use crate::dies_with_thread::{dies_with_thread, keeps_its_mount_namespace, leave_descriptors};
 use crate::error::Context;
 use crate::format::words_of;
 use crate::table::Driver;
@@ -49,9 +49,9 @@ const OPTIONS: [&str; 3] = ["noatime", "nodev", "nosuid"];
 
 /// A driver at work. Killed, and waited for, when dropped before it has ended.
 ///
-/// It is the child of a thread that does nothing but listen to it and wait for its end, so that it
-/// is killed as soon as our process is: a thread that waits in the kernel for an answer of the
-/// driver could not end before it got one.
+/// It is the child of a thread that does nothing but wait for its end, and has no descriptors, so
+/// that it is killed as soon as our process is: a thread that waits in the kernel for an answer of
+/// the driver could not end before it got one, and closing a file of the driver is such a wait.
 #[derive(Debug)]
 pub(crate) struct Serving {
     driver: Driver,
@@ -93,17 +93,18 @@ impl Serving {
         let heard = Arc::clone(&output);
         let (started, start) = channel();
         let (ended, ending) = channel();
-        let thread = std::thread::Builder::new().name(driver.program.name.into());
-        let thread = thread.spawn(move || match begin(command) {
+        let thread = |what: &str| std::thread::Builder::new().name(format!("{} {what}", driver.program.name));
+        let waiting = thread("end").spawn(move || match begin(command) {
             Ok((child, process)) => {
                 // Whoever does not want it any more has it killed.
                 let _ = started.send(Ok(process));
-                listen(child, &heard, &ended);
+                wait(child, &ended);
             }
             Err(error) => drop(started.send(Err(error))),
         });
-        thread.doing(doing)?;
+        waiting.doing(doing)?;
         let process = start.recv().unwrap_or_else(|_| Err(io::Error::other("its thread died"))).doing(doing)?;
+        thread("output").spawn(move || listen(&heard)).doing(doing)?;
         let device = device.display().to_string();
         Ok(Self { driver, device, line, process, output, ending, end: None })
     }
@@ -223,6 +224,7 @@ fn is_about_us(said: &str) -> bool {
 /// command goes, as it keeps the pipe open.
 fn begin(mut command: Command) -> io::Result<(Child, OwnedFd)> {
     dies_with_thread(&mut command);
+    keeps_its_mount_namespace(&mut command)?;
     let mut child = command.spawn()?;
     match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
         Ok(process) => Ok((child, process)),
@@ -234,24 +236,29 @@ fn begin(mut command: Command) -> io::Result<(Child, OwnedFd)> {
     }
 }
 
-/// Listens to a driver until it has ended.
-fn listen(mut child: Child, output: &Mutex<Output>, ended: &Sender<ExitStatus>) {
-    let pipe = output.lock().unwrap_or_else(PoisonError::into_inner).pipe.try_clone();
-    if let Ok(pipe) = pipe {
-        loop {
-            let mut ready = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
-            match poll(&mut ready, PollTimeout::NONE) {
-                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-                Err(_) => break,
-            }
-            if output.lock().unwrap_or_else(PoisonError::into_inner).hear() == Heard::End {
-                break;
-            }
-        }
-    }
+/// Waits for the end of a driver, whatever else its process waits for.
+fn wait(mut child: Child, ended: &Sender<ExitStatus>) {
+    // Without it a driver that is stopped may outlive us; that is no reason not to wait.
+    let _ = leave_descriptors();
     if let Ok(status) = child.wait() {
         // Whoever dropped it does not want to know.
         let _ = ended.send(status);
+    }
+}
+
+/// Listens to a driver until it has closed its outputs: it would wait for who does not.
+fn listen(output: &Mutex<Output>) {
+    let pipe = output.lock().unwrap_or_else(PoisonError::into_inner).pipe.try_clone();
+    let Ok(pipe) = pipe else { return };
+    loop {
+        let mut ready = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut ready, PollTimeout::NONE) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(_) => break,
+        }
+        if output.lock().unwrap_or_else(PoisonError::into_inner).hear() == Heard::End {
+            break;
+        }
     }
 }
 

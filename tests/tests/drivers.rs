@@ -1,13 +1,16 @@
 //! File systems that a process serves: fuse2fs and ntfs-3g. Needs root.
 
+use std::fs::File;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use block_dev::{FrontEnd, Image, MemfdDisk};
 use checker::Promise;
 use end_to_end::{Laboratory, Report, crashpoint, drivers, in_own_namespace, replay_with, require_root};
-use local_fs::{Mounted, Variant};
+use local_fs::{Mounted, Variant, enter_mount_namespace};
+use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pace_rules::disk::Disk;
@@ -218,5 +221,70 @@ fn files_that_are_removed_while_open_are_not_judged() {
         let report = replay_with(driver, &[], text);
         assert_eq!(report.with_verdict("not-applicable").len(), 1, "{driver}: {:?}", report.results);
         assert_eq!(report.status, 0, "{driver}");
+    }
+}
+
+/// Set for a process that mounts a file system of this driver and is killed then.
+const DRIVER: &str = "CRASHPOINT_TEST_DRIVER";
+
+/// Whoever leaves a mount namespace last unmounts what is in it, and a driver would wait for itself.
+#[test]
+fn a_driver_that_is_the_last_one_in_its_mount_namespace_can_be_killed() {
+    if let Ok(driver) = std::env::var(DRIVER) {
+        leave_a_driver_alone(&driver);
+    }
+    require_root();
+    for driver in DRIVERS {
+        let temporary = tempfile::tempdir().expect("a directory");
+        let test = "a_driver_that_is_the_last_one_in_its_mount_namespace_can_be_killed";
+        let mut starter = Command::new(std::env::current_exe().expect("it runs"))
+            .args(["--exact", test])
+            .env(DRIVER, driver)
+            .env("TMPDIR", temporary.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("started");
+        let ready = temporary.path().join("ready");
+        wait_until(driver, || ready.exists());
+        let serving = drivers(temporary.path());
+        assert_eq!(serving.len(), 1, "{driver}");
+        starter.kill().expect("it is there");
+        starter.wait().expect("it ends");
+        wait_until(driver, || has_ended(serving[0]));
+    }
+}
+
+/// Whether it is gone, or all but waited for.
+fn has_ended(process: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"));
+    status.map_or(true, |status| status.contains("State:\tZ"))
+}
+
+fn wait_until(driver: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{driver}: it took too long");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Mounts in a mount namespace, and leaves that: but for the driver there is only the thread that
+/// listens to it, with whose end it is killed.
+fn leave_a_driver_alone(driver: &str) -> ! {
+    let outside = File::open("/proc/thread-self/ns/mnt").expect("there are namespaces");
+    let ready = std::env::temp_dir().join("ready");
+    enter_mount_namespace().expect("root");
+    let laboratory = Laboratory::new(driver);
+    let disk = MemfdDisk::new(laboratory.base()).expect("a disk");
+    let path = laboratory.path().join("mounted");
+    std::fs::create_dir(&path).expect("made");
+    let variant = &Variant::parse_list(driver).expect("a variant")[0];
+    let _mounted = Mounted::new(variant, disk.device(), &path).expect("mounted");
+    // Who shares its working directory cannot go elsewhere.
+    unshare(CloneFlags::CLONE_FS).expect("unshare");
+    setns(&outside, CloneFlags::CLONE_NEWNS).expect("setns");
+    File::create(ready).expect("created");
+    loop {
+        std::thread::park();
     }
 }

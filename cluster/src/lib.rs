@@ -1,0 +1,1 @@
+//! Nodes of a real system: namespaces, processes, readiness, clients.

@@ -1,0 +1,16 @@
+//! Which crash states to visit of programs and clusters: what nodes did, and what of it a crash of
+//! all of them at once could leave on each one's disk. Pure, as the rules for one disk are.
+//!
+//! A [`Run`] is what was recorded of every node, as operations on files, messages and marks. A cut
+//! is a number of events for each node that can have happened when the power failed: what was
+//! received was sent. A [`Model`] says what of those events a node's file system may have kept. The
+//! states of a [`Space`] are the choices that an exploration makes of both; each says for every node
+//! which [`Effect`]s are on its disk, in order.
+
+mod effect;
+mod run;
+
+pub use effect::{Content, Effect};
+pub use run::{
+    Action, ChangeOfName, Data, Event, FileId, FileKind, FileOp, InitialFile, Message, Name, Node, Run, SyncScope,
+};

@@ -1,0 +1,69 @@
+use super::{Data, FileId, FileKind, Name};
+
+/// Something that reached a node's disk: an operation, or the part of one that a crash can leave.
+///
+/// What is on a node's disk in a crash state is the initial files and the effects of the state on
+/// them, in order. They can all be carried out: a file that has lost its names is still one, and
+/// what is written to it is of no consequence.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// A file begins to exist, without a name, empty.
+    NewFile {
+        /// Which one.
+        file: FileId,
+        /// What it is.
+        kind: FileKind,
+        /// Permission bits.
+        mode: u32,
+    },
+    /// A directory has a name, whatever it was the name of before.
+    SetEntry {
+        /// The directory.
+        parent: FileId,
+        /// The name.
+        name: Name,
+        /// Of what.
+        file: FileId,
+    },
+    /// A directory does not have a name any more, if it had it.
+    RemoveEntry {
+        /// The directory.
+        parent: FileId,
+        /// The name.
+        name: Name,
+    },
+    /// Bytes of a file. It grows if they go beyond its end.
+    Write {
+        /// Which one.
+        file: FileId,
+        /// Where the first of them is.
+        offset: u64,
+        /// The bytes.
+        content: Content,
+    },
+    /// A file's size. What is new is zeros.
+    SetSize {
+        /// Of which one.
+        file: FileId,
+        /// In bytes.
+        size: u64,
+    },
+    /// Permission bits.
+    SetMode {
+        /// Of which file.
+        file: FileId,
+        /// The bits.
+        mode: u32,
+    },
+}
+
+/// Bytes that a crash can leave where something was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Content {
+    /// What was written.
+    Written(Data),
+    /// Zeros, so many.
+    Zeros(u64),
+    /// Anything: bytes that nobody wrote there, so many.
+    Garbage(u64),
+}

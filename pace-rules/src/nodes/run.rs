@@ -1,0 +1,255 @@
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// What was recorded of every node of a cluster, or of one program.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// The nodes, the clients among them, in the order of the cluster file.
+    pub nodes: Vec<Node>,
+}
+
+/// One node: processes that share a directory of data, or a client, which has none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// Its name in the cluster file.
+    pub name: String,
+    /// What was in its directory at the beginning, parents before their children. The first one is
+    /// the directory itself, if it has one.
+    pub initial: Vec<InitialFile>,
+    /// What it did, in the order in which it was done: by [`Event::end_ns`].
+    pub events: Vec<Event>,
+}
+
+/// A file, directory or symbolic link of one node. One that is removed never comes back: the number
+/// of an inode that is used again is another file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FileId(pub u32);
+
+impl FileId {
+    /// The node's directory of data.
+    pub const ROOT: Self = Self(0);
+}
+
+/// The name of a directory's entry: bytes, without a slash.
+pub type Name = Arc<[u8]>;
+
+/// Bytes of the run, of which it knows only the place: the trace has them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Data {
+    /// The first byte's place in the data of the trace.
+    pub at: u64,
+    /// How many there are.
+    pub len: u64,
+}
+
+/// What a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum FileKind {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A symbolic link to a path.
+    Symlink {
+        /// The path.
+        target: Data,
+    },
+    /// A named pipe or a socket: it has a name, and nothing to lose.
+    Special,
+}
+
+/// A file that was there at the beginning. One with several names is listed for each.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InitialFile {
+    /// Which one.
+    pub file: FileId,
+    /// The directory that has the name; the node's directory itself has none.
+    pub parent: Option<FileId>,
+    /// Its name there.
+    pub name: Name,
+    /// What it is.
+    pub kind: FileKind,
+    /// Permission bits.
+    pub mode: u32,
+    /// A regular file's size in bytes.
+    pub size: u64,
+    /// Its content as `(offset, data)`, in order: what is in no piece is zeros.
+    pub content: Vec<(u64, Data)>,
+}
+
+/// Something that a node did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// When the call was entered, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub start_ns: u64,
+    /// When it returned. A call that never did has `u64::MAX`.
+    pub end_ns: u64,
+    /// The process, as the kernel numbered it.
+    pub process: u32,
+    /// The thread of it.
+    pub thread: u32,
+    /// The name of the system call, for people.
+    pub call: Arc<str>,
+    /// Where in the program it came from: a hash of the stack by module and offset, 0 if that is not
+    /// known.
+    pub stack: u64,
+    /// What it did.
+    pub action: Action,
+}
+
+/// What an event is to the rules.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Action {
+    /// Something was done to a file.
+    File(FileOp),
+    /// Bytes went into a connection.
+    Send(Message),
+    /// Bytes came out of one.
+    Receive(Message),
+    /// A line on the standard output of a client: it had this, it says, from the cluster.
+    Mark {
+        /// The line, without its end.
+        line: Data,
+    },
+}
+
+/// A range of the bytes that go one way over a connection. A receive happens after every send of the
+/// same `stream` whose range overlaps its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Message {
+    /// One direction of one connection, the same number at both of its ends.
+    pub stream: u32,
+    /// The first byte.
+    pub from: u64,
+    /// Behind the last one. A close, and the end of the stream that is read, is a byte of its own
+    /// behind all others.
+    pub to: u64,
+}
+
+/// What the name of an entry was and became.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeOfName {
+    /// The directory and the name that it had.
+    pub from: (FileId, Name),
+    /// The directory and the name that it has now.
+    pub to: (FileId, Name),
+}
+
+/// Something done to a node's files, with all that is needed to do it again.
+///
+/// Operations that failed are not recorded, and one that does not change what could be read after a
+/// crash (the times of an inode) is none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileOp {
+    /// A new file, directory or symbolic link.
+    Create {
+        /// The directory that has its name.
+        parent: FileId,
+        /// Its name.
+        name: Name,
+        /// What got it.
+        file: FileId,
+        /// What it is.
+        kind: FileKind,
+        /// Permission bits.
+        mode: u32,
+    },
+    /// A new file without a name (`O_TMPFILE`).
+    CreateNameless {
+        /// Which one.
+        file: FileId,
+        /// Permission bits.
+        mode: u32,
+    },
+    /// One more name.
+    Link {
+        /// The directory that has it.
+        parent: FileId,
+        /// The name.
+        name: Name,
+        /// Of what.
+        file: FileId,
+    },
+    /// A name less: unlink and rmdir.
+    Unlink {
+        /// The directory that had it.
+        parent: FileId,
+        /// The name.
+        name: Name,
+        /// Of what.
+        file: FileId,
+    },
+    /// Another name.
+    Rename {
+        /// What is renamed.
+        file: FileId,
+        /// From where to where.
+        names: ChangeOfName,
+        /// What had the new name before.
+        replaced: Option<FileId>,
+        /// Whether that has the old one now (`RENAME_EXCHANGE`).
+        exchange: bool,
+    },
+    /// Bytes into a file.
+    Write {
+        /// Which one.
+        file: FileId,
+        /// Where the first of them went.
+        offset: u64,
+        /// The bytes.
+        data: Data,
+        /// How large the file was before: what lies behind that was appended.
+        size_before: u64,
+    },
+    /// A size set: truncate, and fallocate of what lies behind the end.
+    Resize {
+        /// Of which file.
+        file: FileId,
+        /// The size before, in bytes.
+        from: u64,
+        /// The size now.
+        to: u64,
+    },
+    /// Bytes that are zeros now: a punched hole, a zeroed range. The size is as it was.
+    Zero {
+        /// Of which file.
+        file: FileId,
+        /// The first one.
+        offset: u64,
+        /// How many.
+        len: u64,
+    },
+    /// Other permission bits.
+    SetMode {
+        /// Of which file.
+        file: FileId,
+        /// The bits.
+        mode: u32,
+    },
+    /// A call behind whose return something is durable; what, a model says.
+    Sync {
+        /// The file or directory that was synced.
+        file: FileId,
+        /// What of it.
+        scope: SyncScope,
+    },
+    /// sync(2) or syncfs(2): all files of the node.
+    SyncAll,
+}
+
+/// What of a file a call makes durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SyncScope {
+    /// fsync: its data and all that is known of it.
+    File,
+    /// fdatasync: its data, and what is needed to read that.
+    Data,
+    /// msync of a range of bytes.
+    Range {
+        /// The first one.
+        offset: u64,
+        /// How many.
+        len: u64,
+    },
+}

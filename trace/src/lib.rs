@@ -1,0 +1,72 @@
+//! What was recorded of programs and clusters, and the directory that keeps it.
+//!
+//! A [`Trace`] is a [`Run`] with the bytes that it speaks of, and what there is to know of how it
+//! was made. [`Trace::save`] writes it as a directory that carries its version and the hash of
+//! everything in it; [`Trace::load`] refuses what is damaged, and says where.
+
+#![forbid(unsafe_code)]
+
+mod storage;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use pace_rules::nodes::{Data, Run};
+use serde::{Deserialize, Serialize};
+
+pub use storage::{Error, Result, VERSION};
+
+/// What was recorded of a program or a cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// What the nodes did.
+    pub run: Run,
+    /// The bytes that the run speaks of.
+    pub data: Vec<u8>,
+    /// How it was made.
+    pub about: About,
+}
+
+/// What there is to know of how a trace was made.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// The version of Crashpoint that made it.
+    pub crashpoint: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// When it was begun, in seconds of the Unix epoch.
+    pub begun_s: u64,
+    /// What was recorded: the text of the cluster file, or nothing.
+    pub cluster: Option<String>,
+    /// What was recorded: the command of each node as it was started.
+    pub commands: BTreeMap<String, Vec<String>>,
+    /// The directory of data of each node that has one, as its processes saw it.
+    pub directories: BTreeMap<String, String>,
+    /// Calls that were made and are not in the run although they can change what is on a disk, each
+    /// with how often: what is judged without them could be wrong.
+    pub not_measured: BTreeMap<String, u64>,
+}
+
+impl Trace {
+    /// The bytes of a piece of data.
+    ///
+    /// # Panics
+    /// If it is not one of this trace; those that are loaded have been checked.
+    pub fn bytes(&self, data: Data) -> &[u8] {
+        &self.data[range(data)]
+    }
+
+    /// Adds bytes, and says where they are.
+    pub fn add(&mut self, bytes: &[u8]) -> Data {
+        let at = self.data.len() as u64;
+        self.data.extend_from_slice(bytes);
+        Data { at, len: bytes.len() as u64 }
+    }
+}
+
+fn range(data: Data) -> Range<usize> {
+    data.at as usize..(data.at + data.len) as usize
+}
+
+#[cfg(test)]
+mod tests;

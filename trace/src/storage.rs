@@ -1,0 +1,171 @@
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use pace_rules::nodes::{Action, Data, FileKind, FileOp, Run};
+use serde::{Deserialize, Serialize};
+
+use crate::{About, Trace};
+
+/// The version of the format. A trace of another one is refused.
+pub const VERSION: u32 = 1;
+
+/// What it is, its version, and the hashes of the others. Written last.
+const MANIFEST: &str = "trace.json";
+
+/// The run: postcard, compressed with zstd.
+const RUN: &str = "run.zst";
+
+/// The data: bytes, compressed with zstd.
+const DATA: &str = "data.zst";
+
+/// zstd's default.
+const LEVEL: i32 = 3;
+
+/// The result of keeping or reading a trace.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a trace cannot be kept or read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file cannot be written or read.
+    #[error("{path}: {error}")]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// It is not what was written.
+    #[error("{path} is damaged: {what}; record it again")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        what: String,
+    },
+    /// It was made by another version.
+    #[error("{path} is a trace of version {found}, and this program reads version {VERSION}: record it again")]
+    Version {
+        /// The manifest.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+    },
+    /// There is one already.
+    #[error("{0} is there already: remove it, or name another directory")]
+    Exists(PathBuf),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Manifest {
+    version: u32,
+    run_blake3: String,
+    data_blake3: String,
+    about: About,
+}
+
+/// What is read before anything else, of any version.
+#[derive(Deserialize)]
+struct AnyManifest {
+    version: u32,
+}
+
+impl Trace {
+    /// Writes it as a new directory.
+    ///
+    /// # Errors
+    /// If there is something already, or it cannot be written. What was written of it is left.
+    pub fn save(&self, directory: &Path) -> Result<()> {
+        match fs::create_dir_all(directory).and_then(|()| Ok(directory.read_dir()?.count())) {
+            Ok(0) => {}
+            Ok(_) => return Err(Error::Exists(directory.to_owned())),
+            Err(error) => return Err(Error::File { path: directory.to_owned(), error }),
+        }
+        let run = postcard::to_stdvec(&self.run).expect("it has only what postcard knows");
+        let manifest = Manifest {
+            version: VERSION,
+            run_blake3: compress(&directory.join(RUN), &run)?,
+            data_blake3: compress(&directory.join(DATA), &self.data)?,
+            about: self.about.clone(),
+        };
+        let mut text = serde_json::to_vec_pretty(&manifest).expect("it is plain data");
+        text.push(b'\n');
+        write(&directory.join(MANIFEST), &text)
+    }
+
+    /// Reads it from its directory.
+    ///
+    /// # Errors
+    /// If it is not there, damaged, or of another version.
+    pub fn load(directory: &Path) -> Result<Self> {
+        let path = directory.join(MANIFEST);
+        let text = read(&path)?;
+        let damaged = |error: serde_json::Error| Error::Damaged { path: path.clone(), what: error.to_string() };
+        let AnyManifest { version } = serde_json::from_slice(&text).map_err(damaged)?;
+        if version != VERSION {
+            return Err(Error::Version { path, found: version });
+        }
+        let manifest: Manifest = serde_json::from_slice(&text).map_err(damaged)?;
+        let data = decompress(&directory.join(DATA), &manifest.data_blake3)?;
+        let path = directory.join(RUN);
+        let run: Run = postcard::from_bytes(&decompress(&path, &manifest.run_blake3)?)
+            .map_err(|error| Error::Damaged { path: path.clone(), what: error.to_string() })?;
+        if let Some(what) = beyond(&run, data.len() as u64) {
+            return Err(Error::Damaged { path, what });
+        }
+        Ok(Self { run, data, about: manifest.about })
+    }
+}
+
+/// Where a run speaks of bytes that are not there.
+fn beyond(run: &Run, len: u64) -> Option<String> {
+    let is_there = |data: &Data| data.at.checked_add(data.len).is_some_and(|end| end <= len);
+    let of_kind = |kind: &FileKind| match kind {
+        FileKind::Symlink { target } => Some(*target),
+        _ => None,
+    };
+    for node in &run.nodes {
+        for (number, file) in node.initial.iter().enumerate() {
+            let mut all = file.content.iter().map(|(_, data)| *data).chain(of_kind(&file.kind));
+            if !all.all(|data| is_there(&data)) {
+                return Some(format!("the content of initial file {number} of {} is not there", node.name));
+            }
+        }
+        for (number, event) in node.events.iter().enumerate() {
+            let data = match &event.action {
+                Action::File(FileOp::Write { data, .. }) | Action::Mark { line: data } => Some(*data),
+                Action::File(FileOp::Create { kind, .. }) => of_kind(kind),
+                _ => None,
+            };
+            if !data.is_none_or(|data| is_there(&data)) {
+                return Some(format!("the data of event {number} of {} is not there", node.name));
+            }
+        }
+    }
+    None
+}
+
+fn compress(path: &Path, bytes: &[u8]) -> Result<String> {
+    let compressed = zstd::bulk::compress(bytes, LEVEL).map_err(|error| Error::File { path: path.into(), error })?;
+    write(path, &compressed)?;
+    Ok(blake3::hash(&compressed).to_hex().to_string())
+}
+
+fn decompress(path: &Path, blake3: &str) -> Result<Vec<u8>> {
+    let compressed = read(path)?;
+    if blake3::hash(&compressed).to_hex().as_str() != blake3 {
+        let what = format!("its {} bytes are not those that were written", compressed.len());
+        return Err(Error::Damaged { path: path.into(), what });
+    }
+    zstd::decode_all(compressed.as_slice()).map_err(|error| Error::File { path: path.into(), error })
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let written = File::create(path).and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()));
+    written.map_err(|error| Error::File { path: path.into(), error })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).map_err(|error| Error::File { path: path.into(), error })
+}

@@ -1,0 +1,98 @@
+use std::fs;
+use std::sync::Arc;
+
+use pace_rules::nodes::{Action, Event, FileId, FileKind, FileOp, InitialFile, Node, Run};
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use crate::{About, Error, Trace};
+
+/// A node that writes one piece, and says so.
+fn trace(bytes: &[u8]) -> Trace {
+    let mut trace = Trace { about: About { kernel: "6.18".into(), ..About::default() }, ..Trace::default() };
+    let (data, line) = (trace.add(bytes), trace.add(b"done"));
+    let root = InitialFile {
+        file: FileId::ROOT,
+        parent: None,
+        name: Arc::from(*b""),
+        kind: FileKind::Directory,
+        mode: 0o755,
+        size: 0,
+        content: Vec::new(),
+    };
+    let event = |end_ns, call: &str, action| Event {
+        start_ns: end_ns - 1,
+        end_ns,
+        process: 7,
+        thread: 7,
+        call: call.into(),
+        stack: 0,
+        action,
+    };
+    let write = FileOp::Write { file: FileId(1), offset: 0, data, size_before: 0 };
+    let events = vec![event(2, "write", Action::File(write)), event(4, "write", Action::Mark { line })];
+    trace.run = Run { nodes: vec![Node { name: "node".into(), initial: vec![root], events }] };
+    trace
+}
+
+fn saved(trace: &Trace) -> TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    trace.save(directory.path()).expect("saved");
+    directory
+}
+
+proptest! {
+    #[test]
+    fn what_was_saved_is_loaded(bytes in prop::collection::vec(any::<u8>(), 0..3000)) {
+        let trace = trace(&bytes);
+        prop_assert_eq!(Trace::load(saved(&trace).path()).expect("loaded"), trace);
+    }
+
+    #[test]
+    fn one_changed_byte_is_noticed(
+        file in prop::sample::select(vec!["trace.json", "run.zst", "data.zst"]), place: prop::sample::Index, bit in 0..8_u32,
+    ) {
+        let trace = trace(b"some bytes of a file");
+        let directory = saved(&trace);
+        let path = directory.path().join(file);
+        let mut bytes = fs::read(&path).expect("read");
+        let place = place.index(bytes.len());
+        bytes[place] ^= 1_u8 << bit;
+        fs::write(&path, &bytes).expect("written");
+        // The manifest tells about the trace in words, which nothing depends on.
+        if let Ok(loaded) = Trace::load(directory.path()) {
+            prop_assert_eq!(file, "trace.json");
+            prop_assert_eq!((loaded.run, loaded.data), (trace.run, trace.data));
+        }
+    }
+}
+
+#[test]
+fn a_truncated_file_is_refused_with_its_name() {
+    for file in ["trace.json", "run.zst", "data.zst"] {
+        let directory = saved(&trace(b"bytes"));
+        let path = directory.path().join(file);
+        let bytes = fs::read(&path).expect("read");
+        fs::write(&path, &bytes[..bytes.len() - 3]).expect("written");
+        let error = Trace::load(directory.path()).expect_err("it is damaged");
+        assert!(matches!(&error, Error::Damaged { path: found, .. } if *found == path), "{error}");
+    }
+}
+
+#[test]
+fn data_that_is_not_there_is_noticed_before_it_is_used() {
+    let mut trace = trace(b"bytes");
+    trace.data.truncate(3);
+    let error = Trace::load(saved(&trace).path()).expect_err("it is damaged").to_string();
+    assert!(error.contains("event 0 of node"), "{error}");
+}
+
+#[test]
+fn another_version_is_refused_and_a_directory_with_something_in_it_not_written_to() {
+    let directory = saved(&trace(b"bytes"));
+    let path = directory.path().join("trace.json");
+    let text = fs::read_to_string(&path).expect("read").replace("\"version\": 1", "\"version\": 2");
+    fs::write(&path, text).expect("written");
+    assert!(matches!(Trace::load(directory.path()), Err(Error::Version { found: 2, .. })));
+    assert!(matches!(trace(b"bytes").save(directory.path()), Err(Error::Exists(_))));
+}

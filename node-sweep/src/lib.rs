@@ -1,0 +1,18 @@
+//! Crash states of programs and clusters: as directories, judged by checks, told as stories.
+//!
+//! A state of a `Space` says what reached each node's disk. [`Disks`] makes the [`Tree`] of it, each
+//! from the one that is nearest; [`Tree::write_to`] makes a directory of that, which a check may do
+//! with what it likes.
+
+#![forbid(unsafe_code)]
+
+mod content;
+mod directory;
+mod disks;
+mod tree;
+
+pub use disks::Disks;
+pub use tree::{Fingerprint, Impossible, Tree};
+
+#[cfg(test)]
+mod tests;

@@ -6,11 +6,13 @@
 
 #![forbid(unsafe_code)]
 
+mod check;
 mod content;
 mod directory;
 mod disks;
 mod tree;
 
+pub use check::{Check, CheckCommand, Checker, Verdict};
 pub use disks::Disks;
 pub use tree::{Fingerprint, Impossible, Tree};
 

@@ -1,0 +1,76 @@
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use anyhow::Context;
+use tempfile::TempDir;
+
+use crate::check::{Check, Checker, Verdict};
+use crate::states::Made;
+use crate::sweep::Subject;
+
+/// One program's crash states: each is a directory that a check looks at.
+#[derive(Debug)]
+pub struct Program {
+    directory: PathBuf,
+    check: Checker,
+    /// It has seen nothing of what the other one has.
+    second: Checker,
+    /// How many states there were.
+    count: u64,
+}
+
+impl Program {
+    /// One that makes its directories in `directory`, which is nobody else's.
+    pub fn new(directory: PathBuf, check: &Check) -> Self {
+        let checker = || Checker::new(check.clone());
+        Self { directory, check: checker(), second: checker(), count: 0 }
+    }
+}
+
+impl Subject for Program {
+    fn judge(&mut self, state: &Made, again: bool) -> anyhow::Result<Verdict> {
+        // A check that keeps running may remember what it saw at a path.
+        self.count += 1;
+        let place = self.directory.join(self.count.to_string());
+        fs::create_dir(&place).with_context(|| format!("create {}", place.display()))?;
+        let (data, acks) = (place.join("data"), place.join("acks"));
+        let [tree] = &*state.trees else { anyhow::bail!("a program has one directory, and {} were recorded", state.trees.len()) };
+        tree.write_to(&data).with_context(|| format!("make a crash state in {}", data.display()))?;
+        fs::write(&acks, &state.acknowledged).with_context(|| format!("write {}", acks.display()))?;
+        let checker = if again { &mut self.second } else { &mut self.check };
+        let verdict = checker.judge(&data, &acks).context("run the check")?;
+        // What it started may still be at work there.
+        fs::remove_dir_all(&place).with_context(|| format!("remove {}", place.display()))?;
+        Ok(verdict.without(&data))
+    }
+}
+
+impl Verdict {
+    /// The same with `{dir}` in place of the path that a state's directory happened to have.
+    pub(crate) fn without(self, directory: &Path) -> Self {
+        let directory = directory.to_string_lossy().into_owned();
+        let replace = |words: String| words.replace(&directory, "{dir}");
+        match self {
+            Self::Ok => Self::Ok,
+            Self::Broken(words) => Self::Broken(words.into_iter().map(replace).collect()),
+            Self::NotMeasured(why) => Self::NotMeasured(replace(why)),
+        }
+    }
+}
+
+/// A directory in memory for crash states, or where `TMPDIR` says, gone when it is dropped. It carries
+/// our mark.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn scratch() -> anyhow::Result<TempDir> {
+    let memory = Path::new("/dev/shm");
+    let parent = match env::var_os("TMPDIR") {
+        Some(named) => named.into(),
+        None if memory.is_dir() => memory.to_owned(),
+        None => env::temp_dir(),
+    };
+    let prefix = format!("{}{}-", local_fs::NAME_PREFIX, std::process::id());
+    let made = tempfile::Builder::new().prefix(&prefix).tempdir_in(&parent);
+    made.with_context(|| format!("make a directory in {}", parent.display()))
+}

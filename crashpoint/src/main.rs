@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod app;
 mod bench;
 mod clean;
 mod doctor;
@@ -15,6 +16,7 @@ mod options;
 mod report;
 mod run;
 mod source;
+mod states;
 
 use std::process::ExitCode;
 
@@ -41,6 +43,13 @@ enum Command {
     /// that a file system could not tell from an earlier one are left out. With --out the sweep can
     /// be stopped and killed at any moment, and gone on with by --resume.
     Fs(Box<fs::FsArgs>),
+    /// Test a program: cut the power at every point of a run of it
+    ///
+    /// Records what the program does to the files in its directory of data, makes every state that a
+    /// crash could have left there, and has a command look at each. What it is to hold are the lines
+    /// that the program had printed before the crash. Findings that are alike are shown once, with what
+    /// was lost, what would have prevented it, and which file systems save the program.
+    App(Box<app::AppArgs>),
     /// Put the shards of a sweep together
     ///
     /// Makes the directory that one sweep of everything would have made of those of its parts
@@ -134,6 +143,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
     let interrupt = Interrupt::watch()?;
     match parsed.command {
         Command::Fs(arguments) => fs::run(&arguments.settle(), &parsed.fs, &parsed.given, &interrupt),
+        Command::App(arguments) => app::run(&arguments, &interrupt),
         Command::Merge(arguments) => merge::run(&arguments),
         Command::Export(arguments) => finding::export(&arguments, &parsed.fs),
         Command::Import(arguments) => import::run(*arguments, &interrupt),

@@ -7,7 +7,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use pace_rules::nodes::{Action, Event, FileId, FileOp, MODELS, Request, Run, Space, SyncScope};
-use trace::Trace;
 
 use crate::findings::{Finding, Findings, Sync};
 use crate::states::States;
@@ -22,7 +21,7 @@ impl Findings<'_> {
     pub fn explain(&self, finding: &mut Finding, alike: &HashSet<Fingerprint>, request: &Request) {
         let models = MODELS.iter().filter(|model| model.name != self.model);
         for model in models {
-            let request = Request { model, ..request.clone() };
+            let request = Request { model, ..*request };
             let found = self.search(&self.trace.run, &request, alike);
             finding.models.extend(found.map(|found| (model.name.to_owned(), found)));
         }

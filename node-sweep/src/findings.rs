@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use pace_rules::nodes::{Action, Run, Space, State};
+use pace_rules::nodes::{Action, Effect, Relaxation, Run, Space, State};
 use serde::{Deserialize, Serialize};
 use trace::Trace;
 
@@ -111,6 +111,16 @@ pub struct Findings<'a> {
     operations: Vec<Operations>,
 }
 
+/// Of what an operation is made, in a crash state.
+#[derive(Debug, Default)]
+struct Parts {
+    all: usize,
+    /// Missing, though later ones may be there.
+    lost: usize,
+    /// Behind the end of what reached the disk.
+    to_come: usize,
+}
+
 /// What findings that are alike have in common.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Kind {
@@ -146,7 +156,7 @@ impl<'a> Findings<'a> {
             let finding = Finding {
                 number: place + 1,
                 model: self.model.to_owned(),
-                relaxation: group.state.relaxation.to_string(),
+                relaxation: relaxation_words(group.state.relaxation).to_owned(),
                 broken: group.smallest.words.clone(),
                 states: group.states,
                 state: group.smallest.smallest,
@@ -249,22 +259,24 @@ impl<'a> Findings<'a> {
     fn node(&self, state: &State, node: usize) -> NodeStory {
         let (run, cut, kept) = (&self.trace.run, state.cut[node], &state.nodes[node]);
         let micros = self.space.micros(node);
-        // Of each event up to the cut how many parts there are, and how many of them are there.
-        let mut parts: BTreeMap<usize, (usize, usize, usize)> = BTreeMap::new();
+        let mut parts: BTreeMap<usize, Parts> = BTreeMap::new();
         for (place, micro) in micros.iter().enumerate().take_while(|(_, micro)| micro.event < cut) {
-            let (all, lost, not_yet) = parts.entry(micro.event).or_default();
-            *all += 1;
-            *not_yet += usize::from(place >= kept.micros);
-            *lost += usize::from(place < kept.micros && kept.lost.binary_search(&place).is_ok());
+            // A file without a name is nothing to anybody.
+            if !matches!(micro.effect, Effect::NewFile { .. }) {
+                let parts = parts.entry(micro.event).or_default();
+                parts.all += 1;
+                parts.to_come += usize::from(place >= kept.micros);
+                parts.lost += usize::from(place < kept.micros && kept.lost.binary_search(&place).is_ok());
+            }
         }
-        let lost: Vec<_> = parts.iter().filter(|(_, (_, lost, _))| *lost > 0);
-        let lost: Vec<_> = lost.into_iter().filter_map(|(event, (all, lost, _))| self.lost(node, *event, *lost, *all)).collect();
-        let midway = parts.iter().find(|(_, (_, lost, not_yet))| *lost == 0 && *not_yet > 0);
-        let midway = midway.and_then(|(event, (all, _, not_yet))| self.lost(node, *event, *not_yet, *all));
+        let lost = parts.iter().filter(|(_, parts)| parts.lost > 0);
+        let lost: Vec<_> = lost.filter_map(|(event, parts)| self.lost(node, *event, parts.lost, parts.all)).collect();
+        let midway = parts.iter().find(|(_, parts)| parts.lost == 0 && parts.to_come > 0);
+        let midway = midway.and_then(|(event, parts)| self.lost(node, *event, parts.to_come, parts.all));
         let mut all_kept = Vec::new();
         if let Some(first) = lost.first() {
-            let persisted = parts.range(first.event + 1..).filter(|(_, (all, lost, not_yet))| lost + not_yet < *all);
-            all_kept.extend(persisted.filter_map(|(event, _)| self.operations[node].get(*event).map(|op| op.words.clone())));
+            let persisted = parts.range(first.event + 1..).filter(|(_, parts)| parts.lost + parts.to_come < parts.all);
+            all_kept.extend(persisted.filter_map(|(event, _)| Some(self.operations[node].get(*event)?.words.clone())));
         }
         let kept_more = all_kept.len().saturating_sub(KEPT_LISTED_MAX);
         all_kept.truncate(KEPT_LISTED_MAX);
@@ -318,6 +330,16 @@ impl<'a> Findings<'a> {
         });
         let (_, node, line) = marks.max_by_key(|(end_ns, ..)| *end_ns)?;
         Some(Line { node: node.name.clone(), line: self.line(line) })
+    }
+}
+
+/// What a crash did, in words.
+pub fn relaxation_words(relaxation: Relaxation) -> &'static str {
+    match relaxation {
+        Relaxation::Prefix => "in order",
+        Relaxation::Stopped => "stopped midway",
+        Relaxation::Cut => "last one cut",
+        Relaxation::Lost => "operations lost",
     }
 }
 

@@ -6,14 +6,26 @@
 
 #![forbid(unsafe_code)]
 
+mod causes;
 mod check;
 mod content;
 mod directory;
 mod disks;
+mod findings;
+mod operations;
+mod program;
+mod results;
+mod states;
+mod sweep;
 mod tree;
 
 pub use check::{Check, CheckCommand, Checker, Verdict};
 pub use disks::Disks;
+pub use findings::{Finding, Findings, Line, Lost, NodeStory, Sync, relaxation_words};
+pub use program::{Program, scratch};
+pub use results::{Manifest, Recorded, Results, Summary};
+pub use states::{Made, States};
+pub use sweep::{Broken, Progress, Subject, Swept, sweep};
 pub use tree::{Fingerprint, Impossible, Tree};
 
 #[cfg(test)]

@@ -42,11 +42,14 @@ impl Operations {
             let path = if before.is_empty() { names.path(subject(op)) } else { before };
             let words = words(op, &path, &names);
             let mut syncs: Vec<FileId> = match op {
-                FileOp::Write { .. } | FileOp::Resize { .. } | FileOp::Zero { .. } | FileOp::SetMode { .. } => Vec::new(),
+                FileOp::Write { .. } | FileOp::Resize { .. } | FileOp::Zero { .. } | FileOp::SetMode { .. } => {
+                    Vec::new()
+                }
                 // Of a name that is gone only its directory knows.
-                FileOp::Unlink { parent, .. } => vec![*parent],
+                FileOp::Unlink { parent, .. } | FileOp::Create { parent, .. } | FileOp::Link { parent, .. } => {
+                    vec![*parent]
+                }
                 FileOp::Rename { names, .. } => vec![names.to.0, names.from.0],
-                FileOp::Create { parent, .. } | FileOp::Link { parent, .. } => vec![*parent],
                 _ => parents_before.into_iter().collect(),
             };
             if !matches!(op, FileOp::Unlink { .. } | FileOp::Rename { .. } | FileOp::SyncAll) {

@@ -34,7 +34,9 @@ impl Subject for Program {
         let place = self.directory.join(self.count.to_string());
         fs::create_dir(&place).with_context(|| format!("create {}", place.display()))?;
         let (data, acks) = (place.join("data"), place.join("acks"));
-        let [tree] = &*state.trees else { anyhow::bail!("a program has one directory, and {} were recorded", state.trees.len()) };
+        let [tree] = &*state.trees else {
+            anyhow::bail!("a program has one directory, and {} were recorded", state.trees.len())
+        };
         tree.write_to(&data).with_context(|| format!("make a crash state in {}", data.display()))?;
         fs::write(&acks, &state.acknowledged).with_context(|| format!("write {}", acks.display()))?;
         let checker = if again { &mut self.second } else { &mut self.check };

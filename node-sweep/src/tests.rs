@@ -93,7 +93,9 @@ fn read_file(
     if data.is_dir() {
         let mut entries: Vec<_> = fs::read_dir(path).expect("read").map(|entry| entry.expect("read").path()).collect();
         entries.sort();
-        entries.iter().for_each(|entry| read_file(entry, Some(file), trace, files, known));
+        for entry in &entries {
+            read_file(entry, Some(file), trace, files, known);
+        }
     }
 }
 

@@ -3,10 +3,13 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use anyhow::{Context, bail};
 use clap::{Args, Command};
+use node_sweep::Recorded;
 use replayer::{Findings, Found, FoundWhat, Group, Outcome, columns, death_text, replay_text};
 
 use super::Named;
+use crate::states::{not_measured, outcome, table, title};
 
 /// The arguments of `crashpoint show`.
 #[derive(Debug, Args)]
@@ -26,10 +29,39 @@ pub(crate) struct ShowArgs {
 
 /// Does it.
 pub(crate) fn show(arguments: ShowArgs, fs: &Command) -> anyhow::Result<Outcome> {
+    if let Some(recorded) = Recorded::read(&arguments.results)? {
+        return states(&recorded, arguments.number);
+    }
     match arguments.number {
         Some(number) => tell(&Named { results: arguments.results, number }, fs),
         None => list(&Findings::read(&arguments.results)?, arguments.all),
     }
+}
+
+/// Of a sweep of the crash states of a program or a cluster.
+fn states(recorded: &Recorded, number: Option<usize>) -> anyhow::Result<Outcome> {
+    let mut out = io::stdout().lock();
+    let findings = &recorded.findings;
+    if let Some(number) = number {
+        let finding = findings.iter().find(|finding| finding.number == number);
+        let finding = finding.with_context(|| format!("there is no finding {number}: there are {}", findings.len()))?;
+        write!(out, "{}  program   {}\n{}", title(finding), recorded.manifest.name, finding.text())?;
+        return Ok(Outcome::Findings);
+    }
+    let Some(summary) = &recorded.summary else {
+        bail!("the sweep of {} was stopped before its end: sweep again", recorded.manifest.name);
+    };
+    if !findings.is_empty() {
+        let head = ["finding", "relaxation", "states", "missing", "broken"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        rows.extend(findings.iter().map(|finding| {
+            let words = finding.broken.first().cloned().unwrap_or_default();
+            vec![finding.number.to_string(), finding.relaxation.clone(), finding.states.to_string(), finding.missing(), words]
+        }));
+        writeln!(out, "{}", columns(&rows))?;
+    }
+    write!(out, "{}{}", not_measured(summary), table(summary))?;
+    Ok(outcome(summary))
 }
 
 fn tell(named: &Named, fs: &Command) -> anyhow::Result<Outcome> {

@@ -130,16 +130,20 @@ impl SweepArgs {
             None => Box::new(0..space.len()),
         };
         self.announce(&space);
-        let results = self.out.as_ref().map(|directory| {
-            Results::create(directory, &self.manifest(what), what.trace).context("begin the results")
-        });
+        let results = self
+            .out
+            .as_ref()
+            .map(|directory| Results::create(directory, &self.manifest(what), what.trace).context("begin the results"));
         let results = results.transpose()?;
         let began = Instant::now();
         let mut told = Instant::now();
         let mut progress = |at: Progress| {
             if told.elapsed() >= PROGRESS_EVERY {
                 told = Instant::now();
-                replayer::say(&format!("{} states checked, {} broken, {} not measured", at.checked, at.broken, at.open));
+                replayer::say(&format!(
+                    "{} states checked, {} broken, {} not measured",
+                    at.checked, at.broken, at.open
+                ));
             }
         };
         let swept = sweep(what.trace, &space, indices, subjects, interrupt, &mut progress)?;
@@ -172,17 +176,21 @@ impl SweepArgs {
             kinds.iter().map(|(kind, states)| format!("{} {}", number(*states), relaxation_words(*kind))).collect();
         let sample = self.sample.map(|count| format!("; visiting {count} of them, --seed {}", self.seed));
         let sample = sample.unwrap_or_default();
-        replayer::say(&format!("{} crash states on {}: {}{sample}", number(space.len()), self.states.model, kinds.join(", ")));
+        replayer::say(&format!(
+            "{} crash states on {}: {}{sample}",
+            number(space.len()),
+            self.states.model,
+            kinds.join(", ")
+        ));
     }
 
     fn manifest(&self, what: &Subjects<'_>) -> Manifest {
-        Manifest {
-            model: self.states.model.clone(),
-            explore: what.explore_words.to_owned(),
-            lost: self.states.lost,
-            sample: self.sample.map(|count| (count, self.seed)),
-            ..Manifest::new(what.name.clone(), what.check.clone())
-        }
+        let mut manifest = Manifest::new(what.name.clone(), what.check.clone());
+        manifest.model.clone_from(&self.states.model);
+        what.explore_words.clone_into(&mut manifest.explore);
+        manifest.lost = self.states.lost;
+        manifest.sample = self.sample.map(|count| (count, self.seed));
+        manifest
     }
 
     fn print(&self, findings: &[Finding], summary: &Summary) -> io::Result<()> {

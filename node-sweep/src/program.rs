@@ -60,8 +60,11 @@ impl Verdict {
     }
 }
 
+/// What lies in a directory of crash states, so that it is known as one.
+const SIGN: &str = "crash-states";
+
 /// A directory in memory for crash states, or where `TMPDIR` says, gone when it is dropped. It carries
-/// our mark.
+/// our mark, and is known to [`is_scratch`].
 ///
 /// # Errors
 /// If it cannot be made.
@@ -74,5 +77,12 @@ pub fn scratch() -> anyhow::Result<TempDir> {
     };
     let prefix = format!("{}{}-", local_fs::NAME_PREFIX, std::process::id());
     let made = tempfile::Builder::new().prefix(&prefix).tempdir_in(&parent);
-    made.with_context(|| format!("make a directory in {}", parent.display()))
+    let made = made.with_context(|| format!("make a directory in {}", parent.display()))?;
+    fs::write(made.path().join(SIGN), "").with_context(|| format!("write in {}", made.path().display()))?;
+    Ok(made)
+}
+
+/// Whether a directory was made by [`scratch`]. Nobody but the sweep has a use for what is in it.
+pub fn is_scratch(path: &Path) -> bool {
+    path.join(SIGN).is_file()
 }

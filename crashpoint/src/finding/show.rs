@@ -56,7 +56,13 @@ fn states(recorded: &Recorded, number: Option<usize>) -> anyhow::Result<Outcome>
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         rows.extend(findings.iter().map(|finding| {
             let words = finding.broken.first().cloned().unwrap_or_default();
-            vec![finding.number.to_string(), finding.relaxation.clone(), finding.states.to_string(), finding.missing(), words]
+            vec![
+                finding.number.to_string(),
+                finding.relaxation.clone(),
+                finding.states.to_string(),
+                finding.missing(),
+                words,
+            ]
         }));
         writeln!(out, "{}", columns(&rows))?;
     }

@@ -1,0 +1,168 @@
+//! `crashpoint app` on programs of which the answers are known.
+
+use std::path::Path;
+use std::process::Command;
+
+use end_to_end::program;
+use serde_json::Value;
+
+/// What a sweep printed.
+struct Swept {
+    status: i32,
+    findings: Vec<Value>,
+    summary: Value,
+    said: String,
+}
+
+/// Sweeps a program; `words` are those of the program.
+fn sweep(options: &[&str], words: &[&str]) -> Swept {
+    let temporary = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let mut command = Command::new(program("crashpoint"));
+    command.args(["app", "--format", "json"]).args(options).arg("--").args(words);
+    command.env("TMPDIR", temporary.path()).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let output = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let lines = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("one object a line")).collect();
+    let (findings, mut summaries): (Vec<_>, Vec<_>) =
+        lines.into_iter().partition(|line| line["type"] == "states-finding");
+    assert_eq!(temporary.path().read_dir().expect("read").count(), 0, "something is left");
+    let status = output.status.code().unwrap_or_else(|| panic!("{}: {said}", output.status));
+    Swept { status, findings, summary: summaries.pop().unwrap_or_default(), said }
+}
+
+fn sqlite(mode: &str, synchronous: &str, options: &[&str]) -> Swept {
+    let check = "/usr/bin/python3 tests/fixtures/sqlite/check.py --serve";
+    let client = ["/usr/bin/python3", "tests/fixtures/sqlite/client.py", "{dir}", mode, synchronous];
+    let swept = sweep(&[&["--check-server", check], options].concat(), &client);
+    assert!(swept.summary["checked"].as_u64() > Some(20), "{}", swept.said);
+    assert_eq!(swept.summary["not_measured"], 0, "{:#}", swept.summary);
+    swept
+}
+
+impl Swept {
+    fn assert_clean(&self) {
+        assert_eq!(self.status, 0, "{}\n{:#?}", self.said, self.findings);
+        assert_eq!(self.findings.len(), 0);
+    }
+
+    fn assert_found(&self) {
+        assert_eq!(self.status, 1, "{}\n{:#}", self.said, self.summary);
+        assert!(!self.findings.is_empty());
+    }
+
+    /// What is missing in each finding, as call and words.
+    fn missing(&self) -> Vec<(String, String)> {
+        let nodes = self.findings.iter().flat_map(|finding| finding["nodes"].as_array().expect("nodes"));
+        let lost = nodes.flat_map(|node| node["lost"].as_array().into_iter().flatten().chain(Some(&node["midway"])));
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        lost.filter_map(|lost| Some((text(&lost["call"])?, text(&lost["words"])?))).collect()
+    }
+
+    fn broken(&self) -> Vec<&str> {
+        let broken = self.findings.iter().flat_map(|finding| finding["broken"].as_array().expect("words"));
+        broken.filter_map(Value::as_str).collect()
+    }
+}
+
+#[test]
+fn sqlite_with_a_rollback_journal_loses_a_commit_when_the_unlink_of_the_journal_is_lost() {
+    let swept = sqlite("delete", "full", &[]);
+    swept.assert_found();
+    let unlink = |(call, words): &(String, String)| call.starts_with("unlink") && words == "unlink db-journal";
+    assert!(swept.missing().iter().all(unlink), "{:#?}", swept.findings);
+    assert!(swept.broken().iter().all(|words| words.starts_with("acknowledged commit") && words.ends_with("is lost")));
+    for finding in &swept.findings {
+        assert_eq!(finding["prevented_by"][0]["path"], "its directory", "{finding:#}");
+    }
+}
+
+#[test]
+fn sqlite_that_syncs_the_directory_or_the_log_is_clean() {
+    for (mode, synchronous) in [("delete", "extra"), ("wal", "full")] {
+        sqlite(mode, synchronous, &[]).assert_clean();
+    }
+}
+
+#[test]
+fn sqlite_with_a_log_that_is_synced_now_and_then_loses_the_last_commits_only() {
+    let swept = sqlite("wal", "normal", &[]);
+    swept.assert_found();
+    assert!(swept.broken().iter().all(|words| words.ends_with("is lost")), "{:?}", swept.broken());
+    assert!(swept.missing().iter().any(|(_, words)| words.contains("db-wal")), "{:#?}", swept.findings);
+}
+
+#[test]
+fn sqlite_without_any_sync_has_a_malformed_database() {
+    let swept = sqlite("delete", "off", &[]);
+    swept.assert_found();
+    assert!(swept.broken().iter().any(|words| words.contains("malformed")), "{:?}", swept.broken());
+}
+
+/// A shell program that replaces a file, and says so.
+fn replace(sync: &str) -> String {
+    format!("cd {{dir}} && echo new > file.tmp {sync} && mv file.tmp file && echo replaced")
+}
+
+const REPLACED: &str =
+    "if ! grep -q replaced {acks} || test \"$(cat {dir}/file)\" = new; then echo ok; else echo broken the new file is lost; fi";
+
+#[test]
+fn a_file_that_is_replaced_without_a_sync_is_lost() {
+    for model in ["posix", "ext4-ordered", "xfs", "btrfs"] {
+        let swept = sweep(&["--check", REPLACED, "--model", model], &["/bin/sh", "-c", &replace("")]);
+        swept.assert_found();
+        assert!(swept.broken().iter().all(|words| *words == "the new file is lost"));
+    }
+}
+
+#[test]
+fn a_file_that_is_replaced_and_synced_with_everything_is_there() {
+    let script = "cd {dir} && echo new > file.tmp && sync file.tmp && mv file.tmp file && sync . && echo replaced";
+    for model in ["posix", "ext4-ordered", "ext4-writeback", "xfs", "btrfs"] {
+        sweep(&["--check", REPLACED, "--model", model], &["/bin/sh", "-c", script]).assert_clean();
+    }
+}
+
+#[test]
+fn what_a_sweep_found_is_shown_again() {
+    let temporary = tempfile::tempdir().expect("a directory");
+    let results = temporary.path().join("results");
+    let out = results.to_str().expect("text");
+    let swept = sweep(&["--check", REPLACED, "--out", out], &["/bin/sh", "-c", &replace("")]);
+    swept.assert_found();
+    let show = |arguments: &[&str]| {
+        let output = Command::new(program("crashpoint")).arg("show").arg(&results).args(arguments).output();
+        let output = output.expect("it runs");
+        assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    assert!(show(&[]).contains("the new file is lost"));
+    assert!(show(&["1"]).contains("promised  program had printed `replaced`"), "{}", show(&["1"]));
+    assert!(Path::new(out).join("trace/trace.json").exists());
+}
+
+#[test]
+fn what_cannot_run_is_said_in_one_line() {
+    let refused = |options: &[&str], words: &[&str], part: &str| {
+        let swept = sweep(options, words);
+        let errors: Vec<_> = swept.said.lines().filter(|line| line.starts_with("error: ")).collect();
+        assert_eq!((swept.status, errors.len()), (2, 1), "{}", swept.said);
+        assert!(errors[0].contains(part), "{}", swept.said);
+    };
+    refused(&["--check", "true"], &["/does/not/exist", "{dir}"], "/does/not/exist");
+    refused(&["--check", "true"], &["true"], "{dir}");
+    refused(&["--check", "true"], &["sh", "-c", "touch {dir}/a; exit 5"], "5");
+    refused(&["--check", "true", "--dir", "/does/not/exist"], &["ls", "{dir}"], "/does/not/exist");
+}
+
+#[test]
+fn a_check_that_decides_nothing_passes_nothing() {
+    for (check, why) in [("true", "neither"), ("kill -9 $$", "SIGKILL"), ("sleep 60", "longer than")] {
+        let options = ["--check", check, "--check-limit", "1"];
+        let swept = sweep(&options, &["/bin/sh", "-c", "echo new > {dir}/file"]);
+        assert_eq!(swept.status, 3, "{}", swept.said);
+        assert_eq!(swept.summary["not_measured"], swept.summary["checked"]);
+        assert!(swept.summary["reasons"].to_string().contains(why), "{:#}", swept.summary);
+    }
+}

@@ -149,13 +149,12 @@ impl SweepArgs {
         let swept = sweep(what.trace, &space, indices, subjects, interrupt, &mut progress)?;
         let seconds = began.elapsed().as_secs_f64();
         let judged = Findings::new(what.trace, &space, request.model.name);
-        let mut findings = Vec::new();
-        for (mut finding, alike) in judged.of(&swept) {
-            if !interrupt.requested() {
-                judged.explain(&mut finding, &alike, &request);
-            }
-            findings.push(finding);
-        }
+        let findings = judged.of(&swept);
+        let findings = if interrupt.requested() {
+            findings.into_iter().map(|(finding, _)| finding).collect()
+        } else {
+            judged.explain(findings, &request)
+        };
         let summary = summary(what.trace, &request, &swept, findings.len(), seconds);
         self.print(&findings, &summary)?;
         if let Some(results) = results {

@@ -15,55 +15,94 @@ use crate::tree::Fingerprint;
 /// A space that is larger is not searched: the sweep itself takes long enough.
 const SEARCHED_MAX: u64 = 200_000;
 
+/// Of so many findings, the smallest, it is looked for what would have prevented them.
+const PREVENTED_MAX: usize = 20;
+
 impl Findings<'_> {
-    /// Looks for what would have prevented a finding, and where else it is possible. `alike` are all
-    /// states of it, `shown` the one that is told about.
-    pub fn explain(&self, finding: &mut Finding, alike: &HashSet<Fingerprint>, request: &Request) {
-        let models = MODELS.iter().filter(|model| model.name != self.model);
-        for model in models {
-            let request = Request { model, ..*request };
-            let found = self.search(&self.trace.run, &request, alike);
-            finding.models.extend(found.map(|found| (model.name.to_owned(), found)));
+    /// Looks for what would have prevented each finding, and where else it is possible. Each comes with
+    /// the keys of all states that are alike.
+    pub fn explain(&self, findings: Vec<(Finding, HashSet<Fingerprint>)>, request: &Request) -> Vec<Finding> {
+        let run = &self.trace.run;
+        let (mut findings, alike): (Vec<_>, Vec<_>) = findings.into_iter().unzip();
+        if findings.is_empty() {
+            return findings;
         }
-        let shown = HashSet::from([finding.key]);
-        let candidates = self.candidates(finding);
-        // One call if that is enough, else all.
-        let alone = candidates.iter().map(std::slice::from_ref);
-        let all = (candidates.len() > 1).then_some(candidates.as_slice());
-        for syncs in alone.chain(all) {
-            let run = with(&self.trace.run, syncs);
-            if self.search(&run, request, &shown) == Some(false) {
-                finding.prevented_by = syncs.iter().map(|sync| self.words(sync)).collect();
-                return;
+        for model in MODELS.iter().filter(|model| model.name != self.model) {
+            let wanted = alike.iter().flatten().copied().collect();
+            let Some(found) = self.search(run, &Request { model, ..*request }, wanted) else { continue };
+            for (finding, alike) in findings.iter_mut().zip(&alike) {
+                finding.models.insert(model.name.to_owned(), !alike.is_disjoint(&found));
             }
         }
+        for finding in findings.iter_mut().take(PREVENTED_MAX) {
+            finding.prevented_by = self.prevention(finding, request);
+        }
+        findings
     }
 
-    /// Whether a space of this run has one of the states; none if it is too large to tell.
-    fn search(&self, run: &Run, request: &Request, wanted: &HashSet<Fingerprint>) -> Option<bool> {
+    /// What would have forbidden the state of a finding: one call if that is enough, else all that could
+    /// help; nothing if they do not.
+    fn prevention(&self, finding: &Finding, request: &Request) -> Vec<Sync> {
+        let candidates = self.candidates(finding);
+        let alone = candidates.iter().map(std::slice::from_ref);
+        let all = (candidates.len() > 1).then_some(candidates.as_slice());
+        let forbids = |syncs: &&[Candidate]| {
+            let run = with(&self.until_told(finding), syncs);
+            self.search(&run, request, HashSet::from([finding.key])).is_some_and(|found| found.is_empty())
+        };
+        let syncs = alone.chain(all).find(forbids).unwrap_or_default();
+        syncs.iter().map(|sync| self.words(sync)).collect()
+    }
+
+    /// The run up to where something is acknowledged that was not in the state: what comes behind cannot
+    /// make the same state. Of several nodes, the whole run.
+    fn until_told(&self, finding: &Finding) -> Run {
+        let mut run = self.trace.run.clone();
+        if let ([node], [story]) = (run.nodes.as_mut_slice(), finding.nodes.as_slice()) {
+            let behind = node.events.iter().enumerate().skip(story.events);
+            let next = behind.into_iter().find(|(_, event)| matches!(event.action, Action::Mark { .. }));
+            if let Some((place, _)) = next {
+                node.events.truncate(place);
+            }
+        }
+        run
+    }
+
+    /// Those of the states that a space of this run has; none if it is too large to tell.
+    fn search(&self, run: &Run, request: &Request, wanted: HashSet<Fingerprint>) -> Option<HashSet<Fingerprint>> {
         let space = Space::new(run, request).ok()?;
         if space.len() > SEARCHED_MAX {
             return None;
         }
         let mut states = States::new(run, &space, self.trace);
-        let has = |index| states.make(&space.state(index)).is_ok_and(|made| wanted.contains(&made.key));
-        Some((0..space.len()).any(has))
+        let mut found = HashSet::new();
+        for index in 0..space.len() {
+            if found.len() == wanted.len() {
+                break;
+            }
+            let made = states.make(&space.state(index));
+            found.extend(made.ok().map(|made| made.key).filter(|key| wanted.contains(key)));
+        }
+        Some(found)
     }
 
-    /// The calls that could have made durable what was lost, each before anybody else could know of it.
+    /// The calls that could have made durable what was lost: before anybody else could know of it, or
+    /// before the first that persisted without it.
     fn candidates(&self, finding: &Finding) -> Vec<Candidate> {
         let mut candidates: Vec<Candidate> = Vec::new();
         for (node, story) in finding.nodes.iter().enumerate() {
+            let events = &self.trace.run.nodes[node].events;
+            let tells = |place: &usize| matches!(events[*place].action, Action::Mark { .. } | Action::Send(_));
             for lost in story.lost.iter().chain(&story.midway) {
-                let events = &self.trace.run.nodes[node].events;
-                let tells = |event: &Event| matches!(event.action, Action::Mark { .. } | Action::Send(_));
-                let told = events.iter().enumerate().skip(lost.event).find(|(_, event)| tells(event));
-                let Some((before, _)) = told else { continue };
                 let Some(operation) = self.operation(node, lost.event) else { continue };
-                for (file, path) in &operation.syncs {
-                    let candidate = Candidate { node, before, file: *file, path: path.clone() };
-                    if !candidates.contains(&candidate) {
-                        candidates.push(candidate);
+                let told = (lost.event..story.events).find(tells);
+                let kept = story.kept_from.filter(|place| *place > lost.event);
+                for before in told.into_iter().chain(kept) {
+                    for (file, path) in &operation.syncs {
+                        let candidate = Candidate { node, before, file: *file, path: path.clone() };
+                        if !candidates.contains(&candidate) {
+                            candidates.push(candidate);
+                        }
                     }
                 }
             }

@@ -49,6 +49,8 @@ pub struct Finding {
 pub struct NodeStory {
     /// Its name.
     pub node: String,
+    /// So many of its events had happened.
+    pub events: usize,
     /// The last thing it had done.
     pub behind: Option<String>,
     /// What it did next, had it not crashed.
@@ -61,6 +63,8 @@ pub struct NodeStory {
     pub kept: Vec<String>,
     /// How much more of that there is.
     pub kept_more: usize,
+    /// The event of the first of it.
+    pub kept_from: Option<usize>,
 }
 
 /// An operation that a disk has not, or not all of.
@@ -273,22 +277,24 @@ impl<'a> Findings<'a> {
         let lost: Vec<_> = lost.filter_map(|(event, parts)| self.lost(node, *event, parts.lost, parts.all)).collect();
         let midway = parts.iter().find(|(_, parts)| parts.lost == 0 && parts.to_come > 0);
         let midway = midway.and_then(|(event, parts)| self.lost(node, *event, parts.to_come, parts.all));
-        let mut all_kept = Vec::new();
-        if let Some(first) = lost.first() {
-            let persisted = parts.range(first.event + 1..).filter(|(_, parts)| parts.lost + parts.to_come < parts.all);
-            all_kept.extend(persisted.filter_map(|(event, _)| Some(self.operations[node].get(*event)?.words.clone())));
-        }
+        let behind = lost.first().map_or(usize::MAX, |first| first.event + 1);
+        let persisted = parts.range(behind..).filter(|(_, parts)| parts.lost + parts.to_come < parts.all);
+        let persisted: Vec<_> = persisted.map(|(event, _)| *event).collect();
+        let words = persisted.iter().filter_map(|event| Some(self.operations[node].get(*event)?.words.clone()));
+        let mut all_kept: Vec<_> = words.collect();
         let kept_more = all_kept.len().saturating_sub(KEPT_LISTED_MAX);
         all_kept.truncate(KEPT_LISTED_MAX);
         let events = cut.min(run.nodes[node].events.len());
         NodeStory {
             node: run.nodes[node].name.clone(),
+            events,
             behind: events.checked_sub(1).map(|last| self.event_words(run, node, last)),
             before: (events < run.nodes[node].events.len()).then(|| self.event_words(run, node, events)),
             lost,
             midway,
             kept: all_kept,
             kept_more,
+            kept_from: persisted.first().copied(),
         }
     }
 

@@ -96,11 +96,7 @@ fn swept(trace: &Trace, model: &str, check: &str, jobs: usize) -> (Swept, Vec<Fi
     let swept = sweep(trace, &space, 0..space.len(), subjects, &Interrupt::default(), &mut |_| {}).expect("swept");
     assert_eq!(directory.path().join("0").read_dir().expect("read").count(), 0, "states are left");
     let judged = Findings::new(trace, &space, model);
-    let explained = judged.of(&swept).into_iter().map(|(mut finding, alike)| {
-        judged.explain(&mut finding, &alike, &request);
-        finding
-    });
-    let findings = explained.collect();
+    let findings = judged.explain(judged.of(&swept), &request);
     (swept, findings)
 }
 

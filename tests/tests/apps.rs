@@ -104,8 +104,7 @@ fn replace(sync: &str) -> String {
     format!("cd {{dir}} && echo new > file.tmp {sync} && mv file.tmp file && echo replaced")
 }
 
-const REPLACED: &str =
-    "if ! grep -q replaced {acks} || test \"$(cat {dir}/file)\" = new; then echo ok; else echo broken the new file is lost; fi";
+const REPLACED: &str = "if ! grep -q replaced {acks} || test \"$(cat {dir}/file)\" = new; then echo ok; else echo broken the new file is lost; fi";
 
 #[test]
 fn a_file_that_is_replaced_without_a_sync_is_lost() {

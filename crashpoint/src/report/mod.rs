@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use node_sweep::Recorded;
 use replayer::{Outcome, say};
 
 use sweep::Sweep;
@@ -34,14 +35,33 @@ pub(crate) fn run(arguments: &ReportArgs, fs: &clap::Command) -> anyhow::Result<
     if arguments.html.is_some() && arguments.html == arguments.junit {
         bail!("--html and --junit name the same file: give each its own");
     }
-    let sweeps = read(&arguments.directories, fs)?;
+    let (states, directories) = states(&arguments.directories)?;
+    let sweeps = read(&directories, fs)?;
     if let Some(path) = &arguments.html {
+        if let Some((directory, _)) = states.first() {
+            bail!(
+                "{} is a sweep of a program or a cluster: there is --junit for it, and crashpoint show",
+                directory.display()
+            );
+        }
         write(path, &page::page(&sweeps)?)?;
     }
     if let Some(path) = &arguments.junit {
-        write(path, &junit::junit(&sweeps)?)?;
+        write(path, &junit::junit(&sweeps, &states)?)?;
     }
     Ok(Outcome::Clean)
+}
+
+/// The directories of sweeps of programs and clusters, and the others.
+fn states(directories: &[PathBuf]) -> anyhow::Result<(Vec<(PathBuf, Recorded)>, Vec<PathBuf>)> {
+    let (mut states, mut others) = (Vec::new(), Vec::new());
+    for directory in directories {
+        match Recorded::read(directory)? {
+            Some(recorded) => states.push((directory.clone(), recorded)),
+            None => others.push(directory.clone()),
+        }
+    }
+    Ok((states, others))
 }
 
 fn read(directories: &[PathBuf], fs: &clap::Command) -> anyhow::Result<Vec<Sweep>> {

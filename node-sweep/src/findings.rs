@@ -14,6 +14,9 @@ use crate::tree::Fingerprint;
 /// So many operations that persisted are listed.
 const KEPT_LISTED_MAX: usize = 6;
 
+/// So many things that had happened before the crash are kept with a finding.
+const MOMENTS_MAX: usize = 40;
+
 /// Broken states that are alike: what was lost is the same operations of the program, and the check says
 /// the same of them, but for numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +38,8 @@ pub struct Finding {
     pub key: Fingerprint,
     /// What was on each disk of it.
     pub nodes: Vec<NodeStory>,
+    /// What had happened last before the crash, in order, on all nodes.
+    pub timeline: Vec<Moment>,
     /// The last line that had been printed before the crash, and by whom.
     pub acknowledged: Option<Line>,
     /// What would have forbidden the state: all of these together.
@@ -84,6 +89,33 @@ pub struct Lost {
     pub event: usize,
 }
 
+/// Something that had happened before the crash.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    /// On which node, by its place in `nodes`.
+    pub node: usize,
+    /// Its event there.
+    pub event: usize,
+    /// What was done.
+    pub words: String,
+    /// What is on the disk of it; none of what changes nothing there.
+    pub fate: Option<Fate>,
+    /// Of what was received, where it was sent: the place of the last such moment in the timeline.
+    pub from: Option<usize>,
+}
+
+/// What a crash left of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fate {
+    /// All.
+    Kept,
+    /// A part.
+    InPart,
+    /// Nothing.
+    Lost,
+}
+
 /// A line that was printed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
@@ -123,6 +155,16 @@ struct Parts {
     lost: usize,
     /// Behind the end of what reached the disk.
     to_come: usize,
+}
+
+impl Parts {
+    fn fate(&self) -> Fate {
+        match self.lost + self.to_come {
+            0 => Fate::Kept,
+            missing if missing == self.all => Fate::Lost,
+            _ => Fate::InPart,
+        }
+    }
 }
 
 /// What findings that are alike have in common.
@@ -166,6 +208,7 @@ impl<'a> Findings<'a> {
                 state: group.smallest.smallest,
                 key: group.key,
                 nodes: self.nodes(&group.state),
+                timeline: self.timeline(&group.state),
                 acknowledged: self.acknowledged(&group.state),
                 prevented_by: Vec::new(),
                 models: BTreeMap::new(),
@@ -260,11 +303,12 @@ impl<'a> Findings<'a> {
         (0..self.trace.run.nodes.len()).map(|node| self.node(state, node)).collect()
     }
 
-    fn node(&self, state: &State, node: usize) -> NodeStory {
-        let (run, cut, kept) = (&self.trace.run, state.cut[node], &state.nodes[node]);
-        let micros = self.space.micros(node);
+    /// Of each event up to the cut what is on the disk.
+    fn parts(&self, state: &State, node: usize) -> BTreeMap<usize, Parts> {
+        let (cut, kept) = (state.cut[node], &state.nodes[node]);
+        let micros = self.space.micros(node).iter().enumerate();
         let mut parts: BTreeMap<usize, Parts> = BTreeMap::new();
-        for (place, micro) in micros.iter().enumerate().take_while(|(_, micro)| micro.event < cut) {
+        for (place, micro) in micros.take_while(|(_, micro)| micro.event < cut) {
             // A file without a name is nothing to anybody.
             if !matches!(micro.effect, Effect::NewFile { .. }) {
                 let parts = parts.entry(micro.event).or_default();
@@ -273,6 +317,46 @@ impl<'a> Findings<'a> {
                 parts.lost += usize::from(place < kept.micros && kept.lost.binary_search(&place).is_ok());
             }
         }
+        parts
+    }
+
+    /// What came last, and what is missing whenever it was.
+    fn timeline(&self, state: &State) -> Vec<Moment> {
+        let run = &self.trace.run;
+        let mut all: Vec<(u64, usize, usize)> = Vec::new();
+        for (node, cut) in state.cut.iter().enumerate() {
+            let events = run.nodes[node].events[..*cut].iter().enumerate();
+            all.extend(events.map(|(place, event)| (event.end_ns, node, place)));
+        }
+        all.sort_unstable();
+        let parts: Vec<_> = (0..run.nodes.len()).map(|node| self.parts(state, node)).collect();
+        let late = all.len().saturating_sub(MOMENTS_MAX);
+        let mut moments: Vec<Moment> = Vec::new();
+        for (place, (_, node, event)) in all.into_iter().enumerate() {
+            let fate = parts[node].get(&event).map(Parts::fate);
+            if place < late && fate.is_none_or(|fate| fate == Fate::Kept) {
+                continue;
+            }
+            let from = moments.iter().rposition(|sent| self.is_sent(sent, node, event));
+            moments.push(Moment { node, event, words: self.event_words(run, node, event), fate, from });
+        }
+        moments
+    }
+
+    /// Whether an event received something that was sent there.
+    fn is_sent(&self, sent: &Moment, node: usize, event: usize) -> bool {
+        let nodes = &self.trace.run.nodes;
+        match (&nodes[sent.node].events[sent.event].action, &nodes[node].events[event].action) {
+            (Action::Send(sent), Action::Receive(received)) => {
+                sent.stream == received.stream && sent.from < received.to && received.from < sent.to
+            }
+            _ => false,
+        }
+    }
+
+    fn node(&self, state: &State, node: usize) -> NodeStory {
+        let (run, cut) = (&self.trace.run, state.cut[node]);
+        let parts = self.parts(state, node);
         let lost = parts.iter().filter(|(_, parts)| parts.lost > 0);
         let lost: Vec<_> = lost.filter_map(|(event, parts)| self.lost(node, *event, parts.lost, parts.all)).collect();
         let midway = parts.iter().find(|(_, parts)| parts.lost == 0 && parts.to_come > 0);

@@ -21,7 +21,7 @@ mod tree;
 
 pub use check::{Check, CheckCommand, Checker, Verdict};
 pub use disks::Disks;
-pub use findings::{Finding, Findings, Line, Lost, NodeStory, Sync, relaxation_words};
+pub use findings::{Fate, Finding, Findings, Line, Lost, Moment, NodeStory, Sync, relaxation_words};
 pub use program::{Program, is_scratch, scratch};
 pub use results::{Manifest, Recorded, Results, Summary};
 pub use states::{Made, States};

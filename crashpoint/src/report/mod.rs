@@ -2,6 +2,7 @@
 
 mod junit;
 mod page;
+mod states;
 mod sweep;
 
 use std::io;
@@ -35,16 +36,14 @@ pub(crate) fn run(arguments: &ReportArgs, fs: &clap::Command) -> anyhow::Result<
     if arguments.html.is_some() && arguments.html == arguments.junit {
         bail!("--html and --junit name the same file: give each its own");
     }
-    let (states, directories) = states(&arguments.directories)?;
+    let (states, directories) = of_states(&arguments.directories)?;
     let sweeps = read(&directories, fs)?;
     if let Some(path) = &arguments.html {
-        if let Some((directory, _)) = states.first() {
-            bail!(
-                "{} is a sweep of a program or a cluster: there is --junit for it, and crashpoint show",
-                directory.display()
-            );
+        match (sweeps.is_empty(), states.is_empty()) {
+            (false, false) => bail!("a page is of file systems, or of programs and clusters: write one for each"),
+            (true, false) => write(path, &states::page(&states)?)?,
+            _ => write(path, &page::page(&sweeps)?)?,
         }
-        write(path, &page::page(&sweeps)?)?;
     }
     if let Some(path) = &arguments.junit {
         write(path, &junit::junit(&sweeps, &states)?)?;
@@ -53,7 +52,7 @@ pub(crate) fn run(arguments: &ReportArgs, fs: &clap::Command) -> anyhow::Result<
 }
 
 /// The directories of sweeps of programs and clusters, and the others.
-fn states(directories: &[PathBuf]) -> anyhow::Result<(Vec<(PathBuf, Recorded)>, Vec<PathBuf>)> {
+fn of_states(directories: &[PathBuf]) -> anyhow::Result<(Vec<(PathBuf, Recorded)>, Vec<PathBuf>)> {
     let (mut states, mut others) = (Vec::new(), Vec::new());
     for directory in directories {
         match Recorded::read(directory)? {

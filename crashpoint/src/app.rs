@@ -97,7 +97,10 @@ impl AppArgs {
             bail!("the program is not told where to keep its data: put {DIRECTORY} among its words");
         }
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]);
+        // What it prints is on record. Ours is for what is found.
+        let output = data.with_file_name("output");
+        let output = fs::File::create(&output).with_context(|| format!("create {}", output.display()))?;
+        command.args(&words[1..]).stdout(output);
         let options = NodeOptions { name: "program".into(), directory: Some(data.to_owned()), marks: true };
         let (trace, status) = record(options, command)?;
         if !status.success() {

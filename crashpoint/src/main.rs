@@ -5,6 +5,7 @@
 mod app;
 mod bench;
 mod clean;
+mod cluster;
 mod doctor;
 mod finding;
 mod fs;
@@ -93,6 +94,12 @@ enum Command {
     /// The guest sees the host's files, read-only, and has a network of its own. The exit status is
     /// that of the command.
     Machine(Box<machine::MachineArgs>),
+    /// Run, record and test a real system of several nodes
+    ///
+    /// A cluster file says what the system is: docs/clusters.md. Each node has a network, processes
+    /// and mounts of its own, which end with this program.
+    #[command(subcommand)]
+    Cluster(cluster::ClusterCommand),
     /// Say what this machine lacks, and whether the tester itself may be believed
     Doctor(doctor::DoctorArgs),
     /// Remove what a killed run left behind
@@ -106,7 +113,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    if let Some(status) = replayer::run_hidden() {
+    if let Some(status) = replayer::run_hidden().or_else(::cluster::run_hidden) {
         return status;
     }
     match parse() {
@@ -153,6 +160,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Command::Replay(arguments) => finding::replay(&arguments, &parsed.fs, &interrupt),
         Command::Report(arguments) => report::run(&arguments, &parsed.fs),
         Command::Machine(arguments) => machine::run(*arguments, &interrupt),
+        Command::Cluster(command) => cluster::run(command, &interrupt),
         Command::Doctor(arguments) => doctor::run(&arguments, &interrupt),
         Command::Clean(arguments) => clean::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments, &interrupt),

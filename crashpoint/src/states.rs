@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use node_sweep::{Finding, Findings, Manifest, Progress, Results, Subject, Summary, Swept, relaxation_words, sweep};
-use pace_rules::nodes::{Explore, MODELS, Model, Relaxation, Relaxations, Request, Space, Split};
+use pace_rules::nodes::{Explore, MODELS, Model, NodeState, Relaxation, Relaxations, Request, Space, Split};
 use replayer::{Interrupt, Outcome, OutputFormat, columns};
 use trace::Trace;
 
@@ -100,6 +100,23 @@ pub(crate) fn counts(space: &Space) -> String {
     }
     rows.push(vec!["all".into(), String::new(), number(space.len())]);
     columns(&rows)
+}
+
+/// Every state of a space in a line.
+pub(crate) fn listed(space: &Space, trace: &Trace) -> String {
+    let mut text = String::new();
+    for index in 0..space.len() {
+        let state = space.state(index);
+        let node = |(place, kept): (usize, &NodeState)| {
+            let lost: Vec<_> = kept.lost.iter().map(ToString::to_string).collect();
+            let lost = if lost.is_empty() { String::new() } else { format!(" without {}", lost.join(",")) };
+            let name = &trace.run.nodes[place].name;
+            format!("{name} {} events, {} effects{lost}", state.cut[place], kept.micros)
+        };
+        let nodes: Vec<_> = state.nodes.iter().enumerate().map(node).collect();
+        text += &format!("{index}  {}  {}\n", relaxation_words(state.relaxation), nodes.join("; "));
+    }
+    text
 }
 
 fn number(states: u64) -> String {

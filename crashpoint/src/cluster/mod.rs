@@ -2,6 +2,7 @@
 
 mod run;
 mod scene;
+mod states;
 
 use clap::Subcommand;
 use replayer::{Interrupt, Outcome};
@@ -15,11 +16,21 @@ pub(crate) enum ClusterCommand {
     /// memory, and gone in the end, unless --data names a directory. Exit status: 0 all went well,
     /// 1 the check found something, 2 it could not run, 3 the check could not decide.
     Run(run::RunArgs),
+    /// Count the states that a crash of all nodes could leave, before anything runs
+    States(states::StatesArgs),
+    /// Start the cluster on every state that a crash of all nodes could leave, and ask its check
+    ///
+    /// The trace is what `crashpoint cluster record` made. Each state is made as directories, one for
+    /// each node; the cluster is started on them, its check is asked whether what was acknowledged is
+    /// there, and everything is killed. Findings that are alike are shown once.
+    Sweep(Box<states::SweepArgs>),
 }
 
 /// Does it.
 pub(crate) fn run(command: ClusterCommand, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     match command {
         ClusterCommand::Run(arguments) => run::run(&arguments, interrupt),
+        ClusterCommand::States(arguments) => states::states(&arguments),
+        ClusterCommand::Sweep(arguments) => states::sweep(&arguments, interrupt),
     }
 }

@@ -14,7 +14,7 @@ use pace_rules::nodes::Explore;
 use recorder::process::{NodeOptions, record};
 use replayer::{Interrupt, Outcome};
 
-use crate::states::{Subjects, SweepArgs};
+use crate::states::{Subjects, VisitArgs};
 
 /// What stands for the directory of data among the words of the program.
 const DIRECTORY: &str = "{dir}";
@@ -42,7 +42,7 @@ pub(crate) struct AppArgs {
     dir: Option<PathBuf>,
 
     #[command(flatten)]
-    sweep: SweepArgs,
+    sweep: VisitArgs,
 
     /// The program and its words; `{dir}` stands for the directory that it is to keep its data in
     #[arg(value_name = "PROGRAM", required = true, last = true)]

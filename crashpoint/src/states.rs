@@ -18,7 +18,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
 /// Which states of a trace.
 #[derive(Debug, Args)]
-pub(crate) struct StatesArgs {
+pub(crate) struct SpaceArgs {
     /// What the nodes' file systems may do in a crash
     #[arg(long, value_name = "MODEL", default_value = "posix", value_parser = PossibleValuesParser::new(MODELS.iter().map(|model| model.name)))]
     model: String,
@@ -34,9 +34,9 @@ pub(crate) struct StatesArgs {
 
 /// How they are swept.
 #[derive(Debug, Args)]
-pub(crate) struct SweepArgs {
+pub(crate) struct VisitArgs {
     #[command(flatten)]
-    pub(crate) states: StatesArgs,
+    pub(crate) states: SpaceArgs,
 
     /// Visit so many states only, drawn at random
     #[arg(long, value_name = "N")]
@@ -84,7 +84,7 @@ fn parse_split(words: &str) -> Result<Split, String> {
     split.ok_or_else(|| "a number of pieces, or aligned:BYTES".to_owned())
 }
 
-impl StatesArgs {
+impl SpaceArgs {
     /// What is asked of the rules.
     pub(crate) fn request(&self, explore: Explore) -> Request {
         let model = Model::named(&self.model).expect("the values that are taken are names of models");
@@ -123,7 +123,7 @@ fn number(states: u64) -> String {
     if states == u64::MAX { "more than can be counted".into() } else { states.to_string() }
 }
 
-impl SweepArgs {
+impl VisitArgs {
     /// How many states are looked at side by side.
     pub(crate) fn jobs(&self) -> usize {
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);

@@ -45,7 +45,7 @@ pub(crate) struct StatesArgs {
     recorded: Recorded,
 
     #[command(flatten)]
-    states: states::StatesArgs,
+    states: states::SpaceArgs,
 
     /// Only say how many there are
     #[arg(long)]
@@ -59,7 +59,7 @@ pub(crate) struct SweepArgs {
     recorded: Recorded,
 
     #[command(flatten)]
-    sweep: states::SweepArgs,
+    sweep: states::VisitArgs,
 }
 
 /// Counts.

@@ -455,15 +455,21 @@ impl Finding {
             let syncs: Vec<_> = self.prevented_by.iter().map(sync).collect();
             text += &format!("  prevented by {}\n", syncs.join(" and "));
         }
-        if !self.models.is_empty() {
-            let named = |possible: bool| {
-                let names = self.models.iter().filter(|(_, is)| **is == possible).map(|(name, _)| name.as_str());
-                let names = names.collect::<Vec<_>>().join(", ");
-                if names.is_empty() { "no other".into() } else { names }
-            };
-            text += &format!("  models    possible on {}, {}; not on {}\n", self.model, named(true), named(false));
-        }
+        text += &self.models_text();
         text
+    }
+
+    fn models_text(&self) -> String {
+        let named = |possible: bool| {
+            let names = self.models.iter().filter(|(_, is)| **is == possible).map(|(name, _)| name.as_str());
+            names.collect::<Vec<_>>().join(", ")
+        };
+        match (named(true), named(false)) {
+            (yes, no) if yes.is_empty() && no.is_empty() => String::new(),
+            (yes, no) if yes.is_empty() => format!("  models    possible on {}, and not on {no}\n", self.model),
+            (yes, no) if no.is_empty() => format!("  models    possible on {}, and on {yes} too\n", self.model),
+            (yes, no) => format!("  models    possible on {}, {yes}; not on {no}\n", self.model),
+        }
     }
 
     /// What is missing, in one line.

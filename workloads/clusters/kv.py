@@ -99,19 +99,21 @@ class Sentinel(Redis):
     """The same, by way of the sentinels: they know who leads."""
 
     SENTINEL_PORT = 26379
-    REPLICAS = 1
+
+    @staticmethod
+    def nodes():
+        return [(name, address) for name, address in nodes() if name.startswith("redis")]
 
     @classmethod
     def leader(cls):
-        for _, address in nodes():
-            sentinel = cls.__new__(cls)
-            try:
-                sentinel.stream = connect(address, cls.SENTINEL_PORT).makefile("rwb")
-                answer = sentinel.call("SENTINEL", "get-master-addr-by-name", "main")
-                if answer:
-                    return answer[0]
-            except (OSError, Unavailable):
+        for name, address in nodes():
+            if not name.startswith("sentinel"):
                 continue
+            sentinel = cls.__new__(cls)
+            sentinel.stream = connect(address, cls.SENTINEL_PORT).makefile("rwb")
+            answer = sentinel.call("SENTINEL", "get-master-addr-by-name", "main")
+            if answer:
+                return answer[0]
         raise Unavailable("no sentinel knows who leads")
 
 
@@ -370,7 +372,7 @@ def check(system, path):
 def look(system, allowed, must):
     """What is not as it must be now: whether that can change no more, and words."""
     values = {}
-    for name, address in nodes():
+    for name, address in system.nodes() if hasattr(system, "nodes") else nodes():
         client = system(address)
         client.ready()
         values[name] = {key: client.get(key) for key in sorted(allowed)}

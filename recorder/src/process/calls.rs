@@ -188,10 +188,7 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row(libc::SYS_munmap, "munmap", Call::Unmap),
     when(row(libc::SYS_mmap, "mmap", Call::Map), When::SharedFile),
-    when(
-        row(libc::SYS_mprotect, "mprotect", Call::Protect),
-        When::Bits { argument: 2, bits: libc::PROT_WRITE as u32 },
-    ),
+    when(row(libc::SYS_mprotect, "mprotect", Call::Protect), When::Bits { argument: 2, bits: libc::PROT_WRITE as u32 }),
     row(libc::SYS_mremap, "mremap", Call::Move),
     row(libc::SYS_msync, "msync", Call::SyncMapping),
     row(libc::SYS_ftruncate, "ftruncate", Call::TruncateOf),
@@ -220,11 +217,7 @@ pub(super) const ROWS: &[Row] = &[
     row(libc::SYS_syncfs, "syncfs", Call::SyncFileSystem),
     row(libc::SYS_dup3, "dup3", Call::MayClose),
     row(libc::SYS_close_range, "close_range", Call::MayClose),
-    row(
-        libc::SYS_fchown,
-        "fchown",
-        Call::SetOwner { descriptor: true, base: None, path: 0, owner: 1, flags: None },
-    ),
+    row(libc::SYS_fchown, "fchown", Call::SetOwner { descriptor: true, base: None, path: 0, owner: 1, flags: None }),
     row(
         libc::SYS_fchownat,
         "fchownat",
@@ -252,10 +245,7 @@ pub(super) const ROWS: &[Row] = &[
         When::Is { argument: 2, value: libc::MADV_REMOVE as u32 },
     ),
     row(libc::SYS_remap_file_pages, "remap_file_pages", Call::UnfollowedMapping),
-    when(
-        row(libc::SYS_unshare, "unshare", Call::Unshare),
-        When::Bits { argument: 0, bits: libc::CLONE_FILES as u32 },
-    ),
+    when(row(libc::SYS_unshare, "unshare", Call::Unshare), When::Bits { argument: 0, bits: libc::CLONE_FILES as u32 }),
     when(
         row(libc::SYS_open_by_handle_at, "open_by_handle_at", Call::Foreign),
         When::Bits { argument: 2, bits: CHANGING_OPEN },
@@ -288,15 +278,7 @@ pub(super) const ROWS: &[Row] = &[
     #[cfg(target_arch = "x86_64")]
     row(libc::SYS_dup2, "dup2", Call::MayClose),
     #[cfg(target_arch = "x86_64")]
-    row(
-        libc::SYS_chown,
-        "chown",
-        Call::SetOwner { descriptor: false, base: None, path: 0, owner: 1, flags: None },
-    ),
+    row(libc::SYS_chown, "chown", Call::SetOwner { descriptor: false, base: None, path: 0, owner: 1, flags: None }),
     #[cfg(target_arch = "x86_64")]
-    row(
-        libc::SYS_lchown,
-        "lchown",
-        Call::SetOwner { descriptor: false, base: None, path: 0, owner: 1, flags: None },
-    ),
+    row(libc::SYS_lchown, "lchown", Call::SetOwner { descriptor: false, base: None, path: 0, owner: 1, flags: None }),
 ];

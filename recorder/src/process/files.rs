@@ -33,23 +33,53 @@ pub(super) struct Located {
 #[derive(Debug)]
 pub(super) enum FileCall {
     /// A file is opened: by this name, or without one in this directory of the node's.
-    Open { located: Option<Located>, nameless: bool },
+    Open {
+        located: Option<Located>,
+        nameless: bool,
+    },
     /// A name more.
     Make(Located),
     Remove(Located),
     /// From and to, where they are in the node's directory.
-    Rename { from: Option<Located>, to: Option<Located>, exchange: bool },
-    Write { file: FileId, copy: OwnedFd },
+    Rename {
+        from: Option<Located>,
+        to: Option<Located>,
+        exchange: bool,
+    },
+    Write {
+        file: FileId,
+        copy: OwnedFd,
+    },
     /// Bytes from elsewhere.
-    Fill { file: FileId, copy: OwnedFd, offset: Option<u64> },
-    Resize { file: FileId, to: u64 },
-    Allocate { file: FileId, copy: OwnedFd },
-    SetMode { file: FileId, mode: u32 },
+    Fill {
+        file: FileId,
+        copy: OwnedFd,
+        offset: Option<u64>,
+    },
+    Resize {
+        file: FileId,
+        to: u64,
+    },
+    Allocate {
+        file: FileId,
+        copy: OwnedFd,
+    },
+    SetMode {
+        file: FileId,
+        mode: u32,
+    },
     /// Something that is not followed; the file is looked at afterwards.
-    Unfollowed { file: FileId, copy: OwnedFd, what: String },
+    Unfollowed {
+        file: FileId,
+        copy: OwnedFd,
+        what: String,
+    },
     Sync(Vec<(FileId, SyncScope)>),
     SyncAll,
-    Map { file: FileId, copy: OwnedFd },
+    Map {
+        file: FileId,
+        copy: OwnedFd,
+    },
     Unmap,
     Move,
 }
@@ -70,8 +100,20 @@ const RESOLVE_IN_ROOT: u64 = 0x10;
 /// FS_IOC_GETVERSION, FS_IOC_FSGETXATTR, FIDEDUPERANGE, FIFREEZE, FITHAW, FITRIM, FS_IOC_GETFSLABEL,
 /// and those by which btrfs is asked for things.
 const HARMLESS: [u32; 14] = [
-    0xC020_660B, 0x8008_6601, 0x8008_7601, 0x801C_581F, 0xC018_9436, 0xC004_5877, 0xC004_5878, 0xC018_5879,
-    0x8100_9431, 0xD000_9411, 0xC070_9411, 0x8400_941F, 0xD000_941E, 0xD000_9412,
+    0xC020_660B,
+    0x8008_6601,
+    0x8008_7601,
+    0x801C_581F,
+    0xC018_9436,
+    0xC004_5877,
+    0xC004_5878,
+    0xC018_5879,
+    0x8100_9431,
+    0xD000_9411,
+    0xC070_9411,
+    0x8400_941F,
+    0xD000_941E,
+    0xD000_9412,
 ];
 
 /// FICLONE and FICLONERANGE.
@@ -170,7 +212,14 @@ impl Recording {
     }
 
     /// What the path in an argument names, if that is in one of the node's directories.
-    fn locate(&self, origin: &Origin, entry: &Entry, base: Option<usize>, path: usize, follow: bool) -> Option<Located> {
+    fn locate(
+        &self,
+        origin: &Origin,
+        entry: &Entry,
+        base: Option<usize>,
+        path: usize,
+        follow: bool,
+    ) -> Option<Located> {
         let path = text(origin.thread, entry.arguments[path])?;
         self.locate_path(Self::base(origin, entry, base), &path, follow)
     }
@@ -192,7 +241,12 @@ impl Recording {
     }
 
     /// A call by path that changes a file of the node's, if it does.
-    fn change_located(&mut self, origin: &Origin, located: Option<Located>, call: impl FnOnce(FileId) -> FileCall) -> Next {
+    fn change_located(
+        &mut self,
+        origin: &Origin,
+        located: Option<Located>,
+        call: impl FnOnce(FileId) -> FileCall,
+    ) -> Next {
         let Some(mut located) = located else { return Next::GoOn };
         if !self.may(Changes::Files, origin.thread) {
             return Next::Wait;
@@ -245,7 +299,14 @@ impl Recording {
     }
 
     /// Records what is in something that has just got its name.
-    fn fill_new(&mut self, origin: &Origin, file: FileId, kind: FileKind, name: &Name, directory: &OwnedFd) -> io::Result<()> {
+    fn fill_new(
+        &mut self,
+        origin: &Origin,
+        file: FileId,
+        kind: FileKind,
+        name: &Name,
+        directory: &OwnedFd,
+    ) -> io::Result<()> {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let name = OsStr::from_bytes(name);
         match kind {
@@ -273,7 +334,14 @@ impl Recording {
         Ok(())
     }
 
-    fn enter_open(&mut self, origin: &Origin, entry: &Entry, base: Option<usize>, path: usize, flags: OpenFlags) -> Next {
+    fn enter_open(
+        &mut self,
+        origin: &Origin,
+        entry: &Entry,
+        base: Option<usize>,
+        path: usize,
+        flags: OpenFlags,
+    ) -> Next {
         let (mut bits, mut in_root) = (0, false);
         match flags {
             OpenFlags::Argument(argument) => bits = entry.arguments[argument],
@@ -302,7 +370,11 @@ impl Recording {
                 return Next::GoOn;
             }
             let call = FileCall::Open { located: None, nameless: true };
-            return if self.may(Changes::Files, origin.thread) { Next::ToExit(Entered::File(call)) } else { Next::Wait };
+            return if self.may(Changes::Files, origin.thread) {
+                Next::ToExit(Entered::File(call))
+            } else {
+                Next::Wait
+            };
         }
         let exclusive = flags.contains(OFlags::CREATE | OFlags::EXCL);
         let follow = !exclusive && !flags.contains(OFlags::NOFOLLOW);
@@ -645,7 +717,9 @@ impl Recording {
             self.count("fallocate that moves what is behind a range");
             return self.look_again(origin, file, copy);
         }
-        if mode & (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE | FALLOC_FL_WRITE_ZEROES) != 0 && offset < size {
+        if mode & (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE | FALLOC_FL_WRITE_ZEROES) != 0
+            && offset < size
+        {
             self.operation(origin, FileOp::Zero { file, offset, len: len.min(size - offset) });
         }
         if mode & libc::FALLOC_FL_KEEP_SIZE == 0 && offset + len > size {

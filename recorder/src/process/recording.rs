@@ -448,7 +448,9 @@ impl Recording {
         let doing = self.threads.get_mut(&thread).map(|thread| std::mem::replace(&mut thread.doing, Doing::Runs));
         match doing {
             Some(Doing::Calls(origin, entry, Entered::File(call))) => self.abandon_file_call(&origin, &entry, call),
-            Some(Doing::Calls(origin, entry, Entered::Socket(call))) => self.abandon_socket_call(&origin, &entry, &call),
+            Some(Doing::Calls(origin, entry, Entered::Socket(call))) => {
+                self.abandon_socket_call(&origin, &entry, &call)
+            }
             Some(Doing::Waits(_)) => self.gate.forget(thread),
             _ => {}
         }

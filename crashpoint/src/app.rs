@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use nix::unistd::{AccessFlags, access};
 use node_sweep::{Check, CheckCommand, Program, Subject, scratch};
 use pace_rules::nodes::Explore;
 use recorder::process::{NodeOptions, record};
@@ -96,7 +97,8 @@ impl AppArgs {
         if words == self.program {
             bail!("the program is not told where to keep its data: put {DIRECTORY} among its words");
         }
-        let mut command = Command::new(&words[0]);
+        let program = find(&words[0])?;
+        let mut command = Command::new(program);
         // What it prints is on record. Ours is for what is found.
         let output = data.with_file_name("output");
         let output = fs::File::create(&output).with_context(|| format!("create {}", output.display()))?;
@@ -108,6 +110,19 @@ impl AppArgs {
         }
         Ok(trace)
     }
+}
+
+/// The program of this name, as a shell would find it.
+fn find(name: &OsStr) -> anyhow::Result<PathBuf> {
+    let path = Path::new(name);
+    let is_program = |path: &Path| access(path, AccessFlags::X_OK).is_ok() && path.is_file();
+    let found = if path.components().count() > 1 {
+        Some(path.to_owned()).filter(|path| is_program(path))
+    } else {
+        let folders = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&folders).map(|folder| folder.join(path)).find(|path| is_program(path))
+    };
+    found.with_context(|| format!("{} is no program that can be run here: name one, with its path", path.display()))
 }
 
 /// A word with the directory in place of what stands for it.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use pace_rules::nodes::{Action, Event, FileId, FileOp, MODELS, Request, Run, Space, SyncScope};
 
 use crate::findings::{Finding, Findings, Sync};
+use crate::operations::without_numbers;
 use crate::states::States;
 use crate::tree::Fingerprint;
 
@@ -41,16 +42,15 @@ impl Findings<'_> {
     }
 
     /// What would have forbidden the state of a finding: one call if that is enough, else all that could
-    /// help; nothing if they do not.
+    /// help; nothing if they do not. What several nodes do alike counts as one.
     fn prevention(&self, finding: &Finding, request: &Request) -> Vec<Sync> {
         let candidates = self.candidates(finding);
-        let alone = candidates.iter().map(std::slice::from_ref);
-        let all = (candidates.len() > 1).then_some(candidates.as_slice());
-        let forbids = |syncs: &&[Candidate]| {
+        let all = (candidates.len() > 1).then(|| candidates.concat());
+        let forbids = |syncs: &Vec<Candidate>| {
             let run = with(&self.until_told(finding), syncs);
             self.search(&run, request, HashSet::from([finding.key])).is_some_and(|found| found.is_empty())
         };
-        let syncs = alone.chain(all).find(forbids).unwrap_or_default();
+        let syncs = candidates.into_iter().chain(all).find(forbids).unwrap_or_default();
         syncs.iter().map(|sync| self.words(sync)).collect()
     }
 
@@ -87,27 +87,30 @@ impl Findings<'_> {
     }
 
     /// The calls that could have made durable what was lost: before anybody else could know of it, or
-    /// before the first that persisted without it.
-    fn candidates(&self, finding: &Finding) -> Vec<Candidate> {
-        let mut candidates: Vec<Candidate> = Vec::new();
+    /// before the first that persisted without it. Those of nodes that lost the same are together.
+    fn candidates(&self, finding: &Finding) -> Vec<Vec<Candidate>> {
+        let mut alike: Vec<(Likeness, Vec<Candidate>)> = Vec::new();
         for (node, story) in finding.nodes.iter().enumerate() {
             let events = &self.trace.run.nodes[node].events;
             let tells = |place: &usize| matches!(events[*place].action, Action::Mark { .. } | Action::Send(_));
             for lost in story.lost.iter().chain(&story.midway) {
                 let Some(operation) = self.operation(node, lost.event) else { continue };
-                let told = (lost.event..story.events).find(tells);
-                let kept = story.kept_from.filter(|place| *place > lost.event);
-                for before in told.into_iter().chain(kept) {
+                let told = (lost.event..story.events).find(tells).map(|before| (before, When::Told));
+                let kept = story.kept_from.filter(|place| *place > lost.event).map(|before| (before, When::Kept));
+                for (before, when) in told.into_iter().chain(kept) {
                     for (file, path) in &operation.syncs {
+                        let likeness = (without_numbers(path), when);
                         let candidate = Candidate { node, before, file: *file, path: path.clone() };
-                        if !candidates.contains(&candidate) {
-                            candidates.push(candidate);
+                        match alike.iter_mut().find(|(known, _)| *known == likeness) {
+                            Some((_, candidates)) if candidates.contains(&candidate) => {}
+                            Some((_, candidates)) => candidates.push(candidate),
+                            None => alike.push((likeness, vec![candidate])),
                         }
                     }
                 }
             }
         }
-        candidates
+        alike.into_iter().map(|(_, candidates)| candidates).collect()
     }
 
     fn words(&self, candidate: &Candidate) -> Sync {
@@ -129,6 +132,18 @@ struct Candidate {
     before: usize,
     file: FileId,
     path: String,
+}
+
+/// What is synced, and when.
+type Likeness = (String, When);
+
+/// When something could have been synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// Before anybody was told.
+    Told,
+    /// Before what came behind it and was kept.
+    Kept,
 }
 
 /// The run as it would have been with these calls.

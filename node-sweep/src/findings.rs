@@ -451,7 +451,10 @@ impl Finding {
             text += &format!("  promised  {} had printed `{}`\n", line.node, line.line);
         }
         if !self.prevented_by.is_empty() {
-            let sync = |sync: &Sync| format!("fsync of {} before {}", sync.path, sync.before);
+            let sync = |sync: &Sync| {
+                let node = if self.nodes.len() > 1 { format!(" on {}", sync.node) } else { String::new() };
+                format!("fsync of {}{node} before {}", sync.path, sync.before)
+            };
             let syncs: Vec<_> = self.prevented_by.iter().map(sync).collect();
             text += &format!("  prevented by {}\n", syncs.join(" and "));
         }

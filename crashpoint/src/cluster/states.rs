@@ -1,13 +1,13 @@
 //! `crashpoint cluster states` and `sweep`: the crash states of a cluster that was recorded.
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use cluster::ClusterFile;
-use node_sweep::{Nodes, Subject, scratch};
+use local_fs::{Scratch, enter_mount_namespace};
+use node_sweep::{Nodes, Subject};
 use pace_rules::nodes::{Explore, Run, Space};
 use replayer::{Interrupt, Outcome};
 use trace::Trace;
@@ -81,11 +81,12 @@ pub(crate) fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Res
             arguments.recorded.trace.display()
         );
     }
-    let scratch = scratch()?;
+    // Nodes have memory of their own at /dev/shm: what is there they would not see.
+    enter_mount_namespace()?;
+    let scratch = Scratch::new()?;
     let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
     for number in 0..arguments.sweep.jobs() {
-        let directory = scratch.path().join(format!("worker-{number}"));
-        fs::create_dir(&directory).with_context(|| format!("create {}", directory.display()))?;
+        let directory = scratch.directory(&format!("worker-{number}"))?;
         subjects.push(Box::new(Nodes::new(&file, &trace.run, directory, interrupt)?));
     }
     let explore = arguments.recorded.explore.to_possible_value().expect("it has a name");

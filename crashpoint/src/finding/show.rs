@@ -44,7 +44,8 @@ fn states(recorded: &Recorded, number: Option<usize>) -> anyhow::Result<Outcome>
     let findings = &recorded.findings;
     if let Some(number) = number {
         let finding = findings.iter().find(|finding| finding.number == number);
-        let finding = finding.with_context(|| format!("there is no finding {number}: the last is {}", findings.len()))?;
+        let finding =
+            finding.with_context(|| format!("there is no finding {number}: the last is {}", findings.len()))?;
         write!(out, "{}  program   {}\n{}", title(finding), recorded.manifest.name, finding.text())?;
         return Ok(Outcome::Findings);
     }

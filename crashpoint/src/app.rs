@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use nix::unistd::{AccessFlags, access};
+use nix::unistd::{AccessFlags, access, geteuid};
 use node_sweep::{Check, CheckCommand, Program, Subject, scratch};
 use pace_rules::nodes::Explore;
 use recorder::process::{NodeOptions, record};
@@ -56,6 +56,15 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
     let data = scratch.path().join("data");
     arguments.make_data(&data)?;
     let trace = arguments.record(&data)?;
+    // What is there now is in no crash state: nobody is to find it by a path that the program kept.
+    fs::remove_dir_all(&data).with_context(|| format!("remove {}", data.display()))?;
+    fs::create_dir(&data).with_context(|| format!("create {}", data.display()))?;
+    let seen_at = geteuid().is_root().then(|| data.clone());
+    if seen_at.is_none() && contains(&trace.data, data.as_os_str().as_bytes()) {
+        bail!(
+            "the program keeps the path of its directory in its files, where only root can show a crash state: run this as root"
+        );
+    }
     let (command, words) = match (&arguments.check, &arguments.check_server) {
         (Some(words), _) => (CheckCommand::Once(words.clone()), words),
         (None, Some(words)) => (CheckCommand::Serve(words.clone()), words),
@@ -67,7 +76,7 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
     for number in 0..arguments.sweep.jobs() {
         let directory = scratch.path().join(format!("worker-{number}"));
         fs::create_dir(&directory).with_context(|| format!("create {}", directory.display()))?;
-        subjects.push(Box::new(Program::new(directory, &check)));
+        subjects.push(Box::new(Program::new(directory, seen_at.clone(), &check)));
     }
     let name = arguments.program.iter().map(|word| replayer::quoted(&word.to_string_lossy()).into_owned());
     let what = Subjects {
@@ -110,6 +119,13 @@ impl AppArgs {
         }
         Ok(trace)
     }
+}
+
+/// Whether bytes are somewhere among others.
+fn contains(all: &[u8], part: &[u8]) -> bool {
+    let first = part[0];
+    let begins = all.iter().enumerate().filter(|(_, byte)| **byte == first);
+    begins.into_iter().any(|(place, _)| all[place..].starts_with(part))
 }
 
 /// The program of this name, as a shell would find it.

@@ -2,6 +2,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use anyhow::Context;
+use local_fs::enter_mount_namespace;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use tempfile::TempDir;
 
 use crate::check::{Check, Checker, Verdict};
@@ -12,6 +14,10 @@ use crate::sweep::Subject;
 #[derive(Debug)]
 pub struct Program {
     directory: PathBuf,
+    /// The path that the program's directory had, if states are to be seen there.
+    seen_at: Option<PathBuf>,
+    /// Whether the thread has a mount namespace of its own by now.
+    is_alone: bool,
     check: Checker,
     /// It has seen nothing of what the other one has.
     second: Checker,
@@ -21,15 +27,41 @@ pub struct Program {
 
 impl Program {
     /// One that makes its directories in `directory`, which is nobody else's.
-    pub fn new(directory: PathBuf, check: &Check) -> Self {
+    ///
+    /// With `seen_at`, a directory, the check sees each state at that path. A program may have written
+    /// it into its files. That takes root, and a thread that does nothing else: it gets a mount
+    /// namespace of its own.
+    pub fn new(directory: PathBuf, seen_at: Option<PathBuf>, check: &Check) -> Self {
         let checker = || Checker::new(check.clone());
-        Self { directory, check: checker(), second: checker(), count: 0 }
+        Self { directory, seen_at, is_alone: false, check: checker(), second: checker(), count: 0 }
+    }
+
+    /// Has what this thread starts see a directory at the path that the program knew.
+    fn show(&mut self, data: &Path) -> anyhow::Result<Option<Shown>> {
+        let Some(seen_at) = &self.seen_at else { return Ok(None) };
+        if !self.is_alone {
+            enter_mount_namespace()?;
+            self.is_alone = true;
+        }
+        mount(Some(data), seen_at, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+            .with_context(|| format!("mount a crash state on {}", seen_at.display()))?;
+        Ok(Some(Shown(seen_at.clone())))
+    }
+}
+
+/// A mount, gone when it is dropped.
+struct Shown(PathBuf);
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        // A check that keeps running may still be in it.
+        let _ = umount2(&self.0, MntFlags::MNT_DETACH);
     }
 }
 
 impl Subject for Program {
     fn judge(&mut self, state: &Made, again: bool) -> anyhow::Result<Verdict> {
-        // A check that keeps running may remember what it saw at a path.
+        // A check that keeps running may remember what it saw of a directory.
         self.count += 1;
         let place = self.directory.join(self.count.to_string());
         fs::create_dir(&place).with_context(|| format!("create {}", place.display()))?;
@@ -39,11 +71,13 @@ impl Subject for Program {
         };
         tree.write_to(&data).with_context(|| format!("make a crash state in {}", data.display()))?;
         fs::write(&acks, &state.acknowledged).with_context(|| format!("write {}", acks.display()))?;
+        let shown = self.show(&data)?;
+        let seen = shown.as_ref().map_or(&data, |shown| &shown.0).clone();
         let checker = if again { &mut self.second } else { &mut self.check };
-        let verdict = checker.judge(&data, &acks).context("run the check")?;
-        // What it started may still be at work there.
+        let verdict = checker.judge(&seen, &acks).context("run the check")?;
+        drop(shown);
         fs::remove_dir_all(&place).with_context(|| format!("remove {}", place.display()))?;
-        Ok(verdict.without(&data))
+        Ok(verdict.without(&seen))
     }
 }
 

@@ -90,7 +90,7 @@ fn swept(trace: &Trace, model: &str, check: &str, jobs: usize) -> (Swept, Vec<Fi
     let subjects = (0..jobs).map(|number| {
         let place = directory.path().join(number.to_string());
         std::fs::create_dir(&place).expect("made");
-        Box::new(Program::new(place, &check)) as Box<dyn Subject>
+        Box::new(Program::new(place, None, &check)) as Box<dyn Subject>
     });
     let subjects = subjects.collect();
     let swept = sweep(trace, &space, 0..space.len(), subjects, &Interrupt::default(), &mut |_| {}).expect("swept");

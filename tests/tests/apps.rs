@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use end_to_end::program;
+use end_to_end::{program, require_root};
 use serde_json::Value;
 
 /// What a sweep printed.
@@ -121,6 +121,20 @@ fn a_file_that_is_replaced_and_synced_with_everything_is_there() {
     for model in ["posix", "ext4-ordered", "ext4-writeback", "xfs", "btrfs"] {
         sweep(&["--check", REPLACED, "--model", model], &["/bin/sh", "-c", script]).assert_clean();
     }
+}
+
+#[test]
+fn a_path_that_the_program_kept_leads_into_the_state_and_not_to_what_came_of_the_run() {
+    require_root();
+    let script = "echo one > {dir}/a && ln -s {dir}/a {dir}/link && sync {dir}/a && sync {dir} && echo there && \
+                  echo two > {dir}/b && sync {dir}/b {dir} && echo all";
+    let check = "if test -e {dir}/b && ! grep -q there {acks}; then echo broken from later; \
+                 elif grep -q there {acks} && test \"$(cat {dir}/link)\" != one; then echo broken the link leads nowhere; \
+                 elif test -e \"$(dirname $(readlink {dir}/link || echo /x))/b\" && test ! -e {dir}/b; then echo broken the link leads elsewhere; \
+                 else echo ok; fi";
+    let swept = sweep(&["--check", check], &["/bin/sh", "-c", script]);
+    swept.assert_clean();
+    assert!(swept.summary["checked"].as_u64() > Some(4));
 }
 
 #[test]

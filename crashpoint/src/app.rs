@@ -42,6 +42,10 @@ pub(crate) struct AppArgs {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
+    /// How long the check may take for a state, in seconds
+    #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86400))]
+    check_limit: u32,
+
     #[command(flatten)]
     sweep: VisitArgs,
 
@@ -70,10 +74,10 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
         (None, Some(words)) => (CheckCommand::Serve(words.clone()), words),
         (None, None) => unreachable!("one of them is required"),
     };
-    let limit = Duration::from_secs(arguments.sweep.check_limit.into());
+    let limit = Duration::from_secs(arguments.check_limit.into());
     let check = Check { command, limit, environment: Vec::new() };
     let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
-    for number in 0..arguments.sweep.jobs() {
+    for number in 0..arguments.sweep.jobs(1) {
         let directory = scratch.path().join(format!("worker-{number}"));
         fs::create_dir(&directory).with_context(|| format!("create {}", directory.display()))?;
         subjects.push(Box::new(Program::new(directory, seen_at.clone(), &check)));

@@ -46,13 +46,9 @@ pub(crate) struct VisitArgs {
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
 
-    /// How many states to look at side by side [default: one for each processor]
+    /// How many states to look at side by side [default: one for each processor, two if that is clusters]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: Option<u16>,
-
-    /// How long the check may take for a state, in seconds
-    #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86400))]
-    pub(crate) check_limit: u32,
 
     /// A new directory for the results, and the trace
     #[arg(long, short, value_name = "DIR")]
@@ -124,9 +120,9 @@ fn number(states: u64) -> String {
 }
 
 impl VisitArgs {
-    /// How many states are looked at side by side.
-    pub(crate) fn jobs(&self) -> usize {
-        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+    /// How many states are looked at side by side: if it was not said, so many for each processor.
+    pub(crate) fn jobs(&self, each: usize) -> usize {
+        let processors = || each * std::thread::available_parallelism().map_or(1, usize::from);
         self.jobs.map_or_else(processors, usize::from)
     }
 

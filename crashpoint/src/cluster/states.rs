@@ -85,7 +85,8 @@ pub(crate) fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Res
     enter_mount_namespace()?;
     let scratch = Scratch::new()?;
     let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
-    for number in 0..arguments.sweep.jobs() {
+    // Nodes spend most of their start waiting for one another.
+    for number in 0..arguments.sweep.jobs(2) {
         let directory = scratch.directory(&format!("worker-{number}"))?;
         subjects.push(Box::new(Nodes::new(&file, &trace.run, directory, interrupt)?));
     }

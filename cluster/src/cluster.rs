@@ -22,6 +22,9 @@ use crate::ready::{Asked, Probe};
 /// How often it is looked whether nodes are ready, or have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
+/// What the check's log is called.
+const CHECK: &str = "check";
+
 /// How long one command of a setup may take.
 const SETUP_WITHIN: Duration = Duration::from_secs(120);
 
@@ -298,7 +301,8 @@ impl Cluster {
         }
     }
 
-    /// Runs the check once, with a file that has the acknowledgements.
+    /// Runs the check once, with a file that has the acknowledgements. What it says beside its verdict
+    /// goes to its log.
     ///
     /// # Errors
     /// If there is none, or it cannot be run.
@@ -308,7 +312,14 @@ impl Cluster {
         let words = check.command((!check.serve).then_some(acknowledgements))?;
         // What a check that keeps running is told instead of a directory: there is one for each node.
         let line = check.serve.then(|| format!("-\t{}", acknowledgements.display()));
-        judge(self.client_command(&words), line.as_deref(), check.within, cancelled).doing(|| "run the check".into())
+        let log = self.log(CHECK);
+        let mut command = self.client_command(&words);
+        command.stderr(log::open_anew(&log).doing(|| format!("open {}", log.display()))?);
+        let verdict = judge(command, line.as_deref(), check.within, cancelled).doing(|| "run the check".into())?;
+        Ok(match verdict {
+            Verdict::NotMeasured(why) => Verdict::NotMeasured(why + &tail_words(&log)),
+            other => other,
+        })
     }
 
     /// The first process of a node's namespaces, which whoever wants to look may enter

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Gid, Pid, Uid, User};
@@ -21,6 +21,16 @@ use crate::ready::{Asked, Probe};
 
 /// How often it is looked whether nodes are ready, or have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Behind which number the processes of a node begin that is started for the first time.
+const FIRST_LAST_PID: u32 = 1000;
+
+/// And of one that is started on what a crash left: a number that is in a file there must not be
+/// that of a process, or a server thinks that it runs already. Every kernel has 32768 numbers.
+const LATER_LAST_PIDS: std::ops::Range<u32> = 10_000..30_000;
+
+/// What the check's log is called.
+const CHECK: &str = "check";
 
 /// How long one command of a setup may take.
 const SETUP_WITHIN: Duration = Duration::from_secs(120);
@@ -72,7 +82,7 @@ impl Cluster {
             return Err(Error::Command { whose: "the cluster file".into(), what });
         }
         let network = Network::new()?;
-        let client = NodeSpec { name: CLIENT.into(), data: None, hosts: hosts(file) };
+        let client = NodeSpec { name: CLIENT.into(), data: None, last_pid: FIRST_LAST_PID, hosts: hosts(file) };
         let client = Namespaces::new(&network, client_address(), &client)?;
         fs::create_dir_all(logs).doing(|| format!("create {}", logs.display()))?;
         Ok(Self { nodes: Vec::new(), client, network, file: file.clone(), logs: logs.to_owned() })
@@ -93,12 +103,13 @@ impl Cluster {
     }
 
     fn start_all(&mut self, settings: &mut Settings) -> Result<()> {
+        let last_pid = if settings.first { FIRST_LAST_PID } else { later_last_pid() };
         for (node, directory) in self.file.nodes.iter().zip(settings.directories) {
             if node.has_data {
                 give_to_user(directory, node.user.as_deref())?;
             }
             let data = node.has_data.then(|| directory.clone());
-            let spec = NodeSpec { name: node.name.clone(), data, hosts: hosts(&self.file) };
+            let spec = NodeSpec { name: node.name.clone(), data, last_pid, hosts: hosts(&self.file) };
             self.nodes.push(Running {
                 probe: Probe::default(),
                 namespaces: Namespaces::new(&self.network, node.address, &spec)?,
@@ -298,7 +309,8 @@ impl Cluster {
         }
     }
 
-    /// Runs the check once, with a file that has the acknowledgements.
+    /// Runs the check once, with a file that has the acknowledgements. What it says beside its verdict
+    /// goes to its log.
     ///
     /// # Errors
     /// If there is none, or it cannot be run.
@@ -308,7 +320,14 @@ impl Cluster {
         let words = check.command((!check.serve).then_some(acknowledgements))?;
         // What a check that keeps running is told instead of a directory: there is one for each node.
         let line = check.serve.then(|| format!("-\t{}", acknowledgements.display()));
-        judge(self.client_command(&words), line.as_deref(), check.within, cancelled).doing(|| "run the check".into())
+        let log = self.log(CHECK);
+        let mut command = self.client_command(&words);
+        command.stderr(log::open_anew(&log).doing(|| format!("open {}", log.display()))?);
+        let verdict = judge(command, line.as_deref(), check.within, cancelled).doing(|| "run the check".into())?;
+        Ok(match verdict {
+            Verdict::NotMeasured(why) => Verdict::NotMeasured(why + &tail_words(&log)),
+            other => other,
+        })
     }
 
     /// The first process of a node's namespaces, which whoever wants to look may enter
@@ -376,6 +395,12 @@ fn hosts(file: &ClusterFile) -> String {
         text += &format!("{} {}\n", node.address, node.name);
     }
     text
+}
+
+/// A number that no start before this one is likely to have had.
+fn later_last_pid() -> u32 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.subsec_micros());
+    LATER_LAST_PIDS.start + now % (LATER_LAST_PIDS.end - LATER_LAST_PIDS.start)
 }
 
 /// Makes a user the owner of a directory and of all that is in it.

@@ -446,7 +446,8 @@ fn check_name(name: &str) -> Words<()> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(plain) || name.starts_with('-') {
         return Err(format!("\"{name}\" cannot be a node's name: small letters, digits and hyphens can"));
     }
-    if [CLIENT, "localhost"].contains(&name) {
+    // The latter two are logs, and a directory beside those of the nodes.
+    if [CLIENT, "localhost", "check", "log"].contains(&name) {
         return Err(format!("a node cannot be called {name}"));
     }
     Ok(())

@@ -42,6 +42,9 @@ pub(crate) const COULD_NOT_RUN: u8 = 127;
 /// What is added to a signal's number for an exit status, as shells do.
 const SIGNALLED: i32 = 128;
 
+/// Behind which number the next process of this process namespace is looked for.
+const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
+
 /// Where names are looked up.
 const HOSTS: &str = "/etc/hosts";
 
@@ -64,6 +67,8 @@ pub(crate) struct NodeSpec {
     pub(crate) name: String,
     /// The directory with its data, outside.
     pub(crate) data: Option<PathBuf>,
+    /// Behind which number those of its processes begin.
+    pub(crate) last_pid: u32,
     /// Names and addresses, as in /etc/hosts.
     pub(crate) hosts: String,
 }
@@ -119,6 +124,8 @@ fn make_node(spec: &NodeSpec) -> Result<()> {
     attach(None, Path::new("/"), None, MsFlags::MS_REC | MsFlags::MS_PRIVATE)?;
     sethostname(&spec.name).doing(|| "set the host's name".into())?;
     attach(None, Path::new("/proc"), Some("proc"), MsFlags::empty())?;
+    // Not every kernel lets us (CONFIG_CHECKPOINT_RESTORE).
+    let _ = fs::write(LAST_PID, spec.last_pid.to_string());
     let root = Path::new(DIRECTORY);
     fs::create_dir_all(root).doing(|| format!("create {DIRECTORY}"))?;
     let data =

@@ -18,6 +18,11 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
 
+/// Opens a log that is of this time only.
+pub(crate) fn open_anew(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).write(true).truncate(true).open(path)
+}
+
 /// Whether there is a text in what was logged from a place on.
 pub(crate) fn has_since(path: &Path, from: u64, text: &str) -> io::Result<bool> {
     Ok(String::from_utf8_lossy(&read_from(path, from)?).contains(text))

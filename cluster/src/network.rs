@@ -34,6 +34,10 @@ const BRIDGE: &str = "bridge";
 /// The device that a node has.
 const DEVICE: &str = "eth0";
 
+/// What is said where the kernel has them neither built in nor as modules that it can load.
+const NO_BRIDGE: &str = "make a bridge (it takes CONFIG_BRIDGE; for a guest: crashpoint machine --load bridge)";
+const NO_VETH: &str = "make a cable (it takes CONFIG_VETH; for a guest: crashpoint machine --load veth)";
+
 /// Larger than any answer to what is asked here.
 const ANSWER_BYTES_MAX: usize = 1 << 14;
 
@@ -77,7 +81,7 @@ impl Network {
                 LinkAttribute::IfName(BRIDGE.into()),
                 LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)]),
             ];
-            netlink.create_link(bridge).doing(|| "make a bridge (does the kernel have CONFIG_BRIDGE?)".into())?;
+            netlink.create_link(bridge).doing(|| NO_BRIDGE.into())?;
             // Who looks whether a port answers does so from here.
             netlink.add_address(BRIDGE, own_address()).doing(|| "give the bridge an address".into())?;
             netlink.up(BRIDGE)?;
@@ -96,7 +100,7 @@ impl Network {
         let port = port(address);
         self.inside(|| {
             let netlink = Netlink::new()?;
-            netlink.cable(&port, own.as_raw_fd(), address).doing(|| "make a cable (CONFIG_VETH)".into())
+            netlink.cable(&port, own.as_raw_fd(), address).doing(|| NO_VETH.into())
         })?;
         let netlink = Netlink::new()?;
         netlink.up("lo")?;

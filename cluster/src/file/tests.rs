@@ -97,3 +97,19 @@ fn what_makes_no_sense_is_refused_with_the_name() {
         assert!(error.starts_with("cluster.toml: ") && error.contains(words), "{error}");
     }
 }
+
+#[test]
+fn the_example_of_the_guide_and_the_files_that_come_with_it_can_be_read() {
+    let guide = include_str!("../../../docs/clusters.md");
+    let example = guide.split_once("```toml\n").and_then(|(_, rest)| rest.split_once("```")).expect("there is one").0;
+    assert!(example.lines().count() <= 20, "it is said to have twenty lines");
+    let file = parse(&example.replace("{here}", "/folder")).expect("it is right");
+    assert_eq!(file.explore, Explore::ReplicatedStateMachine { majority: 2 });
+    assert!(file.nodes[1].files[Path::new("store.conf")].contains("peers = 10.77.0.1:7000,10.77.0.2:7000"));
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/clusters"));
+    for system in ["redis", "redis-sentinel", "etcd", "zookeeper", "nats-jetstream"] {
+        let text = fs::read_to_string(folder.join(system).join("cluster.toml")).expect("it is there");
+        let file = parse(&text.replace("{here}", "/folder")).unwrap_or_else(|error| panic!("{system}: {error}"));
+        assert!(file.nodes.len() >= 3 && file.client.is_some() && file.check.is_some(), "{system}");
+    }
+}

@@ -245,8 +245,7 @@ assert libc.syscall(425, 8, 0) == -1
 #[test]
 fn what_somebody_else_does_is_noticed() {
     let directory = tempfile::tempdir().expect("a directory");
-    let options =
-        NodeOptions { name: "node".into(), directory: Some(directory.path().into()), marks: false };
+    let options = NodeOptions { name: "node".into(), directory: Some(directory.path().into()), marks: false };
     let mut command = Command::new("sh");
     command.args(["-c", "sleep 1"]);
     let traced = recorder::process::Tracer::start(options, command).expect("started");

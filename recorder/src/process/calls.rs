@@ -20,6 +20,8 @@ pub(super) enum Call {
     Make { base: Option<usize>, path: usize, what: New },
     /// A name more for something old.
     Link { base: Option<usize>, path: usize },
+    /// A name for a socket.
+    Bind,
     /// A name less.
     Remove { base: Option<usize>, path: usize },
     /// Another name.
@@ -188,10 +190,7 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row(libc::SYS_munmap, "munmap", Call::Unmap),
     when(row(libc::SYS_mmap, "mmap", Call::Map), When::SharedFile),
-    when(
-        row(libc::SYS_mprotect, "mprotect", Call::Protect),
-        When::Bits { argument: 2, bits: libc::PROT_WRITE as u32 },
-    ),
+    when(row(libc::SYS_mprotect, "mprotect", Call::Protect), When::Bits { argument: 2, bits: libc::PROT_WRITE as u32 }),
     row(libc::SYS_mremap, "mremap", Call::Move),
     row(libc::SYS_msync, "msync", Call::SyncMapping),
     row(libc::SYS_ftruncate, "ftruncate", Call::TruncateOf),
@@ -204,6 +203,7 @@ pub(super) const ROWS: &[Row] = &[
     row(libc::SYS_sendfile, "sendfile", Call::Copy { from: 1, to: 0, to_offset: None }),
     row(libc::SYS_copy_file_range, "copy_file_range", Call::Copy { from: 0, to: 2, to_offset: Some(3) }),
     row(libc::SYS_splice, "splice", Call::Copy { from: 0, to: 2, to_offset: Some(3) }),
+    row(libc::SYS_bind, "bind", Call::Bind),
     row(libc::SYS_shutdown, "shutdown", Call::Shutdown),
     row(libc::SYS_openat2, "openat2", Call::Open { base: Some(0), path: 1, flags: OpenFlags::Structure(2) }),
     row(libc::SYS_mkdirat, "mkdirat", Call::Make { base: Some(0), path: 1, what: New::Directory }),
@@ -220,11 +220,7 @@ pub(super) const ROWS: &[Row] = &[
     row(libc::SYS_syncfs, "syncfs", Call::SyncFileSystem),
     row(libc::SYS_dup3, "dup3", Call::MayClose),
     row(libc::SYS_close_range, "close_range", Call::MayClose),
-    row(
-        libc::SYS_fchown,
-        "fchown",
-        Call::SetOwner { descriptor: true, base: None, path: 0, owner: 1, flags: None },
-    ),
+    row(libc::SYS_fchown, "fchown", Call::SetOwner { descriptor: true, base: None, path: 0, owner: 1, flags: None }),
     row(
         libc::SYS_fchownat,
         "fchownat",
@@ -252,10 +248,7 @@ pub(super) const ROWS: &[Row] = &[
         When::Is { argument: 2, value: libc::MADV_REMOVE as u32 },
     ),
     row(libc::SYS_remap_file_pages, "remap_file_pages", Call::UnfollowedMapping),
-    when(
-        row(libc::SYS_unshare, "unshare", Call::Unshare),
-        When::Bits { argument: 0, bits: libc::CLONE_FILES as u32 },
-    ),
+    when(row(libc::SYS_unshare, "unshare", Call::Unshare), When::Bits { argument: 0, bits: libc::CLONE_FILES as u32 }),
     when(
         row(libc::SYS_open_by_handle_at, "open_by_handle_at", Call::Foreign),
         When::Bits { argument: 2, bits: CHANGING_OPEN },
@@ -288,15 +281,7 @@ pub(super) const ROWS: &[Row] = &[
     #[cfg(target_arch = "x86_64")]
     row(libc::SYS_dup2, "dup2", Call::MayClose),
     #[cfg(target_arch = "x86_64")]
-    row(
-        libc::SYS_chown,
-        "chown",
-        Call::SetOwner { descriptor: false, base: None, path: 0, owner: 1, flags: None },
-    ),
+    row(libc::SYS_chown, "chown", Call::SetOwner { descriptor: false, base: None, path: 0, owner: 1, flags: None }),
     #[cfg(target_arch = "x86_64")]
-    row(
-        libc::SYS_lchown,
-        "lchown",
-        Call::SetOwner { descriptor: false, base: None, path: 0, owner: 1, flags: None },
-    ),
+    row(libc::SYS_lchown, "lchown", Call::SetOwner { descriptor: false, base: None, path: 0, owner: 1, flags: None }),
 ];

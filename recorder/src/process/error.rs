@@ -16,7 +16,9 @@ pub enum Error {
         error: io::Error,
     },
     /// It has privileges of its own, which it would not have under a recorder.
-    #[error("{0} is set-uid or set-gid: recorded it would run without its privileges, so run what it would run as that user")]
+    #[error(
+        "{0} is set-uid or set-gid: recorded it would run without its privileges, so run what it would run as that user"
+    )]
     SetUid(PathBuf),
     /// The directory of data cannot be read.
     #[error("failed to read {path}: {error}")]

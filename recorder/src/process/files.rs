@@ -33,23 +33,53 @@ pub(super) struct Located {
 #[derive(Debug)]
 pub(super) enum FileCall {
     /// A file is opened: by this name, or without one in this directory of the node's.
-    Open { located: Option<Located>, nameless: bool },
+    Open {
+        located: Option<Located>,
+        nameless: bool,
+    },
     /// A name more.
     Make(Located),
     Remove(Located),
     /// From and to, where they are in the node's directory.
-    Rename { from: Option<Located>, to: Option<Located>, exchange: bool },
-    Write { file: FileId, copy: OwnedFd },
+    Rename {
+        from: Option<Located>,
+        to: Option<Located>,
+        exchange: bool,
+    },
+    Write {
+        file: FileId,
+        copy: OwnedFd,
+    },
     /// Bytes from elsewhere.
-    Fill { file: FileId, copy: OwnedFd, offset: Option<u64> },
-    Resize { file: FileId, to: u64 },
-    Allocate { file: FileId, copy: OwnedFd },
-    SetMode { file: FileId, mode: u32 },
+    Fill {
+        file: FileId,
+        copy: OwnedFd,
+        offset: Option<u64>,
+    },
+    Resize {
+        file: FileId,
+        to: u64,
+    },
+    Allocate {
+        file: FileId,
+        copy: OwnedFd,
+    },
+    SetMode {
+        file: FileId,
+        mode: u32,
+    },
     /// Something that is not followed; the file is looked at afterwards.
-    Unfollowed { file: FileId, copy: OwnedFd, what: String },
+    Unfollowed {
+        file: FileId,
+        copy: OwnedFd,
+        what: String,
+    },
     Sync(Vec<(FileId, SyncScope)>),
     SyncAll,
-    Map { file: FileId, copy: OwnedFd },
+    Map {
+        file: FileId,
+        copy: OwnedFd,
+    },
     Unmap,
     Move,
 }
@@ -70,8 +100,20 @@ const RESOLVE_IN_ROOT: u64 = 0x10;
 /// FS_IOC_GETVERSION, FS_IOC_FSGETXATTR, FIDEDUPERANGE, FIFREEZE, FITHAW, FITRIM, FS_IOC_GETFSLABEL,
 /// and those by which btrfs is asked for things.
 const HARMLESS: [u32; 14] = [
-    0xC020_660B, 0x8008_6601, 0x8008_7601, 0x801C_581F, 0xC018_9436, 0xC004_5877, 0xC004_5878, 0xC018_5879,
-    0x8100_9431, 0xD000_9411, 0xC070_9411, 0x8400_941F, 0xD000_941E, 0xD000_9412,
+    0xC020_660B,
+    0x8008_6601,
+    0x8008_7601,
+    0x801C_581F,
+    0xC018_9436,
+    0xC004_5877,
+    0xC004_5878,
+    0xC018_5879,
+    0x8100_9431,
+    0xD000_9411,
+    0xC070_9411,
+    0x8400_941F,
+    0xD000_941E,
+    0xD000_9412,
 ];
 
 /// FICLONE and FICLONERANGE.
@@ -87,6 +129,11 @@ impl Recording {
             Call::Open { base, path, flags } => self.enter_open(origin, entry, base, path, flags),
             Call::Make { base, path, .. } | Call::Link { base, path } => {
                 self.enter_name_call(origin, entry, base, path, FileCall::Make)
+            }
+            Call::Bind => {
+                let Some(path) = Self::socket_path(origin, entry) else { return Next::GoOn };
+                let located = self.locate_path(Self::base(origin, entry, None), &path, false);
+                self.enter_located(origin, located, FileCall::Make)
             }
             Call::Remove { base, path } => self.enter_name_call(origin, entry, base, path, FileCall::Remove),
             Call::Rename { bases, paths, flags } => self.enter_rename(origin, entry, bases, paths, flags),
@@ -170,7 +217,14 @@ impl Recording {
     }
 
     /// What the path in an argument names, if that is in one of the node's directories.
-    fn locate(&self, origin: &Origin, entry: &Entry, base: Option<usize>, path: usize, follow: bool) -> Option<Located> {
+    fn locate(
+        &self,
+        origin: &Origin,
+        entry: &Entry,
+        base: Option<usize>,
+        path: usize,
+        follow: bool,
+    ) -> Option<Located> {
         let path = text(origin.thread, entry.arguments[path])?;
         self.locate_path(Self::base(origin, entry, base), &path, follow)
     }
@@ -192,7 +246,12 @@ impl Recording {
     }
 
     /// A call by path that changes a file of the node's, if it does.
-    fn change_located(&mut self, origin: &Origin, located: Option<Located>, call: impl FnOnce(FileId) -> FileCall) -> Next {
+    fn change_located(
+        &mut self,
+        origin: &Origin,
+        located: Option<Located>,
+        call: impl FnOnce(FileId) -> FileCall,
+    ) -> Next {
         let Some(mut located) = located else { return Next::GoOn };
         if !self.may(Changes::Files, origin.thread) {
             return Next::Wait;
@@ -245,7 +304,14 @@ impl Recording {
     }
 
     /// Records what is in something that has just got its name.
-    fn fill_new(&mut self, origin: &Origin, file: FileId, kind: FileKind, name: &Name, directory: &OwnedFd) -> io::Result<()> {
+    fn fill_new(
+        &mut self,
+        origin: &Origin,
+        file: FileId,
+        kind: FileKind,
+        name: &Name,
+        directory: &OwnedFd,
+    ) -> io::Result<()> {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let name = OsStr::from_bytes(name);
         match kind {
@@ -273,7 +339,14 @@ impl Recording {
         Ok(())
     }
 
-    fn enter_open(&mut self, origin: &Origin, entry: &Entry, base: Option<usize>, path: usize, flags: OpenFlags) -> Next {
+    fn enter_open(
+        &mut self,
+        origin: &Origin,
+        entry: &Entry,
+        base: Option<usize>,
+        path: usize,
+        flags: OpenFlags,
+    ) -> Next {
         let (mut bits, mut in_root) = (0, false);
         match flags {
             OpenFlags::Argument(argument) => bits = entry.arguments[argument],
@@ -302,7 +375,11 @@ impl Recording {
                 return Next::GoOn;
             }
             let call = FileCall::Open { located: None, nameless: true };
-            return if self.may(Changes::Files, origin.thread) { Next::ToExit(Entered::File(call)) } else { Next::Wait };
+            return if self.may(Changes::Files, origin.thread) {
+                Next::ToExit(Entered::File(call))
+            } else {
+                Next::Wait
+            };
         }
         let exclusive = flags.contains(OFlags::CREATE | OFlags::EXCL);
         let follow = !exclusive && !flags.contains(OFlags::NOFOLLOW);
@@ -366,6 +443,15 @@ impl Recording {
         bits & libc::O_TRUNC as u64 != 0
     }
 
+    /// The name that bind(2) gives to a socket: in `struct sockaddr_un`, behind the family.
+    fn socket_path(origin: &Origin, entry: &Entry) -> Option<Vec<u8>> {
+        let mut address = vec![0; entry.arguments[2].min(size_of::<libc::sockaddr_un>() as u64) as usize];
+        read_memory(origin.thread, entry.arguments[1], &mut address).ok()?;
+        let path = address.get(2..).filter(|_| address[..2] == (libc::AF_UNIX as u16).to_ne_bytes())?;
+        let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
+        Some(path[..end].to_vec()).filter(|path| !path.is_empty())
+    }
+
     fn enter_name_call(
         &mut self,
         origin: &Origin,
@@ -374,7 +460,17 @@ impl Recording {
         path: usize,
         call: impl FnOnce(Located) -> FileCall,
     ) -> Next {
-        let Some(mut located) = self.locate(origin, entry, base, path, false) else { return Next::GoOn };
+        let located = self.locate(origin, entry, base, path, false);
+        self.enter_located(origin, located, call)
+    }
+
+    fn enter_located(
+        &mut self,
+        origin: &Origin,
+        located: Option<Located>,
+        call: impl FnOnce(Located) -> FileCall,
+    ) -> Next {
+        let Some(mut located) = located else { return Next::GoOn };
         if !self.may(Changes::Files, origin.thread) {
             return Next::Wait;
         }
@@ -645,7 +741,9 @@ impl Recording {
             self.count("fallocate that moves what is behind a range");
             return self.look_again(origin, file, copy);
         }
-        if mode & (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE | FALLOC_FL_WRITE_ZEROES) != 0 && offset < size {
+        if mode & (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE | FALLOC_FL_WRITE_ZEROES) != 0
+            && offset < size
+        {
             self.operation(origin, FileOp::Zero { file, offset, len: len.min(size - offset) });
         }
         if mode & libc::FALLOC_FL_KEEP_SIZE == 0 && offset + len > size {

@@ -88,7 +88,11 @@ fn streams(nodes: &[NodeTrace]) -> HashMap<End, Streams> {
     streams
 }
 
-fn event(recorded: Recorded, calls: &mut BTreeMap<&'static str, std::sync::Arc<str>>, streams: impl Fn(usize) -> Streams) -> Event {
+fn event(
+    recorded: Recorded,
+    calls: &mut BTreeMap<&'static str, std::sync::Arc<str>>,
+    streams: impl Fn(usize) -> Streams,
+) -> Event {
     let action = match recorded.what {
         What::File(op) => Action::File(op),
         What::Mark(line) => Action::Mark { line },

@@ -183,7 +183,12 @@ impl Paths {
         let mut left = names(path);
         let mut links = 0;
         while let Some(name) = left.pop() {
-            let entry = openat(&here, c_string(name.clone())?, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+            let entry = openat(
+                &here,
+                c_string(name.clone())?,
+                OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+                Mode::empty(),
+            );
             let stat = entry.as_ref().ok().map(fstat).transpose()?;
             let is = |kind| stat.as_ref().is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == kind);
             if is(FileType::Symlink) && (follow || !left.is_empty()) {

@@ -58,7 +58,14 @@ impl Recording {
         Next::ToExit(Entered::File(FileCall::Map { file, copy: descriptor.copy }))
     }
 
-    pub(super) fn leave_map(&mut self, origin: &Origin, entry: &Entry, file: FileId, copy: &std::os::fd::OwnedFd, start: u64) {
+    pub(super) fn leave_map(
+        &mut self,
+        origin: &Origin,
+        entry: &Entry,
+        file: FileId,
+        copy: &std::os::fd::OwnedFd,
+        start: u64,
+    ) {
         let [_, len, protection, _, _, offset] = entry.arguments;
         let Some(process) = self.processes.get_mut(&origin.process) else { return };
         let writable = protection & libc::PROT_WRITE as u64 != 0;
@@ -149,8 +156,9 @@ impl Recording {
 
     fn forget_unmapped(&mut self) {
         let processes = &self.processes;
-        let is_mapped =
-            |file: FileId| processes.values().any(|process| process.mappings.iter().any(|mapping| mapping.file == file));
+        let is_mapped = |file: FileId| {
+            processes.values().any(|process| process.mappings.iter().any(|mapping| mapping.file == file))
+        };
         self.mapped.retain(|file, _| is_mapped(*file));
     }
 

@@ -170,7 +170,8 @@ pub(super) fn difference(directory: &Path, tree: &Tree, data: &[u8]) -> io::Resu
                 if file.size != stat.st_size as u64 {
                     return Ok(Some((path, "size")));
                 }
-                if first_difference(&File::open(&path)?, file.size, |at, into| file.content.read(at, data, into))?.is_some()
+                if first_difference(&File::open(&path)?, file.size, |at, into| file.content.read(at, data, into))?
+                    .is_some()
                 {
                     return Ok(Some((path, "content")));
                 }

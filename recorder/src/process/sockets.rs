@@ -45,9 +45,7 @@ impl Ends {
     /// The same connection as the other end sees it.
     pub(super) fn reversed(&self) -> Self {
         match self.clone() {
-            Self::Internet { local, remote, namespace } => {
-                Self::Internet { local: remote, remote: local, namespace }
-            }
+            Self::Internet { local, remote, namespace } => Self::Internet { local: remote, remote: local, namespace },
             Self::Unix { name, client, accepted } => Self::Unix { name, client, accepted: !accepted },
         }
     }
@@ -268,7 +266,9 @@ impl Recording {
         let mut all = HashSet::new();
         for &process in self.processes.keys() {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let Ok(directory) = openat(self.paths.proc(), format!("{process}/fd"), flags, Mode::empty()) else { continue };
+            let Ok(directory) = openat(self.paths.proc(), format!("{process}/fd"), flags, Mode::empty()) else {
+                continue;
+            };
             let Ok(entries) = rustix::fs::Dir::read_from(&directory) else { continue };
             for entry in entries.flatten() {
                 let name = entry.file_name();

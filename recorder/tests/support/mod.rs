@@ -1,6 +1,9 @@
 //! What was recorded, carried out by something simpler than the recorder: files are arrays, and the
 //! result is compared with the directory that is really there.
 
+// Not every test needs all of it.
+#![allow(dead_code)]
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -191,7 +194,12 @@ impl Recorded {
                 Some(known) if known != file => {
                     return Some(format!(
                         "{shown} is {} {:o} with {} bytes, and was recorded as {} {:o} with {}",
-                        file.kind, file.mode, file.bytes.len(), known.kind, known.mode, known.bytes.len()
+                        file.kind,
+                        file.mode,
+                        file.bytes.len(),
+                        known.kind,
+                        known.mode,
+                        known.bytes.len()
                     ));
                 }
                 Some(_) => {}
@@ -199,7 +207,9 @@ impl Recorded {
         }
         let gone = files.keys().find(|path| !real_files.contains_key(*path));
         let gone = gone.map(|path| format!("{} was recorded and is not there", String::from_utf8_lossy(path)));
-        gone.or_else(|| (groups != real_groups).then(|| format!("{groups:?} and not {real_groups:?} are the same files")))
+        gone.or_else(|| {
+            (groups != real_groups).then(|| format!("{groups:?} and not {real_groups:?} are the same files"))
+        })
     }
 
     /// What was recorded is exactly what is there, and nothing was missed.
@@ -217,13 +227,13 @@ pub fn record_command(prepare: impl FnOnce(&Path), mut command: Command) -> Reco
     let directory = tempfile::tempdir().expect("a directory");
     prepare(directory.path());
     command.current_dir(directory.path());
-    let options =
-        NodeOptions { name: "node".into(), directory: Some(directory.path().into()), marks: true };
+    let options = NodeOptions { name: "node".into(), directory: Some(directory.path().into()), marks: true };
     let (trace, status) = record(options, command).expect("recorded");
     Recorded { trace, status, directory }
 }
 
 /// Records a script of the shell.
+
 pub fn shell(script: &str) -> Recorded {
     let mut command = Command::new("sh");
     command.args(["-ec", script]);
@@ -231,6 +241,7 @@ pub fn shell(script: &str) -> Recorded {
 }
 
 /// Records a script of Python.
+
 pub fn python(script: &str) -> Recorded {
     record_command(|_| (), python_command(script))
 }

@@ -29,8 +29,8 @@ impl Findings<'_> {
             return findings;
         }
         for model in MODELS.iter().filter(|model| model.name != self.model) {
-            let wanted = alike.iter().flatten().copied().collect();
-            let Some(found) = self.search(run, &Request { model, ..*request }, wanted) else { continue };
+            let wanted: HashSet<_> = alike.iter().flatten().copied().collect();
+            let Some(found) = self.search(run, &Request { model, ..*request }, &wanted) else { continue };
             for (finding, alike) in findings.iter_mut().zip(&alike) {
                 finding.models.insert(model.name.to_owned(), !alike.is_disjoint(&found));
             }
@@ -48,7 +48,7 @@ impl Findings<'_> {
         let all = (candidates.len() > 1).then(|| candidates.concat());
         let forbids = |syncs: &Vec<Candidate>| {
             let run = with(&self.until_told(finding), syncs);
-            self.search(&run, request, HashSet::from([finding.key])).is_some_and(|found| found.is_empty())
+            self.search(&run, request, &HashSet::from([finding.key])).is_some_and(|found| found.is_empty())
         };
         let syncs = candidates.into_iter().chain(all).find(forbids).unwrap_or_default();
         syncs.iter().map(|sync| self.words(sync)).collect()
@@ -69,7 +69,7 @@ impl Findings<'_> {
     }
 
     /// Those of the states that a space of this run has; none if it is too large to tell.
-    fn search(&self, run: &Run, request: &Request, wanted: HashSet<Fingerprint>) -> Option<HashSet<Fingerprint>> {
+    fn search(&self, run: &Run, request: &Request, wanted: &HashSet<Fingerprint>) -> Option<HashSet<Fingerprint>> {
         let space = Space::new(run, request).ok()?;
         if space.len() > SEARCHED_MAX {
             return None;

@@ -50,7 +50,7 @@ impl Recorded {
 
 fn words(found: &[Value]) -> String {
     let found = found.iter().filter(|line| line["type"] == "states-finding");
-    found.map(|finding| finding.to_string()).collect::<Vec<_>>().join("\n")
+    found.map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
 #[test]

@@ -51,8 +51,11 @@ pub(crate) fn run(arguments: &ReportArgs, fs: &clap::Command) -> anyhow::Result<
     Ok(Outcome::Clean)
 }
 
+/// The results of a sweep of a program or a cluster, and their directory.
+type OfStates = (PathBuf, Recorded);
+
 /// The directories of sweeps of programs and clusters, and the others.
-fn of_states(directories: &[PathBuf]) -> anyhow::Result<(Vec<(PathBuf, Recorded)>, Vec<PathBuf>)> {
+fn of_states(directories: &[PathBuf]) -> anyhow::Result<(Vec<OfStates>, Vec<PathBuf>)> {
     let (mut states, mut others) = (Vec::new(), Vec::new());
     for directory in directories {
         match Recorded::read(directory)? {

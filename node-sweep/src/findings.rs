@@ -337,8 +337,13 @@ impl<'a> Findings<'a> {
             if place < late && fate.is_none_or(|fate| fate == Fate::Kept) {
                 continue;
             }
-            let from = moments.iter().rposition(|sent| self.is_sent(sent, node, event));
-            moments.push(Moment { node, event, words: self.event_words(run, node, event), fate, from });
+            moments.push(Moment { node, event, words: self.event_words(run, node, event), fate, from: None });
+        }
+        // A send may have returned behind the receive.
+        let from: Vec<_> =
+            moments.iter().map(|to| moments.iter().rposition(|sent| self.is_sent(sent, to.node, to.event))).collect();
+        for (moment, from) in moments.iter_mut().zip(from) {
+            moment.from = from;
         }
         moments
     }

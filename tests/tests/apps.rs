@@ -1,9 +1,12 @@
 //! `crashpoint app` on programs of which the answers are known.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use end_to_end::{program, require_root};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 /// What a sweep printed.
@@ -178,4 +181,43 @@ fn a_check_that_decides_nothing_passes_nothing() {
         assert_eq!(swept.summary["not_measured"], swept.summary["checked"]);
         assert!(swept.summary["reasons"].to_string().contains(why), "{:#}", swept.summary);
     }
+}
+
+/// Begins a sweep whose check takes its time, and sends it a signal in the middle.
+fn signalled(temporary: &Path, signal: Signal) -> Output {
+    let alive = temporary.join("alive");
+    let check = format!("touch {}; sleep 1; echo ok", alive.display());
+    let mut command = Command::new(program("crashpoint"));
+    command.args(["app", "--format", "json", "--jobs", "1", "--check", &check, "--", "/bin/sh", "-c", &replace("")]);
+    command.env("TMPDIR", temporary).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("it runs");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !alive.exists() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill(Pid::from_raw(child.id() as i32), signal).expect("sent");
+    let output = child.wait_with_output().expect("it ends");
+    std::fs::remove_file(&alive).expect("the check had begun");
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(!alive.exists(), "the check goes on");
+    output
+}
+
+#[test]
+fn an_interrupt_ends_a_sweep_with_what_there_is_and_leaves_nothing() {
+    let temporary = tempfile::tempdir().expect("a directory");
+    let output = signalled(temporary.path(), Signal::SIGINT);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("\"interrupted\":true"));
+    assert_eq!(temporary.path().read_dir().expect("read").count(), 0);
+}
+
+#[test]
+fn what_a_kill_leaves_is_a_directory_that_clean_removes() {
+    let temporary = tempfile::tempdir().expect("a directory");
+    signalled(temporary.path(), Signal::SIGKILL);
+    assert_eq!(temporary.path().read_dir().expect("read").count(), 1);
+    let mut clean = Command::new(program("crashpoint"));
+    assert!(clean.arg("clean").env("TMPDIR", temporary.path()).output().expect("it runs").status.success());
+    assert_eq!(temporary.path().read_dir().expect("read").count(), 0);
 }

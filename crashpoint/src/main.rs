@@ -62,10 +62,11 @@ enum Command {
     Import(Box<import::ImportArgs>),
     /// Run a workload on a file system that is mounted, with marks for dm-log-writes
     Run(run::RunArgs),
-    /// List the findings of a sweep, or tell the story of one
+    /// List the findings of a sweep, tell the story of one, or show a trace
     ///
     /// Findings are numbered from 1, by file system, workload and crash state. Of those that break the
-    /// same promises of the same file system the smallest is listed, with how many are alike.
+    /// same promises of the same file system the smallest is listed, with how many are alike. Of the
+    /// trace of a program or a cluster every event is a line.
     Show(finding::ShowArgs),
     /// Make a finding smaller: fewer operations, fewer lost writes, the same broken promise
     Minimize(finding::MinimizeArgs),

@@ -5,13 +5,17 @@ use std::path::PathBuf;
 
 use clap::{Args, Command};
 use replayer::{Findings, Found, FoundWhat, Group, Outcome, columns, death_text, replay_text};
+use trace::Trace;
 
 use super::Named;
+
+/// What a directory has that is a trace of a program or a cluster.
+const TRACE: &str = "trace.json";
 
 /// The arguments of `crashpoint show`.
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// The directory that fs --out made
+    /// The directory that fs --out made, or the trace of a program or a cluster
     #[arg(value_name = "RESULTS")]
     results: PathBuf,
 
@@ -26,10 +30,28 @@ pub(crate) struct ShowArgs {
 
 /// Does it.
 pub(crate) fn show(arguments: ShowArgs, fs: &Command) -> anyhow::Result<Outcome> {
+    if arguments.results.join(TRACE).exists() {
+        return describe(&arguments);
+    }
     match arguments.number {
         Some(number) => tell(&Named { results: arguments.results, number }, fs),
         None => list(&Findings::read(&arguments.results)?, arguments.all),
     }
+}
+
+/// A trace, a line for each event.
+fn describe(arguments: &ShowArgs) -> anyhow::Result<Outcome> {
+    let path = arguments.results.display();
+    anyhow::ensure!(arguments.number.is_none() && !arguments.all, "{path} is a trace, which has no findings: sweep it");
+    let trace = Trace::load(&arguments.results)?;
+    let mut out = io::stdout().lock();
+    for line in recorder::process::describe(&trace) {
+        writeln!(out, "{line}")?;
+    }
+    for (what, count) in &trace.about.not_measured {
+        writeln!(out, "not measured: {what}, {count} times")?;
+    }
+    Ok(Outcome::Clean)
 }
 
 fn tell(named: &Named, fs: &Command) -> anyhow::Result<Outcome> {

@@ -20,6 +20,8 @@ pub(super) enum Call {
     Make { base: Option<usize>, path: usize, what: New },
     /// A name more for something old.
     Link { base: Option<usize>, path: usize },
+    /// A name for a socket.
+    Bind,
     /// A name less.
     Remove { base: Option<usize>, path: usize },
     /// Another name.
@@ -201,6 +203,7 @@ pub(super) const ROWS: &[Row] = &[
     row(libc::SYS_sendfile, "sendfile", Call::Copy { from: 1, to: 0, to_offset: None }),
     row(libc::SYS_copy_file_range, "copy_file_range", Call::Copy { from: 0, to: 2, to_offset: Some(3) }),
     row(libc::SYS_splice, "splice", Call::Copy { from: 0, to: 2, to_offset: Some(3) }),
+    row(libc::SYS_bind, "bind", Call::Bind),
     row(libc::SYS_shutdown, "shutdown", Call::Shutdown),
     row(libc::SYS_openat2, "openat2", Call::Open { base: Some(0), path: 1, flags: OpenFlags::Structure(2) }),
     row(libc::SYS_mkdirat, "mkdirat", Call::Make { base: Some(0), path: 1, what: New::Directory }),

@@ -130,6 +130,11 @@ impl Recording {
             Call::Make { base, path, .. } | Call::Link { base, path } => {
                 self.enter_name_call(origin, entry, base, path, FileCall::Make)
             }
+            Call::Bind => {
+                let Some(path) = Self::socket_path(origin, entry) else { return Next::GoOn };
+                let located = self.locate_path(Self::base(origin, entry, None), &path, false);
+                self.enter_located(origin, located, FileCall::Make)
+            }
             Call::Remove { base, path } => self.enter_name_call(origin, entry, base, path, FileCall::Remove),
             Call::Rename { bases, paths, flags } => self.enter_rename(origin, entry, bases, paths, flags),
             Call::SetMode { base, path, flags } => self.enter_set_mode(origin, entry, base, path, flags),
@@ -438,6 +443,15 @@ impl Recording {
         bits & libc::O_TRUNC as u64 != 0
     }
 
+    /// The name that bind(2) gives to a socket: in `struct sockaddr_un`, behind the family.
+    fn socket_path(origin: &Origin, entry: &Entry) -> Option<Vec<u8>> {
+        let mut address = vec![0; entry.arguments[2].min(size_of::<libc::sockaddr_un>() as u64) as usize];
+        read_memory(origin.thread, entry.arguments[1], &mut address).ok()?;
+        let path = address.get(2..).filter(|_| address[..2] == (libc::AF_UNIX as u16).to_ne_bytes())?;
+        let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
+        Some(path[..end].to_vec()).filter(|path| !path.is_empty())
+    }
+
     fn enter_name_call(
         &mut self,
         origin: &Origin,
@@ -446,7 +460,17 @@ impl Recording {
         path: usize,
         call: impl FnOnce(Located) -> FileCall,
     ) -> Next {
-        let Some(mut located) = self.locate(origin, entry, base, path, false) else { return Next::GoOn };
+        let located = self.locate(origin, entry, base, path, false);
+        self.enter_located(origin, located, call)
+    }
+
+    fn enter_located(
+        &mut self,
+        origin: &Origin,
+        located: Option<Located>,
+        call: impl FnOnce(Located) -> FileCall,
+    ) -> Next {
+        let Some(mut located) = located else { return Next::GoOn };
         if !self.may(Changes::Files, origin.thread) {
             return Next::Wait;
         }

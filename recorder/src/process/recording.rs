@@ -53,6 +53,8 @@ pub(super) struct Process {
     pub mappings: Vec<Mapping>,
     /// Where in which module an instruction is.
     stacks: HashMap<u64, u64>,
+    /// When it was last seen to live.
+    seen_ns: u64,
 }
 
 /// Where an event comes from.
@@ -295,8 +297,9 @@ impl Recording {
             self.count(row.name);
             return system::go_on(thread, 0);
         };
-        let stack = self.stack(process, entry.instruction);
-        let origin = Origin { start_ns: now_ns(), process, thread, row, stack };
+        let start_ns = now_ns();
+        let stack = self.stack(process, entry.instruction, start_ns);
+        let origin = Origin { start_ns, process, thread, row, stack };
         let next = self.asked(&origin, &entry);
         let doing = match next {
             Next::GoOn => {
@@ -382,7 +385,7 @@ impl Recording {
             // A child has what its parent had mapped.
             let mappings = parent.and_then(|parent| self.processes.get(&parent));
             let mappings = mappings.map(|parent| parent.mappings.clone()).unwrap_or_default();
-            self.processes.insert(process, Process { mappings, stacks: HashMap::new() });
+            self.processes.insert(process, Process { mappings, stacks: HashMap::new(), seen_ns: now_ns() });
             let mut living = self.living.lock().unwrap_or_else(PoisonError::into_inner);
             living.processes.insert(process);
             if living.killed {
@@ -424,7 +427,9 @@ impl Recording {
             "execve" => &EXEC,
             _ => &END,
         };
-        Origin { start_ns: now_ns(), process, thread: process, row, stack: 0 }
+        // It may have ended, and the others have noticed, long before we are told.
+        let start_ns = self.processes.get(&process).map_or_else(now_ns, |process| process.seen_ns);
+        Origin { start_ns, process, thread: process, row, stack: 0 }
     }
 
     fn ended(&mut self, thread: pid_t, status: i32) {
@@ -458,8 +463,9 @@ impl Recording {
     }
 
     /// Where in the program an instruction is, by module and offset.
-    fn stack(&mut self, process: pid_t, instruction: u64) -> u64 {
+    fn stack(&mut self, process: pid_t, instruction: u64, now_ns: u64) -> u64 {
         let Some(known) = self.processes.get_mut(&process) else { return 0 };
+        known.seen_ns = now_ns;
         *known.stacks.entry(instruction).or_insert_with(|| place_in_module(process, instruction).unwrap_or(0))
     }
 }

@@ -1,6 +1,9 @@
 //! What was recorded, carried out by something simpler than the recorder: files are arrays, and the
 //! result is compared with the directory that is really there.
 
+// Not every test needs all of it.
+#![allow(dead_code)]
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -230,6 +233,7 @@ pub fn record_command(prepare: impl FnOnce(&Path), mut command: Command) -> Reco
 }
 
 /// Records a script of the shell.
+
 pub fn shell(script: &str) -> Recorded {
     let mut command = Command::new("sh");
     command.args(["-ec", script]);
@@ -237,6 +241,7 @@ pub fn shell(script: &str) -> Recorded {
 }
 
 /// Records a script of Python.
+
 pub fn python(script: &str) -> Recorded {
     record_command(|_| (), python_command(script))
 }

@@ -1,10 +1,11 @@
 //! Whether a cluster holds what it promised.
 
 use std::io::{self, Write};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use crate::process::{each_line, ending, finish, kill_group};
+use crate::process::{Heard, each_line, ending, finish, kill_group, lines_of};
 
 /// What a check says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,45 +21,84 @@ pub enum Verdict {
 /// Runs a check once. Only `ok` and `broken` lines count, and only of one that ends as it should: a
 /// check that crashes, hangs or says nothing decides nothing.
 ///
-/// One that keeps running gets `line`, and is done with the line `end`.
-///
 /// # Errors
 /// If it cannot be run.
-pub fn judge(
-    mut command: Command,
-    line: Option<&str>,
-    within: Duration,
-    cancelled: &dyn Fn() -> bool,
-) -> io::Result<Verdict> {
-    command.stdout(Stdio::piped()).stdin(if line.is_some() { Stdio::piped() } else { Stdio::null() });
-    let mut child = command.spawn()?;
-    if let Some(line) = line {
-        // Who ends without reading is told by how it ends.
-        let _ = writeln!(child.stdin.as_mut().expect("piped"), "{line}");
-    }
-    let output = child.stdout.take().expect("piped");
+pub(crate) fn judge(mut command: Command, within: Duration, cancelled: &dyn Fn() -> bool) -> io::Result<Verdict> {
+    let mut child = command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn()?;
+    let lines = lines_of(child.stdout.take().expect("piped"));
     let deadline = Instant::now() + within;
-    let (mut said, mut is_complete) = (Vec::new(), line.is_none());
-    let ended = each_line(output, deadline, cancelled, |text| {
-        is_complete |= text == b"end";
-        said.push(String::from_utf8_lossy(text).into_owned());
-        !(is_complete && line.is_some())
+    let mut said = Vec::new();
+    let heard = each_line(&lines, deadline, cancelled, |line| {
+        said.push(String::from_utf8_lossy(line).into_owned());
+        true
     });
-    if !ended {
-        kill_group(&mut child);
-        return Ok(Verdict::NotMeasured(format!("the check did not end within {within:?}")));
-    }
-    drop(child.stdin.take());
-    let left = deadline.saturating_duration_since(Instant::now());
-    let Some(status) = finish(&mut child, left, cancelled)? else {
-        return Ok(Verdict::NotMeasured(format!("the check did not end within {within:?}")));
-    };
-    let well = matches!(status.code(), Some(0 | 1)) && is_complete;
-    Ok(if well {
-        verdict(&said, status.code() == Some(0))
-    } else {
-        Verdict::NotMeasured(format!("the check {}", ending(status)))
+    let left =
+        if heard == Heard::Stopped { Duration::ZERO } else { deadline.saturating_duration_since(Instant::now()) };
+    Ok(match finish(&mut child, left, cancelled)? {
+        None => too_long(within),
+        Some(status) if matches!(status.code(), Some(0 | 1)) => verdict(&said, status.code() == Some(0)),
+        Some(status) => Verdict::NotMeasured(format!("the check {}", ending(status))),
     })
+}
+
+/// A check that keeps running, and answers for one state after the other.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    lines: Receiver<Vec<u8>>,
+}
+
+/// What ends the answer of a check that keeps running.
+const END: &str = "end";
+
+impl Server {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// If it cannot be run.
+    pub(crate) fn start(mut command: Command) -> io::Result<Self> {
+        let mut child = command.stdout(Stdio::piped()).stdin(Stdio::piped()).spawn()?;
+        let lines = lines_of(child.stdout.take().expect("piped"));
+        Ok(Self { child, lines })
+    }
+
+    /// Asks for one state. Only one that gave a whole answer may be asked again: whoever gets none
+    /// back starts another.
+    ///
+    /// # Errors
+    /// If it cannot be known how it ended.
+    pub(crate) fn ask(
+        mut self,
+        line: &str,
+        within: Duration,
+        cancelled: &dyn Fn() -> bool,
+    ) -> io::Result<(Verdict, Option<Self>)> {
+        // Who ends without reading is told by how it ends.
+        let _ = writeln!(self.child.stdin.as_mut().expect("piped"), "{line}");
+        let mut said = Vec::new();
+        let heard = each_line(&self.lines, Instant::now() + within, cancelled, |line| {
+            said.push(String::from_utf8_lossy(line).into_owned());
+            line != END.as_bytes()
+        });
+        Ok(match heard {
+            Heard::Enough => (verdict(&said, true), Some(self)),
+            Heard::Stopped => (too_long(within), None),
+            Heard::All => match finish(&mut self.child, within, cancelled)? {
+                Some(status) => (Verdict::NotMeasured(format!("the check {}", ending(status))), None),
+                None => (too_long(within), None),
+            },
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        kill_group(&mut self.child);
+    }
+}
+
+fn too_long(within: Duration) -> Verdict {
+    Verdict::NotMeasured(format!("the check did not end within {within:?}"))
 }
 
 fn verdict(said: &[String], success: bool) -> Verdict {
@@ -85,7 +125,7 @@ mod tests {
     fn of(script: &str) -> Verdict {
         let mut command = Command::new("sh");
         command.args(["-c", script]).process_group(0);
-        judge(command, None, Duration::from_millis(400), &|| false).expect("run")
+        judge(command, Duration::from_millis(400), &|| false).expect("run")
     }
 
     fn not_measured(why: &str) -> Verdict {
@@ -106,14 +146,26 @@ mod tests {
     }
 
     #[test]
-    fn a_check_that_keeps_running_is_asked_with_a_line_and_answers_until_end() {
-        let of = |script: &str| {
+    fn a_check_that_keeps_running_is_asked_with_a_line_for_each_state() {
+        let start = |script: &str| {
             let mut command = Command::new("sh");
             command.args(["-c", script]).process_group(0);
-            judge(command, Some("DIR\tACKS"), Duration::from_secs(5), &|| false).expect("run")
+            Server::start(command).expect("started")
         };
-        let reads = "while read line; do echo \"broken $line\"; echo end; done";
-        assert_eq!(of(reads), Verdict::Broken(vec!["DIR\tACKS".into()]));
-        assert_eq!(of("read line; echo ok"), not_measured("the check ended with status 0"));
+        let ask = |server: Server, line: &str| server.ask(line, Duration::from_millis(400), &|| false).expect("asked");
+        let broken = |words: &str| Verdict::Broken(vec![words.into()]);
+        let echo = "echo $$; while read line; do echo \"broken $line $$\"; echo end; done";
+        let (first, server) = ask(start(echo), "one");
+        let (second, server) = ask(server.expect("it goes on"), "two");
+        let pid = server.expect("it goes on").child.id();
+        assert_eq!([first, second], [broken(&format!("one {pid}")), broken(&format!("two {pid}"))]);
+        for (script, why) in [
+            ("read line; echo ok", "the check ended with status 0"),
+            ("echo ok; exec >&-; sleep 60", "the check did not end within 400ms"),
+            ("echo ok; sleep 60", "the check did not end within 400ms"),
+            ("echo end; sleep 60", "the check gave no verdict"),
+        ] {
+            assert_eq!(ask(start(script), "x").0, not_measured(why), "{script}");
+        }
     }
 }

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant, SystemTime};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Gid, Pid, Uid, User};
 
-use crate::check::{Verdict, judge};
+use crate::check::{Server, Verdict, judge};
 use crate::error::{Context, Error, Result};
 use crate::file::{CLIENT, ClusterFile, Node};
 use crate::hidden::NodeSpec;
 use crate::log;
 use crate::namespaces::Namespaces;
 use crate::network::{Network, client_address};
-use crate::process::{Process, Starter, each_line, ending, finish};
+use crate::process::{Heard, Process, Starter, each_line, ending, finish, lines_of};
 use crate::ready::{Asked, Probe};
 
 /// How often it is looked whether nodes are ready, or have ended.
@@ -39,6 +39,8 @@ const SETUP_WITHIN: Duration = Duration::from_secs(120);
 /// is running is killed when this is dropped.
 pub struct Cluster {
     nodes: Vec<Running>,
+    /// The check, if it keeps running and has been asked.
+    server: Option<Server>,
     client: Namespaces,
     network: Network,
     file: ClusterFile,
@@ -85,7 +87,7 @@ impl Cluster {
         let client = NodeSpec { name: CLIENT.into(), data: None, last_pid: FIRST_LAST_PID, hosts: hosts(file) };
         let client = Namespaces::new(&network, client_address(), &client)?;
         fs::create_dir_all(logs).doing(|| format!("create {}", logs.display()))?;
-        Ok(Self { nodes: Vec::new(), client, network, file: file.clone(), logs: logs.to_owned() })
+        Ok(Self { nodes: Vec::new(), server: None, client, network, file: file.clone(), logs: logs.to_owned() })
     }
 
     /// Starts the nodes, and waits until all are ready. Those of an earlier start are killed.
@@ -293,14 +295,14 @@ impl Cluster {
         let errors = log::open(&log).doing(|| format!("open {}", log.display()))?;
         let mut command = self.client_command(&client.command);
         let mut child = command.stdout(Stdio::piped()).stderr(errors).spawn().doing(|| "start the client".into())?;
-        let output = child.stdout.take().expect("piped");
+        let lines = lines_of(child.stdout.take().expect("piped"));
         let deadline = Instant::now() + client.within;
-        let heard = each_line(output, deadline, cancelled, |line| {
+        let heard = each_line(&lines, deadline, cancelled, |line| {
             acknowledged(line);
             true
         });
         let left = deadline.saturating_duration_since(Instant::now());
-        let left = if heard { left } else { Duration::ZERO };
+        let left = if heard == Heard::Stopped { Duration::ZERO } else { left };
         match finish(&mut child, left, cancelled).doing(|| "wait for the client".into())? {
             Some(status) if status.success() => Ok(()),
             Some(status) => Err(failed(ending(status) + &tail_words(&log))),
@@ -309,21 +311,34 @@ impl Cluster {
         }
     }
 
-    /// Runs the check once, with a file that has the acknowledgements. What it says beside its verdict
-    /// goes to its log.
+    /// Asks the check, with a file that has the acknowledgements. One that keeps running is started
+    /// the first time only. What it says beside its verdict goes to its log.
     ///
     /// # Errors
     /// If there is none, or it cannot be run.
-    pub fn run_check(&self, acknowledgements: &Path, cancelled: &dyn Fn() -> bool) -> Result<Verdict> {
+    pub fn run_check(&mut self, acknowledgements: &Path, cancelled: &dyn Fn() -> bool) -> Result<Verdict> {
+        let kept = self.server.take();
         let failed = |what: String| Error::Command { whose: "the check".into(), what };
         let check = self.file.check.as_ref().ok_or_else(|| failed("is not in the cluster file".into()))?;
-        let words = check.command((!check.serve).then_some(acknowledgements))?;
-        // What a check that keeps running is told instead of a directory: there is one for each node.
-        let line = check.serve.then(|| format!("-\t{}", acknowledgements.display()));
         let log = self.log(CHECK);
-        let mut command = self.client_command(&words);
-        command.stderr(log::open_anew(&log).doing(|| format!("open {}", log.display()))?);
-        let verdict = judge(command, line.as_deref(), check.within, cancelled).doing(|| "run the check".into())?;
+        let command = |acknowledgements| {
+            let mut command = self.client_command(&check.command(acknowledgements)?);
+            command.stderr(log::open_anew(&log).doing(|| format!("open {}", log.display()))?);
+            Ok(command)
+        };
+        let (verdict, server) = if check.serve {
+            let server = match kept {
+                Some(server) => server,
+                None => Server::start(command(None)?).doing(|| "start the check".into())?,
+            };
+            // There is a directory for each node, and none that is the state's.
+            let line = format!("-\t{}", acknowledgements.display());
+            server.ask(&line, check.within, cancelled).doing(|| "ask the check".into())?
+        } else {
+            let verdict = judge(command(Some(acknowledgements))?, check.within, cancelled);
+            (verdict.doing(|| "run the check".into())?, None)
+        };
+        self.server = server;
         Ok(match verdict {
             Verdict::NotMeasured(why) => Verdict::NotMeasured(why + &tail_words(&log)),
             other => other,

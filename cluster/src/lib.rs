@@ -19,7 +19,7 @@ mod process;
 mod ready;
 mod words;
 
-pub use check::{Verdict, judge};
+pub use check::Verdict;
 pub use cluster::{Cluster, Settings};
 pub use error::{Error, Result};
 pub use file::{ADDRESS_VARIABLE, CLIENT, Check, Client, ClusterFile, DIRECTORY, Explore, Node, Ready};

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -96,26 +96,42 @@ pub(crate) fn finish(
     }
 }
 
-/// Takes the lines of a command's output as they come, until there are no more, one is the last that
-/// is wanted, or it takes too long or is not to go on. Says whether it was one of the former two.
-pub(crate) fn each_line(
-    output: impl Read + Send + 'static,
-    deadline: Instant,
-    cancelled: &dyn Fn() -> bool,
-    mut wants_more: impl FnMut(&[u8]) -> bool,
-) -> bool {
+/// The lines of a command's output, as they come.
+pub(crate) fn lines_of(output: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     let (send, lines) = mpsc::channel();
     std::thread::spawn(move || {
         BufReader::new(output).split(b'\n').map_while(Result::ok).try_for_each(|line| send.send(line))
     });
+    lines
+}
+
+/// Why no more lines are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// There are no more.
+    All,
+    /// One was the last that was wanted.
+    Enough,
+    /// It takes too long, or is not to go on.
+    Stopped,
+}
+
+/// Takes lines as they come.
+pub(crate) fn each_line(
+    lines: &Receiver<Vec<u8>>,
+    deadline: Instant,
+    cancelled: &dyn Fn() -> bool,
+    mut wants_more: impl FnMut(&[u8]) -> bool,
+) -> Heard {
     loop {
         match lines.recv_timeout(LOOK_EVERY) {
             Ok(line) if wants_more(&line) => {}
-            Ok(_) | Err(RecvTimeoutError::Disconnected) => return true,
+            Ok(_) => return Heard::Enough,
+            Err(RecvTimeoutError::Disconnected) => return Heard::All,
             Err(RecvTimeoutError::Timeout) => {}
         }
         if Instant::now() >= deadline || cancelled() {
-            return false;
+            return Heard::Stopped;
         }
     }
 }

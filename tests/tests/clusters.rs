@@ -119,6 +119,19 @@ fn redis_keeps_what_it_acknowledged_when_all_its_nodes_are_killed() {
 }
 
 #[test]
+fn redis_that_writes_nothing_down_is_found_out() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/clusters");
+    let text = fs::read_to_string(format!("{folder}/redis/cluster.toml")).expect("read");
+    let forgetful = text.replace("appendonly yes", "appendonly no").replace("{here}/..", folder);
+    let output = Laid::new(&forgetful).run(&["--client", "--restart", "--check"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let printed = printed(&output);
+    let broken: Vec<_> = printed.lines().filter(|line| line.starts_with("broken ")).collect();
+    assert_eq!(broken.len(), 8 * 3, "each key is gone from each node: {broken:?}");
+    assert_eq!(broken[1], "broken k0: replica1 has lost it; v16 was acknowledged");
+}
+
+#[test]
 fn redis_is_recorded() {
     require_root();
     let out = tempfile::tempdir().expect("a directory");

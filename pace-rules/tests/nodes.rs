@@ -275,6 +275,46 @@ fn a_file_that_replaces_another_has_its_data_where_that_is_promised() {
     assert!(away("posix") && !away("xfs"));
 }
 
+/// What is written where nothing was before has its place only by the log, which has all before it.
+#[test]
+fn data_in_new_blocks_is_not_kept_without_the_names_before_it() {
+    let mut script = Script::new(1, &[(FOO, "foo", 4096)]);
+    script.create(0, BAR, "bar").write(0, FOO, 4096, 8, 4096).mark(0);
+    for model in MODELS {
+        let alone = |tree: &Tree| !has(tree, "bar") && size(tree, "foo") == Some(4104);
+        assert_eq!(told(&script, model.name, 1, 1).iter().any(alone), model.name == "posix", "{}", model.name);
+    }
+    // In place it is, but where nothing is.
+    let mut script = Script::new(1, &[(FOO, "foo", 4096)]);
+    script.create(0, BAR, "bar").write(0, FOO, 0, 8, 4096).mark(0);
+    for model in MODELS {
+        let first = |tree: &Tree| tree[&(FileId::ROOT, name("foo"))][0];
+        let alone = |tree: &Tree| !has(tree, "bar") && first(tree) != Byte::Written(0);
+        assert_eq!(told(&script, model.name, 1, 1).iter().any(alone), model.name != "btrfs", "{}", model.name);
+    }
+}
+
+#[test]
+fn a_log_tree_keeps_what_was_synced_and_what_is_above_it_and_a_journal_all() {
+    let (directory, inside) = (FileId(3), FileId(4));
+    let mut script = Script::new(1, &[]);
+    script.create(0, FOO, "foo");
+    let (parent, kind) = (FileId::ROOT, FileKind::Directory);
+    script.file(0, FileOp::Create { parent, name: name("directory"), file: directory, kind, mode: 0o755 });
+    let (parent, kind) = (directory, FileKind::Regular);
+    script.file(0, FileOp::Create { parent, name: name("inside"), file: inside, kind, mode: 0o644 });
+    script.sync(0, inside).mark(0);
+    for model in MODELS.iter().filter(|model| model.name != "posix") {
+        let trees = told(&script, model.name, 3, 1);
+        assert!(trees.iter().all(|tree| has(tree, "directory") && tree.contains_key(&(directory, name("inside")))));
+        assert_eq!(trees.iter().any(|tree| !has(tree, "foo")), model.name == "btrfs", "{}", model.name);
+    }
+    // A name that was moved is a commit of everything.
+    let mut script = Script::new(1, &[]);
+    script.create(0, FOO, "foo").create(0, BAR, "tmp").rename(0, BAR, "tmp", "bar", None).sync(0, BAR).mark(0);
+    assert!(told(&script, "btrfs", 3, 1).iter().all(|tree| has(tree, "foo") && has(tree, "bar")));
+}
+
 /// Two replicas that write, sync and answer; the client has its acknowledgement of both.
 fn replicated(syncs: bool) -> Script {
     let mut script = Script::new(2, &[(FOO, "foo", 0)]);

@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Gid, Pid, Uid, User};
 
 use crate::check::{Server, Verdict, judge};
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Error, Result, log_words};
 use crate::file::{CLIENT, ClusterFile, Node};
 use crate::hidden::NodeSpec;
 use crate::log;
@@ -166,7 +166,7 @@ impl Cluster {
         running.is_ready = running.probe.ask(ready, &asked).doing(|| format!("ask whether {} is ready", node.name))?;
         if !running.is_ready && Instant::now() > running.deadline {
             let what = format!("was not ready within {:?}", node.ready_within);
-            return Err(Error::NotReady { node: node.name.clone(), what, tail: log::tail(&log), log });
+            return Err(Error::NotReady { node: node.name.clone(), what, tail: log::tail(&log) });
         }
         Ok(())
     }
@@ -196,7 +196,7 @@ impl Cluster {
                 None => format!("did not end within {SETUP_WITHIN:?}"),
             };
             let what = format!("cannot be set up: {} {how}", words.join(" "));
-            return Err(Error::NotReady { node: node.name.clone(), what, tail: log::tail(&log), log });
+            return Err(Error::NotReady { node: node.name.clone(), what, tail: log::tail(&log) });
         }
         Ok(())
     }
@@ -305,9 +305,9 @@ impl Cluster {
         let left = if heard == Heard::Stopped { Duration::ZERO } else { left };
         match finish(&mut child, left, cancelled).doing(|| "wait for the client".into())? {
             Some(status) if status.success() => Ok(()),
-            Some(status) => Err(failed(ending(status) + &tail_words(&log))),
+            Some(status) => Err(failed(ending(status) + &log_words(&log::tail(&log)))),
             None if cancelled() => Err(Error::Interrupted),
-            None => Err(failed(format!("did not end within {:?}{}", client.within, tail_words(&log)))),
+            None => Err(failed(format!("did not end within {:?}{}", client.within, log_words(&log::tail(&log))))),
         }
     }
 
@@ -340,7 +340,7 @@ impl Cluster {
         };
         self.server = server;
         Ok(match verdict {
-            Verdict::NotMeasured(why) => Verdict::NotMeasured(why + &tail_words(&log)),
+            Verdict::NotMeasured(why) => Verdict::NotMeasured(why + &log_words(&log::tail(&log))),
             other => other,
         })
     }
@@ -376,7 +376,7 @@ impl Running {
         let Some(process) = &mut self.process else { return Ok(()) };
         let Some(how) = process.ended().doing(|| format!("look after {node}"))? else { return Ok(()) };
         let what = format!("{how} {when}");
-        Err(Error::NotReady { node: node.to_owned(), what, log: log.to_owned(), tail: log::tail(log) })
+        Err(Error::NotReady { node: node.to_owned(), what, tail: log::tail(log) })
     }
 }
 
@@ -384,12 +384,6 @@ fn log_output(command: &mut Command, log: &Path) -> Result<()> {
     let open = || log::open(log).doing(|| format!("open {}", log.display()));
     command.stdout(open()?).stderr(open()?);
     Ok(())
-}
-
-/// The end of a log, behind other words.
-fn tail_words(log: &Path) -> String {
-    let tail = log::tail(log);
-    if tail.is_empty() { String::new() } else { format!("; the end of {}: {}", log.display(), tail.join(" | ")) }
 }
 
 fn log_name(node: &str) -> String {

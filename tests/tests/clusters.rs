@@ -84,7 +84,12 @@ impl Laid {
         std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.as_mut().expect("piped")), &mut line)
             .expect("a line");
         assert!(line.contains("nsenter"), "{line}");
-        assert_eq!(self.processes().len(), 2 * 2, "each is started by one of ours");
+        // Each is started by one of ours, which takes a moment.
+        let deadline = Instant::now() + PATIENCE;
+        while self.processes().len() < 2 * 2 {
+            assert!(Instant::now() < deadline, "{:?}", self.processes());
+            std::thread::sleep(Duration::from_millis(5));
+        }
         child
     }
 }

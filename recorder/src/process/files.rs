@@ -13,7 +13,7 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, fcntl_getfl, fstat, openat, tell}
 
 use super::calls::{Bytes, Call, OpenFlags, Write};
 use super::gate::Changes;
-use super::lookup::{Base, Descriptor, Place, readable, text};
+use super::lookup::{Base, Descriptor, look, readable, text};
 use super::recording::{Entered, Next, Origin, Recording};
 use super::snapshot;
 use super::system::{Entry, read_memory};
@@ -24,9 +24,16 @@ use super::tree::inode;
 pub(super) struct Located {
     parent: FileId,
     name: Name,
-    place: Place,
+    directory: OwnedFd,
     /// What has it.
     file: Option<FileId>,
+}
+
+impl Located {
+    /// What really has the name, if anything has.
+    fn look(&self) -> Option<Stat> {
+        look(&self.directory, &self.name)
+    }
 }
 
 /// What is known of a call before it is made.
@@ -170,7 +177,7 @@ impl Recording {
                     self.own(origin, arguments[0]).map(|(_, descriptor)| descriptor.stat)
                 } else {
                     let follow = flags.is_none_or(|flags| arguments[flags] & libc::AT_SYMLINK_NOFOLLOW as u64 == 0);
-                    self.locate(origin, entry, base, path, follow).and_then(|located| located.place.look())
+                    self.locate(origin, entry, base, path, follow).and_then(|located| located.look())
                 };
                 let same = |wanted: u64, is: u32| wanted as u32 == u32::MAX || wanted as u32 == is;
                 match stat {
@@ -234,7 +241,7 @@ impl Recording {
         let tree = self.tree.as_ref()?;
         let parent = tree.find(&place.stat)?;
         let file = tree.entry(parent, &place.name);
-        Some(Located { parent, name: Name::from(place.name.as_slice()), place, file })
+        Some(Located { parent, name: Name::from(place.name.as_slice()), directory: place.directory, file })
     }
 
     /// Makes sure that a name means what we think. Nobody else may be changing names.
@@ -264,7 +271,7 @@ impl Recording {
     fn is_known(&self, located: &mut Located) -> bool {
         let Some(tree) = &self.tree else { return true };
         located.file = tree.entry(located.parent, &located.name);
-        match (located.file, located.place.look()) {
+        match (located.file, located.look()) {
             (None, None) => true,
             (Some(file), Some(stat)) => tree.find(&stat) == Some(file),
             _ => false,
@@ -277,8 +284,8 @@ impl Recording {
             let (parent, name) = (located.parent, located.name.clone());
             self.operation(origin, FileOp::Unlink { parent, name, file });
         }
-        if let Some(stat) = located.place.look() {
-            located.file = Some(self.appeared(origin, located.parent, &located.name, &located.place.directory, &stat));
+        if let Some(stat) = located.look() {
+            located.file = Some(self.appeared(origin, located.parent, &located.name, &located.directory, &stat));
         }
     }
 
@@ -390,7 +397,7 @@ impl Recording {
         };
         // To open a pipe can take for ever.
         let is_pipe = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo;
-        if located.place.look().is_some_and(is_pipe) {
+        if located.look().is_some_and(is_pipe) {
             return Next::GoOn;
         }
         if !self.may(Changes::Files, origin.thread) {
@@ -416,8 +423,8 @@ impl Recording {
         }
         match located {
             Some(located) if located.file.is_none() => {
-                let Located { parent, name, place, .. } = located;
-                self.appeared(origin, parent, &name, &place.directory, &stat);
+                let Located { parent, name, directory, .. } = located;
+                self.appeared(origin, parent, &name, &directory, &stat);
             }
             _ => {
                 let Some(file) = tree.find(&stat).filter(|_| descriptor.is(FileType::RegularFile)) else { return };
@@ -557,35 +564,36 @@ impl Recording {
 
     fn enter_descriptor_call(&mut self, origin: &Origin, entry: &Entry, call: Call) -> Next {
         let arguments = &entry.arguments;
-        match call {
-            Call::Copy { to, to_offset, .. } => {
-                let Some((file, descriptor)) = self.own(origin, arguments[to]) else {
-                    return self.enter_copy_to_socket(origin, entry, call);
-                };
-                let mut offset = None;
-                if let Some(place) = to_offset.map(|argument| arguments[argument]).filter(|place| *place != 0) {
-                    let mut bytes = [0; 8];
-                    if read_memory(origin.thread, place, &mut bytes).is_ok() {
-                        offset = Some(u64::from_le_bytes(bytes));
-                    }
-                }
-                // It may wait for a pipe to be filled.
-                let may_wait = origin.row.number == libc::SYS_splice;
-                if !may_wait && !self.may(Changes::Files, origin.thread) {
-                    return Next::Wait;
-                }
-                self.settle_mapped(origin, file);
-                Next::ToExit(Entered::File(FileCall::Fill { file, copy: descriptor.copy, offset }))
-            }
-            _ => {
-                let Some((file, descriptor)) = self.own(origin, arguments[0]) else { return Next::GoOn };
-                self.change(origin, Some(file), |file| match call {
-                    Call::SetModeOf => FileCall::SetMode { file, mode: arguments[1] as u32 & 0o7777 },
-                    Call::TruncateOf => FileCall::Resize { file, to: arguments[1] },
-                    _ => FileCall::Allocate { file, copy: descriptor.copy },
-                })
+        if let Call::Copy { to, to_offset, .. } = call {
+            return self.enter_copy(origin, entry, call, to, to_offset);
+        }
+        let Some((file, descriptor)) = self.own(origin, arguments[0]) else { return Next::GoOn };
+        self.change(origin, Some(file), |file| match call {
+            Call::SetModeOf => FileCall::SetMode { file, mode: arguments[1] as u32 & 0o7777 },
+            Call::TruncateOf => FileCall::Resize { file, to: arguments[1] },
+            _ => FileCall::Allocate { file, copy: descriptor.copy },
+        })
+    }
+
+    /// Bytes of one descriptor into another.
+    fn enter_copy(&mut self, origin: &Origin, entry: &Entry, call: Call, to: usize, to_offset: Option<usize>) -> Next {
+        let Some((file, descriptor)) = self.own(origin, entry.arguments[to]) else {
+            return self.enter_copy_to_socket(origin, entry, call);
+        };
+        let mut offset = None;
+        if let Some(place) = to_offset.map(|argument| entry.arguments[argument]).filter(|place| *place != 0) {
+            let mut bytes = [0; 8];
+            if read_memory(origin.thread, place, &mut bytes).is_ok() {
+                offset = Some(u64::from_le_bytes(bytes));
             }
         }
+        // It may wait for a pipe to be filled.
+        let may_wait = origin.row.number == libc::SYS_splice;
+        if !may_wait && !self.may(Changes::Files, origin.thread) {
+            return Next::Wait;
+        }
+        self.settle_mapped(origin, file);
+        Next::ToExit(Entered::File(FileCall::Fill { file, copy: descriptor.copy, offset }))
     }
 
     fn enter_unfollowed(&mut self, origin: &Origin, entry: &Entry, call: Call) -> Next {
@@ -635,7 +643,7 @@ impl Recording {
         let number = entry.arguments[0] as i32;
         let Some(descriptor) = self.descriptor(origin.thread, number) else { return Next::GoOn };
         if descriptor.is(FileType::Socket) {
-            return self.enter_send(origin, entry, &descriptor);
+            return self.enter_send(origin, descriptor);
         }
         if let Some(file) = self.tree.as_ref().and_then(|tree| tree.find(&descriptor.stat)) {
             if !descriptor.is(FileType::RegularFile) {
@@ -803,7 +811,7 @@ impl Recording {
             FileCall::Rename { from, to, exchange } => {
                 let done = match (&from, &to) {
                     (Some(from), Some(to)) => {
-                        let now = to.place.look().and_then(|stat| self.tree.as_ref()?.find(&stat));
+                        let now = to.look().and_then(|stat| self.tree.as_ref()?.find(&stat));
                         from.file.is_some() && now == from.file && from.file != to.file
                     }
                     _ => true,

@@ -78,3 +78,6 @@ pub fn record(options: NodeOptions, command: Command) -> Result<(Trace, ExitStat
     let status = node.status;
     Ok((join(vec![node], about), status))
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,6 +34,12 @@ impl Located {
     fn look(&self) -> Option<Stat> {
         look(&self.directory, &self.name)
     }
+
+    /// A descriptor of that, by which it can be looked at once it is changed.
+    fn open(&self) -> Option<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        openat(&self.directory, OsStr::from_bytes(&self.name), flags, Mode::empty()).ok()
+    }
 }
 
 /// What is known of a call before it is made.
@@ -65,6 +71,7 @@ pub(super) enum FileCall {
     },
     Resize {
         file: FileId,
+        copy: Option<OwnedFd>,
         to: u64,
     },
     Allocate {
@@ -73,6 +80,7 @@ pub(super) enum FileCall {
     },
     SetMode {
         file: FileId,
+        copy: Option<OwnedFd>,
         mode: u32,
     },
     /// Something that is not followed; the file is looked at afterwards.
@@ -147,7 +155,7 @@ impl Recording {
             Call::SetMode { base, path, flags } => self.enter_set_mode(origin, entry, base, path, flags),
             Call::Truncate => {
                 let located = self.locate(origin, entry, None, 0, true);
-                self.change_located(origin, located, |file| FileCall::Resize { file, to: arguments[1] })
+                self.change_located(origin, located, |file, copy| FileCall::Resize { file, copy, to: arguments[1] })
             }
             Call::Sync { data_only } => {
                 let Some((file, _)) = self.own(origin, arguments[0]) else { return Next::GoOn };
@@ -257,14 +265,15 @@ impl Recording {
         &mut self,
         origin: &Origin,
         located: Option<Located>,
-        call: impl FnOnce(FileId) -> FileCall,
+        call: impl FnOnce(FileId, Option<OwnedFd>) -> FileCall,
     ) -> Next {
         let Some(mut located) = located else { return Next::GoOn };
         if !self.may(Changes::Files, origin.thread) {
             return Next::Wait;
         }
         self.confirm(origin, &mut located);
-        self.change(origin, located.file, call)
+        let copy = located.open();
+        self.change(origin, located.file, |file| call(file, copy))
     }
 
     /// Whether a name means what we think; that is noted.
@@ -546,10 +555,12 @@ impl Recording {
         let flags = flags.map_or(0, |flags| entry.arguments[flags] as i32);
         let mode = entry.arguments[path + 1] as u32 & 0o7777;
         let path_text = text(origin.thread, entry.arguments[path]).unwrap_or_default();
-        let set = |file| FileCall::SetMode { file, mode };
+        let set = |file, copy| FileCall::SetMode { file, copy, mode };
         if flags & libc::AT_EMPTY_PATH != 0 && path_text.is_empty() {
-            let file = base.and_then(|base| self.own(origin, entry.arguments[base])).map(|(file, _)| file);
-            return self.change(origin, file, set);
+            let Some((file, descriptor)) = base.and_then(|base| self.own(origin, entry.arguments[base])) else {
+                return Next::GoOn;
+            };
+            return self.change(origin, Some(file), |file| set(file, Some(descriptor.copy)));
         }
         let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
         let base = Self::base(origin, entry, base);
@@ -557,9 +568,9 @@ impl Recording {
             return self.change_located(origin, Some(located), set);
         }
         // The directory itself, or a path that ends with a dot.
-        let stat = self.paths.directory(base, &path_text).and_then(fstat);
-        let file = stat.ok().and_then(|stat| self.tree.as_ref()?.find(&stat));
-        self.change(origin, file, set)
+        let Ok(directory) = self.paths.directory(base, &path_text) else { return Next::GoOn };
+        let file = fstat(&directory).ok().and_then(|stat| self.tree.as_ref()?.find(&stat));
+        self.change(origin, file, |file| set(file, Some(directory)))
     }
 
     fn enter_descriptor_call(&mut self, origin: &Origin, entry: &Entry, call: Call) -> Next {
@@ -569,8 +580,10 @@ impl Recording {
         }
         let Some((file, descriptor)) = self.own(origin, arguments[0]) else { return Next::GoOn };
         self.change(origin, Some(file), |file| match call {
-            Call::SetModeOf => FileCall::SetMode { file, mode: arguments[1] as u32 & 0o7777 },
-            Call::TruncateOf => FileCall::Resize { file, to: arguments[1] },
+            Call::SetModeOf => {
+                FileCall::SetMode { file, copy: Some(descriptor.copy), mode: arguments[1] as u32 & 0o7777 }
+            }
+            Call::TruncateOf => FileCall::Resize { file, copy: Some(descriptor.copy), to: arguments[1] },
             _ => FileCall::Allocate { file, copy: descriptor.copy },
         })
     }
@@ -735,6 +748,9 @@ impl Recording {
 
     /// Records what a call that is not known to the end did to a file.
     fn look_again(&mut self, origin: &Origin, file: FileId, copy: &OwnedFd) {
+        if self.tree.as_ref().is_none_or(|tree| tree.file(file).kind != FileKind::Regular) {
+            return;
+        }
         match readable(copy.as_fd()) {
             Ok(real) => self.settle(origin, file, &real),
             Err(_) => self.count(format!("{} of a file that cannot be read", origin.row.name)),
@@ -770,19 +786,17 @@ impl Recording {
             FileCall::Rename { from, to, exchange } => self.leave_rename(origin, from, to, exchange),
             FileCall::Write { file, copy } => self.leave_write(origin, entry, file, &copy, result),
             FileCall::Fill { file, copy, offset } => self.leave_fill(origin, file, &copy, offset, result),
-            FileCall::Resize { file, to } => {
+            FileCall::Resize { file, to, .. } => {
                 let from = self.tree.as_ref().map_or(to, |tree| tree.file(file).size);
                 if from != to {
                     self.operation(origin, FileOp::Resize { file, from, to });
                 }
             }
             FileCall::Allocate { file, copy } => self.leave_allocate(origin, entry, file, &copy),
-            FileCall::SetMode { file, mode } => self.operation(origin, FileOp::SetMode { file, mode }),
+            FileCall::SetMode { file, mode, .. } => self.operation(origin, FileOp::SetMode { file, mode }),
             FileCall::Unfollowed { file, copy, what } => {
                 self.count(what);
-                if self.tree.as_ref().is_some_and(|tree| tree.file(file).kind == FileKind::Regular) {
-                    self.look_again(origin, file, &copy);
-                }
+                self.look_again(origin, file, &copy);
             }
             FileCall::Sync(ranges) => {
                 for (file, scope) in ranges {
@@ -800,11 +814,11 @@ impl Recording {
     pub(super) fn abandon_file_call(&mut self, origin: &Origin, entry: &Entry, call: FileCall) {
         match call {
             FileCall::Open { located: Some(located), .. } => {
-                let file = located.file;
+                let (file, copy) = (located.file, located.open());
                 self.relocate(origin, located);
                 // It may have been cut off.
-                if let (Some(file), true) = (file, Self::truncates(origin, entry)) {
-                    self.count_if_unsettled(origin, file);
+                if let (Some(file), Some(copy)) = (file, copy) {
+                    self.look_again(origin, file, &copy);
                 }
             }
             FileCall::Make(located) | FileCall::Remove(located) => self.relocate(origin, located),
@@ -824,7 +838,15 @@ impl Recording {
             | FileCall::Fill { file, copy, .. }
             | FileCall::Allocate { file, copy }
             | FileCall::Unfollowed { file, copy, .. } => self.look_again(origin, file, &copy),
-            FileCall::Resize { file, .. } | FileCall::SetMode { file, .. } => self.count_if_unsettled(origin, file),
+            FileCall::Resize { file, copy: Some(copy), .. } => self.look_again(origin, file, &copy),
+            FileCall::SetMode { file, copy: Some(copy), mode } => {
+                if fstat(&copy).is_ok_and(|stat| stat.st_mode & 0o7777 == mode) {
+                    self.operation(origin, FileOp::SetMode { file, mode });
+                }
+            }
+            FileCall::Resize { .. } | FileCall::SetMode { .. } => {
+                self.count(format!("{} that was interrupted", origin.row.name));
+            }
             _ => {}
         }
     }
@@ -833,10 +855,5 @@ impl Recording {
         if !self.is_known(&mut located) {
             self.take_over(origin, &mut located);
         }
-    }
-
-    /// A file of which we have only the number: whether a call by path was made is not known.
-    fn count_if_unsettled(&mut self, origin: &Origin, _file: FileId) {
-        self.count(format!("{} that was interrupted", origin.row.name));
     }
 }

@@ -22,12 +22,16 @@ mod log;
 mod lookup;
 mod mappings;
 mod marks;
+mod names;
+mod opens;
 mod recording;
 mod snapshot;
 mod sockets;
 mod start;
 mod system;
 mod tree;
+mod unfollowed;
+mod writes;
 
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};

@@ -472,7 +472,7 @@ impl Recording {
         let doing = self.threads.get_mut(&thread).map(|thread| std::mem::replace(&mut thread.doing, Doing::Runs));
         match doing {
             Some(Doing::Calls(called)) => match *called {
-                (origin, entry, Entered::File(call)) => self.abandon_file_call(&origin, &entry, call),
+                (origin, _, Entered::File(call)) => self.abandon_file_call(&origin, call),
                 (origin, entry, Entered::Socket(call)) => self.abandon_socket_call(&origin, &entry, &call),
                 _ => {}
             },

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
@@ -305,7 +306,12 @@ impl Recording {
     fn entry(&mut self, thread: pid_t) {
         match system::entry(thread) {
             Ok(entry) => self.enter(thread, entry),
-            Err(_) => system::go_on(thread, 0),
+            Err(error) => {
+                if error.raw_os_error() != Some(libc::ESRCH) {
+                    self.count("a call that the kernel does not tell of");
+                }
+                system::go_on(thread, 0);
+            }
         }
     }
 
@@ -355,11 +361,20 @@ impl Recording {
     }
 
     fn exit(&mut self, thread: pid_t) {
-        let result = system::result(thread);
-        let doing = self.threads.get_mut(&thread).map(|thread| std::mem::replace(&mut thread.doing, Doing::Runs));
-        if let (Ok(result), Some(Doing::Calls(called))) = (result, doing) {
-            let (origin, entry, entered) = *called;
-            self.leave(&origin, &entry, entered, result);
+        match system::result(thread) {
+            Ok(result) => {
+                let doing = self.threads.get_mut(&thread).map(|thread| mem::replace(&mut thread.doing, Doing::Runs));
+                if let Some(Doing::Calls(called)) = doing {
+                    let (origin, entry, entered) = *called;
+                    self.leave(&origin, &entry, entered, result);
+                }
+            }
+            // It was killed where it stood: when its end is told, what it did is looked up.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return,
+            Err(_) => {
+                self.count("a call of whose end the kernel does not tell");
+                self.gone(thread);
+            }
         }
         system::go_on(thread, 0);
         self.left(thread);
@@ -469,7 +484,7 @@ impl Recording {
 
     /// A thread has ended, perhaps within a call, whose result nobody knows.
     fn gone(&mut self, thread: pid_t) {
-        let doing = self.threads.get_mut(&thread).map(|thread| std::mem::replace(&mut thread.doing, Doing::Runs));
+        let doing = self.threads.get_mut(&thread).map(|thread| mem::replace(&mut thread.doing, Doing::Runs));
         match doing {
             Some(Doing::Calls(called)) => match *called {
                 (origin, _, Entered::File(call)) => self.abandon_file_call(&origin, call),

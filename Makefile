@@ -2,7 +2,8 @@
 # make install, after make build: the programs in PREFIX/bin, with manual pages and what completes
 # command lines in PREFIX/share; make uninstall removes them.
 # make test-kills: the sweep that is killed twenty times, which takes minutes. make test-long: that,
-# and everything else that takes long. make fuzz: each parser gets damaged input for FUZZ_SECONDS.
+# and everything else that takes long. make test-clusters: the clusters in workloads/clusters, really
+# run, after what they need was installed. make fuzz: each parser gets damaged input for FUZZ_SECONDS.
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 BUILT ?= $(TARGET)/release
@@ -15,7 +16,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 # The programs under test run as root, cargo does not. Nothing is skipped: root is there.
 RUNNER := $(if $(SUDO),--config 'target."cfg(all())".runner="sudo -E"')
 
-.PHONY: demo test test-kills test-long fuzz lint bench setup setup-tests build install uninstall clean
+.PHONY: demo test test-kills test-long test-clusters fuzz lint bench setup setup-tests setup-clusters build install uninstall clean
 
 demo:
 	@scripts/demo
@@ -26,8 +27,11 @@ test: setup-tests
 test-kills: setup-tests
 	cargo test --package end-to-end --test sweeps --locked $(RUNNER) -- --ignored --nocapture
 
-test-long: setup-tests
+test-long: setup-tests setup-clusters
 	cargo test --package end-to-end --locked $(RUNNER) -- --ignored --nocapture
+
+test-clusters: setup-clusters
+	cargo test --package end-to-end --test clusters --test systems --locked $(RUNNER) -- --include-ignored --nocapture
 
 # A target and where its seeds are, with a colon between.
 FUZZ_TARGETS := workloads:workloads/b3 jlang:fuzz/seeds/jlang log_writes:fuzz/seeds/log_writes results:fuzz/seeds/results
@@ -57,6 +61,9 @@ setup:
 setup-tests:
 	@scripts/setup --tests
 	@scripts/build-uml.sh --debian >/dev/null
+
+setup-clusters:
+	@scripts/setup --clusters
 
 build:
 	cargo build --release --locked

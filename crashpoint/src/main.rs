@@ -2,8 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+mod app;
 mod bench;
 mod clean;
+mod cluster;
 mod doctor;
 mod finding;
 mod fs;
@@ -15,6 +17,7 @@ mod options;
 mod report;
 mod run;
 mod source;
+mod states;
 
 use std::process::ExitCode;
 
@@ -41,6 +44,13 @@ enum Command {
     /// that a file system could not tell from an earlier one are left out. With --out the sweep can
     /// be stopped and killed at any moment, and gone on with by --resume.
     Fs(Box<fs::FsArgs>),
+    /// Test a program: cut the power at every point of a run of it
+    ///
+    /// Records what the program does to the files in its directory of data, makes every state that a
+    /// crash could have left there, and has a command look at each. What it is to hold are the lines
+    /// that the program had printed before the crash. Findings that are alike are shown once, with what
+    /// was lost, what would have prevented it, and which file systems save the program.
+    App(Box<app::AppArgs>),
     /// Put the shards of a sweep together
     ///
     /// Makes the directory that one sweep of everything would have made of those of its parts
@@ -61,10 +71,11 @@ enum Command {
     Import(Box<import::ImportArgs>),
     /// Run a workload on a file system that is mounted, with marks for dm-log-writes
     Run(run::RunArgs),
-    /// List the findings of a sweep, or tell the story of one
+    /// List the findings of a sweep, tell the story of one, or show a trace
     ///
     /// Findings are numbered from 1, by file system, workload and crash state. Of those that break the
-    /// same promises of the same file system the smallest is listed, with how many are alike.
+    /// same promises of the same file system the smallest is listed, with how many are alike. Of the
+    /// trace of a program or a cluster every event is a line.
     Show(finding::ShowArgs),
     /// Make a finding smaller: fewer operations, fewer lost writes, the same broken promise
     Minimize(finding::MinimizeArgs),
@@ -84,6 +95,12 @@ enum Command {
     /// The guest sees the host's files, read-only, and has a network of its own. The exit status is
     /// that of the command.
     Machine(Box<machine::MachineArgs>),
+    /// Run, record and test a real system of several nodes
+    ///
+    /// A cluster file says what the system is: docs/clusters.md. Each node has a network, processes
+    /// and mounts of its own, which end with this program.
+    #[command(subcommand)]
+    Cluster(cluster::ClusterCommand),
     /// Say what this machine lacks, and whether the tester itself may be believed
     Doctor(doctor::DoctorArgs),
     /// Remove what a killed run left behind
@@ -97,7 +114,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    if let Some(status) = replayer::run_hidden() {
+    if let Some(status) = replayer::run_hidden().or_else(::cluster::run_hidden) {
         return status;
     }
     match parse() {
@@ -134,6 +151,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
     let interrupt = Interrupt::watch()?;
     match parsed.command {
         Command::Fs(arguments) => fs::run(&arguments.settle(), &parsed.fs, &parsed.given, &interrupt),
+        Command::App(arguments) => app::run(&arguments, &interrupt),
         Command::Merge(arguments) => merge::run(&arguments),
         Command::Export(arguments) => finding::export(&arguments, &parsed.fs),
         Command::Import(arguments) => import::run(*arguments, &interrupt),
@@ -143,6 +161,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Command::Replay(arguments) => finding::replay(&arguments, &parsed.fs, &interrupt),
         Command::Report(arguments) => report::run(&arguments, &parsed.fs),
         Command::Machine(arguments) => machine::run(*arguments, &interrupt),
+        Command::Cluster(command) => cluster::run(command, &interrupt),
         Command::Doctor(arguments) => doctor::run(&arguments, &interrupt),
         Command::Clean(arguments) => clean::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments, &interrupt),

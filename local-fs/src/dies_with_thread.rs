@@ -12,7 +12,7 @@ use nix::unistd::dup;
 
 /// Has the kernel kill what `command` starts as soon as the thread that starts it ends.
 #[allow(unsafe_code)]
-pub(crate) fn dies_with_thread(command: &mut Command) {
+pub fn dies_with_thread(command: &mut Command) {
     let parent = std::process::id();
     let ask = move || {
         set_pdeathsig(Signal::SIGKILL)?;

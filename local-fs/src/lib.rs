@@ -23,6 +23,7 @@ mod variant;
 mod walk;
 
 pub use block_names::block_names;
+pub use dies_with_thread::dies_with_thread;
 pub use error::{Error, Result};
 pub use format::format;
 pub use fsck::{FsckReport, RunningFsck, repair, start_fsck};

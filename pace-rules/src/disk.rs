@@ -4,9 +4,7 @@
 //! is one crash state of it, [`States`] says which kinds of them to visit, and [`Space`] has them
 //! all: counted, ordered and addressable.
 
-mod combinations;
 mod log;
-mod sample;
 mod space;
 mod state;
 mod states;

@@ -2,5 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod combinations;
 pub mod disk;
 pub mod nodes;
+mod sample;

@@ -7,10 +7,17 @@
 //! states of a [`Space`] are the choices that an exploration makes of both; each says for every node
 //! which [`Effect`]s are on its disk, in order.
 
+mod cuts;
 mod effect;
+mod micro;
+mod model;
 mod run;
+mod space;
 
 pub use effect::{Content, Effect};
+pub use micro::{Micro, Split};
+pub use model::{DataOrder, Growth, Log, MODELS, Model};
 pub use run::{
     Action, ChangeOfName, Data, Event, FileId, FileKind, FileOp, InitialFile, Message, Name, Node, Run, SyncScope,
 };
+pub use space::{Count, Error, Explore, NodeState, Relaxation, Relaxations, Request, Space, State};

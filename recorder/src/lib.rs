@@ -1,10 +1,12 @@
 //! Runs a workload on a recorded disk and writes its [`Trace`]: the block log with marks
-//! around every operation, and the live tree at every crash point.
+//! around every operation, and the live tree at every crash point. And records what the processes
+//! of a program or a cluster do: [`process`].
 
 mod execute;
 mod fua;
 mod memory;
 mod perform;
+pub mod process;
 mod raw;
 mod record;
 mod trace;

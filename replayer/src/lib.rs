@@ -48,6 +48,7 @@ pub use exit::{exit, exit_usage};
 pub use findings::{Findings, Found, FoundWhat, Group};
 pub use import::Import;
 pub use kernel::{KernelArgs, KernelChoice};
+pub use lines::write_whole;
 pub use look::look;
 pub use manifest::{Kernel, Manifest, Options};
 pub use merge::merge;

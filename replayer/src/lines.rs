@@ -116,7 +116,7 @@ fn read_all<T: DeserializeOwned>(
 
 /// Writes a file that is there whole or not at all, whatever happens, in place of one that may be
 /// there.
-pub(crate) fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
+pub fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".tmp");
     let temporary = PathBuf::from(temporary);

@@ -23,7 +23,7 @@ fn built_programs() -> PathBuf {
     let folder = test.ancestors().nth(2).expect("target/debug/deps/test").to_owned();
     let built = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
     let fresh = |name: &&str| built(&folder.join(name)).is_some_and(|time| Some(time) >= built(&test));
-    if !["ace-gen", "replay", "crashpoint"].iter().all(fresh) {
+    if !["ace-gen", "replay", "crashpoint", "store"].iter().all(fresh) {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = Process::new(cargo);
         build.args(["build", "--quiet", "--workspace", "--bins", "--target-dir"]).arg(folder.parent().expect("target"));

@@ -148,8 +148,8 @@ impl Clean {
             match mounts.user_of(&mark) {
                 Some(pid) if pid == mark.owner_pid => {}
                 Some(pid) => self.leave(&what, &format!("process {pid} still uses it"))?,
-                // A guest's holds files, which nobody but the guest had a use for.
-                None if machine::is_guest_directory(&path) => {
+                // A guest's holds files, as does one of crash states, which nobody else had a use for.
+                None if machine::is_guest_directory(&path) || node_sweep::is_scratch(&path) => {
                     self.act(&REMOVE, &what, || std::fs::remove_dir_all(&path))?;
                 }
                 None => self.act(&REMOVE, &what, || std::fs::remove_dir(&path))?,

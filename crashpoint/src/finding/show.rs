@@ -3,15 +3,22 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use anyhow::{Context, bail};
 use clap::{Args, Command};
+use node_sweep::Recorded;
 use replayer::{Findings, Found, FoundWhat, Group, Outcome, columns, death_text, replay_text};
+use trace::Trace;
 
 use super::Named;
+use crate::states::{not_measured, outcome, table, title};
+
+/// What a directory has that is a trace of a program or a cluster.
+const TRACE: &str = "trace.json";
 
 /// The arguments of `crashpoint show`.
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// The directory that fs --out made
+    /// The directory that fs --out made, or the trace of a program or a cluster
     #[arg(value_name = "RESULTS")]
     results: PathBuf,
 
@@ -26,10 +33,64 @@ pub(crate) struct ShowArgs {
 
 /// Does it.
 pub(crate) fn show(arguments: ShowArgs, fs: &Command) -> anyhow::Result<Outcome> {
+    if let Some(recorded) = Recorded::read(&arguments.results)? {
+        return states(&recorded, arguments.number);
+    }
+    if arguments.results.join(TRACE).exists() {
+        return describe(&arguments);
+    }
     match arguments.number {
         Some(number) => tell(&Named { results: arguments.results, number }, fs),
         None => list(&Findings::read(&arguments.results)?, arguments.all),
     }
+}
+
+/// Of a sweep of the crash states of a program or a cluster.
+fn states(recorded: &Recorded, number: Option<usize>) -> anyhow::Result<Outcome> {
+    let mut out = io::stdout().lock();
+    let findings = &recorded.findings;
+    if let Some(number) = number {
+        let finding = findings.iter().find(|finding| finding.number == number);
+        let finding =
+            finding.with_context(|| format!("there is no finding {number}: the last is {}", findings.len()))?;
+        write!(out, "{}  program   {}\n{}", title(finding), recorded.manifest.name, finding.text())?;
+        return Ok(Outcome::Findings);
+    }
+    let Some(summary) = &recorded.summary else {
+        bail!("the sweep of {} was stopped before its end: sweep again", recorded.manifest.name);
+    };
+    if !findings.is_empty() {
+        let head = ["finding", "relaxation", "states", "missing", "broken"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        rows.extend(findings.iter().map(|finding| {
+            let words = finding.broken.first().cloned().unwrap_or_default();
+            vec![
+                finding.number.to_string(),
+                finding.relaxation.clone(),
+                finding.states.to_string(),
+                finding.missing(),
+                words,
+            ]
+        }));
+        writeln!(out, "{}", columns(&rows))?;
+    }
+    write!(out, "{}{}", not_measured(summary), table(summary))?;
+    Ok(outcome(summary))
+}
+
+/// A trace, a line for each event.
+fn describe(arguments: &ShowArgs) -> anyhow::Result<Outcome> {
+    let path = arguments.results.display();
+    anyhow::ensure!(arguments.number.is_none() && !arguments.all, "{path} is a trace, which has no findings: sweep it");
+    let trace = Trace::load(&arguments.results)?;
+    let mut out = io::stdout().lock();
+    for line in recorder::process::describe(&trace) {
+        writeln!(out, "{line}")?;
+    }
+    for (what, count) in &trace.about.not_measured {
+        writeln!(out, "not measured: {what}, {count} times")?;
+    }
+    Ok(Outcome::Clean)
 }
 
 fn tell(named: &Named, fs: &Command) -> anyhow::Result<Outcome> {

@@ -1,13 +1,17 @@
 //! JUnit XML, as CI servers read it: a suite for each file system, a case for each workload that is
-//! not clean, and one for all that are.
+//! not clean, and one for all that are. Of programs and clusters a suite for each sweep, a case for
+//! each finding.
 
 use std::borrow::Cow;
+use std::path::{Path, PathBuf};
 
 use askama::Template;
 use itertools::Itertools;
+use node_sweep::Recorded;
 use replayer::Found;
 
 use super::sweep::{Sweep, headline, promises};
+use crate::states::title;
 
 #[derive(Template)]
 #[template(path = "junit.xml")]
@@ -23,6 +27,8 @@ struct Suite {
     skipped: u64,
     seconds: String,
     clean: u64,
+    /// What is clean.
+    things: &'static str,
     properties: Vec<(&'static str, String)>,
     cases: Vec<Case>,
 }
@@ -47,11 +53,12 @@ impl Said {
 }
 
 /// The file for these sweeps.
-pub(super) fn junit(sweeps: &[Sweep]) -> anyhow::Result<String> {
-    let alone = sweeps.len() == 1;
+pub(super) fn junit(sweeps: &[Sweep], states: &[(PathBuf, Recorded)]) -> anyhow::Result<String> {
+    let alone = sweeps.len() == 1 && states.is_empty();
     let suites =
         sweeps.iter().flat_map(|sweep| (0..sweep.overview.file_systems.len()).map(move |place| (sweep, place)));
-    let suites = suites.map(|(sweep, place)| suite(sweep, place, alone)).collect();
+    let suites = suites.map(|(sweep, place)| suite(sweep, place, alone));
+    let suites = suites.chain(states.iter().map(|(directory, recorded)| states_suite(directory, recorded))).collect();
     Ok(Junit { suites }.render()?)
 }
 
@@ -90,12 +97,64 @@ fn suite(sweep: &Sweep, place: usize, alone: bool) -> Suite {
         skipped,
         seconds: format!("{:.3}", summary.elapsed.as_secs_f64()),
         clean: swept.clean,
+        things: "workloads",
         properties: vec![
             ("kernel", printable(&manifest.kernel_release).into_owned()),
             ("disk", printable(&manifest.disk).into_owned()),
             ("states", manifest.states.join(",")),
             ("states-checked", summary.states_checked.to_string()),
             ("states-equal", summary.states_equal.to_string()),
+        ],
+        cases,
+    }
+}
+
+/// Of a sweep of the crash states of a program or a cluster.
+fn states_suite(directory: &Path, recorded: &Recorded) -> Suite {
+    let Recorded { manifest, findings, summary } = recorded;
+    let failed = findings.iter().map(|finding| {
+        let kind = finding.nodes.iter().flat_map(|node| node.lost.iter().chain(&node.midway)).map(|lost| &*lost.call);
+        let kind = kind.unique().join(" ");
+        let text = format!("{}{}", title(finding), finding.text());
+        let failure = Some(Said::new(&kind, &finding.broken.join("; "), &text));
+        Case { name: printable(&finding.missing()).into_owned(), failure, error: None }
+    });
+    let mut cases: Vec<_> = failed.collect();
+    let error = |name: &str, message: &str| {
+        let error = Some(Said::new("not-measured", message, message));
+        Case { name: name.into(), failure: None, error }
+    };
+    let finished = summary.as_ref().filter(|summary| !summary.interrupted);
+    match finished {
+        None => cases.push(error("the sweep", "it was stopped before its end")),
+        Some(summary) => {
+            cases.extend(
+                summary.reasons.iter().map(|(why, states)| error("states", &format!("{states} states: {why}"))),
+            );
+            let calls = summary.not_recorded.iter();
+            cases
+                .extend(calls.map(|(call, times)| error("the recording", &format!("{call} was called {times} times"))));
+        }
+    }
+    let summary = summary.clone().unwrap_or_default();
+    let failures = findings.len() as u64;
+    let errors = cases.len() as u64 - failures;
+    let clean = summary.checked.saturating_sub(summary.broken + summary.not_measured);
+    let name = format!("{} {} on {}", directory.display(), manifest.name, manifest.model);
+    Suite {
+        name: printable(&name).into_owned(),
+        tests: clean + failures + errors,
+        failures,
+        errors,
+        skipped: 0,
+        seconds: format!("{:.3}", summary.seconds),
+        clean,
+        things: "states",
+        properties: vec![
+            ("kernel", printable(&manifest.kernel_release).into_owned()),
+            ("states", summary.states.to_string()),
+            ("states-checked", summary.checked.to_string()),
+            ("states-equal", summary.equal.to_string()),
         ],
         cases,
     }

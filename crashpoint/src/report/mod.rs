@@ -2,6 +2,7 @@
 
 mod junit;
 mod page;
+mod states;
 mod sweep;
 
 use std::io;
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use node_sweep::Recorded;
 use replayer::{Outcome, say};
 
 use sweep::Sweep;
@@ -34,14 +36,34 @@ pub(crate) fn run(arguments: &ReportArgs, fs: &clap::Command) -> anyhow::Result<
     if arguments.html.is_some() && arguments.html == arguments.junit {
         bail!("--html and --junit name the same file: give each its own");
     }
-    let sweeps = read(&arguments.directories, fs)?;
+    let (states, directories) = of_states(&arguments.directories)?;
+    let sweeps = read(&directories, fs)?;
     if let Some(path) = &arguments.html {
-        write(path, &page::page(&sweeps)?)?;
+        match (sweeps.is_empty(), states.is_empty()) {
+            (false, false) => bail!("a page is of file systems, or of programs and clusters: write one for each"),
+            (true, false) => write(path, &states::page(&states)?)?,
+            _ => write(path, &page::page(&sweeps)?)?,
+        }
     }
     if let Some(path) = &arguments.junit {
-        write(path, &junit::junit(&sweeps)?)?;
+        write(path, &junit::junit(&sweeps, &states)?)?;
     }
     Ok(Outcome::Clean)
+}
+
+/// The results of a sweep of a program or a cluster, and their directory.
+type OfStates = (PathBuf, Recorded);
+
+/// The directories of sweeps of programs and clusters, and the others.
+fn of_states(directories: &[PathBuf]) -> anyhow::Result<(Vec<OfStates>, Vec<PathBuf>)> {
+    let (mut states, mut others) = (Vec::new(), Vec::new());
+    for directory in directories {
+        match Recorded::read(directory)? {
+            Some(recorded) => states.push((directory.clone(), recorded)),
+            None => others.push(directory.clone()),
+        }
+    }
+    Ok((states, others))
 }
 
 fn read(directories: &[PathBuf], fs: &clap::Command) -> anyhow::Result<Vec<Sweep>> {

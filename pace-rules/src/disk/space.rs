@@ -1,6 +1,7 @@
 //! All crash states of a log that are to be visited, each with a number.
 
-use super::{Log, Relaxation, State, States, combinations, sample, tear};
+use super::{Log, Relaxation, State, States, tear};
+use crate::{combinations, sample};
 
 /// The crash states of a log: counted before any is made, and number i of them found without
 /// looking at the others. So a part of them, or one of them, is visited as easily as all.

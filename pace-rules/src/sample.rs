@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 /// `size` different numbers below `below`, ascending, each set of them as likely as any other;
 /// all there are if those are fewer. (R. W. Floyd's method, Communications of the ACM, 1987.)
-pub(super) fn draw(size: u32, below: u128, seed: u64) -> Vec<u128> {
+pub(crate) fn draw(size: u32, below: u128, seed: u64) -> Vec<u128> {
     let mut random = Random(seed);
     let mut drawn = BTreeSet::new();
     for last in below.saturating_sub(size.into())..below {

@@ -1,7 +1,7 @@
 //! Subsets of a given size, counted and addressed.
 
 /// How many ways there are to choose `size` of `of`; `u128::MAX` stands for that many or more.
-pub(super) fn count(of: usize, size: usize) -> u128 {
+pub(crate) fn count(of: usize, size: usize) -> u128 {
     if size > of {
         return 0;
     }
@@ -23,7 +23,7 @@ pub(super) fn count(of: usize, size: usize) -> u128 {
 
 /// The subset number `index` of those with `size` members of `0..of`, ascending. They are in
 /// lexical order: first the one with the lowest members.
-pub(super) fn nth(mut index: u128, of: usize, size: usize) -> Vec<usize> {
+pub(crate) fn nth(mut index: u128, of: usize, size: usize) -> Vec<usize> {
     let mut members = Vec::with_capacity(size);
     let mut next = 0;
     for left in (0..size).rev() {

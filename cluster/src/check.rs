@@ -1,0 +1,171 @@
+//! Whether a cluster holds what it promised.
+
+use std::io::{self, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use crate::process::{Heard, each_line, ending, finish, kill_group, lines_of};
+
+/// What a check says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// All is there.
+    Ok,
+    /// What is not as it was promised, in its words.
+    Broken(Vec<String>),
+    /// It did not decide: why.
+    NotMeasured(String),
+}
+
+/// Runs a check once. Only `ok` and `broken` lines count, and only of one that ends as it should: a
+/// check that crashes, hangs or says nothing decides nothing.
+///
+/// # Errors
+/// If it cannot be run.
+pub(crate) fn judge(mut command: Command, within: Duration, cancelled: &dyn Fn() -> bool) -> io::Result<Verdict> {
+    let mut child = command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn()?;
+    let lines = lines_of(child.stdout.take().expect("piped"));
+    let deadline = Instant::now() + within;
+    let mut said = Vec::new();
+    let heard = each_line(&lines, deadline, cancelled, |line| {
+        said.push(String::from_utf8_lossy(line).into_owned());
+        true
+    });
+    let left =
+        if heard == Heard::Stopped { Duration::ZERO } else { deadline.saturating_duration_since(Instant::now()) };
+    Ok(match finish(&mut child, left, cancelled)? {
+        None => too_long(within),
+        Some(status) if matches!(status.code(), Some(0 | 1)) => verdict(&said, status.code() == Some(0)),
+        Some(status) => Verdict::NotMeasured(format!("the check {}", ending(status))),
+    })
+}
+
+/// A check that keeps running, and answers for one state after the other.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    lines: Receiver<Vec<u8>>,
+}
+
+/// What ends the answer of a check that keeps running.
+const END: &str = "end";
+
+impl Server {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// If it cannot be run.
+    pub(crate) fn start(mut command: Command) -> io::Result<Self> {
+        let mut child = command.stdout(Stdio::piped()).stdin(Stdio::piped()).spawn()?;
+        let lines = lines_of(child.stdout.take().expect("piped"));
+        Ok(Self { child, lines })
+    }
+
+    /// Asks for one state. Only one that gave a whole answer may be asked again: whoever gets none
+    /// back starts another.
+    ///
+    /// # Errors
+    /// If it cannot be known how it ended.
+    pub(crate) fn ask(
+        mut self,
+        line: &str,
+        within: Duration,
+        cancelled: &dyn Fn() -> bool,
+    ) -> io::Result<(Verdict, Option<Self>)> {
+        // Who ends without reading is told by how it ends.
+        let _ = writeln!(self.child.stdin.as_mut().expect("piped"), "{line}");
+        let mut said = Vec::new();
+        let heard = each_line(&self.lines, Instant::now() + within, cancelled, |line| {
+            said.push(String::from_utf8_lossy(line).into_owned());
+            line != END.as_bytes()
+        });
+        Ok(match heard {
+            Heard::Enough => (verdict(&said, true), Some(self)),
+            Heard::Stopped => (too_long(within), None),
+            Heard::All => match finish(&mut self.child, within, cancelled)? {
+                Some(status) => (Verdict::NotMeasured(format!("the check {}", ending(status))), None),
+                None => (too_long(within), None),
+            },
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        kill_group(&mut self.child);
+    }
+}
+
+fn too_long(within: Duration) -> Verdict {
+    Verdict::NotMeasured(format!("the check did not end within {within:?}"))
+}
+
+fn verdict(said: &[String], success: bool) -> Verdict {
+    let broken = said.iter().filter_map(|line| match line.split_once(' ') {
+        Some(("broken", what)) => Some(what.to_owned()),
+        _ => (line == "broken").then(String::new),
+    });
+    let broken: Vec<_> = broken.collect();
+    let ok = said.iter().any(|line| line == "ok" || line.starts_with("ok "));
+    match (broken.is_empty(), ok) {
+        (false, _) => Verdict::Broken(broken),
+        (true, true) if success => Verdict::Ok,
+        (true, true) => Verdict::NotMeasured("the check says ok and ended with status 1".into()),
+        (true, false) => Verdict::NotMeasured("the check gave no verdict".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+
+    use super::*;
+
+    fn of(script: &str) -> Verdict {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).process_group(0);
+        judge(command, Duration::from_millis(400), &|| false).expect("run")
+    }
+
+    fn not_measured(why: &str) -> Verdict {
+        Verdict::NotMeasured(why.into())
+    }
+
+    #[test]
+    fn only_a_check_that_ends_as_it_should_and_says_so_decides() {
+        assert_eq!(of("echo talk; echo ok"), Verdict::Ok);
+        assert_eq!(of("echo ok; echo broken k1 is lost; exit 1"), Verdict::Broken(vec!["k1 is lost".into()]));
+        assert_eq!(of("echo broken k1 is lost"), Verdict::Broken(vec!["k1 is lost".into()]));
+        assert_eq!(of("echo okay"), not_measured("the check gave no verdict"));
+        assert_eq!(of("echo ok; exit 1"), not_measured("the check says ok and ended with status 1"));
+        assert_eq!(of("echo broken x; exit 2"), not_measured("the check ended with status 2"));
+        assert_eq!(of("echo ok; kill -SEGV $$"), not_measured("the check was ended by SIGSEGV"));
+        assert_eq!(of("echo ok; sleep 60"), not_measured("the check did not end within 400ms"));
+        assert_eq!(of("echo ok; exec >&-; sleep 60"), not_measured("the check did not end within 400ms"));
+    }
+
+    #[test]
+    fn a_check_that_keeps_running_is_asked_with_a_line_for_each_state() {
+        let start = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).process_group(0);
+            Server::start(command).expect("started")
+        };
+        let ask = |server: Server, line: &str| server.ask(line, Duration::from_millis(400), &|| false).expect("asked");
+        let broken = |words: &str| Verdict::Broken(vec![words.into()]);
+        let echo = "echo $$; while read line; do echo \"broken $line $$\"; echo end; done";
+        let (first, server) = ask(start(echo), "one");
+        let (second, server) = ask(server.expect("it goes on"), "two");
+        let pid = server.expect("it goes on").child.id();
+        assert_eq!([first, second], [broken(&format!("one {pid}")), broken(&format!("two {pid}"))]);
+        for (script, why) in [
+            ("read line; echo ok", "the check ended with status 0"),
+            ("echo ok; exec >&-; sleep 60", "the check did not end within 400ms"),
+            ("echo ok; sleep 60", "the check did not end within 400ms"),
+            ("echo end; sleep 60", "the check gave no verdict"),
+        ] {
+            assert_eq!(ask(start(script), "x").0, not_measured(why), "{script}");
+        }
+    }
+}

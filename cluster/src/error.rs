@@ -1,0 +1,93 @@
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The result of what is done with a cluster.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a cluster cannot be described, started or asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The cluster file cannot be read.
+    #[error("read {path}: {error}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The cluster file does not follow its syntax.
+    #[error("{path} line {line}: {what}")]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        line: usize,
+        /// What is wrong.
+        what: String,
+    },
+    /// The cluster file asks for what there is not.
+    #[error("{path}: {what}")]
+    Meaning {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// A command of the cluster file does not exist.
+    #[error("{whose}: there is no program {program}: install it, or give its path")]
+    NoProgram {
+        /// What it is for.
+        whose: String,
+        /// Its name.
+        program: String,
+    },
+    /// The kernel refuses something.
+    #[error("{doing}: {error}")]
+    System {
+        /// What was to be done.
+        doing: String,
+        /// Why it is not.
+        error: io::Error,
+    },
+    /// A node does not become ready.
+    #[error("node {node} {what}{}", log_words(.log, .tail))]
+    NotReady {
+        /// Its name.
+        node: String,
+        /// What it does instead.
+        what: String,
+        /// Where it logs to.
+        log: PathBuf,
+        /// The last lines of that.
+        tail: Vec<String>,
+    },
+    /// A command did not do what it is for.
+    #[error("{whose} {what}")]
+    Command {
+        /// What it is for.
+        whose: String,
+        /// How it ended.
+        what: String,
+    },
+    /// Somebody asked for the end.
+    #[error("it was interrupted")]
+    Interrupted,
+}
+
+fn log_words(log: &Path, tail: &[String]) -> String {
+    if tail.is_empty() {
+        return format!("; it logged nothing ({})", log.display());
+    }
+    format!("; the end of {}: {}", log.display(), tail.join(" | "))
+}
+
+/// Says what was being done when something failed.
+pub(crate) trait Context<T> {
+    fn doing(self, doing: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> Context<T> for std::result::Result<T, E> {
+    fn doing(self, doing: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|error| Error::System { doing: doing(), error: error.into() })
+    }
+}

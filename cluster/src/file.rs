@@ -1,0 +1,488 @@
+//! The cluster file: a system, in TOML.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use nix::unistd::User;
+use serde::Deserialize;
+
+use crate::error::{Error, Result};
+use crate::network;
+use crate::words::{Values, find_program};
+
+/// Where nodes see their directories of data: each its own, under its name.
+pub const DIRECTORY: &str = "/run/crashpoint";
+
+/// What the environment variable with a node's address starts with; the node's name follows, in
+/// capitals and with underscores.
+pub const ADDRESS_VARIABLE: &str = "CRASHPOINT_NODE_";
+
+/// The name that the client has in the network.
+pub const CLIENT: &str = "client";
+
+/// More than one machine serves.
+const NODES_MAX: usize = 200;
+
+/// The kernel allows 64 bytes.
+const NAME_BYTES_MAX: usize = 32;
+
+const READY_WITHIN_S: f64 = 30.0;
+const STOP_WITHIN_S: f64 = 10.0;
+const CLIENT_WITHIN_S: f64 = 300.0;
+const CHECK_WITHIN_S: f64 = 60.0;
+
+/// A system, as a cluster file describes it.
+#[derive(Debug, Clone)]
+pub struct ClusterFile {
+    /// The text, in which `{here}` has been replaced by the folder: it can be parsed anywhere.
+    pub text: String,
+    /// The folder of the file. The client and the check run there.
+    pub folder: PathBuf,
+    /// Which combinations of disks are worth a look.
+    pub explore: Explore,
+    /// The file system that each node's data is on, if not that of the directory it is given.
+    pub disk: Option<String>,
+    /// The nodes, in the order of the file.
+    pub nodes: Vec<Node>,
+    /// What makes the cluster work.
+    pub client: Option<Client>,
+    /// What judges it.
+    pub check: Option<Check>,
+}
+
+/// Which combinations of disks are worth a look (PACE, section 4).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Explore {
+    /// All nodes do the same: a majority stands for all others of its size.
+    ReplicatedStateMachine {
+        /// How many of the nodes are one.
+        majority: usize,
+    },
+    /// One node leads, and the others follow it.
+    PrimaryReplicas {
+        /// Its place in [`ClusterFile::nodes`].
+        primary: usize,
+    },
+}
+
+/// A node.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// Its name, in the network too.
+    pub name: String,
+    /// Its address, which is the same each time.
+    pub address: Ipv4Addr,
+    /// The command that it is: it stays in the foreground.
+    pub command: Vec<String>,
+    /// The user that it and its setup run as, and who owns its directory; root if there is none.
+    pub user: Option<String>,
+    /// What is added to the environment.
+    pub environment: BTreeMap<String, String>,
+    /// Whether it has a directory of data.
+    pub has_data: bool,
+    /// Files that are written into a new directory: path in it, and content.
+    pub files: BTreeMap<PathBuf, String>,
+    /// Commands that are run in it before the node is started for the first time.
+    pub setup: Vec<Vec<String>>,
+    /// How one knows that it is ready; it is at once if there is nothing.
+    pub ready: Option<Ready>,
+    /// How long it may take until then.
+    pub ready_within: Duration,
+    /// How it is asked to stop.
+    pub stop: Signal,
+    /// How long it may take to, before it is killed.
+    pub stop_within: Duration,
+    /// The nodes that have to be ready before it is started, by their places.
+    pub after: Vec<usize>,
+}
+
+impl Node {
+    /// Where it sees its directory of data.
+    pub fn directory(&self) -> PathBuf {
+        Path::new(DIRECTORY).join(&self.name)
+    }
+}
+
+/// How one knows that a node is ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ready {
+    /// A command that is run where the node is ends with status 0.
+    Command(Vec<String>),
+    /// Somebody answers at a port of it.
+    Port(u16),
+    /// A line of its log has this in it.
+    Log(String),
+}
+
+/// What makes the cluster work: each line that it prints is an acknowledgement.
+#[derive(Debug, Clone)]
+pub struct Client {
+    /// The command.
+    pub command: Vec<String>,
+    /// How long it may take.
+    pub within: Duration,
+}
+
+/// What says whether the cluster holds what it promised.
+#[derive(Debug, Clone)]
+pub struct Check {
+    /// The command, in which `{acks}` is still to be filled.
+    command: String,
+    values: Values,
+    /// Whether it keeps running and answers for one state after the other.
+    pub serve: bool,
+    /// How long it may take for one state.
+    pub within: Duration,
+}
+
+impl Check {
+    /// Its words, where the file with the acknowledgements is at `acks`.
+    ///
+    /// # Errors
+    /// If the command has `{acks}` and there is no such file, as for one that keeps running.
+    pub fn command(&self, acks: Option<&Path>) -> Result<Vec<String>> {
+        let mut values = self.values.clone();
+        values.0.extend(acks.map(|acks| ("acks".to_owned(), acks.display().to_string())));
+        let command = values.command(&self.command);
+        command.map_err(|what| Error::Command { whose: "the check".into(), what: format!("cannot be run: {what}") })
+    }
+}
+
+impl ClusterFile {
+    /// Reads one, and looks whether the programs that it names are there.
+    ///
+    /// # Errors
+    /// With the line, if it does not follow the syntax; with the name, if something is not there.
+    pub fn read(path: &Path) -> Result<Self> {
+        let unreadable = |error| Error::Unreadable { path: path.into(), error };
+        let text = fs::read_to_string(path).map_err(unreadable)?;
+        let folder = path.canonicalize().map_err(unreadable)?.parent().expect("a file is in a folder").to_owned();
+        if folder.display().to_string().contains(['"', '\'', '\\', '{', ' ', '\n']) {
+            let what = format!("its folder {} has a character that could be taken for TOML", folder.display());
+            return Err(Error::Meaning { path: path.into(), what });
+        }
+        let text = text.replace("{here}", &folder.display().to_string());
+        let file = Self::parse(&text, path, &folder)?;
+        file.look_for_programs()?;
+        Ok(file)
+    }
+
+    /// Takes the text of one apart. `path` is for messages.
+    ///
+    /// # Errors
+    /// With the line, if it does not follow the syntax.
+    pub fn parse(text: &str, path: &Path, folder: &Path) -> Result<Self> {
+        let raw: RawFile = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            let line = text[..at.min(text.len())].matches('\n').count() + 1;
+            Error::Syntax { path: path.into(), line, what: error.message().trim().replace('\n', " ") }
+        })?;
+        raw.settle(text, folder).map_err(|what| Error::Meaning { path: path.into(), what })
+    }
+
+    /// The place of the node with a name.
+    pub fn place(&self, name: &str) -> Option<usize> {
+        self.nodes.iter().position(|node| node.name == name)
+    }
+
+    /// The environment variables that say where the nodes are.
+    pub fn addresses(&self) -> impl Iterator<Item = (String, String)> {
+        let variable = |name: &str| format!("{ADDRESS_VARIABLE}{}", name.to_uppercase().replace('-', "_"));
+        self.nodes.iter().map(move |node| (variable(&node.name), node.address.to_string()))
+    }
+
+    fn look_for_programs(&self) -> Result<()> {
+        let own_path = std::env::var("PATH").unwrap_or_default();
+        let look =
+            |whose: String, words: &[String], path: &str, folder: &Path| match find_program(&words[0], path, folder) {
+                Some(_) => Ok(()),
+                None => Err(Error::NoProgram { whose, program: words[0].clone() }),
+            };
+        for node in &self.nodes {
+            let path = node.environment.get("PATH").unwrap_or(&own_path);
+            let ready = node.ready.iter().filter_map(|ready| match ready {
+                Ready::Command(words) => Some(words),
+                _ => None,
+            });
+            // What the setup brings along in the directory is not there yet.
+            let commands = [&node.command].into_iter().chain(&node.setup).chain(ready);
+            for words in commands.filter(|words| !words[0].starts_with(DIRECTORY)) {
+                look(format!("node {}", node.name), words, path, Path::new("/"))?;
+            }
+        }
+        if let Some(client) = &self.client {
+            look("the client".into(), &client.command, &own_path, &self.folder)?;
+        }
+        if let Some(check) = &self.check {
+            look("the check".into(), &check.command(Some(Path::new("acks")))?, &own_path, &self.folder)?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFile {
+    #[serde(default)]
+    explore: RawExplore,
+    disk: Option<String>,
+    #[serde(default)]
+    environment: BTreeMap<String, String>,
+    nodes: Vec<RawNode>,
+    client: Option<RawClient>,
+    check: Option<RawCheck>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum RawExplore {
+    /// Nodes of which the smallest majority decides.
+    #[default]
+    #[serde(alias = "rsm")]
+    ReplicatedStateMachine,
+    /// The same with another size of it.
+    Majority(usize),
+    /// The name of the node that leads.
+    Primary(String),
+}
+
+/// A node, or several that are alike.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawNode {
+    name: Option<String>,
+    #[serde(default)]
+    names: Vec<String>,
+    command: String,
+    user: Option<String>,
+    #[serde(default)]
+    environment: BTreeMap<String, String>,
+    data: Option<bool>,
+    #[serde(default)]
+    files: BTreeMap<String, String>,
+    #[serde(default)]
+    setup: Vec<String>,
+    ready: Option<RawReady>,
+    ready_within_s: Option<f64>,
+    stop: Option<String>,
+    stop_within_s: Option<f64>,
+    #[serde(default)]
+    after: Vec<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum RawReady {
+    Command(String),
+    Port(u16),
+    Log(String),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawClient {
+    command: String,
+    within_s: Option<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCheck {
+    command: String,
+    #[serde(default)]
+    serve: bool,
+    within_s: Option<f64>,
+}
+
+type Words<T> = std::result::Result<T, String>;
+
+impl RawFile {
+    /// What it means. Errors are words that fit behind the file's name.
+    fn settle(self, text: &str, folder: &Path) -> Words<ClusterFile> {
+        let names = self.names()?;
+        let mut values = Values::default();
+        for (name, number) in names.iter().zip(1..) {
+            values.0.insert(format!("address:{name}"), network::address(number).to_string());
+        }
+        let mut nodes = Vec::with_capacity(names.len());
+        for raw in &self.nodes {
+            for name in raw.names() {
+                nodes.push(raw.settle(nodes.len(), name, &names, &values, &self.environment)?);
+            }
+        }
+        refuse_circle(&nodes)?;
+        let explore = match self.explore {
+            RawExplore::ReplicatedStateMachine => Explore::ReplicatedStateMachine { majority: nodes.len() / 2 + 1 },
+            RawExplore::Majority(majority) if (1..=nodes.len()).contains(&majority) => {
+                Explore::ReplicatedStateMachine { majority }
+            }
+            RawExplore::Majority(majority) => {
+                return Err(format!("there is no majority of {majority} of {} nodes", nodes.len()));
+            }
+            RawExplore::Primary(name) => Explore::PrimaryReplicas { primary: place(&names, &name)? },
+        };
+        let client = self.client.map(|raw| {
+            let command = values.command(&raw.command).map_err(|what| format!("client: {what}"))?;
+            Ok::<_, String>(Client { command, within: seconds(raw.within_s, CLIENT_WITHIN_S)? })
+        });
+        let check = self.check.map(|raw| {
+            let within = seconds(raw.within_s, CHECK_WITHIN_S)?;
+            let mut all = values.clone();
+            all.0.extend((!raw.serve).then(|| ("acks".to_owned(), String::new())));
+            all.command(&raw.command).map_err(|what| format!("check: {what}"))?;
+            Ok::<_, String>(Check { command: raw.command, values: values.clone(), serve: raw.serve, within })
+        });
+        Ok(ClusterFile {
+            text: text.to_owned(),
+            folder: folder.to_owned(),
+            explore,
+            disk: self.disk,
+            nodes,
+            client: client.transpose()?,
+            check: check.transpose()?,
+        })
+    }
+
+    /// The names of all nodes.
+    fn names(&self) -> Words<Vec<String>> {
+        let mut seen = BTreeSet::new();
+        for raw in &self.nodes {
+            if raw.name.is_some() != raw.names.is_empty() {
+                return Err("each of [[nodes]] has either a name or names".into());
+            }
+            for name in raw.names() {
+                check_name(name)?;
+                if !seen.insert(name) {
+                    return Err(format!("there are two nodes {name}"));
+                }
+            }
+        }
+        match seen.len() {
+            0 => Err("there are no [[nodes]]".into()),
+            1..=NODES_MAX => Ok(self.nodes.iter().flat_map(RawNode::names).map(str::to_owned).collect()),
+            many => Err(format!("there are {many} nodes, and {NODES_MAX} is the most")),
+        }
+    }
+}
+
+impl RawNode {
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.name.iter().chain(&self.names).map(String::as_str)
+    }
+
+    fn settle(
+        &self,
+        place_of_it: usize,
+        name: &str,
+        names: &[String],
+        values: &Values,
+        common: &BTreeMap<String, String>,
+    ) -> Words<Node> {
+        let number = place_of_it as u8 + 1;
+        let address = network::address(number);
+        let mut values = values.clone();
+        let own = [
+            ("name", name.to_owned()),
+            ("number", number.to_string()),
+            ("address", address.to_string()),
+            ("dir", format!("{DIRECTORY}/{name}")),
+        ];
+        let has_data = self.data.unwrap_or(true);
+        values.0.extend(
+            own.into_iter().filter(|(key, _)| has_data || *key != "dir").map(|(key, value)| (key.into(), value)),
+        );
+        let here = |what: String| format!("node {name}: {what}");
+        let fill = |text: &String| values.fill(text).map_err(here);
+        let command = |text: &String| values.command(text).map_err(here);
+        if let Some(user) = &self.user {
+            let found = User::from_name(user).map_err(|error| here(format!("user {user}: {error}")))?;
+            found.ok_or_else(|| here(format!("there is no user {user} on this machine")))?;
+        }
+        let environment = common.iter().chain(&self.environment);
+        let environment = environment.map(|(key, value)| Ok((key.clone(), fill(value)?))).collect::<Words<_>>()?;
+        let files = self.files.iter().map(|(path, content)| Ok((inner_path(path).map_err(here)?, fill(content)?)));
+        let files: BTreeMap<_, _> = files.collect::<Words<_>>()?;
+        if !files.is_empty() && !has_data {
+            return Err(here("it has files, and data = false".into()));
+        }
+        let ready = match &self.ready {
+            Some(RawReady::Command(text)) => Some(Ready::Command(command(text)?)),
+            Some(RawReady::Port(port)) => Some(Ready::Port(*port)),
+            Some(RawReady::Log(text)) => Some(Ready::Log(fill(text)?)),
+            None => None,
+        };
+        let signal = self.stop.as_deref().unwrap_or("SIGTERM");
+        Ok(Node {
+            name: name.to_owned(),
+            address,
+            command: command(&self.command)?,
+            user: self.user.clone(),
+            environment,
+            has_data,
+            files,
+            setup: self.setup.iter().map(command).collect::<Words<_>>()?,
+            ready,
+            ready_within: seconds(self.ready_within_s, READY_WITHIN_S)?,
+            stop: Signal::from_str(signal).map_err(|_| here(format!("{signal} is no signal, such as SIGTERM")))?,
+            stop_within: seconds(self.stop_within_s, STOP_WITHIN_S)?,
+            after: self.after.iter().map(|other| place(names, other).map_err(here)).collect::<Words<_>>()?,
+        })
+    }
+}
+
+fn place(names: &[String], name: &str) -> Words<usize> {
+    let found = names.iter().position(|other| other == name);
+    found.ok_or_else(|| format!("there is no node {name}: there are {}", names.join(", ")))
+}
+
+/// A name is a host's name too.
+fn check_name(name: &str) -> Words<()> {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(plain) || name.starts_with('-') {
+        return Err(format!("\"{name}\" cannot be a node's name: small letters, digits and hyphens can"));
+    }
+    // The latter two are logs, and a directory beside those of the nodes.
+    if [CLIENT, "localhost", "check", "log"].contains(&name) {
+        return Err(format!("a node cannot be called {name}"));
+    }
+    Ok(())
+}
+
+/// A path that stays in the directory.
+fn inner_path(path: &str) -> Words<PathBuf> {
+    let path = PathBuf::from(path);
+    let inside = path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
+    if inside && !path.as_os_str().is_empty() {
+        Ok(path)
+    } else {
+        Err(format!("a file's path is relative to {{dir}}, without dots: {}", path.display()))
+    }
+}
+
+fn seconds(given: Option<f64>, default: f64) -> Words<Duration> {
+    let seconds = given.unwrap_or(default);
+    let duration = Duration::try_from_secs_f64(seconds).ok().filter(|duration| !duration.is_zero());
+    duration.ok_or_else(|| format!("{seconds} is no number of seconds to wait"))
+}
+
+/// Nodes that wait for each other would do so for ever.
+fn refuse_circle(nodes: &[Node]) -> Words<()> {
+    let mut done = vec![false; nodes.len()];
+    for _ in nodes {
+        for (place, node) in nodes.iter().enumerate() {
+            done[place] |= node.after.iter().all(|other| done[*other]);
+        }
+    }
+    match done.iter().position(|done| !done) {
+        Some(place) => Err(format!("node {} starts after one that starts after it", nodes[place].name)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,255 @@
+//! What this same program does inside of a node: it is started anew as two hidden commands.
+//!
+//! `__node` is the first process of the node's process namespace: it makes the node's mounts and
+//! then does nothing but to live, and when it ends the kernel kills everything in the node. It ends
+//! when its standard input does, so also when its parent is killed. `__enter` enters a node and
+//! runs a command there. It is outside, as are who started it and who watches it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, BufRead, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+
+use nix::mount::{MsFlags, mount};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::signal::{SigSet, Signal, kill, killpg};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, User, sethostname};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Context, Error, Result};
+use crate::file::DIRECTORY;
+
+/// The argument by which the program is told to be a node. What the node is comes on its standard
+/// input: one line, a [`NodeSpec`].
+pub(crate) const NODE_COMMAND: &str = "__node";
+
+/// The argument by which it is told to run a command in a node. The process id of the node's first
+/// process follows, an [`EnterSpec`], and the command.
+pub(crate) const ENTER_COMMAND: &str = "__enter";
+
+/// What a node says when it is as it should be.
+pub(crate) const NODE_IS_MADE: &str = "made";
+
+/// The status of a command that could not be run, as shells have it.
+pub(crate) const COULD_NOT_RUN: u8 = 127;
+
+/// What is added to a signal's number for an exit status, as shells do.
+const SIGNALLED: i32 = 128;
+
+/// Behind which number the next process of this process namespace is looked for.
+const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
+
+/// Where names are looked up.
+const HOSTS: &str = "/etc/hosts";
+
+/// Memory that programs share.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// What is passed on to the command.
+const PASSED_ON: [Signal; 6] =
+    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGUSR2];
+
+/// Asks for the command to be killed, with what it started as far as that is in its process group. To
+/// kill us instead would leave it to the init of the machine to wait for it, which may take its time,
+/// and a process namespace ends with the last one in it that has been waited for.
+pub(crate) const KILL_COMMAND: Signal = Signal::SIGALRM;
+
+/// What a node is.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct NodeSpec {
+    /// Its name as a host.
+    pub(crate) name: String,
+    /// The directory with its data, outside.
+    pub(crate) data: Option<PathBuf>,
+    /// Behind which number those of its processes begin.
+    pub(crate) last_pid: u32,
+    /// Names and addresses, as in /etc/hosts.
+    pub(crate) hosts: String,
+}
+
+/// How a command is run in a node.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct EnterSpec {
+    /// In which directory.
+    pub(crate) directory: PathBuf,
+    /// As whom.
+    pub(crate) user: Option<String>,
+}
+
+/// The directory for temporary files that a node has for itself.
+pub(crate) fn temporary_directory() -> PathBuf {
+    // No node's name has a dot.
+    Path::new(DIRECTORY).join(".tmp")
+}
+
+/// Does what the program was started for by this crate, if it was. Every program that makes a
+/// cluster must call this first.
+pub fn run_hidden() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    let command = arguments.next()?;
+    if command == NODE_COMMAND {
+        return Some(be_node());
+    }
+    if command != ENTER_COMMAND {
+        return None;
+    }
+    Some(enter(arguments).unwrap_or_else(|error| {
+        // This is the log of the node, or of whoever asked.
+        eprintln!("crashpoint: {error}");
+        ExitCode::from(COULD_NOT_RUN)
+    }))
+}
+
+fn be_node() -> ExitCode {
+    let mut line = String::new();
+    let read = io::stdin().lock().read_line(&mut line).map_err(|error| error.to_string());
+    let spec = read.and_then(|_| serde_json::from_str::<NodeSpec>(&line).map_err(|error| error.to_string()));
+    let made = spec.and_then(|spec| make_node(&spec).map_err(|error| error.to_string()));
+    let answer = made.as_ref().map_or_else(String::as_str, |()| NODE_IS_MADE);
+    if writeln!(io::stdout(), "{answer}").is_err() || made.is_err() {
+        return ExitCode::FAILURE;
+    }
+    live().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS)
+}
+
+fn make_node(spec: &NodeSpec) -> Result<()> {
+    let kinds = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC;
+    unshare(kinds).doing(|| "make a mount namespace".into())?;
+    attach(None, Path::new("/"), None, MsFlags::MS_REC | MsFlags::MS_PRIVATE)?;
+    sethostname(&spec.name).doing(|| "set the host's name".into())?;
+    attach(None, Path::new("/proc"), Some("proc"), MsFlags::empty())?;
+    // Not every kernel lets us (CONFIG_CHECKPOINT_RESTORE).
+    let _ = fs::write(LAST_PID, spec.last_pid.to_string());
+    let root = Path::new(DIRECTORY);
+    fs::create_dir_all(root).doing(|| format!("create {DIRECTORY}"))?;
+    let data =
+        spec.data.as_deref().map(|data| Ok((data, fs::File::open(data).doing(|| format!("open {}", data.display()))?)));
+    let data = data.transpose()?;
+    attach(None, root, Some("tmpfs"), MsFlags::empty())?;
+    if let Some((path, opened)) = &data {
+        use std::os::fd::AsRawFd;
+        let inside = root.join(&spec.name);
+        fs::create_dir(&inside).doing(|| format!("create {}", inside.display()))?;
+        // It may lie where something else is mounted by now.
+        let source = PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd()));
+        let bound = mount(Some(&source), &inside, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>);
+        bound.doing(|| format!("mount {} on {}", path.display(), inside.display()))?;
+    }
+    let hosts = root.join(".hosts");
+    fs::write(&hosts, &spec.hosts).doing(|| format!("write {}", hosts.display()))?;
+    if Path::new(HOSTS).exists() {
+        attach(Some(&hosts), Path::new(HOSTS), None, MsFlags::MS_BIND)?;
+    }
+    if Path::new(SHARED_MEMORY).exists() {
+        attach(None, Path::new(SHARED_MEMORY), Some("tmpfs"), MsFlags::empty())?;
+        open_to_all(Path::new(SHARED_MEMORY))?;
+    }
+    let temporary = temporary_directory();
+    fs::create_dir(&temporary).doing(|| format!("create {}", temporary.display()))?;
+    open_to_all(&temporary)
+}
+
+fn open_to_all(directory: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = fs::Permissions::from_mode(0o1777);
+    fs::set_permissions(directory, mode).doing(|| format!("open {} to all", directory.display()))
+}
+
+fn attach(source: Option<&Path>, target: &Path, kind: Option<&str>, flags: MsFlags) -> Result<()> {
+    let named = source.unwrap_or(Path::new("crashpoint"));
+    mount(Some(named), target, kind, flags, None::<&str>).doing(|| format!("mount on {}", target.display()))
+}
+
+/// Waits for those that lose their parents, until the standard input ends.
+fn live() -> io::Result<()> {
+    let mut wanted = SigSet::empty();
+    wanted.add(Signal::SIGCHLD);
+    wanted.thread_block()?;
+    let signals = SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+    let input = io::stdin();
+    loop {
+        let mut fds = [PollFd::new(signals.as_fd(), PollFlags::POLLIN), PollFd::new(input.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, PollTimeout::NONE) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if fds[1].any() == Some(true) {
+            return Ok(());
+        }
+        while signals.read_signal()?.is_some() {}
+        while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status != WaitStatus::StillAlive) {}
+    }
+}
+
+/// Enters a node, runs a command there, and ends as it does.
+fn enter(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
+    let missing = || Error::Command { whose: ENTER_COMMAND.into(), what: "lacks an argument".into() };
+    let text = |argument: Option<OsString>| argument.and_then(|text| text.into_string().ok()).ok_or_else(missing);
+    let pid = text(arguments.next())?;
+    let spec: EnterSpec = serde_json::from_str(&text(arguments.next())?).map_err(|_| missing())?;
+    let program = arguments.next().ok_or_else(missing)?;
+    let user = spec.user.as_deref().map(user).transpose()?;
+    join(&pid)?;
+    let mut command = Command::new(&program);
+    command.args(arguments).current_dir(&spec.directory).process_group(0);
+    if let Some(user) = user {
+        command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
+        command.env("HOME", &user.dir).env("USER", &user.name).env("LOGNAME", &user.name);
+    }
+    let mut wanted = SigSet::empty();
+    wanted.extend(PASSED_ON);
+    wanted.extend([KILL_COMMAND, Signal::SIGCHLD]);
+    // A child has the signals blocked that are when it is started. One that comes before they are
+    // ends us alone, and the node is killed with the command in it.
+    let mut child = command.spawn().doing(|| format!("run {}", program.display()))?;
+    wanted.thread_block().doing(|| "block signals".into())?;
+    let status = pass_on(&mut child, &wanted).doing(|| format!("wait for {}", program.display()))?;
+    Ok(ExitCode::from(status.code().unwrap_or_else(|| SIGNALLED + status.signal().unwrap_or_default()) as u8))
+}
+
+fn user(name: &str) -> Result<User> {
+    let found = User::from_name(name).doing(|| format!("look for the user {name}"))?;
+    found.ok_or_else(|| Error::Command { whose: format!("user {name}"), what: "does not exist".into() })
+}
+
+/// Enters the namespaces of a node's first process; of its process namespace those that are started
+/// from here on are.
+fn join(pid: &str) -> Result<()> {
+    let kinds = [
+        ("net", CloneFlags::CLONE_NEWNET),
+        ("uts", CloneFlags::CLONE_NEWUTS),
+        ("ipc", CloneFlags::CLONE_NEWIPC),
+        ("pid", CloneFlags::CLONE_NEWPID),
+        ("mnt", CloneFlags::CLONE_NEWNS),
+    ];
+    // The last one takes away the way to the others.
+    let open = |(name, kind)| Ok((fs::File::open(format!("/proc/{pid}/ns/{name}"))?, kind));
+    let opened: io::Result<Vec<_>> = kinds.into_iter().map(open).collect();
+    for (namespace, kind) in opened.doing(|| "find the node, which may have ended".into())? {
+        setns(namespace, kind).doing(|| "enter the node".into())?;
+    }
+    Ok(())
+}
+
+/// Waits for a command, and passes signals on to it.
+fn pass_on(child: &mut Child, wanted: &SigSet) -> io::Result<ExitStatus> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        let signal = wanted.wait()?;
+        let pid = Pid::from_raw(child.id().cast_signed());
+        match signal {
+            Signal::SIGCHLD => {}
+            // It has not been waited for, so the number is its own.
+            KILL_COMMAND => killpg(pid, Signal::SIGKILL)?,
+            _ => kill(pid, signal)?,
+        }
+    }
+}

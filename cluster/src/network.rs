@@ -1,0 +1,246 @@
+//! A network that nobody else sees: a bridge in a network namespace, and a cable from it to each
+//! node.
+//!
+//! The namespace has no name, only descriptors and processes: when these are gone the kernel takes
+//! down everything in it.
+
+use std::fs::File;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsRawFd, RawFd};
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+use nix::net::if_::if_nametoindex;
+use nix::sched::{CloneFlags, setns, unshare};
+
+use crate::error::{Context, Result};
+
+/// The first bytes of every address.
+const NETWORK: [u8; 2] = [10, 77];
+
+/// Bits of an address that are the network's.
+const PREFIX_BITS: u8 = 16;
+
+/// The device in the bridge's namespace that joins the cables.
+const BRIDGE: &str = "bridge";
+
+/// The device that a node has.
+const DEVICE: &str = "eth0";
+
+/// What is said where the kernel has them neither built in nor as modules that it can load.
+const NO_BRIDGE: &str = "make a bridge (it takes CONFIG_BRIDGE; for a guest: crashpoint machine --load bridge)";
+const NO_VETH: &str = "make a cable (it takes CONFIG_VETH; for a guest: crashpoint machine --load veth)";
+
+/// Larger than any answer to what is asked here.
+const ANSWER_BYTES_MAX: usize = 1 << 14;
+
+/// The address of the node with a number, from 1.
+pub(crate) fn address(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(NETWORK[0], NETWORK[1], 0, number)
+}
+
+/// The address that belongs to no node: the client has it, and the check.
+pub(crate) fn client_address() -> Ipv4Addr {
+    Ipv4Addr::new(NETWORK[0], NETWORK[1], 1, 1)
+}
+
+/// The address of the bridge itself.
+fn own_address() -> Ipv4Addr {
+    Ipv4Addr::new(NETWORK[0], NETWORK[1], 1, 2)
+}
+
+/// A hardware address that is the same each time, so that what others remember of it stays right.
+fn hardware_address(address: Ipv4Addr) -> Vec<u8> {
+    let [a, b, c, d] = address.octets();
+    vec![2, 0, a, b, c, d]
+}
+
+/// The network of one cluster.
+#[derive(Debug)]
+pub(crate) struct Network {
+    namespace: File,
+}
+
+impl Network {
+    /// Makes one, with nobody in it.
+    ///
+    /// # Errors
+    /// Without root, or on a kernel without bridges.
+    pub(crate) fn new() -> Result<Self> {
+        in_new_namespace(|| {
+            let netlink = Netlink::new()?;
+            let mut bridge = LinkMessage::default();
+            bridge.attributes = vec![
+                LinkAttribute::IfName(BRIDGE.into()),
+                LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)]),
+            ];
+            netlink.create_link(bridge).doing(|| NO_BRIDGE.into())?;
+            // Who looks whether a port answers does so from here.
+            netlink.add_address(BRIDGE, own_address()).doing(|| "give the bridge an address".into())?;
+            netlink.up(BRIDGE)?;
+            Ok(Self { namespace: own_namespace()? })
+        })
+    }
+
+    /// Gives the calling thread a network namespace of its own, connected to this network.
+    ///
+    /// # Errors
+    /// Without root, or on a kernel without veth.
+    pub(crate) fn connect_this_thread(&self, address: Ipv4Addr) -> Result<()> {
+        self.disconnect(address)?;
+        unshare(CloneFlags::CLONE_NEWNET).doing(|| "make a network namespace".into())?;
+        let own = own_namespace()?;
+        let port = port(address);
+        self.inside(|| {
+            let netlink = Netlink::new()?;
+            netlink.cable(&port, own.as_raw_fd(), address).doing(|| NO_VETH.into())
+        })?;
+        let netlink = Netlink::new()?;
+        netlink.up("lo")?;
+        netlink.add_address(DEVICE, address).doing(|| format!("give {DEVICE} the address {address}"))?;
+        netlink.up(DEVICE)
+    }
+
+    /// Takes away the cable to an address, if there is one. The kernel does so too when the namespace at
+    /// the other end has gone, but only after a while, and answers there until then.
+    ///
+    /// # Errors
+    /// If the kernel does not.
+    pub(crate) fn disconnect(&self, address: Ipv4Addr) -> Result<()> {
+        self.inside(|| {
+            let Ok(index) = if_nametoindex(port(address).as_str()) else { return Ok(()) };
+            let mut link = LinkMessage::default();
+            link.header.index = index;
+            let removed = Netlink::new()?.ask(RouteNetlinkMessage::DelLink(link), 0);
+            // It may have gone meanwhile.
+            match removed {
+                Err(error) if error.raw_os_error() != Some(nix::libc::ENODEV) => Err(error),
+                _ => Ok(()),
+            }
+            .doing(|| "take a cable away".into())
+        })
+    }
+
+    /// Does something in the bridge's namespace.
+    pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        in_thread(|| {
+            setns(&self.namespace, CloneFlags::CLONE_NEWNET).doing(|| "enter the cluster's network".into())?;
+            work()
+        })
+    }
+}
+
+/// The bridge's end of the cable to an address.
+fn port(address: Ipv4Addr) -> String {
+    let [.., high, low] = address.octets();
+    format!("port{high}.{low}")
+}
+
+/// Does something in a network namespace that is new.
+fn in_new_namespace<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    in_thread(|| {
+        unshare(CloneFlags::CLONE_NEWNET).doing(|| "make a network namespace (root is needed)".into())?;
+        work()
+    })
+}
+
+/// Does something in a thread of its own, which may change its namespaces.
+pub(crate) fn in_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| scope.spawn(work).join().expect("it does not panic"))
+}
+
+fn own_namespace() -> Result<File> {
+    File::open("/proc/thread-self/ns/net").doing(|| "open a network namespace".into())
+}
+
+/// The kernel's interface to its network devices (rtnetlink(7)), in the namespace in which it was
+/// made.
+struct Netlink(Socket);
+
+impl Netlink {
+    fn new() -> Result<Self> {
+        let open = || -> io::Result<Socket> {
+            let mut socket = Socket::new(NETLINK_ROUTE)?;
+            socket.bind_auto()?;
+            socket.connect(&SocketAddr::new(0, 0))?;
+            Ok(socket)
+        };
+        open().map(Self).doing(|| "speak with the kernel's network".into())
+    }
+
+    /// A pair of devices: one is a port of the bridge, the other one a node's.
+    fn cable(&self, port: &str, node: RawFd, address: Ipv4Addr) -> io::Result<()> {
+        let mut peer = LinkMessage::default();
+        peer.attributes = vec![
+            LinkAttribute::IfName(DEVICE.into()),
+            LinkAttribute::Address(hardware_address(address)),
+            LinkAttribute::NetNsFd(node),
+        ];
+        let mut ours = LinkMessage::default();
+        up_flag(&mut ours);
+        ours.attributes = vec![
+            LinkAttribute::IfName(port.into()),
+            LinkAttribute::LinkInfo(vec![
+                LinkInfo::Kind(InfoKind::Veth),
+                LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
+            ]),
+            LinkAttribute::Controller(if_nametoindex(BRIDGE)?),
+        ];
+        self.create_link(ours)
+    }
+
+    fn create_link(&self, link: LinkMessage) -> io::Result<()> {
+        self.ask(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    fn up(&self, device: &str) -> Result<()> {
+        let up = || -> io::Result<()> {
+            let mut link = LinkMessage::default();
+            link.header.index = if_nametoindex(device)?;
+            up_flag(&mut link);
+            self.ask(RouteNetlinkMessage::SetLink(link), 0)
+        };
+        up().doing(|| format!("switch the network device {device} on"))
+    }
+
+    fn add_address(&self, device: &str, address: Ipv4Addr) -> io::Result<()> {
+        let mut message = AddressMessage::default();
+        message.header.family = AddressFamily::Inet;
+        message.header.prefix_len = PREFIX_BITS;
+        message.header.index = if_nametoindex(device)?;
+        let address = IpAddr::V4(address);
+        message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
+        self.ask(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Asks for something, and waits for the kernel to say that it is done.
+    fn ask(&self, what: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(what));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.0.send(&bytes, 0)?;
+        let mut answer = Vec::with_capacity(ANSWER_BYTES_MAX);
+        self.0.recv(&mut answer, 0)?;
+        let answer: NetlinkMessage<RouteNetlinkMessage> =
+            NetlinkMessage::deserialize(&answer).map_err(io::Error::other)?;
+        match answer.payload {
+            NetlinkPayload::Error(error) if error.code.is_some() => Err(error.to_io()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn up_flag(link: &mut LinkMessage) {
+    link.header.flags |= LinkFlags::Up;
+    link.header.change_mask |= LinkFlags::Up;
+}

@@ -1,0 +1,144 @@
+//! How a node's command is started, which who traces it does in a way of its own.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::file::Node;
+use crate::hidden::KILL_COMMAND;
+
+/// Starts the commands of nodes.
+pub trait Starter {
+    /// Starts one. The command enters the node's namespaces by itself; its output goes to the
+    /// node's log.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    fn start(&mut self, node: &Node, command: Command) -> io::Result<Box<dyn Process>>;
+}
+
+/// The command of a node, while it runs.
+pub trait Process: Send {
+    /// Its process id, as we see it.
+    fn pid(&self) -> u32;
+
+    /// How it ended, in words that fit behind its name, if it did.
+    ///
+    /// # Errors
+    /// If that cannot be known.
+    fn ended(&mut self) -> io::Result<Option<String>>;
+}
+
+/// Starts them as children, with nobody who watches.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Spawn;
+
+impl Starter for Spawn {
+    fn start(&mut self, _node: &Node, mut command: Command) -> io::Result<Box<dyn Process>> {
+        Ok(Box::new(Spawned(command.spawn()?)))
+    }
+}
+
+/// A child, waited for when it is dropped: by then its command has been killed with all of the node.
+struct Spawned(Child);
+
+impl Process for Spawned {
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    fn ended(&mut self) -> io::Result<Option<String>> {
+        Ok(self.0.try_wait()?.map(ending))
+    }
+}
+
+impl Drop for Spawned {
+    fn drop(&mut self) {
+        let _ = self.0.wait();
+    }
+}
+
+/// How a command ended, in words. It is our own program that ran it, and says a signal as shells do.
+pub(crate) fn ending(status: ExitStatus) -> String {
+    let signal = status.signal().or_else(|| status.code().filter(|code| *code > 128).map(|code| code - 128));
+    match (signal.and_then(|number| Signal::try_from(number).ok()), status.code()) {
+        (Some(signal), _) => format!("was ended by {signal}"),
+        (None, Some(code)) => format!("ended with status {code}"),
+        (None, None) => format!("ended: {status}"),
+    }
+}
+
+/// How often it is looked whether something has ended, or somebody asks for the end.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Waits for a command in a node, which is killed, with all that it started, if it takes too long or
+/// is not to go on. Says how it ended by itself, if it did.
+pub(crate) fn finish(
+    child: &mut Child,
+    within: Duration,
+    cancelled: &dyn Fn() -> bool,
+) -> io::Result<Option<ExitStatus>> {
+    let deadline = Instant::now() + within;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= deadline || cancelled() {
+            kill_group(child);
+            return Ok(None);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// The lines of a command's output, as they come.
+pub(crate) fn lines_of(output: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+    let (send, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        BufReader::new(output).split(b'\n').map_while(Result::ok).try_for_each(|line| send.send(line))
+    });
+    lines
+}
+
+/// Why no more lines are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// There are no more.
+    All,
+    /// One was the last that was wanted.
+    Enough,
+    /// It takes too long, or is not to go on.
+    Stopped,
+}
+
+/// Takes lines as they come.
+pub(crate) fn each_line(
+    lines: &Receiver<Vec<u8>>,
+    deadline: Instant,
+    cancelled: &dyn Fn() -> bool,
+    mut wants_more: impl FnMut(&[u8]) -> bool,
+) -> Heard {
+    loop {
+        match lines.recv_timeout(LOOK_EVERY) {
+            Ok(line) if wants_more(&line) => {}
+            Ok(_) => return Heard::Enough,
+            Err(RecvTimeoutError::Disconnected) => return Heard::All,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if Instant::now() >= deadline || cancelled() {
+            return Heard::Stopped;
+        }
+    }
+}
+
+/// Kills a command in a node, with what it started, as far as that has not left its process group.
+pub(crate) fn kill_group(child: &mut Child) {
+    // It has not been waited for, so the number is its own.
+    let _ = kill(Pid::from_raw(child.id().cast_signed()), KILL_COMMAND);
+    let _ = child.wait();
+}

@@ -1,0 +1,67 @@
+//! Whether a node is ready.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::file::Ready;
+use crate::log;
+use crate::network::Network;
+use crate::process::kill_group;
+
+/// How long a port may take to answer; in a network like ours it does at once, or not at all.
+const CONNECT_WITHIN: Duration = Duration::from_millis(200);
+
+/// Asks a node, again and again, whether it is ready.
+#[derive(Debug, Default)]
+pub(crate) struct Probe {
+    /// A command that has been started and has not ended.
+    running: Option<Child>,
+}
+
+/// What there is to know of a node.
+pub(crate) struct Asked<'a> {
+    pub(crate) network: &'a Network,
+    pub(crate) address: std::net::Ipv4Addr,
+    pub(crate) log: &'a Path,
+    /// Where its log was when it was started.
+    pub(crate) log_from: u64,
+    /// Makes a command that runs in the node.
+    pub(crate) command: &'a dyn Fn(&[String]) -> Command,
+}
+
+impl Probe {
+    /// Whether the node is ready. A command that takes its time is started in one call, and looked
+    /// after in others.
+    pub(crate) fn ask(&mut self, ready: &Ready, asked: &Asked) -> io::Result<bool> {
+        match ready {
+            Ready::Log(text) => log::has_since(asked.log, asked.log_from, text),
+            Ready::Port(port) => {
+                let address = SocketAddr::from((asked.address, *port));
+                let connected =
+                    asked.network.inside(|| Ok(TcpStream::connect_timeout(&address, CONNECT_WITHIN).is_ok()));
+                connected.map_err(io::Error::other)
+            }
+            Ready::Command(words) => {
+                let Some(child) = &mut self.running else {
+                    let mut command = (asked.command)(words);
+                    self.running = Some(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
+                    return Ok(false);
+                };
+                let Some(status) = child.try_wait()? else { return Ok(false) };
+                self.running = None;
+                Ok(status.success())
+            }
+        }
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.running {
+            kill_group(child);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! `crashpoint app`: the crash states of one program.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use nix::unistd::{AccessFlags, access, geteuid};
+use node_sweep::{Check, CheckCommand, Program, Subject, scratch};
+use pace_rules::nodes::Explore;
+use recorder::process::{NodeOptions, record};
+use replayer::{Interrupt, Outcome};
+
+use crate::states::{Subjects, VisitArgs};
+
+/// What stands for the directory of data among the words of the program.
+const DIRECTORY: &str = "{dir}";
+
+/// The arguments of `crashpoint app`.
+#[derive(Debug, Args)]
+pub(crate) struct AppArgs {
+    /// What looks at a crash state: words for a shell, started for each
+    ///
+    /// `{dir}` stands for its directory, `{acks}` for a file of the lines that the program had printed
+    /// before the crash. It prints `ok`, or `broken` and why, and ends with status 0 or 1. All else,
+    /// and one that says nothing, crashes or takes too long, decides nothing.
+    #[arg(long, value_name = "COMMAND", required_unless_present = "check_server")]
+    check: Option<String>,
+
+    /// The same, but it keeps running, which is faster
+    ///
+    /// It reads a line with directory and acknowledgements, with a tab between them, for each state,
+    /// and answers it with the lines of the verdict and a line `end`.
+    #[arg(long, value_name = "COMMAND", conflicts_with = "check")]
+    check_server: Option<String>,
+
+    /// What is in the directory of data when the program starts: a copy of this
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+
+    /// How long the check may take for a state, in seconds
+    #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86400))]
+    check_limit: u32,
+
+    #[command(flatten)]
+    sweep: VisitArgs,
+
+    /// The program and its words; `{dir}` stands for the directory that it is to keep its data in
+    #[arg(value_name = "PROGRAM", required = true, last = true)]
+    program: Vec<OsString>,
+}
+
+/// Does it.
+pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    let scratch = scratch()?;
+    let data = scratch.path().join("data");
+    arguments.make_data(&data)?;
+    let trace = arguments.record(&data)?;
+    // What is there now is in no crash state: nobody is to find it by a path that the program kept.
+    fs::remove_dir_all(&data).with_context(|| format!("remove {}", data.display()))?;
+    fs::create_dir(&data).with_context(|| format!("create {}", data.display()))?;
+    let seen_at = geteuid().is_root().then(|| data.clone());
+    if seen_at.is_none() && contains(&trace.data, data.as_os_str().as_bytes()) {
+        bail!(
+            "the program keeps the path of its directory in its files, where only root can show a crash state: run this as root"
+        );
+    }
+    let (command, words) = match (&arguments.check, &arguments.check_server) {
+        (Some(words), _) => (CheckCommand::Once(words.clone()), words),
+        (None, Some(words)) => (CheckCommand::Serve(words.clone()), words),
+        (None, None) => unreachable!("one of them is required"),
+    };
+    let limit = Duration::from_secs(arguments.check_limit.into());
+    let check = Check { command, limit, environment: Vec::new() };
+    let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
+    for number in 0..arguments.sweep.jobs(1) {
+        let directory = scratch.path().join(format!("worker-{number}"));
+        fs::create_dir(&directory).with_context(|| format!("create {}", directory.display()))?;
+        subjects.push(Box::new(Program::new(directory, seen_at.clone(), &check)));
+    }
+    let name = arguments.program.iter().map(|word| replayer::quoted(&word.to_string_lossy()).into_owned());
+    let what = Subjects {
+        trace: &trace,
+        explore: Explore::BruteForce,
+        explore_words: "one program",
+        name: name.collect::<Vec<_>>().join(" "),
+        check: words.clone(),
+    };
+    arguments.sweep.run(&what, subjects, interrupt)
+}
+
+impl AppArgs {
+    fn make_data(&self, data: &Path) -> anyhow::Result<()> {
+        let Some(from) = &self.dir else {
+            return fs::create_dir(data).with_context(|| format!("create {}", data.display()));
+        };
+        let copied = Command::new("cp").arg("-a").arg("--").arg(from).arg(data).status().context("run cp")?;
+        if !copied.success() || !data.is_dir() {
+            bail!("{} cannot be copied: --dir takes a directory that can be read", from.display());
+        }
+        Ok(())
+    }
+
+    fn record(&self, data: &Path) -> anyhow::Result<trace::Trace> {
+        let words: Vec<_> = self.program.iter().map(|word| with_directory(word, data)).collect();
+        if words == self.program {
+            bail!("the program is not told where to keep its data: put {DIRECTORY} among its words");
+        }
+        let program = find(&words[0])?;
+        let mut command = Command::new(program);
+        // What it prints is on record. Ours is for what is found.
+        let output = data.with_file_name("output");
+        let output = fs::File::create(&output).with_context(|| format!("create {}", output.display()))?;
+        command.args(&words[1..]).stdout(output);
+        let options = NodeOptions { name: "program".into(), directory: Some(data.to_owned()), marks: true };
+        let (trace, status) = record(options, command)?;
+        if !status.success() {
+            bail!("the program did not end as it should ({status}): nothing was tested");
+        }
+        Ok(trace)
+    }
+}
+
+/// Whether bytes are somewhere among others.
+fn contains(all: &[u8], part: &[u8]) -> bool {
+    let first = part[0];
+    let begins = all.iter().enumerate().filter(|(_, byte)| **byte == first);
+    begins.into_iter().any(|(place, _)| all[place..].starts_with(part))
+}
+
+/// The program of this name, as a shell would find it.
+fn find(name: &OsStr) -> anyhow::Result<PathBuf> {
+    let path = Path::new(name);
+    let is_program = |path: &Path| access(path, AccessFlags::X_OK).is_ok() && path.is_file();
+    let found = if path.components().count() > 1 {
+        Some(path.to_owned()).filter(|path| is_program(path))
+    } else {
+        let folders = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&folders).map(|folder| folder.join(path)).find(|path| is_program(path))
+    };
+    found.with_context(|| format!("{} is no program that can be run here: name one, with its path", path.display()))
+}
+
+/// A word with the directory in place of what stands for it.
+fn with_directory(word: &OsStr, directory: &Path) -> OsString {
+    let (mut rest, mut made) = (word.as_bytes(), Vec::new());
+    while let Some(place) = rest.windows(DIRECTORY.len()).position(|part| part == DIRECTORY.as_bytes()) {
+        made.extend_from_slice(&rest[..place]);
+        made.extend_from_slice(directory.as_os_str().as_bytes());
+        rest = &rest[place + DIRECTORY.len()..];
+    }
+    made.extend_from_slice(rest);
+    OsString::from_vec(made)
+}

@@ -1,0 +1,44 @@
+//! `crashpoint cluster`: real systems of several nodes.
+
+mod record;
+mod run;
+mod scene;
+mod states;
+
+use clap::Subcommand;
+use replayer::{Interrupt, Outcome};
+
+/// What can be done with a cluster.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {
+    /// Start a cluster, look, stop it: nothing is left
+    ///
+    /// Runs it until Ctrl-C; with --client or --check it runs these and stops. What it has is in
+    /// memory, and gone in the end, unless --data names a directory. Exit status: 0 all went well,
+    /// 1 the check found something, 2 it could not run, 3 the check could not decide.
+    Run(run::RunArgs),
+    /// Record what the nodes do and say while the client runs
+    ///
+    /// Starts the cluster with every node recorded, runs the client once, and kills everything. Exit
+    /// status: 0 everything was recorded, 2 it could not run, 3 something was done that the trace
+    /// does not have.
+    Record(record::RecordArgs),
+    /// Count the states that a crash of all nodes could leave, before anything runs
+    States(states::StatesArgs),
+    /// Start the cluster on every state that a crash of all nodes could leave, and ask its check
+    ///
+    /// The trace is what `crashpoint cluster record` made. Each state is made as directories, one for
+    /// each node; the cluster is started on them, its check is asked whether what was acknowledged is
+    /// there, and everything is killed. Findings that are alike are shown once.
+    Sweep(Box<states::SweepArgs>),
+}
+
+/// Does it.
+pub(crate) fn run(command: ClusterCommand, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    match command {
+        ClusterCommand::Run(arguments) => run::run(&arguments, interrupt),
+        ClusterCommand::Record(arguments) => record::record(&arguments, interrupt),
+        ClusterCommand::States(arguments) => states::states(&arguments),
+        ClusterCommand::Sweep(arguments) => states::sweep(&arguments, interrupt),
+    }
+}

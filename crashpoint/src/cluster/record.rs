@@ -1,0 +1,170 @@
+//! `crashpoint cluster record`: a run of a cluster as a trace.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use cluster::{CLIENT, Cluster, ClusterFile, Node, Process, Settings, Starter};
+use pace_rules::nodes::Action;
+use recorder::process::{NodeOptions, NodeTrace, Traced, Tracer, about_now, join};
+use replayer::{Interrupt, Outcome, say};
+use trace::Trace;
+
+use super::scene::Scene;
+
+/// How often it is looked whether the client has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// The arguments of `crashpoint cluster record`.
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    /// The cluster file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// The new directory that the trace is written to
+    #[arg(short, long, value_name = "DIR")]
+    out: PathBuf,
+}
+
+/// Does it.
+pub(crate) fn record(arguments: &RecordArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    let file = ClusterFile::read(&arguments.file)?;
+    if arguments.out.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+        bail!(trace::Error::Exists(arguments.out.clone()));
+    }
+    let scene = Scene::new(&file, None)?;
+    let trace = recorded(&file, &scene, interrupt)?;
+    trace.save(&arguments.out)?;
+    summarize(&trace, &arguments.out)?;
+    Ok(if trace.about.not_measured.is_empty() { Outcome::Clean } else { Outcome::Incomplete })
+}
+
+/// Runs the cluster and its client once, and kills it: what it does in order to stop no crash would
+/// let it do.
+fn recorded(file: &ClusterFile, scene: &Scene, interrupt: &Interrupt) -> anyhow::Result<Trace> {
+    let mut about = about_now();
+    about.cluster = Some(file.text.clone());
+    let cancelled = || interrupt.requested();
+    let mut starter = Recorder { scene, file, traced: Vec::new() };
+    let mut cluster = Cluster::new(file, &scene.logs)?;
+    let begun = Instant::now();
+    let directories = &scene.directories;
+    cluster.start(&mut Settings { directories, first: scene.first, starter: &mut starter, cancelled: &cancelled })?;
+    say(&format!("{} nodes are ready after {:.1} s", file.nodes.len(), begun.elapsed().as_secs_f64()));
+    let client = run_client(&cluster, scene, &cancelled)?;
+    cluster.refuse_end()?;
+    cluster.kill();
+    let mut nodes = starter.end()?;
+    nodes.push(client);
+    let mut trace = join(nodes, about);
+    for node in &file.nodes {
+        trace.about.commands.insert(node.name.clone(), node.command.clone());
+        if node.has_data {
+            trace.about.directories.insert(node.name.clone(), node.directory().display().to_string());
+        }
+    }
+    if let Some(client) = &file.client {
+        trace.about.commands.insert(CLIENT.into(), client.command.clone());
+    }
+    Ok(trace)
+}
+
+/// Runs the client, recorded, until it has ended.
+fn run_client(cluster: &Cluster, scene: &Scene, cancelled: &dyn Fn() -> bool) -> anyhow::Result<NodeTrace> {
+    let client = cluster.file().client.as_ref().context("there is no [client] in the cluster file to record")?;
+    let mut command = cluster.client_command(&client.command);
+    let log = cluster.log(CLIENT);
+    command.stdout(File::create(scene.temporary("acknowledgements"))?).stderr(File::create(&log)?);
+    let begun = Instant::now();
+    let traced = Tracer::start(NodeOptions { name: CLIENT.into(), directory: None, marks: true }, command)?;
+    while !has_ended(traced.pid()) {
+        if cancelled() {
+            bail!(cluster::Error::Interrupted);
+        }
+        if begun.elapsed() > client.within {
+            bail!("the client did not end within {:?}", client.within);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    // What it left in the background would keep us waiting.
+    traced.kill();
+    let ended = traced.wait()?;
+    if !ended.status.success() {
+        let said = fs::read_to_string(&log).unwrap_or_default();
+        bail!("the client failed ({}): {}", ended.status, said.lines().last().unwrap_or("it said nothing").trim());
+    }
+    Ok(ended)
+}
+
+/// Has every node recorded from its first call on.
+struct Recorder<'a> {
+    scene: &'a Scene,
+    file: &'a ClusterFile,
+    /// With their places in the file.
+    traced: Vec<(usize, Arc<Traced>)>,
+}
+
+impl Starter for Recorder<'_> {
+    fn start(&mut self, node: &Node, command: Command) -> io::Result<Box<dyn Process>> {
+        let place = self.file.place(&node.name).expect("it is a node of this file");
+        let directory = node.has_data.then(|| self.scene.directories[place].clone());
+        let options = NodeOptions { name: node.name.clone(), directory, marks: false };
+        let traced = Arc::new(Tracer::start(options, command).map_err(io::Error::other)?);
+        self.traced.push((place, Arc::clone(&traced)));
+        Ok(Box::new(Watched(traced)))
+    }
+}
+
+impl Recorder<'_> {
+    /// What was recorded, in the order of the file. The nodes have been killed.
+    fn end(mut self) -> anyhow::Result<Vec<NodeTrace>> {
+        self.traced.sort_by_key(|(place, _)| *place);
+        let traced =
+            self.traced.into_iter().map(|(_, traced)| Arc::into_inner(traced).expect("the cluster was killed"));
+        traced.map(|traced| Ok(traced.wait()?)).collect()
+    }
+}
+
+/// A node for the cluster, which only looks whether it lives.
+struct Watched(Arc<Traced>);
+
+impl Process for Watched {
+    fn pid(&self) -> u32 {
+        self.0.pid()
+    }
+
+    fn ended(&mut self) -> io::Result<Option<String>> {
+        Ok(has_ended(self.pid()).then(|| "ended".to_owned()))
+    }
+}
+
+/// Whether a process is gone, or waits to be waited for.
+fn has_ended(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Behind the name, which may have anything in it (proc(5)).
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    matches!(state, None | Some('Z' | 'X'))
+}
+
+fn summarize(trace: &Trace, out: &Path) -> io::Result<()> {
+    let mut to = io::stdout().lock();
+    let width = trace.run.nodes.iter().map(|node| node.name.len()).max().unwrap_or_default();
+    for node in &trace.run.nodes {
+        let count = |is: fn(&Action) -> bool| node.events.iter().filter(|event| is(&event.action)).count();
+        let files = count(|action| matches!(action, Action::File(_)));
+        let messages = count(|action| matches!(action, Action::Send(_) | Action::Receive(_)));
+        let marks = count(|action| matches!(action, Action::Mark { .. }));
+        write!(to, "{:width$}  {files:6} file operations  {messages:6} messages", node.name)?;
+        writeln!(to, "{}", if marks > 0 { format!("  {marks:6} acknowledgements") } else { String::new() })?;
+    }
+    for (what, times) in &trace.about.not_measured {
+        writeln!(to, "not measured: {what}, {times} times")?;
+    }
+    writeln!(to, "the trace is in {}", out.display())
+}

@@ -1,0 +1,145 @@
+//! `crashpoint cluster run`: a cluster to look at.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Args;
+use cluster::{Cluster, ClusterFile, Error, Settings, Spawn, Verdict};
+use replayer::{Interrupt, Outcome, say};
+
+use super::scene::Scene;
+
+/// How often an interrupt is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// The arguments of `crashpoint cluster run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The cluster file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Run the client once, and print what it acknowledges
+    #[arg(long)]
+    client: bool,
+
+    /// Kill all nodes at once, behind the client, and start them again on what they have
+    #[arg(long)]
+    restart: bool,
+
+    /// Run the check once, on what the client acknowledged if it was run
+    #[arg(long)]
+    check: bool,
+
+    /// Keep data and logs in DIR; if the nodes' data is there already, they go on with it
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+/// Does it.
+pub(crate) fn run(arguments: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    let file = ClusterFile::read(&arguments.file)?;
+    let scene = Scene::new(&file, arguments.data.as_deref())?;
+    let mut cluster = Cluster::new(&file, &scene.logs)?;
+    match looked_at(&mut cluster, &scene, arguments, interrupt) {
+        Err(error) if is_interrupted(&error) => {
+            say("interrupted: everything is stopped");
+            Ok(Outcome::Incomplete)
+        }
+        other => other,
+    }
+}
+
+fn is_interrupted(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Error::Interrupted))
+}
+
+fn looked_at(
+    cluster: &mut Cluster,
+    scene: &Scene,
+    arguments: &RunArgs,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
+    start(cluster, scene, scene.first, interrupt)?;
+    let acknowledgements = scene.temporary("acknowledgements");
+    let mut lines = Vec::new();
+    if arguments.client {
+        let ran = cluster.run_client(&mut |line| acknowledged(&mut lines, line, interrupt), &|| interrupt.requested());
+        ran?;
+    }
+    fs::write(&acknowledgements, &lines).with_context(|| format!("write {}", acknowledgements.display()))?;
+    if arguments.restart {
+        cluster.kill();
+        start(cluster, scene, false, interrupt)?;
+    }
+    let mut outcome = Outcome::Clean;
+    if arguments.check {
+        outcome = told(&cluster.run_check(&acknowledgements, &|| interrupt.requested())?)?;
+    } else if !arguments.client {
+        show(cluster, scene)?;
+        while !interrupt.requested() {
+            cluster.refuse_end()?;
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+    let killed = cluster.stop(&|| false)?;
+    if !killed.is_empty() {
+        say(&format!("killed, as it did not stop in its time: {}", killed.join(", ")));
+    }
+    Ok(outcome)
+}
+
+fn start(cluster: &mut Cluster, scene: &Scene, first: bool, interrupt: &Interrupt) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    let cancelled = || interrupt.requested();
+    let directories = &scene.directories;
+    cluster.start(&mut Settings { directories, first, starter: &mut Spawn, cancelled: &cancelled })?;
+    let count = scene.directories.len();
+    let nodes = if count == 1 { "1 node is" } else { &format!("{count} nodes are") };
+    say(&format!("{nodes} ready after {:.1} s", begun.elapsed().as_secs_f64()));
+    Ok(())
+}
+
+fn acknowledged(lines: &mut Vec<u8>, line: &[u8], interrupt: &Interrupt) {
+    let from = lines.len();
+    lines.extend_from_slice(line);
+    lines.push(b'\n');
+    let mut out = io::stdout().lock();
+    if out.write_all(&lines[from..]).and_then(|()| out.flush()).is_err() {
+        // The reader is gone, and with it who wanted to look.
+        interrupt.request();
+    }
+}
+
+/// Who is where, and how to get there.
+fn show(cluster: &Cluster, scene: &Scene) -> io::Result<()> {
+    let nodes = cluster.file().nodes.iter().zip(0..);
+    let mut rows: Vec<_> =
+        nodes.map(|(node, place)| (node.name.as_str(), node.address.to_string(), cluster.pid(place))).collect();
+    rows.push((cluster::CLIENT, String::new(), cluster.client_pid()));
+    let width = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or_default();
+    let mut out = io::stdout().lock();
+    for (name, address, pid) in rows {
+        writeln!(out, "{name:width$}  {address:10}  nsenter -a -t {pid}")?;
+    }
+    writeln!(out, "in there {} has a node's data, and {} the logs", cluster::DIRECTORY, scene.logs.display())?;
+    writeln!(out, "Ctrl-C stops it")?;
+    out.flush()
+}
+
+fn told(verdict: &Verdict) -> io::Result<Outcome> {
+    let mut out = io::stdout().lock();
+    match verdict {
+        Verdict::Ok => writeln!(out, "ok")?,
+        Verdict::Broken(what) => what.iter().try_for_each(|what| writeln!(out, "broken {what}"))?,
+        Verdict::NotMeasured(why) => say(&format!("not measured: {why}")),
+    }
+    Ok(match verdict {
+        Verdict::Ok => Outcome::Clean,
+        Verdict::Broken(_) => Outcome::Findings,
+        Verdict::NotMeasured(_) => Outcome::Incomplete,
+    })
+}

@@ -1,0 +1,141 @@
+//! The page of sweeps of programs and clusters: each finding with a lane for each node, and arrows for
+//! messages. All of it is written here; there is no script.
+
+use std::path::{Path, PathBuf};
+
+use askama::Template;
+use node_sweep::{Fate, Finding, Moment, Recorded};
+
+use crate::states::{not_measured, table};
+
+/// How wide a lane is, in pixels.
+const LANE: usize = 330;
+
+/// How high a line of it is.
+const LINE: usize = 24;
+
+/// Below the names of the nodes.
+const TOP: usize = 28;
+
+/// So many letters fit into a lane. The others are in the title.
+const LETTERS: usize = 44;
+
+#[derive(Template)]
+#[template(path = "states.html")]
+struct Page {
+    version: &'static str,
+    style: &'static str,
+    sweeps: Vec<SweepView>,
+}
+
+struct SweepView {
+    name: String,
+    directory: String,
+    kernel: String,
+    model: String,
+    explore: String,
+    check: String,
+    table: String,
+    findings: Vec<FindingView>,
+}
+
+struct FindingView {
+    number: usize,
+    /// What no other finding of the page is called.
+    anchor: String,
+    title: String,
+    relaxation: String,
+    states: u64,
+    text: String,
+    width: usize,
+    height: usize,
+    lanes: Vec<Lane>,
+    moments: Vec<MomentView>,
+    /// From where to where, as x and y of both.
+    messages: Vec<(usize, usize, usize, usize)>,
+}
+
+struct Lane {
+    name: String,
+    x: usize,
+}
+
+struct MomentView {
+    class: &'static str,
+    words: String,
+    short: String,
+    x: usize,
+    y: usize,
+    width: usize,
+}
+
+/// The page for these sweeps.
+pub(super) fn page(sweeps: &[(PathBuf, Recorded)]) -> anyhow::Result<String> {
+    let sweeps = sweeps.iter().enumerate().map(|(place, (directory, recorded))| sweep(place, directory, recorded));
+    let style = include_str!("../../templates/report.css");
+    Ok(Page { version: env!("CARGO_PKG_VERSION"), style, sweeps: sweeps.collect() }.render()?)
+}
+
+fn sweep(place: usize, directory: &Path, recorded: &Recorded) -> SweepView {
+    let Recorded { manifest, findings, summary } = recorded;
+    let table = match summary {
+        Some(summary) => not_measured(summary) + &table(summary),
+        None => "The sweep was stopped before its end.\n".to_owned(),
+    };
+    SweepView {
+        name: manifest.name.clone(),
+        directory: directory.display().to_string(),
+        kernel: manifest.kernel_release.clone(),
+        model: manifest.model.clone(),
+        explore: manifest.explore.clone(),
+        check: manifest.check.clone(),
+        table,
+        findings: findings.iter().map(|finding| view(place, finding)).collect(),
+    }
+}
+
+fn view(sweep: usize, finding: &Finding) -> FindingView {
+    // Nodes that did nothing that is shown need no lane.
+    let shown = (0..finding.nodes.len()).filter(|node| finding.timeline.iter().any(|moment| moment.node == *node));
+    let shown: Vec<_> = shown.collect();
+    let x = |node: usize| shown.iter().position(|shown| *shown == node).unwrap_or_default() * LANE + 10;
+    let y = |place: usize| TOP + place * LINE;
+    let moment = |(place, moment): (usize, &Moment)| MomentView {
+        class: match moment.fate {
+            Some(Fate::Kept) => "kept",
+            Some(Fate::InPart) => "in-part",
+            Some(Fate::Lost) => "lost",
+            None => "",
+        },
+        short: short(&moment.words),
+        words: moment.words.clone(),
+        x: x(moment.node),
+        y: y(place),
+        width: LANE - 30,
+    };
+    let message = |(place, moment): (usize, &Moment)| {
+        let from = moment.from?;
+        let sender = finding.timeline.get(from)?.node;
+        Some((x(sender) + 4, y(from) + LINE / 2, x(moment.node) + 2, y(place) + LINE / 2))
+    };
+    FindingView {
+        number: finding.number,
+        anchor: format!("{sweep}-{}", finding.number),
+        title: finding.broken.join("; "),
+        relaxation: finding.relaxation.clone(),
+        states: finding.states,
+        text: finding.text(),
+        width: shown.len() * LANE + 10,
+        height: y(finding.timeline.len()) + 12,
+        lanes: shown.iter().map(|node| Lane { name: finding.nodes[*node].node.clone(), x: x(*node) }).collect(),
+        moments: finding.timeline.iter().enumerate().map(moment).collect(),
+        messages: finding.timeline.iter().enumerate().filter_map(message).collect(),
+    }
+}
+
+fn short(words: &str) -> String {
+    if words.chars().count() <= LETTERS {
+        return words.to_owned();
+    }
+    words.chars().take(LETTERS - 1).chain(['…']).collect()
+}

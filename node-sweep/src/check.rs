@@ -1,0 +1,397 @@
+//! Checks: commands that look at a crash state and say what they think of it.
+//!
+//! What a check prints on standard output is its verdict: a line `ok`, or lines `broken WORDS`. All
+//! else is talk. One that says neither, crashes, hangs, or ends with another status than 0 or 1 has
+//! decided nothing, and the state is not measured: that is no pass, and accuses nobody.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+/// A check may say so much about a state, in bytes. The rest is not read.
+const SAID_MAX: u64 = 1 << 20;
+
+/// What a check is and how long it may take.
+#[derive(Debug, Clone)]
+pub struct Check {
+    /// How it is started.
+    pub command: CheckCommand,
+    /// It may take so long for one state.
+    pub limit: Duration,
+    /// What is added to its environment.
+    pub environment: Vec<(String, OsString)>,
+}
+
+/// A check as the command line names it: words for a shell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CheckCommand {
+    /// Started for each state; `{dir}` stands for its directory, `{acks}` for the file of
+    /// acknowledgements.
+    Once(String),
+    /// Started once. It reads a line `DIR<TAB>ACKS` for each state and answers with the verdict's lines
+    /// and a line `end`.
+    Serve(String),
+}
+
+/// What a check said of a state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is as it should be.
+    Ok,
+    /// It is not: in the words of the check, a line each.
+    Broken(Vec<String>),
+    /// The check did not decide, and this is why.
+    NotMeasured(String),
+}
+
+impl Verdict {
+    /// That of these lines.
+    fn of(said: &[u8]) -> Self {
+        let said = String::from_utf8_lossy(said);
+        let mut broken = Vec::new();
+        let mut ok = false;
+        for line in said.lines().map(str::trim_end) {
+            ok |= line == "ok";
+            if let Some(words) = line.strip_prefix("broken").filter(|words| words.is_empty() || words.starts_with(' '))
+            {
+                broken.push(if words.is_empty() { "broken".to_owned() } else { words.trim().to_owned() });
+            }
+        }
+        match (broken.is_empty(), ok) {
+            (false, _) => Self::Broken(broken),
+            (true, true) => Self::Ok,
+            (true, false) => Self::NotMeasured("the check said neither `ok` nor `broken`".into()),
+        }
+    }
+}
+
+/// Runs a check for one state after the other.
+#[derive(Debug)]
+pub struct Checker {
+    check: Check,
+    /// Of one that keeps running.
+    server: Option<Server>,
+}
+
+impl Checker {
+    /// Nothing is started before there is a state.
+    pub fn new(check: Check) -> Self {
+        Self { check, server: None }
+    }
+
+    /// Has the state in `directory` looked at, with the file of what was acknowledged.
+    ///
+    /// # Errors
+    /// If the check cannot be started at all, or this machine is short of something.
+    pub fn judge(&mut self, directory: &Path, acks: &Path) -> io::Result<Verdict> {
+        match &self.check.command {
+            CheckCommand::Once(words) => {
+                let words = words
+                    .replace("{dir}", &replayer::quoted(&directory.to_string_lossy()))
+                    .replace("{acks}", &replayer::quoted(&acks.to_string_lossy()));
+                self.judge_once(&words)
+            }
+            CheckCommand::Serve(words) => {
+                let words = words.clone();
+                self.judge_served(&words, directory, acks)
+            }
+        }
+    }
+
+    fn judge_once(&self, words: &str) -> io::Result<Verdict> {
+        let (mut said, mut errors) = (tempfile::tempfile()?, tempfile::tempfile()?);
+        let mut command = shell(words, &self.check.environment);
+        command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(errors.try_clone()?);
+        let mut group = Group::start(&mut command)?;
+        let Some(status) = group.wait(Instant::now() + self.check.limit)? else {
+            return Ok(Verdict::NotMeasured(format!(
+                "the check took longer than {} s",
+                self.check.limit.as_secs_f64()
+            )));
+        };
+        drop(group);
+        if !matches!(status.code(), Some(0 | 1)) {
+            return Ok(Verdict::NotMeasured(ended(status, &mut errors)));
+        }
+        let verdict = Verdict::of(&content(&mut said)?);
+        Ok(match verdict {
+            Verdict::Ok if status.code() == Some(1) => {
+                Verdict::NotMeasured("the check said `ok` and ended with status 1".into())
+            }
+            verdict => verdict,
+        })
+    }
+
+    fn judge_served(&mut self, words: &str, directory: &Path, acks: &Path) -> io::Result<Verdict> {
+        // What it says late would be taken for what it says of the next state.
+        if self.server.as_ref().is_some_and(Server::has_more) {
+            self.server = None;
+        }
+        let server = match &mut self.server {
+            Some(server) => server,
+            none => none.insert(Server::start(&mut shell(words, &self.check.environment))?),
+        };
+        let request = format!("{}\t{}\n", directory.display(), acks.display());
+        match server.ask(request.as_bytes(), Instant::now() + self.check.limit)? {
+            Answer::Said(said) => Ok(Verdict::of(&said)),
+            Answer::Hung => {
+                self.server = None;
+                let limit = self.check.limit.as_secs_f64();
+                Ok(Verdict::NotMeasured(format!("the check took longer than {limit} s")))
+            }
+            Answer::Ended => {
+                let mut server = self.server.take().expect("it is there");
+                // It has closed its output, and may have a moment to live.
+                let status = server.group.wait(Instant::now() + Duration::from_secs(1))?;
+                let how = status.map(|status| ended(status, &mut server.errors));
+                Ok(Verdict::NotMeasured(how.unwrap_or_else(|| "the check closed its output".into())))
+            }
+        }
+    }
+}
+
+/// A check that keeps running.
+#[derive(Debug)]
+struct Server {
+    group: Group,
+    requests: ChildStdin,
+    said: ChildStdout,
+    errors: File,
+}
+
+enum Answer {
+    Said(Vec<u8>),
+    Hung,
+    Ended,
+}
+
+impl Server {
+    fn start(command: &mut Command) -> io::Result<Self> {
+        let errors = tempfile::tempfile()?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors.try_clone()?);
+        let mut group = Group::start(command)?;
+        let requests = group.child.stdin.take().expect("it is piped");
+        let said = group.child.stdout.take().expect("it is piped");
+        Ok(Self { group, requests, said, errors })
+    }
+
+    fn has_more(&self) -> bool {
+        readable(&self.said, Some(Instant::now())).unwrap_or(true)
+    }
+
+    fn ask(&mut self, request: &[u8], deadline: Instant) -> io::Result<Answer> {
+        // What it said on standard error of earlier states tells nothing of this one.
+        self.errors.set_len(0)?;
+        self.errors.rewind()?;
+        // A line fits into an empty pipe.
+        if self.requests.write_all(request).is_err() {
+            return Ok(Answer::Ended);
+        }
+        let mut said = Vec::new();
+        let mut buffer = [0; 4096];
+        loop {
+            if !readable(&self.said, Some(deadline))? {
+                return Ok(Answer::Hung);
+            }
+            let count = self.said.read(&mut buffer)?;
+            if count == 0 {
+                return Ok(Answer::Ended);
+            }
+            said.extend_from_slice(&buffer[..count]);
+            if said == b"end\n" || said.ends_with(b"\nend\n") {
+                return Ok(Answer::Said(said));
+            }
+            if said.len() as u64 > SAID_MAX {
+                return Ok(Answer::Hung);
+            }
+        }
+    }
+}
+
+/// A process and all that it starts, which end when this is dropped.
+#[derive(Debug)]
+struct Group {
+    child: Child,
+    is_reaped: bool,
+}
+
+impl Group {
+    fn start(command: &mut Command) -> io::Result<Self> {
+        command.process_group(0);
+        local_fs::dies_with_thread(command);
+        Ok(Self { child: command.spawn()?, is_reaped: false })
+    }
+
+    /// Waits for the first process of the group; none if that takes too long.
+    fn wait(&mut self, deadline: Instant) -> io::Result<Option<ExitStatus>> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let ended = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
+        if !readable(&ended, Some(deadline))? {
+            return Ok(None);
+        }
+        // While it is not reaped no other group can have its number.
+        self.kill();
+        self.is_reaped = true;
+        self.child.wait().map(Some)
+    }
+
+    fn kill(&self) {
+        let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if !self.is_reaped {
+            self.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn shell(words: &str, environment: &[(String, OsString)]) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(words).envs(environment.iter().map(|(name, value)| (name, value)));
+    command
+}
+
+/// Whether there is something to read, or nothing any more, before the deadline.
+fn readable(from: &impl AsFd, deadline: Option<Instant>) -> io::Result<bool> {
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let timeout = left.map_or(PollTimeout::NONE, |left| {
+            // Rounded up, so that it is over when poll says so.
+            let millis = i32::try_from(left.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
+            PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
+        });
+        let mut polled = [PollFd::new(from.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut polled, timeout) {
+            Err(nix::errno::Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+            Ok(count) => return Ok(count > 0),
+        }
+    }
+}
+
+fn content(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.take(SAID_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// How a check ended, with the last line of what it said about that.
+fn ended(status: ExitStatus, errors: &mut File) -> String {
+    let how = match (status.code(), status.signal()) {
+        (Some(code), _) => format!("the check ended with status {code}"),
+        (None, signal) => {
+            let signal = signal.and_then(|signal| Signal::try_from(signal).ok());
+            format!("the check was ended by {}", signal.map_or("a signal", Signal::as_str))
+        }
+    };
+    let errors = content(errors).unwrap_or_default();
+    let errors = String::from_utf8_lossy(&errors);
+    match errors.lines().rev().find(|line| !line.trim().is_empty()) {
+        Some(line) => format!("{how}: {}", line.trim()),
+        None => how,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checker(command: CheckCommand) -> Checker {
+        Checker::new(Check { command, limit: Duration::from_secs(2), environment: Vec::new() })
+    }
+
+    fn once(words: &str) -> Verdict {
+        let mut checker = checker(CheckCommand::Once(words.into()));
+        checker.judge(Path::new("/some/state"), Path::new("/some/acks")).expect("it runs")
+    }
+
+    fn is_open(verdict: &Verdict, words: &str) -> bool {
+        matches!(verdict, Verdict::NotMeasured(why) if why.contains(words))
+    }
+
+    #[test]
+    fn only_a_check_that_says_so_and_ends_well_passes_a_state() {
+        assert_eq!(once("echo hello; echo ok"), Verdict::Ok);
+        for (words, why) in [
+            ("true", "neither"),
+            ("echo ok; exit 3", "status 3"),
+            ("echo ok; exit 1", "status 1"),
+            ("echo okay", "neither"),
+            ("echo ok; kill -SEGV $$", "SIGSEGV"),
+            ("echo broken x; echo why >&2; exit 4", "status 4: why"),
+            ("/does/not/exist", "status 127"),
+        ] {
+            let verdict = once(words);
+            assert!(is_open(&verdict, why), "{words}: {verdict:?}");
+        }
+    }
+
+    #[test]
+    fn broken_is_broken_whatever_else_is_said() {
+        let broken = |words: &[&str]| Verdict::Broken(words.iter().map(|&words| words.to_owned()).collect());
+        assert_eq!(
+            once("echo ok; echo broken row 3 is lost; echo talk; echo broken; exit 1"),
+            broken(&["row 3 is lost", "broken"])
+        );
+        assert_eq!(once("echo broken {dir} {acks}"), broken(&["/some/state /some/acks"]));
+    }
+
+    #[test]
+    fn a_check_that_hangs_is_ended_with_all_that_it_started() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let alive = directory.path().join("alive");
+        let mut checker = checker(CheckCommand::Once(format!("(sleep 3; touch {}) & sleep 60", alive.display())));
+        checker.check.limit = Duration::from_millis(300);
+        let verdict = checker.judge(Path::new("/x"), Path::new("/y")).expect("it runs");
+        assert!(is_open(&verdict, "longer than 0.3 s"), "{verdict:?}");
+        std::thread::sleep(Duration::from_secs(4));
+        assert!(!alive.exists());
+    }
+
+    #[test]
+    fn what_keeps_the_output_open_does_not_keep_us() {
+        let began = Instant::now();
+        assert_eq!(once("sleep 60 & echo ok"), Verdict::Ok);
+        assert!(began.elapsed() < Duration::from_secs(2));
+    }
+
+    #[test]
+    fn a_check_that_keeps_running_answers_for_many_states() {
+        let script = r#"echo began; n=0; while read dir acks; do n=$((n+1)); case $dir in
+            */bad) echo "broken $dir $acks as state $n";;
+            */silent) ;;
+            */crash) echo oh no >&2; exit 7;;
+            */hang) sleep 60;;
+            */late) echo ok; echo end; echo "broken that was the one before";  continue;;
+            *) echo ok;;
+            esac; echo end; done"#;
+        let mut checker = checker(CheckCommand::Serve(script.into()));
+        checker.check.limit = Duration::from_millis(500);
+        let mut judge =
+            |name: &str| checker.judge(&Path::new("/states").join(name), Path::new("/acks")).expect("it runs");
+        assert_eq!(judge("good"), Verdict::Ok);
+        assert_eq!(judge("bad"), Verdict::Broken(vec!["/states/bad /acks as state 2".into()]));
+        assert!(is_open(&judge("silent"), "neither"));
+        assert!(is_open(&judge("crash"), "status 7: oh no"));
+        assert_eq!(judge("good"), Verdict::Ok);
+        assert!(is_open(&judge("hang"), "longer than"));
+        assert_eq!(judge("bad"), Verdict::Broken(vec!["/states/bad /acks as state 1".into()]));
+        judge("late");
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(judge("good"), Verdict::Ok);
+    }
+}

@@ -1,0 +1,206 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Contents are kept, hashed and shared in pieces of this size, in bytes.
+pub(crate) const CHUNK: u64 = 4096;
+
+/// What stands where a crash left bytes that nobody wrote.
+const GARBAGE: &[u8] = b"~GARBAGE-LEFT-BY-THE-CRASH~\xff\xa5\x5a\x00\xff";
+
+/// The bytes of a regular file. Copies share what they have in common, and a hash of all bytes is at
+/// hand at any time.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Content {
+    size: u64,
+    /// By number. What is in none is zeros.
+    chunks: BTreeMap<u64, Arc<Chunk>>,
+    /// The hashes of all chunks in one. Each covers the number of its chunk, so that their order here
+    /// is of no consequence, and one can be taken out again.
+    hash: [u64; 4],
+}
+
+#[derive(Debug, Clone)]
+struct Chunk {
+    bytes: [u8; CHUNK as usize],
+    hash: [u64; 4],
+}
+
+impl Content {
+    /// In bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// What tells contents of one size apart.
+    pub(crate) fn hash(&self) -> [u64; 4] {
+        self.hash
+    }
+
+    pub(crate) fn set_size(&mut self, size: u64) {
+        if size < self.size {
+            let tail = size.next_multiple_of(CHUNK).min(self.size);
+            self.fill(size, tail - size, |_, bytes| bytes.fill(0));
+            for (number, chunk) in self.chunks.split_off(&tail.div_ceil(CHUNK)) {
+                debug_assert!(number * CHUNK >= size);
+                self.toggle(chunk.hash);
+            }
+        }
+        self.size = size;
+    }
+
+    pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
+        self.size = self.size.max(offset + bytes.len() as u64);
+        self.fill(offset, bytes.len() as u64, |at, piece| {
+            let from = (at - offset) as usize;
+            piece.copy_from_slice(&bytes[from..from + piece.len()]);
+        });
+    }
+
+    pub(crate) fn zeros(&mut self, offset: u64, len: u64) {
+        self.size = self.size.max(offset + len);
+        self.fill(offset, len, |_, piece| piece.fill(0));
+    }
+
+    pub(crate) fn garbage(&mut self, offset: u64, len: u64) {
+        self.size = self.size.max(offset + len);
+        self.fill(offset, len, |at, piece| {
+            for (place, byte) in piece.iter_mut().enumerate() {
+                *byte = GARBAGE[(at as usize + place) % GARBAGE.len()];
+            }
+        });
+    }
+
+    /// The pieces that are not zeros, as offset and bytes, none of them beyond the end.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        self.chunks.iter().map(|(number, chunk)| {
+            let offset = number * CHUNK;
+            (offset, &chunk.bytes[..(self.size - offset).min(CHUNK) as usize])
+        })
+    }
+
+    /// Calls `with` for each part of a range that lies in one chunk, with its offset.
+    fn fill(&mut self, offset: u64, len: u64, mut with: impl FnMut(u64, &mut [u8])) {
+        let end = offset + len;
+        let mut at = offset;
+        while at < end {
+            let number = at / CHUNK;
+            let until = end.min((number + 1) * CHUNK);
+            let old = self.chunks.remove(&number);
+            let mut bytes = [0; CHUNK as usize];
+            if let Some(old) = old {
+                self.toggle(old.hash);
+                bytes = old.bytes;
+            }
+            with(at, &mut bytes[(at % CHUNK) as usize..][..(until - at) as usize]);
+            if bytes.iter().any(|byte| *byte != 0) {
+                let hash = hash(number, &bytes);
+                self.toggle(hash);
+                self.chunks.insert(number, Arc::new(Chunk { bytes, hash }));
+            }
+            at = until;
+        }
+    }
+
+    fn toggle(&mut self, hash: [u64; 4]) {
+        for (own, other) in self.hash.iter_mut().zip(hash) {
+            *own ^= other;
+        }
+    }
+}
+
+fn hash(number: u64, bytes: &[u8]) -> [u64; 4] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(bytes).update(&number.to_le_bytes());
+    let hash = *hasher.finalize().as_bytes();
+    let word = |place: usize| u64::from_le_bytes(hash[place * 8..][..8].try_into().expect("they are eight"));
+    [word(0), word(1), word(2), word(3)]
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Something done to a content.
+    #[derive(Debug, Clone)]
+    enum Step {
+        Write(u64, Vec<u8>),
+        Zeros(u64, u64),
+        Garbage(u64, u64),
+        SetSize(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let place = 0..3 * CHUNK;
+        prop_oneof![
+            (place.clone(), prop::collection::vec(0..3_u8, 1..5000)).prop_map(|(at, bytes)| Step::Write(at, bytes)),
+            (place.clone(), 1..2 * CHUNK).prop_map(|(at, len)| Step::Zeros(at, len)),
+            (place.clone(), 1..2 * CHUNK).prop_map(|(at, len)| Step::Garbage(at, len)),
+            place.prop_map(Step::SetSize),
+        ]
+    }
+
+    fn plain(bytes: &mut Vec<u8>, step: &Step) {
+        let mut grow = |end: u64| bytes.resize(bytes.len().max(end as usize), 0);
+        match step {
+            Step::Write(at, new) => {
+                grow(at + new.len() as u64);
+                bytes[*at as usize..][..new.len()].copy_from_slice(new);
+            }
+            Step::Zeros(at, len) => {
+                grow(at + len);
+                bytes[*at as usize..][..*len as usize].fill(0);
+            }
+            Step::Garbage(at, len) => {
+                grow(at + len);
+                for place in *at..at + len {
+                    bytes[place as usize] = GARBAGE[place as usize % GARBAGE.len()];
+                }
+            }
+            Step::SetSize(size) => bytes.resize(*size as usize, 0),
+        }
+    }
+
+    fn read(content: &Content) -> Vec<u8> {
+        let mut bytes = vec![0; content.size() as usize];
+        for (offset, piece) in content.pieces() {
+            bytes[offset as usize..][..piece.len()].copy_from_slice(piece);
+        }
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn it_holds_what_a_plain_array_would(steps in prop::collection::vec(step(), 1..12)) {
+            let (mut content, mut bytes) = (Content::default(), Vec::new());
+            for step in &steps {
+                match step {
+                    Step::Write(at, new) => content.write(*at, new),
+                    Step::Zeros(at, len) => content.zeros(*at, *len),
+                    Step::Garbage(at, len) => content.garbage(*at, *len),
+                    Step::SetSize(size) => content.set_size(*size),
+                }
+                plain(&mut bytes, step);
+                prop_assert_eq!(read(&content), &bytes[..]);
+            }
+            // However it came about, equal bytes have one hash.
+            let mut anew = Content::default();
+            anew.write(0, &bytes);
+            prop_assert_eq!((anew.hash(), anew.size()), (content.hash(), content.size()));
+        }
+    }
+
+    #[test]
+    fn other_bytes_and_other_places_have_another_hash() {
+        let hash = |offset: u64, bytes: &[u8]| {
+            let mut content = Content::default();
+            content.set_size(4 * CHUNK);
+            content.write(offset, bytes);
+            content.hash()
+        };
+        assert_ne!(hash(0, b"a"), hash(0, b"b"));
+        assert_ne!(hash(0, b"a"), hash(CHUNK, b"a"));
+        assert_eq!(hash(0, b"\0\0"), hash(CHUNK, b"\0"));
+    }
+}

@@ -1,0 +1,78 @@
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use nix::sys::stat::{Mode, SFlag, mknod};
+use pace_rules::nodes::FileId;
+
+use crate::content::Content;
+use crate::tree::{Holds, Tree};
+
+/// Bytes that are written at once.
+const BUFFER: usize = 256 << 10;
+
+impl Tree {
+    /// Makes a new directory that holds exactly this. What a check does to it is of no consequence
+    /// for the next one: nothing of it is shared.
+    ///
+    /// # Errors
+    /// If it is there already, or something cannot be made.
+    pub fn write_to(&self, path: &Path) -> io::Result<()> {
+        self.write_file(FileId::ROOT, path, &mut HashMap::new())
+    }
+
+    fn write_file(&self, id: FileId, path: &Path, written: &mut HashMap<FileId, PathBuf>) -> io::Result<()> {
+        let Some(file) = self.file(id) else { return Ok(()) };
+        if let Some(first) = written.get(&id) {
+            return fs::hard_link(first, path);
+        }
+        let mode = file.mode & 0o7777;
+        match &file.holds {
+            Holds::Bytes(content) => write_content(content, mode, path)?,
+            Holds::Entries(entries) => {
+                fs::create_dir(path)?;
+                for (name, file) in entries {
+                    self.write_file(*file, &path.join(OsStr::from_bytes(name)), written)?;
+                }
+                fs::set_permissions(path, Permissions::from_mode(mode))?;
+            }
+            Holds::Target(target) => symlink(OsStr::from_bytes(target), path)?,
+            // It was a pipe or a socket; a socket that nobody listens at can be opened by nobody, so
+            // that nothing waits for ever.
+            Holds::Nothing => {
+                mknod(path, SFlag::S_IFSOCK, Mode::empty(), 0)?;
+                fs::set_permissions(path, Permissions::from_mode(mode))?;
+            }
+        }
+        written.insert(id, path.to_owned());
+        Ok(())
+    }
+}
+
+fn write_content(content: &Content, mode: u32, path: &Path) -> io::Result<()> {
+    let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut buffer: Vec<u8> = Vec::new();
+    let mut from = 0;
+    for (offset, piece) in content.pieces() {
+        if offset != from + buffer.len() as u64 || buffer.len() >= BUFFER {
+            file.write_all_at(&buffer, from)?;
+            buffer.clear();
+            from = offset;
+        }
+        buffer.extend_from_slice(piece);
+    }
+    if !buffer.is_empty() {
+        file.write_all_at(&buffer, from)?;
+    }
+    if content.size() > from + buffer.len() as u64 {
+        file.set_len(content.size())?;
+    }
+    if mode != 0o600 {
+        file.set_permissions(Permissions::from_mode(mode))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,523 @@
+//! Broken states as findings: those that are alike together, each shown by its smallest.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use pace_rules::nodes::{Action, Effect, Relaxation, Run, Space, State};
+use serde::{Deserialize, Serialize};
+use trace::Trace;
+
+use crate::operations::{Operation, Operations, without_numbers};
+use crate::states::States;
+use crate::sweep::{Broken, Swept, size};
+use crate::tree::Fingerprint;
+
+/// So many operations that persisted are listed.
+const KEPT_LISTED_MAX: usize = 6;
+
+/// So many things that had happened before the crash are kept with a finding.
+const MOMENTS_MAX: usize = 40;
+
+/// Broken states that are alike: what was lost is the same operations of the program, and the check says
+/// the same of them, but for numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// From 1.
+    pub number: usize,
+    /// The model that allows it.
+    pub model: String,
+    /// What was relaxed, in words.
+    pub relaxation: String,
+    /// What the check said.
+    pub broken: Vec<String>,
+    /// How many states of the sweep are alike.
+    pub states: u64,
+    /// The number of the one that is shown in its space.
+    pub state: u64,
+    /// The key of that state, by which it is known again.
+    #[serde(skip)]
+    pub key: Fingerprint,
+    /// What was on each disk of it.
+    pub nodes: Vec<NodeStory>,
+    /// What had happened last before the crash, in order, on all nodes.
+    pub timeline: Vec<Moment>,
+    /// The last line that had been printed before the crash, and by whom.
+    pub acknowledged: Option<Line>,
+    /// What would have forbidden the state: all of these together.
+    pub prevented_by: Vec<Sync>,
+    /// The other models, and whether one of the states that are alike is possible on each; none if that
+    /// was not looked at.
+    pub models: BTreeMap<String, bool>,
+}
+
+/// One node in a crash state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeStory {
+    /// Its name.
+    pub node: String,
+    /// So many of its events had happened.
+    pub events: usize,
+    /// The last thing it had done.
+    pub behind: Option<String>,
+    /// What it did next, had it not crashed.
+    pub before: Option<String>,
+    /// What was lost, in order.
+    pub lost: Vec<Lost>,
+    /// The operation of which only the first part reached the disk.
+    pub midway: Option<Lost>,
+    /// What persisted although it came behind something that was lost.
+    pub kept: Vec<String>,
+    /// How much more of that there is.
+    pub kept_more: usize,
+    /// The event of the first of it.
+    pub kept_from: Option<usize>,
+}
+
+/// An operation that a disk has not, or not all of.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Lost {
+    /// The system call.
+    pub call: String,
+    /// Where in the program it came from: a hash of the stack, in hexadecimal; none if it is not known.
+    pub stack: Option<String>,
+    /// The file, from the node's directory on.
+    pub path: String,
+    /// What was done.
+    pub words: String,
+    /// How many of its parts are not there, if that is not all.
+    pub parts: Option<(usize, usize)>,
+    /// Its event.
+    pub event: usize,
+}
+
+/// Something that had happened before the crash.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    /// On which node, by its place in `nodes`.
+    pub node: usize,
+    /// Its event there.
+    pub event: usize,
+    /// What was done.
+    pub words: String,
+    /// What is on the disk of it; none of what changes nothing there.
+    pub fate: Option<Fate>,
+    /// Of what was received, where it was sent: the place of the last such moment in the timeline.
+    pub from: Option<usize>,
+}
+
+/// What a crash left of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fate {
+    /// All.
+    Kept,
+    /// A part.
+    InPart,
+    /// Nothing.
+    Lost,
+}
+
+/// A line that was printed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    /// The node.
+    pub node: String,
+    /// The line.
+    pub line: String,
+}
+
+/// A call that the program did not make.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sync {
+    /// The node.
+    pub node: String,
+    /// The file or directory that it would have synced.
+    pub path: String,
+    /// What it would have had to come before.
+    pub before: String,
+}
+
+/// A run, what may be on its disks, and what of it was found to be broken.
+pub struct Findings<'a> {
+    /// What was recorded.
+    pub trace: &'a Trace,
+    /// The states that were visited.
+    pub space: &'a Space,
+    /// Its model.
+    pub model: &'a str,
+    operations: Vec<Operations>,
+}
+
+/// Of what an operation is made, in a crash state.
+#[derive(Debug, Default)]
+struct Parts {
+    all: usize,
+    /// Missing, though later ones may be there.
+    lost: usize,
+    /// Behind the end of what reached the disk.
+    to_come: usize,
+}
+
+impl Parts {
+    fn fate(&self) -> Fate {
+        match self.lost + self.to_come {
+            0 => Fate::Kept,
+            missing if missing == self.all => Fate::Lost,
+            _ => Fate::InPart,
+        }
+    }
+}
+
+/// What findings that are alike have in common.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Kind {
+    /// Of each operation that is missing: the node, the call, the file and the stack.
+    missing: Vec<(usize, String, String, Option<String>)>,
+    /// What came last, where nothing is missing.
+    behind: Vec<String>,
+    words: Vec<String>,
+}
+
+/// States that are alike.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) keys: HashSet<Fingerprint>,
+    pub(crate) states: u64,
+    pub(crate) smallest: Broken,
+    pub(crate) state: State,
+    pub(crate) key: Fingerprint,
+}
+
+impl<'a> Findings<'a> {
+    /// Of a sweep of this space.
+    pub fn new(trace: &'a Trace, space: &'a Space, model: &'a str) -> Self {
+        let operations = trace.run.nodes.iter().map(Operations::of).collect();
+        Self { trace, space, model, operations }
+    }
+
+    /// The findings of a sweep, the smallest first. What would have prevented each, and where else it is
+    /// possible, is not looked at here.
+    pub fn of(&self, swept: &Swept) -> Vec<(Finding, HashSet<Fingerprint>)> {
+        let groups = self.groups(swept);
+        let story = |(place, group): (usize, Group)| {
+            let finding = Finding {
+                number: place + 1,
+                model: self.model.to_owned(),
+                relaxation: relaxation_words(group.state.relaxation).to_owned(),
+                broken: group.smallest.words.clone(),
+                states: group.states,
+                state: group.smallest.smallest,
+                key: group.key,
+                nodes: self.nodes(&group.state),
+                timeline: self.timeline(&group.state),
+                acknowledged: self.acknowledged(&group.state),
+                prevented_by: Vec::new(),
+                models: BTreeMap::new(),
+            };
+            (finding, group.keys)
+        };
+        groups.into_iter().enumerate().map(story).collect()
+    }
+
+    fn groups(&self, swept: &Swept) -> Vec<Group> {
+        let mut groups: HashMap<Kind, Group> = HashMap::new();
+        let mut states = States::new(&self.trace.run, self.space, self.trace);
+        for (key, broken) in &swept.broken {
+            let (state, own) = self.smaller(self.space.state(broken.smallest), *key, swept, &mut states);
+            let group = groups.entry(self.kind(&state, broken)).or_insert_with(|| Group {
+                keys: HashSet::new(),
+                states: 0,
+                smallest: broken.clone(),
+                state: state.clone(),
+                key: own,
+            });
+            group.keys.insert(*key);
+            group.states += broken.states;
+            let order = |state: &State, broken: &Broken| (size(state), broken.smallest);
+            if order(&state, broken) < order(&group.state, &group.smallest) {
+                (group.smallest, group.state, group.key) = (broken.clone(), state, own);
+            }
+        }
+        let mut groups: Vec<_> = groups.into_values().collect();
+        groups.sort_by_key(|group| (size(&group.state), group.smallest.smallest));
+        groups
+    }
+
+    /// The state with as little lost as still breaks the same, of those that were looked at.
+    fn smaller(
+        &self,
+        mut state: State,
+        mut key: Fingerprint,
+        swept: &Swept,
+        states: &mut States<'_>,
+    ) -> (State, Fingerprint) {
+        let words = plain(&swept.broken[&key].words);
+        'again: loop {
+            for node in 0..state.nodes.len() {
+                for event in self.missing_events(&state, node) {
+                    let mut less = state.clone();
+                    let micros = self.space.micros(node);
+                    less.nodes[node].lost.retain(|place| micros[*place].event != event);
+                    let Ok(made) = states.make(&less) else { continue };
+                    if swept.broken.get(&made.key).is_some_and(|broken| plain(&broken.words) == words) {
+                        (state, key) = (less, made.key);
+                        continue 'again;
+                    }
+                }
+            }
+            return (state, key);
+        }
+    }
+
+    /// The events of a node of which something is lost.
+    fn missing_events(&self, state: &State, node: usize) -> Vec<usize> {
+        let micros = self.space.micros(node);
+        let mut events: Vec<_> = state.nodes[node].lost.iter().map(|place| micros[*place].event).collect();
+        events.dedup();
+        events
+    }
+
+    fn kind(&self, state: &State, broken: &Broken) -> Kind {
+        let mut missing = Vec::new();
+        let mut behind = Vec::new();
+        for (place, node) in self.nodes(state).into_iter().enumerate() {
+            let known = missing.len();
+            for lost in node.lost.into_iter().chain(node.midway) {
+                missing.push((place, lost.call, without_numbers(&lost.path), lost.stack));
+            }
+            if missing.len() == known {
+                behind.extend(node.behind.as_deref().map(without_numbers));
+            }
+        }
+        missing.dedup();
+        if !missing.is_empty() {
+            behind.clear();
+        }
+        Kind { missing, behind, words: plain(&broken.words) }
+    }
+
+    pub(crate) fn operation(&self, node: usize, event: usize) -> Option<&Operation> {
+        self.operations[node].get(event)
+    }
+
+    fn nodes(&self, state: &State) -> Vec<NodeStory> {
+        (0..self.trace.run.nodes.len()).map(|node| self.node(state, node)).collect()
+    }
+
+    /// Of each event up to the cut what is on the disk.
+    fn parts(&self, state: &State, node: usize) -> BTreeMap<usize, Parts> {
+        let (cut, kept) = (state.cut[node], &state.nodes[node]);
+        let micros = self.space.micros(node).iter().enumerate();
+        let mut parts: BTreeMap<usize, Parts> = BTreeMap::new();
+        for (place, micro) in micros.take_while(|(_, micro)| micro.event < cut) {
+            // A file without a name is nothing to anybody.
+            if !matches!(micro.effect, Effect::NewFile { .. }) {
+                let parts = parts.entry(micro.event).or_default();
+                parts.all += 1;
+                parts.to_come += usize::from(place >= kept.micros);
+                parts.lost += usize::from(place < kept.micros && kept.lost.binary_search(&place).is_ok());
+            }
+        }
+        parts
+    }
+
+    /// What came last, and what is missing whenever it was.
+    fn timeline(&self, state: &State) -> Vec<Moment> {
+        let run = &self.trace.run;
+        let mut all: Vec<(u64, usize, usize)> = Vec::new();
+        for (node, cut) in state.cut.iter().enumerate() {
+            let events = run.nodes[node].events[..*cut].iter().enumerate();
+            all.extend(events.map(|(place, event)| (event.end_ns, node, place)));
+        }
+        all.sort_unstable();
+        let parts: Vec<_> = (0..run.nodes.len()).map(|node| self.parts(state, node)).collect();
+        let late = all.len().saturating_sub(MOMENTS_MAX);
+        let mut moments: Vec<Moment> = Vec::new();
+        for (place, (_, node, event)) in all.into_iter().enumerate() {
+            let fate = parts[node].get(&event).map(Parts::fate);
+            if place < late && fate.is_none_or(|fate| fate == Fate::Kept) {
+                continue;
+            }
+            moments.push(Moment { node, event, words: self.event_words(run, node, event), fate, from: None });
+        }
+        // A send may have returned behind the receive.
+        let from: Vec<_> =
+            moments.iter().map(|to| moments.iter().rposition(|sent| self.is_sent(sent, to.node, to.event))).collect();
+        for (moment, from) in moments.iter_mut().zip(from) {
+            moment.from = from;
+        }
+        moments
+    }
+
+    /// Whether an event received something that was sent there.
+    fn is_sent(&self, sent: &Moment, node: usize, event: usize) -> bool {
+        let nodes = &self.trace.run.nodes;
+        match (&nodes[sent.node].events[sent.event].action, &nodes[node].events[event].action) {
+            (Action::Send(sent), Action::Receive(received)) => {
+                sent.stream == received.stream && sent.from < received.to && received.from < sent.to
+            }
+            _ => false,
+        }
+    }
+
+    fn node(&self, state: &State, node: usize) -> NodeStory {
+        let (run, cut) = (&self.trace.run, state.cut[node]);
+        let parts = self.parts(state, node);
+        let lost = parts.iter().filter(|(_, parts)| parts.lost > 0);
+        let lost: Vec<_> = lost.filter_map(|(event, parts)| self.lost(node, *event, parts.lost, parts.all)).collect();
+        let midway = parts.iter().find(|(_, parts)| parts.lost == 0 && parts.to_come > 0);
+        let midway = midway.and_then(|(event, parts)| self.lost(node, *event, parts.to_come, parts.all));
+        let behind = lost.first().map_or(usize::MAX, |first| first.event + 1);
+        let persisted = parts.range(behind..).filter(|(_, parts)| parts.lost + parts.to_come < parts.all);
+        let persisted: Vec<_> = persisted.map(|(event, _)| *event).collect();
+        let words = persisted.iter().filter_map(|event| Some(self.operations[node].get(*event)?.words.clone()));
+        let mut all_kept: Vec<_> = words.collect();
+        let kept_more = all_kept.len().saturating_sub(KEPT_LISTED_MAX);
+        all_kept.truncate(KEPT_LISTED_MAX);
+        let events = cut.min(run.nodes[node].events.len());
+        NodeStory {
+            node: run.nodes[node].name.clone(),
+            events,
+            behind: events.checked_sub(1).map(|last| self.event_words(run, node, last)),
+            before: (events < run.nodes[node].events.len()).then(|| self.event_words(run, node, events)),
+            lost,
+            midway,
+            kept: all_kept,
+            kept_more,
+            kept_from: persisted.first().copied(),
+        }
+    }
+
+    fn lost(&self, node: usize, event: usize, missing: usize, all: usize) -> Option<Lost> {
+        let op = self.operations[node].get(event)?;
+        Some(Lost {
+            call: op.call.to_string(),
+            stack: (op.stack != 0).then(|| format!("{:016x}", op.stack)),
+            path: op.path.clone(),
+            words: op.words.clone(),
+            parts: (missing < all).then_some((missing, all)),
+            event,
+        })
+    }
+
+    pub(crate) fn event_words(&self, run: &Run, node: usize, event: usize) -> String {
+        if let Some(op) = self.operations[node].get(event) {
+            return op.words.clone();
+        }
+        match &run.nodes[node].events[event].action {
+            Action::Mark { line } => format!("the line `{}`", self.line(*line)),
+            Action::Send(message) => format!("send of {} bytes", message.to - message.from),
+            Action::Receive(message) => format!("receive of {} bytes", message.to - message.from),
+            Action::File(_) => unreachable!("operations on files have words"),
+        }
+    }
+
+    fn line(&self, line: pace_rules::nodes::Data) -> String {
+        String::from_utf8_lossy(self.trace.bytes(line)).into_owned()
+    }
+
+    fn acknowledged(&self, state: &State) -> Option<Line> {
+        let nodes = self.trace.run.nodes.iter().zip(&state.cut);
+        let marks = nodes.flat_map(|(node, cut)| {
+            node.events[..*cut].iter().filter_map(move |event| match event.action {
+                Action::Mark { line } => Some((event.end_ns, node, line)),
+                _ => None,
+            })
+        });
+        let (_, node, line) = marks.max_by_key(|(end_ns, ..)| *end_ns)?;
+        Some(Line { node: node.name.clone(), line: self.line(line) })
+    }
+}
+
+/// What a crash did, in words.
+pub fn relaxation_words(relaxation: Relaxation) -> &'static str {
+    match relaxation {
+        Relaxation::Prefix => "in order",
+        Relaxation::Stopped => "stopped midway",
+        Relaxation::Cut => "last one cut",
+        Relaxation::Lost => "operations lost",
+    }
+}
+
+fn plain(words: &[String]) -> Vec<String> {
+    words.iter().map(|words| without_numbers(words)).collect()
+}
+
+impl Finding {
+    /// It in words, for people.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for words in &self.broken {
+            text += &format!("  broken    {words}\n");
+        }
+        for node in &self.nodes {
+            text += &node.text(self.nodes.len() > 1);
+        }
+        if let Some(line) = &self.acknowledged {
+            text += &format!("  promised  {} had printed `{}`\n", line.node, line.line);
+        }
+        if !self.prevented_by.is_empty() {
+            let sync = |sync: &Sync| {
+                let node = if self.nodes.len() > 1 { format!(" on {}", sync.node) } else { String::new() };
+                format!("fsync of {}{node} before {}", sync.path, sync.before)
+            };
+            let syncs: Vec<_> = self.prevented_by.iter().map(sync).collect();
+            text += &format!("  prevented by {}\n", syncs.join(" and "));
+        }
+        text += &self.models_text();
+        text
+    }
+
+    fn models_text(&self) -> String {
+        let named = |possible: bool| {
+            let names = self.models.iter().filter(|(_, is)| **is == possible).map(|(name, _)| name.as_str());
+            names.collect::<Vec<_>>().join(", ")
+        };
+        match (named(true), named(false)) {
+            (yes, no) if yes.is_empty() && no.is_empty() => String::new(),
+            (yes, no) if yes.is_empty() => format!("  models    possible on {}, and not on {no}\n", self.model),
+            (yes, no) if no.is_empty() => format!("  models    possible on {}, and on {yes} too\n", self.model),
+            (yes, no) => format!("  models    possible on {}, {yes}; not on {no}\n", self.model),
+        }
+    }
+
+    /// What is missing, in one line.
+    pub fn missing(&self) -> String {
+        let missing: Vec<_> = self.nodes.iter().flat_map(|node| node.lost.iter().chain(&node.midway)).collect();
+        match missing.as_slice() {
+            [] => "nothing: all that was done".into(),
+            [one] => one.text(),
+            [first, rest @ ..] => format!("{} and {} more", first.text(), rest.len()),
+        }
+    }
+}
+
+impl NodeStory {
+    fn text(&self, is_named: bool) -> String {
+        let mut text = String::new();
+        let name = if is_named { format!("{}: ", self.node) } else { String::new() };
+        let behind = self.behind.as_ref().map_or("before anything was done".into(), |words| format!("behind {words}"));
+        let before = self.before.as_ref().map_or(String::new(), |words| format!(", before {words}"));
+        text += &format!("  crash     {name}{behind}{before}\n");
+        for lost in &self.lost {
+            text += &format!("  lost      {name}{}\n", lost.text());
+        }
+        if let Some(midway) = &self.midway {
+            text += &format!("  midway    {name}{}\n", midway.text());
+        }
+        for kept in &self.kept {
+            text += &format!("  kept      {name}{kept}\n");
+        }
+        if self.kept_more > 0 {
+            text += &format!("            {name}and {} more\n", self.kept_more);
+        }
+        text
+    }
+}
+
+impl Lost {
+    fn text(&self) -> String {
+        let parts = self.parts.map_or(String::new(), |(missing, all)| format!(", {missing} of its {all} parts"));
+        let stack = self.stack.as_ref().map_or(String::new(), |stack| format!(", stack {stack}"));
+        format!("{}{parts} ({}{stack})", self.words, self.call)
+    }
+}

@@ -1,0 +1,34 @@
+//! Crash states of programs and clusters: as directories, judged by checks, told as stories.
+//!
+//! A state of a `Space` says what reached each node's disk. [`Disks`] makes the [`Tree`] of it, each
+//! from the one that is nearest; [`Tree::write_to`] makes a directory of that, which a check may do
+//! with what it likes.
+
+#![forbid(unsafe_code)]
+
+mod causes;
+mod check;
+mod content;
+mod directory;
+mod disks;
+mod findings;
+mod nodes;
+mod operations;
+mod program;
+mod results;
+mod states;
+mod sweep;
+mod tree;
+
+pub use check::{Check, CheckCommand, Checker, Verdict};
+pub use disks::Disks;
+pub use findings::{Fate, Finding, Findings, Line, Lost, Moment, NodeStory, Sync, relaxation_words};
+pub use nodes::Nodes;
+pub use program::{Program, is_scratch, scratch};
+pub use results::{Manifest, Recorded, Results, Summary};
+pub use states::{Made, States};
+pub use sweep::{Broken, Progress, Subject, Swept, sweep};
+pub use tree::{Fingerprint, Impossible, Tree};
+
+#[cfg(test)]
+mod tests;

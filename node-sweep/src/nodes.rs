@@ -1,0 +1,84 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use cluster::{Cluster, ClusterFile, Error, Settings, Spawn};
+use pace_rules::nodes::Run;
+use replayer::Interrupt;
+
+use crate::check::Verdict;
+use crate::states::Made;
+use crate::sweep::Subject;
+
+/// A cluster that is started on each crash state, asked by its check, and killed.
+pub struct Nodes {
+    cluster: Cluster,
+    directory: PathBuf,
+    /// For each node of the cluster file, which tree of a state is its own, if it has one.
+    trees: Vec<Option<usize>>,
+    /// How many states there were.
+    count: u64,
+    interrupt: Interrupt,
+}
+
+impl Nodes {
+    /// One that makes its directories in `directory`, which is nobody else's.
+    ///
+    /// # Errors
+    /// If the network cannot be made, or the run is not one of this cluster.
+    pub fn new(file: &ClusterFile, run: &Run, directory: PathBuf, interrupt: &Interrupt) -> anyhow::Result<Self> {
+        let recorded: Vec<_> = run.nodes.iter().filter(|node| !node.initial.is_empty()).collect();
+        let mut trees = Vec::new();
+        for node in &file.nodes {
+            let place = recorded.iter().position(|recorded| recorded.name == node.name);
+            if place.is_none() && node.has_data {
+                bail!("nothing was recorded of node {}: record the cluster again", node.name);
+            }
+            trees.push(place);
+        }
+        let cluster = Cluster::new(file, &directory.join("logs"))?;
+        Ok(Self { cluster, directory, trees, count: 0, interrupt: interrupt.clone() })
+    }
+
+    fn look(&mut self, state: &Made, place: &Path) -> anyhow::Result<Verdict> {
+        let mut directories = Vec::new();
+        for (node, tree) in self.trees.iter().enumerate() {
+            let path = place.join(format!("node-{node}"));
+            if let Some(tree) = tree {
+                let written = state.trees[*tree].write_to(&path);
+                written.with_context(|| format!("make a crash state in {}", path.display()))?;
+            }
+            directories.push(path);
+        }
+        let acks = place.join("acks");
+        fs::write(&acks, &state.acknowledged).with_context(|| format!("write {}", acks.display()))?;
+        let interrupt = self.interrupt.clone();
+        let cancelled = || interrupt.requested();
+        let settings =
+            &mut Settings { directories: &directories, first: false, starter: &mut Spawn, cancelled: &cancelled };
+        match self.cluster.start(settings) {
+            Ok(()) => {}
+            Err(Error::NotReady { node, what, .. }) => {
+                return Ok(Verdict::Broken(vec![format!("the cluster does not come up: node {node} {what}")]));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(match self.cluster.run_check(&acks, &cancelled)? {
+            cluster::Verdict::Ok => Verdict::Ok,
+            cluster::Verdict::Broken(words) => Verdict::Broken(words),
+            cluster::Verdict::NotMeasured(why) => Verdict::NotMeasured(why),
+        })
+    }
+}
+
+impl Subject for Nodes {
+    fn judge(&mut self, state: &Made, _again: bool) -> anyhow::Result<Verdict> {
+        self.count += 1;
+        let place = self.directory.join(self.count.to_string());
+        fs::create_dir(&place).with_context(|| format!("create {}", place.display()))?;
+        let verdict = self.look(state, &place);
+        self.cluster.kill();
+        fs::remove_dir_all(&place).with_context(|| format!("remove {}", place.display()))?;
+        verdict.map(|verdict| verdict.without(&place))
+    }
+}

@@ -1,0 +1,122 @@
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use anyhow::Context;
+use local_fs::enter_mount_namespace;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use tempfile::TempDir;
+
+use crate::check::{Check, Checker, Verdict};
+use crate::states::Made;
+use crate::sweep::Subject;
+
+/// One program's crash states: each is a directory that a check looks at.
+#[derive(Debug)]
+pub struct Program {
+    directory: PathBuf,
+    /// The path that the program's directory had, if states are to be seen there.
+    seen_at: Option<PathBuf>,
+    /// Whether the thread has a mount namespace of its own by now.
+    is_alone: bool,
+    check: Checker,
+    /// It has seen nothing of what the other one has.
+    second: Checker,
+    /// How many states there were.
+    count: u64,
+}
+
+impl Program {
+    /// One that makes its directories in `directory`, which is nobody else's.
+    ///
+    /// With `seen_at`, a directory, the check sees each state at that path. A program may have written
+    /// it into its files. That takes root, and a thread that does nothing else: it gets a mount
+    /// namespace of its own.
+    pub fn new(directory: PathBuf, seen_at: Option<PathBuf>, check: &Check) -> Self {
+        let checker = || Checker::new(check.clone());
+        Self { directory, seen_at, is_alone: false, check: checker(), second: checker(), count: 0 }
+    }
+
+    /// Has what this thread starts see a directory at the path that the program knew.
+    fn show(&mut self, data: &Path) -> anyhow::Result<Option<Shown>> {
+        let Some(seen_at) = &self.seen_at else { return Ok(None) };
+        if !self.is_alone {
+            enter_mount_namespace()?;
+            self.is_alone = true;
+        }
+        mount(Some(data), seen_at, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+            .with_context(|| format!("mount a crash state on {}", seen_at.display()))?;
+        Ok(Some(Shown(seen_at.clone())))
+    }
+}
+
+/// A mount, gone when it is dropped.
+struct Shown(PathBuf);
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        // A check that keeps running may still be in it.
+        let _ = umount2(&self.0, MntFlags::MNT_DETACH);
+    }
+}
+
+impl Subject for Program {
+    fn judge(&mut self, state: &Made, again: bool) -> anyhow::Result<Verdict> {
+        // A check that keeps running may remember what it saw of a directory.
+        self.count += 1;
+        let place = self.directory.join(self.count.to_string());
+        fs::create_dir(&place).with_context(|| format!("create {}", place.display()))?;
+        let (data, acks) = (place.join("data"), place.join("acks"));
+        let [tree] = &*state.trees else {
+            anyhow::bail!("a program has one directory, and {} were recorded", state.trees.len())
+        };
+        tree.write_to(&data).with_context(|| format!("make a crash state in {}", data.display()))?;
+        fs::write(&acks, &state.acknowledged).with_context(|| format!("write {}", acks.display()))?;
+        let shown = self.show(&data)?;
+        let seen = shown.as_ref().map_or(&data, |shown| &shown.0).clone();
+        let checker = if again { &mut self.second } else { &mut self.check };
+        let verdict = checker.judge(&seen, &acks).context("run the check")?;
+        drop(shown);
+        fs::remove_dir_all(&place).with_context(|| format!("remove {}", place.display()))?;
+        Ok(verdict.without(&seen))
+    }
+}
+
+impl Verdict {
+    /// The same with `{dir}` in place of the path that a state's directory happened to have.
+    pub(crate) fn without(self, directory: &Path) -> Self {
+        let directory = directory.to_string_lossy().into_owned();
+        let replace = |words: String| words.replace(&directory, "{dir}");
+        match self {
+            Self::Ok => Self::Ok,
+            Self::Broken(words) => Self::Broken(words.into_iter().map(replace).collect()),
+            Self::NotMeasured(why) => Self::NotMeasured(replace(why)),
+        }
+    }
+}
+
+/// What lies in a directory of crash states, so that it is known as one.
+const SIGN: &str = "crash-states";
+
+/// A directory in memory for crash states, or where `TMPDIR` says, gone when it is dropped. It carries
+/// our mark, and is known to [`is_scratch`].
+///
+/// # Errors
+/// If it cannot be made.
+pub fn scratch() -> anyhow::Result<TempDir> {
+    let memory = Path::new("/dev/shm");
+    let parent = match env::var_os("TMPDIR") {
+        Some(named) => named.into(),
+        None if memory.is_dir() => memory.to_owned(),
+        None => env::temp_dir(),
+    };
+    let prefix = format!("{}{}-", local_fs::NAME_PREFIX, std::process::id());
+    let made = tempfile::Builder::new().prefix(&prefix).tempdir_in(&parent);
+    let made = made.with_context(|| format!("make a directory in {}", parent.display()))?;
+    fs::write(made.path().join(SIGN), "").with_context(|| format!("write in {}", made.path().display()))?;
+    Ok(made)
+}
+
+/// Whether a directory was made by [`scratch`]. Nobody but the sweep has a use for what is in it.
+pub fn is_scratch(path: &Path) -> bool {
+    path.join(SIGN).is_file()
+}

@@ -1,0 +1,98 @@
+use std::sync::Arc;
+
+use pace_rules::nodes::{Action, Data, Run, Space, State};
+use trace::Trace;
+
+use crate::disks::Disks;
+use crate::tree::{Fingerprint, Impossible, Tree};
+
+/// Makes what the disks hold, and what had been acknowledged, in the states of a space.
+#[derive(Debug)]
+pub struct States<'a> {
+    trace: &'a Trace,
+    /// Of the nodes that have a directory, with their places in the run.
+    disks: Vec<(usize, Disks)>,
+    acknowledgements: Acknowledgements,
+}
+
+/// A crash state, ready to be looked at.
+#[derive(Debug, Clone)]
+pub struct Made {
+    /// What the nodes' directories hold, of those that have one, in the order of the run.
+    pub trees: Vec<Tree>,
+    /// What had been acknowledged, a line each.
+    pub acknowledged: Arc<[u8]>,
+    /// States of the same key are the same to any check.
+    pub key: Fingerprint,
+}
+
+impl<'a> States<'a> {
+    /// Those of a space of `run`, which is the run of `trace`, or one that differs in events that have
+    /// no data.
+    pub fn new(run: &Run, space: &Space, trace: &'a Trace) -> Self {
+        let with_disk = run.nodes.iter().enumerate().filter(|(_, node)| !node.initial.is_empty());
+        let disks = with_disk.map(|(place, node)| {
+            let effects = space.micros(place).iter().map(|micro| micro.effect.clone()).collect();
+            (place, Disks::new(Tree::initial(&node.initial, trace), effects))
+        });
+        Self { trace, disks: disks.collect(), acknowledgements: Acknowledgements::of(run) }
+    }
+
+    /// Makes one.
+    ///
+    /// # Errors
+    /// If no file system would show such a directory.
+    pub fn make(&mut self, state: &State) -> Result<Made, Impossible> {
+        let mut hasher = blake3::Hasher::new();
+        let mut trees = Vec::with_capacity(self.disks.len());
+        for (node, disks) in &mut self.disks {
+            let kept = &state.nodes[*node];
+            let tree = disks.tree(kept.micros, &kept.lost, self.trace);
+            hasher.update(&tree.fingerprint()?);
+            trees.push(tree);
+        }
+        let acknowledged = self.acknowledgements.before(&state.cut, self.trace);
+        hasher.update(&acknowledged);
+        Ok(Made { trees, acknowledged, key: *hasher.finalize().as_bytes() })
+    }
+}
+
+/// The lines that clients have printed.
+#[derive(Debug)]
+struct Acknowledgements {
+    /// By time: the node, the event, and the line.
+    all: Vec<(usize, usize, Data)>,
+    /// Those of the cut that was asked for last.
+    last: Option<(Vec<usize>, Arc<[u8]>)>,
+}
+
+impl Acknowledgements {
+    fn of(run: &Run) -> Self {
+        let mut all = Vec::new();
+        for (node, events) in run.nodes.iter().map(|node| &node.events).enumerate() {
+            for (place, event) in events.iter().enumerate() {
+                if let Action::Mark { line } = event.action {
+                    all.push((event.end_ns, node, place, line));
+                }
+            }
+        }
+        all.sort_by_key(|(end_ns, node, place, _)| (*end_ns, *node, *place));
+        Self { all: all.into_iter().map(|(_, node, place, line)| (node, place, line)).collect(), last: None }
+    }
+
+    fn before(&mut self, cut: &[usize], trace: &Trace) -> Arc<[u8]> {
+        if let Some((last, lines)) = &self.last
+            && last == cut
+        {
+            return lines.clone();
+        }
+        let mut lines = Vec::new();
+        for (_, _, line) in self.all.iter().filter(|(node, place, _)| *place < cut[*node]) {
+            lines.extend_from_slice(trace.bytes(*line));
+            lines.push(b'\n');
+        }
+        let lines: Arc<[u8]> = lines.into();
+        self.last = Some((cut.to_vec(), lines.clone()));
+        lines
+    }
+}

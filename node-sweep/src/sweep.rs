@@ -1,0 +1,229 @@
+//! Many crash states, made one after the other and looked at side by side.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use pace_rules::nodes::{Space, State};
+use replayer::Interrupt;
+use trace::Trace;
+
+use crate::check::Verdict;
+use crate::states::{Made, States};
+use crate::tree::Fingerprint;
+
+/// States that are made and wait for someone to look at them, for each who does.
+const WAITING_MAX: usize = 4;
+
+/// So many reasons why states were not measured are kept.
+const REASONS_MAX: usize = 1000;
+
+/// What looks at crash states: a program's check, or a cluster with its own.
+pub trait Subject: Send {
+    /// Looks at a state. It is asked a second time of one that is broken, with `again`, and must owe
+    /// nothing to the first time then.
+    ///
+    /// # Errors
+    /// If nothing can be looked at here at all.
+    fn judge(&mut self, state: &Made, again: bool) -> anyhow::Result<Verdict>;
+}
+
+/// How far a sweep is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Different states that were looked at.
+    pub checked: u64,
+    /// Those of them that are broken.
+    pub broken: u64,
+    /// Those that nothing can be said of.
+    pub open: u64,
+}
+
+/// What came of a sweep.
+#[derive(Debug, Default)]
+pub struct Swept {
+    /// States that were visited.
+    pub states: u64,
+    /// Those of them that no file system would show, and that were left out.
+    pub impossible: u64,
+    /// Different states that were looked at.
+    pub checked: u64,
+    /// The broken ones, and what the check said of them.
+    pub broken: HashMap<Fingerprint, Broken>,
+    /// Why states were not measured, with how many of them there are and one of them.
+    pub not_measured: HashMap<String, (u64, u64)>,
+    /// It was stopped before its end.
+    pub interrupted: bool,
+}
+
+/// States that are the same to any check, and are broken.
+#[derive(Debug, Clone)]
+pub struct Broken {
+    /// How many they are.
+    pub states: u64,
+    /// Which of them is the easiest to understand.
+    pub smallest: u64,
+    /// What the check said.
+    pub words: Vec<String>,
+}
+
+/// States that are the same.
+#[derive(Debug, Clone, Copy)]
+struct Same {
+    states: u64,
+    smallest: (Size, u64),
+}
+
+/// How much there is to understand in a state: what was lost, what came before the crash, and how much
+/// of that reached the disks.
+type Size = (usize, usize, usize);
+
+/// The size of a state.
+pub(crate) fn size(state: &State) -> Size {
+    let lost = state.nodes.iter().map(|node| node.lost.len()).sum();
+    let kept = state.nodes.iter().map(|node| node.micros).sum();
+    (lost, state.cut.iter().sum(), kept)
+}
+
+/// Has each of `subjects` look at states of `space`, until all that `indices` names were looked at.
+/// States that are the same are looked at once.
+///
+/// # Errors
+/// If a subject fails.
+pub fn sweep(
+    trace: &Trace,
+    space: &Space,
+    indices: impl Iterator<Item = u64> + Send,
+    subjects: Vec<Box<dyn Subject + '_>>,
+    interrupt: &Interrupt,
+    progress: &mut dyn FnMut(Progress),
+) -> anyhow::Result<Swept> {
+    std::thread::scope(|scope| {
+        let (jobs, waiting) = sync_channel(WAITING_MAX * subjects.len());
+        let (answers, incoming) = sync_channel(WAITING_MAX * subjects.len());
+        let waiting = std::sync::Arc::new(Mutex::new(waiting));
+        let maker = scope.spawn(move || make_all(trace, space, indices, &jobs, interrupt));
+        for subject in subjects {
+            let (waiting, answers) = (waiting.clone(), answers.clone());
+            scope.spawn(move || judge_all(subject, &waiting, &answers, interrupt));
+        }
+        drop((waiting, answers));
+        let mut swept = Swept::default();
+        let mut at = Progress::default();
+        let mut failed = None;
+        for (made, verdict) in incoming {
+            match verdict {
+                Ok(verdict) => swept.add(made, verdict, &mut at),
+                Err(error) => {
+                    interrupt.request();
+                    failed.get_or_insert(error);
+                }
+            }
+            progress(at);
+        }
+        let (known, states, impossible) = maker.join().expect("it does not panic");
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        for (key, broken) in &mut swept.broken {
+            let same = known[key];
+            (broken.states, broken.smallest) = (same.states, same.smallest.1);
+        }
+        (swept.states, swept.impossible, swept.checked) = (states, impossible, at.checked);
+        swept.interrupted = interrupt.requested();
+        Ok(swept)
+    })
+}
+
+type Job = (u64, Made);
+type Answer = ((u64, Fingerprint), anyhow::Result<Verdict>);
+
+fn make_all(
+    trace: &Trace,
+    space: &Space,
+    indices: impl Iterator<Item = u64>,
+    jobs: &SyncSender<Job>,
+    interrupt: &Interrupt,
+) -> (HashMap<Fingerprint, Same>, u64, u64) {
+    let mut states = States::new(&trace.run, space, trace);
+    let mut known: HashMap<Fingerprint, Same> = HashMap::new();
+    let (mut visited, mut impossible) = (0, 0);
+    for index in indices {
+        if interrupt.requested() {
+            break;
+        }
+        visited += 1;
+        let state = space.state(index);
+        let Ok(made) = states.make(&state) else {
+            impossible += 1;
+            continue;
+        };
+        let own = (size(&state), index);
+        if let Some(same) = known.get_mut(&made.key) {
+            same.states += 1;
+            same.smallest = same.smallest.min(own);
+            continue;
+        }
+        known.insert(made.key, Same { states: 1, smallest: own });
+        if jobs.send((index, made)).is_err() {
+            break;
+        }
+    }
+    (known, visited, impossible)
+}
+
+fn judge_all(
+    mut subject: Box<dyn Subject + '_>,
+    waiting: &Mutex<Receiver<Job>>,
+    answers: &SyncSender<Answer>,
+    interrupt: &Interrupt,
+) {
+    loop {
+        let job = waiting.lock().expect("nobody panics with it").recv();
+        let Ok((index, made)) = job else { return };
+        if interrupt.requested() {
+            return;
+        }
+        let verdict = judge(&mut *subject, &made);
+        let failed = verdict.is_err();
+        if answers.send(((index, made.key), verdict)).is_err() || failed {
+            return;
+        }
+    }
+}
+
+/// A state is broken if it is so twice.
+fn judge(subject: &mut dyn Subject, made: &Made) -> anyhow::Result<Verdict> {
+    let first = subject.judge(made, false)?;
+    let Verdict::Broken(words) = first else { return Ok(first) };
+    let second = match subject.judge(made, true)? {
+        broken @ Verdict::Broken(_) => return Ok(broken),
+        Verdict::Ok => "ok".to_owned(),
+        Verdict::NotMeasured(why) => why,
+    };
+    let first = words.join("; ");
+    Ok(Verdict::NotMeasured(format!("not repeatable: the check said first `{first}`, and then of the same `{second}`")))
+}
+
+impl Swept {
+    fn add(&mut self, (index, key): (u64, Fingerprint), verdict: Verdict, at: &mut Progress) {
+        at.checked += 1;
+        match verdict {
+            Verdict::Ok => {}
+            Verdict::Broken(words) => {
+                at.broken += 1;
+                self.broken.insert(key, Broken { states: 1, smallest: index, words });
+            }
+            Verdict::NotMeasured(why) => {
+                at.open += 1;
+                let why = if self.not_measured.len() < REASONS_MAX { why } else { "other reasons".into() };
+                self.not_measured.entry(why).or_insert((0, index)).0 += 1;
+            }
+        }
+    }
+
+    /// Different states that were not measured.
+    pub fn open(&self) -> u64 {
+        self.not_measured.values().map(|(count, _)| count).sum()
+    }
+}

@@ -1,0 +1,150 @@
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use pace_rules::nodes::{Content, Effect, FileId, FileKind, InitialFile, Name};
+use proptest::prelude::*;
+use trace::Trace;
+
+use crate::{Disks, Impossible, Tree};
+
+/// Regular files, directories, one symbolic link, and one socket.
+const FILES: u32 = 9;
+
+fn kind(file: u32, trace: &mut Trace) -> FileKind {
+    match file {
+        0 | 6 | 7 => FileKind::Directory,
+        5 => FileKind::Symlink { target: trace.add(b"some/where") },
+        8 => FileKind::Special,
+        _ => FileKind::Regular,
+    }
+}
+
+fn name(number: u8) -> Name {
+    Arc::from(vec![b'a' + number, 0xff])
+}
+
+fn effect() -> impl Strategy<Value = Effect> {
+    let file = || (0..FILES).prop_map(FileId);
+    let content = prop_oneof![
+        (0..100_u64, 0..6000_u64).prop_map(|(at, len)| Content::Written(pace_rules::nodes::Data { at, len })),
+        (0..9000_u64).prop_map(Content::Zeros),
+        (0..9000_u64).prop_map(Content::Garbage),
+    ];
+    prop_oneof![
+        3 => (file(), 0..5_u8, file()).prop_map(|(parent, entry, file)| Effect::SetEntry { parent, name: name(entry), file }),
+        1 => (file(), 0..5_u8).prop_map(|(parent, entry)| Effect::RemoveEntry { parent, name: name(entry) }),
+        3 => (file(), 0..9000_u64, content).prop_map(|(file, offset, content)| Effect::Write { file, offset, content }),
+        1 => (file(), 0..20_000_u64).prop_map(|(file, size)| Effect::SetSize { file, size }),
+        1 => (file(), 0..0o1000_u32).prop_map(|(file, mode)| Effect::SetMode { file, mode: mode | 0o700 }),
+    ]
+}
+
+/// All files, of which half have a name from the beginning, and a thousand changes.
+fn effects(count: usize) -> impl Strategy<Value = (Trace, Vec<Effect>)> {
+    prop::collection::vec(effect(), 1..count).prop_map(|changes| {
+        let mut trace = Trace::default();
+        trace.add(&(0..8000_u32).map(|place| (place % 251) as u8).collect::<Vec<_>>());
+        let new = |file| Effect::NewFile { file: FileId(file), kind: kind(file, &mut trace), mode: 0o700 + file };
+        let mut effects: Vec<_> = (1..FILES).map(new).collect();
+        let entry =
+            |file: u32| Effect::SetEntry { parent: FileId::ROOT, name: name(10 + file as u8), file: FileId(file) };
+        effects.extend((1..FILES).step_by(2).map(entry));
+        effects.extend(changes);
+        (trace, effects)
+    })
+}
+
+/// The tree that a directory holds.
+fn read(path: &Path, trace: &mut Trace) -> Tree {
+    let (mut files, mut known) = (Vec::new(), HashMap::new());
+    read_file(path, None, trace, &mut files, &mut known);
+    Tree::initial(&files, trace)
+}
+
+fn read_file(
+    path: &Path,
+    parent: Option<FileId>,
+    trace: &mut Trace,
+    files: &mut Vec<InitialFile>,
+    known: &mut HashMap<u64, FileId>,
+) {
+    let data = path.symlink_metadata().expect("it is there");
+    let next = FileId(known.len() as u32);
+    let file = *known.entry(data.ino()).or_insert(next);
+    let (mut content, mut size) = (Vec::new(), 0);
+    let kind = if data.is_dir() {
+        FileKind::Directory
+    } else if data.is_symlink() {
+        FileKind::Symlink { target: trace.add(fs::read_link(path).expect("read").as_os_str().as_bytes()) }
+    } else if data.is_file() {
+        size = data.len();
+        content.push((0, trace.add(&fs::read(path).expect("read"))));
+        FileKind::Regular
+    } else {
+        FileKind::Special
+    };
+    let last = path.file_name().map_or(&b""[..], OsStrExt::as_bytes);
+    let mode = if data.is_symlink() { 0o705 } else { data.permissions().mode() & 0o7777 };
+    files.push(InitialFile { file, parent, name: last.into(), kind, mode, size, content });
+    if data.is_dir() {
+        let mut entries: Vec<_> = fs::read_dir(path).expect("read").map(|entry| entry.expect("read").path()).collect();
+        entries.sort();
+        for entry in &entries {
+            read_file(entry, Some(file), trace, files, known);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn from_state_to_state_the_tree_is_the_one_made_from_the_beginning(
+        (trace, effects) in effects(300),
+        states in prop::collection::vec((any::<prop::sample::Index>(), prop::collection::btree_set(0..300_usize, 0..3)), 1..60),
+    ) {
+        let initial = Tree::initial(&[], &trace);
+        let mut disks = Disks::new(initial.clone(), effects.clone());
+        for (count, lost) in states {
+            let count = count.index(effects.len() + 1);
+            let mut anew = initial.clone();
+            let kept = effects[..count].iter().enumerate().filter(|(place, _)| !lost.contains(place));
+            kept.for_each(|(_, effect)| anew.apply(effect, &trace));
+            let tree = disks.tree(count, &lost.into_iter().collect::<Vec<_>>(), &trace);
+            prop_assert_eq!(tree.fingerprint(), anew.fingerprint());
+        }
+    }
+
+    #[test]
+    fn the_directory_that_is_made_holds_the_tree((mut trace, effects) in effects(60)) {
+        let mut tree = Tree::initial(&[], &trace);
+        for effect in &effects {
+            // The permission bits of a symbolic link are not for anyone to choose.
+            if !matches!(effect, Effect::SetMode { file: FileId(5), .. }) {
+                tree.apply(effect, &trace);
+            }
+        }
+        let Ok(fingerprint) = tree.fingerprint() else { return Ok(()) };
+        let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
+        let path = directory.path().join("state");
+        tree.write_to(&path).expect("written");
+        let found = read(&path, &mut trace).fingerprint();
+        prop_assert_eq!(found, Ok(fingerprint));
+    }
+}
+
+#[test]
+fn a_directory_with_two_names_is_what_no_file_system_shows() {
+    let trace = Trace::default();
+    let mut tree = Tree::initial(&[], &trace);
+    tree.apply(&Effect::NewFile { file: FileId(1), kind: FileKind::Directory, mode: 0o755 }, &trace);
+    for entry in 0..2 {
+        assert!(tree.fingerprint().is_ok());
+        tree.apply(&Effect::SetEntry { parent: FileId::ROOT, name: name(entry), file: FileId(1) }, &trace);
+    }
+    assert_eq!(tree.fingerprint(), Err(Impossible::DirectoryWithTwoNames));
+}

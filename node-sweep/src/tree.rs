@@ -1,0 +1,176 @@
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use pace_rules::nodes::{Content as Bytes, Effect, FileId, FileKind, InitialFile, Name};
+use trace::Trace;
+
+use crate::content::Content;
+
+/// Everything that is in a node's directory of data. Copies share what they have in common, so that
+/// one of each state that is looked at costs little.
+#[derive(Debug, Clone, Default)]
+pub struct Tree {
+    files: BTreeMap<FileId, Arc<File>>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct File {
+    pub(crate) mode: u32,
+    pub(crate) holds: Holds,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Holds {
+    Bytes(Content),
+    Entries(BTreeMap<Name, FileId>),
+    Target(Arc<[u8]>),
+    Nothing,
+}
+
+/// What tells trees apart: names, kinds, modes, contents, and which names are those of one file.
+pub type Fingerprint = [u8; 32];
+
+/// What no file system would show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Impossible {
+    /// A directory that can be reached by two names.
+    #[error("a directory has two names")]
+    DirectoryWithTwoNames,
+}
+
+impl Tree {
+    /// What was there at the beginning.
+    pub fn initial(files: &[InitialFile], trace: &Trace) -> Self {
+        let mut tree = Self::default();
+        if !files.iter().any(|file| file.file == FileId::ROOT) {
+            tree.create(FileId::ROOT, FileKind::Directory, 0o755, trace);
+        }
+        for file in files {
+            if !tree.files.contains_key(&file.file) {
+                tree.create(file.file, file.kind, file.mode, trace);
+                if let Some(content) = tree.content(file.file) {
+                    for (offset, data) in &file.content {
+                        content.write(*offset, trace.bytes(*data));
+                    }
+                    content.set_size(file.size);
+                }
+            }
+            if let Some(parent) = file.parent {
+                tree.set_entry(parent, &file.name, Some(file.file));
+            }
+        }
+        tree
+    }
+
+    /// Lets something reach the disk. What is done to a file that is not there is of no consequence.
+    pub fn apply(&mut self, effect: &Effect, trace: &Trace) {
+        match effect {
+            Effect::NewFile { file, kind, mode } => self.create(*file, *kind, *mode, trace),
+            Effect::SetEntry { parent, name, file } => self.set_entry(*parent, name, Some(*file)),
+            Effect::RemoveEntry { parent, name } => self.set_entry(*parent, name, None),
+            Effect::Write { file, offset, content } => {
+                if let Some(own) = self.content(*file) {
+                    match content {
+                        Bytes::Written(data) => own.write(*offset, trace.bytes(*data)),
+                        Bytes::Zeros(len) => own.zeros(*offset, *len),
+                        Bytes::Garbage(len) => own.garbage(*offset, *len),
+                    }
+                }
+            }
+            Effect::SetSize { file, size } => {
+                if let Some(content) = self.content(*file) {
+                    content.set_size(*size);
+                }
+            }
+            Effect::SetMode { file, mode } => {
+                if let Some(file) = self.files.get_mut(file) {
+                    Arc::make_mut(file).mode = *mode;
+                }
+            }
+        }
+    }
+
+    /// A hash of everything that can be reached.
+    ///
+    /// # Errors
+    /// If no file system would show such a tree.
+    pub fn fingerprint(&self) -> Result<Fingerprint, Impossible> {
+        let mut hasher = blake3::Hasher::new();
+        // Files are numbered as they are met: their own numbers say nothing of what can be read.
+        let mut met = HashMap::new();
+        self.hash(FileId::ROOT, &mut hasher, &mut met)?;
+        Ok(*hasher.finalize().as_bytes())
+    }
+
+    fn hash(&self, id: FileId, hasher: &mut blake3::Hasher, met: &mut HashMap<FileId, u64>) -> Result<(), Impossible> {
+        let Some(file) = self.files.get(&id) else {
+            hasher.update(b"missing");
+            return Ok(());
+        };
+        if let Some(number) = met.get(&id) {
+            if matches!(file.holds, Holds::Entries(_)) {
+                return Err(Impossible::DirectoryWithTwoNames);
+            }
+            hasher.update(b"again").update(&number.to_le_bytes());
+            return Ok(());
+        }
+        met.insert(id, met.len() as u64);
+        hasher.update(&file.mode.to_le_bytes());
+        match &file.holds {
+            Holds::Bytes(content) => {
+                hasher.update(b"bytes").update(&content.size().to_le_bytes());
+                for word in content.hash() {
+                    hasher.update(&word.to_le_bytes());
+                }
+            }
+            Holds::Entries(entries) => {
+                hasher.update(b"directory").update(&(entries.len() as u64).to_le_bytes());
+                for (name, file) in entries {
+                    hasher.update(&(name.len() as u64).to_le_bytes()).update(name);
+                    self.hash(*file, hasher, met)?;
+                }
+            }
+            Holds::Target(target) => {
+                hasher.update(b"link").update(&(target.len() as u64).to_le_bytes()).update(target);
+            }
+            Holds::Nothing => {
+                hasher.update(b"special");
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn file(&self, id: FileId) -> Option<&File> {
+        self.files.get(&id).map(AsRef::as_ref)
+    }
+
+    fn create(&mut self, file: FileId, kind: FileKind, mode: u32, trace: &Trace) {
+        let holds = match kind {
+            FileKind::Regular => Holds::Bytes(Content::default()),
+            FileKind::Directory => Holds::Entries(BTreeMap::new()),
+            FileKind::Symlink { target } => Holds::Target(trace.bytes(target).into()),
+            FileKind::Special => Holds::Nothing,
+        };
+        self.files.insert(file, Arc::new(File { mode, holds }));
+    }
+
+    fn content(&mut self, file: FileId) -> Option<&mut Content> {
+        match &mut Arc::make_mut(self.files.get_mut(&file)?).holds {
+            Holds::Bytes(content) => Some(content),
+            _ => None,
+        }
+    }
+
+    fn set_entry(&mut self, parent: FileId, name: &Name, file: Option<FileId>) {
+        if file.is_some_and(|file| !self.files.contains_key(&file)) {
+            return;
+        }
+        let Some(parent) = self.files.get_mut(&parent) else { return };
+        if let Holds::Entries(entries) = &mut Arc::make_mut(parent).holds {
+            match file {
+                Some(file) => entries.insert(name.clone(), file),
+                None => entries.remove(name),
+            };
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Sweeps of small runs that are written by hand, of which the answers are known.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use node_sweep::{Check, CheckCommand, Finding, Findings, Program, Subject, Swept, sweep};
+use pace_rules::nodes::{
+    Action, ChangeOfName, Event, Explore, FileId, FileKind, FileOp, InitialFile, Model, Name, Node, Relaxations,
+    Request, Run, Space, Split, SyncScope,
+};
+use replayer::Interrupt;
+use trace::Trace;
+
+/// A program that is written down while it runs.
+#[derive(Default)]
+struct Recording {
+    trace: Trace,
+    events: Vec<Event>,
+}
+
+const TMP: FileId = FileId(1);
+
+fn name(name: &str) -> Name {
+    Arc::from(name.as_bytes())
+}
+
+impl Recording {
+    fn event(&mut self, call: &str, action: Action) -> &mut Self {
+        let at = 10 * self.events.len() as u64;
+        let event =
+            Event { start_ns: at + 1, end_ns: at + 5, process: 7, thread: 7, call: call.into(), stack: 0xabc, action };
+        self.events.push(event);
+        self
+    }
+
+    fn file(&mut self, call: &str, op: FileOp) -> &mut Self {
+        self.event(call, Action::File(op))
+    }
+
+    fn create(&mut self, at: &str, file: FileId) -> &mut Self {
+        let (parent, kind) = (FileId::ROOT, FileKind::Regular);
+        self.file("openat", FileOp::Create { parent, name: name(at), file, kind, mode: 0o644 })
+    }
+
+    fn append(&mut self, file: FileId, offset: u64, bytes: &[u8]) -> &mut Self {
+        let data = self.trace.add(bytes);
+        self.file("write", FileOp::Write { file, offset, data, size_before: offset })
+    }
+
+    fn fsync(&mut self, file: FileId) -> &mut Self {
+        self.file("fsync", FileOp::Sync { file, scope: SyncScope::File })
+    }
+
+    fn rename(&mut self, from: &str, to: &str, file: FileId) -> &mut Self {
+        let names = ChangeOfName { from: (FileId::ROOT, name(from)), to: (FileId::ROOT, name(to)) };
+        self.file("rename", FileOp::Rename { file, names, replaced: None, exchange: false })
+    }
+
+    fn mark(&mut self, line: &str) -> &mut Self {
+        let line = self.trace.add(line.as_bytes());
+        self.event("write", Action::Mark { line })
+    }
+
+    fn trace(&mut self) -> Trace {
+        let root = InitialFile {
+            file: FileId::ROOT,
+            parent: None,
+            name: name(""),
+            kind: FileKind::Directory,
+            mode: 0o755,
+            size: 0,
+            content: Vec::new(),
+        };
+        let node = Node { name: "program".into(), initial: vec![root], events: std::mem::take(&mut self.events) };
+        Trace { run: Run { nodes: vec![node] }, ..std::mem::take(&mut self.trace) }
+    }
+}
+
+fn request(model: &str) -> Request {
+    let model = Model::named(model).expect("there is one");
+    Request { model, explore: Explore::BruteForce, lost: 1, split: Split::default(), relaxations: Relaxations::ALL }
+}
+
+fn swept(trace: &Trace, model: &str, check: &str, jobs: usize) -> (Swept, Vec<Finding>) {
+    let request = request(model);
+    let space = Space::new(&trace.run, &request).expect("a space");
+    let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let check =
+        Check { command: CheckCommand::Once(check.into()), limit: Duration::from_secs(20), environment: Vec::new() };
+    let subjects = (0..jobs).map(|number| {
+        let place = directory.path().join(number.to_string());
+        std::fs::create_dir(&place).expect("made");
+        Box::new(Program::new(place, None, &check)) as Box<dyn Subject>
+    });
+    let subjects = subjects.collect();
+    let swept = sweep(trace, &space, 0..space.len(), subjects, &Interrupt::default(), &mut |_| {}).expect("swept");
+    assert_eq!(directory.path().join("0").read_dir().expect("read").count(), 0, "states are left");
+    let judged = Findings::new(trace, &space, model);
+    let findings = judged.explain(judged.of(&swept), &request);
+    (swept, findings)
+}
+
+/// What was said to be saved is in the file, whole.
+const SAVED: &str = r#"if grep -q saved {acks} && ! grep -qx "all of it" {dir}/file; then echo "broken what was saved is lost"; else echo ok; fi"#;
+
+fn saved(syncs_file: bool, syncs_directory: bool) -> Trace {
+    let mut recording = Recording::default();
+    recording.create("tmp", TMP).append(TMP, 0, b"all of it\n");
+    if syncs_file {
+        recording.fsync(TMP);
+    }
+    recording.rename("tmp", "file", TMP);
+    if syncs_directory {
+        recording.fsync(FileId::ROOT);
+    }
+    recording.mark("saved").trace()
+}
+
+#[test]
+fn a_file_that_is_renamed_and_not_synced_is_lost_and_the_story_says_what_would_help() {
+    let (swept, findings) = swept(&saved(true, false), "posix", SAVED, 2);
+    assert_eq!((swept.open(), swept.impossible), (0, 0));
+    let [finding, ..] = &*findings else { panic!("nothing was found") };
+    assert_eq!(finding.broken, ["what was saved is lost"]);
+    let lost = &finding.nodes[0].lost;
+    assert_eq!(
+        lost.iter().map(|lost| (&*lost.call, &*lost.words)).collect::<Vec<_>>(),
+        [("rename", "rename tmp to file")]
+    );
+    assert_eq!(lost[0].stack.as_deref(), Some("0000000000000abc"));
+    assert_eq!(finding.acknowledged.as_ref().map(|line| &*line.line), Some("saved"));
+    let prevented: Vec<_> = finding.prevented_by.iter().map(|sync| (&*sync.path, &*sync.before)).collect();
+    assert_eq!(prevented, [("its directory", "the line `saved`")]);
+    assert_eq!(finding.models.len(), 4);
+}
+
+#[test]
+fn with_all_syncs_nothing_is_found_on_any_model() {
+    for model in pace_rules::nodes::MODELS {
+        let (swept, findings) = swept(&saved(true, true), model.name, SAVED, 2);
+        assert_eq!((findings, swept.open()), (Vec::new(), 0), "{}", model.name);
+        assert!(swept.checked > 1);
+    }
+}
+
+#[test]
+fn what_was_never_synced_is_lost_on_every_model() {
+    let mut recording = Recording::default();
+    let trace = recording.create("file", TMP).append(TMP, 0, b"all of it\n").mark("saved").trace();
+    for model in pace_rules::nodes::MODELS {
+        let (_, findings) = swept(&trace, model.name, SAVED, 2);
+        assert!(!findings.is_empty(), "{}", model.name);
+        assert!(findings.iter().all(|finding| !finding.prevented_by.is_empty()), "{findings:#?}");
+    }
+}
+
+#[test]
+fn a_check_that_changes_its_mind_finds_nothing_and_that_is_told() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let check = format!(
+        "echo >> {0}; if test $(wc -l < {0}) = 1; then echo broken once; else echo ok; fi",
+        directory.path().join("n").display()
+    );
+    let (swept, findings) = swept(&saved(true, true), "posix", &check, 1);
+    assert_eq!(findings, []);
+    assert_eq!(swept.open(), 1);
+    assert!(swept.not_measured.keys().all(|why| why.contains("not repeatable")), "{:?}", swept.not_measured);
+}

@@ -1,0 +1,263 @@
+//! Operations cut into what can persist alone.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::model::{Growth, Model};
+use super::{Action, Content, Data, Effect, FileId, FileKind, FileOp, Name, Node};
+
+/// Something that is on a node's disk or not, if a crash comes in time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Micro {
+    /// The event it is part of, as an index into the node's events.
+    pub event: usize,
+    /// What it does.
+    pub effect: Effect,
+}
+
+/// Into how many pieces a write is cut that can persist by half.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Split {
+    /// So many, equal but for rounding.
+    Count(u64),
+    /// At multiples of so many bytes of the file.
+    Aligned(u64),
+}
+
+impl Default for Split {
+    /// As PACE cuts.
+    fn default() -> Self {
+        Self::Count(3)
+    }
+}
+
+/// What nothing is known of where it lies is not made of more bytes than this: a file that is grown
+/// by more is zeros there, as it should.
+const GARBAGE_BYTES_MAX: u64 = 1 << 20;
+
+/// A node's operations as micros.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Micros {
+    pub(super) all: Vec<Micro>,
+    /// For each event: the groups that can persist without one another, as ranges of `all`, in
+    /// order. A group persists as a whole. Empty for an event that leaves nothing to lose.
+    pub(super) groups: Vec<Vec<Range<usize>>>,
+    /// For each event: how many micros there are up to it.
+    pub(super) ends: Vec<usize>,
+}
+
+impl Micros {
+    pub(super) fn of(node: &Node, model: &Model, split: Split) -> Self {
+        let mut cutter = Cutter::new(node, model, split);
+        for (number, event) in node.events.iter().enumerate() {
+            cutter.event = number;
+            cutter.micros.groups.push(Vec::new());
+            if let Action::File(op) = &event.action {
+                cutter.cut(op);
+            }
+            cutter.micros.ends.push(cutter.micros.all.len());
+        }
+        cutter.micros
+    }
+
+    /// How many micros the first so many events have.
+    pub(super) fn until(&self, events: usize) -> usize {
+        if events == 0 { 0 } else { self.ends[events - 1] }
+    }
+}
+
+struct Cutter<'a> {
+    model: &'a Model,
+    split: Split,
+    event: usize,
+    micros: Micros,
+    files: HashMap<FileId, Known>,
+}
+
+/// What is known of a file at a moment of the run.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    regular: bool,
+    names: u32,
+    size: u64,
+}
+
+impl<'a> Cutter<'a> {
+    fn new(node: &Node, model: &'a Model, split: Split) -> Self {
+        let mut files: HashMap<FileId, Known> = HashMap::new();
+        for file in &node.initial {
+            let known = files.entry(file.file).or_default();
+            *known = Known {
+                regular: file.kind == FileKind::Regular,
+                names: known.names + u32::from(file.parent.is_some()),
+                size: file.size,
+            };
+        }
+        Self { model, split, event: 0, micros: Micros::default(), files }
+    }
+
+    fn file(&mut self, file: FileId) -> &mut Known {
+        self.files.entry(file).or_default()
+    }
+
+    /// Effects that persist together.
+    fn group(&mut self, effects: impl IntoIterator<Item = Effect>) {
+        let start = self.micros.all.len();
+        let event = self.event;
+        self.micros.all.extend(effects.into_iter().map(|effect| Micro { event, effect }));
+        let end = self.micros.all.len();
+        self.micros.groups[event].push(start..end);
+    }
+
+    /// A new file: nothing that could be lost, as nobody sees it without a name.
+    fn new_file(&mut self, file: FileId, kind: FileKind, mode: u32, names: u32) {
+        self.micros.all.push(Micro { event: self.event, effect: Effect::NewFile { file, kind, mode } });
+        *self.file(file) = Known { regular: kind == FileKind::Regular, names, size: 0 };
+    }
+
+    fn cut(&mut self, op: &FileOp) {
+        match op {
+            FileOp::Create { parent, name, file, kind, mode } => {
+                self.new_file(*file, *kind, *mode, 1);
+                self.group([Effect::SetEntry { parent: *parent, name: name.clone(), file: *file }]);
+            }
+            FileOp::CreateNameless { file, mode } => self.new_file(*file, FileKind::Regular, *mode, 0),
+            FileOp::Link { parent, name, file } => {
+                self.file(*file).names += 1;
+                self.group([Effect::SetEntry { parent: *parent, name: name.clone(), file: *file }]);
+            }
+            FileOp::Unlink { parent, name, file } => self.remove(*parent, name, *file),
+            FileOp::Rename { file, names, replaced, exchange } => {
+                self.rename(*file, &names.from, &names.to, *replaced, *exchange);
+            }
+            FileOp::Write { file, offset, data, size_before } => self.write(*file, *offset, *data, *size_before),
+            FileOp::Resize { file, from, to } => self.resize(*file, *from, *to),
+            FileOp::Zero { file, offset, len } => {
+                // The size is as it was, and a write would make it larger.
+                let len = (*len).min(self.file(*file).size.saturating_sub(*offset));
+                if len > 0 {
+                    self.group([Effect::Write { file: *file, offset: *offset, content: Content::Zeros(len) }]);
+                }
+            }
+            FileOp::SetMode { file, mode } => self.group([Effect::SetMode { file: *file, mode: *mode }]),
+            FileOp::Sync { .. } | FileOp::SyncAll => {}
+        }
+    }
+
+    /// A name less. Where that is not atomic a file is emptied before its last one goes.
+    fn remove(&mut self, parent: FileId, name: &Name, file: FileId) {
+        let known = *self.file(file);
+        if !self.model.atomic_names && known.regular && known.names == 1 {
+            self.shrink(file, known.size, 0);
+        }
+        self.file(file).names = known.names.saturating_sub(1);
+        self.group([Effect::RemoveEntry { parent, name: name.clone() }]);
+    }
+
+    fn rename(
+        &mut self,
+        file: FileId,
+        from: &(FileId, Name),
+        to: &(FileId, Name),
+        replaced: Option<FileId>,
+        exchange: bool,
+    ) {
+        let entry = |place: &(FileId, Name), file| Effect::SetEntry { parent: place.0, name: place.1.clone(), file };
+        let gone = Effect::RemoveEntry { parent: from.0, name: from.1.clone() };
+        if from == to || replaced == Some(file) {
+            return;
+        }
+        match (replaced, exchange, self.model.atomic_names) {
+            (Some(other), true, true) => self.group([entry(to, file), entry(from, other)]),
+            (Some(other), true, false) => {
+                self.group([entry(to, file)]);
+                self.group([entry(from, other)]);
+            }
+            (replaced, _, true) => {
+                if let Some(replaced) = replaced {
+                    let names = &mut self.file(replaced).names;
+                    *names = names.saturating_sub(1);
+                }
+                self.group([entry(to, file), gone]);
+            }
+            (replaced, _, false) => {
+                if let Some(replaced) = replaced {
+                    self.remove(to.0, &to.1, replaced);
+                }
+                self.group([gone]);
+                self.group([entry(to, file)]);
+            }
+        }
+    }
+
+    fn write(&mut self, file: FileId, offset: u64, data: Data, size_before: u64) {
+        let end = offset + data.len;
+        let write = |range: &Range<u64>, content| Effect::Write { file, offset: range.start, content };
+        let written = |range: &Range<u64>| {
+            let data = Data { at: data.at + (range.start - offset), len: range.end - range.start };
+            write(range, Content::Written(data))
+        };
+        for range in self.slices(offset..end.min(size_before)) {
+            self.group([written(&range)]);
+        }
+        for range in self.slices(offset.max(size_before)..end) {
+            let len = range.end - range.start;
+            if self.model.growth == Growth::ZerosAndGarbage {
+                self.group([write(&range, Content::Zeros(len))]);
+            }
+            if self.model.growth != Growth::WithData {
+                self.group([write(&range, Content::Garbage(len))]);
+            }
+            self.group([written(&range)]);
+        }
+        self.file(file).size = end.max(size_before);
+    }
+
+    fn resize(&mut self, file: FileId, from: u64, to: u64) {
+        if to < from {
+            self.shrink(file, from, to);
+        } else if self.model.growth == Growth::ZerosAndGarbage && to - from <= GARBAGE_BYTES_MAX {
+            for range in self.slices(from..to) {
+                let len = range.end - range.start;
+                let write = |content| Effect::Write { file, offset: range.start, content };
+                self.group([write(Content::Garbage(len))]);
+                self.group([write(Content::Zeros(len))]);
+            }
+        } else if to > from {
+            self.group([Effect::SetSize { file, size: to }]);
+        }
+        self.file(file).size = to;
+    }
+
+    fn shrink(&mut self, file: FileId, from: u64, to: u64) {
+        if self.model.atomic_names {
+            self.group([Effect::SetSize { file, size: to }]);
+            return;
+        }
+        for range in self.slices(to..from).into_iter().rev() {
+            self.group([Effect::SetSize { file, size: range.start }]);
+        }
+    }
+
+    /// Bytes of a file cut where the split and the model say; none that is empty.
+    fn slices(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let block = self.model.block_bytes;
+        let len = range.end.saturating_sub(range.start);
+        let step = match self.split {
+            Split::Count(count) => len.div_ceil(count.max(1)),
+            Split::Aligned(bytes) => bytes,
+        };
+        let mut slices = Vec::new();
+        let mut start = range.start;
+        while start < range.end {
+            let end = match self.split {
+                Split::Count(_) => start + step,
+                Split::Aligned(_) => (start / step.max(1) + 1) * step.max(1),
+            };
+            let end = end.next_multiple_of(block).min(range.end);
+            slices.push(start..end);
+            start = end;
+        }
+        slices
+    }
+}

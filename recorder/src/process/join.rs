@@ -1,0 +1,138 @@
+//! The traces of several nodes as one: the ends of their connections found, their data together.
+
+use std::collections::{BTreeMap, HashMap};
+
+use pace_rules::nodes::{Action, Data, Event, FileKind, FileOp, InitialFile, Message, Node};
+use trace::{About, Trace};
+
+use super::log::{NodeTrace, Recorded, Span, What};
+use super::sockets::Ends;
+
+/// One end of a connection: the node's number, and that of the connection there.
+type End = (usize, usize);
+
+/// The numbers of the streams at one end, and how much the other one sent in all.
+#[derive(Debug, Clone, Copy, Default)]
+struct Streams {
+    out: u32,
+    back: u32,
+    out_len: u64,
+    back_len: u64,
+}
+
+/// Puts the nodes of a cluster together, in this order. The two ends of a connection are found by
+/// their addresses; where those were used for several, the first of one end is that of the other. An
+/// end whose other one was not recorded has streams that nobody else has.
+pub fn join(nodes: Vec<NodeTrace>, mut about: About) -> Trace {
+    let streams = streams(&nodes);
+    let mut trace = Trace::default();
+    for (number, node) in nodes.into_iter().enumerate() {
+        let moved = trace.data.len() as u64;
+        trace.data.extend_from_slice(&node.data);
+        let move_data = |data: &mut Data| data.at += moved;
+        let mut calls = BTreeMap::new();
+        let mut events: Vec<Event> = node
+            .events
+            .into_iter()
+            .map(|recorded| event(recorded, &mut calls, |connection| streams[&(number, connection)]))
+            .collect();
+        let mut initial = node.initial;
+        initial.iter_mut().for_each(|file| move_initial(file, move_data));
+        events.iter_mut().for_each(|event| move_event(&mut event.action, move_data));
+        if let Some(directory) = node.directory {
+            about.directories.insert(node.name.clone(), directory);
+        }
+        for (what, count) in node.not_measured {
+            *about.not_measured.entry(what).or_default() += count;
+        }
+        trace.run.nodes.push(Node { name: node.name, initial, events });
+    }
+    trace.about = about;
+    trace
+}
+
+/// The streams of all ends.
+fn streams(nodes: &[NodeTrace]) -> HashMap<End, Streams> {
+    let mut by_ends: HashMap<&Ends, Vec<End>> = HashMap::new();
+    let mut all = Vec::new();
+    for (number, node) in nodes.iter().enumerate() {
+        for (place, connection) in node.connections.iter().enumerate() {
+            all.push((number, place));
+            if let Some(ends) = &connection.ends {
+                by_ends.entry(ends).or_default().push((number, place));
+            }
+        }
+    }
+    let connection = |(node, place): End| &nodes[node].connections[place];
+    let mut streams: HashMap<End, Streams> = HashMap::new();
+    let mut next = 0;
+    for end in all {
+        if streams.contains_key(&end) {
+            continue;
+        }
+        let other = connection(end).ends.as_ref().and_then(|ends| {
+            let place = by_ends[ends].iter().position(|this| *this == end)?;
+            by_ends.get(&ends.reversed())?.get(place).copied()
+        });
+        let (here, there) = (connection(end), other.map(connection));
+        let out_len = here.sent;
+        // Of what came from somebody who was not recorded we know what arrived.
+        let back_len = there.map_or(here.received, |there| there.sent);
+        let mine = Streams { out: next, back: next + 1, out_len, back_len };
+        if let Some(other) = other {
+            streams.insert(other, Streams { out: mine.back, back: mine.out, out_len: back_len, back_len: out_len });
+        }
+        streams.insert(end, mine);
+        next += 2;
+    }
+    streams
+}
+
+fn event(
+    recorded: Recorded,
+    calls: &mut BTreeMap<&'static str, std::sync::Arc<str>>,
+    streams: impl Fn(usize) -> Streams,
+) -> Event {
+    let action = match recorded.what {
+        What::File(op) => Action::File(op),
+        What::Mark(line) => Action::Mark { line },
+        What::Socket { connection, sent, bytes } => {
+            let streams = streams(connection);
+            let (stream, end) = if sent { (streams.out, streams.out_len) } else { (streams.back, streams.back_len) };
+            let (from, to) = match bytes {
+                Span::Bytes { from, to } => (from, to),
+                Span::End => (end, end + 1),
+            };
+            let message = Message { stream, from, to };
+            if sent { Action::Send(message) } else { Action::Receive(message) }
+        }
+    };
+    Event {
+        start_ns: recorded.start_ns,
+        end_ns: recorded.end_ns,
+        process: recorded.process,
+        thread: recorded.thread,
+        call: calls.entry(recorded.call).or_insert_with(|| recorded.call.into()).clone(),
+        stack: recorded.stack,
+        action,
+    }
+}
+
+fn move_kind(kind: &mut FileKind, move_data: impl Fn(&mut Data)) {
+    if let FileKind::Symlink { target } = kind {
+        move_data(target);
+    }
+}
+
+fn move_initial(file: &mut InitialFile, move_data: impl Fn(&mut Data)) {
+    move_kind(&mut file.kind, &move_data);
+    file.content.iter_mut().for_each(|(_, data)| move_data(data));
+}
+
+fn move_event(action: &mut Action, move_data: impl Fn(&mut Data)) {
+    match action {
+        Action::File(FileOp::Write { data, .. }) | Action::Mark { line: data } => move_data(data),
+        Action::File(FileOp::Create { kind, .. }) => move_kind(kind, move_data),
+        _ => {}
+    }
+}

@@ -1,0 +1,61 @@
+//! What is recorded of one node, before it is joined with the others.
+
+use std::collections::BTreeMap;
+use std::process::ExitStatus;
+
+use pace_rules::nodes::{Data, FileOp, InitialFile};
+
+use super::sockets::Connection;
+
+/// What was recorded of one node.
+#[derive(Debug)]
+pub struct NodeTrace {
+    /// Its name.
+    pub name: String,
+    /// How the process that was started ended.
+    pub status: ExitStatus,
+    /// Calls that are not in the events although they can change what is in the directory, and how
+    /// often they were made.
+    pub not_measured: BTreeMap<String, u64>,
+    /// Its directory of data, as it was given.
+    pub(super) directory: Option<String>,
+    pub(super) initial: Vec<InitialFile>,
+    pub(super) events: Vec<Recorded>,
+    pub(super) connections: Vec<Connection>,
+    pub(super) data: Vec<u8>,
+}
+
+/// An event whose connection is this node's own.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub process: u32,
+    pub thread: u32,
+    pub call: &'static str,
+    pub stack: u64,
+    pub what: What,
+}
+
+/// What an event did.
+#[derive(Debug)]
+pub(super) enum What {
+    File(FileOp),
+    Socket { connection: usize, sent: bool, bytes: Span },
+    Mark(Data),
+}
+
+/// Of the bytes that go one way over a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Span {
+    /// These.
+    Bytes { from: u64, to: u64 },
+    /// The end behind them.
+    End,
+}
+
+/// Nanoseconds of `CLOCK_MONOTONIC`.
+pub(super) fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

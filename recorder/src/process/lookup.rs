@@ -1,0 +1,222 @@
+//! What a thread means by a descriptor or a path: looked up where it lives, at the moment of the
+//! call, so that dup, exec, passing, namespaces and links need no care.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use libc::pid_t;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{fstat, openat, openat2, readlinkat, statat};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+
+use super::system::read_memory;
+
+/// `PIDFD_THREAD`: a descriptor of a thread, which may have a table of descriptors of its own.
+const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(OFlags::EXCL.bits());
+
+/// How many links are followed before a path is taken for a circle, as in the kernel.
+const LINKS_MAX: u32 = 40;
+
+/// A copy of somebody's descriptor, and what it is of.
+#[derive(Debug)]
+pub(super) struct Descriptor {
+    pub copy: OwnedFd,
+    pub stat: Stat,
+}
+
+impl Descriptor {
+    pub(super) fn is(&self, kind: FileType) -> bool {
+        FileType::from_raw_mode(self.stat.st_mode) == kind
+    }
+}
+
+/// A name in a directory.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub directory: OwnedFd,
+    pub stat: Stat,
+    pub name: Vec<u8>,
+}
+
+impl Place {
+    /// What has the name, if anything has.
+    pub(super) fn look(&self) -> Option<Stat> {
+        statat(&self.directory, OsStr::from_bytes(&self.name), AtFlags::SYMLINK_NOFOLLOW).ok()
+    }
+}
+
+/// Something whose descriptors can be copied.
+pub(super) fn handle_of(thread: pid_t) -> io::Result<OwnedFd> {
+    let pid = Pid::from_raw(thread).ok_or_else(|| io::Error::from(Errno::SRCH))?;
+    Ok(pidfd_open(pid, PIDFD_THREAD).or_else(|_| pidfd_open(pid, PidfdFlags::empty()))?)
+}
+
+/// A copy of descriptor `number`.
+pub(super) fn descriptor(handle: impl AsFd, number: i32) -> Option<Descriptor> {
+    if number < 0 {
+        return None;
+    }
+    let copy = pidfd_getfd(handle, number, PidfdGetfdFlags::empty()).ok()?;
+    let stat = fstat(&copy).ok()?;
+    Some(Descriptor { copy, stat })
+}
+
+/// The same file again, to be read.
+pub(super) fn readable(copy: BorrowedFd<'_>) -> io::Result<File> {
+    File::open(format!("/proc/self/fd/{}", copy.as_raw_fd()))
+}
+
+/// A path, or another text that ends with a zero.
+pub(super) fn text(thread: pid_t, address: u64) -> Option<Vec<u8>> {
+    let (mut all, mut at) = (Vec::new(), address);
+    while all.len() < libc::PATH_MAX as usize {
+        // Not beyond the page, since there may be nothing behind it.
+        let len = 256.min(4096 - (at & 4095)) as usize;
+        let mut piece = [0; 256];
+        read_memory(thread, at, &mut piece[..len]).ok()?;
+        if let Ok(text) = CStr::from_bytes_until_nul(&piece[..len]) {
+            all.extend_from_slice(text.to_bytes());
+            return Some(all);
+        }
+        all.extend_from_slice(&piece[..len]);
+        at += len as u64;
+    }
+    None
+}
+
+/// Where relative paths of a call begin.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Base {
+    pub thread: pid_t,
+    /// A descriptor of it, or `AT_FDCWD`.
+    pub descriptor: i32,
+}
+
+/// Looks up paths as others see them.
+#[derive(Debug)]
+pub(super) struct Paths {
+    /// `/proc` as the tracer sees it.
+    proc: OwnedFd,
+}
+
+const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+fn c_string(text: impl Into<Vec<u8>>) -> Result<CString, Errno> {
+    CString::new(text).map_err(|_| Errno::INVAL)
+}
+
+impl Paths {
+    pub(super) fn new(proc: OwnedFd) -> Self {
+        Self { proc }
+    }
+
+    /// The tracer's `/proc`.
+    pub(super) fn proc(&self) -> BorrowedFd<'_> {
+        self.proc.as_fd()
+    }
+
+    fn start(&self, base: Base, absolute: bool) -> Result<OwnedFd, Errno> {
+        let thread = base.thread;
+        let path = match base.descriptor {
+            _ if absolute => format!("{thread}/root"),
+            libc::AT_FDCWD => format!("{thread}/cwd"),
+            descriptor => format!("{thread}/fd/{descriptor}"),
+        };
+        openat(&self.proc, path, DIRECTORY, Mode::empty())
+    }
+
+    /// The directory and name that a path ends with. `follow` says whether the name is followed if it
+    /// is a link. None if the path cannot be followed, or ends with no name, such as `..`.
+    pub(super) fn place(&self, base: Base, path: &[u8], follow: bool) -> Option<Place> {
+        self.try_place(base, path, follow).ok().flatten()
+    }
+
+    fn try_place(&self, base: Base, path: &[u8], follow: bool) -> Result<Option<Place>, Errno> {
+        let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+        let path = &path[..end];
+        let begin = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+        let (parent, name) = path.split_at(begin);
+        if name.is_empty() || name == b"." || name == b".." {
+            return Ok(None);
+        }
+        let directory = self.directory(base, parent)?;
+        let place = Place { stat: fstat(&directory)?, directory, name: name.into() };
+        let is_link = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+        if !follow || !place.look().is_some_and(is_link) {
+            return Ok(Some(place));
+        }
+        self.walk(base, path, true)
+    }
+
+    /// A directory.
+    pub(super) fn directory(&self, base: Base, path: &[u8]) -> Result<OwnedFd, Errno> {
+        let start = self.start(base, path.first() == Some(&b'/'))?;
+        let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+        let begin = path.iter().position(|byte| *byte != b'/').unwrap_or(end);
+        if begin == end {
+            return Ok(start);
+        }
+        let relative = c_string(&path[begin..end])?;
+        match openat2(&start, &relative, DIRECTORY, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+            Err(Errno::LOOP) => {
+                // As if a name followed, which is not looked at.
+                let path = [&path[..end], b"/x"].concat();
+                Ok(self.walk(base, &path, false)?.ok_or(Errno::NOENT)?.directory)
+            }
+            found => found,
+        }
+    }
+
+    /// Goes through a path name by name: a link that begins with a slash begins at the root of the
+    /// one who goes, which may not be ours.
+    fn walk(&self, base: Base, path: &[u8], follow: bool) -> Result<Option<Place>, Errno> {
+        let names = |path: &[u8]| -> Vec<Vec<u8>> {
+            let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".");
+            names.rev().map(<[u8]>::to_vec).collect()
+        };
+        let mut here = self.start(base, path.first() == Some(&b'/'))?;
+        // The next one last.
+        let mut left = names(path);
+        let mut links = 0;
+        while let Some(name) = left.pop() {
+            let entry = openat(
+                &here,
+                c_string(name.clone())?,
+                OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+                Mode::empty(),
+            );
+            let stat = entry.as_ref().ok().map(fstat).transpose()?;
+            let is = |kind| stat.as_ref().is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == kind);
+            if is(FileType::Symlink) && (follow || !left.is_empty()) {
+                links += 1;
+                if links > LINKS_MAX {
+                    return Err(Errno::LOOP);
+                }
+                if name == b"self" && rustix::fs::fstatfs(&here)?.f_type == PROC_SUPER_MAGIC {
+                    here = openat(&self.proc, base.thread.to_string(), DIRECTORY, Mode::empty())?;
+                    continue;
+                }
+                let target = readlinkat(entry?, c"", Vec::new())?.into_bytes();
+                if target.first() == Some(&b'/') {
+                    here = self.start(base, true)?;
+                }
+                left.extend(names(&target));
+            } else if left.is_empty() {
+                if name == b".." {
+                    return Ok(None);
+                }
+                return Ok(Some(Place { stat: fstat(&here)?, directory: here, name }));
+            } else {
+                here = entry?;
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Of linux/magic.h.
+const PROC_SUPER_MAGIC: rustix::fs::FsWord = 0x9fa0;

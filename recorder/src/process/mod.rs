@@ -1,0 +1,80 @@
+//! Records what processes do to a directory of files, and what they say to each other: every system
+//! call that matters, of all threads and children, in any language.
+//!
+//! A seccomp filter stops a thread only at the calls of the table in `calls.rs`; ptrace(2) then shows
+//! where it enters and leaves. Each [`Tracer`] is a thread of ours that is the tracer of one node's
+//! processes. What is not followed is counted in [`trace::About::not_measured`], and at the end the
+//! directory is compared with what was recorded: if they differ, that is counted as well.
+//!
+//! What it does to those who are recorded: `io_uring_setup` fails with ENOSYS, since what goes
+//! through a ring makes no calls; calls that change the directory's files are made one at a time, so
+//! that their order is known; and they all end when the recorder does.
+
+mod calls;
+mod describe;
+mod error;
+mod extents;
+mod files;
+mod filter;
+mod gate;
+mod join;
+mod log;
+mod lookup;
+mod mappings;
+mod marks;
+mod recording;
+mod snapshot;
+mod sockets;
+mod start;
+mod system;
+mod tree;
+
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
+use std::time::SystemTime;
+
+use trace::{About, Trace};
+
+pub use describe::describe;
+pub use error::{Error, Result};
+pub use join::join;
+pub use log::NodeTrace;
+pub use start::{Traced, Tracer};
+
+/// What is recorded of a node.
+#[derive(Debug, Clone, Default)]
+pub struct NodeOptions {
+    /// The node's name.
+    pub name: String,
+    /// Its directory of data, which must be there: operations on files below it are recorded. It is
+    /// known by its inode, so that it may have another path for the node.
+    pub directory: Option<PathBuf>,
+    /// Whether the lines that its processes write to the standard output of the first one are
+    /// acknowledgements.
+    pub marks: bool,
+}
+
+/// What there is to say of a recording that begins now: the version, the kernel, the time.
+pub fn about_now() -> About {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    About {
+        crashpoint: env!("CARGO_PKG_VERSION").into(),
+        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+        begun_s: since_1970.map_or(0, |since| since.as_secs()),
+        ..About::default()
+    }
+}
+
+/// Records one program, which is a cluster of one, until it and all that it started have ended.
+///
+/// # Errors
+/// If it cannot be started or recorded.
+pub fn record(options: NodeOptions, command: Command) -> Result<(Trace, ExitStatus)> {
+    let mut words = vec![command.get_program().to_string_lossy().into_owned()];
+    words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
+    let mut about = about_now();
+    about.commands.insert(options.name.clone(), words);
+    let node = Tracer::start(options, command)?.wait()?;
+    let status = node.status;
+    Ok((join(vec![node], about), status))
+}

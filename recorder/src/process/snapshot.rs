@@ -1,0 +1,199 @@
+//! The files of a directory as they are: what a recording begins with, and what it must have come to
+//! at its end.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pace_rules::nodes::{Data, FileId, FileKind, InitialFile, Name};
+use rustix::fs::{AtFlags, CWD, FileType, SeekFrom, Stat, readlinkat, seek, statat};
+
+use super::tree::{Tree, inode};
+
+/// How much of a file is read at once.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// What a file of this kind is; `target` is asked for that of a link.
+pub(super) fn kind_of(stat: &Stat, target: impl FnOnce() -> Data) -> FileKind {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => FileKind::Regular,
+        FileType::Directory => FileKind::Directory,
+        FileType::Symlink => FileKind::Symlink { target: target() },
+        _ => FileKind::Special,
+    }
+}
+
+/// Adds bytes to the recorded ones.
+pub(super) fn add(data: &mut Vec<u8>, bytes: &[u8]) -> Data {
+    let at = data.len() as u64;
+    data.extend_from_slice(bytes);
+    Data { at, len: bytes.len() as u64 }
+}
+
+/// What of a file is no hole, in order.
+pub(super) fn content(file: &File, size: u64, data: &mut Vec<u8>) -> io::Result<Vec<(u64, Data)>> {
+    let mut pieces = Vec::new();
+    let mut at = 0;
+    while at < size {
+        let from = match seek(file.as_fd(), SeekFrom::Data(at)) {
+            Ok(from) => from,
+            Err(rustix::io::Errno::NXIO) => break,
+            // It does not know of holes.
+            Err(_) => at,
+        };
+        let to = seek(file.as_fd(), SeekFrom::Hole(from)).unwrap_or(size).min(size);
+        at = from;
+        while at < to {
+            let len = PIECE_BYTES.min((to - at) as usize);
+            let place = data.len();
+            data.resize(place + len, 0);
+            file.read_exact_at(&mut data[place..], at)?;
+            pieces.push((at, Data { at: place as u64, len: len as u64 }));
+            at += len as u64;
+        }
+    }
+    Ok(pieces)
+}
+
+/// The target of a symbolic link.
+pub(super) fn target(directory: impl AsFd, name: &[u8]) -> io::Result<Vec<u8>> {
+    Ok(readlinkat(directory, OsStr::from_bytes(name), Vec::new())?.into_bytes())
+}
+
+/// All files below a directory, the directory itself first, and a tree that knows them.
+///
+/// # Errors
+/// With the path that could not be read.
+pub(super) fn begin(directory: &Path, data: &mut Vec<u8>) -> Result<(Vec<InitialFile>, Tree), (PathBuf, io::Error)> {
+    let mut initial = Vec::new();
+    let mut tree = Tree::default();
+    let mut left = vec![(directory.to_owned(), None, Name::from(&b""[..]))];
+    while let Some((path, parent, name)) = left.pop() {
+        let file = one(&path, parent, name, data, &mut tree).map_err(|error| (path.clone(), error))?;
+        tree.begin_with(&file);
+        if file.kind == FileKind::Directory {
+            let mut names = names_in(&path).map_err(|error| (path.clone(), error))?;
+            // What is pushed last is next.
+            names.reverse();
+            left.extend(names.into_iter().map(|name| (path.join(OsStr::from_bytes(&name)), Some(file.file), name)));
+        }
+        initial.push(file);
+    }
+    Ok((initial, tree))
+}
+
+fn one(
+    path: &Path,
+    parent: Option<FileId>,
+    name: Name,
+    data: &mut Vec<u8>,
+    tree: &mut Tree,
+) -> io::Result<InitialFile> {
+    // The directory itself may be named by a link.
+    let flags = if parent.is_none() { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+    let stat = statat(CWD, path, flags)?;
+    let mut link = Ok(Vec::new());
+    let kind = kind_of(&stat, || {
+        link = target(CWD, path.as_os_str().as_bytes());
+        add(data, link.as_deref().unwrap_or_default())
+    });
+    link?;
+    let mode = stat.st_mode & 0o7777;
+    let known = tree.find(&stat);
+    let file = known.unwrap_or_else(|| tree.add(inode(&stat), kind, mode));
+    let size = if kind == FileKind::Regular { stat.st_size as u64 } else { 0 };
+    let content = match (kind, known) {
+        (FileKind::Regular, None) => content(&File::open(path)?, size, data)?,
+        _ => Vec::new(),
+    };
+    Ok(InitialFile { file, parent, name, kind, mode, size, content })
+}
+
+fn names_in(path: &Path) -> io::Result<Vec<Name>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path)? {
+        names.push(Arc::from(entry?.file_name().as_bytes()));
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Where the files of a directory are not what the tree says they are: the first such path, and what
+/// differs there.
+///
+/// # Errors
+/// If something cannot be read.
+pub(super) fn difference(directory: &Path, tree: &Tree, data: &[u8]) -> io::Result<Option<(PathBuf, &'static str)>> {
+    let mut left = vec![(directory.to_owned(), FileId::ROOT)];
+    let mut seen = BTreeSet::new();
+    while let Some((path, id)) = left.pop() {
+        let stat = statat(CWD, &path, if id == FileId::ROOT { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW })?;
+        let file = tree.file(id);
+        let mut link = Vec::new();
+        let kind = kind_of(&stat, || {
+            link = target(CWD, path.as_os_str().as_bytes()).unwrap_or_default();
+            Data::default()
+        });
+        let same_kind = match (file.kind, kind) {
+            (FileKind::Symlink { target }, FileKind::Symlink { .. }) => {
+                data[target.at as usize..(target.at + target.len) as usize] == link
+            }
+            (known, found) => known == found,
+        };
+        if !same_kind || tree.find(&stat) != Some(id) {
+            return Ok(Some((path, "another file")));
+        }
+        if file.mode != stat.st_mode & 0o7777 && !matches!(kind, FileKind::Symlink { .. }) {
+            return Ok(Some((path, "mode")));
+        }
+        match kind {
+            FileKind::Directory => {
+                let names = names_in(&path)?;
+                if let Some(name) = names.iter().find(|name| !file.entries.contains_key(*name)) {
+                    return Ok(Some((path.join(OsStr::from_bytes(name)), "a name that nobody made")));
+                }
+                for (name, child) in &file.entries {
+                    let path = path.join(OsStr::from_bytes(name));
+                    if names.binary_search(name).is_err() {
+                        return Ok(Some((path, "a name that nobody removed")));
+                    }
+                    left.push((path, *child));
+                }
+            }
+            FileKind::Regular if seen.insert(id) => {
+                if file.size != stat.st_size as u64 {
+                    return Ok(Some((path, "size")));
+                }
+                if first_difference(&File::open(&path)?, file.size, |at, into| file.content.read(at, data, into))?
+                    .is_some()
+                {
+                    return Ok(Some((path, "content")));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+/// The first piece of a file that is not what `known` fills in.
+fn first_difference(file: &File, size: u64, known: impl Fn(u64, &mut [u8])) -> io::Result<Option<u64>> {
+    let (mut real, mut expected) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
+    let mut at = 0;
+    while at < size {
+        let len = PIECE_BYTES.min((size - at) as usize);
+        file.read_exact_at(&mut real[..len], at)?;
+        known(at, &mut expected[..len]);
+        if real[..len] != expected[..len] {
+            return Ok(Some(at));
+        }
+        at += len as u64;
+    }
+    Ok(None)
+}

@@ -1,0 +1,319 @@
+//! What goes over connections: which bytes of which, so that the two ends can be matched.
+
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+
+use libc::pid_t;
+use nix::sys::socket::{SockType, SockaddrStorage, UnixAddr, getpeername, getsockname, getsockopt, sockopt};
+use rustix::fs::{FileType, Mode, OFlags, openat, readlinkat};
+
+use super::calls::{Bytes, Call};
+use super::gate::Changes;
+use super::log::{Span, What};
+use super::lookup::Descriptor;
+use super::recording::{Entered, Next, Origin, Recording};
+use super::system::{Entry, read_memory};
+
+/// A connection as one of its ends sees it.
+#[derive(Debug)]
+pub(super) struct Connection {
+    /// None as long as it is not connected.
+    pub ends: Option<Ends>,
+    /// How many bytes have gone out, and come in.
+    pub sent: u64,
+    pub received: u64,
+    inode: u64,
+    /// Whether it is known that nothing more is sent.
+    ended: bool,
+    /// Whether the process may still have it.
+    open: bool,
+}
+
+/// Between whom a connection is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Ends {
+    /// Two addresses. Those that mean another machine in each network namespace come with its number.
+    Internet { local: SocketAddr, remote: SocketAddr, namespace: u64 },
+    /// A name, and the process that connected to it.
+    Unix { name: Vec<u8>, client: pid_t, accepted: bool },
+}
+
+impl Ends {
+    /// The same connection as the other end sees it.
+    pub(super) fn reversed(&self) -> Self {
+        match self.clone() {
+            Self::Internet { local, remote, namespace } => Self::Internet { local: remote, remote: local, namespace },
+            Self::Unix { name, client, accepted } => Self::Unix { name, client, accepted: !accepted },
+        }
+    }
+}
+
+/// The sockets of a node.
+#[derive(Debug, Default)]
+pub(super) struct Sockets {
+    /// By inode; None for those that are no streams.
+    known: HashMap<u64, Option<usize>>,
+    pub all: Vec<Connection>,
+}
+
+impl Sockets {
+    /// Whether there is a connection that can be closed.
+    pub(super) fn any_open(&self) -> bool {
+        self.all.iter().any(|connection| connection.open)
+    }
+
+    /// The connection of a socket.
+    fn find(&mut self, descriptor: &Descriptor) -> Option<usize> {
+        let inode = descriptor.stat.st_ino;
+        *self.known.entry(inode).or_insert_with(|| {
+            let kind = getsockopt(&descriptor.copy, sockopt::SockType);
+            kind.is_ok_and(|kind| kind == SockType::Stream).then(|| {
+                self.all.push(Connection { ends: None, sent: 0, received: 0, inode, ended: false, open: true });
+                self.all.len() - 1
+            })
+        })
+    }
+}
+
+/// What is known of a call on a socket before it is made.
+#[derive(Debug)]
+pub(super) enum SocketCall {
+    Send { connection: usize, copy: OwnedFd },
+    Receive { connection: usize, copy: OwnedFd, peeks: bool },
+}
+
+/// One message of sendmmsg(2): `struct mmsghdr`, with the length at its end.
+const MANY_BYTES: u64 = 64;
+const MANY_LENGTH: u64 = 56;
+
+impl Recording {
+    pub(super) fn enter_send(&mut self, origin: &Origin, entry: &Entry, descriptor: &Descriptor) -> Next {
+        let Some(connection) = self.sockets.find(descriptor) else { return Next::GoOn };
+        if !self.may(Changes::Connection(connection), origin.thread) {
+            return Next::Wait;
+        }
+        let _ = entry;
+        let Ok(copy) = descriptor.copy.try_clone() else { return Next::GoOn };
+        Next::ToExit(Entered::Socket(SocketCall::Send { connection, copy }))
+    }
+
+    /// sendfile(2) and splice(2) that do not go to a file of the node's.
+    pub(super) fn enter_copy_to_socket(&mut self, origin: &Origin, entry: &Entry, call: Call) -> Next {
+        let Call::Copy { from, to, .. } = call else { return Next::GoOn };
+        match self.descriptor(origin.thread, entry.arguments[to] as i32) {
+            Some(descriptor) if descriptor.is(FileType::Socket) => self.enter_send(origin, entry, &descriptor),
+            Some(descriptor) if self.marks.are_written_to(entry.arguments[to] as i32, &descriptor) => {
+                Next::ToExit(Entered::Unfollowed(format!("{} to standard output", origin.row.name)))
+            }
+            _ => self.receive(origin, entry.arguments[from], 0),
+        }
+    }
+
+    pub(super) fn enter_receive(&mut self, origin: &Origin, entry: &Entry) -> Next {
+        let flags = match origin.row.call {
+            Call::Read { flags: Some(argument) } => entry.arguments[argument],
+            Call::ReceiveMany => entry.arguments[3],
+            _ => 0,
+        };
+        self.receive(origin, entry.arguments[0], flags as i32)
+    }
+
+    fn receive(&mut self, origin: &Origin, number: u64, flags: i32) -> Next {
+        let Some(descriptor) = self.descriptor(origin.thread, number as i32) else { return Next::GoOn };
+        if !descriptor.is(FileType::Socket) || flags & libc::MSG_ERRQUEUE != 0 {
+            return Next::GoOn;
+        }
+        let Some(connection) = self.sockets.find(&descriptor) else { return Next::GoOn };
+        let peeks = flags & libc::MSG_PEEK != 0;
+        Next::ToExit(Entered::Socket(SocketCall::Receive { connection, copy: descriptor.copy, peeks }))
+    }
+
+    pub(super) fn leave_socket_call(&mut self, origin: &Origin, entry: &Entry, call: SocketCall, result: i64) {
+        match call {
+            SocketCall::Send { connection, copy } => {
+                let len = self.transferred(origin, entry, result);
+                if len > 0 {
+                    self.name_ends(origin, connection, &copy);
+                    self.sent(origin, connection, len);
+                }
+            }
+            SocketCall::Receive { connection, copy, peeks } => {
+                // The other end was closed with bytes unread, or died.
+                let broken = [libc::ECONNRESET, libc::EPIPE].map(|errno| -i64::from(errno)).contains(&result);
+                let len = self.transferred(origin, entry, result);
+                if len == 0 && result != 0 && !broken {
+                    return;
+                }
+                self.name_ends(origin, connection, &copy);
+                let from = self.sockets.all[connection].received;
+                let bytes = if len == 0 { Span::End } else { Span::Bytes { from, to: from + len } };
+                if !peeks {
+                    self.sockets.all[connection].received += len;
+                }
+                self.event(origin, What::Socket { connection, sent: false, bytes });
+            }
+        }
+    }
+
+    fn sent(&mut self, origin: &Origin, connection: usize, len: u64) {
+        let from = self.sockets.all[connection].sent;
+        self.sockets.all[connection].sent += len;
+        let bytes = Span::Bytes { from, to: from + len };
+        self.event(origin, What::Socket { connection, sent: true, bytes });
+    }
+
+    /// How many bytes went over the connection.
+    fn transferred(&mut self, origin: &Origin, entry: &Entry, result: i64) -> u64 {
+        let result = u64::try_from(result).unwrap_or(0);
+        if !matches!(origin.row.call, Call::SendMany | Call::ReceiveMany) {
+            return result;
+        }
+        (0..result)
+            .map(|number| {
+                let mut length = [0; 4];
+                let place = entry.arguments[1] + number * MANY_BYTES + MANY_LENGTH;
+                read_memory(origin.thread, place, &mut length).map_or(0, |()| u64::from(u32::from_le_bytes(length)))
+            })
+            .sum()
+    }
+
+    /// Whoever sent was killed in it: some of the bytes may have gone out.
+    pub(super) fn abandon_socket_call(&mut self, origin: &Origin, entry: &Entry, call: &SocketCall) {
+        let SocketCall::Send { connection, copy } = call else { return };
+        if let Call::Write(write) = origin.row.call
+            && write.bytes == Bytes::Buffer
+        {
+            self.name_ends(origin, *connection, copy);
+            self.sent(origin, *connection, entry.arguments[2]);
+        } else {
+            self.count("a send that was interrupted");
+        }
+    }
+
+    /// Finds out between whom a connection is, once it is one.
+    fn name_ends(&mut self, origin: &Origin, connection: usize, copy: &OwnedFd) {
+        if self.sockets.all[connection].ends.is_none() {
+            self.sockets.all[connection].ends = ends(copy, origin);
+        }
+    }
+
+    pub(super) fn enter_shutdown(&mut self, origin: &Origin, entry: &Entry) -> Next {
+        let Some(descriptor) = self.descriptor(origin.thread, entry.arguments[0] as i32) else { return Next::GoOn };
+        if entry.arguments[1] as i32 != libc::SHUT_RD
+            && descriptor.is(FileType::Socket)
+            && let Some(connection) = self.sockets.find(&descriptor)
+        {
+            self.name_ends(origin, connection, &descriptor.copy);
+            self.end_connection(origin, connection);
+        }
+        Next::GoOn
+    }
+
+    pub(super) fn enter_close(&mut self, origin: &Origin, entry: &Entry) -> Next {
+        if !self.sockets.any_open() {
+            return Next::GoOn;
+        }
+        let number = entry.arguments[0] as i32;
+        let Some(descriptor) = self.descriptor(origin.thread, number) else { return Next::GoOn };
+        if descriptor.is(FileType::Socket)
+            && let Some(&Some(connection)) = self.sockets.known.get(&descriptor.stat.st_ino)
+        {
+            self.name_ends(origin, connection, &descriptor.copy);
+            drop(descriptor);
+            let except = (origin.process, number);
+            let inode = self.sockets.all[connection].inode;
+            if !self.open_sockets(Some(except)).contains(&inode) {
+                self.end_connection(origin, connection);
+                self.closed(connection);
+            }
+        }
+        Next::GoOn
+    }
+
+    /// Ends the connections that no process has any more.
+    pub(super) fn end_closed_connections(&mut self, origin: &Origin, except: Option<(pid_t, i32)>) {
+        if !self.sockets.any_open() {
+            return;
+        }
+        let open = self.open_sockets(except);
+        for connection in 0..self.sockets.all.len() {
+            if self.sockets.all[connection].open && !open.contains(&self.sockets.all[connection].inode) {
+                self.end_connection(origin, connection);
+                self.closed(connection);
+            }
+        }
+    }
+
+    fn closed(&mut self, connection: usize) {
+        let known = &mut self.sockets.all[connection];
+        known.open = false;
+        let inode = known.inode;
+        self.sockets.known.remove(&inode);
+    }
+
+    fn end_connection(&mut self, origin: &Origin, connection: usize) {
+        let known = &mut self.sockets.all[connection];
+        if known.ends.is_some() && !std::mem::replace(&mut known.ended, true) {
+            self.event(origin, What::Socket { connection, sent: true, bytes: Span::End });
+        }
+    }
+
+    /// The inodes of all sockets that the node's processes have, but for one descriptor.
+    fn open_sockets(&self, except: Option<(pid_t, i32)>) -> HashSet<u64> {
+        let mut all = HashSet::new();
+        for &process in self.processes.keys() {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let Ok(directory) = openat(self.paths.proc(), format!("{process}/fd"), flags, Mode::empty()) else {
+                continue;
+            };
+            let Ok(entries) = rustix::fs::Dir::read_from(&directory) else { continue };
+            for entry in entries.flatten() {
+                let name = entry.file_name();
+                let number = name.to_str().ok().and_then(|name| name.parse::<i32>().ok());
+                if number.is_none_or(|number| except == Some((process, number))) {
+                    continue;
+                }
+                let target = readlinkat(&directory, name, Vec::new()).unwrap_or_default();
+                let inode = target.to_str().ok().and_then(|target| target.strip_prefix("socket:[")?.strip_suffix(']'));
+                all.extend(inode.and_then(|inode| inode.parse::<u64>().ok()));
+            }
+        }
+        all
+    }
+}
+
+/// Between whom a socket is, if it is connected.
+fn ends(socket: &OwnedFd, origin: &Origin) -> Option<Ends> {
+    let remote: SockaddrStorage = getpeername(socket.as_raw_fd()).ok()?;
+    let local: SockaddrStorage = getsockname(socket.as_raw_fd()).ok()?;
+    if let (Some(local), Some(remote)) = (internet(&local), internet(&remote)) {
+        let stays_here = local.ip() == remote.ip() || local.ip().is_loopback() || remote.ip().is_loopback();
+        let namespace = std::fs::metadata(format!("/proc/{}/ns/net", origin.thread)).map_or(0, |data| data.ino());
+        return Some(Ends::Internet { local, remote, namespace: if stays_here { namespace } else { 0 } });
+    }
+    if let Some(name) = remote.as_unix_addr().and_then(unix_name) {
+        return Some(Ends::Unix { name, client: origin.process, accepted: false });
+    }
+    let name = local.as_unix_addr().and_then(unix_name)?;
+    let client = getsockopt(&socket.as_fd(), sockopt::PeerCredentials).ok()?.pid();
+    Some(Ends::Unix { name, client, accepted: true })
+}
+
+fn internet(address: &SockaddrStorage) -> Option<SocketAddr> {
+    if let Some(address) = address.as_sockaddr_in() {
+        return Some(SocketAddr::V4(SocketAddrV4::from(*address)));
+    }
+    let address = SocketAddrV6::from(*address.as_sockaddr_in6()?);
+    Some(match address.ip().to_ipv4_mapped() {
+        Some(ip) => SocketAddr::new(IpAddr::V4(ip), address.port()),
+        None => SocketAddr::new(IpAddr::V6(*address.ip()), address.port()),
+    })
+}
+
+fn unix_name(address: &UnixAddr) -> Option<Vec<u8>> {
+    let path = address.path().map(|path| path.as_os_str().as_bytes().to_vec());
+    path.or_else(|| address.as_abstract().map(|name| [b"\0", name].concat()))
+}

@@ -1,0 +1,136 @@
+//! What the recorder knows of a node's files: names, sizes and contents, as what it has recorded
+//! made them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use pace_rules::nodes::{FileId, FileKind, FileOp, InitialFile, Name};
+use rustix::fs::Stat;
+
+use super::extents::Extents;
+
+/// Which file the kernel means. The number of one that is gone is used again.
+pub(super) type Inode = (u64, u64);
+
+/// The inode of what was looked at.
+pub(super) fn inode(stat: &Stat) -> Inode {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// One file.
+#[derive(Debug, Clone)]
+pub(super) struct File {
+    pub kind: FileKind,
+    pub mode: u32,
+    pub size: u64,
+    pub content: Extents,
+    /// How many names it has.
+    pub names: u32,
+    /// What is in it, if it is a directory.
+    pub entries: BTreeMap<Name, FileId>,
+}
+
+/// All files of a node, also those that are gone.
+#[derive(Debug, Default)]
+pub(super) struct Tree {
+    files: Vec<File>,
+    inodes: HashMap<Inode, FileId>,
+    device: u64,
+}
+
+impl Tree {
+    /// The number of a file that was not there before.
+    pub(super) fn add(&mut self, inode: Inode, kind: FileKind, mode: u32) -> FileId {
+        let file = FileId(u32::try_from(self.files.len()).expect("memory ends before"));
+        let (content, entries) = (Extents::default(), BTreeMap::new());
+        self.files.push(File { kind, mode, size: 0, content, names: 0, entries });
+        self.inodes.insert(inode, file);
+        if file == FileId::ROOT {
+            self.device = inode.0;
+        }
+        file
+    }
+
+    /// One that was there at the beginning.
+    pub(super) fn begin_with(&mut self, initial: &InitialFile) {
+        let file = &mut self.files[initial.file.0 as usize];
+        file.size = initial.size;
+        if file.names == 0 {
+            for (offset, data) in &initial.content {
+                file.content.write(*offset, *data);
+            }
+        }
+        file.names += 1;
+        if let Some(parent) = initial.parent {
+            self.files[parent.0 as usize].entries.insert(Arc::clone(&initial.name), initial.file);
+        }
+    }
+
+    pub(super) fn file(&self, file: FileId) -> &File {
+        &self.files[file.0 as usize]
+    }
+
+    /// The file that somebody has looked at, if it is one of the node's.
+    pub(super) fn find(&self, stat: &Stat) -> Option<FileId> {
+        let file = *self.inodes.get(&inode(stat))?;
+        // One without a name here that has one on the disk is another.
+        (self.file(file).names > 0 || stat.st_nlink == 0).then_some(file)
+    }
+
+    /// The device of the directory itself.
+    pub(super) fn device(&self) -> u64 {
+        self.device
+    }
+
+    /// What has this name.
+    pub(super) fn entry(&self, parent: FileId, name: &[u8]) -> Option<FileId> {
+        self.file(parent).entries.get(name).copied()
+    }
+
+    fn file_mut(&mut self, file: FileId) -> &mut File {
+        &mut self.files[file.0 as usize]
+    }
+
+    fn set_entry(&mut self, parent: FileId, name: &Name, file: FileId) {
+        self.file_mut(file).names += 1;
+        if let Some(before) = self.file_mut(parent).entries.insert(Arc::clone(name), file) {
+            self.file_mut(before).names -= 1;
+        }
+    }
+
+    fn remove_entry(&mut self, parent: FileId, name: &Name) {
+        if let Some(before) = self.file_mut(parent).entries.remove(name) {
+            self.file_mut(before).names -= 1;
+        }
+    }
+
+    /// Does what was done.
+    pub(super) fn apply(&mut self, op: &FileOp) {
+        match op {
+            FileOp::Create { parent, name, file, .. } | FileOp::Link { parent, name, file } => {
+                self.set_entry(*parent, name, *file);
+            }
+            FileOp::Unlink { parent, name, .. } => self.remove_entry(*parent, name),
+            FileOp::Rename { file, names, replaced, exchange } => {
+                self.remove_entry(names.from.0, &names.from.1);
+                self.set_entry(names.to.0, &names.to.1, *file);
+                if let (true, Some(replaced)) = (*exchange, *replaced) {
+                    self.set_entry(names.from.0, &names.from.1, replaced);
+                }
+            }
+            FileOp::Write { file, offset, data, .. } => {
+                let file = self.file_mut(*file);
+                file.content.write(*offset, *data);
+                file.size = file.size.max(offset + data.len);
+            }
+            FileOp::Resize { file, to, .. } => {
+                let file = self.file_mut(*file);
+                file.content.cut(*to);
+                file.size = *to;
+            }
+            FileOp::Zero { file, offset, len } => self.file_mut(*file).content.zero(*offset, *len),
+            FileOp::SetMode { file, mode } => self.file_mut(*file).mode = *mode,
+            FileOp::CreateNameless { .. } | FileOp::Sync { .. } | FileOp::SyncAll => {}
+        }
+    }
+}

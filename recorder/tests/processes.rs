@@ -1,0 +1,283 @@
+//! What programs do to files is recorded exactly: done again, it gives the directory that is there.
+
+mod support;
+
+use std::process::Command;
+
+use pace_rules::nodes::{Action, FileId, FileOp, SyncScope};
+use recorder::process::{Error, NodeOptions, record};
+use support::{Recorded, python, record_command, shell};
+
+fn count(recorded: &Recorded, of: impl Fn(&FileOp) -> bool) -> usize {
+    recorded.operations().into_iter().filter(|op| of(op)).count()
+}
+
+fn marks(recorded: &Recorded) -> Vec<String> {
+    let mark = |event: &pace_rules::nodes::Event| match event.action {
+        Action::Mark { line } => Some(String::from_utf8_lossy(recorded.trace.bytes(line)).into_owned()),
+        _ => None,
+    };
+    recorded.events().iter().filter_map(mark).collect()
+}
+
+#[test]
+fn a_script_of_the_shell() {
+    let recorded = shell(
+        "umask 027; mkdir a a/b; echo one >a/x; echo two >>a/x; cp a/x a/b/y; mv a/b/y a/z; ln a/z a/hard; \
+         ln -s ../nowhere a/soft; chmod 4711 a/z; rm a/x; truncate -s 10000 a/z; mkfifo a/pipe; rmdir a/b; \
+         cat a/hard >copy; sync; echo done",
+    );
+    recorded.assert_exact();
+    assert_eq!(marks(&recorded), ["done"]);
+    assert_eq!(count(&recorded, |op| matches!(op, FileOp::SyncAll)), 1);
+}
+
+#[test]
+fn what_was_there_at_the_beginning_is_known() {
+    let prepare = |directory: &std::path::Path| {
+        std::fs::create_dir(directory.join("sub")).expect("made");
+        std::fs::write(directory.join("sub/old"), "0123456789").expect("written");
+        std::fs::hard_link(directory.join("sub/old"), directory.join("other")).expect("linked");
+        std::os::unix::fs::symlink("sub", directory.join("way")).expect("linked");
+        let sparse = std::fs::File::create(directory.join("sparse")).expect("made");
+        std::os::unix::fs::FileExt::write_all_at(&sparse, b"end", 1 << 20).expect("written");
+    };
+    let mut command = Command::new("sh");
+    command.args(["-ec", "echo x >>way/old; mv sub/old way/new; rm other; echo y >>$PWD/way/new; echo z >>sparse"]);
+    record_command(prepare, command).assert_exact();
+}
+
+#[test]
+fn every_way_to_write() {
+    let recorded = python(
+        r#"
+import os, ctypes
+libc = ctypes.CDLL(None)
+f = os.open("f", os.O_RDWR | os.O_CREAT, 0o600)
+os.write(f, b"hello"); os.writev(f, [b" ", b"world", b"!"]); os.pwrite(f, b"J", 0); os.pwritev(f, [b"a", b"b"], 20)
+os.lseek(f, 100, 0); os.write(f, b"far"); os.fsync(f); os.fdatasync(f)
+os.pwritev(f, [b"dsync"], 200, os.RWF_DSYNC); os.pwritev(f, [b"sync"], 300, os.RWF_SYNC)
+a = os.open("f", os.O_WRONLY | os.O_APPEND); os.write(a, b"appended"); os.pwrite(a, b"at the end all the same", 3)
+os.ftruncate(f, 50); os.truncate("f", 9000); os.posix_fallocate(f, 0, 10000)
+s = os.open("s", os.O_WRONLY | os.O_CREAT | os.O_DSYNC); os.write(s, b"x" * 5000)
+t = os.open("t", os.O_WRONLY | os.O_CREAT | os.O_SYNC); os.write(t, b"y" * 5000)
+c = os.open("c", os.O_RDWR | os.O_CREAT); os.copy_file_range(f, c, 4000, 0, 10); os.copy_file_range(f, c, 100, 0)
+os.lseek(f, 0, 0); os.sendfile(c, f, 0, 70)
+r, w = os.pipe(); os.write(w, b"through a pipe"); os.splice(r, c, 14, offset_dst=6000); os.write(w, b"more"); os.splice(r, c, 4)
+d = os.dup(f); os.lseek(d, 7, 0); os.write(f, b"shared position")
+os.dup2(f, 55); os.write(55, b"!!")
+n = os.open(".", os.O_RDWR | os.O_TMPFILE, 0o640); os.write(n, b"no name yet"); assert libc.linkat(-100, b"/proc/self/fd/%d" % n, -100, b"named", 0x400) == 0
+os.open("f", os.O_WRONLY | os.O_TRUNC)
+os.open("f", os.O_RDONLY | os.O_CREAT)
+try: os.open("f", os.O_CREAT | os.O_EXCL)
+except FileExistsError: pass
+g = os.open("gone", os.O_RDWR | os.O_CREAT); os.unlink("gone"); os.write(g, b"nobody reads it")
+os.rename("s", "s"); os.link("s", "s2"); os.rename("s", "s2"); os.fchmod(f, 0o444); os.chmod(".", 0o711)
+os.symlink("t", "to-t"); v = os.open("to-t", os.O_WRONLY | os.O_TRUNC | os.O_CREAT); os.write(v, b"through the link")
+os.symlink("new", "to-new"); v = os.open(os.getcwd() + "/to-new", os.O_WRONLY | os.O_CREAT); os.write(v, b"made through the link")
+dir = os.open(".", os.O_RDONLY); os.fsync(dir); os.mkdir("sub", dir_fd=dir); os.rename("t", "t2", src_dir_fd=dir, dst_dir_fd=dir)
+"#,
+    );
+    recorded.assert_exact();
+    assert_eq!(count(&recorded, |op| matches!(op, FileOp::Sync { scope: SyncScope::Data, .. })), 3);
+    assert_eq!(count(&recorded, |op| matches!(op, FileOp::Sync { scope: SyncScope::File, .. })), 4);
+    let root = FileId::ROOT;
+    assert_eq!(count(&recorded, |op| matches!(op, FileOp::Sync { file, .. } if *file == root)), 1);
+}
+
+#[test]
+fn holes_zeros_and_exchanges() {
+    let recorded = python(
+        r#"
+import os, ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+def fallocate(f, mode, at, len):
+    assert libc.fallocate(f, mode, ctypes.c_long(at), ctypes.c_long(len)) == 0, os.strerror(ctypes.get_errno())
+f = os.open("f", os.O_RDWR | os.O_CREAT); os.write(f, b"x" * 20000)
+fallocate(f, 3, 4096, 5000); fallocate(f, 1, 0, 100000); fallocate(f, 3, 19000, 100000)
+g = os.open("g", os.O_RDWR | os.O_CREAT); os.write(g, b"other")
+assert libc.renameat2(-100, b"f", -100, b"g", 2) == 0
+os.mkdir("d"); os.mkdir("e"); os.rename("d", "e")
+assert libc.renameat2(-100, b"f", -100, b"e", 2) == 0
+assert libc.renameat2(-100, b"f", -100, b"g", 1) == -1
+"#,
+    );
+    recorded.assert_exact();
+    assert_eq!(count(&recorded, |op| matches!(op, FileOp::Zero { .. })), 2);
+    assert_eq!(count(&recorded, |op| matches!(op, FileOp::Rename { exchange: true, .. })), 2);
+}
+
+#[test]
+fn descriptors_go_with_fork_exec_and_messages() {
+    let recorded = python(
+        r#"
+import os, socket, sys, subprocess
+f = os.open("f", os.O_RDWR | os.O_CREAT | os.O_APPEND)
+os.write(f, b"parent\n")
+if os.fork() == 0:
+    os.write(f, b"child\n"); os._exit(0)
+os.wait()
+subprocess.run(["sh", "-c", "echo from the shell >&%d; echo in the background >&%d & wait" % (f, f)], pass_fds=[f], check=True)
+a, b = socket.socketpair()
+if os.fork() == 0:
+    os.close(f)
+    _, fds, _, _ = socket.recv_fds(b, 10, 1)
+    os.write(fds[0], b"passed\n"); os._exit(0)
+socket.send_fds(a, [b"x"], [f]); os.wait()
+g = os.open("g", os.O_RDWR | os.O_CREAT)
+socket.send_fds(a, [b"x"], [g]); os.close(g); os.unlink("g")
+_, fds, _, _ = socket.recv_fds(b, 10, 1); os.write(fds[0], b"nowhere")
+"#,
+    );
+    recorded.assert_exact();
+}
+
+#[test]
+fn threads_that_append_and_rename_at_once() {
+    let recorded = python(
+        r#"
+import os, threading
+f = os.open("log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+def work(me):
+    for i in range(60):
+        os.write(f, b"%d says %d\n" % (me, i))
+        t = os.open("t%d" % me, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.write(t, bytes([me]) * (i * 37 % 200)); os.fsync(t); os.close(t)
+        os.rename("t%d" % me, "shared")
+threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]
+[t.start() for t in threads]; [t.join() for t in threads]
+"#,
+    );
+    recorded.assert_exact();
+    assert_eq!(count(&recorded, |op| matches!(op, FileOp::Rename { .. })), 240);
+}
+
+#[test]
+fn an_inode_that_is_used_again_is_another_file() {
+    let recorded = shell("for i in 1 2 3 4 5 6 7 8; do echo $i >f; rm f; done; echo last >f");
+    recorded.assert_exact();
+    let mut created: Vec<FileId> = Vec::new();
+    for op in recorded.operations() {
+        if let FileOp::Create { file, .. } = op {
+            assert!(!created.contains(file));
+            created.push(*file);
+        }
+    }
+    assert_eq!(created.len(), 9);
+}
+
+#[test]
+fn what_is_stored_to_a_mapping_is_written_before_the_sync() {
+    let recorded = python(
+        r#"
+import os, mmap
+f = os.open("f", os.O_RDWR | os.O_CREAT); os.ftruncate(f, 20000)
+m = mmap.mmap(f, 20000)
+m[10:15] = b"hello"; m[9000:9003] = b"far"; m.flush(0, 20000)
+m[0:2] = b"ab"; os.fsync(f)
+m[4096:4098] = b"cd"; os.close(f)
+if os.fork() == 0:
+    m[12000:12005] = b"child"; os._exit(0)
+os.wait()
+m[19000:19003] = b"end"; m.close()
+p = mmap.mmap(os.open("f", os.O_RDWR), 20000, access=mmap.ACCESS_COPY); p[0:3] = b"own"
+r = mmap.mmap(os.open("f", os.O_RDONLY), 20000, access=mmap.ACCESS_READ)
+k = mmap.mmap(os.open("f", os.O_RDWR), 20000); k[100:104] = b"kept"
+os.kill(os.getpid(), 15) if os.fork() == 0 else os.wait()
+"#,
+    );
+    recorded.assert_exact();
+    let operations = recorded.operations();
+    let sync = operations.iter().position(|op| matches!(op, FileOp::Sync { scope: SyncScope::Range { .. }, .. }));
+    let before = &operations[..sync.expect("msync")];
+    assert_eq!(before.iter().filter(|op| matches!(op, FileOp::Write { .. })).count(), 2, "{}", recorded.text());
+}
+
+#[test]
+fn files_that_come_from_outside_and_leave() {
+    let outside = tempfile::tempdir().expect("a directory");
+    let recorded = shell(&format!(
+        "o={}; mkdir -p $o/tree/sub; echo in >$o/tree/sub/f; ln $o/tree/sub/f $o/tree/g; mv $o/tree here; echo more >>here/sub/f; \
+         echo out >leaves; mv leaves $o; echo no >$o/leaves; ln $o/leaves back; echo yes >back",
+        outside.path().display()
+    ));
+    recorded.assert_exact();
+}
+
+#[test]
+fn a_name_through_links_and_other_roots() {
+    let recorded = shell(
+        "mkdir -p a/b; ln -s $PWD/a abs; ln -s a/b rel; ln -s ../abs/b a/up; echo 1 >abs/b/f; echo 2 >rel/g; echo 3 >a/up/h; \
+         cd rel; echo 4 >../i; mv g ../../g; ls /proc/self/fd/ >/dev/null; echo 5 >/proc/self/cwd/j; cd ..; rm -r a/b/f",
+    );
+    recorded.assert_exact();
+}
+
+#[test]
+fn reading_alone_is_nothing() {
+    let recorded = shell("echo x >f; cat f >/dev/null; ls -l >/dev/null; test -e f; : >/dev/null");
+    recorded.assert_exact();
+    assert_eq!(recorded.operations().len(), 2, "{}", recorded.text());
+}
+
+#[test]
+fn what_is_not_followed_is_counted() {
+    let recorded = python(
+        r#"
+import os, ctypes, fcntl
+f = os.open("f", os.O_RDWR | os.O_CREAT); os.write(f, b"x" * 8192)
+try: os.setxattr("f", "user.a", b"b")
+except OSError: print("no xattrs")
+os.chown("f", -1, -1)
+os.chown("f", 12345, -1)
+libc = ctypes.CDLL(None)
+libc.syscall.restype = ctypes.c_long
+assert libc.syscall(425, 8, 0) == -1
+"#,
+    );
+    let counted = &recorded.trace.about.not_measured;
+    assert_eq!(counted.get("chown"), Some(&1), "{counted:?}");
+    assert!(counted.contains_key("setxattr") || marks(&recorded) == ["no xattrs"], "{counted:?}");
+    assert_eq!(counted.keys().filter(|what| !["chown", "setxattr"].contains(&what.as_str())).count(), 0, "{counted:?}");
+    assert_eq!(recorded.difference(), None);
+}
+
+#[test]
+fn what_somebody_else_does_is_noticed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let options = NodeOptions { name: "node".into(), directory: Some(directory.path().into()), marks: false };
+    let mut command = Command::new("sh");
+    command.args(["-c", "sleep 1"]);
+    let traced = recorder::process::Tracer::start(options, command).expect("started");
+    std::fs::write(directory.path().join("foreign"), "x").expect("written");
+    let node = traced.wait().expect("recorded");
+    assert_eq!(node.not_measured.len(), 1, "{:?}", node.not_measured);
+}
+
+#[test]
+fn a_program_that_cannot_be_started_or_is_set_uid_is_refused() {
+    let refused = |program: &str| {
+        let options = NodeOptions { name: "node".into(), ..NodeOptions::default() };
+        record(options, Command::new(program)).expect_err("it is refused")
+    };
+    assert!(matches!(refused("/nonexistent/program"), Error::Start { .. }));
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = directory.path().join("program");
+    std::fs::copy("/bin/true", &program).expect("copied");
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o4755)).expect("changed");
+    let error = refused(program.to_str().expect("ours"));
+    assert!(matches!(&error, Error::SetUid(path) if path.ends_with("program")), "{error}");
+}
+
+#[test]
+fn all_processes_end_with_the_recording() {
+    let options = NodeOptions { name: "node".into(), ..NodeOptions::default() };
+    let mut command = Command::new("sh");
+    command.args(["-c", "sleep 1000 & sleep 1000 & (setsid sleep 1000) & wait"]);
+    let traced = recorder::process::Tracer::start(options, command).expect("started");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let begun = std::time::Instant::now();
+    traced.kill();
+    let node = traced.wait().expect("recorded");
+    assert!(!node.status.success() && begun.elapsed().as_secs() < 10);
+}

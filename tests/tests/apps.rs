@@ -1,0 +1,239 @@
+//! `crashpoint app` on programs of which the answers are known.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use end_to_end::{Ordinary, program, require_root};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+/// What a sweep printed.
+struct Swept {
+    status: i32,
+    findings: Vec<Value>,
+    summary: Value,
+    said: String,
+}
+
+/// Sweeps a program; `words` are those of the program.
+fn sweep(options: &[&str], words: &[&str]) -> Swept {
+    let temporary = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let mut command = Command::new(program("crashpoint"));
+    command.args(["app", "--format", "json"]).args(options).arg("--").args(words);
+    command.env("TMPDIR", temporary.path()).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let output = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let lines = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("one object a line")).collect();
+    let (findings, mut summaries): (Vec<_>, Vec<_>) =
+        lines.into_iter().partition(|line| line["type"] == "states-finding");
+    assert_eq!(temporary.path().read_dir().expect("read").count(), 0, "something is left");
+    let status = output.status.code().unwrap_or_else(|| panic!("{}: {said}", output.status));
+    Swept { status, findings, summary: summaries.pop().unwrap_or_default(), said }
+}
+
+fn sqlite(mode: &str, synchronous: &str, options: &[&str]) -> Swept {
+    let check = "/usr/bin/python3 tests/fixtures/sqlite/check.py --serve";
+    let client = ["/usr/bin/python3", "tests/fixtures/sqlite/client.py", "{dir}", mode, synchronous];
+    let swept = sweep(&[&["--check-server", check], options].concat(), &client);
+    assert!(swept.summary["checked"].as_u64() > Some(20), "{}", swept.said);
+    assert_eq!(swept.summary["not_measured"], 0, "{:#}", swept.summary);
+    swept
+}
+
+impl Swept {
+    fn assert_clean(&self) {
+        assert_eq!(self.status, 0, "{}\n{:#?}", self.said, self.findings);
+        assert_eq!(self.findings.len(), 0);
+    }
+
+    fn assert_found(&self) {
+        assert_eq!(self.status, 1, "{}\n{:#}", self.said, self.summary);
+        assert!(!self.findings.is_empty());
+    }
+
+    /// What is missing in each finding, as call and words.
+    fn missing(&self) -> Vec<(String, String)> {
+        let nodes = self.findings.iter().flat_map(|finding| finding["nodes"].as_array().expect("nodes"));
+        let lost = nodes.flat_map(|node| node["lost"].as_array().into_iter().flatten().chain(Some(&node["midway"])));
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        lost.filter_map(|lost| Some((text(&lost["call"])?, text(&lost["words"])?))).collect()
+    }
+
+    fn broken(&self) -> Vec<&str> {
+        let broken = self.findings.iter().flat_map(|finding| finding["broken"].as_array().expect("words"));
+        broken.filter_map(Value::as_str).collect()
+    }
+}
+
+#[test]
+fn sqlite_with_a_rollback_journal_loses_a_commit_when_the_unlink_of_the_journal_is_lost() {
+    let swept = sqlite("delete", "full", &[]);
+    swept.assert_found();
+    let unlink = |(call, words): &(String, String)| call.starts_with("unlink") && words == "unlink db-journal";
+    assert!(swept.missing().iter().all(unlink), "{:#?}", swept.findings);
+    assert!(swept.broken().iter().all(|words| words.starts_with("acknowledged commit") && words.ends_with("is lost")));
+    for finding in &swept.findings {
+        assert_eq!(finding["prevented_by"][0]["path"], "its directory", "{finding:#}");
+    }
+}
+
+#[test]
+fn sqlite_that_syncs_the_directory_or_the_log_is_clean() {
+    for (mode, synchronous) in [("delete", "extra"), ("wal", "full")] {
+        sqlite(mode, synchronous, &[]).assert_clean();
+    }
+}
+
+#[test]
+fn sqlite_with_a_log_that_is_synced_now_and_then_loses_the_last_commits_only() {
+    let swept = sqlite("wal", "normal", &[]);
+    swept.assert_found();
+    assert!(swept.broken().iter().all(|words| words.ends_with("is lost")), "{:?}", swept.broken());
+    assert!(swept.missing().iter().any(|(_, words)| words.contains("db-wal")), "{:#?}", swept.findings);
+}
+
+#[test]
+fn sqlite_without_any_sync_has_a_malformed_database() {
+    let swept = sqlite("delete", "off", &[]);
+    swept.assert_found();
+    assert!(swept.broken().iter().any(|words| words.contains("malformed")), "{:?}", swept.broken());
+}
+
+/// A shell program that replaces a file, and says so.
+fn replace(sync: &str) -> String {
+    format!("cd {{dir}} && echo new > file.tmp {sync} && mv file.tmp file && echo replaced")
+}
+
+const REPLACED: &str = "if ! grep -q replaced {acks} || test \"$(cat {dir}/file)\" = new; then echo ok; else echo broken the new file is lost; fi";
+
+#[test]
+fn a_file_that_is_replaced_without_a_sync_is_lost() {
+    for model in ["posix", "ext4-ordered", "xfs", "btrfs"] {
+        let swept = sweep(&["--check", REPLACED, "--model", model], &["/bin/sh", "-c", &replace("")]);
+        swept.assert_found();
+        assert!(swept.broken().iter().all(|words| *words == "the new file is lost"));
+    }
+}
+
+#[test]
+fn a_file_that_is_replaced_and_synced_with_everything_is_there() {
+    let script = "cd {dir} && echo new > file.tmp && sync file.tmp && mv file.tmp file && sync . && echo replaced";
+    for model in ["posix", "ext4-ordered", "ext4-writeback", "xfs", "btrfs"] {
+        sweep(&["--check", REPLACED, "--model", model], &["/bin/sh", "-c", script]).assert_clean();
+    }
+}
+
+#[test]
+fn a_path_that_the_program_kept_leads_into_the_state_and_not_to_what_came_of_the_run() {
+    require_root();
+    let script = "echo one > {dir}/a && ln -s {dir}/a {dir}/link && sync {dir}/a && sync {dir} && echo there && \
+                  echo two > {dir}/b && sync {dir}/b {dir} && echo all";
+    let check = "if test -e {dir}/b && ! grep -q there {acks}; then echo broken from later; \
+                 elif grep -q there {acks} && test \"$(cat {dir}/link)\" != one; then echo broken the link leads nowhere; \
+                 elif test -e \"$(dirname $(readlink {dir}/link || echo /x))/b\" && test ! -e {dir}/b; then echo broken the link leads elsewhere; \
+                 else echo ok; fi";
+    let swept = sweep(&["--check", check], &["/bin/sh", "-c", script]);
+    swept.assert_clean();
+    assert!(swept.summary["checked"].as_u64() > Some(4));
+}
+
+#[test]
+fn what_a_sweep_found_is_shown_again() {
+    let temporary = tempfile::tempdir().expect("a directory");
+    let results = temporary.path().join("results");
+    let out = results.to_str().expect("text");
+    let swept = sweep(&["--check", REPLACED, "--out", out], &["/bin/sh", "-c", &replace("")]);
+    swept.assert_found();
+    let show = |arguments: &[&str]| {
+        let output = Command::new(program("crashpoint")).arg("show").arg(&results).args(arguments).output();
+        let output = output.expect("it runs");
+        assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    assert!(show(&[]).contains("the new file is lost"));
+    assert!(show(&["1"]).contains("promised  program had printed `replaced`"), "{}", show(&["1"]));
+    assert!(Path::new(out).join("trace/trace.json").exists());
+}
+
+#[test]
+fn what_cannot_run_is_said_in_one_line() {
+    let refused = |options: &[&str], words: &[&str], part: &str| {
+        let swept = sweep(options, words);
+        let errors: Vec<_> = swept.said.lines().filter(|line| line.starts_with("error: ")).collect();
+        assert_eq!((swept.status, errors.len()), (2, 1), "{}", swept.said);
+        assert!(errors[0].contains(part), "{}", swept.said);
+    };
+    refused(&["--check", "true"], &["/does/not/exist", "{dir}"], "/does/not/exist");
+    refused(&["--check", "true"], &["true"], "{dir}");
+    refused(&["--check", "true"], &["sh", "-c", "touch {dir}/a; exit 5"], "5");
+    refused(&["--check", "true", "--dir", "/does/not/exist"], &["ls", "{dir}"], "/does/not/exist");
+}
+
+#[test]
+fn a_check_that_decides_nothing_passes_nothing() {
+    for (check, why) in [("true", "neither"), ("kill -9 $$", "SIGKILL"), ("sleep 60", "longer than")] {
+        let options = ["--check", check, "--check-limit", "1"];
+        let swept = sweep(&options, &["/bin/sh", "-c", "echo new > {dir}/file"]);
+        assert_eq!(swept.status, 3, "{}", swept.said);
+        assert_eq!(swept.summary["not_measured"], swept.summary["checked"]);
+        assert!(swept.summary["reasons"].to_string().contains(why), "{:#}", swept.summary);
+    }
+}
+
+/// Begins a sweep whose check takes its time, and sends it a signal in the middle.
+fn signalled(temporary: &Path, signal: Signal) -> Output {
+    let alive = temporary.join("alive");
+    let check = format!("touch {}; sleep 1; echo ok", alive.display());
+    let mut command = Command::new(program("crashpoint"));
+    command.args(["app", "--format", "json", "--jobs", "1", "--check", &check, "--", "/bin/sh", "-c", &replace("")]);
+    command.env("TMPDIR", temporary).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("it runs");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !alive.exists() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill(Pid::from_raw(child.id() as i32), signal).expect("sent");
+    let output = child.wait_with_output().expect("it ends");
+    std::fs::remove_file(&alive).expect("the check had begun");
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(!alive.exists(), "the check goes on");
+    output
+}
+
+#[test]
+fn an_interrupt_ends_a_sweep_with_what_there_is_and_leaves_nothing() {
+    let temporary = tempfile::tempdir().expect("a directory");
+    let output = signalled(temporary.path(), Signal::SIGINT);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("\"interrupted\":true"));
+    assert_eq!(temporary.path().read_dir().expect("read").count(), 0);
+}
+
+#[test]
+fn what_a_kill_leaves_is_a_directory_that_clean_removes() {
+    let temporary = tempfile::tempdir().expect("a directory");
+    signalled(temporary.path(), Signal::SIGKILL);
+    assert_eq!(temporary.path().read_dir().expect("read").count(), 1);
+    let mut clean = Command::new(program("crashpoint"));
+    assert!(clean.arg("clean").env("TMPDIR", temporary.path()).output().expect("it runs").status.success());
+    assert_eq!(temporary.path().read_dir().expect("read").count(), 0);
+}
+
+#[test]
+fn an_ordinary_user_may_test_a_program_unless_it_keeps_the_path_of_its_directory() {
+    let ordinary = Ordinary::new();
+    let run = |script: &str| {
+        let arguments = ["app", "--check", REPLACED, "--", "/bin/sh", "-c", script];
+        let output = ordinary.crashpoint(&arguments).output().expect("it runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (status, said) = run(&replace("&& sync file.tmp && sync ."));
+    assert!(matches!(status, Some(0 | 1)), "{said}");
+    let (status, said) = run("ln -s {dir}/a {dir}/b");
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("run this as root"), "{said}");
+    assert_eq!(ordinary.temporary().read_dir().expect("read").count(), 0);
+}

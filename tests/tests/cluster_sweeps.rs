@@ -1,0 +1,91 @@
+//! `crashpoint cluster sweep` of the store in `fixtures`, of which the answers are known. Needs root.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use end_to_end::{program, require_root};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A recorded run of the store.
+struct Recorded {
+    directory: TempDir,
+}
+
+fn crashpoint(arguments: &[&str], path: &Path) -> Output {
+    let folder = program("store").parent().expect("a folder").to_owned();
+    let programs = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+    let mut command = Command::new(program("crashpoint"));
+    command.args(arguments).env("PATH", programs).current_dir(path);
+    command.output().expect("it runs")
+}
+
+fn record(mistake: &str) -> Recorded {
+    require_root();
+    let directory = tempfile::tempdir().expect("a directory");
+    let fixture = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/store/cluster.toml"));
+    let text = std::fs::read_to_string(fixture).expect("read");
+    let planted = text.replace("STORE_MISTAKE = \"\"", &format!("STORE_MISTAKE = \"{mistake}\""));
+    std::fs::write(directory.path().join("cluster.toml"), planted).expect("written");
+    let output = crashpoint(&["cluster", "record", "cluster.toml", "-o", "trace"], directory.path());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    Recorded { directory }
+}
+
+impl Recorded {
+    fn path(&self) -> PathBuf {
+        self.directory.path().to_owned()
+    }
+
+    /// The status, and the objects that were printed, the summary last.
+    fn sweep(&self, options: &[&str]) -> (Option<i32>, Vec<Value>) {
+        let output = crashpoint(&[&["cluster", "sweep", "trace", "--format", "json"], options].concat(), &self.path());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let lines = String::from_utf8(output.stdout).expect("text");
+        let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+        assert!(!lines.is_empty(), "{said}");
+        (output.status.code(), lines)
+    }
+}
+
+fn words(found: &[Value]) -> String {
+    let found = found.iter().filter(|line| line["type"] == "states-finding");
+    found.map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_store_without_a_mistake_keeps_everything_in_every_state_that_is_drawn() {
+    let (status, lines) = record("").sweep(&["--sample", "150", "--seed", "5"]);
+    assert_eq!(status, Some(0), "{}", words(&lines));
+    assert!(lines.last().expect("a summary")["checked"].as_u64() > Some(20));
+}
+
+#[test]
+fn what_is_acknowledged_before_it_is_synced_is_lost_and_the_story_names_the_log() {
+    let (status, lines) = record("early-acknowledgement").sweep(&[]);
+    assert_eq!(status, Some(1));
+    let found = words(&lines);
+    assert!(found.contains("is lost") && found.contains("wal-"), "{found}");
+}
+
+#[test]
+fn states_are_counted_before_anything_runs() {
+    let recorded = record("");
+    let output = crashpoint(&["cluster", "states", "trace", "--count"], &recorded.path());
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("all ")), "{text}");
+}
+
+#[test]
+fn a_trace_that_is_damaged_is_refused_with_the_name_of_the_file() {
+    let recorded = record("");
+    let path = recorded.path().join("trace/run.zst");
+    let bytes = std::fs::read(&path).expect("read");
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).expect("written");
+    let output = crashpoint(&["cluster", "sweep", "trace"], &recorded.path());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("run.zst is damaged"), "{said}");
+}

@@ -1,0 +1,315 @@
+//! Clusters of real programs: they start, work and stop, several side by side, and whatever goes
+//! wrong is one line, and leaves nothing. Needs root, redis and Python.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use end_to_end::{Family, crashpoint, leftovers, printed, program, require_root, said};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+/// How long a cluster may take to come, or to go.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A folder with a cluster file, and one for temporary files. What the nodes run has a mark of its
+/// own in its command line.
+struct Laid {
+    folder: TempDir,
+    temporary: TempDir,
+    mark: String,
+}
+
+impl Laid {
+    /// `MARK` in the text becomes a number that nobody else uses.
+    fn new(text: &str) -> Self {
+        require_root();
+        let folder = tempfile::tempdir().expect("a directory");
+        let mark = format!(
+            "31536{}",
+            folder
+                .path()
+                .display()
+                .to_string()
+                .bytes()
+                .fold(0_u32, |sum, byte| { sum.wrapping_mul(31).wrapping_add(byte.into()) })
+        );
+        fs::write(folder.path().join("cluster.toml"), text.replace("MARK", &mark)).expect("written");
+        Self { folder, temporary: tempfile::tempdir().expect("a directory"), mark }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program("crashpoint"));
+        command.args(["cluster", "run"]).arg(self.folder.path().join("cluster.toml")).args(arguments);
+        command.env("TMPDIR", self.temporary.path()).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let output = self.command(arguments).output().expect("it runs");
+        self.assert_nothing_is_left();
+        output
+    }
+
+    /// It ends with a status, and with one line that says why.
+    fn fails(&self, arguments: &[&str], status: i32) -> String {
+        let output = self.run(arguments);
+        let words = said(&output);
+        assert_eq!(output.status.code(), Some(status), "{words}");
+        let errors: Vec<_> = words.lines().filter(|line| !line.ends_with(" s")).collect();
+        assert_eq!(errors.len(), 1, "{words}");
+        errors[0].to_owned()
+    }
+
+    /// What runs in nodes of this cluster.
+    fn processes(&self) -> Vec<String> {
+        let entries = fs::read_dir("/proc").expect("there is /proc").flatten();
+        let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+        let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+        lines.filter(|line| line.contains(&self.mark)).collect()
+    }
+
+    fn assert_nothing_is_left(&self) {
+        assert_eq!(self.processes(), [""; 0]);
+        let left: Vec<_> = fs::read_dir(self.temporary.path()).expect("it is there").flatten().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    /// Starts it, and waits until it says that it is ready.
+    fn start(&self) -> Child {
+        let mut child = self.command(&[]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started");
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.as_mut().expect("piped")), &mut line)
+            .expect("a line");
+        assert!(line.contains("nsenter"), "{line}");
+        assert_eq!(self.processes().len(), 2 * 2, "each is started by one of ours");
+        child
+    }
+}
+
+fn wait(child: &mut Child) -> std::process::ExitStatus {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(status) = child.try_wait().expect("it can be waited for") {
+            return status;
+        }
+        assert!(Instant::now() < deadline, "it does not end");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Two nodes that do nothing, and do not mind to be told to stop.
+const IDLE: &str = r#"
+[[nodes]]
+names = ["one", "two"]
+command = "sleep MARK"
+"#;
+
+#[test]
+fn redis_keeps_what_it_acknowledged_when_all_its_nodes_are_killed() {
+    require_root();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/clusters/redis/cluster.toml");
+    let output =
+        crashpoint().args(["cluster", "run", file, "--client", "--restart", "--check"]).output().expect("it runs");
+    assert!(output.status.success(), "{}", said(&output));
+    let printed = printed(&output);
+    assert!(printed.contains("set k4 v20\n") && printed.ends_with("\nok\n"), "{printed}");
+}
+
+#[test]
+fn redis_that_writes_nothing_down_is_found_out() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/clusters");
+    let text = fs::read_to_string(format!("{folder}/redis/cluster.toml")).expect("read");
+    let forgetful = text.replace("appendonly yes", "appendonly no").replace("{here}/..", folder);
+    let output = Laid::new(&forgetful).run(&["--client", "--restart", "--check"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let printed = printed(&output);
+    let broken: Vec<_> = printed.lines().filter(|line| line.starts_with("broken ")).collect();
+    assert_eq!(broken.len(), 8 * 3, "each key is gone from each node: {broken:?}");
+    assert_eq!(broken[1], "broken k0: replica1 has lost it; v16 was acknowledged");
+}
+
+#[test]
+fn redis_is_recorded() {
+    require_root();
+    let out = tempfile::tempdir().expect("a directory");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/clusters/redis/cluster.toml");
+    let output = crashpoint().args(["cluster", "record", file, "-o"]).arg(out.path()).output().expect("it runs");
+    assert!(output.status.success(), "{}{}", printed(&output), said(&output));
+    let acknowledged = printed(&output).lines().any(|line| line.starts_with("client") && line.contains(" 40 ack"));
+    assert!(acknowledged, "{}", printed(&output));
+}
+
+#[test]
+fn clusters_side_by_side_have_the_same_addresses_and_do_not_see_each_other() {
+    let text = r#"
+        nodes = [{ name = "store", command = "redis-server --bind {address} --protected-mode no --save '' --logfile MARK", ready = { port = 6379 } }]
+        [client]
+        command = "sh -c 'redis-cli -h store set key MARK; sleep 1; redis-cli -h store get key; hostname; echo $CRASHPOINT_NODE_STORE'"
+    "#;
+    let clusters = [Laid::new(text), Laid::new(text), Laid::new(text)];
+    let children: Vec<_> = clusters
+        .iter()
+        .map(|laid| laid.command(&["--client"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started"))
+        .collect();
+    for (laid, child) in clusters.iter().zip(children) {
+        let output = child.wait_with_output().expect("it runs");
+        assert_eq!(printed(&output), format!("OK\n{}\nclient\n10.77.0.1\n", laid.mark), "{}", said(&output));
+        laid.assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn a_cluster_that_is_stopped_leaves_nothing() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let laid = Laid::new(IDLE);
+        let mut child = laid.start();
+        kill(Pid::from_raw(child.id().cast_signed()), signal).expect("it runs");
+        assert!(wait(&mut child).success());
+        laid.assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn a_cluster_that_is_killed_leaves_an_empty_directory_that_clean_removes() {
+    let laid = Laid::new(IDLE);
+    let mut child = laid.start();
+    let family = Family::of(child.id());
+    assert!(family.len() >= 8, "us, three first processes, two that entered, two that sleep: {family:?}");
+    child.kill().expect("it runs");
+    wait(&mut child);
+    let deadline = Instant::now() + PATIENCE;
+    while !laid.processes().is_empty() || leftovers(&family, laid.temporary.path()).len() > 1 {
+        assert!(Instant::now() < deadline, "{:?} {:?}", laid.processes(), leftovers(&family, laid.temporary.path()));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let left: Vec<_> = fs::read_dir(laid.temporary.path()).expect("it is there").flatten().collect();
+    assert_eq!(left.len(), 1);
+    assert_eq!(fs::read_dir(left[0].path()).expect("it is there").count(), 0);
+    let cleaned = crashpoint().arg("clean").env("TMPDIR", laid.temporary.path()).output().expect("it runs");
+    assert!(printed(&cleaned).contains("removed "), "{}", printed(&cleaned));
+    laid.assert_nothing_is_left();
+}
+
+#[test]
+fn a_node_that_does_not_heed_its_signal_is_killed_with_all_that_it_started() {
+    let text = r#"
+        [[nodes]]
+        name = "deaf"
+        command = "sh -c 'trap \"\" TERM; setsid sleep MARK & while true; do sleep 1; done'"
+        stop_within_s = 0.3
+        [client]
+        command = "true"
+    "#;
+    let output = Laid::new(text).run(&["--client"]);
+    assert!(output.status.success());
+    assert!(said(&output).contains("killed, as it did not stop in its time: deaf"), "{}", said(&output));
+}
+
+#[test]
+fn a_misspelt_key_and_a_program_that_is_not_there_are_told_before_anything_starts() {
+    let error = Laid::new(&IDLE.replace("command", "comand")).fails(&[], 2);
+    assert!(error.contains("cluster.toml line 4: unknown field `comand`, expected one of `name`"), "{error}");
+    let error = Laid::new(&IDLE.replace("sleep", "slepe")).fails(&[], 2);
+    assert_eq!(error, "error: node one: there is no program slepe: install it, or give its path");
+    let error = Laid::new(&format!("{IDLE}\n[check]\ncommand = './check {{acks}}'")).fails(&[], 2);
+    assert_eq!(error, "error: the check: there is no program ./check: install it, or give its path");
+    let error = Laid::new(&format!("disk = 'ext4'\n{IDLE}")).fails(&[], 2);
+    assert!(error.contains("a disk for each node is not built yet"), "{error}");
+    let error = Laid::new(IDLE).fails(&["--check"], 2);
+    assert_eq!(error, "error: the check is not in the cluster file");
+}
+
+#[test]
+fn a_node_that_is_not_ready_in_its_time_is_told_with_the_end_of_its_log() {
+    let text = r#"
+        [[nodes]]
+        name = "well"
+        command = "sleep MARK"
+        [[nodes]]
+        name = "slow"
+        command = "sh -c 'echo looking for my disk; sleep MARK'"
+        ready_within_s = 0.4
+        ready = READY
+    "#;
+    for ready in ["{ port = 7 }", "{ log = 'ready to serve' }", "{ command = 'false' }", "{ command = 'sleep MARK' }"] {
+        let error = Laid::new(&text.replace("READY", ready)).fails(&[], 2);
+        assert!(error.starts_with("error: node slow was not ready within 400ms; the end of /"), "{ready}: {error}");
+        assert!(error.ends_with("/log/slow.log: looking for my disk"), "{ready}: {error}");
+    }
+}
+
+#[test]
+fn a_node_that_ends_is_told_with_the_end_of_its_log() {
+    let taken = r#"
+        [[nodes]]
+        name = "twice"
+        command = "sh -c 'redis-server --port 7000 --save \"\" --logfile /dev/null & sleep 0.5; exec redis-server --port 7000'"
+        ready = { port = 7001 }
+    "#;
+    let error = Laid::new(taken).fails(&[], 2);
+    assert!(error.starts_with("error: node twice ended with status 1 before it was ready; the end of /"), "{error}");
+    assert!(error.contains("Address already in use"), "{error}");
+    let text = "nodes = [{ name = 'ends', command = 'sh -c \"sleep 0.3; kill -SEGV $$\"' }]";
+    let error = Laid::new(text).fails(&[], 2);
+    assert!(error.starts_with("error: node ends was ended by SIGSEGV by itself; it logged nothing"), "{error}");
+    let text = "nodes = [{ name = 'a', command = 'true', setup = ['sh -c \"echo no space; exit 4\"'] }]";
+    let error = Laid::new(text).fails(&[], 2);
+    assert!(error.contains("node a cannot be set up: sh -c echo no space; exit 4 ended with status 4"), "{error}");
+    assert!(error.ends_with("a.log: no space"), "{error}");
+}
+
+#[test]
+fn only_a_check_that_decides_is_believed() {
+    let check =
+        |script: &str| Laid::new(&format!("{IDLE}\n[check]\ncommand = '''sh -c \"{script}\" '''\nwithin_s = 0.5"));
+    assert_eq!(printed(&check("echo ok").run(&["--check"])), "ok\n");
+    let output = check("echo broken two has lost it").run(&["--check"]);
+    assert_eq!((output.status.code(), printed(&output).as_str()), (Some(1), "broken two has lost it\n"));
+    for (script, why) in [
+        ("sleep MARK", "the check did not end within 500ms"),
+        ("echo ok; setsid sleep MARK", "the check did not end within 500ms"),
+        ("echo ok; kill -SEGV $$", "the check was ended by SIGSEGV"),
+        ("echo ok; no-such-command", "the check ended with status 127"),
+        ("echo all is well", "the check gave no verdict"),
+    ] {
+        let error = check(script).fails(&["--check"], 3);
+        assert!(error.starts_with(&format!("not measured: {why}")), "{error}");
+        assert_eq!(error.contains("not found"), script.contains("no-such-command"), "what it said itself: {error}");
+    }
+}
+
+#[test]
+fn a_client_that_fails_or_hangs_is_told() {
+    let client = |script: &str| {
+        let text = format!("{IDLE}\n[client]\ncommand = '''sh -c \"{script}\" '''\nwithin_s = 0.5");
+        Laid::new(&text).fails(&["--client", "--check"], 2)
+    };
+    assert!(client("echo it is full >&2; exit 1").starts_with("error: the client ended with status 1; the end of /"));
+    assert!(client("sleep MARK").starts_with("error: the client did not end within 500ms"));
+}
+
+#[test]
+fn data_that_is_kept_is_gone_on_with() {
+    let text = r#"
+        [[nodes]]
+        name = "one"
+        command = "sh -c 'echo $(cat {dir}/number) >>{dir}/numbers; sleep MARK'"
+        setup = ["sh -c 'echo {number} >{dir}/number'"]
+        files = { "sub/file" = "{name} {address}" }
+        ready = { command = "test -s {dir}/numbers" }
+        [client]
+        command = "true"
+    "#;
+    let laid = Laid::new(text);
+    let data = tempfile::tempdir().expect("a directory");
+    for round in 1..=2 {
+        let output = laid.run(&["--client", "--data", data.path().to_str().expect("text")]);
+        assert!(output.status.success(), "{}", said(&output));
+        let read = |path: &str| fs::read_to_string(data.path().join(Path::new(path))).expect("read");
+        assert_eq!(read("one/numbers"), "1\n".repeat(round));
+        assert_eq!(read("one/sub/file"), "one 10.77.0.1");
+    }
+}

@@ -1,0 +1,413 @@
+#!/usr/bin/env python3
+"""Clients and checks of key-value systems, in the language that their servers speak.
+
+    kv.py SYSTEM write COUNT    writes keys one after the other, and prints `set KEY VALUE` for each
+                                that the system has acknowledged
+    kv.py SYSTEM check ACKS     reads all keys from every node, and prints `ok`, or `broken …` for
+                                each promise that is not kept
+    kv.py SYSTEM serve          the same, for one line `DIR<TAB>ACKS` on standard input after the other
+
+It needs nothing but Python, and psql for postgresql. Where the nodes are it takes from
+CRASHPOINT_NODE_NAME in its environment. What is judged:
+  an acknowledged write must be there: its value, or one that was written to the key later;
+  a value must be one that somebody wrote;
+  nodes that may all be read must come to hold the same.
+A system that does not answer in time is not judged, which is `broken` only if it acknowledged
+something: then it has lost that, for now at least.
+"""
+
+import base64
+import http.client
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+# How long the nodes have to answer, and to come to agree.
+PATIENCE_S = float(os.environ.get("KV_PATIENCE_S", "20"))
+# How long nodes that answer may differ.
+AGREE_WITHIN_S = float(os.environ.get("KV_AGREE_WITHIN_S", "10"))
+TRY_EVERY_S = 0.05
+ANSWER_WITHIN_S = 5
+# Each key is written more than once.
+KEYS = 8
+
+
+class Unavailable(Exception):
+    """The system does not answer, or says that it cannot."""
+
+
+def nodes():
+    """The names and addresses of the nodes, in the order of the cluster file."""
+    prefix = "CRASHPOINT_NODE_"
+    found = [(name[len(prefix):].lower(), value) for name, value in os.environ.items() if name.startswith(prefix)]
+    return sorted(found, key=lambda node: [int(part) for part in node[1].split(".")])
+
+
+def connect(address, port):
+    connection = socket.create_connection((address, port), ANSWER_WITHIN_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+class Redis:
+    """RESP. A write is acknowledged when the replicas that WAIT names have it too."""
+
+    PORT = 6379
+    REPLICAS = 2
+
+    def __init__(self, address):
+        self.stream = connect(address, self.PORT).makefile("rwb")
+
+    def call(self, *words):
+        words = [word.encode() if isinstance(word, str) else word for word in words]
+        self.stream.write(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words))
+        self.stream.flush()
+        return self.answer()
+
+    def answer(self):
+        line = self.stream.readline()
+        if not line.endswith(b"\r\n"):
+            raise Unavailable("the connection was closed")
+        kind, rest = line[:1], line[1:-2]
+        if kind == b"-":
+            raise Unavailable(rest.decode())
+        if kind == b":":
+            return int(rest)
+        if kind == b"$":
+            return None if int(rest) < 0 else self.stream.read(int(rest) + 2)[:-2].decode()
+        if kind == b"*":
+            return [self.answer() for _ in range(int(rest))]
+        return rest.decode()
+
+    def put(self, key, value):
+        self.call("SET", key, value)
+        if self.call("WAIT", str(self.REPLICAS), str(ANSWER_WITHIN_S * 1000)) < self.REPLICAS:
+            raise Unavailable("not all replicas have it")
+
+    def get(self, key):
+        return self.call("GET", key)
+
+    def ready(self):
+        role = self.call("ROLE")
+        if role[0] == "slave" and role[3] != "connected":
+            raise Unavailable("the replica is not connected")
+
+
+class Sentinel(Redis):
+    """The same, by way of the sentinels: they know who leads."""
+
+    SENTINEL_PORT = 26379
+
+    @staticmethod
+    def nodes():
+        return [(name, address) for name, address in nodes() if name.startswith("redis")]
+
+    @classmethod
+    def leader(cls):
+        for name, address in nodes():
+            if not name.startswith("sentinel"):
+                continue
+            sentinel = cls.__new__(cls)
+            sentinel.stream = connect(address, cls.SENTINEL_PORT).makefile("rwb")
+            answer = sentinel.call("SENTINEL", "get-master-addr-by-name", "main")
+            if answer:
+                return answer[0]
+        raise Unavailable("no sentinel knows who leads")
+
+
+class Etcd:
+    """The JSON gateway of etcd's v3 API. Reads are linearizable."""
+
+    PORT = 2379
+
+    def __init__(self, address):
+        self.connection = http.client.HTTPConnection(address, self.PORT, timeout=ANSWER_WITHIN_S)
+
+    def call(self, what, **arguments):
+        body = {key: base64.b64encode(value.encode()).decode() for key, value in arguments.items()}
+        self.connection.request("POST", "/v3/kv/" + what, json.dumps(body))
+        answer = self.connection.getresponse()
+        text = answer.read()
+        if answer.status != 200:
+            raise Unavailable(text.decode(errors="replace").strip())
+        return json.loads(text)
+
+    def put(self, key, value):
+        self.call("put", key=key, value=value)
+
+    def get(self, key):
+        found = self.call("range", key=key).get("kvs")
+        return base64.b64decode(found[0].get("value", "")).decode() if found else None
+
+    def ready(self):
+        self.get("ready")
+
+
+class ZooKeeper:
+    """ZooKeeper's own protocol. A read is behind a sync, so that it is not of the past."""
+
+    PORT = 2181
+    CREATE, DELETE, EXISTS, GET, SET, SYNC = 1, 2, 3, 4, 5, 9
+    NO_NODE, NODE_EXISTS = -101, -110
+    OPEN_TO_ALL = struct.pack(">ii", 1, 31) + struct.pack(">i5si6s", 5, b"world", 6, b"anyone")
+
+    def __init__(self, address):
+        self.socket = connect(address, self.PORT)
+        self.number = 0
+        self.send(struct.pack(">iqiqi16s", 0, 0, 10_000, 0, 16, bytes(16)))
+        self.receive()
+
+    def send(self, message):
+        self.socket.sendall(struct.pack(">i", len(message)) + message)
+
+    def read(self, size):
+        got = b""
+        while len(got) < size:
+            more = self.socket.recv(size - len(got))
+            if not more:
+                raise Unavailable("the connection was closed")
+            got += more
+        return got
+
+    def receive(self):
+        return self.read(struct.unpack(">i", self.read(4))[0])
+
+    def call(self, kind, *fields):
+        self.number += 1
+        self.send(struct.pack(">ii", self.number, kind) + b"".join(fields))
+        while True:
+            answer = self.receive()
+            number, _, error = struct.unpack(">iqi", answer[:16])
+            if number == self.number:
+                return error, answer[16:]
+
+    @staticmethod
+    def text(value):
+        value = value.encode()
+        return struct.pack(">i", len(value)) + value
+
+    def put(self, key, value):
+        path = self.text("/" + key)
+        error, _ = self.call(self.SET, path, self.text(value), struct.pack(">i", -1))
+        if error == self.NO_NODE:
+            error, _ = self.call(self.CREATE, path, self.text(value), self.OPEN_TO_ALL, struct.pack(">i", 0))
+        if error:
+            raise Unavailable(f"error {error}")
+
+    def get(self, key):
+        path = self.text("/" + key)
+        error, _ = self.call(self.SYNC, path)
+        if error == 0:
+            error, answer = self.call(self.GET, path, b"\0")
+        if error == self.NO_NODE:
+            return None
+        if error:
+            raise Unavailable(f"error {error}")
+        size = struct.unpack(">i", answer[:4])[0]
+        return answer[4:4 + size].decode()
+
+    def ready(self):
+        self.get("ready")
+
+
+class Nats:
+    """A stream of NATS that keeps the last message of each subject, with three replicas."""
+
+    PORT = 4222
+    STREAM = "KV"
+    REPLICAS = 3
+
+    def __init__(self, address):
+        self.stream = connect(address, self.PORT).makefile("rwb")
+        self.number = 0
+        self.inbox = f"_INBOX.{os.getpid()}.{id(self)}"
+        self.stream.readline()
+        self.say('CONNECT {"verbose":false,"pedantic":false}', f"SUB {self.inbox}.* 1")
+
+    def say(self, *lines):
+        self.stream.write("".join(line + "\r\n" for line in lines).encode())
+        self.stream.flush()
+
+    def call(self, subject, message):
+        self.number += 1
+        reply = f"{self.inbox}.{self.number}"
+        self.say(f"PUB {subject} {reply} {len(message.encode())}", message)
+        while True:
+            words = self.stream.readline().decode().split()
+            if not words or words[0] == "-ERR":
+                raise Unavailable(" ".join(words) or "the connection was closed")
+            if words[0] == "PING":
+                self.say("PONG")
+            elif words[0] in ("MSG", "HMSG"):
+                body = self.stream.read(int(words[-1]) + 2)[:-2]
+                if words[1] == reply:
+                    if words[0] == "HMSG":
+                        raise Unavailable(body.decode(errors="replace").split("\r\n")[0])
+                    return json.loads(body)
+
+    def api(self, what, **arguments):
+        answer = self.call("$JS.API." + what, json.dumps(arguments) if arguments else "")
+        error = answer.get("error")
+        if error and error.get("err_code") not in (10037, 10058, 10059):
+            raise Unavailable(error.get("description"))
+        return answer
+
+    def set_up(self):
+        answer = self.api(
+            "STREAM.CREATE." + self.STREAM, name=self.STREAM, subjects=["kv.*"], num_replicas=self.REPLICAS,
+            max_msgs_per_subject=1, storage="file", retention="limits", discard="old")
+        if "error" in answer and answer["error"]["err_code"] != 10058:
+            raise Unavailable(answer["error"]["description"])
+
+    def put(self, key, value):
+        answer = self.call("kv." + key, value)
+        if "seq" not in answer:
+            raise Unavailable(str(answer))
+
+    def get(self, key):
+        answer = self.api("STREAM.MSG.GET." + self.STREAM, last_by_subj="kv." + key)
+        if "error" in answer:
+            if answer["error"]["err_code"] != 10037:
+                raise Unavailable(answer["error"]["description"])
+            return None
+        return base64.b64decode(answer["message"]["data"]).decode()
+
+    def ready(self):
+        self.get("ready")
+
+
+class Postgres:
+    """psql. A write is acknowledged when the standby has it, too."""
+
+    def __init__(self, address):
+        self.words = ["psql", "-h", address, "-U", "postgres", "-qAtX", "-v", "ON_ERROR_STOP=1", "-c"]
+
+    def call(self, text):
+        environment = dict(os.environ, PGCONNECT_TIMEOUT=str(ANSWER_WITHIN_S))
+        done = subprocess.run(self.words + [text], capture_output=True, text=True, env=environment, timeout=PATIENCE_S)
+        if done.returncode:
+            raise Unavailable(done.stderr.strip().replace("\n", " "))
+        return done.stdout.strip()
+
+    def set_up(self):
+        self.call("create table if not exists kv (key text primary key, value text)")
+
+    def put(self, key, value):
+        self.call(f"insert into kv values ('{key}', '{value}') on conflict (key) do update set value = '{value}'")
+
+    def get_all(self, keys):
+        found = {}
+        if self.call("select to_regclass('kv')"):
+            found = dict(line.split("|") for line in self.call("select key, value from kv").splitlines())
+        return {key: found.get(key) for key in keys}
+
+    def ready(self):
+        self.call("select 1")
+
+
+SYSTEMS = {"redis": Redis, "redis-sentinel": Sentinel, "etcd": Etcd, "zookeeper": ZooKeeper, "nats": Nats, "postgresql": Postgres}
+FAILURES = (Unavailable, OSError, http.client.HTTPException, subprocess.TimeoutExpired, struct.error, ValueError)
+
+
+def patiently(what, until):
+    """Does it until it goes well. Returns the error of the last try when it is too late."""
+    while True:
+        try:
+            return what()
+        except FAILURES as error:
+            if time.monotonic() > until:
+                raise Unavailable(str(error) or type(error).__name__) from error
+            time.sleep(TRY_EVERY_S)
+
+
+def write(system, count):
+    """Writes in turn to a few keys. It stops at the first write that is not acknowledged."""
+    def begin():
+        address = system.leader() if hasattr(system, "leader") else nodes()[0][1]
+        client = system(address)
+        if hasattr(client, "set_up"):
+            client.set_up()
+        return client
+    client = patiently(begin, time.monotonic() + PATIENCE_S)
+    for number in range(1, count + 1):
+        key, value = f"k{number % KEYS}", f"v{number}"
+        print("try", key, value, flush=True)
+        client.put(key, value)
+        print("set", key, value, flush=True)
+
+
+def expected(path):
+    """The values that each key may have, the last one that must be there first; and what was tried."""
+    allowed, must = {}, {}
+    with open(path, encoding="utf-8", errors="replace") as lines:
+        for words in map(str.split, lines):
+            if len(words) != 3 or words[0] not in ("try", "set"):
+                continue
+            kind, key, value = words
+            if kind == "try":
+                allowed.setdefault(key, []).append(value)
+            else:
+                must[key] = value
+                allowed[key] = [value]
+    return allowed, must
+
+
+def check(system, path):
+    """The verdict lines."""
+    allowed, must = expected(path)
+    try:
+        broken = patiently(lambda: look(system, allowed, must), time.monotonic() + PATIENCE_S)
+        until = time.monotonic() + AGREE_WITHIN_S
+        while any(may_change for may_change, _ in broken) and time.monotonic() < until:
+            time.sleep(TRY_EVERY_S)
+            broken = patiently(lambda: look(system, allowed, must), until)
+    except Unavailable as error:
+        if must:
+            return [f"broken the cluster does not come up within {PATIENCE_S:g} s: {error}"]
+        return [f"the cluster does not come up within {PATIENCE_S:g} s, and nothing was acknowledged: {error}"]
+    return [f"broken {words}" for _, words in broken] or ["ok"]
+
+
+def look(system, allowed, must):
+    """What is not as it must be now: whether that may change by itself, and words."""
+    values = {}
+    for name, address in system.nodes() if hasattr(system, "nodes") else nodes():
+        client = system(address)
+        client.ready()
+        values[name] = client.get_all(sorted(allowed)) if hasattr(client, "get_all") else {key: client.get(key) for key in sorted(allowed)}
+    broken = []
+    for key in sorted(allowed):
+        held = {name: found[key] for name, found in values.items()}
+        differ = len(set(held.values())) > 1
+        if differ:
+            broken.append((True, f"{key}: the nodes disagree: " + ", ".join(f"{name} {value}" for name, value in held.items())))
+        for name, value in held.items():
+            if value is None and key in must:
+                broken.append((differ, f"{key}: {name} has lost it; {must[key]} was acknowledged"))
+            elif value is not None and value not in allowed[key]:
+                broken.append((differ, f"{key}: {name} has {value}; " + (f"{must[key]} was acknowledged" if key in must else "nobody wrote that")))
+    return broken
+
+
+def main():
+    system, what = SYSTEMS[sys.argv[1]], sys.argv[2]
+    if what == "write":
+        try:
+            write(system, int(sys.argv[3]))
+        except FAILURES as error:
+            sys.exit(f"a write was not acknowledged: {error}")
+    elif what == "check":
+        print("\n".join(check(system, sys.argv[3])))
+    elif what == "serve":
+        for line in sys.stdin:
+            print("\n".join(check(system, line.rstrip("\n").split("\t")[1])))
+            print("end", flush=True)
+    else:
+        sys.exit(__doc__)
+
+
+main()

@@ -11,7 +11,11 @@ mod cuts;
 mod effect;
 mod micro;
 mod model;
+mod operations;
+mod places;
+mod rules;
 mod run;
+mod section;
 mod space;
 
 pub use effect::{Content, Effect};

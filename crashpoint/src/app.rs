@@ -60,6 +60,10 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
     let data = scratch.path().join("data");
     arguments.make_data(&data)?;
     let trace = arguments.record(&data)?;
+    if let Some(difference) = arguments.sweep.difference(&trace, &data)? {
+        replayer::say(&format!("NOT MEASURED  what was recorded is not what the program left; {difference}"));
+        return Ok(Outcome::Incomplete);
+    }
     // What is there now is in no crash state: nobody is to find it by a path that the program kept.
     fs::remove_dir_all(&data).with_context(|| format!("remove {}", data.display()))?;
     fs::create_dir(&data).with_context(|| format!("create {}", data.display()))?;

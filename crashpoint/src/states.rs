@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use node_sweep::{Finding, Findings, Manifest, Progress, Results, Subject, Summary, Swept, relaxation_words, sweep};
+use node_sweep::{
+    Finding, Findings, Manifest, Progress, Results, States, Subject, Summary, Swept, relaxation_words, sweep,
+};
 use pace_rules::nodes::{Explore, MODELS, Model, NodeState, Relaxation, Relaxations, Request, Space, Split};
 use replayer::{Interrupt, Outcome, OutputFormat, columns};
 use trace::Trace;
@@ -124,6 +126,15 @@ impl VisitArgs {
     pub(crate) fn jobs(&self, each: usize) -> usize {
         let processors = || each * std::thread::available_parallelism().map_or(1, usize::from);
         self.jobs.map_or_else(processors, usize::from)
+    }
+
+    /// Where the directory that the only node of a trace left is not what was recorded, in words. Then
+    /// the states are none of the program's.
+    pub(crate) fn difference(&self, trace: &Trace, data: &Path) -> anyhow::Result<Option<String>> {
+        let space = Space::new(&trace.run, &self.states.request(Explore::BruteForce))?;
+        let last = States::new(&trace.run, &space, trace).last(0);
+        let last = last.context("nothing was recorded of the directory")?;
+        last.difference(data).with_context(|| format!("compare {} with what was recorded", data.display()))
     }
 
     /// Visits the states, and says what came of it.

@@ -8,6 +8,7 @@
 
 mod causes;
 mod check;
+mod compare;
 mod content;
 mod directory;
 mod disks;

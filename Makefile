@@ -1,6 +1,7 @@
 # make demo: everything from a fresh machine with Rust to a table. make test: all tests.
 # make install, after make build: the programs in PREFIX/bin, with manual pages and what completes
 # command lines in PREFIX/share; make uninstall removes them.
+# make test-repeats: what repeats in virtual time, in as many runs as CI wants.
 # make test-kills: the sweep that is killed twenty times, which takes minutes. make test-long: that,
 # and everything else that takes long. make test-clusters: the clusters in workloads/clusters, really
 # run, after what they need was installed. make fuzz: each parser gets damaged input for FUZZ_SECONDS.
@@ -16,13 +17,16 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 # The programs under test run as root, cargo does not. Nothing is skipped: root is there.
 RUNNER := $(if $(SUDO),--config 'target."cfg(all())".runner="sudo -E"')
 
-.PHONY: demo test test-kills test-long test-clusters fuzz lint bench setup setup-tests setup-clusters build install uninstall clean
+.PHONY: demo test test-repeats test-kills test-long test-clusters fuzz lint bench setup setup-tests setup-clusters build install uninstall clean
 
 demo:
 	@scripts/demo
 
 test: setup-tests
 	cargo test --workspace --locked $(RUNNER)
+
+test-repeats: setup-tests
+	cargo test --package end-to-end --test repeats --locked $(RUNNER) -- --ignored runs
 
 test-kills: setup-tests
 	cargo test --package end-to-end --test sweeps --locked $(RUNNER) -- --ignored --nocapture

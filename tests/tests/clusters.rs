@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use end_to_end::{Family, crashpoint, leftovers, printed, program, require_root, said};
@@ -78,10 +78,11 @@ impl Laid {
     }
 
     /// Starts it, and waits until it says that it is ready.
-    fn start(&self) -> Child {
-        let mut child = self.command(&[]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started");
+    fn start(&self) -> Started {
+        let mut started =
+            Started(self.command(&[]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started"));
         let mut line = String::new();
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.as_mut().expect("piped")), &mut line)
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(started.0.stdout.as_mut().expect("piped")), &mut line)
             .expect("a line");
         assert!(line.contains("nsenter"), "{line}");
         // Each is started by one of ours, which takes a moment.
@@ -90,18 +91,34 @@ impl Laid {
             assert!(Instant::now() < deadline, "{:?}", self.processes());
             std::thread::sleep(Duration::from_millis(5));
         }
-        child
+        started
     }
 }
 
-fn wait(child: &mut Child) -> std::process::ExitStatus {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(status) = child.try_wait().expect("it can be waited for") {
-            return status;
+/// A cluster that goes with the test, however that ends.
+struct Started(Child);
+
+impl Started {
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.0.id().cast_signed()), signal).expect("it runs");
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.0.try_wait().expect("it can be waited for") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "it does not end");
+            std::thread::sleep(Duration::from_millis(10));
         }
-        assert!(Instant::now() < deadline, "it does not end");
-        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -170,9 +187,9 @@ fn clusters_side_by_side_have_the_same_addresses_and_do_not_see_each_other() {
 fn a_cluster_that_is_stopped_leaves_nothing() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let laid = Laid::new(IDLE);
-        let mut child = laid.start();
-        kill(Pid::from_raw(child.id().cast_signed()), signal).expect("it runs");
-        assert!(wait(&mut child).success());
+        let mut started = laid.start();
+        started.signal(signal);
+        assert!(started.wait().success());
         laid.assert_nothing_is_left();
     }
 }
@@ -180,11 +197,11 @@ fn a_cluster_that_is_stopped_leaves_nothing() {
 #[test]
 fn a_cluster_that_is_killed_leaves_an_empty_directory_that_clean_removes() {
     let laid = Laid::new(IDLE);
-    let mut child = laid.start();
-    let family = Family::of(child.id());
+    let mut started = laid.start();
+    let family = Family::of(started.0.id());
     assert!(family.len() >= 8, "us, three first processes, two that entered, two that sleep: {family:?}");
-    child.kill().expect("it runs");
-    wait(&mut child);
+    started.signal(Signal::SIGKILL);
+    started.wait();
     let deadline = Instant::now() + PATIENCE;
     while !laid.processes().is_empty() || leftovers(&family, laid.temporary.path()).len() > 1 {
         assert!(Instant::now() < deadline, "{:?} {:?}", laid.processes(), leftovers(&family, laid.temporary.path()));

@@ -62,6 +62,10 @@ pub(super) struct Operations {
     pub(super) groups: Vec<Group>,
     /// Of the events, those that somebody else can know of: as `told[n]`, how many of the first `n`.
     told: Vec<usize>,
+    /// The same of those that wait for another node.
+    heard: Vec<usize>,
+    /// The events that make something durable.
+    syncs: Vec<usize>,
     model: &'static Model,
 }
 
@@ -71,7 +75,7 @@ impl Operations {
             node,
             micros,
             likenesses,
-            this: Self { all: Vec::new(), groups: Vec::new(), told: vec![0], model },
+            this: Self { all: Vec::new(), groups: Vec::new(), told: vec![0], heard: vec![0], syncs: Vec::new(), model },
             open: Vec::new(),
             files: HashMap::new(),
         };
@@ -80,6 +84,11 @@ impl Operations {
             let tells = matches!(event.action, Action::Send(_) | Action::Mark { .. });
             let told = reader.this.told[number] + usize::from(tells);
             reader.this.told.push(told);
+            let heard = reader.this.heard[number] + usize::from(matches!(event.action, Action::Receive(_)));
+            reader.this.heard.push(heard);
+            if matches!(event.action, Action::File(FileOp::Sync { .. } | FileOp::SyncAll)) {
+                reader.this.syncs.push(number);
+            }
             if let Action::File(op) = &event.action {
                 reader.read(number, event, op);
             }
@@ -90,6 +99,17 @@ impl Operations {
     /// Whether somebody else can know of an event from `from` on and before `to`.
     pub(super) fn tells(&self, from: usize, to: usize) -> bool {
         from < to && self.told[to] > self.told[from]
+    }
+
+    /// Numbers of events behind `events` and up to `most` with which more is durable, and other things
+    /// are lost together: where a sync keeps something without all that was before. Its call has begun,
+    /// as nothing before it waits for others; what it keeps can be on the disk before it returns.
+    pub(super) fn synced(&self, events: usize, most: usize) -> impl Iterator<Item = usize> {
+        let syncs = if self.model.log == Log::LogTree { self.syncs.as_slice() } else { &[] };
+        let first = syncs.partition_point(|sync| *sync < events);
+        let behind =
+            syncs[first..].iter().take_while(move |sync| **sync < most && self.heard[**sync] == self.heard[events]);
+        behind.map(|sync| sync + 1)
     }
 
     /// Of the operations before number `place`, those of which a crash behind `events` events can cost

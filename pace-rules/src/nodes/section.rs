@@ -1,6 +1,6 @@
 //! The states of one rule and relaxation: counted for each tuple of places, and made from a number.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::operations::Operations;
 use super::places::Place;
@@ -11,19 +11,28 @@ use super::space::{NodeRules, Relaxation, Relaxations, Space};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Choice {
     /// Operations, and what cannot be kept without them.
-    Operations(Vec<usize>),
+    Operations {
+        /// Which ones, ascending.
+        lost: Vec<usize>,
+        /// What is durable behind so many events is not lost with them, whether those have happened or not.
+        synced: usize,
+    },
     /// One group of the last operation.
     Group(usize),
 }
 
 impl Choice {
-    const NOTHING: Self = Self::Operations(Vec::new());
+    const NOTHING: Self = Self::Operations { lost: Vec::new(), synced: 0 };
 
-    /// The groups that it names, of those that a crash behind so many events can cost.
-    pub(super) fn groups(&self, operations: &Operations, events: usize) -> Vec<usize> {
+    /// The groups that are lost of the first so many micros, in a crash behind `events` events. Ascending.
+    pub(super) fn groups(&self, operations: &Operations, micros: usize, events: usize) -> Vec<usize> {
         match self {
-            Self::Operations(lost) => lost.iter().flat_map(|lost| operations.open_groups(*lost, events)).collect(),
-            Self::Group(group) => vec![*group],
+            Self::Operations { lost, synced } => {
+                let events = events.max(*synced);
+                let seeds: Vec<_> = lost.iter().flat_map(|lost| operations.open_groups(*lost, events)).collect();
+                operations.lost_with(&seeds, micros, events)
+            }
+            Self::Group(group) => operations.lost_with(&[*group], micros, events),
         }
     }
 }
@@ -159,7 +168,7 @@ impl Ways {
 /// What makes choices of several nodes alike.
 fn kind(operations: &Operations, choice: &Choice) -> Vec<u32> {
     match choice {
-        Choice::Operations(lost) => {
+        Choice::Operations { lost, .. } => {
             let mut kind: Vec<_> = lost.iter().map(|lost| operations.all[*lost].likeness).collect();
             kind.sort_unstable();
             kind
@@ -175,46 +184,13 @@ impl NodeRules {
     /// Up to so many operations that can be lost at a place, each set once: none of them goes with the
     /// others. What leaves the node where it was before is left out, unless somebody can know better.
     fn losses(&self, place: &Place, events: usize, most: usize) -> Vec<Choice> {
-        let losable: Vec<_> = self.operations.losable(place.operations, events).collect();
-        let mut found = Vec::new();
-        self.add_losses(place, events, most, &losable, &mut Vec::new(), &mut found);
-        found
-    }
-
-    fn add_losses(
-        &self,
-        place: &Place,
-        events: usize,
-        most: usize,
-        losable: &[usize],
-        chosen: &mut Vec<usize>,
-        found: &mut Vec<Choice>,
-    ) {
-        if most == 0 {
-            return;
+        let mut losses = Losses { node: self, place, events, synced: 0, found: Vec::new(), seen: HashSet::new() };
+        losses.add(most, 0, &mut Vec::new());
+        for synced in self.operations.synced(events, place.most) {
+            losses.synced = synced;
+            losses.add(most, 0, &mut Vec::new());
         }
-        for (number, operation) in losable.iter().enumerate() {
-            chosen.push(*operation);
-            let choice = Choice::Operations(chosen.clone());
-            let lost = self.lost(&choice, place, events);
-            let goes_with_others = chosen.len() > 1
-                && chosen.iter().any(|one| {
-                    let others = chosen.iter().copied().filter(|other| other != one).collect();
-                    let lost = self.lost(&Choice::Operations(others), place, events);
-                    self.operations.open_groups(*one, events).all(|group| lost.contains(&group))
-                });
-            if !goes_with_others {
-                if !self.is_where_it_was(place, &lost) {
-                    found.push(choice);
-                }
-                self.add_losses(place, events, most - 1, &losable[number + 1..], chosen, found);
-            }
-            chosen.pop();
-        }
-    }
-
-    fn lost(&self, choice: &Choice, place: &Place, events: usize) -> Vec<usize> {
-        self.operations.lost_with(&choice.groups(&self.operations, events), place.micros, events)
+        losses.found
     }
 
     /// Whether all of the last operation is lost and nobody can know that it was there.
@@ -243,6 +219,55 @@ impl NodeRules {
         // Without the last part it is one that was stopped midway.
         let open = self.operations.open_groups(last, events).filter(|group| *group + 1 < operation.groups.end);
         open.map(Choice::Group).collect()
+    }
+}
+
+/// A search for what can be lost at a place.
+struct Losses<'a> {
+    node: &'a NodeRules,
+    place: &'a Place,
+    events: usize,
+    synced: usize,
+    found: Vec<Choice>,
+    /// The groups of those.
+    seen: HashSet<Vec<usize>>,
+}
+
+impl Losses<'_> {
+    /// Adds sets that have these operations and up to so many more, from `first` on.
+    fn add(&mut self, most: usize, first: usize, chosen: &mut Vec<usize>) {
+        if most == 0 {
+            return;
+        }
+        let losable: Vec<_> =
+            self.node.operations.losable(self.place.operations, self.events.max(self.synced)).collect();
+        for operation in losable.into_iter().filter(|operation| *operation >= first) {
+            chosen.push(operation);
+            if !self.goes_with_others(chosen) {
+                let lost = self.lost(chosen);
+                if !self.node.is_where_it_was(self.place, &lost) && self.seen.insert(lost) {
+                    self.found.push(Choice::Operations { lost: chosen.clone(), synced: self.synced });
+                }
+                self.add(most - 1, operation + 1, chosen);
+            }
+            chosen.pop();
+        }
+    }
+
+    /// Whether one of some operations is lost with the others anyway.
+    fn goes_with_others(&self, chosen: &[usize]) -> bool {
+        let events = self.events.max(self.synced);
+        chosen.len() > 1
+            && chosen.iter().any(|one| {
+                let others: Vec<_> = chosen.iter().copied().filter(|other| other != one).collect();
+                let lost = self.lost(&others);
+                self.node.operations.open_groups(*one, events).all(|group| lost.contains(&group))
+            })
+    }
+
+    fn lost(&self, chosen: &[usize]) -> Vec<usize> {
+        let choice = Choice::Operations { lost: chosen.into(), synced: self.synced };
+        choice.groups(&self.node.operations, self.place.micros, self.events)
     }
 }
 

@@ -236,7 +236,7 @@ impl Space {
         for ((node, place), choice) in rule.nodes.iter().zip(tuples.places(tuple)).zip(choices) {
             let NodeRules { operations, places, .. } = &self.nodes[*node];
             let place = &places[*place as usize];
-            let lost = operations.lost_with(&choice.groups(operations, base[*node]), place.micros, base[*node]);
+            let lost = choice.groups(operations, place.micros, base[*node]);
             most[*node] = lost.iter().map(|group| operations.groups[*group].cover).fold(place.most, usize::min);
             if !lost.is_empty() || place.partial > 0 {
                 relaxed.push(*node);

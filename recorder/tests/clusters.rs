@@ -199,14 +199,14 @@ s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.
 c, _ = s.accept()
 while c.recv(100): pass
 "#;
-    let client = r#"
+    let client = r"
 import socket, threading
 c = connect(47331)
 def work(me):
     for i in range(50): c.send(bytes([me]) * 100)
 t = [threading.Thread(target=work, args=(me,)) for me in range(3)]
 [x.start() for x in t]; [x.join() for x in t]
-"#;
+";
     let trace = together(vec![python_command(server), python_command(&format!("{CONNECT}{client}"))]);
     assert_eq!(totals(&trace.run.nodes[1], true), totals(&trace.run.nodes[0], false));
     assert_caused(&trace);

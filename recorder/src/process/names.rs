@@ -116,6 +116,10 @@ impl Recording {
         call: impl FnOnce(FileId, Option<OwnedFd>) -> FileCall,
     ) -> Next {
         self.arrive(origin, found, |this, located| {
+            if located.file.is_none() {
+                // It must not get there before the call is made.
+                return Next::ToExit(Entered::File(FileCall::Lost));
+            }
             let copy = located.open();
             this.change(origin, located.file, |file| call(file, copy))
         })

@@ -66,7 +66,8 @@ pub(super) enum FileCall {
         file: FileId,
         copy: OwnedFd,
     },
-    Unmap,
+    /// These mappings go, or a part of them.
+    Unmap(Vec<u64>),
     Move,
     /// A call whose path leads nowhere.
     Lost,
@@ -206,7 +207,7 @@ impl Recording {
             FileCall::SyncAll => self.operation(origin, FileOp::SyncAll),
             FileCall::Map { file, copy } => self.leave_map(origin, entry, file, &copy, result),
             FileCall::Lost => self.count(format!("{} of a path that cannot be followed", origin.row.name)),
-            FileCall::Unmap => self.leave_unmap(origin, entry),
+            FileCall::Unmap(going) => self.leave_unmap(origin, entry, &going),
             FileCall::Move => self.leave_move(origin, entry, result),
         }
     }

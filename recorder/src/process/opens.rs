@@ -73,7 +73,9 @@ impl Recording {
             // What the path means may not be seen through, such as `/dev/stdout`: it may be ours.
             Where::Elsewhere if flags.contains(OFlags::TRUNC) => Next::ToExit(opened(None)),
             // To open a pipe can take for ever.
-            Where::Ours(located) if located.look().is_some_and(is_pipe) => Next::ToExit(opened(Some(located))),
+            Where::Ours(located) if !flags.contains(OFlags::NONBLOCK) && located.look().is_some_and(is_pipe) => {
+                Next::ToExit(opened(Some(located)))
+            }
             found => self.arrive(origin, found, |_, located| Next::ToExit(opened(Some(located)))),
         }
     }

@@ -10,13 +10,20 @@ use recorder::process::{NodeOptions, Tracer, about_now, join};
 use support::python_command;
 use trace::Trace;
 
+/// A connection to this machine, as soon as somebody listens.
+const CONNECT: &str = r#"
+import socket, time
+def connect(port):
+    while True:
+        try: return socket.create_connection(("127.0.0.1", port))
+        except OSError: time.sleep(0.05)
+"#;
+
 /// Records all of these at once, as nodes 0, 1 and so on.
 fn together(commands: Vec<Command>) -> Trace {
     let start = |(number, command): (usize, Command)| {
         let options = NodeOptions { name: number.to_string(), directory: None, marks: true };
-        let traced = Tracer::start(options, command).expect("started");
-        std::thread::sleep(std::time::Duration::from_millis(100));
-        traced
+        Tracer::start(options, command).expect("started")
     };
     let traced: Vec<_> = commands.into_iter().enumerate().map(start).collect();
     let nodes = traced.into_iter().map(|traced| {
@@ -72,6 +79,7 @@ kind, where = sys.argv[1], sys.argv[2]
 family = {"4": socket.AF_INET, "6": socket.AF_INET6, "mixed": socket.AF_INET6, "unix": socket.AF_UNIX}[kind]
 s = socket.socket(family, socket.SOCK_STREAM)
 if kind == "mixed": s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+if kind != "unix": s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 s.bind(where if kind == "unix" else ({"4": "127.0.0.1", "6": "::1", "mixed": "::"}[kind], int(where)))
 s.listen()
 def serve(c):
@@ -89,11 +97,13 @@ for _ in range(int(sys.argv[3])):
 "#;
 
 const ASK: &str = r#"
-import socket, sys, os
+import socket, sys, os, time
 kind, where = sys.argv[1], sys.argv[2]
 for i in range(int(sys.argv[3])):
-    c = socket.socket(socket.AF_UNIX) if kind == "unix" else socket.socket(socket.AF_INET6 if kind == "6" else socket.AF_INET)
-    c.connect(where if kind == "unix" else ("::1" if kind == "6" else "127.0.0.1", int(where)))
+    while True:
+        c = socket.socket(socket.AF_UNIX) if kind == "unix" else socket.socket(socket.AF_INET6 if kind == "6" else socket.AF_INET)
+        try: c.connect(where if kind == "unix" else ("::1" if kind == "6" else "127.0.0.1", int(where))); break
+        except OSError: time.sleep(0.05)
     d = c.dup()
     for j in range(10):
         c.sendall(b"x" * (1 + 900 * j)); want = 2 + 900 * j; got = 0
@@ -144,12 +154,12 @@ print("it is gone", flush=True)
     // A child has the connection for longer than its parent.
     let client = r#"
 import socket, os, time
-c = socket.socket(); c.connect(("127.0.0.1", 47321)); c.sendall(b"hello")
+c = connect(47321); c.sendall(b"hello")
 if os.fork() == 0:
     time.sleep(0.2); os.kill(os.getpid(), 9)
 c.close(); os.wait()
 "#;
-    let trace = together(vec![python_command(server), python_command(client)]);
+    let trace = together(vec![python_command(server), python_command(&format!("{CONNECT}{client}"))]);
     let [server, client] = &trace.run.nodes[..] else { panic!("two nodes") };
     assert_eq!(totals(client, true), totals(server, false));
     let (end, event) = *messages(client, true).last().expect("an end");
@@ -189,15 +199,15 @@ s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.
 c, _ = s.accept()
 while c.recv(100): pass
 "#;
-    let client = r#"
+    let client = r"
 import socket, threading
-c = socket.create_connection(("127.0.0.1", 47331))
+c = connect(47331)
 def work(me):
     for i in range(50): c.send(bytes([me]) * 100)
 t = [threading.Thread(target=work, args=(me,)) for me in range(3)]
 [x.start() for x in t]; [x.join() for x in t]
-"#;
-    let trace = together(vec![python_command(server), python_command(client)]);
+";
+    let trace = together(vec![python_command(server), python_command(&format!("{CONNECT}{client}"))]);
     assert_eq!(totals(&trace.run.nodes[1], true), totals(&trace.run.nodes[0], false));
     assert_caused(&trace);
 }

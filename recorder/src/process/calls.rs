@@ -76,6 +76,25 @@ pub(super) enum Call {
     Foreign,
 }
 
+impl Call {
+    /// Whether it has to do with the files of paths.
+    pub(super) fn has_path(self) -> bool {
+        matches!(
+            self,
+            Self::Open { .. }
+                | Self::Make { .. }
+                | Self::Link { .. }
+                | Self::Bind
+                | Self::Remove { .. }
+                | Self::Rename { .. }
+                | Self::SetMode { .. }
+                | Self::Truncate
+                | Self::UnfollowedPath { .. }
+                | Self::SetOwner { descriptor: false, .. }
+        )
+    }
+}
+
 /// How a call has the bytes, and where they go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Write {

@@ -9,7 +9,7 @@ use rustix::fs::{Stat, fstat};
 use super::calls::Call;
 use super::gate::Changes;
 use super::lookup::Descriptor;
-use super::names::Located;
+use super::names::{Located, Where};
 use super::recording::{Entered, Next, Origin, Recording};
 use super::system::Entry;
 
@@ -66,14 +66,21 @@ pub(super) enum FileCall {
         file: FileId,
         copy: OwnedFd,
     },
-    Unmap,
+    /// These mappings go, or a part of them.
+    Unmap(Vec<u64>),
     Move,
+    /// A call whose path leads nowhere.
+    Lost,
 }
 
 impl Recording {
     pub(super) fn enter_file_call(&mut self, origin: &Origin, entry: &Entry, call: Call) -> Next {
         if self.tree.is_none() {
             return Next::GoOn;
+        }
+        // What a path means is known only while nobody is changing that.
+        if call.has_path() && self.gate.waits(Changes::Files, origin.thread) {
+            return Next::Wait;
         }
         let arguments = &entry.arguments;
         match call {
@@ -83,15 +90,15 @@ impl Recording {
             }
             Call::Bind => {
                 let Some(path) = Self::socket_path(origin, entry) else { return Next::GoOn };
-                let located = self.locate_path(Self::base(origin, entry, None), &path, false);
-                self.enter_located(origin, located, FileCall::Make)
+                let found = self.locate_path(Self::base(origin, entry, None), &path, false);
+                self.enter_located(origin, found, FileCall::Make)
             }
             Call::Remove { base, path } => self.enter_name_call(origin, entry, base, path, FileCall::Remove),
             Call::Rename { bases, paths, flags } => self.enter_rename(origin, entry, bases, paths, flags),
             Call::SetMode { base, path, flags } => self.enter_set_mode(origin, entry, base, path, flags),
             Call::Truncate => {
-                let located = self.locate(origin, entry, None, 0, true);
-                self.change_located(origin, located, |file, copy| FileCall::Resize { file, copy, to: arguments[1] })
+                let found = self.locate(origin, entry, None, 0, true);
+                self.change_located(origin, found, |file, copy| FileCall::Resize { file, copy, to: arguments[1] })
             }
             Call::Sync { data_only } => {
                 let Some((file, _)) = self.own(origin, arguments[0]) else { return Next::GoOn };
@@ -121,7 +128,10 @@ impl Recording {
                     self.own(origin, arguments[0]).map(|(_, descriptor)| descriptor.stat)
                 } else {
                     let follow = flags.is_none_or(|flags| arguments[flags] & libc::AT_SYMLINK_NOFOLLOW as u64 == 0);
-                    self.locate(origin, entry, base, path, follow).and_then(|located| located.look())
+                    match self.locate(origin, entry, base, path, follow) {
+                        Where::Ours(located) => located.look(),
+                        _ => None,
+                    }
                 };
                 let same = |wanted: u64, is: u32| wanted as u32 == u32::MAX || wanted as u32 == is;
                 match stat {
@@ -196,7 +206,8 @@ impl Recording {
             }
             FileCall::SyncAll => self.operation(origin, FileOp::SyncAll),
             FileCall::Map { file, copy } => self.leave_map(origin, entry, file, &copy, result),
-            FileCall::Unmap => self.leave_unmap(origin, entry),
+            FileCall::Lost => self.count(format!("{} of a path that cannot be followed", origin.row.name)),
+            FileCall::Unmap(going) => self.leave_unmap(origin, entry, &going),
             FileCall::Move => self.leave_move(origin, entry, result),
         }
     }

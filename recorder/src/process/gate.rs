@@ -23,16 +23,20 @@ pub(super) struct Gate {
 impl Gate {
     /// Whether a thread may make its call. If not it waits.
     pub(super) fn enter(&mut self, what: Changes, thread: pid_t) -> bool {
-        match self.inside.get(&what) {
-            Some(&inside) if inside != thread => {
-                self.waiting.entry(what).or_default().push_back(thread);
-                false
-            }
-            _ => {
-                self.inside.insert(what, thread);
-                true
-            }
+        let free = !self.waits(what, thread);
+        if free {
+            self.inside.insert(what, thread);
         }
+        free
+    }
+
+    /// Whether somebody else is in such a call; then a thread waits.
+    pub(super) fn waits(&mut self, what: Changes, thread: pid_t) -> bool {
+        let busy = self.inside.get(&what).is_some_and(|inside| *inside != thread);
+        if busy {
+            self.waiting.entry(what).or_default().push_back(thread);
+        }
+        busy
     }
 
     /// A thread is not in a call any more, or has ended. Those who waited for it may try again.

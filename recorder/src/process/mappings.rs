@@ -13,6 +13,7 @@ use rustix::fs::{OFlags, fcntl_getfl};
 
 use super::calls::{Call, Row, When};
 use super::files::FileCall;
+use super::log::now_ns;
 use super::lookup::readable;
 use super::recording::{Entered, Next, Origin, Recording};
 use super::snapshot;
@@ -26,6 +27,8 @@ pub(super) struct Mapping {
     file: FileId,
     offset: u64,
     writable: bool,
+    /// No other one has it: when a mapping goes another thread may get its place at once.
+    number: u64,
 }
 
 impl Mapping {
@@ -63,7 +66,7 @@ impl Recording {
         let [_, len, protection, _, _, offset] = entry.arguments;
         let Some(process) = self.processes.get_mut(&origin.process) else { return };
         let writable = protection & libc::PROT_WRITE as u64 != 0;
-        process.mappings.push(Mapping { start, len, file, offset, writable });
+        process.mappings.push(Mapping { start, len, file, offset, writable, number: now_ns() });
         let hash_map::Entry::Vacant(vacant) = self.mapped.entry(file) else { return };
         match readable(copy.as_fd()) {
             Ok(readable) => drop(vacant.insert(readable)),
@@ -104,22 +107,28 @@ impl Recording {
                 Next::ToExit(Entered::File(FileCall::Sync(ranges)))
             }
             Call::SyncMapping => Next::GoOn,
-            Call::Unmap => Next::ToExit(Entered::File(FileCall::Unmap)),
+            Call::Unmap => {
+                let going = self.hit(origin.process, start, len).map(|mapping| mapping.number).collect();
+                Next::ToExit(Entered::File(FileCall::Unmap(going)))
+            }
             Call::Move => Next::ToExit(Entered::File(FileCall::Move)),
             _ => Next::ToExit(Entered::Unfollowed(format!("{} of a mapped file", origin.row.name))),
         }
     }
 
-    pub(super) fn leave_unmap(&mut self, origin: &Origin, entry: &Entry) {
+    pub(super) fn leave_unmap(&mut self, origin: &Origin, entry: &Entry, going: &[u64]) {
         let [start, len, ..] = entry.arguments;
-        let hit: Vec<FileId> = self.hit(origin.process, start, len).map(|mapping| mapping.file).collect();
+        let hit = self.hit(origin.process, start, len).filter(|mapping| going.contains(&mapping.number));
+        let hit: Vec<FileId> = hit.map(|mapping| mapping.file).collect();
         for file in hit {
             self.settle_mapped(origin, file);
         }
         let Some(process) = self.processes.get_mut(&origin.process) else { return };
         let end = start.saturating_add(len);
-        // What is left of a mapping whose middle went is kept as a whole: to look at more is no harm.
-        process.mappings.retain(|mapping| mapping.start < start || mapping.start + mapping.len > end);
+        // What is left of a mapping of which a part went is kept as a whole: to look at more is no harm.
+        process.mappings.retain(|mapping| {
+            !going.contains(&mapping.number) || mapping.start < start || mapping.start + mapping.len > end
+        });
         self.forget_unmapped();
     }
 

@@ -27,6 +27,16 @@ pub(super) struct Located {
     pub file: Option<FileId>,
 }
 
+/// What a path means.
+#[derive(Debug)]
+pub(super) enum Where {
+    Ours(Located),
+    /// Something that is in no directory of the node's.
+    Elsewhere,
+    /// Nothing that we can find: the call will fail, if nobody changes that before it is made.
+    Nowhere,
+}
+
 impl Located {
     /// What really has the name, if anything has.
     pub(super) fn look(&self) -> Option<Stat> {
@@ -55,17 +65,39 @@ impl Recording {
         base: Option<usize>,
         path: usize,
         follow: bool,
-    ) -> Option<Located> {
-        let path = text(origin.thread, entry.arguments[path])?;
+    ) -> Where {
+        let Some(path) = text(origin.thread, entry.arguments[path]) else { return Where::Nowhere };
         self.locate_path(Self::base(origin, entry, base), &path, follow)
     }
 
-    pub(super) fn locate_path(&self, base: Base, path: &[u8], follow: bool) -> Option<Located> {
-        let place = self.paths.place(base, path, follow)?;
-        let tree = self.tree.as_ref()?;
-        let parent = tree.find(&place.stat)?;
+    pub(super) fn locate_path(&self, base: Base, path: &[u8], follow: bool) -> Where {
+        let Some(place) = self.paths.place(base, path, follow) else { return Where::Nowhere };
+        let ours = self.tree.as_ref().and_then(|tree| Some((tree, tree.find(&place.stat)?)));
+        let Some((tree, parent)) = ours else { return Where::Elsewhere };
         let file = tree.entry(parent, &place.name);
-        Some(Located { parent, name: Name::from(place.name.as_slice()), directory: place.directory, file })
+        Where::Ours(Located { parent, name: Name::from(place.name.as_slice()), directory: place.directory, file })
+    }
+
+    /// What a call that changes names or files by their paths is about to do, where it may: what the
+    /// path means stays so until it returns.
+    pub(super) fn arrive(
+        &mut self,
+        origin: &Origin,
+        found: Where,
+        call: impl FnOnce(&mut Self, Located) -> Next,
+    ) -> Next {
+        if matches!(found, Where::Elsewhere) {
+            return Next::GoOn;
+        }
+        if !self.may(Changes::Files, origin.thread) {
+            return Next::Wait;
+        }
+        let Where::Ours(mut located) = found else { return Next::ToExit(Entered::File(FileCall::Lost)) };
+        self.confirm(origin, &mut located);
+        if let Some(file) = located.file {
+            self.settle_mapped(origin, file);
+        }
+        call(self, located)
     }
 
     /// Makes sure that a name means what we think. Nobody else may be changing names.
@@ -80,16 +112,17 @@ impl Recording {
     pub(super) fn change_located(
         &mut self,
         origin: &Origin,
-        located: Option<Located>,
+        found: Where,
         call: impl FnOnce(FileId, Option<OwnedFd>) -> FileCall,
     ) -> Next {
-        let Some(mut located) = located else { return Next::GoOn };
-        if !self.may(Changes::Files, origin.thread) {
-            return Next::Wait;
-        }
-        self.confirm(origin, &mut located);
-        let copy = located.open();
-        self.change(origin, located.file, |file| call(file, copy))
+        self.arrive(origin, found, |this, located| {
+            if located.file.is_none() {
+                // It must not get there before the call is made.
+                return Next::ToExit(Entered::File(FileCall::Lost));
+            }
+            let copy = located.open();
+            this.change(origin, located.file, |file| call(file, copy))
+        })
     }
 
     /// Whether a name means what we think; that is noted.
@@ -192,25 +225,17 @@ impl Recording {
         path: usize,
         call: impl FnOnce(Located) -> FileCall,
     ) -> Next {
-        let located = self.locate(origin, entry, base, path, false);
-        self.enter_located(origin, located, call)
+        let found = self.locate(origin, entry, base, path, false);
+        self.enter_located(origin, found, call)
     }
 
     pub(super) fn enter_located(
         &mut self,
         origin: &Origin,
-        located: Option<Located>,
+        found: Where,
         call: impl FnOnce(Located) -> FileCall,
     ) -> Next {
-        let Some(mut located) = located else { return Next::GoOn };
-        if !self.may(Changes::Files, origin.thread) {
-            return Next::Wait;
-        }
-        self.confirm(origin, &mut located);
-        if let Some(file) = located.file {
-            self.settle_mapped(origin, file);
-        }
-        Next::ToExit(Entered::File(call(located)))
+        self.arrive(origin, found, |_, located| Next::ToExit(Entered::File(call(located))))
     }
 
     /// The name that bind(2) gives to a socket: in `struct sockaddr_un`, behind the family.
@@ -230,20 +255,25 @@ impl Recording {
         paths: (usize, usize),
         flags: Option<usize>,
     ) -> Next {
-        let mut from = self.locate(origin, entry, bases.map(|bases| bases.0), paths.0, false);
-        let mut to = self.locate(origin, entry, bases.map(|bases| bases.1), paths.1, false);
-        if from.is_none() && to.is_none() {
+        let found = [(bases.map(|bases| bases.0), paths.0), (bases.map(|bases| bases.1), paths.1)];
+        let found = found.map(|(base, path)| self.locate(origin, entry, base, path, false));
+        if found.iter().all(|found| matches!(found, Where::Elsewhere)) {
             return Next::GoOn;
         }
         if !self.may(Changes::Files, origin.thread) {
             return Next::Wait;
         }
-        for located in [&mut from, &mut to].into_iter().flatten() {
-            self.confirm(origin, located);
+        if found.iter().any(|found| matches!(found, Where::Nowhere)) {
+            return Next::ToExit(Entered::File(FileCall::Lost));
+        }
+        let [from, to] = found.map(|found| {
+            let Where::Ours(mut located) = found else { return None };
+            self.confirm(origin, &mut located);
             if let Some(file) = located.file {
                 self.settle_mapped(origin, file);
             }
-        }
+            Some(located)
+        });
         let flags = flags.map_or(0, |flags| entry.arguments[flags]);
         if flags & u64::from(libc::RENAME_WHITEOUT) != 0 {
             self.count("rename that leaves a whiteout");
@@ -289,11 +319,14 @@ impl Recording {
         }
         let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
         let base = Self::base(origin, entry, base);
-        if let Some(located) = self.locate_path(base, &path_text, follow) {
-            return self.change_located(origin, Some(located), set);
+        let found = self.locate_path(base, &path_text, follow);
+        if !matches!(found, Where::Nowhere) {
+            return self.change_located(origin, found, set);
         }
         // The directory itself, or a path that ends with a dot.
-        let Ok(directory) = self.paths.directory(base, &path_text) else { return Next::GoOn };
+        let Ok(directory) = self.paths.directory(base, &path_text) else {
+            return self.change_located(origin, found, set);
+        };
         let file = fstat(&directory).ok().and_then(|stat| self.tree.as_ref()?.find(&stat));
         self.change(origin, file, |file| set(file, Some(directory)))
     }

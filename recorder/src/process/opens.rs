@@ -7,13 +7,21 @@ use super::calls::{Call, OpenFlags};
 use super::files::FileCall;
 use super::gate::Changes;
 use super::lookup::text;
-use super::names::Located;
+use super::names::{Located, Where};
 use super::recording::{Entered, Next, Origin, Recording};
 use super::system::{Entry, read_memory};
 use super::tree::inode;
 
 /// Of linux/openat2.h.
 const RESOLVE_IN_ROOT: u64 = 0x10;
+
+fn is_pipe(stat: Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Fifo
+}
+
+fn opened(located: Option<Located>) -> Entered {
+    Entered::File(FileCall::Open { located, nameless: false })
+}
 
 impl Recording {
     pub(super) fn enter_open(
@@ -60,24 +68,16 @@ impl Recording {
         }
         let exclusive = flags.contains(OFlags::CREATE | OFlags::EXCL);
         let follow = !exclusive && !flags.contains(OFlags::NOFOLLOW);
-        let Some(mut located) = self.locate_path(base, &path, follow) else {
+        let found = self.locate_path(base, &path, follow);
+        match found {
             // What the path means may not be seen through, such as `/dev/stdout`: it may be ours.
-            let call = FileCall::Open { located: None, nameless: false };
-            return if flags.contains(OFlags::TRUNC) { Next::ToExit(Entered::File(call)) } else { Next::GoOn };
-        };
-        // To open a pipe can take for ever.
-        let is_pipe = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo;
-        if located.look().is_some_and(is_pipe) {
-            return Next::GoOn;
+            Where::Elsewhere if flags.contains(OFlags::TRUNC) => Next::ToExit(opened(None)),
+            // To open a pipe can take for ever.
+            Where::Ours(located) if !flags.contains(OFlags::NONBLOCK) && located.look().is_some_and(is_pipe) => {
+                Next::ToExit(opened(Some(located)))
+            }
+            found => self.arrive(origin, found, |_, located| Next::ToExit(opened(Some(located)))),
         }
-        if !self.may(Changes::Files, origin.thread) {
-            return Next::Wait;
-        }
-        self.confirm(origin, &mut located);
-        if let Some(file) = located.file {
-            self.settle_mapped(origin, file);
-        }
-        Next::ToExit(Entered::File(FileCall::Open { located: Some(located), nameless: false }))
     }
 
     pub(super) fn leave_open(
@@ -98,18 +98,21 @@ impl Recording {
             let file = tree.add(inode(&stat), FileKind::Regular, mode);
             return self.operation(origin, FileOp::CreateNameless { file, mode });
         }
-        match located {
-            Some(located) if located.file.is_none() => {
-                let Located { parent, name, directory, .. } = located;
-                self.appeared(origin, parent, &name, &directory, &stat);
-            }
-            _ => {
-                let Some(file) = tree.find(&stat).filter(|_| descriptor.is(FileType::RegularFile)) else { return };
+        if !descriptor.is(FileType::RegularFile) {
+            return;
+        }
+        match (tree.find(&stat), located) {
+            (Some(file), _) => {
                 let from = tree.file(file).size;
                 if Self::truncates(origin, entry) && from > 0 {
                     self.operation(origin, FileOp::Resize { file, from, to: 0 });
                 }
             }
+            (None, Some(located)) if located.look().is_some_and(|named| inode(&named) == inode(&stat)) => {
+                self.relocate(origin, located);
+            }
+            (None, Some(_)) => self.count("a file that was opened under another name"),
+            (None, None) => {}
         }
     }
 

@@ -160,7 +160,13 @@ impl Recording {
         self.first = first;
         self.adopt(first, first, None).map_err(self.failed("look at the first process"))?;
         let mut begun = Some(begun);
-        while let Some((thread, stop)) = system::wait().map_err(self.failed("wait for the processes"))? {
+        loop {
+            if begun.is_some() && system::has_ended(first) {
+                // Whoever started it waits for it, and knows why.
+                return Ok(false);
+            }
+            let next = system::wait().map_err(self.failed("wait for the processes"))?;
+            let Some((thread, stop)) = next else { return Ok(begun.is_none()) };
             if stop == Stop::Exec {
                 self.refuse_set_uid(thread)?;
                 if let Some(begun) = begun.take() {
@@ -170,7 +176,6 @@ impl Recording {
             }
             self.stopped(thread, stop);
         }
-        Ok(begun.is_none())
     }
 
     /// A program with privileges of its own may not get them from us: it is told by who it runs as.

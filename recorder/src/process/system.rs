@@ -173,6 +173,25 @@ pub(super) fn wait() -> io::Result<Option<(pid_t, Stop)>> {
     Ok(Some((thread, told(status))))
 }
 
+/// Waits for the next that there is to say of one process, and leaves it to be said: whether it is
+/// its end.
+pub(super) fn has_ended(process: pid_t) -> bool {
+    let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL;
+    loop {
+        // SAFETY: it is plain numbers, for which zeros are values; the call writes one of it.
+        let (answer, what) = unsafe {
+            let mut what: libc::siginfo_t = std::mem::zeroed();
+            (libc::waitid(libc::P_PID, process as libc::id_t, &raw mut what, flags), what)
+        };
+        if answer == 0 {
+            return matches!(what.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED);
+        }
+        if io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
+            return true;
+        }
+    }
+}
+
 fn told(status: c_int) -> Stop {
     if !libc::WIFSTOPPED(status) {
         return Stop::Ended(status);

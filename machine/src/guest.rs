@@ -27,6 +27,10 @@ pub(crate) const GUEST_COMMAND: &str = "__guest";
 /// What the guest says when its channel is open. Before, bytes would be taken for a terminal's.
 pub(crate) const READY: &[u8] = b"\x06crashpoint\x06";
 
+/// The line on the console behind which the guest has started. What the kernel says of its start
+/// says nothing of what is tested in it.
+pub(crate) const STARTED: &[u8] = b"crashpoint: started\n";
+
 const SPEC: &str = "spec.json";
 
 /// The file in which a guest says why it gives up.
@@ -121,6 +125,8 @@ fn work(directory: &Path) -> anyhow::Result<()> {
         std::thread::spawn(|| held::watch(Path::new(GUEST_SHARED)));
     }
     let mut channel = open_raw(CHANNEL)?;
+    // To the same stream as the kernel's words, so that it stands behind those of the start.
+    std::io::stderr().write_all(STARTED).context("write to the console")?;
     channel.write_all(READY).context("write to the channel")?;
     match &spec.task {
         Task::Program { arguments, input_in_file } => {

@@ -21,6 +21,9 @@ pub(crate) fn mount_system(directory: &Path) -> anyhow::Result<()> {
     }
     place("tmpfs", "/run", "mode=0755")?;
     host(directory, Path::new(GUEST_SHARED), MsFlags::empty())?;
+    // Who needs no terminal does without.
+    let _ = std::fs::create_dir_all("/dev/pts");
+    let _ = place("devpts", "/dev/pts", "ptmxmode=0666");
     // Only some kernels have these.
     let _ = place("tracefs", "/sys/kernel/tracing", "");
     let _ = place("fusectl", "/sys/fs/fuse/connections", "");
@@ -44,9 +47,6 @@ pub(crate) fn prepare_for_command(command: &GuestCommand) -> anyhow::Result<()> 
     place("tmpfs", TEMPORARY, "mode=1777")?;
     std::fs::create_dir_all("/dev/shm").context("create /dev/shm")?;
     place("tmpfs", "/dev/shm", "mode=1777")?;
-    std::fs::create_dir_all("/dev/pts").context("create /dev/pts")?;
-    // Who needs no terminal does without.
-    let _ = place("devpts", "/dev/pts", "");
     let program = command.words.first().map(PathBuf::from);
     let program = program.as_deref().and_then(Path::parent).map(Path::to_owned);
     // What our own directories hide of what the command is about.

@@ -114,7 +114,7 @@ impl Summary {
 pub struct Workers {
     // Dropped in this order: the workers let go of the directory, then it goes.
     /// None where each workload has a guest of its own.
-    processes: Vec<Worker>,
+    pub(crate) processes: Vec<Worker>,
     pub(crate) start: Start,
     pub(crate) machine: Machine,
     jobs: usize,

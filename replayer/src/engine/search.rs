@@ -79,6 +79,8 @@ pub struct Recovered<'a> {
     pub device: &'a Path,
     /// What is wrong with it.
     pub state: &'a StateFindings,
+    /// What the kernel said of it while it was mounted.
+    pub kernel: &'a [String],
 }
 
 /// What is done with a crash state once it is found.
@@ -99,8 +101,8 @@ impl Engine {
     }
 
     /// The same; once the state is found it is mounted, and `look` is called.
-    pub fn look(&mut self, workload: &Workload, search: &Search, look: LookHook<'_>) -> WorkloadResult {
-        self.search_and(workload, search, &mut |_| {}, Some(look))
+    pub fn look(&mut self, workload: &Workload, search: &Search, tell: Tell<'_>, look: LookHook<'_>) -> WorkloadResult {
+        self.search_and(workload, search, tell, Some(look))
     }
 
     fn search_and(
@@ -138,6 +140,7 @@ impl Engine {
         }
         if let Some(state) = found {
             if let Some(look) = look {
+                tell("mounting the state for a look");
                 self.mount_and(&recording, &state, look)?;
             }
             result.broken.push(state);
@@ -236,13 +239,18 @@ impl Engine {
         self.crashed.turn();
         let loaded = self.crashed.load(&self.variant, &self.image, &mut self.watch, &mut Timing::default())?;
         let device = self.crashed.current().device().to_owned();
+        self.kernel_log.skip()?;
         let mounted = loaded.ok().map(|()| Mounted::new(&self.variant, &device, &self.mount_point));
         let mut mounted = match mounted {
             Some(Ok(mounted)) => Some(mounted),
             Some(Err(error)) if error.unmountable().is_none() => return Err(error.into()),
             _ => None,
         };
-        look(Recovered { directory: mounted.as_ref().map(Mounted::path), device: &device, state })?;
+        let name = self.crashed.current().device_name();
+        let said = self.kernel_log.read()?;
+        let about = said.iter().filter(|message| message.is_about(name));
+        let kernel: Vec<_> = about.map(|message| message.text_without(name)).collect();
+        look(Recovered { directory: mounted.as_ref().map(Mounted::path), device: &device, state, kernel: &kernel })?;
         match &mut mounted {
             Some(mounted) => Ok(mounted.unmount()?),
             None => Ok(()),

@@ -46,6 +46,17 @@ pub struct Death {
     pub log: Vec<String>,
 }
 
+impl Death {
+    /// Two that have the same died of the same in the same kind of step, as far as the words tell
+    /// that: numbers, addresses and devices are others each time, and so may be the crash state.
+    pub(crate) fn kind(&self) -> String {
+        let step = self.during.split('(').next().unwrap_or_default();
+        let is_word = |word: &&str| !word.contains(|letter: char| letter.is_ascii_digit());
+        let words = step.split_whitespace().chain(self.what.split_whitespace());
+        words.filter(is_word).collect::<Vec<_>>().join(" ")
+    }
+}
+
 /// The findings of one crash state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateFindings {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::{Args, Command};
-use replayer::{Findings, Found, FoundWhat, Group, Outcome, columns, death_text, replay_text};
+use replayer::{Findings, Found, Group, Outcome, columns, replay_text};
 
 use super::Named;
 
@@ -36,10 +36,7 @@ fn tell(named: &Named, fs: &Command) -> anyhow::Result<Outcome> {
     let opened = named.open(fs)?;
     let found = &opened.found;
     let mut text = format!("FINDING {}  {}  {}\n", found.number, found.variant, found.workload.name);
-    text += &match &found.what {
-        FoundWhat::State(state) => opened.story(&found.workload, state, found.log.as_ref()),
-        FoundWhat::Death(death) => death_text(&found.workload, death, &death.log),
-    };
+    text += &opened.tell(&found.workload, &found.what, found.log.as_ref());
     text += &replay_text(&found.workload, &opened.sweep_command(&opened.sweep));
     write!(io::stdout(), "{text}")?;
     Ok(Outcome::Findings)

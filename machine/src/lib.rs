@@ -64,6 +64,15 @@ impl Machine {
         self
     }
 
+    /// The same, where each kernel of its own sees the directories of these files of the host's.
+    #[must_use]
+    pub fn with_files(mut self, paths: &[&Path]) -> Self {
+        if let Self::Uml(uml) = &mut self {
+            uml.shown.extend(paths.iter().filter_map(|path| path.parent()).map(Path::to_owned));
+        }
+        self
+    }
+
     /// Whether each start has a kernel of its own.
     pub fn is_guest(&self) -> bool {
         matches!(self, Self::Uml(_))

@@ -42,6 +42,14 @@ fn host(directory: &Path, at: &Path, flags: MsFlags) -> anyhow::Result<()> {
         .with_context(|| format!("mount {} of the host", directory.display()))
 }
 
+/// Has a directory of the host's be seen where our own hide it.
+pub(crate) fn show(directory: &Path) -> anyhow::Result<()> {
+    if directory.exists() {
+        return Ok(());
+    }
+    host(directory, directory, MsFlags::MS_RDONLY)
+}
+
 /// What any command expects beyond that: directories to write to, and a network of its own.
 pub(crate) fn prepare_for_command(command: &GuestCommand) -> anyhow::Result<()> {
     place("tmpfs", TEMPORARY, "mode=1777")?;

@@ -133,7 +133,8 @@ impl Workers {
     pub fn start(variant: &Variant, options: &SweepOptions) -> anyhow::Result<Self> {
         let SweepOptions { disk, contract, states, seed, share, jobs, machine, import } = options.clone();
         let FileSystem { name, modules, .. } = *variant.file_system;
-        let machine = machine.with_modules(modules).with_modules(&[name]);
+        let files: Vec<_> = import.iter().flat_map(|import| [import.log.as_path(), &import.base]).collect();
+        let machine = machine.with_modules(modules).with_modules(&[name]).with_files(&files);
         let alone = jobs <= 1 || machine.is_guest();
         // What the host does comes when the host likes, which has no place in virtual time.
         let host_helps = machine.is_guest() && !machine.has_virtual_time() && import.is_none();

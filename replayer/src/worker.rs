@@ -64,13 +64,6 @@ pub(crate) struct Start {
     pub(crate) import: Option<Import>,
 }
 
-impl Start {
-    /// A guest has a host that helps, or is in virtual time.
-    fn is_in_guest(&self) -> bool {
-        self.host_helps || self.hash_log
-    }
-}
-
 /// What a worker is asked to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Job {
@@ -375,8 +368,8 @@ fn make_engine(start: &Start, directory: &Path, answers: &HostAnswers) -> Result
     engine.set_states(start.states, start.seed);
     engine.set_share(start.share);
     engine.set_hash_log(start.hash_log);
-    // Programs are slow to start in a guest, and these are for people.
-    engine.set_name_blocks(!start.is_in_guest());
+    // Programs are slow to start in a guest, and these are for people: only a host can do that for it.
+    engine.set_name_blocks(!start.hash_log);
     if let Some(import) = &start.import {
         engine.set_import(import.clone());
     }

@@ -40,9 +40,10 @@ pub(crate) fn replay(arguments: &ReplayArgs, fs: &Command, interrupt: &Interrupt
     let found = &opened.found;
     if let FoundWhat::Death(_) = &found.what {
         bail!(
-            "finding {0} is a kernel that died, which leaves nothing to mount: the last line of `crashpoint show` of it \
-             has it die again, and crashpoint minimize makes it small",
-            found.number
+            "finding {0} is a kernel that died, which leaves nothing to mount: `crashpoint show {1} {0}` ends with the \
+             command that has it die again",
+            found.number,
+            replayer::quoted(&arguments.finding.results.to_string_lossy())
         );
     }
     let search = replayer::search_for(found, &opened.sweep.states)?;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use block_dev::FrontEnd;
 use checker::Promise;
-use local_fs::Mounted;
+use local_fs::{KernelMessage, Mounted};
 use pace_rules::disk::{Log, Relaxation, Space, State, States};
 use recorder::Trace;
 use serde::{Deserialize, Serialize};
@@ -79,7 +79,7 @@ pub struct Recovered<'a> {
     pub device: &'a Path,
     /// What is wrong with it.
     pub state: &'a StateFindings,
-    /// What the kernel said of it while it was mounted.
+    /// What the kernel warned of while it was mounted.
     pub kernel: &'a [String],
 }
 
@@ -248,7 +248,7 @@ impl Engine {
         };
         let name = self.crashed.current().device_name();
         let said = self.kernel_log.read()?;
-        let about = said.iter().filter(|message| message.is_about(name));
+        let about = said.iter().filter(|message| message.is_about(name) && message.level <= KernelMessage::WARNING);
         let kernel: Vec<_> = about.map(|message| message.text_without(name)).collect();
         look(Recovered { directory: mounted.as_ref().map(Mounted::path), device: &device, state, kernel: &kernel })?;
         match &mut mounted {

@@ -55,7 +55,8 @@ fn read_lines(mut stream: impl BufRead, kept: &Mutex<VecDeque<String>>, show: &A
     // A kernel ends with an empty line or two: empty lines are shown when something follows.
     let mut blank = Vec::new();
     while stream.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut bytes).is_ok_and(|length| length > 0) {
-        if bytes.trim_ascii() == STARTED.trim_ascii() {
+        // The kernel may have begun a line.
+        if bytes.trim_ascii().ends_with(STARTED.trim_ascii()) {
             kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
             bytes.clear();
             continue;

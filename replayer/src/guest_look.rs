@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -29,8 +30,8 @@ const PRINTED_BYTES: usize = 4096;
 /// Bytes that are typed at once: far fewer than may be on their way into a guest.
 const TYPED_BYTES: usize = 256;
 
-/// How long what a program printed may take to be read once it has ended. What it started may hold
-/// its output open for ever.
+/// How long there may be nothing to read once a program has ended: what it started may hold its output
+/// open for ever.
 const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(1);
 
 const PAUSE: Duration = Duration::from_millis(10);
@@ -82,22 +83,36 @@ pub(crate) enum Stream {
     Errors,
 }
 
-/// Where what is typed goes, once there is a shell. Its host sends no more before it was told that
-/// what it sent last has been taken, so nobody waits for long with this.
+/// Where what is typed goes. Its host sends no more before it was told that what it sent last has
+/// been taken.
 #[derive(Clone, Default)]
-pub(crate) struct Keyboard(Arc<Mutex<Option<File>>>);
+pub(crate) struct Keyboard(Arc<Mutex<Typing>>);
+
+#[derive(Default)]
+struct Typing {
+    /// None as long as there is no shell.
+    terminal: Option<File>,
+    /// What was typed before.
+    early: Vec<u8>,
+}
 
 impl Keyboard {
-    fn connect(&self, terminal: File) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(terminal);
+    fn connect(&self, mut terminal: File) -> io::Result<()> {
+        let mut typing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        terminal.write_all(&std::mem::take(&mut typing.early))?;
+        typing.terminal = Some(terminal);
+        Ok(())
     }
 
     /// Types, and says so.
     pub(crate) fn put(&self, typed: &[u8]) -> io::Result<()> {
-        if let Some(terminal) = self.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        let mut typing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut typing.terminal {
             // A shell that has ended reads nothing.
-            let _ = terminal.write_all(typed);
+            Some(terminal) => drop(terminal.write_all(typed)),
+            None => typing.early.extend(typed),
         }
+        drop(typing);
         answer(&Answer::Typed)
     }
 }
@@ -148,7 +163,7 @@ fn run_shell(
     let size = Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 };
     let pair = openpty(Some(&size), None).context("make a terminal in the guest")?;
     let (ours, its) = (File::from(pair.master), File::from(pair.slave));
-    keyboard.connect(ours.try_clone()?);
+    keyboard.connect(ours.try_clone()?)?;
     // A shell controls its jobs only at the terminal of its session.
     let mut shell = Command::new("setsid");
     shell.args(["--ctty", program]).current_dir(directory).env("TERM", terminal);
@@ -161,23 +176,38 @@ fn run_shell(
     Ok(None)
 }
 
-/// Sends to the host what a program prints, until that ends.
-fn pass_on(mut from: impl Read + Send + 'static, stream: Stream) -> JoinHandle<()> {
-    std::thread::spawn(move || {
+/// What sends to the host what a program prints, until that ends.
+struct Reader {
+    thread: JoinHandle<()>,
+    /// It has read something that the host has not taken yet.
+    is_sending: Arc<AtomicBool>,
+}
+
+fn pass_on(mut from: impl Read + Send + 'static, stream: Stream) -> Reader {
+    let is_sending = Arc::new(AtomicBool::new(false));
+    let sends = Arc::clone(&is_sending);
+    let thread = std::thread::spawn(move || {
         let mut buffer = [0; PRINTED_BYTES];
         // A terminal that nobody has open any more ends with an error.
         while let Ok(length @ 1..) = from.read(&mut buffer) {
+            sends.store(true, Ordering::Relaxed);
             if answer(&Answer::Printed(stream, buffer[..length].to_vec())).is_err() {
                 return;
             }
+            sends.store(false, Ordering::Relaxed);
         }
-    })
+    });
+    Reader { thread, is_sending }
 }
 
-fn finish(child: &mut Child, readers: &[JoinHandle<()>]) -> anyhow::Result<std::process::ExitStatus> {
+/// Waits for a program, and for what it printed, however long the host takes to take it.
+fn finish(child: &mut Child, readers: &[Reader]) -> anyhow::Result<ExitStatus> {
     let status = child.wait().context("wait for it")?;
-    let deadline = Instant::now() + LAST_WORDS_PATIENCE;
-    while readers.iter().any(|reader| !reader.is_finished()) && Instant::now() < deadline {
+    let mut read = Instant::now();
+    while readers.iter().any(|reader| !reader.thread.is_finished()) && read.elapsed() < LAST_WORDS_PATIENCE {
+        if readers.iter().any(|reader| reader.is_sending.load(Ordering::Relaxed)) {
+            read = Instant::now();
+        }
         std::thread::sleep(PAUSE);
     }
     Ok(status)
@@ -238,7 +268,7 @@ fn watch(
         GuestLook::Shell { .. } => Some(Typist::start(worker)?),
         GuestLook::Command { .. } => None,
     };
-    let ended = pass_back(worker, terminal.as_ref());
+    let ended = pass_back(worker, terminal.as_ref(), interrupt);
     // What is said from here on needs a terminal as it was.
     drop(terminal);
     let why = match ended? {
@@ -256,8 +286,16 @@ fn watch(
 }
 
 /// Prints what a guest's program prints, until it has ended; then says how, if there is something to say.
-fn pass_back(worker: &mut Worker, typist: Option<&Typist>) -> anyhow::Result<Result<Option<String>, Gone>> {
+fn pass_back(
+    worker: &mut Worker,
+    typist: Option<&Typist>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Result<Option<String>, Gone>> {
     loop {
+        // There may be something to receive all the time.
+        if interrupt.requested() {
+            return Ok(Err(Gone::Other("it was interrupted".into())));
+        }
         match worker.receive() {
             Ok(Answer::Printed(Stream::Output, bytes)) => {
                 let mut out = io::stdout().lock();

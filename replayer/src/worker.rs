@@ -342,7 +342,8 @@ fn make_engine(start: &Start, directory: &Path, answers: &HostAnswers) -> Result
     prepare_kernel(&start.variant)?;
     let shared = Path::new(GUEST_SHARED);
     let (base, fsck) = if let Some(import) = &start.import {
-        (Base::from_file(&File::open(&import.base)?)?, FsckPlace::default())
+        let file = File::open(&import.base).map_err(|error| format!("open {}: {error}", import.base.display()))?;
+        (Base::from_file(&file)?, FsckPlace::default())
     } else if start.host_helps {
         let ask = |slot, task| answer(&Answer::Help(slot, task));
         let base = match std::fs::read(shared.join(BASE_NAME)) {

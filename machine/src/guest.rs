@@ -61,8 +61,8 @@ pub(crate) struct Spec {
     /// Where the kernel's modules are, and which are wanted.
     pub(crate) modules: Option<PathBuf>,
     pub(crate) load: Vec<String>,
-    /// Directories of the host's that must be seen.
-    pub(crate) shown: Vec<PathBuf>,
+    /// Files of the host's that must be seen.
+    pub(crate) files: Vec<PathBuf>,
     /// Time is virtual: nobody may look at anything again and again.
     pub(crate) virtual_time: bool,
 }
@@ -120,7 +120,7 @@ pub(crate) fn run_guest(directory: &Path) -> ! {
 fn work(directory: &Path) -> anyhow::Result<()> {
     system::mount_system(directory)?;
     let spec = Spec::read(Path::new(GUEST_SHARED))?;
-    spec.shown.iter().try_for_each(|directory| system::show(directory))?;
+    spec.files.iter().try_for_each(|file| system::show(file))?;
     if let (Some(modules), false) = (&spec.modules, spec.load.is_empty()) {
         load_modules(modules, &spec.load)?;
     }

@@ -64,11 +64,12 @@ impl Machine {
         self
     }
 
-    /// The same, where each kernel of its own sees the directories of these files of the host's.
+    /// The same, where each kernel of its own sees these files of the host's, also where it has
+    /// directories of its own.
     #[must_use]
     pub fn with_files(mut self, paths: &[&Path]) -> Self {
         if let Self::Uml(uml) = &mut self {
-            uml.shown.extend(paths.iter().filter_map(|path| path.parent()).map(Path::to_owned));
+            uml.files.extend(paths.iter().map(|path| (*path).to_owned()));
         }
         self
     }

@@ -42,11 +42,15 @@ fn host(directory: &Path, at: &Path, flags: MsFlags) -> anyhow::Result<()> {
         .with_context(|| format!("mount {} of the host", directory.display()))
 }
 
-/// Has a directory of the host's be seen where our own hide it.
-pub(crate) fn show(directory: &Path) -> anyhow::Result<()> {
-    if directory.exists() {
-        return Ok(());
-    }
+/// Has a file of the host's be seen where a directory of our own hides it.
+pub(crate) fn show(file: &Path) -> anyhow::Result<()> {
+    let Some(directory) = file.parent().filter(|_| !file.exists()) else { return Ok(()) };
+    ensure!(
+        !directory.exists(),
+        "it has a {0} of its own and does not see {1}: move that to a directory in {0}, or elsewhere",
+        directory.display(),
+        file.display()
+    );
     host(directory, directory, MsFlags::MS_RDONLY)
 }
 

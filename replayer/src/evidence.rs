@@ -16,30 +16,33 @@ const LISTED_MAX: usize = 12;
 pub struct Evidence<'a> {
     log: &'a RunLog,
     disk: Disk,
+    /// Of what was kept: its places are counted from the first one there.
     rules: Log,
 }
 
 impl<'a> Evidence<'a> {
-    /// What `disk` made of a log.
+    /// What `disk` made of a log, as [`RunLog::check`] wants it.
+    ///
+    /// # Panics
+    /// If it is not.
     pub fn new(log: &'a RunLog, disk: Disk) -> Self {
-        let durable = log.entries.first().map_or(0, |entry| entry.place as usize);
-        let end = log.entries.last().map_or(0, |entry| entry.place as usize + 1);
-        let mut requests = vec![Request::Nothing; end];
+        let mut requests = vec![Request::Nothing; log.places().len()];
+        let base = log.places().start;
         for entry in &log.entries {
-            let place = entry.place as usize;
+            let place = entry.place as usize - base;
             requests[place] = match entry.kind {
                 'W' | 'U' | 'D' => Request::Write(Write {
                     fua: entry.kind == 'U',
                     offset: entry.offset,
                     length: entry.length,
-                    completed: entry.answered.map_or(place + 1, |answered| answered as usize),
+                    completed: entry.answered.map_or(place + 1, |answered| answered as usize - base),
                     priority: 0,
                 }),
                 'F' => Request::Flush,
                 _ => Request::Nothing,
             };
         }
-        Self { log, disk, rules: Log::new(&requests, durable, disk) }
+        Self { log, disk, rules: Log::new(&requests, 0, disk) }
     }
 
     /// What the disk was asked while an operation was done, in the order of the log.
@@ -186,9 +189,10 @@ impl<'a> Evidence<'a> {
 
     /// The writes before the crash that no flush or FUA covered; none if that is not known of all.
     fn pending(&self, state: &StateFindings) -> Vec<&LogEntry> {
-        let position = state.state.position.min(self.rules.len());
-        let pending: Vec<_> =
-            self.rules.pending(position).into_iter().filter_map(|place| self.entry(place as u32)).collect();
+        let base = self.log.places().start;
+        let position = state.state.position.saturating_sub(base).min(self.rules.len());
+        let pending = self.rules.pending(position).into_iter();
+        let pending: Vec<_> = pending.filter_map(|place| self.entry((base + place) as u32)).collect();
         if pending.len() == state.pending as usize { pending } else { Vec::new() }
     }
 

@@ -776,10 +776,11 @@ fn lost(rules: &Log, trace: &Trace, progress: Progress, state: State) -> StateFi
         let (offset, length) = trace.log.entries()[place].range();
         LostBytes { place: place as u32, offset: offset + from, length: to.unwrap_or(length) - from }
     };
-    let lost = match state.relaxation {
-        Relaxation::Torn { place, from, to } => vec![bytes(place, from, Some(to))],
-        _ => rules.lost(&state).into_iter().map(|place| bytes(place, 0, None)).collect(),
-    };
+    let mut lost: Vec<_> = rules.lost(&state).into_iter().map(|place| bytes(place, 0, None)).collect();
+    if let Relaxation::Torn { place, from, to, .. } = state.relaxation {
+        lost.push(bytes(place, from, Some(to)));
+        lost.sort_unstable_by_key(|lost| lost.place);
+    }
     StateFindings {
         operations_done: progress.operations_done as u32,
         under_way: progress.under_way,

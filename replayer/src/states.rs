@@ -81,7 +81,8 @@ mod tests {
         log.push_write(0, &[1; 2 * PAGE_SIZE], 1);
         log.push_write(4 * PAGE_SIZE as u64, &[2; 2 * PAGE_SIZE], 2);
         let (from, to) = (0, PAGE_SIZE as u64);
-        assert_eq!(left(&log, Relaxation::Torn { place: 1, from, to }), [1, 1, 2]);
+        assert_eq!(left(&log, Relaxation::Torn { lost: vec![], place: 1, from, to }), [1, 1, 2]);
+        assert_eq!(left(&log, Relaxation::Torn { lost: vec![0], place: 1, from, to }), [2]);
         assert_eq!(left(&log, Relaxation::Lost(vec![0])), [2, 2]);
     }
 

@@ -55,7 +55,7 @@ impl Search {
             Relaxation::Prefix => (0, 0),
             Relaxation::Flushed => (1, 0),
             Relaxation::Lost(lost) => (2, lost.len()),
-            Relaxation::Torn { .. } => (3, 0),
+            Relaxation::Torn { lost, .. } => (3, lost.len()),
         };
         let ((wanted, wanted_lost), (other, other_lost)) = (kind(&self.state.relaxation), kind(&state.relaxation));
         let done = progress.operations_done.abs_diff(self.operations_done as usize);
@@ -220,14 +220,26 @@ impl Engine {
         tell: Tell<'_>,
     ) -> Result<StateFindings> {
         let lost = recording.rules.lost(&found.state);
-        let position = found.state.position;
+        let State { position, relaxation } = found.state.clone();
         let mut fewest = found;
         let mut is_enough = |part: &[usize]| -> Result<bool> {
-            let state = recording.rules.state(position, part)?;
+            let state = match relaxation.clone() {
+                Relaxation::Torn { place, from, to, .. } => {
+                    State { position, relaxation: Relaxation::Torn { lost: part.to_vec(), place, from, to } }
+                }
+                _ => recording.rules.state(position, part)?,
+            };
             let found = self.breaks(recording, search, state, result, tell)?;
             Ok(found.map(|found| fewest = found).is_some())
         };
         ddmin(&lost, &mut is_enough)?;
+        // It may do without the torn write.
+        if let Relaxation::Torn { lost, .. } = &fewest.state.relaxation {
+            let whole = recording.rules.state(position, lost)?;
+            if let Some(found) = self.breaks(recording, search, whole, result, tell)? {
+                fewest = found;
+            }
+        }
         Ok(fewest)
     }
 

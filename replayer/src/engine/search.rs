@@ -88,6 +88,7 @@ pub type LookHook<'a> = &'a mut dyn FnMut(Recovered<'_>) -> Result<()>;
 struct Recording<'a> {
     workload: &'a Workload,
     trace: &'a Trace,
+    /// Of the log as far as anything can be said of its states.
     rules: Log,
     progress: Vec<Progress>,
 }
@@ -128,7 +129,8 @@ impl Engine {
         look: Option<LookHook<'_>>,
     ) -> Result<()> {
         let trace = self.record(workload, result, tell)?;
-        let rules = Log::new(&requests(&trace.log), trace.durable_position, self.disk);
+        let last = self.last_position(workload, &trace, result);
+        let rules = Log::new(&requests(&trace.log)[..last], trace.durable_position, self.disk);
         let recording = Recording { workload, trace: &trace, rules, progress: Progress::of(&trace) };
         let mut found = self.find(&recording, search, result, tell)?;
         if search.fewest
@@ -155,13 +157,11 @@ impl Engine {
         tell: Tell<'_>,
     ) -> Result<Option<StateFindings>> {
         let Recording { workload, trace, rules, progress } = recording;
-        let last = self.last_position(workload, trace, result);
         let promised = promised_positions(workload, trace, &search.states);
-        let promised: Vec<_> = promised.into_iter().filter(|position| *position <= last).collect();
+        let promised: Vec<_> = promised.into_iter().filter(|position| *position <= rules.len()).collect();
         let space = Space::new(rules, &promised, &search.states, self.seed ^ seed_of(workload));
-        let inside = |state: &State| state.position <= last;
-        let same = Some(search.state.clone()).filter(|state| inside(state) && rules.check(state).is_ok());
-        let mut states: Vec<State> = same.into_iter().chain(space.iter().filter(inside)).take(STATES_MAX).collect();
+        let same = Some(search.state.clone()).filter(|state| rules.check(state).is_ok());
+        let mut states: Vec<State> = same.into_iter().chain(space.iter()).take(STATES_MAX).collect();
         states.sort_by_cached_key(|state| search.distance(state, progress[state.position]));
         let mut judged = HashSet::new();
         for state in states {

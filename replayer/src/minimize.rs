@@ -303,9 +303,10 @@ fn states_with(state: &StateFindings, asked: &States) -> States {
         Relaxation::Flushed => "flushed".into(),
         Relaxation::Lost(lost) if lost.len() > LOST_TOGETHER_MAX => format!("flushed,reorder:{}", lost.len()),
         Relaxation::Lost(lost) => format!("reorder:{}", lost.len()),
-        Relaxation::Torn { .. } => {
+        Relaxation::Torn { lost, .. } => {
             let asked = asked.to_string();
-            asked.split(',').find(|word| word.starts_with("torn:")).unwrap_or("torn:512").to_owned()
+            let torn = asked.split(',').find(|word| word.starts_with("torn:")).unwrap_or("torn:512");
+            if lost.is_empty() { torn.to_owned() } else { format!("reorder:{},{torn},mixed", lost.len()) }
         }
     });
     read_states(&words)

@@ -59,6 +59,27 @@ fn without_barriers_a_single_lost_write_is_caught() {
     }
 }
 
+/// btrfs has its metadata twice: what becomes of one copy alone it can mend.
+#[test]
+fn what_is_there_twice_is_broken_by_a_lost_and_a_torn_write_together() {
+    require_root();
+    let unmountable = |states: &str| {
+        let workload = "setup; creat foo; run; rename foo bar; sync";
+        let report = replay_with("btrfs:nobarrier", &["--states", states], workload);
+        let is_it = |state: &&&Value| {
+            state["findings"].as_array().expect("an array").iter().any(|finding| finding["promise"] == "mountable")
+        };
+        let name = |state: &&Value| state["state"].as_str().expect("text").to_owned();
+        broken_states(&report).iter().filter(is_it).map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(unmountable("reorder:1,torn:8192"), [""; 0]);
+    let both = unmountable("reorder:1,torn:8192,mixed");
+    assert!(
+        !both.is_empty() && both.iter().all(|state| state.starts_with("lost-") && state.contains("-torn-")),
+        "{both:?}"
+    );
+}
+
 #[test]
 fn a_crash_while_something_is_done_is_judged_by_what_was_promised_before() {
     require_root();

@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use end_to_end::{Report, program, replay_with, require_root, said};
+use end_to_end::{Report, copy_to_run, program, replay_with, require_root, said};
 use tempfile::TempDir;
 
 /// An overwrite, names, and what a later rename must not undo.
@@ -57,7 +57,7 @@ impl Logged {
         require_root();
         let directory = tempfile::tempdir().expect("a directory");
         let path = |name: &str| directory.path().join(name);
-        std::fs::copy(program("crashpoint"), path("crashpoint")).expect("copied");
+        copy_to_run(&program("crashpoint"), &path("crashpoint"));
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/log-writes.sh");
         std::fs::copy(script, path("log-writes.sh")).expect("copied");
         std::fs::write(path("logged.wl"), WORKLOAD).expect("written");

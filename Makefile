@@ -17,7 +17,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 # The programs under test run as root, cargo does not. Nothing is skipped: root is there.
 RUNNER := $(if $(SUDO),--config 'target."cfg(all())".runner="sudo -E"')
 
-.PHONY: demo test test-repeats test-kills test-long test-clusters fuzz lint bench setup setup-tests setup-clusters build install uninstall clean
+.PHONY: demo test test-repeats test-kills test-long test-clusters fuzz lint bench setup setup-tests setup-clusters setup-fuzz build install uninstall clean
 
 demo:
 	@scripts/demo
@@ -37,18 +37,16 @@ test-long: setup-tests setup-clusters
 test-clusters: setup-clusters
 	cargo test --package end-to-end --test clusters --test systems --locked $(RUNNER) -- --include-ignored --nocapture
 
-# A target and where its seeds are, with a colon between.
-FUZZ_TARGETS := workloads:workloads/b3 jlang:fuzz/seeds/jlang log_writes:fuzz/seeds/log_writes results:fuzz/seeds/results
 FUZZ_SECONDS ?= 60
+CARGO_FUZZ_VERSION := 0.13.2
+CARGO_FUZZ := $(TARGET)/cargo-fuzz-$(CARGO_FUZZ_VERSION)/bin/cargo-fuzz
 
-# No sanitizer: that takes a nightly Rust, and there is no unsafe code in a parser.
-fuzz:
-	@command -v cargo-fuzz >/dev/null || { echo "error: there is no cargo-fuzz: cargo install cargo-fuzz --locked" >&2; exit 2; }
-	@for pair in $(FUZZ_TARGETS); do \
-	    target=$${pair%%:*}; mkdir -p "fuzz/corpus/$$target"; \
-	    cargo fuzz run --sanitizer none "$$target" "fuzz/corpus/$$target" "$${pair#*:}" -- \
-	        -max_total_time=$(FUZZ_SECONDS) -max_len=16384 || exit 1; \
-	done
+fuzz: setup-fuzz $(CARGO_FUZZ)
+	@scripts/fuzz $(abspath $(CARGO_FUZZ)) $(FUZZ_SECONDS)
+
+# Its version is in its path: a new one is another file. Debug builds in half the time.
+$(CARGO_FUZZ): | setup-fuzz
+	cargo install cargo-fuzz --locked --debug --version $(CARGO_FUZZ_VERSION) --root $(TARGET)/cargo-fuzz-$(CARGO_FUZZ_VERSION)
 
 lint:
 	cargo fmt --all --check
@@ -68,6 +66,9 @@ setup-tests:
 
 setup-clusters:
 	@scripts/setup --clusters
+
+setup-fuzz:
+	@scripts/setup --fuzz
 
 build:
 	cargo build --release --locked

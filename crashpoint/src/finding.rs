@@ -10,7 +10,9 @@ use std::path::PathBuf;
 use anyhow::Context;
 use checker::Contract;
 use clap::{Args, Command};
-use replayer::{Evidence, FileSystemArgs, Findings, Found, Kernel, RunLog, StateFindings, Story};
+use replayer::{
+    Evidence, FileSystemArgs, Findings, Found, FoundWhat, Kernel, RunLog, StateFindings, Story, death_text,
+};
 use workloads::Workload;
 
 use crate::fs;
@@ -54,6 +56,14 @@ impl Named {
 }
 
 impl Opened {
+    /// All that is known of what was found with the finding's file system.
+    fn tell(&self, workload: &Workload, what: &FoundWhat, log: Option<&RunLog>) -> String {
+        match what {
+            FoundWhat::State(state) => self.story(workload, state, log),
+            FoundWhat::Death(death) => death_text(workload, death, &death.log),
+        }
+    }
+
     /// All that is known of a crash state of the finding's file system.
     fn story(&self, workload: &Workload, state: &StateFindings, log: Option<&RunLog>) -> String {
         let variant = &self.found.variant;

@@ -82,7 +82,9 @@ enum Command {
     /// Make the crash state of a finding again, and mount it for a look
     ///
     /// The workload is run again, and the state that breaks the same promise at the same path
-    /// looked for, the one most like that of the finding first. Enter or Ctrl-C takes it away.
+    /// looked for, the one most like that of the finding first. Enter or Ctrl-C takes it away. What
+    /// was found in a guest is mounted in a guest: there is a shell, or without a terminal a list of
+    /// the files.
     Replay(finding::ReplayArgs),
     /// Write the results of sweeps as a page to read, or for CI
     ///

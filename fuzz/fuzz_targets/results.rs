@@ -1,4 +1,5 @@
-//! Results are read or refused: what is fuzzed is `results.jsonl`, in a directory that is right otherwise.
+//! Results are read or refused, and of what is read a story can be told: what is fuzzed is
+//! `results.jsonl`, in a directory that is right otherwise.
 
 #![no_main]
 
@@ -6,7 +7,8 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
-use replayer::Findings;
+use pace_rules::disk::Disk;
+use replayer::{Evidence, Findings, FoundWhat, Story};
 use tempfile::TempDir;
 
 fn directory() -> &'static Path {
@@ -28,5 +30,12 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(findings.all.iter().enumerate().all(|(place, found)| found.number == place + 1));
         let members: usize = findings.groups().iter().map(|group| group.members.len()).sum();
         assert_eq!(members, findings.all.len());
+        for found in &findings.all {
+            let (FoundWhat::State(state), Some(log)) = (&found.what, &found.log) else { continue };
+            let story = Story { variant: &found.variant, contract: None, workload: &found.workload, state };
+            for disk in [Disk::Honest, Disk::DropFlush, Disk::LoseWrite(1)] {
+                assert!(!story.in_full(&Evidence::new(log, disk)).is_empty());
+            }
+        }
     }
 });

@@ -19,6 +19,9 @@ impl KernelMessage {
     /// The level of errors; lower ones are worse.
     pub const ERROR: u8 = 3;
 
+    /// The level of warnings.
+    pub const WARNING: u8 = 4;
+
     /// Whether it is about a block device (`loop3`), and not about `loop33`.
     pub fn is_about(&self, device: &str) -> bool {
         self.mentions(device).next().is_some()

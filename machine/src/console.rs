@@ -4,13 +4,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use crate::guest::STARTED;
+
 /// Lines that are kept: more than any report of a panic has.
 const LINES_MAX: usize = 400;
 
 /// Bytes of a line that are kept.
 const LINE_BYTES_MAX: u64 = 2048;
 
-/// The last lines of a guest's console, which a thread collects.
+/// The last lines of a guest's console since it has started, or of its start if it has not, which a
+/// thread collects.
 #[derive(Debug)]
 pub(crate) struct Console {
     lines: Arc<Mutex<VecDeque<String>>>,
@@ -52,6 +55,12 @@ fn read_lines(mut stream: impl BufRead, kept: &Mutex<VecDeque<String>>, show: &A
     // A kernel ends with an empty line or two: empty lines are shown when something follows.
     let mut blank = Vec::new();
     while stream.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut bytes).is_ok_and(|length| length > 0) {
+        // The kernel may have begun a line.
+        if bytes.trim_ascii().ends_with(STARTED.trim_ascii()) {
+            kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            bytes.clear();
+            continue;
+        }
         if show.load(Ordering::Relaxed) {
             blank.extend_from_slice(&bytes);
             if !bytes.trim_ascii().is_empty() {

@@ -27,6 +27,10 @@ pub(crate) const GUEST_COMMAND: &str = "__guest";
 /// What the guest says when its channel is open. Before, bytes would be taken for a terminal's.
 pub(crate) const READY: &[u8] = b"\x06crashpoint\x06";
 
+/// The line on the console behind which the guest has started. What the kernel says of its start
+/// says nothing of what is tested in it.
+pub(crate) const STARTED: &[u8] = b"crashpoint: started\n";
+
 const SPEC: &str = "spec.json";
 
 /// The file in which a guest says why it gives up.
@@ -57,6 +61,8 @@ pub(crate) struct Spec {
     /// Where the kernel's modules are, and which are wanted.
     pub(crate) modules: Option<PathBuf>,
     pub(crate) load: Vec<String>,
+    /// Files of the host's that must be seen.
+    pub(crate) files: Vec<PathBuf>,
     /// Time is virtual: nobody may look at anything again and again.
     pub(crate) virtual_time: bool,
 }
@@ -114,6 +120,7 @@ pub(crate) fn run_guest(directory: &Path) -> ! {
 fn work(directory: &Path) -> anyhow::Result<()> {
     system::mount_system(directory)?;
     let spec = Spec::read(Path::new(GUEST_SHARED))?;
+    spec.files.iter().try_for_each(|file| system::show(file))?;
     if let (Some(modules), false) = (&spec.modules, spec.load.is_empty()) {
         load_modules(modules, &spec.load)?;
     }
@@ -121,6 +128,8 @@ fn work(directory: &Path) -> anyhow::Result<()> {
         std::thread::spawn(|| held::watch(Path::new(GUEST_SHARED)));
     }
     let mut channel = open_raw(CHANNEL)?;
+    // To the same stream as the kernel's words, so that it stands behind those of the start.
+    std::io::stderr().write_all(STARTED).context("write to the console")?;
     channel.write_all(READY).context("write to the channel")?;
     match &spec.task {
         Task::Program { arguments, input_in_file } => {

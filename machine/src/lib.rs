@@ -64,6 +64,16 @@ impl Machine {
         self
     }
 
+    /// The same, where each kernel of its own sees these files of the host's, also where it has
+    /// directories of its own.
+    #[must_use]
+    pub fn with_files(mut self, paths: &[&Path]) -> Self {
+        if let Self::Uml(uml) = &mut self {
+            uml.files.extend(paths.iter().map(|path| (*path).to_owned()));
+        }
+        self
+    }
+
     /// Whether each start has a kernel of its own.
     pub fn is_guest(&self) -> bool {
         matches!(self, Self::Uml(_))

@@ -21,6 +21,9 @@ pub(crate) fn mount_system(directory: &Path) -> anyhow::Result<()> {
     }
     place("tmpfs", "/run", "mode=0755")?;
     host(directory, Path::new(GUEST_SHARED), MsFlags::empty())?;
+    // Who needs no terminal does without.
+    let _ = std::fs::create_dir_all("/dev/pts");
+    let _ = place("devpts", "/dev/pts", "ptmxmode=0666");
     // Only some kernels have these.
     let _ = place("tracefs", "/sys/kernel/tracing", "");
     let _ = place("fusectl", "/sys/fs/fuse/connections", "");
@@ -39,14 +42,23 @@ fn host(directory: &Path, at: &Path, flags: MsFlags) -> anyhow::Result<()> {
         .with_context(|| format!("mount {} of the host", directory.display()))
 }
 
+/// Has a file of the host's be seen where a directory of our own hides it.
+pub(crate) fn show(file: &Path) -> anyhow::Result<()> {
+    let Some(directory) = file.parent().filter(|_| !file.exists()) else { return Ok(()) };
+    ensure!(
+        !directory.exists(),
+        "it has a {0} of its own and does not see {1}: move that to a directory in {0}, or elsewhere",
+        directory.display(),
+        file.display()
+    );
+    host(directory, directory, MsFlags::MS_RDONLY)
+}
+
 /// What any command expects beyond that: directories to write to, and a network of its own.
 pub(crate) fn prepare_for_command(command: &GuestCommand) -> anyhow::Result<()> {
     place("tmpfs", TEMPORARY, "mode=1777")?;
     std::fs::create_dir_all("/dev/shm").context("create /dev/shm")?;
     place("tmpfs", "/dev/shm", "mode=1777")?;
-    std::fs::create_dir_all("/dev/pts").context("create /dev/pts")?;
-    // Who needs no terminal does without.
-    let _ = place("devpts", "/dev/pts", "");
     let program = command.words.first().map(PathBuf::from);
     let program = program.as_deref().and_then(Path::parent).map(Path::to_owned);
     // What our own directories hide of what the command is about.

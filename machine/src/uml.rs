@@ -61,6 +61,8 @@ pub struct Uml {
     pub modules: Option<PathBuf>,
     /// Modules that are wanted; what the kernel has built in needs none.
     pub load: Vec<String>,
+    /// Files of the host's that it must see, also in directories that its own hide, such as in /run.
+    pub files: Vec<PathBuf>,
     /// Parameters for the kernel beyond ours.
     pub parameters: Vec<String>,
     /// Its memory in MiB.
@@ -134,8 +136,8 @@ impl Uml {
         };
         // What is no kernel would only fail later, and with other words.
         let release = release(&kernel)?;
-        let (load, parameters) = (Vec::new(), Vec::new());
-        Ok(Self { kernel, release, modules, load, parameters, memory_mib: MEMORY_MIB, virtual_time: None })
+        let (load, files, parameters) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { kernel, release, modules, load, files, parameters, memory_mib: MEMORY_MIB, virtual_time: None })
     }
 
     /// Starts this program as the init of a guest, which starts it again with `arguments`, and gives
@@ -167,6 +169,7 @@ impl Uml {
             path: std::env::var("PATH").unwrap_or_default(),
             modules: self.modules.clone(),
             load: self.load.clone(),
+            files: self.files.clone(),
             virtual_time: self.virtual_time.is_some(),
         };
         spec.write(directory.path())?;

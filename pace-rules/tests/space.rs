@@ -165,6 +165,7 @@ fn what_a_disk_may_not_lose_is_refused() {
         ("lost-2@2", "a crash at 2 cannot lose 2: it is not the place of a write before it"),
         ("lost-1@4", "a crash at 4 cannot lose 1: it is not the place of a write before it"),
         ("torn-2:0..1024@4", "bytes 0..1024 are not a part of the write at 2, which has 1024"),
+        ("lost-0-torn-2:512..1024@4", "a crash at 4 cannot lose the write at 0: it was durable by then"),
         ("torn-2:512..2048@4", "bytes 512..2048 are not a part of the write at 2, which has 1024"),
     ] {
         assert_eq!(log.check(&state.parse().unwrap()).expect_err(state).to_string(), why);
@@ -242,6 +243,26 @@ impl Case {
         left
     }
 
+    /// What is left if one write is torn at sectors and up to `most` others are lost.
+    fn torn(&self, positions: impl Iterator<Item = usize>, most: usize) -> BTreeSet<(Left, Tear)> {
+        let mut left = BTreeSet::new();
+        for position in positions {
+            let pending = self.pending(position);
+            for place in &pending {
+                let Request::Write(write) = self.requests[*place] else { panic!("no write") };
+                let others: Vec<_> = pending.iter().filter(|other| *other != place).collect();
+                for bits in (0..1_u32 << others.len()).filter(|bits| bits.count_ones() as usize <= most) {
+                    let lost = (0..others.len()).filter(|index| bits >> index & 1 == 1).map(|index| *others[index]);
+                    let kept = self.left(position, &lost.collect::<Vec<_>>());
+                    left.extend(
+                        parts(write.length / 512).map(|(from, to)| (kept.clone(), (*place, from * 512, to * 512))),
+                    );
+                }
+            }
+        }
+        left
+    }
+
     fn every_position(&self) -> impl Iterator<Item = usize> {
         self.crash_points.clone().into_iter().chain(self.durable..=self.requests.len())
     }
@@ -264,6 +285,22 @@ impl Case {
         assert_eq!(set.len(), left.len(), "visited twice: {:?}", space.iter().collect::<Vec<_>>());
         set
     }
+}
+
+/// A write that is torn, and which of its bytes are lost.
+type Tear = (usize, u64, u64);
+
+fn tear(relaxation: &Relaxation) -> Option<Tear> {
+    if let Relaxation::Torn { place, from, to, .. } = relaxation { Some((*place, *from, *to)) } else { None }
+}
+
+/// What may be missing of a write of some sectors: the halves, the ends, one in the middle.
+fn parts(sectors: u64) -> impl Iterator<Item = (u64, u64)> {
+    let half = sectors / 2;
+    let parts =
+        BTreeSet::from([(0, half), (half, sectors), (0, 1), (sectors.saturating_sub(1), sectors), (half, half + 1)]);
+    // Of two sectors and of three, some of these are the same.
+    parts.into_iter().filter(move |_| sectors > 1)
 }
 
 fn case(writes_most: usize) -> impl Strategy<Value = Case> {
@@ -297,7 +334,7 @@ fn case(writes_most: usize) -> impl Strategy<Value = Case> {
     })
 }
 
-const WORDS: [&str; 9] = [
+const WORDS: [&str; 10] = [
     "prefix",
     "flushed",
     "prefix,flushed",
@@ -306,6 +343,7 @@ const WORDS: [&str; 9] = [
     "prefix,flushed,reorder:2,torn:512",
     "flushed,every-write,reorder:1,torn:1024",
     "reorder:all",
+    "flushed,every-write,reorder:2,torn:512,mixed",
     "all",
 ];
 
@@ -384,6 +422,26 @@ proptest! {
     }
 
     #[test]
+    fn a_tear_beside_lost_writes_is_one_of_brute_force(case in case(7), most in 1..4_usize, every_write: bool) {
+        let log = case.log();
+        let visited = |words: &str| {
+            let space = Space::new(&log, &case.crash_points, &states(words), 0);
+            let torn = |state: State| Some((case.left(state.position, &log.lost(&state)), tear(&state.relaxation)?));
+            let torn: Vec<_> = space.iter().filter_map(torn).collect();
+            let set: BTreeSet<_> = torn.iter().cloned().collect();
+            assert_eq!(set.len(), torn.len(), "visited twice");
+            set
+        };
+        let expected = |most| {
+            let inside = case.every_position().filter(|position| every_write || case.crash_points.contains(position));
+            case.torn(inside, most)
+        };
+        let words = format!("{},reorder:{most},torn:512", if every_write { "every-write" } else { "prefix" });
+        prop_assert_eq!(visited(&format!("{words},mixed")), expected(most));
+        prop_assert_eq!(visited(&words), expected(0));
+    }
+
+    #[test]
     fn each_state_has_one_number_and_one_name(case in case(8), words in prop::sample::select(&WORDS[..])) {
         let log = case.log();
         let space = Space::new(&log, &case.crash_points, &states(words), 0);
@@ -394,7 +452,7 @@ proptest! {
         for (index, state) in all.iter().enumerate() {
             prop_assert_eq!(space.get(index as u128), Some(state.clone()));
             prop_assert_eq!(&state.to_string().parse::<State>().unwrap(), state);
-            let tear = if let Relaxation::Torn { .. } = state.relaxation { Some(&state.relaxation) } else { None };
+            let tear = tear(&state.relaxation);
             prop_assert!(seen.insert((case.left(state.position, &log.lost(state)), tear)), "{} is visited twice", state);
             if tear.is_none() {
                 prop_assert_eq!(log.state(state.position, &log.lost(state)), Ok(state.clone()));
@@ -405,15 +463,15 @@ proptest! {
     #[test]
     fn the_likelier_bugs_come_first(case in case(8)) {
         let log = case.log();
-        let space = Space::new(&log, &case.crash_points, &states("every-write,flushed,reorder:3,torn:512"), 0);
+        let space = Space::new(&log, &case.crash_points, &states("every-write,flushed,reorder:3,torn:512,mixed"), 0);
         let order = space.iter().map(|state| {
             let class = match &state.relaxation {
                 Relaxation::Prefix => 0,
                 Relaxation::Flushed if case.crash_points.contains(&state.position) => 1,
-                Relaxation::Torn { .. } => 3,
                 // At another crash point it may be one of either kind.
                 Relaxation::Flushed => return None,
-                Relaxation::Lost(lost) => if lost.len() == 1 { 2 } else { lost.len() + 2 },
+                Relaxation::Lost(lost) => 2 * lost.len(),
+                Relaxation::Torn { lost, .. } => 2 * lost.len() + 3,
             };
             let inner = !case.crash_points.contains(&state.position);
             let position = if class == 0 { state.position } else { usize::MAX - state.position };

@@ -310,3 +310,30 @@ fn on_a_lazy_disk_answers_come_late_and_everything_goes_on() {
         });
     }
 }
+
+/// What is data decides only what is lost first. Were nothing known for data, nobody would notice.
+#[test]
+fn what_a_workload_wrote_to_files_is_known_on_the_disk() {
+    for file_system in FILE_SYSTEMS {
+        with_recorder(file_system, |recorder, _| {
+            let mut data_bytes = |text| {
+                let trace = record(recorder, text);
+                assert!(all_done(&trace), "{file_system}: {:?}", trace.outcomes);
+                let run = trace.durable_position..trace.log.len();
+                let writes = run.filter(|place| !trace.log.data(*place).is_empty());
+                let (data, metadata): (Vec<_>, Vec<_>) =
+                    writes.partition(|place| workloads::pattern::begins(trace.log.data(*place)));
+                assert!(!metadata.is_empty(), "{file_system}: {text}");
+                data.iter().map(|place| trace.log.data(*place).len()).sum::<usize>()
+            };
+            assert_eq!(data_bytes("creat foo; fsync foo; mkdir A; rename foo A/foo; sync"), 0, "{file_system}");
+            for text in [
+                "creat foo; write foo 0 16K; fsync foo",
+                "setup; creat foo; write foo 0 32K; run; write foo 8K 16K; mkdir A; sync",
+                "creat foo; dwrite foo 0 16K; fsync foo",
+            ] {
+                assert_eq!(data_bytes(text), 16 << 10, "{file_system}: {text}");
+            }
+        });
+    }
+}

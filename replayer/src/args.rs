@@ -67,7 +67,8 @@ pub struct FileSystemArgs {
     /// Which crash states to visit, with commas between: prefix (all that was written so far),
     /// flushed (only what a flush or FUA covered), every-write (the power fails behind every write
     /// too), reorder:K (up to K of the writes that no flush covered are lost), torn:U (one of them is
-    /// cut at units of U bytes), all, sample:N (N of what the others span).
+    /// cut at units of U bytes), mixed (with both: one is cut while others are lost), all, sample:N (N
+    /// of what the others span).
     #[arg(long, value_name = "STATES", default_value_t)]
     pub states: States,
 

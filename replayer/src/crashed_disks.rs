@@ -67,6 +67,16 @@ impl CrashedDisks {
         fsck.load(variant, image, disk, watch, timing)
     }
 
+    /// What the current disk holds at places, as far as that can be told.
+    pub(crate) fn names(
+        &mut self,
+        variant: &Variant,
+        places: &[(u64, u64)],
+    ) -> Result<Vec<Option<String>>, EngineError> {
+        let Slot { disk, fsck, .. } = &mut self.slots[self.current];
+        fsck.names(variant, disk, places)
+    }
+
     /// Starts the check of the current disk, which must not be touched before the next turn. None
     /// where there is no checker.
     pub(crate) fn check(&mut self, variant: &Variant) -> Result<Option<Ticket>, EngineError> {

@@ -356,8 +356,9 @@ impl Engine {
         unfinished: &mut Unfinished,
         tell: Tell<'_>,
     ) -> Result<()> {
-        let rules = Log::new(&requests(&trace.log), trace.durable_position, self.disk);
         let last = extent.last;
+        // A sample is to be of what can be visited.
+        let rules = Log::new(&requests(&trace.log)[..last], trace.durable_position, self.disk);
         // Where nothing is known of what was done, a state is judged by itself.
         let has_model = extent.imported.is_none() || has_operations(workload);
         let progress = if has_model { Progress::of(trace) } else { Progress::unknown(trace) };
@@ -373,7 +374,7 @@ impl Engine {
             return Ok(());
         }
         let end = self.share.map(|share| self.watch.0 + share);
-        for (number, state) in space.iter().enumerate().filter(|(_, state)| state.position <= last) {
+        for (number, state) in space.iter().enumerate() {
             // The first one is worth its time.
             if number > 0 && end.is_some_and(|end| self.watch.0 >= end) {
                 unfinished.result.states_left = u64::try_from(space.len() - number as u128).unwrap_or(u64::MAX);
@@ -776,10 +777,11 @@ fn lost(rules: &Log, trace: &Trace, progress: Progress, state: State) -> StateFi
         let (offset, length) = trace.log.entries()[place].range();
         LostBytes { place: place as u32, offset: offset + from, length: to.unwrap_or(length) - from }
     };
-    let lost = match state.relaxation {
-        Relaxation::Torn { place, from, to } => vec![bytes(place, from, Some(to))],
-        _ => rules.lost(&state).into_iter().map(|place| bytes(place, 0, None)).collect(),
-    };
+    let mut lost: Vec<_> = rules.lost(&state).into_iter().map(|place| bytes(place, 0, None)).collect();
+    if let Relaxation::Torn { place, from, to, .. } = state.relaxation {
+        lost.push(bytes(place, from, Some(to)));
+        lost.sort_unstable_by_key(|lost| lost.place);
+    }
     StateFindings {
         operations_done: progress.operations_done as u32,
         under_way: progress.under_way,

@@ -16,30 +16,33 @@ const LISTED_MAX: usize = 12;
 pub struct Evidence<'a> {
     log: &'a RunLog,
     disk: Disk,
+    /// Of what was kept: its places are counted from the first one there.
     rules: Log,
 }
 
 impl<'a> Evidence<'a> {
-    /// What `disk` made of a log.
+    /// What `disk` made of a log, as [`RunLog::check`] wants it.
+    ///
+    /// # Panics
+    /// If it is not.
     pub fn new(log: &'a RunLog, disk: Disk) -> Self {
-        let durable = log.entries.first().map_or(0, |entry| entry.place as usize);
-        let end = log.entries.last().map_or(0, |entry| entry.place as usize + 1);
-        let mut requests = vec![Request::Nothing; end];
+        let mut requests = vec![Request::Nothing; log.places().len()];
+        let base = log.places().start;
         for entry in &log.entries {
-            let place = entry.place as usize;
+            let place = entry.place as usize - base;
             requests[place] = match entry.kind {
                 'W' | 'U' | 'D' => Request::Write(Write {
                     fua: entry.kind == 'U',
                     offset: entry.offset,
                     length: entry.length,
-                    completed: entry.answered.map_or(place + 1, |answered| answered as usize),
+                    completed: entry.answered.map_or(place + 1, |answered| answered as usize - base),
                     priority: 0,
                 }),
                 'F' => Request::Flush,
                 _ => Request::Nothing,
             };
         }
-        Self { log, disk, rules: Log::new(&requests, durable, disk) }
+        Self { log, disk, rules: Log::new(&requests, 0, disk) }
     }
 
     /// What the disk was asked while an operation was done, in the order of the log.
@@ -134,8 +137,10 @@ impl<'a> Evidence<'a> {
 
     /// What would have kept the file system whole.
     fn way_for_order(&self, state: &StateFindings) -> String {
-        if let Relaxation::Torn { place, .. } = state.state.relaxation {
-            return format!("noticing that write {place} is torn, as by a checksum, or not depending on it");
+        let torn = if let Relaxation::Torn { place, .. } = state.state.relaxation { Some(place as u32) } else { None };
+        let noticing = |torn| format!("noticing that write {torn} is torn, as by a checksum, or not depending on it");
+        if let Some(torn) = torn.filter(|_| state.lost.len() == 1) {
+            return noticing(torn);
         }
         let Some(first) = state.lost.iter().map(|lost| lost.place).min() else {
             return match self.never_happened() {
@@ -153,13 +158,15 @@ impl<'a> Evidence<'a> {
         if let Some(flush) = kept_later.last().and_then(|last| self.flush_between(first, *last)) {
             return self.way_for_flush(flush, first);
         }
-        match kept_later.first() {
-            Some(kept) => {
+        match (kept_later.first(), torn) {
+            (Some(kept), _) => {
+                let fate = if torn == Some(first) { "torn" } else { "lost" };
                 format!(
-                    "a flush between write {first}, which was lost, and write {kept}, which came later and was kept"
+                    "a flush between write {first}, which was {fate}, and write {kept}, which came later and was kept"
                 )
             }
-            None => format!("recovering from a crash before write {first}: nothing that came later was kept"),
+            (None, Some(torn)) => noticing(torn) + " while others are lost",
+            (None, None) => format!("recovering from a crash before write {first}: nothing that came later was kept"),
         }
     }
 
@@ -186,9 +193,10 @@ impl<'a> Evidence<'a> {
 
     /// The writes before the crash that no flush or FUA covered; none if that is not known of all.
     fn pending(&self, state: &StateFindings) -> Vec<&LogEntry> {
-        let position = state.state.position.min(self.rules.len());
-        let pending: Vec<_> =
-            self.rules.pending(position).into_iter().filter_map(|place| self.entry(place as u32)).collect();
+        let base = self.log.places().start;
+        let position = state.state.position.saturating_sub(base).min(self.rules.len());
+        let pending = self.rules.pending(position).into_iter();
+        let pending: Vec<_> = pending.filter_map(|place| self.entry((base + place) as u32)).collect();
         if pending.len() == state.pending as usize { pending } else { Vec::new() }
     }
 
@@ -252,11 +260,15 @@ mod tests {
 
     /// The way out of a crash at the end of a log that lost the writes at these places.
     fn way(shape: &str, disk: Disk, lost: &[usize], promised_by: Option<usize>) -> String {
+        let relaxation = if lost.is_empty() { Relaxation::Prefix } else { Relaxation::Lost(lost.to_vec()) };
+        way_of(shape, disk, lost, relaxation, promised_by)
+    }
+
+    fn way_of(shape: &str, disk: Disk, lost: &[usize], relaxation: Relaxation, promised_by: Option<usize>) -> String {
         let log = log(shape);
         let evidence = Evidence::new(&log, disk);
         let finding = Finding { promised_by, ..Finding::new(Promise::FsyncData, "foo", "it is gone") };
         let bytes = |place: &usize| LostBytes { place: *place as u32, offset: 0, length: 512 };
-        let relaxation = if lost.is_empty() { Relaxation::Prefix } else { Relaxation::Lost(lost.to_vec()) };
         let state = StateFindings {
             operations_done: 2,
             under_way: false,
@@ -302,6 +314,18 @@ mod tests {
         assert!(kept.starts_with("writing what it promised before operation 1, fsync foo, returned"), "{kept}");
         let never = way("BWFE", Disk::LoseWrite(1), &[], Some(1));
         assert_eq!(never, "a disk that keeps write 1 (--disk lose-write:1)");
+    }
+
+    #[test]
+    fn a_torn_write_is_to_be_noticed_unless_an_order_was_missing() {
+        let way = |shape: &str, lost: &[usize], torn: usize| {
+            let relaxation = Relaxation::Torn { lost: lost.to_vec(), place: torn, from: 0, to: 256 };
+            way_of(shape, Disk::Honest, &[lost, &[torn]].concat(), relaxation, None)
+        };
+        assert!(way("WWW", &[], 1).starts_with("noticing that write 1 is torn"));
+        assert!(way("WWW", &[1], 2).ends_with("not depending on it while others are lost"));
+        assert!(way("WWW", &[0], 1).starts_with("a flush between write 0, which was lost, and write 2"));
+        assert!(way("WWW", &[1], 0).starts_with("a flush between write 0, which was torn, and write 2"));
     }
 
     #[test]

@@ -94,11 +94,10 @@ impl Findings {
             }
             Ok(())
         })?;
-        results.sort_by_key(|(place, line)| (*place, line.number));
+        results.sort_by_key(|(place, line, _)| (*place, line.number));
         let mut all = Vec::new();
-        for (place, line) in results {
+        for (place, line, log) in results {
             let workload = line.read_workload()?;
-            let log = line.log.map(RunLog::from);
             let mut states: Vec<_> = line.broken.into_iter().map(StateFindings::from).collect();
             states.sort_by(|one, other| one.state.cmp(&other.state));
             let deaths = line.death.map(FoundWhat::Death);
@@ -244,8 +243,10 @@ struct LogLine {
 #[derive(Deserialize)]
 struct EntryLine(u32, char, u64, u64, Option<u32>, #[serde(default)] Option<u32>);
 
-impl From<LogLine> for RunLog {
-    fn from(line: LogLine) -> Self {
+impl TryFrom<LogLine> for RunLog {
+    type Error = anyhow::Error;
+
+    fn try_from(line: LogLine) -> anyhow::Result<Self> {
         let entry = |EntryLine(place, kind, offset, length, operation, answered): EntryLine| LogEntry {
             place,
             kind,
@@ -254,7 +255,10 @@ impl From<LogLine> for RunLog {
             operation,
             answered,
         };
-        Self { left_out: line.left_out, entries: line.entries.into_iter().map(entry).collect(), holds: line.holds }
+        let entries = line.entries.into_iter().map(entry).collect();
+        let log = Self { left_out: line.left_out, entries, holds: line.holds };
+        log.check().map_err(anyhow::Error::msg)?;
+        Ok(log)
     }
 }
 
@@ -287,9 +291,11 @@ impl From<StateLine> for StateFindings {
 }
 
 impl ResultLine {
-    fn place(self, variants: &[Variant]) -> anyhow::Result<(usize, Self)> {
+    /// Its place among the file systems, and its log.
+    fn place(mut self, variants: &[Variant]) -> anyhow::Result<(usize, Self, Option<RunLog>)> {
         let place = place_of(variants, &self.file_system, &self.mount_options, &self.mkfs_options)?;
-        Ok((place, self))
+        let log = self.log.take().map(RunLog::try_from).transpose()?;
+        Ok((place, self, log))
     }
 
     fn read_workload(&self) -> anyhow::Result<Workload> {
@@ -339,6 +345,23 @@ mod tests {
         let numbers = |group: &Group<'_>| group.members.iter().map(|found| found.number).collect();
         let groups = findings.groups();
         groups.iter().map(|group| (group.representative.number, numbers(group), group.states())).collect()
+    }
+
+    #[test]
+    fn a_log_that_no_disk_can_have_had_is_refused() {
+        let read = |entries: &str| {
+            let line = format!("{{\"left_out\":0,\"entries\":[{entries}]}}");
+            RunLog::try_from(serde_json::from_str::<LogLine>(&line).expect("a log"))
+        };
+        assert!(read(r#"[7,"W",0,512,0],[9,"W",0,512,0,12],[10,"F",0,0,0]"#).is_ok());
+        for (entries, why) in [
+            (r#"[7,"W",0,512,0],[7,"W",0,512,0]"#, "entry 1 of its log, at 7, does not lie behind the one before it"),
+            (r#"[0,"W",0,512,0],[4000000000,"F",0,0,0]"#, "entry 1 of its log, at 4000000000, lies too far behind"),
+            (r#"[7,"W",0,512,0,7]"#, "entry 0 of its log, at 7, was answered before it arrived"),
+        ] {
+            let error = read(entries).expect_err(entries).to_string();
+            assert!(error.contains(why), "{error}");
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Where the file system's own checker and its repair run: beside the engine, or on the host of its
-//! guest.
+//! Where the file system's own checker, its repair and its debugger run: beside the engine, or on the
+//! host of its guest.
 //!
 //! To start a program is what a User-Mode Linux guest is slowest at, so a guest writes what it has
-//! to be checked or repaired to a file that its host sees, and asks the host. A repaired file is not
+//! to be looked at or repaired to a file that its host sees, and asks the host. A repaired file is not
 //! read in the guest, whose cache would not know of it: the host says which pages are others.
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use block_dev::{Base, ChangedPage, FrontEnd, Image, ImageFile, MemfdDisk};
-use local_fs::{FsckReport, RunningFsck, Variant, repair, start_fsck};
+use local_fs::{FsckReport, RunningFsck, Variant, block_names, repair, start_fsck};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{EngineError, Stopwatch};
@@ -35,10 +35,12 @@ pub(crate) struct Host {
 }
 
 /// What a host can do with the file of a slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Task {
     Check,
     Repair,
+    /// Says what it holds at these places: offsets and lengths in bytes.
+    Name(Vec<(u64, u64)>),
 }
 
 /// What came of it.
@@ -47,6 +49,8 @@ pub(crate) enum Done {
     Checked(FsckReport),
     /// The pages that the repair changed, also where it failed, and why it did.
     Repaired(Vec<ChangedPage>, Result<(), String>),
+    /// What each place holds, where that can be told.
+    Named(Vec<Option<String>>),
     /// Somebody killed the program.
     Killed(String),
 }
@@ -104,6 +108,7 @@ pub(crate) fn help(variant: &Variant, image: &Path, task: Task) -> Answer {
 fn do_task(variant: &Variant, image: &Path, task: Task) -> Result<Done, EngineError> {
     match task {
         Task::Check => Ok(Done::Checked(start_fsck(variant, image)?.ok_or("there is no checker")?.finish()?)),
+        Task::Name(places) => Ok(Done::Named(block_names(variant, image, &places)?)),
         Task::Repair => {
             let file = File::open(image)?;
             let before = Base::from_file(&file)?;
@@ -118,7 +123,7 @@ fn do_task(variant: &Variant, image: &Path, task: Task) -> Result<Done, EngineEr
     }
 }
 
-/// Repairs and checks what one disk holds, time after time.
+/// Repairs, checks and looks into what one disk holds, time after time.
 pub(crate) enum Fsck {
     Here,
     Host { host: Host, slot: Slot, base: Arc<Base>, file: ImageFile },
@@ -170,13 +175,34 @@ impl Fsck {
                     Ok(changed)
                 }
                 Done::Killed(what) => Err(local_fs::Error::Killed { what }.into()),
-                Done::Checked(_) => Err("the host checked what it was to repair".into()),
+                other => Err(format!("the host was to repair, and did this: {other:?}").into()),
             }
         })?;
         watch.lap(&mut timing.fsck_us);
         disk.load(&repaired)?;
         watch.lap(&mut timing.load_us);
         Ok(outcome)
+    }
+
+    /// What `disk` holds at places, offsets and lengths in bytes, as far as the file system's own
+    /// debugger can tell.
+    pub(crate) fn names(
+        &mut self,
+        variant: &Variant,
+        disk: &mut MemfdDisk,
+        places: &[(u64, u64)],
+    ) -> Result<Vec<Option<String>>, EngineError> {
+        match self {
+            Self::Here => Ok(block_names(variant, &disk.content_path(), places)?),
+            Self::Host { host, slot, base, file } => {
+                file.hold(disk.content(base)?)?;
+                (host.ask)(*slot, Task::Name(places.to_vec()))?;
+                match host.answers.take(*slot)? {
+                    Done::Named(names) => Ok(names),
+                    other => Err(format!("the host was to name blocks, and did this: {other:?}").into()),
+                }
+            }
+        }
     }
 
     /// Starts a check of `disk`. None where there is no checker.
@@ -209,7 +235,7 @@ impl RunningCheck {
             Self::Host(answers, slot) => match answers.take(slot)? {
                 Done::Checked(report) => Ok(report),
                 Done::Killed(what) => Err(local_fs::Error::Killed { what }.into()),
-                Done::Repaired(..) => Err("the host repaired what it was to check".into()),
+                other => Err(format!("the host was to check, and did this: {other:?}").into()),
             },
         }
     }

@@ -34,5 +34,5 @@ pub fn look(
         engine.judge_by(other).map_err(failed)?;
     }
     engine.set_states(search.states, options.seed);
-    Ok(engine.look(workload, search, hook))
+    Ok(engine.look(workload, search, &mut |_| {}, hook))
 }

@@ -1,4 +1,5 @@
-//! A finding made small: fewer operations and fewer lost writes that break the same promise.
+//! A finding made small: fewer operations and fewer lost writes that break the same promise, or fewer
+//! operations that the same kernel dies of in the same way.
 
 use std::collections::HashSet;
 
@@ -10,7 +11,7 @@ use crate::ddmin::ddmin;
 use crate::engine::search::Search;
 use crate::findings::{Found, FoundWhat};
 use crate::pool::Interrupt;
-use crate::result::{RunLog, StateFindings};
+use crate::result::{Death, RunLog, StateFindings};
 use crate::sweep::Workers;
 
 /// What most file systems write at once, in bytes: smaller is not simpler.
@@ -25,11 +26,11 @@ const LOST_TOGETHER_MAX: usize = 2;
 pub struct Minimized {
     /// The workload.
     pub workload: Workload,
-    /// Its crash state.
-    pub state: StateFindings,
+    /// Its crash state, or how the kernel died of it.
+    pub what: FoundWhat,
     /// What the disk was asked.
     pub log: Option<RunLog>,
-    /// With these states the sweep of the workload has it.
+    /// With these states a sweep of the workload has it.
     pub states: States,
     /// How many lost writes the finding had when it came again.
     pub lost_before: usize,
@@ -39,38 +40,50 @@ pub struct Minimized {
     pub interrupted: bool,
 }
 
-/// Looks for less that breaks the same promise, the first one of the finding. None if the
-/// finding does not come again. `asked` is what the sweep visited; `tell` is told of each success.
+/// Looks for less that breaks the same promise, the first one of the finding, or that the kernel
+/// dies of in the same kind of step with the same words. None if the finding does not come again.
+/// `asked` is what the sweep visited; `tell` is told of each success.
 ///
 /// # Errors
-/// If the kernel died of the finding, or workers cannot be had.
+/// If the kernel that died is the one that we run under, or workers cannot be had.
 pub fn minimize(
     found: &Found,
     asked: &States,
     workers: &mut Workers,
     interrupt: &Interrupt,
-    tell: &mut dyn FnMut(&Workload, &StateFindings),
+    tell: &mut dyn FnMut(&Workload, &FoundWhat),
 ) -> anyhow::Result<Option<Minimized>> {
-    let search = Search { path: None, ..search_for(found, asked)? };
-    let Some(first) = again(workers, &found.workload, &search, interrupt)? else { return Ok(None) };
-    let lost_before = first.1.lost.len();
-    let mut laboratory = Laboratory {
-        asked,
-        search,
-        workers,
-        interrupt,
-        tell,
-        best: (found.workload.clone(), first),
-        tried: 1,
-        failed: HashSet::new(),
+    let kept = match &found.what {
+        FoundWhat::State(_) => Kept::Promise(Search { path: None, ..search_for(found, asked)? }),
+        // What it holds stays held: this one would have more of that with each try.
+        FoundWhat::Death(_) if !workers.are_in_guests() => bail!(
+            "finding {} is a task that the running kernel did not let go of: only those of --kernel uml are made small",
+            found.number
+        ),
+        FoundWhat::Death(death) => Kept::Death(death.kind()),
     };
+    let best = (found.workload.clone(), (None, found.what.clone()));
+    let mut laboratory = Laboratory { asked, kept, workers, interrupt, tell, best, tried: 1, failed: HashSet::new() };
+    let Some(first) = laboratory.again(&found.workload)? else { return Ok(None) };
+    let lost_before = lost_writes(&first.1);
+    laboratory.best.1 = first;
     laboratory.lose_less()?;
     laboratory.drop_operations()?;
     laboratory.shrink_sizes()?;
     laboratory.lose_less()?;
-    let states = states_with(&laboratory.best.1.1, asked);
-    let Laboratory { best: (workload, (log, state)), tried, .. } = laboratory;
-    Ok(Some(Minimized { workload, state, log, states, lost_before, tried, interrupted: interrupt.requested() }))
+    let states = match &laboratory.best.1.1 {
+        FoundWhat::State(state) => states_with(state, asked),
+        FoundWhat::Death(_) => asked.to_owned(),
+    };
+    let Laboratory { best: (workload, (log, what)), tried, .. } = laboratory;
+    Ok(Some(Minimized { workload, what, log, states, lost_before, tried, interrupted: interrupt.requested() }))
+}
+
+fn lost_writes(what: &FoundWhat) -> usize {
+    match what {
+        FoundWhat::State(state) => state.lost.len(),
+        FoundWhat::Death(_) => 0,
+    }
 }
 
 /// What to look for to see a finding again: its state, or one that breaks the same promise at the
@@ -96,25 +109,23 @@ pub fn search_for(found: &Found, asked: &States) -> anyhow::Result<Search> {
     })
 }
 
-/// A state that was found, with what the disk was asked.
-type Again = (Option<RunLog>, StateFindings);
+/// What was found, with what the disk was asked.
+type Again = (Option<RunLog>, FoundWhat);
 
-fn again(
-    workers: &mut Workers,
-    workload: &Workload,
-    search: &Search,
-    interrupt: &Interrupt,
-) -> anyhow::Result<Option<Again>> {
-    let mut result = workers.search(workload, search, interrupt)?;
-    Ok(result.broken.pop().map(|state| (result.log, state)))
+/// What must stay so while everything else goes.
+enum Kept {
+    /// The promise that is broken.
+    Promise(Search),
+    /// What kind of death it is.
+    Death(String),
 }
 
 struct Laboratory<'a> {
     asked: &'a States,
-    search: Search,
+    kept: Kept,
     workers: &'a mut Workers,
     interrupt: &'a Interrupt,
-    tell: &'a mut dyn FnMut(&Workload, &StateFindings),
+    tell: &'a mut dyn FnMut(&Workload, &FoundWhat),
     /// The smallest so far.
     best: (Workload, Again),
     tried: usize,
@@ -123,17 +134,38 @@ struct Laboratory<'a> {
 }
 
 impl Laboratory<'_> {
+    /// Has the finding come again, of the same workload.
+    fn again(&mut self, workload: &Workload) -> anyhow::Result<Option<Again>> {
+        match &self.kept {
+            Kept::Promise(search) => self.search(workload, &search.clone()),
+            Kept::Death(_) => self.die(workload),
+        }
+    }
+
+    fn search(&mut self, workload: &Workload, search: &Search) -> anyhow::Result<Option<Again>> {
+        let mut result = self.workers.search(workload, search, self.interrupt)?;
+        Ok(result.broken.pop().map(|state| (result.log, FoundWhat::State(state))))
+    }
+
+    fn die(&mut self, workload: &Workload) -> anyhow::Result<Option<Again>> {
+        let Kept::Death(kind) = &self.kept else { return Ok(None) };
+        let death = self.workers.death_of(workload, self.interrupt)?.filter(|death: &Death| death.kind() == *kind);
+        Ok(death.map(|death| (None, FoundWhat::Death(death))))
+    }
+
     /// Has the disk lose as few writes as will do.
     fn lose_less(&mut self) -> anyhow::Result<()> {
-        let state = &self.best.1.1;
+        let (Kept::Promise(search), (workload, (_, FoundWhat::State(state)))) = (&self.kept, &self.best) else {
+            return Ok(());
+        };
         if state.lost.is_empty() || self.interrupt.requested() {
             return Ok(());
         }
-        let search = Search { fewest: true, ..like(&self.search, state, without_sample(self.asked)) };
-        let workload = self.best.0.clone();
+        let search = Search { fewest: true, ..like(search, state, without_sample(self.asked)) };
+        let (workload, lost) = (workload.clone(), state.lost.len());
         self.tried += 1;
-        if let Some(fewer) = again(self.workers, &workload, &search, self.interrupt)?
-            && fewer.1.lost.len() <= self.best.1.1.lost.len()
+        if let Some(fewer) = self.search(&workload, &search)?
+            && lost_writes(&fewer.1) <= lost
         {
             (self.tell)(&workload, &fewer.1);
             self.best.1 = fewer;
@@ -159,23 +191,29 @@ impl Laboratory<'_> {
         Ok(())
     }
 
-    /// Whether a workload still breaks the promise; then it is the best so far.
+    /// Whether a workload still breaks the promise, or kills the kernel; then it is the best so far.
     fn is_enough(&mut self, workload: &Workload) -> anyhow::Result<bool> {
         if self.interrupt.requested() || !is_whole(workload) || self.failed.contains(&workload.to_line()) {
             return Ok(false);
         }
-        let state = &self.best.1.1;
-        let search = like(&self.search, state, states_with(state, self.asked));
         self.tried += 1;
-        let result = self.workers.search(workload, &search, self.interrupt)?;
-        // What was not done as it is written shows something else, if anything.
-        let measured = result.not_measured.is_none() && result.not_applicable.is_none();
-        let Some(state) = result.broken.into_iter().next().filter(|_| measured) else {
+        let again = match (&self.kept, &self.best.1.1) {
+            (Kept::Promise(search), FoundWhat::State(state)) => {
+                let search = like(search, state, states_with(state, self.asked));
+                let result = self.workers.search(workload, &search, self.interrupt)?;
+                // What was not done as it is written shows something else, if anything.
+                let measured = result.not_measured.is_none() && result.not_applicable.is_none();
+                let state = result.broken.into_iter().next().filter(|_| measured);
+                state.map(|state| (result.log, FoundWhat::State(state)))
+            }
+            _ => self.die(workload)?,
+        };
+        let Some(again) = again else {
             self.failed.insert(workload.to_line());
             return Ok(false);
         };
-        (self.tell)(workload, &state);
-        self.best = (workload.clone(), (result.log, state));
+        (self.tell)(workload, &again.1);
+        self.best = (workload.clone(), again);
         Ok(true)
     }
 }
@@ -265,9 +303,10 @@ fn states_with(state: &StateFindings, asked: &States) -> States {
         Relaxation::Flushed => "flushed".into(),
         Relaxation::Lost(lost) if lost.len() > LOST_TOGETHER_MAX => format!("flushed,reorder:{}", lost.len()),
         Relaxation::Lost(lost) => format!("reorder:{}", lost.len()),
-        Relaxation::Torn { .. } => {
+        Relaxation::Torn { lost, .. } => {
             let asked = asked.to_string();
-            asked.split(',').find(|word| word.starts_with("torn:")).unwrap_or("torn:512").to_owned()
+            let torn = asked.split(',').find(|word| word.starts_with("torn:")).unwrap_or("torn:512");
+            if lost.is_empty() { torn.to_owned() } else { format!("reorder:{},{torn},mixed", lost.len()) }
         }
     });
     read_states(&words)

@@ -141,6 +141,8 @@ pub(crate) struct Worker {
     /// How many of the file system's own programs are at work for it.
     helping: Arc<AtomicU32>,
     recognises_fua: bool,
+    /// It may take as long as the user likes.
+    is_patient: bool,
     interrupt: Interrupt,
 }
 
@@ -162,8 +164,15 @@ impl Worker {
         }
         let input = Arc::new(Mutex::new(Input { stream: running.take_input(), shared, messages: 0 }));
         let (variant, helping) = (start.variant.clone(), Arc::default());
-        let mut this =
-            Self { input, running, variant, helping, recognises_fua: false, interrupt: Interrupt::default() };
+        let mut this = Self {
+            input,
+            running,
+            variant,
+            helping,
+            recognises_fua: false,
+            is_patient: false,
+            interrupt: Interrupt::default(),
+        };
         let sent = if machine.has_virtual_time() { Ok(()) } else { this.send(start) };
         let answer = sent.and_then(|()| this.receive());
         match answer.map_err(|gone| anyhow::anyhow!("{}", gone.words()))? {
@@ -179,6 +188,17 @@ impl Worker {
     /// Has it not be waited for for long once the user wants to stop.
     pub(crate) fn obey(&mut self, interrupt: &Interrupt) {
         self.interrupt = interrupt.clone();
+    }
+
+    /// Has it be waited for for as long as the user likes, and no longer.
+    pub(crate) fn be_patient(&mut self) {
+        self.is_patient = true;
+    }
+
+    /// What sends it jobs from another thread.
+    pub(crate) fn sender(&self) -> impl FnMut(&Job) -> io::Result<()> + Send + 'static {
+        let input = Arc::clone(&self.input);
+        move |job| input.lock().unwrap_or_else(PoisonError::into_inner).send(job)
     }
 
     pub(crate) fn send<T: Serialize>(&mut self, message: &T) -> Result<(), Gone> {
@@ -206,11 +226,11 @@ impl Worker {
             if self.running.has_ended() {
                 return Err(self.broke_off(&io::Error::from(io::ErrorKind::UnexpectedEof)));
             }
-            if self.interrupt.is_out_of_patience() {
+            if self.interrupt.is_out_of_patience() || (self.is_patient && self.interrupt.requested()) {
                 self.running.kill();
                 return Err(Gone::Other("it was interrupted".into()));
             }
-            if self.helping.load(Ordering::Relaxed) > 0 {
+            if self.is_patient || self.helping.load(Ordering::Relaxed) > 0 {
                 activity = Activity::default();
             } else if let Some(why) = activity.look(self.running.pid()) {
                 return Err(self.stuck(&why));

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use block_dev::{BlockLog, Kind, Mark};
 use checker::Finding;
@@ -44,6 +45,17 @@ pub struct Death {
     pub what: String,
     /// What the kernel said last.
     pub log: Vec<String>,
+}
+
+impl Death {
+    /// Two that have the same died of the same in the same kind of step, as far as the words tell
+    /// that: numbers, addresses and devices are others each time, and so may be the crash state.
+    pub(crate) fn kind(&self) -> String {
+        let step = self.during.split('(').next().unwrap_or_default();
+        let is_word = |word: &&str| !word.contains(|letter: char| letter.is_ascii_digit());
+        let words = step.split_whitespace().chain(self.what.split_whitespace());
+        words.filter(is_word).collect::<Vec<_>>().join(" ")
+    }
 }
 
 /// The findings of one crash state.
@@ -112,6 +124,9 @@ pub struct LogEntry {
 /// So many entries of a run's log are kept: those of a small workload are a tenth of it.
 const LOG_ENTRIES_MAX: usize = 400;
 
+/// Their places lie closer together than this: between them is only what FUA looks like.
+const LOG_PLACES_MAX: usize = 1 << 16;
+
 impl RunLog {
     /// That of a run whose operations began at `start`.
     pub(crate) fn of(log: &BlockLog, start: usize) -> Self {
@@ -137,6 +152,32 @@ impl RunLog {
             entries.push(LogEntry { place: place as u32, kind, offset, length, operation, answered });
         }
         Self { left_out: 0, entries, holds: BTreeMap::new() }
+    }
+
+    /// From the place of the first entry to that of the last.
+    pub(crate) fn places(&self) -> Range<usize> {
+        let place = |entry: &LogEntry| entry.place as usize;
+        self.entries.first().map_or(0, place)..self.entries.last().map_or(0, |entry| place(entry) + 1)
+    }
+
+    /// Whether it can be one, which that of a damaged file need not be.
+    ///
+    /// # Errors
+    /// Which entry is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        for (number, entry) in self.entries.iter().enumerate() {
+            let LogEntry { place, answered, .. } = *entry;
+            if number > 0 && self.entries[number - 1].place >= place {
+                return Err(format!("entry {number} of its log, at {place}, does not lie behind the one before it"));
+            }
+            if place as usize - self.places().start >= LOG_PLACES_MAX {
+                return Err(format!("entry {number} of its log, at {place}, lies too far behind the first"));
+            }
+            if answered.is_some_and(|answered| answered <= place) {
+                return Err(format!("entry {number} of its log, at {place}, was answered before it arrived"));
+            }
+        }
+        Ok(())
     }
 
     /// Without what came behind `position` of the block log, and with no more than can be kept.

@@ -2,15 +2,20 @@
 
 use block_dev::{BlockLog, Entry, Image, Kind, Unordered};
 use pace_rules::disk::{Log, Request, State, Write};
+use workloads::pattern;
+
+/// The [`Write::priority`] of what a workload wrote to files; metadata has 0.
+const DATA: u8 = 1;
 
 /// What matters of a block log for what a crash may leave of it.
 pub(crate) fn requests(log: &BlockLog) -> Vec<Request> {
-    log.entries().iter().map(request).collect()
+    log.entries().iter().enumerate().map(|(place, entry)| request(entry, log.data(place))).collect()
 }
 
-fn request(entry: &Entry) -> Request {
+fn request(entry: &Entry, data: &[u8]) -> Request {
     let completed = entry.completed;
-    let write = |fua, offset, length| Request::Write(Write { fua, offset, length, completed, priority: 0 });
+    let priority = if pattern::begins(data) { DATA } else { 0 };
+    let write = |fua, offset, length| Request::Write(Write { fua, offset, length, completed, priority });
     match entry.kind {
         Kind::Write { offset, length, fua } => write(fua, offset, length.into()),
         Kind::Discard { offset, length } => write(false, offset, length),
@@ -42,7 +47,7 @@ mod tests {
     use std::sync::Arc;
 
     use block_dev::{Base, PAGE_SIZE};
-    use pace_rules::disk::{Disk, Relaxation};
+    use pace_rules::disk::{Disk, Relaxation, Space};
 
     use super::*;
 
@@ -76,7 +81,53 @@ mod tests {
         log.push_write(0, &[1; 2 * PAGE_SIZE], 1);
         log.push_write(4 * PAGE_SIZE as u64, &[2; 2 * PAGE_SIZE], 2);
         let (from, to) = (0, PAGE_SIZE as u64);
-        assert_eq!(left(&log, Relaxation::Torn { place: 1, from, to }), [1, 1, 2]);
+        assert_eq!(left(&log, Relaxation::Torn { lost: vec![], place: 1, from, to }), [1, 1, 2]);
+        assert_eq!(left(&log, Relaxation::Torn { lost: vec![0], place: 1, from, to }), [2]);
         assert_eq!(left(&log, Relaxation::Lost(vec![0])), [2, 2]);
+    }
+
+    /// A journal that is written before the data it speaks of, again and again.
+    fn metadata_before_data() -> BlockLog {
+        let mut log = BlockLog::default();
+        for epoch in 0..3 {
+            for block in 0..4 {
+                let metadata = [b"XDB3".as_slice(), &[epoch; PAGE_SIZE - 4]].concat();
+                log.push_write(block * PAGE_SIZE as u64, &metadata, 1);
+            }
+            log.push_write((4 + u64::from(epoch)) * PAGE_SIZE as u64, &pattern::bytes(3, 0, PAGE_SIZE as u64), 1);
+            log.push(Kind::Flush, 2);
+        }
+        log
+    }
+
+    /// The places of the single writes that a disk which heeds no flush is made to lose, in order.
+    fn lost_in_order(requests: &[Request]) -> Vec<usize> {
+        let rules = Log::new(requests, 0, Disk::DropFlush);
+        let states = "reorder:1".parse().expect("states");
+        let space = Space::new(&rules, &[rules.len()], &states, 0);
+        let first = |state: State| rules.lost(&state)[0];
+        space.iter().map(first).collect()
+    }
+
+    #[test]
+    fn data_is_lost_before_metadata_and_the_last_first() {
+        let log = metadata_before_data();
+        let order = lost_in_order(&requests(&log));
+        assert_eq!(order, [16, 12, 13, 14, 15, 10, 6, 7, 8, 9, 4, 0, 1, 2, 3]);
+        assert_eq!(order, lost_in_order(&requests(&log)), "the same log has the same addresses");
+    }
+
+    #[test]
+    fn a_finding_that_needs_lost_data_is_met_earlier() {
+        let log = metadata_before_data();
+        // It is lost, and what speaks of it is there.
+        let found_at = |requests: &[Request]| lost_in_order(requests).iter().position(|place| *place == 16);
+        let mut alike = requests(&log);
+        for request in &mut alike {
+            if let Request::Write(write) = request {
+                write.priority = 0;
+            }
+        }
+        assert_eq!((found_at(&requests(&log)), found_at(&alike)), (Some(0), Some(4)));
     }
 }

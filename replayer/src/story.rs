@@ -122,6 +122,11 @@ pub fn replay_text(workload: &Workload, command: &str) -> String {
     format!("  replay    printf '%s\\n' {} | {command}\n", quoted(&workload.to_line()))
 }
 
+/// What else it did, before what it tore.
+fn lost_and(lost: &[usize]) -> String {
+    if lost.is_empty() { String::new() } else { format!("lost {} and ", lost.len()) }
+}
+
 /// What the disk did, without a list of what it lost.
 fn disk_words(state: &StateFindings) -> String {
     let StateFindings { pending, lost, .. } = state;
@@ -129,7 +134,9 @@ fn disk_words(state: &StateFindings) -> String {
         Relaxation::Prefix => "had kept everything that was written so far".into(),
         Relaxation::Flushed => format!("had lost all writes that no flush or FUA covered: {pending}"),
         Relaxation::Lost(_) => format!("had lost {} of the {pending} writes that no flush or FUA covered", lost.len()),
-        Relaxation::Torn { .. } => format!("had torn one of the {pending} writes that no flush or FUA covered"),
+        Relaxation::Torn { lost, .. } => {
+            format!("had {}torn one of the {pending} writes that no flush or FUA covered", lost_and(lost))
+        }
     }
 }
 
@@ -148,8 +155,12 @@ pub fn state_words(state: &StateFindings) -> String {
         Relaxation::Lost(_) => {
             format!("had lost {} of the {pending} writes that no flush or FUA covered: {listed}{rest}", lost.len())
         }
-        Relaxation::Torn { .. } => {
+        Relaxation::Torn { lost: others, .. } if others.is_empty() => {
             format!("had torn one of the {pending} writes that no flush or FUA covered, and lost {listed} of it")
+        }
+        Relaxation::Torn { lost: others, .. } => {
+            let others = lost_and(others);
+            format!("had {others}torn one of the {pending} writes that no flush or FUA covered: {listed}{rest}")
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::engine::search::Search;
 use crate::import::Import;
 use crate::pool::{Gone, Interrupt, Worker};
 use crate::report::say;
-use crate::result::{Timing, Verdict, WorkloadResult};
+use crate::result::{Death, Timing, Verdict, WorkloadResult};
 use crate::worker::{Answer, Job, Start};
 
 /// Workloads that a worker may have been given without having answered: one that it works on,
@@ -114,7 +114,7 @@ impl Summary {
 pub struct Workers {
     // Dropped in this order: the workers let go of the directory, then it goes.
     /// None where each workload has a guest of its own.
-    processes: Vec<Worker>,
+    pub(crate) processes: Vec<Worker>,
     pub(crate) start: Start,
     pub(crate) machine: Machine,
     jobs: usize,
@@ -133,7 +133,8 @@ impl Workers {
     pub fn start(variant: &Variant, options: &SweepOptions) -> anyhow::Result<Self> {
         let SweepOptions { disk, contract, states, seed, share, jobs, machine, import } = options.clone();
         let FileSystem { name, modules, .. } = *variant.file_system;
-        let machine = machine.with_modules(modules).with_modules(&[name]);
+        let files: Vec<_> = import.iter().flat_map(|import| [import.log.as_path(), &import.base]).collect();
+        let machine = machine.with_modules(modules).with_modules(&[name]).with_files(&files);
         let alone = jobs <= 1 || machine.is_guest();
         // What the host does comes when the host likes, which has no place in virtual time.
         let host_helps = machine.is_guest() && !machine.has_virtual_time() && import.is_none();
@@ -293,6 +294,27 @@ impl Workers {
             self.processes[0] = self.replacement()?;
         }
         Ok(result)
+    }
+
+    /// Whether they run under a kernel of their own, which may die.
+    pub(crate) fn are_in_guests(&self) -> bool {
+        self.machine.is_guest()
+    }
+
+    /// Has one worker do a workload while the others rest, and says how the kernel died of it, if it did.
+    ///
+    /// # Errors
+    /// If a worker that died cannot be replaced.
+    pub(crate) fn death_of(&mut self, workload: &Workload, interrupt: &Interrupt) -> anyhow::Result<Option<Death>> {
+        if self.machine.has_virtual_time() {
+            let job = Job::Alone(workload.clone());
+            let result = Worker::work_once(&self.machine, &self.start, workload, job, interrupt)?;
+            return Ok(result.ok().and_then(|result| result.death));
+        }
+        if let Some(worker) = self.processes.first_mut() {
+            worker.obey(interrupt);
+        }
+        Ok(self.alone(workload)?.death)
     }
 
     /// Has one worker do a workload while the others rest.

@@ -17,9 +17,10 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use workloads::Workload;
 
 use crate::disk_kind::DiskKind;
-use crate::engine::search::Search;
+use crate::engine::search::{Recovered, Search};
 use crate::engine::{Engine, EngineError, Unfinished};
 use crate::fsck::{self, FsckPlace, HostAnswers, Slot, Task};
+use crate::guest_look::{GuestLook, Keyboard, Seen, Stream};
 use crate::import::Import;
 use crate::prepare::prepare_kernel;
 use crate::result::WorkloadResult;
@@ -63,13 +64,6 @@ pub(crate) struct Start {
     pub(crate) import: Option<Import>,
 }
 
-impl Start {
-    /// A guest has a host that helps, or is in virtual time.
-    fn is_in_guest(&self) -> bool {
-        self.host_helps || self.hash_log
-    }
-}
-
 /// What a worker is asked to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Job {
@@ -83,6 +77,11 @@ pub(crate) enum Job {
     /// One crash state of a workload, or one like it, while no other worker works under this kernel.
     /// Its steps are told.
     Search(Workload, Search),
+    /// The same, and once it is found it is mounted and shown; nothing comes behind that. Its steps
+    /// are told.
+    Look(Workload, Search, GuestLook),
+    /// The user has typed this at the terminal of what is shown.
+    Typed(Vec<u8>),
     /// What the host did with a slot. It has no answer.
     Helped(Slot, fsck::Answer),
     /// So many cycles of the floor, on the image of a crash or on the clean base.
@@ -104,6 +103,14 @@ pub(crate) enum Answer {
     /// What is done next, in words.
     Step(String),
     Result(Box<WorkloadResult>),
+    /// A crash state was found and mounted, and is shown next.
+    Seen(Box<Seen>),
+    /// What shows it printed this.
+    Printed(Stream, Vec<u8>),
+    /// What was typed was taken.
+    Typed,
+    /// What shows it has ended; how, if there is something to say of that.
+    Ended(Option<String>),
     /// The time that the floor took, in microseconds.
     Floor(u64),
 }
@@ -185,14 +192,17 @@ fn run_worker() -> io::Result<()> {
     let mut input = BufReader::new(io::stdin());
     let Some(start) = receive::<Start>(&mut input)? else { return Ok(()) };
     let answers = HostAnswers::default();
+    let keyboard = Keyboard::default();
     let made = Place::new(&start).and_then(|place| Ok((make_engine(&start, place.path(), &answers)?, place)));
     let mut worker = match made {
         // The engine goes before the place where it is.
-        Ok((engine, place)) => Worker { engine, unfinished: None, alone: start.alone, _place: place },
+        Ok((engine, place)) => {
+            Worker { engine, unfinished: None, alone: start.alone, keyboard: keyboard.clone(), _place: place }
+        }
         Err(error) => return answer(&Answer::Failed(error.to_string())),
     };
     answer(&Answer::Ready { recognises_fua: worker.engine.recognises_fua() })?;
-    jobs(input, answers).try_for_each(|job| worker.work(job?))
+    jobs(input, answers, keyboard).try_for_each(|job| worker.work(job?))
 }
 
 /// Our number, as the kernel gave it when we began.
@@ -203,7 +213,7 @@ static STARTED_AS: OnceLock<u32> = OnceLock::new();
 /// When somebody kills the kernel of a guest, its processes are let go by their tracer, and go on for
 /// a moment as processes of the host, with its files and its output: what they would answer is not
 /// true. Under another kernel we have another number.
-fn answer(answer: &Answer) -> io::Result<()> {
+pub(crate) fn answer(answer: &Answer) -> io::Result<()> {
     if std::process::id() != *STARTED_AS.get_or_init(std::process::id) {
         std::process::exit(2);
     }
@@ -216,6 +226,7 @@ struct Worker {
     /// One workload waits for the file system's checker while the next one is recorded.
     unfinished: Option<Unfinished>,
     alone: bool,
+    keyboard: Keyboard,
     _place: Place,
 }
 
@@ -249,12 +260,21 @@ impl Worker {
                 told?;
                 answer(&Answer::Result(Box::new(result)))
             }
+            Job::Look(workload, search, look) => {
+                let mut told = Ok(());
+                let mut tell = |step: &str| told = answer(&Answer::Step(step.to_owned()));
+                let keyboard = &self.keyboard;
+                let mut show = |recovered: Recovered<'_>| Ok(look.show(recovered, keyboard)?);
+                let result = self.engine.look(&workload, &search, &mut tell, &mut show);
+                told?;
+                answer(&Answer::Result(Box::new(result)))
+            }
             Job::Floor { cycles, recovering } => answer(&match self.engine.floor(cycles, recovering) {
                 Ok(floor) => Answer::Floor(floor.elapsed.as_micros() as u64),
                 Err(error) => Answer::Failed(error.to_string()),
             }),
             // Whoever waits for it has it already.
-            Job::Helped(..) => Ok(()),
+            Job::Helped(..) | Job::Typed(_) => Ok(()),
         }
     }
 
@@ -266,7 +286,11 @@ impl Worker {
 
 /// Reads jobs in a thread of its own, so that whoever gives them never waits for us to read
 /// while we wait for them to read our answer.
-fn jobs(mut input: BufReader<io::Stdin>, answers: HostAnswers) -> impl Iterator<Item = io::Result<Job>> {
+fn jobs(
+    mut input: BufReader<io::Stdin>,
+    answers: HostAnswers,
+    keyboard: Keyboard,
+) -> impl Iterator<Item = io::Result<Job>> {
     let (read, jobs) = sync_channel(JOBS_MAX);
     std::thread::spawn(move || {
         while let Some(job) = receive(&mut input).transpose() {
@@ -274,6 +298,13 @@ fn jobs(mut input: BufReader<io::Stdin>, answers: HostAnswers) -> impl Iterator<
                 answers.put(slot, done);
                 continue;
             }
+            let job = match job {
+                Ok(Job::Typed(typed)) => match keyboard.put(&typed) {
+                    Ok(()) => continue,
+                    Err(error) => Err(error),
+                },
+                job => job,
+            };
             let broken = job.is_err();
             if read.send(job).is_err() || broken {
                 break;
@@ -311,7 +342,8 @@ fn make_engine(start: &Start, directory: &Path, answers: &HostAnswers) -> Result
     prepare_kernel(&start.variant)?;
     let shared = Path::new(GUEST_SHARED);
     let (base, fsck) = if let Some(import) = &start.import {
-        (Base::from_file(&File::open(&import.base)?)?, FsckPlace::default())
+        let file = File::open(&import.base).map_err(|error| format!("open {}: {error}", import.base.display()))?;
+        (Base::from_file(&file)?, FsckPlace::default())
     } else if start.host_helps {
         let ask = |slot, task| answer(&Answer::Help(slot, task));
         let base = match std::fs::read(shared.join(BASE_NAME)) {
@@ -337,8 +369,8 @@ fn make_engine(start: &Start, directory: &Path, answers: &HostAnswers) -> Result
     engine.set_states(start.states, start.seed);
     engine.set_share(start.share);
     engine.set_hash_log(start.hash_log);
-    // Programs are slow to start in a guest, and these are for people.
-    engine.set_name_blocks(!start.is_in_guest());
+    // Programs are slow to start in a guest, and these are for people: only a host can do that for it.
+    engine.set_name_blocks(!start.hash_log);
     if let Some(import) = &start.import {
         engine.set_import(import.clone());
     }

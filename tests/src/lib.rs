@@ -10,7 +10,7 @@ mod traces_of_us;
 
 pub use laboratory::{Laboratory, in_own_namespace};
 pub use ordinary::Ordinary;
-pub use programs::{Report, crashpoint, printed, program, replay, replay_with, said, words};
+pub use programs::{Report, copy_to_run, crashpoint, printed, program, replay, replay_with, said, words};
 pub use traces_of_us::{Family, drivers, leftovers};
 
 /// The file systems that are tested.

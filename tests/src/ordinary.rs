@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-use crate::program;
+use crate::{copy_to_run, program};
 
 /// nobody and nogroup of Debian; anybody but root would do.
 const USER: u32 = 65534;
@@ -52,7 +52,7 @@ impl Ordinary {
 
     fn copy(&self, from: &Path, name: &str) -> PathBuf {
         let to = self.0.path().join(name);
-        std::fs::copy(from, &to).unwrap_or_else(|error| panic!("copy {}: {error}", from.display()));
+        copy_to_run(from, &to);
         to
     }
 

@@ -157,3 +157,10 @@ pub fn printed(output: &Output) -> String {
 pub fn words(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).collect()
 }
+
+/// Copies a file that will be run, in a process of its own: what this one has open for writing while
+/// another of its threads starts a program would be "busy".
+pub fn copy_to_run(from: &Path, to: &Path) {
+    let status = Process::new("cp").args([from, to]).status().expect("cp runs");
+    assert!(status.success(), "copy {}: {status}", from.display());
+}

@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use end_to_end::{program, require_root};
+use end_to_end::{copy_to_run, program, require_root};
 
 /// The output of a program that must refuse, run with a directory of its own for its files.
 fn refusal(command: &mut Command) -> String {
@@ -53,7 +53,7 @@ fn somebody_else_than_root() {
     let everybody = || std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.path(), everybody()).expect("changed");
     let copy = folder.path().join("crashpoint");
-    std::fs::copy(program("crashpoint"), &copy).expect("copied");
+    copy_to_run(&program("crashpoint"), &copy);
     let mut command = Command::new(&copy);
     command.args(["fs", "--fs", "ext4", "--ops", "1"]).uid(65534).gid(65534).current_dir("/");
     says(&refusal(&mut command), &["root is needed", "sudo"]);

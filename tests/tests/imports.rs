@@ -1,10 +1,11 @@
 //! Logs of the kernel's own dm-log-writes, made in a guest: what is sound is clean, and what the
 //! test takes out of them is found.
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
-use end_to_end::{Report, program, replay_with, require_root, said};
+use end_to_end::{Report, copy_to_run, program, replay_with, require_root, said};
 use tempfile::TempDir;
 
 /// An overwrite, names, and what a later rename must not undo.
@@ -56,7 +57,7 @@ impl Logged {
         require_root();
         let directory = tempfile::tempdir().expect("a directory");
         let path = |name: &str| directory.path().join(name);
-        std::fs::copy(program("crashpoint"), path("crashpoint")).expect("copied");
+        copy_to_run(&program("crashpoint"), &path("crashpoint"));
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/log-writes.sh");
         std::fs::copy(script, path("log-writes.sh")).expect("copied");
         std::fs::write(path("logged.wl"), WORKLOAD).expect("written");
@@ -183,6 +184,38 @@ fn what_is_no_whole_log_of_the_disk_is_refused_with_the_place() {
     assert!(logged.refused(&["--from", "mkfs"]).contains("has no mark 'mkfs'; it has 'op-0-start'"));
     std::fs::write(logged.path("base.img"), [0; 1000]).expect("written");
     assert!(logged.refused(&[]).contains("has 1000 bytes, which is not a multiple of 4096"));
+}
+
+/// Who is not root checks a log under a guest's kernel, wherever it is: the guest has a /dev of its own.
+#[test]
+fn a_log_is_checked_in_a_guest_without_root() {
+    let logged = Logged::new("ext4");
+    let hidden = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let open_to_all = || std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    for directory in [hidden.path(), logged.directory.path()] {
+        std::fs::set_permissions(directory, open_to_all()).expect("changed");
+    }
+    let import = || {
+        let file = |name: &str| {
+            std::fs::copy(logged.path(name), hidden.path().join(name)).expect("copied");
+            hidden.path().join(name)
+        };
+        let mut command = Command::new(logged.path("crashpoint"));
+        command.args(["import", "--format", "json", "--kernel", "uml", "--fs", "ext4", "--log-writes"]);
+        command.arg(file("log.img")).arg("--base").arg(file("base.img")).arg(logged.path("logged.wl"));
+        command.uid(65534).gid(65534).current_dir("/").env("TMPDIR", "/tmp").stdin(Stdio::null());
+        Report::of_process(command)
+    };
+    logged.keep(|_, _| true);
+    let whole = import();
+    whole.assert_clean();
+    assert!(whole.total("states_checked") > 10, "{:?}", whole.summaries);
+
+    let (before, behind) = (logged.mark("op-4-start"), logged.mark("op-4-end"));
+    logged.keep(|place, entry| !(before..behind).contains(&place) || entry.flags & FLUSH == 0);
+    let report = import();
+    assert_eq!(report.status, 1, "{:?}", report.results);
+    assert!(report.broken().iter().any(|(_, promise)| promise.starts_with("fsync-")), "{:?}", report.broken());
 }
 
 /// A disk that is wrong before anything was logged accuses nobody.

@@ -68,6 +68,7 @@ impl Place {
         let without_log = |line: &str| {
             let Ok(mut result) = serde_json::from_str::<Value>(line) else { return line.to_owned() };
             result.as_object_mut().expect("an object").remove("log");
+            add_up_states(&mut result);
             for state in result["broken"].as_array_mut().expect("an array") {
                 for field in ["position", "pending", "lost"] {
                     assert!(state.as_object_mut().expect("an object").remove(field).is_some(), "{field}");
@@ -103,6 +104,7 @@ impl Place {
             let fields = value.as_object_mut().expect("an object");
             assert!(fields.remove("seconds").is_some_and(|seconds| seconds.as_f64() > Some(0.0)));
             assert!(fields.remove("time_us").is_some());
+            add_up_states(&mut value);
             value
         };
         text.lines().map(without_times).collect()
@@ -117,6 +119,14 @@ impl Place {
         }
         manifest
     }
+}
+
+/// Which states are equal to others depends on what the kernel had written by then: their sum does not.
+fn add_up_states(value: &mut Value) {
+    let fields = value.as_object_mut().expect("an object");
+    let mut take = |name| fields.remove(name).and_then(|number| number.as_u64()).expect("a number");
+    let states = take("states_checked") + take("states_equal");
+    fields.insert("states".into(), states.into());
 }
 
 /// Arguments and more of them.

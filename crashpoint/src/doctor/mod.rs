@@ -68,7 +68,7 @@ impl Doctor {
                 writeln!(out, "{check}")?;
             }
             OutputFormat::Text => {
-                writeln!(out, "{}", format!("{:<8}  {name:<24}  {detail}", state.name()).trim_end())?;
+                writeln!(out, "{}", format!("{:<8}  {name:<44}  {detail}", state.name()).trim_end())?;
             }
         }
         out.flush()

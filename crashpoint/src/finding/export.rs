@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::{Args, Command, ValueEnum};
 use export::{Case, Crash};
-use replayer::{Found, FoundWhat, Outcome};
+use replayer::{Found, FoundWhat, KernelChoice, Outcome};
 use workloads::{Op, Step, Workload};
 
-use super::Named;
+use super::{Named, Opened};
 
 /// The name of a case without a file.
 const UNNUMBERED: &str = "999";
@@ -72,9 +72,27 @@ pub(crate) fn export(arguments: &ExportArgs, fs: &Command) -> anyhow::Result<Out
             let workload = crashed(found, crash.operations_done + usize::from(crash.under_way));
             write_one(&workloads::jlang::to_jlang(&workload).with_context(failed)?, output, 0o644)?;
         }
-        Form::Script => write_one(&export::script(&crash).with_context(failed)?, output, 0o755)?,
+        Form::Script => {
+            write_one(&export::script(&crash).with_context(failed)?, output, 0o755)?;
+            if let Some(command) = in_a_guest(&opened, output) {
+                replayer::say(&format!("found in a guest, where it runs with: {command}"));
+            }
+        }
     }
     Ok(Outcome::Clean)
+}
+
+/// What runs a script under the kernel of the guest that the finding is of.
+fn in_a_guest(opened: &Opened, script: Option<&Path>) -> Option<String> {
+    let kernel = &opened.sweep.kernel;
+    if kernel.kernel == KernelChoice::Host {
+        return None;
+    }
+    let file_system = opened.found.variant.file_system;
+    let modules = ["loop"].iter().chain(file_system.modules).chain([&file_system.name]);
+    let load = modules.map(|name| format!(" --load {name}")).collect::<Vec<_>>().concat();
+    let script = script.map_or_else(|| "FILE".into(), |path| replayer::quoted(&path.to_string_lossy()).into_owned());
+    Some(format!("{} machine{}{load} -- sh {script}", replayer::own_call(), kernel.flags()))
 }
 
 /// The workload up to the crash, which is behind `count` operations.

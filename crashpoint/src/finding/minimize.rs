@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use clap::{Args, Command};
-use replayer::{FileSystemArgs, Interrupt, Outcome, SweepOptions, Workers, prepare, replay_text, say};
+use replayer::{FileSystemArgs, FoundWhat, Interrupt, Outcome, SweepOptions, Workers, prepare, replay_text, say};
 
 use super::Named;
 
@@ -18,35 +18,44 @@ pub(crate) struct MinimizeArgs {
 pub(crate) fn minimize(arguments: &MinimizeArgs, fs: &Command, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     let opened = arguments.finding.open(fs)?;
     let found = &opened.found;
-    let search = replayer::search_for(found, &opened.sweep.states)?;
     let machine = opened.sweep.machine()?;
     prepare(std::slice::from_ref(&found.variant), &machine)?;
     opened.note_other_kernel();
     let options = SweepOptions { jobs: 1, ..opened.sweep.sweep_options(&machine) };
     let mut workers = Workers::start(&found.variant, &options)?;
-    let minimized =
-        replayer::minimize(found, &opened.sweep.states, &mut workers, interrupt, &mut |workload, state| {
-            let (operations, lost) = (workload.operations().count(), state.lost.len());
-            say(&format!("{}, {}", counted(operations, "operation"), counted(lost, "lost write")));
-        })?;
+    let minimized = replayer::minimize(found, &opened.sweep.states, &mut workers, interrupt, &mut |workload, what| {
+        let operations = counted(workload.operations().count(), "operation");
+        say(&match what {
+            FoundWhat::State(state) => format!("{operations}, {}", counted(state.lost.len(), "lost write")),
+            FoundWhat::Death(_) => operations,
+        });
+    })?;
     let Some(minimized) = minimized else {
         if !interrupt.requested() {
-            say(&format!("finding {} did not come again: no state breaks {}", found.number, search.promise.name()));
+            let what = match found.findings().first() {
+                Some(finding) => format!("no state breaks {}", finding.promise.name()),
+                None => "the kernel did not die, or not in the same way".to_owned(),
+            };
+            say(&format!("finding {} did not come again: {what}", found.number));
         }
         return Ok(Outcome::Incomplete);
     };
     let workload = &minimized.workload;
     let (before, after) = (found.workload.operations().count(), workload.operations().count());
-    let lost = match (minimized.lost_before, minimized.state.lost.len()) {
-        (0, 0) => String::new(),
-        (before, after) => format!(", {} down to {after}", counted(before, "lost write")),
+    let lost = match (minimized.lost_before, &minimized.what) {
+        (0, _) | (_, FoundWhat::Death(_)) => String::new(),
+        (before, FoundWhat::State(state)) => {
+            format!(", {} down to {}", counted(before, "lost write"), state.lost.len())
+        }
     };
     let (number, variant, name, tried) = (found.number, &found.variant, &workload.name, minimized.tried);
     let before = counted(before, "operation");
     let mut text = format!("FINDING {number}  {variant}  {name}: {before} down to {after}{lost} ({tried} runs)\n");
-    text += &opened.story(workload, &minimized.state, minimized.log.as_ref());
+    text += &opened.tell(workload, &minimized.what, minimized.log.as_ref());
     let sweep = FileSystemArgs { states: minimized.states, ..opened.sweep.clone() };
-    text += &format!("  workload  {}\n  state     {}\n", workload.to_line(), minimized.state.state);
+    if let FoundWhat::State(state) = &minimized.what {
+        text += &format!("  workload  {}\n  state     {}\n", workload.to_line(), state.state);
+    }
     text += &replay_text(workload, &opened.sweep_command(&sweep));
     write!(io::stdout(), "{text}")?;
     if minimized.interrupted {

@@ -1,19 +1,25 @@
 //! `crashpoint replay`: a crash state again, mounted for a look.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::{Child, Command as Process};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::{Args, Command};
-use replayer::{Interrupt, Outcome, Recovered, prepare, say};
+use machine::Machine;
+use replayer::{
+    FoundWhat, GuestLook, Interrupt, Looked, Outcome, Recovered, Search, SweepOptions, Workers, prepare, say,
+};
 
-use super::Named;
+use super::{Named, Opened};
 
 /// How often an interrupt is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What a guest is asked for where nobody is at a terminal.
+const LISTING: &str = "ls -lAR {}";
 
 /// The arguments of `crashpoint replay`.
 #[derive(Debug, Args)]
@@ -22,7 +28,8 @@ pub(crate) struct ReplayArgs {
     finding: Named,
 
     /// Have a shell run COMMAND, with {} in it the directory (or the block device, if it cannot be
-    /// mounted), and do not wait for Enter
+    /// mounted), and do not wait for Enter. Of a finding in a guest it runs there, as root; without
+    /// COMMAND a shell starts there, or, without a terminal, the files are listed
     #[arg(long, value_name = "COMMAND")]
     command: Option<String>,
 }
@@ -31,41 +38,97 @@ pub(crate) struct ReplayArgs {
 pub(crate) fn replay(arguments: &ReplayArgs, fs: &Command, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     let opened = arguments.finding.open(fs)?;
     let found = &opened.found;
+    if let FoundWhat::Death(_) = &found.what {
+        bail!(
+            "finding {0} is a kernel that died, which leaves nothing to mount: `crashpoint show {1} {0}` ends with the \
+             command that has it die again",
+            found.number,
+            replayer::quoted(&arguments.finding.results.to_string_lossy())
+        );
+    }
     let search = replayer::search_for(found, &opened.sweep.states)?;
     let machine = opened.sweep.machine()?;
-    if machine.is_guest() {
-        say("the finding is of a guest's kernel, where nobody can look at it: it is only shown");
-        let replayer::FoundWhat::State(state) = &found.what else { return Ok(Outcome::Findings) };
-        write!(io::stdout(), "{}", opened.story(&found.workload, state, found.log.as_ref()))?;
-        return Ok(Outcome::Findings);
-    }
     prepare(std::slice::from_ref(&found.variant), &machine)?;
     opened.note_other_kernel();
-    let options = opened.sweep.sweep_options(&machine);
-    let mut looked = Ok(());
-    let mut hook = |recovered: Recovered<'_>| {
-        looked = look(recovered, arguments.command.as_deref(), interrupt);
-        Ok(())
+    let options = SweepOptions { jobs: 1, ..opened.sweep.sweep_options(&machine) };
+    let looked = if machine.is_guest() {
+        let look = guest_look(arguments.command.as_deref(), &machine)?;
+        let mut workers = Workers::start(&found.variant, &options)?;
+        workers.look(&found.workload, &search, &look, interrupt, &mut |recovered| tell_guest(recovered, &look))?
+    } else {
+        here(&opened, &options, &search, arguments.command.as_deref(), interrupt)?
     };
-    let result = replayer::look(&found.variant, &options, &found.workload, &search, &mut hook)?;
-    looked?;
-    if !result.broken.is_empty() {
+    if looked.seen {
+        looked.why.iter().for_each(|why| say(why));
         return Ok(if interrupt.requested() { Outcome::Incomplete } else { Outcome::Findings });
     }
-    let why = result.not_measured.map(|why| format!(" ({why})")).unwrap_or_default();
+    let why = looked.why.map(|why| format!(" ({why})")).unwrap_or_default();
     let path = search.path.as_deref().filter(|path| !path.is_empty()).map(|path| format!(" at {path}"));
     let (promise, path) = (search.promise.name(), path.unwrap_or_default());
     say(&format!("finding {} did not come again: no state breaks {promise}{path}{why}", found.number));
     Ok(Outcome::Incomplete)
 }
 
-fn look(recovered: Recovered<'_>, command: Option<&str>, interrupt: &Interrupt) -> anyhow::Result<()> {
-    let Recovered { directory, device, state } = recovered;
+/// Looks at it under this kernel.
+fn here(
+    opened: &Opened,
+    options: &SweepOptions,
+    search: &Search,
+    command: Option<&str>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Looked> {
+    let mut looked = Ok(());
+    let mut hook = |recovered: Recovered<'_>| {
+        tell(&recovered);
+        looked = look(&recovered, command, interrupt);
+        Ok(())
+    };
+    let result = replayer::look(&opened.found.variant, options, &opened.found.workload, search, &mut hook)?;
+    looked?;
+    let seen = !result.broken.is_empty();
+    Ok(Looked { seen, why: result.not_measured.filter(|_| !seen) })
+}
+
+/// What is done with the state in a guest, whose mounts nobody sees from here.
+fn guest_look(command: Option<&str>, machine: &Machine) -> anyhow::Result<GuestLook> {
+    let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+    // Nothing that is typed comes into virtual time.
+    if command.is_none() && is_terminal && !machine.has_virtual_time() {
+        let set = |name, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_owned());
+        let (program, terminal) = (set("SHELL", "sh"), set("TERM", "linux"));
+        return Ok(GuestLook::Shell { program, terminal, size: replayer::terminal_size() });
+    }
+    let script = command.unwrap_or(LISTING).to_owned();
+    let directory = std::env::current_dir().context("find the working directory")?;
+    Ok(GuestLook::Command { script, directory })
+}
+
+fn tell_guest(recovered: Recovered<'_>, look: &GuestLook) {
+    tell(&recovered);
+    let Recovered { directory, device, .. } = recovered;
+    let place = match directory {
+        Some(directory) => format!("mounted in the guest, at {}", directory.display()),
+        None => format!("it cannot be mounted; in the guest its disk is {}", device.display()),
+    };
+    match look {
+        GuestLook::Shell { program, .. } => say(&format!("{place}: this is {program} there, until you leave it")),
+        GuestLook::Command { .. } => say(&place),
+    }
+}
+
+/// What is wrong with it.
+fn tell(recovered: &Recovered<'_>) {
+    let Recovered { state, kernel, .. } = recovered;
     say(&format!("the state {} again, after {} operations", state.state, state.operations_done));
     for finding in &state.findings {
         let place = if finding.path.is_empty() { String::new() } else { format!("{}: ", finding.path) };
         say(&format!("broken: {place}{} ({})", finding.what, finding.promise.name()));
     }
+    kernel.iter().for_each(|line| say(&format!("kernel: {line}")));
+}
+
+fn look(recovered: &Recovered<'_>, command: Option<&str>, interrupt: &Interrupt) -> anyhow::Result<()> {
+    let Recovered { directory, device, .. } = *recovered;
     if let Some(command) = command {
         return run(command, directory.unwrap_or(device), interrupt);
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use clap::{Args, Command};
 use node_sweep::Recorded;
-use replayer::{Findings, Found, FoundWhat, Group, Outcome, columns, death_text, replay_text};
+use replayer::{Findings, Found, Group, Outcome, columns, replay_text};
 use trace::Trace;
 
 use super::Named;
@@ -97,10 +97,7 @@ fn tell(named: &Named, fs: &Command) -> anyhow::Result<Outcome> {
     let opened = named.open(fs)?;
     let found = &opened.found;
     let mut text = format!("FINDING {}  {}  {}\n", found.number, found.variant, found.workload.name);
-    text += &match &found.what {
-        FoundWhat::State(state) => opened.story(&found.workload, state, found.log.as_ref()),
-        FoundWhat::Death(death) => death_text(&found.workload, death, &death.log),
-    };
+    text += &opened.tell(&found.workload, &found.what, found.log.as_ref());
     text += &replay_text(&found.workload, &opened.sweep_command(&opened.sweep));
     write!(io::stdout(), "{text}")?;
     Ok(Outcome::Findings)

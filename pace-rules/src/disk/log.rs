@@ -180,6 +180,11 @@ impl Log {
         self.writes.get(first..self.submitted(position)).unwrap_or_default()
     }
 
+    /// Whether a crash at a position may cost the write at a place.
+    pub(super) fn is_pending(&self, place: usize, position: usize) -> bool {
+        self.may_lose(position, place).is_ok()
+    }
+
     /// How many writes were submitted before a position.
     pub(super) fn submitted(&self, position: usize) -> usize {
         self.writes.partition_point(|write| write.place < position)
@@ -228,8 +233,9 @@ impl Log {
         match &state.relaxation {
             Relaxation::Prefix | Relaxation::Flushed => Ok(()),
             Relaxation::Lost(lost) => lost.iter().try_for_each(|place| self.may_lose(position, *place).map(drop)),
-            Relaxation::Torn { place, from, to } => {
+            Relaxation::Torn { lost, place, from, to } => {
                 let (place, from, to) = (*place, *from, *to);
+                lost.iter().try_for_each(|place| self.may_lose(position, *place).map(drop))?;
                 let length = self.may_lose(position, place)?.length;
                 let part = from < to && to <= length && to - from < length;
                 part.then_some(()).ok_or(NoSuchState::NoPart { place, from, to, length })
@@ -249,9 +255,9 @@ impl Log {
     /// The places of the writes that a state lost altogether, in log order.
     pub fn lost(&self, state: &State) -> Vec<usize> {
         match &state.relaxation {
-            Relaxation::Prefix | Relaxation::Torn { .. } => Vec::new(),
+            Relaxation::Prefix => Vec::new(),
             Relaxation::Flushed => self.pending(state.position),
-            Relaxation::Lost(lost) => lost.clone(),
+            Relaxation::Lost(lost) | Relaxation::Torn { lost, .. } => lost.clone(),
         }
     }
 
@@ -263,8 +269,10 @@ impl Log {
             let (place, length) = (write.place, write.length);
             let [head, tail] = match &state.relaxation {
                 Relaxation::Flushed if write.durable_from > state.position => [None, None],
-                Relaxation::Lost(lost) if lost.binary_search(&place).is_ok() => [None, None],
-                Relaxation::Torn { place: torn, from, to } if *torn == place => {
+                Relaxation::Lost(lost) | Relaxation::Torn { lost, .. } if lost.binary_search(&place).is_ok() => {
+                    [None, None]
+                }
+                Relaxation::Torn { place: torn, from, to, .. } if *torn == place => {
                     [Some(0..*from), Some(*to..length)].map(|bytes| bytes.filter(|bytes| !bytes.is_empty()))
                 }
                 _ => [Some(0..length), None],

@@ -1,5 +1,7 @@
 //! All crash states of a log that are to be visited, each with a number.
 
+use std::ops::Range;
+
 use super::{Log, Relaxation, State, States, tear};
 use crate::{combinations, sample};
 
@@ -15,7 +17,7 @@ use crate::{combinations, sample};
 /// the next have kept the same.
 ///
 /// **In which order.** `prefix` in the order of the log; `flushed`; one write lost; one torn; two
-/// lost, and so on. In each of these the caller's crash points come before the others and, but
+/// lost; one lost and another torn; three lost, and so on. In each of these the caller's crash points come before the others and, but
 /// for `prefix`, the later before the earlier. At one point the writes behind the last flush are
 /// lost first, then those before it and so on; of these the ones with the greatest priority; of
 /// these the oldest, on which the most may rest.
@@ -46,7 +48,11 @@ enum Kind {
         count: usize,
         but: Option<usize>,
     },
-    Torn,
+    /// One write torn, and of the others so many lost; with `but`, never the one at this place.
+    Torn {
+        count: usize,
+        but: Option<usize>,
+    },
 }
 
 /// Where the power may fail.
@@ -99,18 +105,17 @@ impl<'a> Space<'a> {
         }
         let inside: Vec<&Point> = latest_first.into_iter().filter(|point| point.origin != Origin::Flush).collect();
         self.add_lost(&inside, 1, states);
-        if states.torn_unit_bytes.is_some() {
-            for point in &inside {
-                self.add(point.position, Kind::Torn, self.tears(point.position).count() as u128);
-            }
-        }
-        let most = inside.iter().map(|point| point.pending).max().unwrap_or(0);
-        for count in 2..=most.min(states.reorder) {
+        self.add_torn(&inside, 0, states);
+        let most = inside.iter().map(|point| point.pending).max().unwrap_or(0).min(states.reorder);
+        for count in 1..=most {
             // What no number is left for cannot be addressed.
             if self.spanned() == u128::MAX {
                 break;
             }
-            self.add_lost(&inside, count, states);
+            self.add_lost(&inside, count + 1, states);
+            if states.mixed {
+                self.add_torn(&inside, count, states);
+            }
         }
     }
 
@@ -122,6 +127,15 @@ impl<'a> Space<'a> {
             if count <= point.pending && !visited {
                 self.add(point.position, Kind::Lost { count, but }, combinations::count(point.pending, count));
             }
+        }
+    }
+
+    fn add_torn(&mut self, points: &[&Point], count: usize, states: &States) {
+        for point in points.iter().filter(|_| states.torn_unit_bytes.is_some()) {
+            let but = if let Origin::Write(place) = point.origin { place } else { None };
+            let ways = TornWays::new(self.log, point.position, count, but);
+            let states = self.tears(point.position).map(|(place, _)| ways.of(place)).fold(0, u128::saturating_add);
+            self.add(point.position, Kind::Torn { count, but }, states);
         }
     }
 
@@ -160,8 +174,8 @@ impl<'a> Space<'a> {
         let relaxation = match kind {
             Kind::Prefix => Relaxation::Prefix,
             Kind::Flushed => Relaxation::Flushed,
-            Kind::Lost { count, but } => self.losing(position, count, but, number),
-            Kind::Torn => self.tears(position).nth(number as usize)?,
+            Kind::Lost { count, but } => Relaxation::Lost(self.lost(position, count, &[but], number)),
+            Kind::Torn { count, but } => self.torn(position, count, but, number)?,
         };
         Some(self.log.named(State { position, relaxation }))
     }
@@ -171,21 +185,54 @@ impl<'a> Space<'a> {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 
-    fn losing(&self, position: usize, count: usize, but: Option<usize>, number: u128) -> Relaxation {
+    /// One way, of number `number`, to lose `count` of the pending writes, and none of those at `but`.
+    fn lost(&self, position: usize, count: usize, but: &[Option<usize>], number: u128) -> Vec<usize> {
         let mut pending = self.log.pending_by_rank(position);
-        pending.retain(|write| Some(write.place) != but);
+        pending.retain(|write| !but.contains(&Some(write.place)));
         let chosen = combinations::nth(number, pending.len(), count);
         let mut lost: Vec<_> = chosen.into_iter().map(|index| pending[index].place).collect();
         lost.sort_unstable();
-        Relaxation::Lost(lost)
+        lost
     }
 
-    fn tears(&self, position: usize) -> impl Iterator<Item = Relaxation> {
+    fn torn(&self, position: usize, count: usize, but: Option<usize>, mut number: u128) -> Option<Relaxation> {
+        let ways = TornWays::new(self.log, position, count, but);
+        for (place, part) in self.tears(position) {
+            if number < ways.of(place) {
+                let lost = self.lost(position, count, &[but, Some(place)], number);
+                return Some(Relaxation::Torn { lost, place, from: part.start, to: part.end });
+            }
+            number -= ways.of(place);
+        }
+        None
+    }
+
+    /// The parts that may be lost of each pending write: its place, and which of its bytes.
+    fn tears(&self, position: usize) -> impl Iterator<Item = (usize, Range<u64>)> {
         let unit_bytes = self.torn_unit_bytes;
         self.log.pending_by_rank(position).into_iter().flat_map(move |write| {
-            let cuts = tear::cuts(write.offset, write.length, unit_bytes);
-            cuts.map(move |lost| Relaxation::Torn { place: write.place, from: lost.start, to: lost.end })
+            tear::cuts(write.offset, write.length, unit_bytes).map(move |part| (write.place, part))
         })
+    }
+}
+
+/// In how many ways so many of the pending writes can be lost beside one that is torn.
+struct TornWays {
+    but: Option<usize>,
+    beside_but: u128,
+    beside_another: u128,
+}
+
+impl TornWays {
+    fn new(log: &Log, position: usize, count: usize, but: Option<usize>) -> Self {
+        let others = (log.submitted(position) - log.durable_writes(position)).saturating_sub(1);
+        let kept = but.is_some_and(|but| log.is_pending(but, position));
+        let beside_another = combinations::count(others.saturating_sub(usize::from(kept)), count);
+        Self { but, beside_but: combinations::count(others, count), beside_another }
+    }
+
+    fn of(&self, torn: usize) -> u128 {
+        if self.but == Some(torn) { self.beside_but } else { self.beside_another }
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// What a disk is left with when the power fails.
 ///
 /// Its text says all that is needed to make it again from the log: `prefix@37`, `flushed@37`,
-/// `lost-31-35@37`, `torn-31:512..4096@37`, with the [relaxation](Relaxation) before the `@` and
+/// `lost-31-35@37`, `torn-31:512..4096@37`, `lost-29-35-torn-31:512..4096@37`, with the [relaxation](Relaxation) before the `@` and
 /// the position behind it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -30,8 +30,11 @@ pub enum Relaxation {
     Flushed,
     /// It lost the writes at these places, in ascending order, and kept the others. `lost-31-35`.
     Lost(Vec<usize>),
-    /// It lost a part of one write and kept the others. `torn-31:512..4096`.
+    /// It lost a part of one write, and others altogether or none. `torn-31:512..4096`,
+    /// `lost-29-35-torn-31:512..4096`.
     Torn {
+        /// The places of the writes that are lost altogether, in ascending order.
+        lost: Vec<usize>,
         /// The write's place in the log.
         place: usize,
         /// The first byte that is lost, counted from the start of the write.
@@ -44,7 +47,7 @@ pub enum Relaxation {
 /// Not the text of a crash state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is not a crash state: expected prefix, flushed, lost-W-W…, or torn-W:A..B, \
+    "'{0}' is not a crash state: expected prefix, flushed, lost-W-W…, torn-W:A..B, or lost-W-W…-torn-W:A..B, \
      with W the places of writes in ascending order and A..B the bytes lost; where it stands alone, \
      with @P behind it, P the position of the crash in the log"
 )]
@@ -55,13 +58,21 @@ impl fmt::Display for Relaxation {
         match self {
             Self::Prefix => f.write_str("prefix"),
             Self::Flushed => f.write_str("flushed"),
-            Self::Lost(places) => {
-                f.write_str("lost")?;
-                places.iter().try_for_each(|place| write!(f, "-{place}"))
+            Self::Lost(lost) => write_lost(f, lost),
+            Self::Torn { lost, place, from, to } => {
+                if !lost.is_empty() {
+                    write_lost(f, lost)?;
+                    f.write_str("-")?;
+                }
+                write!(f, "torn-{place}:{from}..{to}")
             }
-            Self::Torn { place, from, to } => write!(f, "torn-{place}:{from}..{to}"),
         }
     }
+}
+
+fn write_lost(f: &mut fmt::Formatter<'_>, places: &[usize]) -> fmt::Result {
+    f.write_str("lost")?;
+    places.iter().try_for_each(|place| write!(f, "-{place}"))
 }
 
 impl fmt::Display for State {
@@ -93,17 +104,24 @@ impl FromStr for State {
 }
 
 fn read_relaxation(text: &str) -> Option<Relaxation> {
-    if let Some(places) = text.strip_prefix("lost-") {
-        let places: Vec<usize> = places.split('-').map(|place| place.parse().ok()).collect::<Option<_>>()?;
-        return places.is_sorted_by(|a, b| a < b).then_some(Relaxation::Lost(places));
-    }
-    if let Some(tear) = text.strip_prefix("torn-") {
+    if let Some((lost, tear)) = text.split_once("torn-") {
+        let lost = if lost.is_empty() { Vec::new() } else { read_lost(lost.strip_suffix('-')?)? };
         let (place, bytes) = tear.split_once(':')?;
         let (from, to) = bytes.split_once("..")?;
         let (place, from, to) = (place.parse().ok()?, from.parse().ok()?, to.parse().ok()?);
-        return (from < to).then_some(Relaxation::Torn { place, from, to });
+        let both = lost.contains(&place);
+        return (from < to && !both).then_some(Relaxation::Torn { lost, place, from, to });
+    }
+    if text.starts_with("lost-") {
+        return read_lost(text).map(Relaxation::Lost);
     }
     [Relaxation::Prefix, Relaxation::Flushed].into_iter().find(|relaxation| relaxation.to_string() == text)
+}
+
+fn read_lost(text: &str) -> Option<Vec<usize>> {
+    let places = text.strip_prefix("lost-")?.split('-');
+    let places: Vec<usize> = places.map(|place| place.parse().ok()).collect::<Option<_>>()?;
+    places.is_sorted_by(|a, b| a < b).then_some(places)
 }
 
 impl TryFrom<String> for Relaxation {
@@ -141,14 +159,18 @@ mod tests {
     use super::*;
 
     fn relaxation() -> impl Strategy<Value = Relaxation> {
-        let places = prop::collection::btree_set(any::<usize>(), 1..5);
+        let places = || prop::collection::btree_set(any::<usize>(), 1..5);
         prop_oneof![
             Just(Relaxation::Prefix),
             Just(Relaxation::Flushed),
-            places.prop_map(|places| Relaxation::Lost(places.into_iter().collect())),
-            (any::<usize>(), any::<u32>(), 1..u64::from(u32::MAX)).prop_map(|(place, from, length)| {
-                Relaxation::Torn { place, from: from.into(), to: u64::from(from) + length }
-            }),
+            places().prop_map(|places| Relaxation::Lost(places.into_iter().collect())),
+            (places(), any::<bool>(), any::<u32>(), 1..u64::from(u32::MAX)).prop_map(
+                |(places, alone, from, length)| {
+                    let (place, mut lost) = (*places.first().unwrap(), places.into_iter().skip(1).collect::<Vec<_>>());
+                    lost.truncate(if alone { 0 } else { lost.len() });
+                    Relaxation::Torn { lost, place, from: from.into(), to: u64::from(from) + length }
+                }
+            ),
         ]
     }
 
@@ -173,15 +195,26 @@ mod tests {
     fn states_are_read_as_they_are_written() {
         let lost = Relaxation::Lost(vec![31, 35]);
         assert_eq!(State { position: 37, relaxation: lost }.to_string(), "lost-31-35@37");
-        let torn = Relaxation::Torn { place: 31, from: 512, to: 4096 };
-        assert_eq!(State { position: 37, relaxation: torn }.to_string(), "torn-31:512..4096@37");
+        let torn = |lost: Vec<usize>| Relaxation::Torn { lost, place: 31, from: 512, to: 4096 };
+        assert_eq!(State { position: 37, relaxation: torn(vec![]) }.to_string(), "torn-31:512..4096@37");
+        assert_eq!(torn(vec![29, 35]).to_string(), "lost-29-35-torn-31:512..4096");
         // As in the results of every version.
         assert_eq!(serde_json::from_str::<Relaxation>("\"prefix\"").unwrap(), Relaxation::Prefix);
         assert_eq!(serde_json::to_string(&Relaxation::Flushed).unwrap(), "\"flushed\"");
         for wrong in ["", "prefix", "@3", "lost@3", "lost-@3", "lost-2-1@3", "lost-1-1@3", "lost-01@3", "prefix@+3"] {
             assert!(wrong.parse::<State>().is_err(), "{wrong}");
         }
-        for wrong in ["prefix@3", "torn-1", "torn-1:2..2", "torn-1:3..2", "torn-1:2"] {
+        for wrong in [
+            "prefix@3",
+            "torn-1",
+            "torn-1:2..2",
+            "torn-1:3..2",
+            "torn-1:2",
+            "lost-1-torn-1:0..2",
+            "lost-torn-1:0..2",
+            "lost-2torn-1:0..2",
+            "torn-1:0..2-lost-2",
+        ] {
             assert!(wrong.parse::<Relaxation>().is_err(), "{wrong}");
         }
     }

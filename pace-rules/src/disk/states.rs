@@ -17,10 +17,12 @@ const SECTOR_BYTES: u64 = 512;
 /// | `every-write` | more crash points: one behind every write and every flush, with its prefix |
 /// | `reorder:K` | at each crash point all ways to lose 1 to K of the pending writes; `reorder:all` for all ways |
 /// | `torn:U` | at each crash point each pending write torn between units of U bytes |
-/// | `all` | `every-write,flushed,reorder:all,torn:512` |
+/// | `mixed` | with `reorder:K,torn:U`: one write torn while 1 to K others are lost |
+/// | `all` | `every-write,flushed,reorder:all,torn:512,mixed`: whatever a disk may do |
 /// | `sample:N` | only N of the states that the other words span, or of `all` where it stands alone |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
+#[allow(clippy::struct_excessive_bools)] // a word each
 pub struct States {
     pub(super) prefix: bool,
     pub(super) flushed: bool,
@@ -28,6 +30,8 @@ pub struct States {
     /// How many writes may be lost by choice; `usize::MAX` for any number.
     pub(super) reorder: usize,
     pub(super) torn_unit_bytes: Option<u64>,
+    /// Whether writes are lost and torn at once.
+    pub(super) mixed: bool,
     pub(super) sample: Option<u32>,
 }
 
@@ -40,14 +44,22 @@ pub struct InvalidStates {
 }
 
 impl States {
-    const NONE: Self =
-        Self { prefix: false, flushed: false, every_write: false, reorder: 0, torn_unit_bytes: None, sample: None };
+    const NONE: Self = Self {
+        prefix: false,
+        flushed: false,
+        every_write: false,
+        reorder: 0,
+        torn_unit_bytes: None,
+        mixed: false,
+        sample: None,
+    };
     const ALL: Self = Self {
         prefix: true,
         flushed: true,
         every_write: true,
         reorder: usize::MAX,
         torn_unit_bytes: Some(SECTOR_BYTES),
+        mixed: true,
         sample: None,
     };
 
@@ -87,6 +99,7 @@ impl fmt::Display for States {
                 most => Some(format!("reorder:{most}")),
             });
             words.extend(self.torn_unit_bytes.map(|unit_bytes| format!("torn:{unit_bytes}")));
+            words.extend(self.mixed.then(|| "mixed".into()));
         }
         words.extend(self.sample.map(|size| format!("sample:{size}")));
         f.write_str(&words.join(","))
@@ -104,6 +117,7 @@ impl FromStr for States {
                 _ if word == "prefix" => states.prefix = true,
                 _ if word == "flushed" => states.flushed = true,
                 _ if word == "every-write" => (states.prefix, states.every_write) = (true, true),
+                _ if word == "mixed" => states.mixed = true,
                 _ if word == "all" => all = true,
                 ("reorder" | "torn" | "sample", _) if states.has(word) => return Err(refused("it is given twice")),
                 ("reorder", most) => {
@@ -122,10 +136,14 @@ impl FromStr for States {
                 }
                 _ => {
                     return Err(refused(
-                        "expected prefix, flushed, every-write, reorder:K, torn:U, sample:N or all, with commas between",
+                        "expected prefix, flushed, every-write, reorder:K, torn:U, mixed, sample:N or all, with commas between",
                     ));
                 }
             }
+        }
+        if states.mixed && !all && (states.reorder == 0 || states.torn_unit_bytes.is_none()) {
+            let why = "it takes reorder:K and torn:U, of which it visits both at once";
+            return Err(InvalidStates { word: "mixed".into(), why });
         }
         if all && (states.reorder > 0 || states.torn_unit_bytes.is_some()) {
             let why = "all has reorder:all and torn:512 already; for others say every-write,flushed,reorder:K,torn:U";
@@ -186,6 +204,8 @@ mod tests {
             "flushed,every-write,reorder:2,torn:4096,sample:10",
             "reorder:all",
             "torn:512",
+            "flushed,every-write,reorder:all,torn:512",
+            "reorder:2,torn:512,mixed",
             "all",
             "all,sample:7",
         ] {
@@ -200,15 +220,16 @@ mod tests {
     fn words_that_mean_the_same_are_the_same() {
         assert_eq!(read("every-write"), read("prefix,every-write"));
         assert_eq!(read("flushed,prefix"), States::default());
-        assert_eq!(read("torn:512,reorder:all,flushed,every-write"), read("all"));
+        assert_eq!(read("mixed,torn:512,reorder:all,flushed,every-write"), read("all"));
         assert_eq!(read("sample:3"), read("all,sample:3"));
         assert_eq!(read("all,prefix"), read("all"));
+        assert_eq!(read("all,mixed"), read("all"));
     }
 
     #[test]
     fn what_cannot_be_visited_is_refused_with_what_can() {
         for (wrong, why) in [
-            ("", "expected prefix, flushed, every-write, reorder:K, torn:U, sample:N or all, with commas between"),
+            ("", "expected prefix, flushed, every-write, reorder:K, torn:U, mixed, sample:N or all, with"),
             ("prefix,", "expected prefix, flushed, every-write,"),
             ("prefix:1", "expected prefix,"),
             ("reorder", "expected reorder:K with K from 1, or reorder:all"),
@@ -219,6 +240,8 @@ mod tests {
             ("sample:x", "expected sample:N with N from 1"),
             ("sample:4294967296", "expected sample:N"),
             ("reorder:1,reorder:2", "'reorder:2': it is given twice"),
+            ("reorder:1,mixed", "'mixed': it takes reorder:K and torn:U"),
+            ("torn:512,mixed,sample:3", "'mixed': it takes reorder:K and torn:U"),
             ("all,torn:4096", "'all,torn:4096': all has reorder:all and torn:512 already"),
         ] {
             let error = wrong.parse::<States>().expect_err(wrong).to_string();

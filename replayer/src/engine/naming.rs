@@ -1,7 +1,7 @@
 //! What the blocks hold that a run wrote: told to people, and used for nothing else.
 
 use block_dev::{BlockLog, FrontEnd};
-use local_fs::{Mounted, block_names};
+use local_fs::Mounted;
 use pace_rules::disk::{Disk, Log, Relaxation, State};
 use recorder::Trace;
 
@@ -56,6 +56,6 @@ impl Engine {
         self.crashed.load(&self.variant, &self.image, &mut self.watch, &mut Timing::default()).ok()?.ok()?;
         let mut mounted = Mounted::new(&self.variant, self.crashed.current().device(), &self.mount_point).ok()?;
         mounted.unmount().ok()?;
-        block_names(&self.variant, &self.crashed.current().content_path(), places).ok()
+        self.crashed.names(&self.variant, places).ok()
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use block_dev::FrontEnd;
 use checker::Promise;
-use local_fs::Mounted;
+use local_fs::{KernelMessage, Mounted};
 use pace_rules::disk::{Log, Relaxation, Space, State, States};
 use recorder::Trace;
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ impl Search {
             Relaxation::Prefix => (0, 0),
             Relaxation::Flushed => (1, 0),
             Relaxation::Lost(lost) => (2, lost.len()),
-            Relaxation::Torn { .. } => (3, 0),
+            Relaxation::Torn { lost, .. } => (3, lost.len()),
         };
         let ((wanted, wanted_lost), (other, other_lost)) = (kind(&self.state.relaxation), kind(&state.relaxation));
         let done = progress.operations_done.abs_diff(self.operations_done as usize);
@@ -79,6 +79,8 @@ pub struct Recovered<'a> {
     pub device: &'a Path,
     /// What is wrong with it.
     pub state: &'a StateFindings,
+    /// What the kernel warned of while it was mounted.
+    pub kernel: &'a [String],
 }
 
 /// What is done with a crash state once it is found.
@@ -88,6 +90,7 @@ pub type LookHook<'a> = &'a mut dyn FnMut(Recovered<'_>) -> Result<()>;
 struct Recording<'a> {
     workload: &'a Workload,
     trace: &'a Trace,
+    /// Of the log as far as anything can be said of its states.
     rules: Log,
     progress: Vec<Progress>,
 }
@@ -99,8 +102,8 @@ impl Engine {
     }
 
     /// The same; once the state is found it is mounted, and `look` is called.
-    pub fn look(&mut self, workload: &Workload, search: &Search, look: LookHook<'_>) -> WorkloadResult {
-        self.search_and(workload, search, &mut |_| {}, Some(look))
+    pub fn look(&mut self, workload: &Workload, search: &Search, tell: Tell<'_>, look: LookHook<'_>) -> WorkloadResult {
+        self.search_and(workload, search, tell, Some(look))
     }
 
     fn search_and(
@@ -128,7 +131,8 @@ impl Engine {
         look: Option<LookHook<'_>>,
     ) -> Result<()> {
         let trace = self.record(workload, result, tell)?;
-        let rules = Log::new(&requests(&trace.log), trace.durable_position, self.disk);
+        let last = self.last_position(workload, &trace, result);
+        let rules = Log::new(&requests(&trace.log)[..last], trace.durable_position, self.disk);
         let recording = Recording { workload, trace: &trace, rules, progress: Progress::of(&trace) };
         let mut found = self.find(&recording, search, result, tell)?;
         if search.fewest
@@ -138,6 +142,7 @@ impl Engine {
         }
         if let Some(state) = found {
             if let Some(look) = look {
+                tell("mounting the state for a look");
                 self.mount_and(&recording, &state, look)?;
             }
             result.broken.push(state);
@@ -155,13 +160,11 @@ impl Engine {
         tell: Tell<'_>,
     ) -> Result<Option<StateFindings>> {
         let Recording { workload, trace, rules, progress } = recording;
-        let last = self.last_position(workload, trace, result);
         let promised = promised_positions(workload, trace, &search.states);
-        let promised: Vec<_> = promised.into_iter().filter(|position| *position <= last).collect();
+        let promised: Vec<_> = promised.into_iter().filter(|position| *position <= rules.len()).collect();
         let space = Space::new(rules, &promised, &search.states, self.seed ^ seed_of(workload));
-        let inside = |state: &State| state.position <= last;
-        let same = Some(search.state.clone()).filter(|state| inside(state) && rules.check(state).is_ok());
-        let mut states: Vec<State> = same.into_iter().chain(space.iter().filter(inside)).take(STATES_MAX).collect();
+        let same = Some(search.state.clone()).filter(|state| rules.check(state).is_ok());
+        let mut states: Vec<State> = same.into_iter().chain(space.iter()).take(STATES_MAX).collect();
         states.sort_by_cached_key(|state| search.distance(state, progress[state.position]));
         let mut judged = HashSet::new();
         for state in states {
@@ -220,14 +223,26 @@ impl Engine {
         tell: Tell<'_>,
     ) -> Result<StateFindings> {
         let lost = recording.rules.lost(&found.state);
-        let position = found.state.position;
+        let State { position, relaxation } = found.state.clone();
         let mut fewest = found;
         let mut is_enough = |part: &[usize]| -> Result<bool> {
-            let state = recording.rules.state(position, part)?;
+            let state = match relaxation.clone() {
+                Relaxation::Torn { place, from, to, .. } => {
+                    State { position, relaxation: Relaxation::Torn { lost: part.to_vec(), place, from, to } }
+                }
+                _ => recording.rules.state(position, part)?,
+            };
             let found = self.breaks(recording, search, state, result, tell)?;
             Ok(found.map(|found| fewest = found).is_some())
         };
         ddmin(&lost, &mut is_enough)?;
+        // It may do without the torn write.
+        if let Relaxation::Torn { lost, .. } = &fewest.state.relaxation {
+            let whole = recording.rules.state(position, lost)?;
+            if let Some(found) = self.breaks(recording, search, whole, result, tell)? {
+                fewest = found;
+            }
+        }
         Ok(fewest)
     }
 
@@ -236,13 +251,18 @@ impl Engine {
         self.crashed.turn();
         let loaded = self.crashed.load(&self.variant, &self.image, &mut self.watch, &mut Timing::default())?;
         let device = self.crashed.current().device().to_owned();
+        self.kernel_log.skip()?;
         let mounted = loaded.ok().map(|()| Mounted::new(&self.variant, &device, &self.mount_point));
         let mut mounted = match mounted {
             Some(Ok(mounted)) => Some(mounted),
             Some(Err(error)) if error.unmountable().is_none() => return Err(error.into()),
             _ => None,
         };
-        look(Recovered { directory: mounted.as_ref().map(Mounted::path), device: &device, state })?;
+        let name = self.crashed.current().device_name();
+        let said = self.kernel_log.read()?;
+        let about = said.iter().filter(|message| message.is_about(name) && message.level <= KernelMessage::WARNING);
+        let kernel: Vec<_> = about.map(|message| message.text_without(name)).collect();
+        look(Recovered { directory: mounted.as_ref().map(Mounted::path), device: &device, state, kernel: &kernel })?;
         match &mut mounted {
             Some(mounted) => Ok(mounted.unmount()?),
             None => Ok(()),

@@ -118,7 +118,7 @@ fn read_all<T: DeserializeOwned>(
 /// there.
 ///
 /// # Errors
-/// If it cannot be written.
+/// If it cannot be written. What was there stays as it was.
 pub fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".tmp");

@@ -7,6 +7,7 @@
 //! states of a [`Space`] are the choices that an exploration makes of both; each says for every node
 //! which [`Effect`]s are on its disk, in order.
 
+mod blocks;
 mod cuts;
 mod effect;
 mod micro;
@@ -14,6 +15,7 @@ mod model;
 mod run;
 mod space;
 
+pub use blocks::{BlockCount, BlockError, BlockRequest, BlockSpace, BlockState, RecordedDisk};
 pub use effect::{Content, Effect};
 pub use micro::{Micro, Split};
 pub use model::{DataOrder, Growth, Log, MODELS, Model};

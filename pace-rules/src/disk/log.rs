@@ -181,12 +181,12 @@ impl Log {
     }
 
     /// How many writes were submitted before a position.
-    pub(super) fn submitted(&self, position: usize) -> usize {
+    pub(crate) fn submitted(&self, position: usize) -> usize {
         self.writes.partition_point(|write| write.place < position)
     }
 
     /// How many writes no crash at a position may cost.
-    pub(super) fn durable_writes(&self, position: usize) -> usize {
+    pub(crate) fn durable_writes(&self, position: usize) -> usize {
         self.durable_from.partition_point(|from| *from <= position)
     }
 

@@ -34,11 +34,11 @@ struct Block {
     /// The number behind the last one.
     end: u128,
     position: usize,
-    kind: Kind,
+    kind: Choice,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum Choice {
     Prefix,
     Flushed,
     /// So many writes lost; with `but`, never the one at this place.
@@ -46,6 +46,19 @@ enum Kind {
         count: usize,
         but: Option<usize>,
     },
+    Torn,
+}
+
+/// What a disk did to the writes before a crash, without saying to which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// It kept all of them.
+    Prefix,
+    /// It kept none that it did not have to.
+    Flushed,
+    /// It lost so many.
+    Lost(usize),
+    /// It lost a part of one.
     Torn,
 }
 
@@ -90,18 +103,18 @@ impl<'a> Space<'a> {
             points.iter().partition(|point| point.origin == Origin::Promise);
         if states.prefix {
             for point in promised.iter().chain(&others).filter(|point| point.origin != Origin::Flush) {
-                self.add(point.position, Kind::Prefix, 1);
+                self.add(point.position, Choice::Prefix, 1);
             }
         }
         let latest_first: Vec<&Point> = promised.into_iter().rev().chain(others.into_iter().rev()).collect();
         for point in latest_first.iter().filter(|point| states.flushed && point.flushed_is_new) {
-            self.add(point.position, Kind::Flushed, 1);
+            self.add(point.position, Choice::Flushed, 1);
         }
         let inside: Vec<&Point> = latest_first.into_iter().filter(|point| point.origin != Origin::Flush).collect();
         self.add_lost(&inside, 1, states);
         if states.torn_unit_bytes.is_some() {
             for point in &inside {
-                self.add(point.position, Kind::Torn, self.tears(point.position).count() as u128);
+                self.add(point.position, Choice::Torn, self.tears(point.position).count() as u128);
             }
         }
         let most = inside.iter().map(|point| point.pending).max().unwrap_or(0);
@@ -120,12 +133,12 @@ impl<'a> Space<'a> {
             // All of them lost is what `flushed` is.
             let visited = states.flushed && but.is_none() && count == point.pending;
             if count <= point.pending && !visited {
-                self.add(point.position, Kind::Lost { count, but }, combinations::count(point.pending, count));
+                self.add(point.position, Choice::Lost { count, but }, combinations::count(point.pending, count));
             }
         }
     }
 
-    fn add(&mut self, position: usize, kind: Kind, states: u128) {
+    fn add(&mut self, position: usize, kind: Choice, states: u128) {
         if states > 0 {
             let end = self.spanned().saturating_add(states);
             self.blocks.push(Block { end, position, kind });
@@ -158,12 +171,26 @@ impl<'a> Space<'a> {
         let Block { position, kind, .. } = *self.blocks.get(after)?;
         let number = number - if after == 0 { 0 } else { self.blocks[after - 1].end };
         let relaxation = match kind {
-            Kind::Prefix => Relaxation::Prefix,
-            Kind::Flushed => Relaxation::Flushed,
-            Kind::Lost { count, but } => self.losing(position, count, but, number),
-            Kind::Torn => self.tears(position).nth(number as usize)?,
+            Choice::Prefix => Relaxation::Prefix,
+            Choice::Flushed => Relaxation::Flushed,
+            Choice::Lost { count, but } => self.losing(position, count, but, number),
+            Choice::Torn => self.tears(position).nth(number as usize)?,
         };
         Some(self.log.named(State { position, relaxation }))
+    }
+
+    /// The kinds of the states, in order, each with how many there are. A sample is not looked at.
+    pub fn kinds(&self) -> impl Iterator<Item = (Kind, u128)> {
+        let starts = std::iter::once(0).chain(self.blocks.iter().map(|block| block.end));
+        self.blocks.iter().zip(starts).map(|(block, start)| {
+            let kind = match block.kind {
+                Choice::Prefix => Kind::Prefix,
+                Choice::Flushed => Kind::Flushed,
+                Choice::Lost { count, .. } => Kind::Lost(count),
+                Choice::Torn => Kind::Torn,
+            };
+            (kind, block.end - start)
+        })
     }
 
     /// The states in order.

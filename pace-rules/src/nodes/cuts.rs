@@ -61,7 +61,6 @@ impl Clocks {
         &self.least[node][events]
     }
 
-    #[expect(dead_code, reason = "for the rules that come next")]
     /// The greatest consistent cut with at most so many events of each node.
     pub(super) fn greatest(&self, most: &Cut) -> Cut {
         let mut cut = most.clone();

@@ -12,6 +12,7 @@
 
 mod calls;
 mod describe;
+mod disk;
 mod error;
 mod extents;
 mod files;
@@ -36,6 +37,7 @@ use std::time::SystemTime;
 use trace::{About, Trace};
 
 pub use describe::describe;
+pub use disk::RecordedDisk;
 pub use error::{Error, Result};
 pub use join::join;
 pub use log::NodeTrace;

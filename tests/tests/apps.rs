@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use end_to_end::{program, require_root};
+use end_to_end::{Ordinary, program, require_root};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -220,4 +220,20 @@ fn what_a_kill_leaves_is_a_directory_that_clean_removes() {
     let mut clean = Command::new(program("crashpoint"));
     assert!(clean.arg("clean").env("TMPDIR", temporary.path()).output().expect("it runs").status.success());
     assert_eq!(temporary.path().read_dir().expect("read").count(), 0);
+}
+
+#[test]
+fn an_ordinary_user_may_test_a_program_unless_it_keeps_the_path_of_its_directory() {
+    let ordinary = Ordinary::new();
+    let run = |script: &str| {
+        let arguments = ["app", "--check", REPLACED, "--", "/bin/sh", "-c", script];
+        let output = ordinary.crashpoint(&arguments).output().expect("it runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (status, said) = run(&replace("&& sync file.tmp && sync ."));
+    assert!(matches!(status, Some(0 | 1)), "{said}");
+    let (status, said) = run("ln -s {dir}/a {dir}/b");
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("run this as root"), "{said}");
+    assert_eq!(ordinary.temporary().read_dir().expect("read").count(), 0);
 }

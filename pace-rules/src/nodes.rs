@@ -17,7 +17,7 @@ mod space;
 
 pub use blocks::{BlockCount, BlockError, BlockRequest, BlockSpace, BlockState, RecordedDisk};
 pub use effect::{Content, Effect};
-pub use micro::{Micro, Split};
+pub use micro::{Micro, Split, micros};
 pub use model::{DataOrder, Growth, Log, MODELS, Model};
 pub use run::{
     Action, ChangeOfName, Data, Event, FileId, FileKind, FileOp, InitialFile, Message, Name, Node, Run, SyncScope,

@@ -61,5 +61,6 @@ pub use result::{Death, LogEntry, LostBytes, RunLog, StateFindings, Timing, Verd
 pub use results_directory::Results;
 pub use shell::{own_call, quoted};
 pub use story::{Story, death_text, replay_text, state_words};
+pub use states::{rebuild, requests};
 pub use sweep::{Summary, SweepOptions, Workers, sweep};
 pub use worker::run_hidden;

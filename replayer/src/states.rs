@@ -4,7 +4,7 @@ use block_dev::{BlockLog, Entry, Image, Kind, Unordered};
 use pace_rules::disk::{Log, Request, State, Write};
 
 /// What matters of a block log for what a crash may leave of it.
-pub(crate) fn requests(log: &BlockLog) -> Vec<Request> {
+pub fn requests(log: &BlockLog) -> Vec<Request> {
     log.entries().iter().map(request).collect()
 }
 
@@ -20,7 +20,7 @@ fn request(entry: &Entry) -> Request {
 }
 
 /// Makes `image` the disk's content in a crash state of `log`, of which `rules` is the reading.
-pub(crate) fn rebuild(image: &mut Image, log: &BlockLog, rules: &Log, state: &State) {
+pub fn rebuild(image: &mut Image, log: &BlockLog, rules: &Log, state: &State) {
     rebuild_swapped(image, log, rules, state, &[]);
 }
 

@@ -238,6 +238,11 @@ impl BlockSpace {
         disk::Space::new(&recorded.log, &[position], &self.at_point, 0)
     }
 
+    /// The disk of a node, if it has one.
+    pub fn disk(&self, node: usize) -> Option<&RecordedDisk> {
+        self.disks[node].as_ref()
+    }
+
     /// How many there are; `u64::MAX` stands for that many or more.
     pub fn len(&self) -> u64 {
         self.blocks.last().map_or(0, |block| block.end)

@@ -1,6 +1,6 @@
 //! Crash states of disks that were recorded: made, and told as stories.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -15,6 +15,7 @@ use crate::bay::{Bay, Held, HeldDisk};
 use crate::disks::Disks;
 use crate::findings::{DiskStory, Finding, Findings, plain};
 use crate::program::scratch;
+use crate::results::Summary;
 use crate::states::{Acknowledgements, Made};
 use crate::sweep::{Broken, Size, Source, Swept};
 use crate::tree::{Impossible, Tree};
@@ -263,4 +264,22 @@ impl Findings<'_> {
             models: BTreeMap::new(),
         }
     }
+}
+
+/// Notes with the findings of a model whether the recorded disks were broken in the same way, and with
+/// those of disks whether the model was. Nothing is noted of a level of which not every state was
+/// looked at and judged.
+pub fn compare_levels(calls: (&mut [Finding], &Summary), disks: (&mut [Finding], &Summary)) {
+    let words = |findings: &[Finding]| findings.iter().map(|finding| plain(&finding.broken)).collect::<HashSet<_>>();
+    let (by_calls, by_disks) = (words(calls.0), words(disks.0));
+    let note = |findings: &mut [Finding], found: &HashSet<Vec<String>>, other: &Summary| {
+        for finding in findings {
+            let is_found = found.contains(&plain(&finding.broken));
+            if is_found || (!other.interrupted && other.not_measured == 0) {
+                finding.models.insert(other.model.clone(), is_found);
+            }
+        }
+    };
+    note(calls.0, &by_disks, disks.1);
+    note(disks.0, &by_calls, calls.1);
 }

@@ -32,7 +32,12 @@ impl Tree {
                     let names = fs::read_dir(&real)?.map(|entry| Ok(Name::from(entry?.file_name().into_vec())));
                     let found: BTreeSet<Name> = names.collect::<io::Result<_>>()?;
                     let words = |name: &Name| path.join(OsStr::from_bytes(name)).display().to_string();
-                    told.extend(found.iter().filter(|name| !entries.contains_key(*name)).map(|name| format!("{} is there", words(name))));
+                    told.extend(
+                        found
+                            .iter()
+                            .filter(|name| !entries.contains_key(*name))
+                            .map(|name| format!("{} is there", words(name))),
+                    );
                     for (name, file) in entries {
                         if found.contains(name) {
                             left.push((*file, path.join(OsStr::from_bytes(name))));
@@ -41,7 +46,9 @@ impl Tree {
                         }
                     }
                 }
-                Holds::Bytes(content) => told.extend(different_content(content, &real)?.map(|what| format!("{} {what}", path.display()))),
+                Holds::Bytes(content) => {
+                    told.extend(different_content(content, &real)?.map(|what| format!("{} {what}", path.display())))
+                }
                 Holds::Target(_) | Holds::Nothing => {}
             }
         }

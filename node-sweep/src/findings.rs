@@ -541,7 +541,8 @@ impl NodeStory {
             text += &format!("            {name}and {} more\n", self.kept_more);
         }
         if let Some(disk) = &self.disk {
-            text += &format!("  disk      {name}{}, {}, {} writes pending\n", disk.file_system, disk.state, disk.pending);
+            text +=
+                &format!("  disk      {name}{}, {}, {} writes pending\n", disk.file_system, disk.state, disk.pending);
             for lost in &disk.lost {
                 text += &format!("  lost      {name}{lost}\n");
             }

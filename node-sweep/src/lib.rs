@@ -24,7 +24,7 @@ mod sweep;
 mod tree;
 
 pub use bay::{Held, HeldDisk};
-pub use blocks::{BlockFindings, Blocks, kind_words, recorded_disks};
+pub use blocks::{BlockFindings, Blocks, compare_levels, kind_words, recorded_disks};
 pub use check::{Check, CheckCommand, Checker, Verdict};
 pub use disks::Disks;
 pub use findings::{DiskStory, Fate, Finding, Findings, Line, Lost, Moment, NodeStory, Sync, relaxation_words};

@@ -133,7 +133,8 @@ impl Trace {
         }
         let run = postcard::to_stdvec(&self.run).expect("it has only what postcard knows");
         let disks = self.disks.iter().enumerate();
-        let disks = disks.map(|(number, (node, disk))| Ok((node.clone(), DiskManifest::save(number, disk, directory)?)));
+        let disks =
+            disks.map(|(number, (node, disk))| Ok((node.clone(), DiskManifest::save(number, disk, directory)?)));
         let manifest = Manifest {
             version: VERSION,
             run_blake3: compress(&directory.join(RUN), &run)?,

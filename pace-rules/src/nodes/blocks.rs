@@ -42,7 +42,7 @@ pub struct BlockState {
     pub cut: Vec<usize>,
     /// For each node that has a disk: the state of that.
     pub disks: Vec<Option<disk::State>>,
-    /// What was done to the nodes that are relaxed.
+    /// The most that was done to one of them.
     pub kind: disk::Kind,
 }
 
@@ -51,7 +51,7 @@ pub struct BlockState {
 pub struct BlockCount {
     /// The nodes that were relaxed, as indices into the run's.
     pub relaxed: Vec<usize>,
-    /// How.
+    /// How; where each has lost anything, the least that there is.
     pub kind: disk::Kind,
     /// How many states; `u64::MAX` stands for that many or more.
     pub states: u64,
@@ -153,7 +153,7 @@ impl BlockSpace {
             disks,
             at_point: request.states.at_one_point(),
             sets,
-            is_free: request.explore == Explore::BruteForce,
+            is_free: request.explore == Explore::BruteForce && with_disk.len() > 1,
             blocks: Vec::new(),
             known: Mutex::default(),
         };
@@ -194,7 +194,8 @@ impl BlockSpace {
         }
         let kinds: BTreeSet<_> = options.iter().flat_map(|options| options.keys().copied()).collect();
         let with_count = |kind| {
-            let counts: Vec<_> = options.iter().map(|options| options.get(&kind).map_or(0, |(count, _)| *count)).collect();
+            let counts: Vec<_> =
+                options.iter().map(|options| options.get(&kind).map_or(0, |(count, _)| *count)).collect();
             (kind, u64::try_from(self.own_ranks(nodes, &counts)).unwrap_or(u64::MAX))
         };
         kinds.into_iter().map(with_count).filter(|(_, count)| *count > 0).collect()
@@ -300,7 +301,9 @@ impl BlockSpace {
                 disks[node] = self.of_disk(node, positions[node]).get(chosen);
             }
         }
-        BlockState { cut: events.clone(), disks, kind: block.kind }
+        let kinds = disks.iter().flatten().map(|disk| disk.relaxation.kind());
+        let kind = kinds.max().unwrap_or(block.kind);
+        BlockState { cut: events.clone(), disks, kind }
     }
 
     /// The numbers of some of the states, ascending, none of them twice; each choice is as likely as
@@ -382,11 +385,7 @@ fn request_event(time_ns: u64) -> Event {
 
 /// The moments at which the power fails, in order; no two of them are the same to all disks and to
 /// who was told what.
-fn moments(
-    run: &Run,
-    disks: &[Option<RecordedDisk>],
-    request: &BlockRequest,
-) -> Result<Vec<Moment>, BlockError> {
+fn moments(run: &Run, disks: &[Option<RecordedDisk>], request: &BlockRequest) -> Result<Vec<Moment>, BlockError> {
     let merged = Merged::of(run, disks);
     let clocks = Clocks::of(&merged.run);
     let nodes = &merged.run.nodes;

@@ -77,7 +77,8 @@ pub enum BlockError {
 /// The crash states of a run whose nodes' disks were recorded.
 ///
 /// **Where the power fails.** Where something was promised: behind every acknowledgement and every
-/// sync, and before the next acknowledgement; with `every-write` behind every request to a disk too.
+/// sync, and before the next acknowledgement. Where the most can be lost: before every flush. With
+/// `every-write` behind every request to a disk too.
 /// The other nodes have done what must have come before then; what they had done by the same time;
 /// and all that may have come before. With [`Explore::BruteForce`] they are at any such moment of
 /// their own.
@@ -391,7 +392,15 @@ fn moments(run: &Run, disks: &[Option<RecordedDisk>], request: &BlockRequest) ->
     let nodes = &merged.run.nodes;
     let all: Cut = nodes.iter().map(|node| node.events.len()).collect();
     // The numbers of merged events behind which something matters.
+    let is_flush = |node: usize, events: usize| {
+        let disk = disks[node].as_ref();
+        merged.is_request(node, events) && disk.is_some_and(|disk| disk.log.is_behind_flush(merged.at[node][events].1))
+    };
     let matters = |node: usize, events: usize| {
+        // Never is more pending than when a flush arrives.
+        if events < all[node] && is_flush(node, events + 1) {
+            return true;
+        }
         if merged.is_request(node, events) {
             return request.states.every_write();
         }

@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Gid, Pid, Uid, User};
 
 use crate::check::{Server, Verdict, judge};
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Error, Result, log_words};
 use crate::file::{CLIENT, ClusterFile, Node};
 use crate::hidden::NodeSpec;
 use crate::log;
@@ -22,17 +22,25 @@ use crate::ready::{Asked, Probe};
 /// How often it is looked whether nodes are ready, or have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Behind which number the processes of a node begin that is started for the first time.
-const FIRST_LAST_PID: u32 = 1000;
+/// How many numbers there are for the processes of a node that is started for the first time, and as
+/// many for those of the second and third time. A number that is in a file from another start must
+/// not be that of a process, or a server thinks that it runs already.
+const PIDS_OF_A_START: u32 = 3000;
 
-/// And of one that is started on what a crash left: a number that is in a file there must not be
-/// that of a process, or a server thinks that it runs already. Every kernel has 32768 numbers.
-const LATER_LAST_PIDS: std::ops::Range<u32> = 10_000..30_000;
+/// From which start on that is not done any more.
+const STARTS_MAX: u32 = 4;
+
+/// Behind which number processes begin on data that another cluster left, such as one that was
+/// recorded. Every kernel has 32768.
+const LATER_LAST_PIDS: std::ops::Range<u32> = 12_000..30_000;
 
 /// What the check's log is called.
 const CHECK: &str = "check";
 
-/// How long one command of a setup may take.
+/// And that of what prepares the cluster.
+const PREPARE: &str = "prepare";
+
+/// How long one command of a setup may take, or of what prepares the cluster.
 const SETUP_WITHIN: Duration = Duration::from_secs(120);
 
 /// A cluster: its network, the place of its client, and its nodes, if they have been started. What
@@ -45,6 +53,8 @@ pub struct Cluster {
     network: Network,
     file: ClusterFile,
     logs: PathBuf,
+    /// How often the nodes were started on directories that were new to this cluster.
+    starts: u32,
 }
 
 /// How the nodes are started.
@@ -80,10 +90,18 @@ impl Cluster {
     /// Without root, or if the kernel lacks something.
     pub fn new(file: &ClusterFile, logs: &Path) -> Result<Self> {
         let network = Network::new()?;
-        let client = NodeSpec { name: CLIENT.into(), data: None, last_pid: FIRST_LAST_PID, hosts: hosts(file) };
+        let client = NodeSpec { name: CLIENT.into(), data: None, last_pid: PIDS_OF_A_START, hosts: hosts(file) };
         let client = Namespaces::new(&network, client_address(), &client)?;
         fs::create_dir_all(logs).doing(|| format!("create {}", logs.display()))?;
-        Ok(Self { nodes: Vec::new(), server: None, client, network, file: file.clone(), logs: logs.to_owned() })
+        Ok(Self {
+            nodes: Vec::new(),
+            server: None,
+            client,
+            network,
+            file: file.clone(),
+            logs: logs.to_owned(),
+            starts: 0,
+        })
     }
 
     /// Starts the nodes, and waits until all are ready. Those of an earlier start are killed.
@@ -101,7 +119,11 @@ impl Cluster {
     }
 
     fn start_all(&mut self, settings: &mut Settings) -> Result<()> {
-        let last_pid = if settings.first { FIRST_LAST_PID } else { later_last_pid() };
+        self.starts = if settings.first { 1 } else { self.starts + u32::from(self.starts > 0) };
+        let last_pid = match self.starts {
+            0 | STARTS_MAX.. => later_last_pid(),
+            starts => starts * PIDS_OF_A_START,
+        };
         for (node, directory) in self.file.nodes.iter().zip(settings.directories) {
             if node.has_data {
                 give_to_user(directory, node.user.as_deref())?;
@@ -162,7 +184,7 @@ impl Cluster {
         running.is_ready = running.probe.ask(ready, &asked).doing(|| format!("ask whether {} is ready", node.name))?;
         if !running.is_ready && Instant::now() > running.deadline {
             let what = format!("was not ready within {:?}", node.ready_within);
-            return Err(Error::NotReady { node: node.name.clone(), what, tail: log::tail(&log), log });
+            return Err(Error::NotReady { node: node.name.clone(), what, tail: log::tail(&log) });
         }
         Ok(())
     }
@@ -192,7 +214,7 @@ impl Cluster {
                 None => format!("did not end within {SETUP_WITHIN:?}"),
             };
             let what = format!("cannot be set up: {} {how}", words.join(" "));
-            return Err(Error::NotReady { node: node.name.clone(), what, tail: log::tail(&log), log });
+            return Err(Error::NotReady { node: node.name.clone(), what, tail: log::tail(&log) });
         }
         Ok(())
     }
@@ -279,6 +301,25 @@ impl Cluster {
         command
     }
 
+    /// Runs what prepares a cluster that is up for the first time, if there is something.
+    ///
+    /// # Errors
+    /// If it fails, or takes too long.
+    pub fn prepare(&self, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        let Some(words) = &self.file.prepare else { return Ok(()) };
+        let log = self.log(PREPARE);
+        let mut command = self.client_command(words);
+        log_output(&mut command, &log)?;
+        let mut child = command.spawn().doing(|| "prepare the cluster".into())?;
+        let how = match finish(&mut child, SETUP_WITHIN, cancelled).doing(|| "prepare the cluster".into())? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => ending(status),
+            None if cancelled() => return Err(Error::Interrupted),
+            None => format!("did not end within {SETUP_WITHIN:?}"),
+        };
+        Err(Error::Command { whose: "prepare".into(), what: how + &log_words(&log::tail(&log)) })
+    }
+
     /// Runs the client. Each line of its standard output is given to `acknowledged` as it comes; what
     /// else it says goes to its log.
     ///
@@ -301,9 +342,9 @@ impl Cluster {
         let left = if heard == Heard::Stopped { Duration::ZERO } else { left };
         match finish(&mut child, left, cancelled).doing(|| "wait for the client".into())? {
             Some(status) if status.success() => Ok(()),
-            Some(status) => Err(failed(ending(status) + &tail_words(&log))),
+            Some(status) => Err(failed(ending(status) + &log_words(&log::tail(&log)))),
             None if cancelled() => Err(Error::Interrupted),
-            None => Err(failed(format!("did not end within {:?}{}", client.within, tail_words(&log)))),
+            None => Err(failed(format!("did not end within {:?}{}", client.within, log_words(&log::tail(&log))))),
         }
     }
 
@@ -336,7 +377,7 @@ impl Cluster {
         };
         self.server = server;
         Ok(match verdict {
-            Verdict::NotMeasured(why) => Verdict::NotMeasured(why + &tail_words(&log)),
+            Verdict::NotMeasured(why) => Verdict::NotMeasured(why + &log_words(&log::tail(&log))),
             other => other,
         })
     }
@@ -372,7 +413,7 @@ impl Running {
         let Some(process) = &mut self.process else { return Ok(()) };
         let Some(how) = process.ended().doing(|| format!("look after {node}"))? else { return Ok(()) };
         let what = format!("{how} {when}");
-        Err(Error::NotReady { node: node.to_owned(), what, log: log.to_owned(), tail: log::tail(log) })
+        Err(Error::NotReady { node: node.to_owned(), what, tail: log::tail(log) })
     }
 }
 
@@ -380,12 +421,6 @@ fn log_output(command: &mut Command, log: &Path) -> Result<()> {
     let open = || log::open(log).doing(|| format!("open {}", log.display()));
     command.stdout(open()?).stderr(open()?);
     Ok(())
-}
-
-/// The end of a log, behind other words.
-fn tail_words(log: &Path) -> String {
-    let tail = log::tail(log);
-    if tail.is_empty() { String::new() } else { format!("; the end of {}: {}", log.display(), tail.join(" | ")) }
 }
 
 fn log_name(node: &str) -> String {

@@ -1,5 +1,5 @@
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The result of what is done with a cluster.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -50,15 +50,13 @@ pub enum Error {
         error: io::Error,
     },
     /// A node does not become ready.
-    #[error("node {node} {what}{}", log_words(.log, .tail))]
+    #[error("node {node} {what}{}", log_words(.tail))]
     NotReady {
         /// Its name.
         node: String,
         /// What it does instead.
         what: String,
-        /// Where it logs to.
-        log: PathBuf,
-        /// The last lines of that.
+        /// The last lines of its log.
         tail: Vec<String>,
     },
     /// A command did not do what it is for.
@@ -74,11 +72,9 @@ pub enum Error {
     Interrupted,
 }
 
-fn log_words(log: &Path, tail: &[String]) -> String {
-    if tail.is_empty() {
-        return format!("; it logged nothing ({})", log.display());
-    }
-    format!("; the end of {}: {}", log.display(), tail.join(" | "))
+/// The end of a log, behind other words.
+pub(crate) fn log_words(tail: &[String]) -> String {
+    if tail.is_empty() { "; it logged nothing".into() } else { format!("; its log ends: {}", tail.join(" | ")) }
 }
 
 /// Says what was being done when something failed.

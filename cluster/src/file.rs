@@ -49,6 +49,9 @@ pub struct ClusterFile {
     pub disk: Option<String>,
     /// The nodes, in the order of the file.
     pub nodes: Vec<Node>,
+    /// What is run once where the client is, when the cluster is up for the first time. A recording
+    /// begins behind that, with the cluster started again; without it, with directories that are new.
+    pub prepare: Option<Vec<String>>,
     /// What makes the cluster work.
     pub client: Option<Client>,
     /// What judges it.
@@ -215,6 +218,9 @@ impl ClusterFile {
                 look(format!("node {}", node.name), words, path, Path::new("/"))?;
             }
         }
+        if let Some(words) = &self.prepare {
+            look("prepare".into(), words, &own_path, &self.folder)?;
+        }
         if let Some(client) = &self.client {
             look("the client".into(), &client.command, &own_path, &self.folder)?;
         }
@@ -234,6 +240,7 @@ struct RawFile {
     #[serde(default)]
     environment: BTreeMap<String, String>,
     nodes: Vec<RawNode>,
+    prepare: Option<String>,
     client: Option<RawClient>,
     check: Option<RawCheck>,
 }
@@ -326,6 +333,7 @@ impl RawFile {
             }
             RawExplore::Primary(name) => Explore::PrimaryReplicas { primary: place(&names, &name)? },
         };
+        let prepare = self.prepare.map(|text| values.command(&text).map_err(|what| format!("prepare: {what}")));
         let client = self.client.map(|raw| {
             let command = values.command(&raw.command).map_err(|what| format!("client: {what}"))?;
             Ok::<_, String>(Client { command, within: seconds(raw.within_s, CLIENT_WITHIN_S)? })
@@ -343,6 +351,7 @@ impl RawFile {
             explore,
             disk: self.disk,
             nodes,
+            prepare: prepare.transpose()?,
             client: client.transpose()?,
             check: check.transpose()?,
         })
@@ -446,8 +455,8 @@ fn check_name(name: &str) -> Words<()> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(plain) || name.starts_with('-') {
         return Err(format!("\"{name}\" cannot be a node's name: small letters, digits and hyphens can"));
     }
-    // The latter two are logs, and a directory beside those of the nodes.
-    if [CLIENT, "localhost", "check", "log"].contains(&name) {
+    // The last three are logs, and a directory beside those of the nodes.
+    if [CLIENT, "localhost", "prepare", "check", "log"].contains(&name) {
         return Err(format!("a node cannot be called {name}"));
     }
     Ok(())

@@ -6,9 +6,10 @@
 //! runs a command there. It is outside, as are who started it and who watches it.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{self, BufRead, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -50,6 +51,9 @@ const HOSTS: &str = "/etc/hosts";
 
 /// Memory that programs share.
 const SHARED_MEMORY: &str = "/dev/shm";
+
+/// Everybody may make files there, and remove their own.
+const OPEN_TO_ALL: u32 = 0o1777;
 
 /// What is passed on to the command.
 const PASSED_ON: [Signal; 6] =
@@ -126,44 +130,34 @@ fn make_node(spec: &NodeSpec) -> Result<()> {
     attach(None, Path::new("/proc"), Some("proc"), MsFlags::empty())?;
     // Not every kernel lets us (CONFIG_CHECKPOINT_RESTORE).
     let _ = fs::write(LAST_PID, spec.last_pid.to_string());
+    fs::create_dir_all(DIRECTORY).doing(|| format!("create {DIRECTORY}"))?;
     let root = Path::new(DIRECTORY);
-    fs::create_dir_all(root).doing(|| format!("create {DIRECTORY}"))?;
-    let data =
-        spec.data.as_deref().map(|data| Ok((data, fs::File::open(data).doing(|| format!("open {}", data.display()))?)));
-    let data = data.transpose()?;
     attach(None, root, Some("tmpfs"), MsFlags::empty())?;
-    if let Some((path, opened)) = &data {
-        use std::os::fd::AsRawFd;
+    if let Some(data) = &spec.data {
         let inside = root.join(&spec.name);
         fs::create_dir(&inside).doing(|| format!("create {}", inside.display()))?;
-        // It may lie where something else is mounted by now.
-        let source = PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd()));
-        let bound = mount(Some(&source), &inside, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>);
-        bound.doing(|| format!("mount {} on {}", path.display(), inside.display()))?;
+        attach(Some(data), &inside, None, MsFlags::MS_BIND | MsFlags::MS_REC)?;
     }
     let hosts = root.join(".hosts");
     fs::write(&hosts, &spec.hosts).doing(|| format!("write {}", hosts.display()))?;
     if Path::new(HOSTS).exists() {
         attach(Some(&hosts), Path::new(HOSTS), None, MsFlags::MS_BIND)?;
     }
+    let temporary = temporary_directory();
+    let made =
+        fs::create_dir(&temporary).and_then(|()| fs::set_permissions(&temporary, Permissions::from_mode(OPEN_TO_ALL)));
+    made.doing(|| format!("create {}", temporary.display()))?;
+    // The last one, since the data may lie there.
     if Path::new(SHARED_MEMORY).exists() {
         attach(None, Path::new(SHARED_MEMORY), Some("tmpfs"), MsFlags::empty())?;
-        open_to_all(Path::new(SHARED_MEMORY))?;
     }
-    let temporary = temporary_directory();
-    fs::create_dir(&temporary).doing(|| format!("create {}", temporary.display()))?;
-    open_to_all(&temporary)
-}
-
-fn open_to_all(directory: &Path) -> Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    let mode = fs::Permissions::from_mode(0o1777);
-    fs::set_permissions(directory, mode).doing(|| format!("open {} to all", directory.display()))
+    Ok(())
 }
 
 fn attach(source: Option<&Path>, target: &Path, kind: Option<&str>, flags: MsFlags) -> Result<()> {
     let named = source.unwrap_or(Path::new("crashpoint"));
-    mount(Some(named), target, kind, flags, None::<&str>).doing(|| format!("mount on {}", target.display()))
+    let mounted = mount(Some(named), target, kind, flags, None::<&str>);
+    mounted.doing(|| format!("mount {} on {}", named.display(), target.display()))
 }
 
 /// Waits for those that lose their parents, until the standard input ends.

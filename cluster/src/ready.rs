@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::file::Ready;
 use crate::log;
@@ -14,11 +14,16 @@ use crate::process::kill_group;
 /// How long a port may take to answer; in a network like ours it does at once, or not at all.
 const CONNECT_WITHIN: Duration = Duration::from_millis(200);
 
+/// How long there is between two commands that ask: they take the processor from the node.
+const COMMAND_EVERY: Duration = Duration::from_millis(20);
+
 /// Asks a node, again and again, whether it is ready.
 #[derive(Debug, Default)]
 pub(crate) struct Probe {
     /// A command that has been started and has not ended.
     running: Option<Child>,
+    /// When the last one was seen to have ended.
+    ended: Option<Instant>,
 }
 
 /// What there is to know of a node.
@@ -46,12 +51,16 @@ impl Probe {
             }
             Ready::Command(words) => {
                 let Some(child) = &mut self.running else {
+                    if self.ended.is_some_and(|ended| ended.elapsed() < COMMAND_EVERY) {
+                        return Ok(false);
+                    }
                     let mut command = (asked.command)(words);
                     self.running = Some(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
                     return Ok(false);
                 };
                 let Some(status) = child.try_wait()? else { return Ok(false) };
                 self.running = None;
+                self.ended = Some(Instant::now());
                 Ok(status.success())
             }
         }

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use node_sweep::{
-    Blocks, Finding, Findings, Manifest, Progress, Results, Subject, Summary, Swept, compare_levels, relaxation_words,
+    Blocks, Finding, Findings, Manifest, Progress, Results, States, Subject, Summary, Swept, compare_levels, relaxation_words,
     sweep,
 };
 use pace_rules::disk;
@@ -149,6 +149,15 @@ impl VisitArgs {
     pub(crate) fn jobs(&self, each: usize) -> usize {
         let processors = || each * std::thread::available_parallelism().map_or(1, usize::from);
         self.jobs.map_or_else(processors, usize::from)
+    }
+
+    /// Where the directory that the only node of a trace left is not what was recorded, in words. Then
+    /// the states are none of the program's.
+    pub(crate) fn difference(&self, trace: &Trace, data: &Path) -> anyhow::Result<Option<String>> {
+        let space = Space::new(&trace.run, &self.states.request(Explore::BruteForce))?;
+        let last = States::new(&trace.run, &space, trace).last(0);
+        let last = last.context("nothing was recorded of the directory")?;
+        last.difference(data).with_context(|| format!("compare {} with what was recorded", data.display()))
     }
 
     /// Visits the states, and says what came of it. `subjects` makes what looks at them.

@@ -16,8 +16,10 @@ use crate::tree::Fingerprint;
 /// A space that is larger is not searched: the sweep itself takes long enough.
 const SEARCHED_MAX: u64 = 200_000;
 
-/// Of so many findings, the smallest, it is looked for what would have prevented them.
+/// So many findings, the smallest, are looked into for what would have prevented them, as long as no
+/// more states than these are searched for that.
 const PREVENTED_MAX: usize = 20;
+const PREVENTION_STATES_MAX: u64 = 100_000;
 
 impl Findings<'_> {
     /// Looks for what would have prevented each finding, and where else it is possible. Each comes with
@@ -35,20 +37,24 @@ impl Findings<'_> {
                 finding.models.insert(model.name.to_owned(), !alike.is_disjoint(&found));
             }
         }
+        let mut left = PREVENTION_STATES_MAX;
         for finding in findings.iter_mut().take(PREVENTED_MAX) {
-            finding.prevented_by = self.prevention(finding, request);
+            finding.prevented_by = self.prevention(finding, request, &mut left);
         }
         findings
     }
 
     /// What would have forbidden the state of a finding: one call if that is enough, else all that could
     /// help; nothing if they do not. What several nodes do alike counts as one.
-    fn prevention(&self, finding: &Finding, request: &Request) -> Vec<Sync> {
+    fn prevention(&self, finding: &Finding, request: &Request, left: &mut u64) -> Vec<Sync> {
         let candidates = self.candidates(finding);
         let all = (candidates.len() > 1).then(|| candidates.concat());
         let forbids = |syncs: &Vec<Candidate>| {
             let run = with(&self.until_told(finding), syncs);
-            self.search(&run, request, &HashSet::from([finding.key])).is_some_and(|found| found.is_empty())
+            let Ok(space) = Space::new(&run, request) else { return false };
+            let Some(enough) = left.checked_sub(space.len()) else { return false };
+            *left = enough;
+            self.search_in(&space, &run, &HashSet::from([finding.key])).is_empty()
         };
         let syncs = candidates.into_iter().chain(all).find(forbids).unwrap_or_default();
         syncs.iter().map(|sync| self.words(sync)).collect()
@@ -71,10 +77,11 @@ impl Findings<'_> {
     /// Those of the states that a space of this run has; none if it is too large to tell.
     fn search(&self, run: &Run, request: &Request, wanted: &HashSet<Fingerprint>) -> Option<HashSet<Fingerprint>> {
         let space = Space::new(run, request).ok()?;
-        if space.len() > SEARCHED_MAX {
-            return None;
-        }
-        let mut states = States::new(run, &space, self.trace);
+        (space.len() <= SEARCHED_MAX).then(|| self.search_in(&space, run, wanted))
+    }
+
+    fn search_in(&self, space: &Space, run: &Run, wanted: &HashSet<Fingerprint>) -> HashSet<Fingerprint> {
+        let mut states = States::new(run, space, self.trace);
         let mut found = HashSet::new();
         for index in 0..space.len() {
             if found.len() == wanted.len() {
@@ -83,7 +90,7 @@ impl Findings<'_> {
             let made = states.make(&space.state(index));
             found.extend(made.ok().map(|made| made.key).filter(|key| wanted.contains(key)));
         }
-        Some(found)
+        found
     }
 
     /// The calls that could have made durable what was lost: before anybody else could know of it, or

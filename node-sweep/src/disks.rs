@@ -60,6 +60,11 @@ impl Disks {
         tree
     }
 
+    /// The tree behind all effects.
+    pub fn last(&mut self, trace: &Trace) -> Tree {
+        self.tree(self.effects.len(), &[], trace)
+    }
+
     /// The last checkpoint with no more than `count` effects.
     fn checkpoint(&mut self, count: usize, trace: &Trace) -> (usize, Tree) {
         let wanted = count / CHECKPOINT_EVERY * CHECKPOINT_EVERY;

@@ -60,6 +60,8 @@ pub struct NodeStory {
     pub behind: Option<String>,
     /// What it did next, had it not crashed.
     pub before: Option<String>,
+    /// Whether that had been begun.
+    pub is_begun: bool,
     /// What was lost, in order.
     pub lost: Vec<Lost>,
     /// The operation of which only the first part reached the disk.
@@ -332,12 +334,20 @@ impl<'a> Findings<'a> {
         (0..self.trace.run.nodes.len()).map(|node| self.node(state, node)).collect()
     }
 
-    /// Of each event up to the cut what is on the disk.
+    /// The event that had been begun and had not returned, of which something is on the disk.
+    fn begun(&self, state: &State, node: usize) -> Option<usize> {
+        let last = state.nodes[node].micros.checked_sub(1)?;
+        let event = self.micros(node)[last].event;
+        (event >= state.cut[node]).then_some(event)
+    }
+
+    /// Of each event up to the cut, and one that had been begun, what is on the disk.
     fn parts(&self, state: &State, node: usize) -> BTreeMap<usize, Parts> {
         let (cut, kept) = (state.cut[node], &state.nodes[node]);
+        let begun = self.begun(state, node);
         let micros = self.micros(node).iter().enumerate();
         let mut parts: BTreeMap<usize, Parts> = BTreeMap::new();
-        for (place, micro) in micros.take_while(|(_, micro)| micro.event < cut) {
+        for (place, micro) in micros.take_while(|(_, micro)| micro.event < cut || Some(micro.event) == begun) {
             // A file without a name is nothing to anybody.
             if !matches!(micro.effect, Effect::NewFile { .. }) {
                 let parts = parts.entry(micro.event).or_default();
@@ -354,7 +364,8 @@ impl<'a> Findings<'a> {
         let run = &self.trace.run;
         let mut all: Vec<(u64, usize, usize)> = Vec::new();
         for (node, cut) in state.cut.iter().enumerate() {
-            let events = run.nodes[node].events[..*cut].iter().enumerate();
+            let until = self.begun(state, node).map_or(*cut, |event| event + 1);
+            let events = run.nodes[node].events[..until].iter().enumerate();
             all.extend(events.map(|(place, event)| (event.end_ns, node, place)));
         }
         all.sort_unstable();
@@ -408,6 +419,7 @@ impl<'a> Findings<'a> {
             events,
             behind: events.checked_sub(1).map(|last| self.event_words(run, node, last)),
             before: (events < run.nodes[node].events.len()).then(|| self.event_words(run, node, events)),
+            is_begun: self.begun(state, node).is_some(),
             lost,
             midway,
             kept: all_kept,
@@ -526,7 +538,8 @@ impl NodeStory {
         let mut text = String::new();
         let name = if is_named { format!("{}: ", self.node) } else { String::new() };
         let behind = self.behind.as_ref().map_or("before anything was done".into(), |words| format!("behind {words}"));
-        let before = self.before.as_ref().map_or(String::new(), |words| format!(", before {words}"));
+        let when = if self.is_begun { "during" } else { "before" };
+        let before = self.before.as_ref().map_or(String::new(), |words| format!(", {when} {words}"));
         text += &format!("  crash     {name}{behind}{before}\n");
         for lost in &self.lost {
             text += &format!("  lost      {name}{}\n", lost.text());

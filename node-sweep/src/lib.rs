@@ -10,6 +10,7 @@ mod bay;
 mod blocks;
 mod causes;
 mod check;
+mod compare;
 mod content;
 mod differences;
 mod directory;

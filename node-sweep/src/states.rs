@@ -39,6 +39,12 @@ impl<'a> States<'a> {
         Self { trace, disks: disks.collect(), acknowledgements: Acknowledgements::of(run) }
     }
 
+    /// What a node's directory holds when all that it did is on its disk; none if it has no directory.
+    pub fn last(&mut self, node: usize) -> Option<Tree> {
+        let (_, disks) = self.disks.iter_mut().find(|(place, _)| *place == node)?;
+        Some(disks.last(self.trace))
+    }
+
     /// Makes one.
     ///
     /// # Errors

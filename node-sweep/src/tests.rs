@@ -134,6 +134,27 @@ proptest! {
         tree.write_to(&path).expect("written");
         let found = read(&path, &mut trace).fingerprint();
         prop_assert_eq!(found, Ok(fingerprint));
+        prop_assert_eq!(tree.difference(&path).expect("read"), None);
+        // Anything that is changed there is noticed.
+        for entry in fs::read_dir(&path).expect("read").map(|entry| entry.expect("read").path()) {
+            if entry.is_file() && !entry.is_symlink() {
+                let mut bytes = fs::read(&entry).expect("read");
+                bytes.push(0);
+                fs::write(&entry, &bytes).expect("written");
+                prop_assert!(tree.difference(&path).expect("read").is_some());
+                bytes.pop();
+                fs::write(&entry, &bytes).expect("written");
+                if let Some(first) = bytes.first_mut() {
+                    *first ^= 1;
+                    fs::write(&entry, &bytes).expect("written");
+                    prop_assert!(tree.difference(&path).expect("read").is_some());
+                    bytes[0] ^= 1;
+                    fs::write(&entry, &bytes).expect("written");
+                }
+            }
+        }
+        fs::write(path.join("more"), "").expect("written");
+        prop_assert!(tree.difference(&path).expect("read").is_some());
     }
 }
 

@@ -12,7 +12,11 @@ mod cuts;
 mod effect;
 mod micro;
 mod model;
+mod operations;
+mod places;
+mod rules;
 mod run;
+mod section;
 mod space;
 
 pub use blocks::{BlockCount, BlockError, BlockRequest, BlockSpace, BlockState, RecordedDisk};

@@ -214,6 +214,41 @@ fn a_name_through_links_and_other_roots() {
 }
 
 #[test]
+fn a_directory_that_has_another_path_inside_of_namespaces() {
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    let recorded = shell(&format!(
+        "exec unshare -m -p -n --fork --mount-proc sh -ec 'mount --bind . {0}; mount -t tmpfs none /mnt; cd /; \
+         echo one >{0}/f; mkdir {0}/d; ln -s {0}/d {0}/way; echo two >{0}/way/g; cd {0}/way; mv g ../h; echo 3 >/mnt/not-ours'",
+        elsewhere.path().display()
+    ));
+    recorded.assert_exact();
+}
+
+#[test]
+fn an_ordinary_user_is_recorded_and_keeps_what_set_uid_gives_or_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("data");
+    std::fs::create_dir(&path).expect("made");
+    for path in [directory.path(), &path] {
+        std::os::unix::fs::chown(path, Some(65534), Some(65534)).expect("we are root");
+    }
+    let record_as_nobody = |script: &str| {
+        let mut command = Command::new("sh");
+        std::os::unix::process::CommandExt::uid(&mut command, 65534);
+        command.args(["-ec", script]).current_dir(&path);
+        record(NodeOptions { name: "node".into(), directory: Some(path.clone()), marks: true }, command)
+    };
+    let (trace, status) = record_as_nobody("echo x >f; mv f g; sync g").expect("recorded");
+    assert!(status.success() && trace.about.not_measured.is_empty(), "{:?}", trace.about);
+    assert_eq!(trace.run.nodes[0].events.len(), 4);
+    let program = directory.path().join("program");
+    std::fs::copy("/bin/true", &program).expect("copied");
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o4755)).expect("changed");
+    let error = record_as_nobody(&format!("echo first >h; {}", program.display())).expect_err("it would not be root");
+    assert!(matches!(error, Error::SetUid(_)), "{error}");
+}
+
+#[test]
 fn reading_alone_is_nothing() {
     let recorded = shell("echo x >f; cat f >/dev/null; ls -l >/dev/null; test -e f; : >/dev/null");
     recorded.assert_exact();

@@ -97,7 +97,7 @@ fn sqlite_with_a_log_that_is_synced_now_and_then_loses_the_last_commits_only() {
 
 #[test]
 fn sqlite_without_any_sync_has_a_malformed_database() {
-    let swept = sqlite("delete", "off", &[]);
+    let swept = sqlite("delete", "off", &["--sample", "800", "--seed", "3"]);
     swept.assert_found();
     assert!(swept.broken().iter().any(|words| words.contains("malformed")), "{:?}", swept.broken());
 }

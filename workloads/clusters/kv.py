@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Clients and checks of key-value systems, in the language that their servers speak.
 
+    kv.py SYSTEM prepare        waits until the system takes a write
     kv.py SYSTEM write COUNT    writes keys one after the other, and prints `set KEY VALUE` for each
                                 that the system has acknowledged
     kv.py SYSTEM check ACKS     reads all keys from every node, and prints `ok`, or `broken …` for
@@ -324,15 +325,17 @@ def patiently(what, until):
             time.sleep(TRY_EVERY_S)
 
 
+def begin(system):
+    """Somebody who may write."""
+    client = system(system.leader() if hasattr(system, "leader") else nodes()[0][1])
+    if hasattr(client, "set_up"):
+        client.set_up()
+    return client
+
+
 def write(system, count):
     """Writes in turn to a few keys. It stops at the first write that is not acknowledged."""
-    def begin():
-        address = system.leader() if hasattr(system, "leader") else nodes()[0][1]
-        client = system(address)
-        if hasattr(client, "set_up"):
-            client.set_up()
-        return client
-    client = patiently(begin, time.monotonic() + PATIENCE_S)
+    client = patiently(lambda: begin(system), time.monotonic() + PATIENCE_S)
     for number in range(1, count + 1):
         key, value = f"k{number % KEYS}", f"v{number}"
         print("try", key, value, flush=True)
@@ -395,7 +398,9 @@ def look(system, allowed, must):
 
 def main():
     system, what = SYSTEMS[sys.argv[1]], sys.argv[2]
-    if what == "write":
+    if what == "prepare":
+        patiently(lambda: begin(system).put("prepared", "yes"), time.monotonic() + PATIENCE_S)
+    elif what == "write":
         try:
             write(system, int(sys.argv[3]))
         except FAILURES as error:

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use cluster::{CLIENT, Cluster, ClusterFile, Node, Process, Settings, Starter};
+use cluster::{CLIENT, Cluster, ClusterFile, Node, Process, Settings, Spawn, Starter};
 use pace_rules::nodes::Action;
 use recorder::process::{NodeOptions, NodeTrace, RecordedDisk, Traced, Tracer, about_now, join};
 use replayer::{Interrupt, Outcome, say};
@@ -59,9 +59,15 @@ fn recorded(
     let cancelled = || interrupt.requested();
     let mut starter = Recorder { scene, file, disks: &mut disks, traced: Vec::new() };
     let mut cluster = Cluster::new(file, &scene.logs)?;
-    let begun = Instant::now();
     let directories = &scene.directories;
-    cluster.start(&mut Settings { directories, first: scene.first, starter: &mut starter, cancelled: &cancelled })?;
+    let first = file.prepare.is_none();
+    if !first {
+        cluster.start(&mut Settings { directories, first: true, starter: &mut Spawn, cancelled: &cancelled })?;
+        cluster.prepare(&cancelled)?;
+        cluster.stop(&cancelled)?;
+    }
+    let begun = Instant::now();
+    cluster.start(&mut Settings { directories, first, starter: &mut starter, cancelled: &cancelled })?;
     say(&format!("{} nodes are ready after {:.1} s", file.nodes.len(), begun.elapsed().as_secs_f64()));
     let client = run_client(&cluster, scene, &cancelled)?;
     cluster.refuse_end()?;

@@ -64,6 +64,9 @@ fn looked_at(
     interrupt: &Interrupt,
 ) -> anyhow::Result<Outcome> {
     start(cluster, scene, scene.first, interrupt)?;
+    if scene.first {
+        cluster.prepare(&|| interrupt.requested())?;
+    }
     let acknowledgements = scene.temporary("acknowledgements");
     let mut lines = Vec::new();
     if arguments.client {

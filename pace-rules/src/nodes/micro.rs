@@ -82,7 +82,6 @@ struct Cutter<'a> {
 /// What is known of a file at a moment of the run.
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
-    regular: bool,
     names: u32,
     size: u64,
 }
@@ -92,11 +91,7 @@ impl<'a> Cutter<'a> {
         let mut files: HashMap<FileId, Known> = HashMap::new();
         for file in &node.initial {
             let known = files.entry(file.file).or_default();
-            *known = Known {
-                regular: file.kind == FileKind::Regular,
-                names: known.names + u32::from(file.parent.is_some()),
-                size: file.size,
-            };
+            *known = Known { names: known.names + u32::from(file.parent.is_some()), size: file.size };
         }
         Self { model, split, event: 0, micros: Micros::default(), files }
     }
@@ -117,7 +112,7 @@ impl<'a> Cutter<'a> {
     /// A new file: nothing that could be lost, as nobody sees it without a name.
     fn new_file(&mut self, file: FileId, kind: FileKind, mode: u32, names: u32) {
         self.micros.all.push(Micro { event: self.event, effect: Effect::NewFile { file, kind, mode } });
-        *self.file(file) = Known { regular: kind == FileKind::Regular, names, size: 0 };
+        *self.file(file) = Known { names, size: 0 };
     }
 
     fn cut(&mut self, op: &FileOp) {
@@ -149,13 +144,11 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// A name less. Where that is not atomic a file is emptied before its last one goes.
+    /// A name less. PACE and ALICE empty a file before its last name goes. No file system does it in
+    /// that order, and a program cannot help it: SQLite, for one, counts on it that nobody does.
     fn remove(&mut self, parent: FileId, name: &Name, file: FileId) {
-        let known = *self.file(file);
-        if !self.model.atomic_names && known.regular && known.names == 1 {
-            self.shrink(file, known.size, 0);
-        }
-        self.file(file).names = known.names.saturating_sub(1);
+        let names = &mut self.file(file).names;
+        *names = names.saturating_sub(1);
         self.group([Effect::RemoveEntry { parent, name: name.clone() }]);
     }
 

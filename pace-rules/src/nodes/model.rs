@@ -16,8 +16,8 @@ pub struct Model {
     pub data: DataOrder,
     /// What may be seen of bytes behind the old end of a file before they are those written.
     pub growth: Growth,
-    /// Whether operations on names and sizes are atomic. Else a rename is three steps, and a file
-    /// that loses its last name is emptied first.
+    /// Whether operations on names and sizes are atomic. Else a rename is three steps, and a file is
+    /// cut off piece by piece.
     pub atomic_names: bool,
     /// Whether a rename that replaces a file waits for the data of the one that is renamed.
     pub replace_by_rename: bool,

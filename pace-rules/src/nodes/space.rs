@@ -1,9 +1,13 @@
 //! All crash states of a run that are to be visited, each with a number.
 
-use super::cuts::Clocks;
+use super::Run;
+use super::cuts::{Clocks, Cut};
 use super::micro::{Micro, Micros, Split};
 use super::model::Model;
-use super::{Action, Run};
+use super::operations::{Likenesses, Operations};
+use super::places::{Place, Tuples, places};
+use super::rules::{Rule, rules};
+use super::section::{Choice, Section};
 
 /// Which nodes are relaxed, and together with which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,13 +129,35 @@ pub enum Error {
     /// Nothing to crash.
     #[error("no node has files: record at least one with a data directory")]
     NoFiles,
+    /// Cuts that are too many to be looked at.
+    #[error("there are more than {0} cuts: explore fewer nodes at once, or record a shorter run")]
+    TooMany(usize),
 }
 
 /// The crash states of a run.
+///
+/// A node's disk has a *place* in the order of its operations, and lacks some of those before. Both
+/// bound which events can have happened: those of the place and no later operation, and no call that
+/// made durable what is lost. Of the consistent cuts within these bounds a state has the greatest,
+/// with the most acknowledgements; it is visited if there is one. For given places that can be told of
+/// each node alone, since the least consistent cut of them is within every other.
 #[derive(Debug, Clone)]
 pub struct Space {
-    micros: Vec<Micros>,
-    cuts: Vec<Vec<usize>>,
+    nodes: Vec<NodeRules>,
+    clocks: Clocks,
+    rules: Vec<(Rule, Tuples)>,
+    sections: Vec<Section>,
+    lost: usize,
+}
+
+/// What the rules know of a node.
+#[derive(Debug, Clone)]
+pub(super) struct NodeRules {
+    pub(super) micros: Micros,
+    pub(super) operations: Operations,
+    pub(super) places: Vec<Place>,
+    /// How many events it has.
+    pub(super) events: usize,
 }
 
 impl Space {
@@ -140,40 +166,31 @@ impl Space {
     /// # Errors
     /// If what is wanted does not fit the run.
     pub fn new(run: &Run, request: &Request) -> Result<Self, Error> {
-        let clocks = Clocks::of(run);
-        let micros: Vec<_> = run.nodes.iter().map(|node| Micros::of(node, request.model, request.split)).collect();
-        let mut cuts: Vec<Vec<usize>> = vec![Vec::new()];
-        for (number, node) in run.nodes.iter().enumerate() {
-            let matters = |event: &usize| match &node.events[*event].action {
-                Action::File(_) => !micros[number].groups[*event].is_empty(),
-                Action::Mark { .. } => true,
-                _ => false,
-            };
-            let relevant: Vec<_> =
-                std::iter::once(0).chain((0..node.events.len()).filter(matters).map(|event| event + 1)).collect();
-            cuts = cuts
-                .iter()
-                .flat_map(|cut| relevant.iter().map(move |events| [cut.as_slice(), &[*events]].concat()))
-                .collect();
+        let mut likenesses = Likenesses::new();
+        let mut of_node = |node| {
+            let micros = Micros::of(node, request.model, request.split);
+            let operations = Operations::of(node, &micros, request.model, &mut likenesses);
+            let places = places(&operations, &micros, node.events.len());
+            NodeRules { micros, operations, places, events: node.events.len() }
+        };
+        let nodes: Vec<_> = run.nodes.iter().map(&mut of_node).collect();
+        let with_files: Vec<_> = (0..nodes.len()).filter(|node| !run.nodes[*node].initial.is_empty()).collect();
+        let mut this =
+            Self { nodes, clocks: Clocks::of(run), rules: Vec::new(), sections: Vec::new(), lost: request.lost };
+        for rule in rules(request.explore, &with_files)? {
+            let tuples = Tuples::of(&this.nodes, &this.clocks, &rule)?;
+            this.rules.push((rule, tuples));
         }
-        let mut least: Vec<_> = cuts
-            .iter()
-            .map(|cut| {
-                let mut all = vec![0; cut.len()];
-                for (node, events) in cut.iter().enumerate() {
-                    super::cuts::join(&mut all, clocks.least(node, *events));
-                }
-                all
-            })
-            .collect();
-        least.sort_by_key(|cut| (cut.iter().sum::<usize>(), cut.clone()));
-        least.dedup();
-        Ok(Self { micros, cuts: least })
+        for number in 0..this.rules.len() {
+            let sections = Section::all(&this, number, request.relaxations);
+            this.sections.extend(sections);
+        }
+        Ok(this)
     }
 
     /// How many there are; `u64::MAX` stands for that many or more.
     pub fn len(&self) -> u64 {
-        self.cuts.len() as u64
+        self.sections.iter().fold(0, |sum, section| sum.saturating_add(section.len()))
     }
 
     /// Whether there are none.
@@ -183,7 +200,12 @@ impl Space {
 
     /// How many there are of each kind, in the order of the states.
     pub fn counts(&self) -> Vec<Count> {
-        vec![Count { rule: "all nodes".into(), relaxation: Relaxation::Prefix, states: self.len() }]
+        let count = |section: &Section| Count {
+            rule: self.rules[section.rule].0.name.clone(),
+            relaxation: section.relaxation,
+            states: section.len(),
+        };
+        self.sections.iter().map(count).collect()
     }
 
     /// State number `index`.
@@ -191,15 +213,61 @@ impl Space {
     /// # Panics
     /// If there are not so many.
     pub fn state(&self, index: u64) -> State {
-        let cut = self.cuts[index as usize].clone();
-        let node =
-            |(node, events): (usize, &usize)| NodeState { micros: self.micros[node].until(*events), lost: Vec::new() };
-        State {
-            nodes: cut.iter().enumerate().map(node).collect(),
-            cut,
-            relaxation: Relaxation::Prefix,
-            relaxed: vec![],
+        let mut index = index;
+        let mut sections = self.sections.iter();
+        let section = loop {
+            let section = sections.next().expect("there are so many states");
+            match index.checked_sub(section.len()) {
+                Some(rest) => index = rest,
+                None => break section,
+            }
+        };
+        let (tuple, choices) = section.choice(self, index);
+        self.make(section, tuple, &choices)
+    }
+
+    /// The state of some places with what each node loses there.
+    fn make(&self, section: &Section, tuple: usize, choices: &[Choice]) -> State {
+        let (rule, tuples) = &self.rules[section.rule];
+        let base = tuples.base(self.nodes(), &self.clocks, rule, tuple);
+        let mut most: Cut = self.nodes.iter().map(|node| node.events).collect();
+        let mut kept = vec![None; self.nodes.len()];
+        let mut relaxed = Vec::new();
+        for ((node, place), choice) in rule.nodes.iter().zip(tuples.places(tuple)).zip(choices) {
+            let NodeRules { operations, places, .. } = &self.nodes[*node];
+            let place = &places[*place as usize];
+            let lost = choice.groups(operations, place.micros, base[*node]);
+            most[*node] = lost.iter().map(|group| operations.groups[*group].cover).fold(place.most, usize::min);
+            if !lost.is_empty() || place.partial > 0 {
+                relaxed.push(*node);
+            }
+            let mut lost: Vec<_> = lost.iter().flat_map(|group| operations.groups[*group].micros.clone()).collect();
+            lost.sort_unstable();
+            kept[*node] = Some(NodeState { micros: place.micros, lost });
         }
+        let cut = self.clocks.greatest(&most);
+        let of_cut = |(node, kept): (usize, Option<NodeState>)| {
+            kept.unwrap_or_else(|| NodeState { micros: self.nodes[node].micros.until(cut[node]), lost: Vec::new() })
+        };
+        let nodes = kept.into_iter().enumerate().map(of_cut).collect();
+        State { cut, nodes, relaxation: section.relaxation, relaxed }
+    }
+
+    pub(super) fn nodes(&self) -> &[NodeRules] {
+        &self.nodes
+    }
+
+    pub(super) fn rule(&self, number: usize) -> &(Rule, Tuples) {
+        &self.rules[number]
+    }
+
+    pub(super) fn clocks(&self) -> &Clocks {
+        &self.clocks
+    }
+
+    /// How many operations a node loses at most.
+    pub(super) fn lost(&self) -> usize {
+        self.lost
     }
 
     /// The numbers of some of the states, ascending, none of them twice; each choice is as likely as
@@ -211,6 +279,6 @@ impl Space {
 
     /// A node's operations, cut into what can persist alone, in order.
     pub fn micros(&self, node: usize) -> &[Micro] {
-        &self.micros[node].all
+        &self.nodes[node].micros.all
     }
 }

@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use libc::{BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_RSH, BPF_W};
 use libc::{SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, SECCOMP_RET_TRACE, seccomp_data, sock_filter};
 
-use super::calls::{FOREIGN, REFUSED, ROWS, Row, When};
+use super::calls::{FOREIGN, REFUSED, Row, When};
 
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: u32 = 0xC000_003E;
@@ -68,12 +68,8 @@ fn decision(row: usize, when: When) -> Vec<sock_filter> {
     }
 }
 
-/// The program.
-pub(super) fn program() -> Vec<sock_filter> {
-    program_of(ROWS)
-}
-
-fn program_of(rows: &[Row]) -> Vec<sock_filter> {
+/// The program for a table.
+pub(super) fn program(rows: &[Row]) -> Vec<sock_filter> {
     let foreign = answer(SECCOMP_RET_TRACE | FOREIGN);
     let mut program = vec![load(offset_of!(seccomp_data, arch)), jump(BPF_JEQ, ARCHITECTURE, 1, 0), foreign];
     program.push(load(offset_of!(seccomp_data, nr)));

@@ -37,8 +37,12 @@ pub fn join(nodes: Vec<NodeTrace>, mut about: About) -> Trace {
             .map(|recorded| event(recorded, &mut calls, |connection| streams[&(number, connection)]))
             .collect();
         let mut initial = node.initial;
-        initial.iter_mut().for_each(|file| move_initial(file, move_data));
-        events.iter_mut().for_each(|event| move_event(&mut event.action, move_data));
+        for file in &mut initial {
+            move_initial(file, move_data);
+        }
+        for event in &mut events {
+            move_event(&mut event.action, move_data);
+        }
         if let Some(directory) = node.directory {
             about.directories.insert(node.name.clone(), directory);
         }
@@ -126,7 +130,9 @@ fn move_kind(kind: &mut FileKind, move_data: impl Fn(&mut Data)) {
 
 fn move_initial(file: &mut InitialFile, move_data: impl Fn(&mut Data)) {
     move_kind(&mut file.kind, &move_data);
-    file.content.iter_mut().for_each(|(_, data)| move_data(data));
+    for (_, data) in &mut file.content {
+        move_data(data);
+    }
 }
 
 fn move_event(action: &mut Action, move_data: impl Fn(&mut Data)) {

@@ -42,17 +42,16 @@ pub(super) struct Place {
     pub name: Vec<u8>,
 }
 
-impl Place {
-    /// What has the name, if anything has.
-    pub(super) fn look(&self) -> Option<Stat> {
-        statat(&self.directory, OsStr::from_bytes(&self.name), AtFlags::SYMLINK_NOFOLLOW).ok()
-    }
+/// What has a name in a directory, if anything has.
+pub(super) fn look(directory: impl AsFd, name: &[u8]) -> Option<Stat> {
+    statat(directory, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).ok()
 }
 
-/// Something whose descriptors can be copied.
-pub(super) fn handle_of(thread: pid_t) -> io::Result<OwnedFd> {
-    let pid = Pid::from_raw(thread).ok_or_else(|| io::Error::from(Errno::SRCH))?;
-    Ok(pidfd_open(pid, PIDFD_THREAD).or_else(|_| pidfd_open(pid, PidfdFlags::empty()))?)
+/// Something by which the descriptors of a thread can be copied. Before Linux 6.9 there is none for a
+/// thread, and that of its process stands for it.
+pub(super) fn handle_of(thread: pid_t, process: pid_t) -> io::Result<OwnedFd> {
+    let open = |number, flags| pidfd_open(Pid::from_raw(number).ok_or(Errno::SRCH)?, flags);
+    Ok(open(thread, PIDFD_THREAD).or_else(|_| open(process, PidfdFlags::empty()))?)
 }
 
 /// A copy of descriptor `number`.
@@ -146,7 +145,7 @@ impl Paths {
         let directory = self.directory(base, parent)?;
         let place = Place { stat: fstat(&directory)?, directory, name: name.into() };
         let is_link = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
-        if !follow || !place.look().is_some_and(is_link) {
+        if !follow || !look(&place.directory, &place.name).is_some_and(is_link) {
             return Ok(Some(place));
         }
         self.walk(base, path, true)

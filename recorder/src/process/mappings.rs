@@ -1,9 +1,10 @@
 //! Files that are mapped so that stores change them. A store is no call: what it did is seen by
 //! comparing the file with what is known of it, before a sync and when the mapping goes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map};
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 use libc::pid_t;
@@ -58,23 +59,15 @@ impl Recording {
         Next::ToExit(Entered::File(FileCall::Map { file, copy: descriptor.copy }))
     }
 
-    pub(super) fn leave_map(
-        &mut self,
-        origin: &Origin,
-        entry: &Entry,
-        file: FileId,
-        copy: &std::os::fd::OwnedFd,
-        start: u64,
-    ) {
+    pub(super) fn leave_map(&mut self, origin: &Origin, entry: &Entry, file: FileId, copy: &OwnedFd, start: u64) {
         let [_, len, protection, _, _, offset] = entry.arguments;
         let Some(process) = self.processes.get_mut(&origin.process) else { return };
         let writable = protection & libc::PROT_WRITE as u64 != 0;
         process.mappings.push(Mapping { start, len, file, offset, writable });
-        if !self.mapped.contains_key(&file) {
-            match readable(std::os::fd::AsFd::as_fd(copy)) {
-                Ok(readable) => drop(self.mapped.insert(file, readable)),
-                Err(_) => self.count("mmap of a file that cannot be read"),
-            }
+        let hash_map::Entry::Vacant(vacant) = self.mapped.entry(file) else { return };
+        match readable(copy.as_fd()) {
+            Ok(readable) => drop(vacant.insert(readable)),
+            Err(_) => self.count("mmap of a file that cannot be read"),
         }
     }
 

@@ -23,12 +23,16 @@ mod log;
 mod lookup;
 mod mappings;
 mod marks;
+mod names;
+mod opens;
 mod recording;
 mod snapshot;
 mod sockets;
 mod start;
 mod system;
 mod tree;
+mod unfollowed;
+mod writes;
 
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
@@ -80,3 +84,6 @@ pub fn record(options: NodeOptions, command: Command) -> Result<(Trace, ExitStat
     let status = node.status;
     Ok((join(vec![node], about), status))
 }
+
+#[cfg(test)]
+mod tests;

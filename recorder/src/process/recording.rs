@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
@@ -44,7 +45,7 @@ enum Doing {
     /// It is at the entry of a call, and has to wait until others have made theirs.
     Waits(Entry),
     /// It makes a call whose return we want to see.
-    Calls(Origin, Entry, Entered),
+    Calls(Box<(Origin, Entry, Entered)>),
 }
 
 /// A process of the node.
@@ -172,16 +173,34 @@ impl Recording {
         Ok(begun.is_none())
     }
 
-    /// A program with privileges of its own keeps them only if we are allowed everything anyway.
+    /// A program with privileges of its own may not get them from us: it is told by who it runs as.
     fn refuse_set_uid(&self, thread: pid_t) -> Result<()> {
         let program = PathBuf::from(format!("/proc/{thread}/exe"));
         let Ok(metadata) = program.metadata() else { return Ok(()) };
-        let privileged = metadata.mode() & (libc::S_ISUID | libc::S_ISGID) != 0;
-        let is_first = thread == self.first && self.events.is_empty();
-        if privileged && (is_first || !rustix::process::geteuid().is_root()) {
-            return Err(Error::SetUid(program.read_link().unwrap_or(program)));
+        let (as_user, as_group) = (metadata.mode() & libc::S_ISUID != 0, metadata.mode() & libc::S_ISGID != 0);
+        if !as_user && !as_group {
+            return Ok(());
         }
-        Ok(())
+        let is_first = thread == self.first && self.events.is_empty();
+        // The owner of its directory in /proc is whom it runs as, unless nobody may look.
+        let has = std::fs::metadata(format!("/proc/{thread}")).map(|process| (process.uid(), process.gid()));
+        let kept = has
+            .is_ok_and(|(user, group)| (!as_user || user == metadata.uid()) && (!as_group || group == metadata.gid()));
+        if kept && !is_first { Ok(()) } else { Err(Error::SetUid(program.read_link().unwrap_or(program))) }
+    }
+
+    /// Ends what is still there, unrecorded.
+    pub(super) fn give_up(&self) {
+        let mut living = self.living.lock().unwrap_or_else(PoisonError::into_inner);
+        living.killed = true;
+        living.processes.iter().for_each(|process| system::kill(*process));
+        drop(living);
+        while let Ok(Some((thread, stop))) = system::wait() {
+            if !matches!(stop, Stop::Ended(_)) {
+                system::kill(thread);
+                system::go_on(thread, 0);
+            }
+        }
     }
 
     /// What was recorded, once all have ended.
@@ -287,7 +306,12 @@ impl Recording {
     fn entry(&mut self, thread: pid_t) {
         match system::entry(thread) {
             Ok(entry) => self.enter(thread, entry),
-            Err(_) => system::go_on(thread, 0),
+            Err(error) => {
+                if error.raw_os_error() != Some(libc::ESRCH) {
+                    self.count("a call that the kernel does not tell of");
+                }
+                system::go_on(thread, 0);
+            }
         }
     }
 
@@ -309,7 +333,7 @@ impl Recording {
             }
             Next::ToExit(entered) => {
                 system::go_on_to_exit(thread);
-                Doing::Calls(origin, entry, entered)
+                Doing::Calls(Box::new((origin, entry, entered)))
             }
             Next::Wait => Doing::Waits(entry),
         };
@@ -337,10 +361,20 @@ impl Recording {
     }
 
     fn exit(&mut self, thread: pid_t) {
-        let result = system::result(thread);
-        let doing = self.threads.get_mut(&thread).map(|thread| std::mem::replace(&mut thread.doing, Doing::Runs));
-        if let (Ok(result), Some(Doing::Calls(origin, entry, entered))) = (result, doing) {
-            self.leave(&origin, &entry, entered, result);
+        match system::result(thread) {
+            Ok(result) => {
+                let doing = self.threads.get_mut(&thread).map(|thread| mem::replace(&mut thread.doing, Doing::Runs));
+                if let Some(Doing::Calls(called)) = doing {
+                    let (origin, entry, entered) = *called;
+                    self.leave(&origin, &entry, entered, result);
+                }
+            }
+            // It was killed where it stood: when its end is told, what it did is looked up.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return,
+            Err(_) => {
+                self.count("a call of whose end the kernel does not tell");
+                self.gone(thread);
+            }
         }
         system::go_on(thread, 0);
         self.left(thread);
@@ -379,7 +413,7 @@ impl Recording {
     }
 
     fn adopt(&mut self, thread: pid_t, process: pid_t, parent: Option<pid_t>) -> io::Result<()> {
-        let handle = handle_of(thread)?;
+        let handle = handle_of(thread, process)?;
         self.threads.insert(thread, Thread { process, handle, doing: Doing::Runs });
         if thread == process {
             // A child has what its parent had mapped.
@@ -411,7 +445,7 @@ impl Recording {
             }
             self.threads.remove(&other);
         }
-        if let Ok(handle) = handle_of(process) {
+        if let Ok(handle) = handle_of(process, process) {
             self.threads.insert(process, Thread { process, handle, doing: Doing::Runs });
         }
         self.end_mappings(&origin, process);
@@ -450,12 +484,13 @@ impl Recording {
 
     /// A thread has ended, perhaps within a call, whose result nobody knows.
     fn gone(&mut self, thread: pid_t) {
-        let doing = self.threads.get_mut(&thread).map(|thread| std::mem::replace(&mut thread.doing, Doing::Runs));
+        let doing = self.threads.get_mut(&thread).map(|thread| mem::replace(&mut thread.doing, Doing::Runs));
         match doing {
-            Some(Doing::Calls(origin, entry, Entered::File(call))) => self.abandon_file_call(&origin, &entry, call),
-            Some(Doing::Calls(origin, entry, Entered::Socket(call))) => {
-                self.abandon_socket_call(&origin, &entry, &call)
-            }
+            Some(Doing::Calls(called)) => match *called {
+                (origin, _, Entered::File(call)) => self.abandon_file_call(&origin, call),
+                (origin, entry, Entered::Socket(call)) => self.abandon_socket_call(&origin, &entry, &call),
+                _ => {}
+            },
             Some(Doing::Waits(_)) => self.gate.forget(thread),
             _ => {}
         }

@@ -90,21 +90,19 @@ const MANY_BYTES: u64 = 64;
 const MANY_LENGTH: u64 = 56;
 
 impl Recording {
-    pub(super) fn enter_send(&mut self, origin: &Origin, entry: &Entry, descriptor: &Descriptor) -> Next {
-        let Some(connection) = self.sockets.find(descriptor) else { return Next::GoOn };
+    pub(super) fn enter_send(&mut self, origin: &Origin, descriptor: Descriptor) -> Next {
+        let Some(connection) = self.sockets.find(&descriptor) else { return Next::GoOn };
         if !self.may(Changes::Connection(connection), origin.thread) {
             return Next::Wait;
         }
-        let _ = entry;
-        let Ok(copy) = descriptor.copy.try_clone() else { return Next::GoOn };
-        Next::ToExit(Entered::Socket(SocketCall::Send { connection, copy }))
+        Next::ToExit(Entered::Socket(SocketCall::Send { connection, copy: descriptor.copy }))
     }
 
     /// sendfile(2) and splice(2) that do not go to a file of the node's.
     pub(super) fn enter_copy_to_socket(&mut self, origin: &Origin, entry: &Entry, call: Call) -> Next {
         let Call::Copy { from, to, .. } = call else { return Next::GoOn };
         match self.descriptor(origin.thread, entry.arguments[to] as i32) {
-            Some(descriptor) if descriptor.is(FileType::Socket) => self.enter_send(origin, entry, &descriptor),
+            Some(descriptor) if descriptor.is(FileType::Socket) => self.enter_send(origin, descriptor),
             Some(descriptor) if self.marks.are_written_to(entry.arguments[to] as i32, &descriptor) => {
                 Next::ToExit(Entered::Unfollowed(format!("{} to standard output", origin.row.name)))
             }
@@ -134,7 +132,7 @@ impl Recording {
     pub(super) fn leave_socket_call(&mut self, origin: &Origin, entry: &Entry, call: SocketCall, result: i64) {
         match call {
             SocketCall::Send { connection, copy } => {
-                let len = self.transferred(origin, entry, result);
+                let len = Self::transferred(origin, entry, result);
                 if len > 0 {
                     self.name_ends(origin, connection, &copy);
                     self.sent(origin, connection, len);
@@ -143,7 +141,7 @@ impl Recording {
             SocketCall::Receive { connection, copy, peeks } => {
                 // The other end was closed with bytes unread, or died.
                 let broken = [libc::ECONNRESET, libc::EPIPE].map(|errno| -i64::from(errno)).contains(&result);
-                let len = self.transferred(origin, entry, result);
+                let len = Self::transferred(origin, entry, result);
                 if len == 0 && result != 0 && !broken {
                     return;
                 }
@@ -166,7 +164,7 @@ impl Recording {
     }
 
     /// How many bytes went over the connection.
-    fn transferred(&mut self, origin: &Origin, entry: &Entry, result: i64) -> u64 {
+    fn transferred(origin: &Origin, entry: &Entry, result: i64) -> u64 {
         let result = u64::try_from(result).unwrap_or(0);
         if !matches!(origin.row.call, Call::SendMany | Call::ReceiveMany) {
             return result;

@@ -44,8 +44,8 @@ const OPTIONS: c_int = libc::PTRACE_O_TRACESYSGOOD
     | libc::PTRACE_O_EXITKILL;
 
 fn ptrace(request: libc::c_uint, thread: pid_t, address: usize, data: usize) -> io::Result<c_long> {
-    // SAFETY: of the requests that are made here only PTRACE_GETEVENTMSG and
-    // PTRACE_GET_SYSCALL_INFO write to our memory, and their callers give the place and its size.
+    // SAFETY: of the requests that are made here only PTRACE_GETEVENTMSG, PTRACE_GET_SYSCALL_INFO
+    // and PTRACE_GETREGS write to our memory, and their callers give a place that is large enough.
     let answer = unsafe { libc::ptrace(request, thread, address as *mut c_void, data as *mut c_void) };
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
 }
@@ -87,7 +87,10 @@ fn syscall_info(thread: pid_t) -> io::Result<libc::ptrace_syscall_info> {
 
 /// The call that a thread is about to make, where it is at an [`Stop::Entry`].
 pub(super) fn entry(thread: pid_t) -> io::Result<Entry> {
-    let info = syscall_info(thread)?;
+    let info = match syscall_info(thread) {
+        Err(error) if error.raw_os_error() == Some(libc::EIO) => return registers::entry(thread),
+        info => info?,
+    };
     if info.op != libc::PTRACE_SYSCALL_INFO_SECCOMP {
         return Err(io::Error::other("the kernel tells of another stop"));
     }
@@ -98,12 +101,60 @@ pub(super) fn entry(thread: pid_t) -> io::Result<Entry> {
 
 /// What a call returned, where its thread is at an [`Stop::Exit`].
 pub(super) fn result(thread: pid_t) -> io::Result<i64> {
-    let info = syscall_info(thread)?;
+    let info = match syscall_info(thread) {
+        Err(error) if error.raw_os_error() == Some(libc::EIO) => return registers::result(thread),
+        info => info?,
+    };
     if info.op != libc::PTRACE_SYSCALL_INFO_EXIT {
         return Err(io::Error::other("the kernel tells of another stop"));
     }
     // SAFETY: of this stop the kernel tells this.
     Ok(unsafe { info.u.exit }.sval)
+}
+
+/// A call from the registers, for kernels that do not have PTRACE_GET_SYSCALL_INFO: User-Mode Linux.
+#[cfg(target_arch = "x86_64")]
+mod registers {
+    use std::io;
+
+    use libc::pid_t;
+
+    use super::{Entry, event_message, ptrace};
+
+    fn all(thread: pid_t) -> io::Result<libc::user_regs_struct> {
+        // SAFETY: it is plain numbers, for which zeros are values.
+        let mut all: libc::user_regs_struct = unsafe { std::mem::zeroed() };
+        ptrace(libc::PTRACE_GETREGS, thread, 0, &raw mut all as usize)?;
+        Ok(all)
+    }
+
+    pub(super) fn entry(thread: pid_t) -> io::Result<Entry> {
+        let all = all(thread)?;
+        let arguments = [all.rdi, all.rsi, all.rdx, all.r10, all.r8, all.r9];
+        Ok(Entry { row: event_message(thread)? as u32, arguments, instruction: all.rip })
+    }
+
+    pub(super) fn result(thread: pid_t) -> io::Result<i64> {
+        Ok(all(thread)?.rax as i64)
+    }
+}
+
+/// There is no such kernel.
+#[cfg(not(target_arch = "x86_64"))]
+mod registers {
+    use std::io;
+
+    use libc::pid_t;
+
+    use super::Entry;
+
+    pub(super) fn entry(_: pid_t) -> io::Result<Entry> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn result(_: pid_t) -> io::Result<i64> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// Waits for a thread that is traced by this one. None if there is none any more.

@@ -122,7 +122,9 @@ impl Redone {
 
 fn groups_of(groups: impl Iterator<Item = Vec<Vec<u8>>>) -> Groups {
     let mut groups: Groups = groups.filter(|names| names.len() > 1).collect();
-    groups.iter_mut().for_each(|names| names.sort());
+    for names in &mut groups {
+        names.sort();
+    }
     groups.sort();
     groups
 }
@@ -233,7 +235,6 @@ pub fn record_command(prepare: impl FnOnce(&Path), mut command: Command) -> Reco
 }
 
 /// Records a script of the shell.
-
 pub fn shell(script: &str) -> Recorded {
     let mut command = Command::new("sh");
     command.args(["-ec", script]);
@@ -241,7 +242,6 @@ pub fn shell(script: &str) -> Recorded {
 }
 
 /// Records a script of Python.
-
 pub fn python(script: &str) -> Recorded {
     record_command(|_| (), python_command(script))
 }

@@ -1,0 +1,155 @@
+//! Where in the order of their operations nodes can be, alone and together.
+
+use super::cuts::{Clocks, Cut, join};
+use super::micro::Micros;
+use super::operations::Operations;
+use super::rules::{How, Rule};
+use super::space::{Error, NodeRules};
+
+/// More tuples are not looked at: a few hundred megabytes.
+const TUPLES_MAX: usize = 20_000_000;
+
+/// How far a node's disk is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// So many operations are on it, or lost.
+    pub(super) operations: usize,
+    /// And so many groups of the next one, which was stopped midway; 0 if none was.
+    pub(super) partial: usize,
+    /// The node's first so many micros.
+    pub(super) micros: usize,
+    /// So many events have happened at least.
+    pub(super) least: usize,
+    /// And at most so many: none of the next operation's return.
+    pub(super) most: usize,
+}
+
+/// All places of a node, in order.
+pub(super) fn places(operations: &Operations, micros: &Micros, events: usize) -> Vec<Place> {
+    let mut places = Vec::new();
+    for number in 0..=operations.all.len() {
+        let next = operations.all.get(number);
+        let least = number.checked_sub(1).map_or(0, |last| operations.all[last].event + 1);
+        let most = next.map_or(events, |next| next.event);
+        places.push(Place { operations: number, partial: 0, micros: micros.until(least), least, most });
+        if let Some(next) = next {
+            let midway = next.groups.clone().take(next.groups.len().saturating_sub(1)).enumerate();
+            places.extend(midway.map(|(group, number_of_group)| Place {
+                operations: number,
+                partial: group + 1,
+                micros: operations.groups[number_of_group].micros.end,
+                least: next.event,
+                most: next.event,
+            }));
+        }
+    }
+    places
+}
+
+/// The places of a rule's nodes that they can have at the same time.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tuples {
+    width: usize,
+    /// Indices into the places of the nodes, one after the other.
+    flat: Vec<u32>,
+    /// How many of them, from the first on, have no operation that was stopped midway.
+    pub(super) whole: usize,
+}
+
+impl Tuples {
+    pub(super) fn of(nodes: &[NodeRules], clocks: &Clocks, rule: &Rule) -> Result<Self, Error> {
+        let mut search =
+            Search { nodes, clocks, rule, midway: false, found: Self { width: rule.nodes.len(), ..Self::default() } };
+        let nothing = vec![0; nodes.len()];
+        search.extend(&mut Vec::new(), &nothing)?;
+        search.found.whole = search.found.len();
+        search.midway = true;
+        search.extend(&mut Vec::new(), &nothing)?;
+        Ok(search.found)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.flat.len() / self.width
+    }
+
+    /// The places of a tuple, one for each node of the rule.
+    pub(super) fn places(&self, tuple: usize) -> &[u32] {
+        &self.flat[tuple * self.width..(tuple + 1) * self.width]
+    }
+
+    /// The least cut of a tuple: what must have happened for the nodes to be there.
+    pub(super) fn base(&self, nodes: &[NodeRules], clocks: &Clocks, rule: &Rule, tuple: usize) -> Cut {
+        let mut base = vec![0; nodes.len()];
+        for (node, place) in rule.nodes.iter().zip(self.places(tuple)) {
+            join(&mut base, clocks.least(*node, nodes[*node].places[*place as usize].least));
+        }
+        base
+    }
+}
+
+struct Search<'a> {
+    nodes: &'a [NodeRules],
+    clocks: &'a Clocks,
+    rule: &'a Rule,
+    /// Whether operations that were stopped midway are looked for, or left out.
+    midway: bool,
+    found: Tuples,
+}
+
+impl Search<'_> {
+    /// Adds places of the nodes that have none yet, in all ways that fit those that have.
+    fn extend(&mut self, chosen: &mut Vec<u32>, base: &Cut) -> Result<(), Error> {
+        let Some(node) = self.rule.nodes.get(chosen.len()).copied() else {
+            if self.midway
+                == chosen.iter().zip(&self.rule.nodes).any(|(place, node)| self.place(*node, *place).partial > 0)
+            {
+                self.found.flat.extend_from_slice(chosen);
+            }
+            return if self.found.len() > TUPLES_MAX { Err(Error::TooMany(TUPLES_MAX)) } else { Ok(()) };
+        };
+        // Earlier ones lack what another node has heard of.
+        let first = self.nodes[node].places.partition_point(|place| place.most < base[node]);
+        for number in first..self.nodes[node].places.len() {
+            let place = self.nodes[node].places[number];
+            let mut more = base.clone();
+            join(&mut more, self.clocks.least(node, place.least));
+            // From here on they have heard of what others have not done.
+            if self.is_beyond(chosen, &more) {
+                break;
+            }
+            if more[node] <= place.most && self.fits(chosen, node, &place) {
+                chosen.push(number as u32);
+                self.extend(chosen, &more)?;
+                chosen.pop();
+            }
+        }
+        Ok(())
+    }
+
+    fn place(&self, node: usize, place: u32) -> &Place {
+        &self.nodes[node].places[place as usize]
+    }
+
+    fn is_beyond(&self, chosen: &[u32], base: &Cut) -> bool {
+        let mut chosen = chosen.iter().zip(&self.rule.nodes);
+        chosen.any(|(place, node)| base[*node] > self.place(*node, *place).most)
+    }
+
+    /// Whether a node may be midway there, or must be.
+    fn fits(&self, chosen: &[u32], node: usize, place: &Place) -> bool {
+        if !self.midway || (self.rule.how == How::Alike && !self.rule.relaxed.contains(&node)) {
+            return place.partial == 0;
+        }
+        if self.rule.how == How::Each {
+            return true;
+        }
+        let likeness = |node: usize, place: &Place| {
+            (place.partial, self.nodes[node].operations.all.get(place.operations).map(|operation| operation.likeness))
+        };
+        let mut relaxed = chosen.iter().zip(&self.rule.nodes).filter(|(_, node)| self.rule.relaxed.contains(node));
+        place.partial > 0
+            && relaxed.next().is_none_or(|(other, other_node)| {
+                likeness(*other_node, self.place(*other_node, *other)) == likeness(node, place)
+            })
+    }
+}

@@ -1,0 +1,593 @@
+//! Crash states of small runs: known answers, and all of them against what the definitions say.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+use pace_rules::nodes::{
+    Action, ChangeOfName, Content, Data, Effect, Event, Explore, FileId, FileKind, FileOp, InitialFile, MODELS,
+    Message, Model, Name, Node, Relaxation, Relaxations, Request, Run, Space, Split, State, SyncScope,
+};
+use proptest::prelude::*;
+
+/// A run that is written down call by call, on one clock.
+#[derive(Default, Clone)]
+struct Script {
+    run: Run,
+    clock: u64,
+    bytes: u64,
+}
+
+fn name(text: &str) -> Name {
+    Arc::from(text.as_bytes())
+}
+
+const FOO: FileId = FileId(1);
+const BAR: FileId = FileId(2);
+
+impl Script {
+    /// Nodes that have a directory with these files, of so many bytes.
+    fn new(nodes: usize, files: &[(FileId, &str, u64)]) -> Self {
+        let mut this = Self::default();
+        for number in 0..nodes {
+            let mut node = Node { name: format!("node{number}"), ..Node::default() };
+            let of = |file, parent, name, kind, size, content| InitialFile {
+                file,
+                parent,
+                name,
+                kind,
+                mode: 0o644,
+                size,
+                content,
+            };
+            node.initial.push(of(FileId::ROOT, None, name(""), FileKind::Directory, 0, vec![]));
+            for (file, text, size) in files {
+                let content = vec![(0, this.data(*size))];
+                node.initial.push(of(*file, Some(FileId::ROOT), name(text), FileKind::Regular, *size, content));
+            }
+            this.run.nodes.push(node);
+        }
+        this
+    }
+
+    fn data(&mut self, len: u64) -> Data {
+        let at = self.bytes;
+        self.bytes += len;
+        Data { at, len }
+    }
+
+    fn act(&mut self, node: usize, action: Action) -> &mut Self {
+        let start_ns = self.clock;
+        self.clock += 2;
+        let (process, thread) = (node as u32, node as u32);
+        let event = Event { start_ns, end_ns: start_ns + 1, process, thread, call: "call".into(), stack: 0, action };
+        self.run.nodes[node].events.push(event);
+        self
+    }
+
+    fn file(&mut self, node: usize, op: FileOp) -> &mut Self {
+        self.act(node, Action::File(op))
+    }
+
+    fn create(&mut self, node: usize, file: FileId, text: &str) -> &mut Self {
+        let (parent, kind) = (FileId::ROOT, FileKind::Regular);
+        self.file(node, FileOp::Create { parent, name: name(text), file, kind, mode: 0o644 })
+    }
+
+    fn write(&mut self, node: usize, file: FileId, offset: u64, len: u64, size_before: u64) -> &mut Self {
+        let data = self.data(len);
+        self.file(node, FileOp::Write { file, offset, data, size_before })
+    }
+
+    fn rename(&mut self, node: usize, file: FileId, from: &str, to: &str, replaced: Option<FileId>) -> &mut Self {
+        let place = |text| (FileId::ROOT, name(text));
+        let names = ChangeOfName { from: place(from), to: place(to) };
+        self.file(node, FileOp::Rename { file, names, replaced, exchange: false })
+    }
+
+    fn unlink(&mut self, node: usize, file: FileId, text: &str) -> &mut Self {
+        self.file(node, FileOp::Unlink { parent: FileId::ROOT, name: name(text), file })
+    }
+
+    fn sync(&mut self, node: usize, file: FileId) -> &mut Self {
+        self.file(node, FileOp::Sync { file, scope: SyncScope::File })
+    }
+
+    fn datasync(&mut self, node: usize, file: FileId) -> &mut Self {
+        self.file(node, FileOp::Sync { file, scope: SyncScope::Data })
+    }
+
+    fn mark(&mut self, node: usize) -> &mut Self {
+        let line = self.data(1);
+        self.act(node, Action::Mark { line })
+    }
+
+    fn message(&mut self, from: usize, to: usize) -> &mut Self {
+        let stream = (from * 10 + to) as u32;
+        let message = Message { stream, from: self.clock, to: self.clock + 1 };
+        self.act(from, Action::Send(message)).act(to, Action::Receive(message))
+    }
+}
+
+fn model(name: &str) -> &'static Model {
+    Model::named(name).expect("there is such a model")
+}
+
+fn request(model: &'static Model, explore: Explore, lost: usize) -> Request {
+    Request { model, explore, lost, split: Split::Count(3), relaxations: Relaxations::ALL }
+}
+
+fn states(run: &Run, request: &Request) -> Vec<State> {
+    let space = Space::new(run, request).expect("there are states");
+    (0..space.len()).map(|index| space.state(index)).collect()
+}
+
+/// What a node's directory has: each name with the content of its file, byte by byte.
+type Tree = BTreeMap<(FileId, Name), Vec<Byte>>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Byte {
+    Zero,
+    Garbage,
+    Written(u64),
+}
+
+fn tree(run: &Run, space: &Space, state: &State, node: usize) -> Tree {
+    let mut entries: BTreeMap<(FileId, Name), FileId> = BTreeMap::new();
+    let mut files: BTreeMap<FileId, Vec<Byte>> = BTreeMap::new();
+    for file in &run.nodes[node].initial {
+        let bytes = file.content.iter().flat_map(|(_, data)| (data.at..data.at + data.len).map(Byte::Written));
+        files.insert(file.file, bytes.collect());
+        if let Some(parent) = file.parent {
+            entries.insert((parent, file.name.clone()), file.file);
+        }
+    }
+    let kept = &state.nodes[node];
+    for (number, micro) in space.micros(node)[..kept.micros].iter().enumerate() {
+        if kept.lost.contains(&number) {
+            continue;
+        }
+        match &micro.effect {
+            Effect::NewFile { file, .. } => drop(files.insert(*file, Vec::new())),
+            Effect::SetEntry { parent, name, file } => drop(entries.insert((*parent, name.clone()), *file)),
+            Effect::RemoveEntry { parent, name } => drop(entries.remove(&(*parent, name.clone()))),
+            Effect::SetSize { file, size } => files.entry(*file).or_default().resize(*size as usize, Byte::Zero),
+            Effect::SetMode { .. } => {}
+            Effect::Write { file, offset, content } => {
+                let bytes: Vec<_> = match content {
+                    Content::Written(data) => (data.at..data.at + data.len).map(Byte::Written).collect(),
+                    Content::Zeros(len) => vec![Byte::Zero; *len as usize],
+                    Content::Garbage(len) => vec![Byte::Garbage; *len as usize],
+                };
+                let has = files.entry(*file).or_default();
+                let end = *offset as usize + bytes.len();
+                has.resize(has.len().max(end), Byte::Zero);
+                has[*offset as usize..end].copy_from_slice(&bytes);
+            }
+        }
+    }
+    entries.into_iter().map(|(place, file)| (place, files[&file].clone())).collect()
+}
+
+fn marks(run: &Run, state: &State) -> usize {
+    let of = |(node, events): (&Node, &usize)| {
+        node.events[..*events].iter().filter(|event| matches!(event.action, Action::Mark { .. })).count()
+    };
+    run.nodes.iter().zip(&state.cut).map(of).sum()
+}
+
+/// The trees that one node can have when so many marks were made.
+fn told(script: &Script, model_name: &str, lost: usize, wanted: usize) -> BTreeSet<Tree> {
+    let request = request(model(model_name), Explore::BruteForce, lost);
+    let space = Space::new(&script.run, &request).expect("there are states");
+    let all = (0..space.len()).map(|index| space.state(index));
+    all.filter(|state| marks(&script.run, state) == wanted).map(|state| tree(&script.run, &space, &state, 0)).collect()
+}
+
+fn has(tree: &Tree, text: &str) -> bool {
+    tree.contains_key(&(FileId::ROOT, name(text)))
+}
+
+fn size(tree: &Tree, text: &str) -> Option<usize> {
+    tree.get(&(FileId::ROOT, name(text))).map(Vec::len)
+}
+
+#[test]
+fn an_acknowledgement_before_fsync_may_be_all_that_there_is() {
+    let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+    script.write(0, FOO, 8, 8, 8).mark(0);
+    for model in MODELS {
+        assert!(told(&script, model.name, 1, 1).iter().any(|tree| size(tree, "foo") == Some(8)), "{}", model.name);
+    }
+    let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+    script.write(0, FOO, 8, 8, 8).datasync(0, FOO).mark(0);
+    for model in MODELS {
+        assert!(told(&script, model.name, 1, 1).iter().all(|tree| size(tree, "foo") == Some(16)), "{}", model.name);
+    }
+}
+
+#[test]
+fn a_rename_is_not_covered_by_fsync_of_the_file_but_where_the_log_has_all() {
+    let mut script = Script::new(1, &[]);
+    script.create(0, FOO, "tmp").write(0, FOO, 0, 8, 0).sync(0, FOO).rename(0, FOO, "tmp", "wal", None);
+    script.write(0, FOO, 8, 8, 8).datasync(0, FOO).mark(0);
+    assert!(told(&script, "posix", 1, 1).iter().any(|tree| !has(tree, "wal")));
+    // The name was not synced either.
+    assert!(told(&script, "posix", 2, 1).iter().any(BTreeMap::is_empty));
+    for name in ["ext4-ordered", "ext4-writeback", "xfs", "btrfs"] {
+        assert!(told(&script, name, 3, 1).iter().all(|tree| size(tree, "wal") == Some(16)), "{name}");
+    }
+    script.sync(0, FileId::ROOT).mark(0);
+    assert!(told(&script, "posix", 3, 2).iter().all(|tree| size(tree, "wal") == Some(16)));
+}
+
+#[test]
+fn appends_before_a_sync_can_be_kept_in_any_order_and_by_half() {
+    let mut script = Script::new(1, &[(FOO, "foo", 0)]);
+    script.write(0, FOO, 0, 8192, 0).write(0, FOO, 8192, 8192, 8192).datasync(0, FOO).mark(0);
+    for model in MODELS {
+        let trees = told(&script, model.name, 1, 0);
+        let content = |tree: &Tree| tree[&(FileId::ROOT, name("foo"))].clone();
+        let second_alone = |tree: &Tree| {
+            let content = content(tree);
+            content.len() == 16384 && content[0] == Byte::Zero && matches!(content[16383], Byte::Written(_))
+        };
+        assert!(trees.iter().any(second_alone), "{}", model.name);
+        assert!(
+            trees.iter().any(|tree| size(tree, "foo") == Some(4096) || size(tree, "foo") == Some(2731)),
+            "{}",
+            model.name
+        );
+        let garbage = |tree: &Tree| content(tree).contains(&Byte::Garbage);
+        let may_have = matches!(model.name, "posix" | "ext4-writeback");
+        assert_eq!(trees.iter().any(garbage), may_have, "{}", model.name);
+    }
+}
+
+/// SQLite with journal_mode=delete and synchronous=full: the journal's end is not durable.
+#[test]
+fn an_unlinked_journal_may_be_there_again() {
+    let mut script = Script::new(1, &[(FOO, "db", 4096)]);
+    script.create(0, BAR, "journal").write(0, BAR, 0, 4096, 0).sync(0, BAR).sync(0, FileId::ROOT);
+    script.write(0, FOO, 0, 4096, 4096).sync(0, FOO).unlink(0, BAR, "journal").mark(0);
+    for model in MODELS {
+        let trees = told(&script, model.name, 1, 1);
+        assert!(trees.iter().any(|tree| has(tree, "journal")), "{}", model.name);
+        assert!(
+            trees.iter().all(|tree| matches!(tree[&(FileId::ROOT, name("db"))][0], Byte::Written(at) if at >= 4096))
+        );
+    }
+    script.sync(0, FileId::ROOT).mark(0);
+    for model in MODELS {
+        assert!(!told(&script, model.name, 2, 2).iter().any(|tree| has(tree, "journal")), "{}", model.name);
+    }
+}
+
+#[test]
+fn a_file_that_replaces_another_has_its_data_where_that_is_promised() {
+    let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+    script.create(0, BAR, "tmp").write(0, BAR, 0, 8, 0).rename(0, BAR, "tmp", "foo", Some(FOO)).mark(0);
+    for model in MODELS {
+        let empty = told(&script, model.name, 1, 1).iter().any(|tree| size(tree, "foo") == Some(0));
+        assert_eq!(empty, !model.replace_by_rename, "{}", model.name);
+    }
+    // Where names are not atomic it can be away altogether.
+    let away = |model| told(&script, model, 1, 0).iter().any(|tree| !has(tree, "foo"));
+    assert!(away("posix") && !away("xfs"));
+}
+
+/// What is written where nothing was before has its place only by the log, which has all before it.
+#[test]
+fn data_in_new_blocks_is_not_kept_without_the_names_before_it() {
+    let mut script = Script::new(1, &[(FOO, "foo", 4096)]);
+    script.create(0, BAR, "bar").write(0, FOO, 4096, 8, 4096).mark(0);
+    for model in MODELS {
+        let alone = |tree: &Tree| !has(tree, "bar") && size(tree, "foo") == Some(4104);
+        assert_eq!(told(&script, model.name, 1, 1).iter().any(alone), model.name == "posix", "{}", model.name);
+    }
+    // In place it is, but where nothing is.
+    let mut script = Script::new(1, &[(FOO, "foo", 4096)]);
+    script.create(0, BAR, "bar").write(0, FOO, 0, 8, 4096).mark(0);
+    for model in MODELS {
+        let first = |tree: &Tree| tree[&(FileId::ROOT, name("foo"))][0];
+        let alone = |tree: &Tree| !has(tree, "bar") && first(tree) != Byte::Written(0);
+        assert_eq!(told(&script, model.name, 1, 1).iter().any(alone), model.name != "btrfs", "{}", model.name);
+    }
+}
+
+#[test]
+fn a_log_tree_keeps_what_was_synced_and_what_is_above_it_and_a_journal_all() {
+    let (directory, inside) = (FileId(3), FileId(4));
+    let mut script = Script::new(1, &[]);
+    script.create(0, FOO, "foo");
+    let (parent, kind) = (FileId::ROOT, FileKind::Directory);
+    script.file(0, FileOp::Create { parent, name: name("directory"), file: directory, kind, mode: 0o755 });
+    let (parent, kind) = (directory, FileKind::Regular);
+    script.file(0, FileOp::Create { parent, name: name("inside"), file: inside, kind, mode: 0o644 });
+    script.sync(0, inside).mark(0);
+    for model in MODELS.iter().filter(|model| model.name != "posix") {
+        let trees = told(&script, model.name, 3, 1);
+        assert!(trees.iter().all(|tree| has(tree, "directory") && tree.contains_key(&(directory, name("inside")))));
+        assert_eq!(trees.iter().any(|tree| !has(tree, "foo")), model.name == "btrfs", "{}", model.name);
+    }
+    // A name that was moved is a commit of everything.
+    let mut script = Script::new(1, &[]);
+    script.create(0, FOO, "foo").create(0, BAR, "tmp").rename(0, BAR, "tmp", "bar", None).sync(0, BAR).mark(0);
+    assert!(told(&script, "btrfs", 3, 1).iter().all(|tree| has(tree, "foo") && has(tree, "bar")));
+}
+
+/// Two replicas that write, sync and answer; the client has its acknowledgement of both.
+fn replicated(syncs: bool) -> Script {
+    let mut script = Script::new(2, &[(FOO, "foo", 0)]);
+    script.run.nodes.push(Node { name: "client".into(), ..Node::default() });
+    for round in 0..2 {
+        for node in 0..2 {
+            script.message(2, node).write(node, FOO, round * 8, 8, round * 8);
+            if syncs {
+                script.sync(node, FOO);
+            }
+            script.message(node, 2);
+        }
+        script.mark(2);
+    }
+    script
+}
+
+#[test]
+fn what_all_replicas_synced_is_there_when_it_was_acknowledged() {
+    let lost = |script: &Script, explore| {
+        let request = request(model("posix"), explore, 1);
+        let space = Space::new(&script.run, &request).expect("there are states");
+        (0..space.len()).map(|index| space.state(index)).any(|state| {
+            let least =
+                (0..2).map(|node| tree(&script.run, &space, &state, node)[&(FileId::ROOT, name("foo"))].len()).min();
+            least.expect("two nodes") < marks(&script.run, &state) * 8
+        })
+    };
+    for explore in [
+        Explore::ReplicatedStateMachine { majority: 0 },
+        Explore::PrimaryReplicas { primary: 0 },
+        Explore::SameOnAll,
+        Explore::BruteForce,
+    ] {
+        assert!(!lost(&replicated(true), explore), "{explore:?}");
+        assert!(lost(&replicated(false), explore), "{explore:?}");
+    }
+}
+
+/// What a state is: the disks, and what was told. Two that agree in both are one.
+fn identity(state: &State) -> (Vec<(usize, Vec<usize>)>, Vec<usize>) {
+    (state.nodes.iter().map(|node| (node.micros, node.lost.clone())).collect(), state.cut.clone())
+}
+
+fn is_consistent(run: &Run, cut: &[usize]) -> bool {
+    let sent = |message: &Message| {
+        run.nodes.iter().enumerate().all(|(node, events)| {
+            let overlaps = |event: &Event| {
+                matches!(&event.action, Action::Send(send) if send.stream == message.stream && send.from < message.to && message.from < send.to)
+            };
+            events.events.iter().enumerate().all(|(number, event)| !overlaps(event) || number < cut[node])
+        })
+    };
+    run.nodes.iter().zip(cut).all(|(node, events)| {
+        node.events[..*events].iter().all(|event| match &event.action {
+            Action::Receive(message) => sent(message),
+            _ => true,
+        })
+    })
+}
+
+/// Whether posix lets a node have lost this: nothing that a sync within the cut was about. Written
+/// from the definition, for events of one thread.
+fn posix_allows(run: &Run, space: &Space, state: &State, node: usize) -> bool {
+    let events = &run.nodes[node].events;
+    state.nodes[node].lost.iter().all(|micro| {
+        let micro = &space.micros(node)[*micro];
+        !events[..state.cut[node]].iter().skip(micro.event).any(|event| match (&event.action, &micro.effect) {
+            (Action::File(FileOp::SyncAll), _) => true,
+            (
+                Action::File(FileOp::Sync { file: synced, .. }),
+                Effect::Write { file, .. } | Effect::SetSize { file, .. },
+            ) => synced == file,
+            (
+                Action::File(FileOp::Sync { file: synced, .. }),
+                Effect::SetEntry { parent, .. } | Effect::RemoveEntry { parent, .. },
+            ) => synced == parent,
+            _ => false,
+        })
+    })
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Append(usize, u64),
+    Overwrite(usize),
+    Rename(usize),
+    Sync(usize, bool),
+    SyncDirectory(usize),
+    Message(usize, usize),
+    Mark,
+}
+
+fn step(nodes: usize) -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (0..nodes, 1..5_u64).prop_map(|(node, len)| Step::Append(node, len)),
+        (0..nodes).prop_map(Step::Overwrite),
+        (0..nodes).prop_map(Step::Rename),
+        (0..nodes, any::<bool>()).prop_map(|(node, data)| Step::Sync(node, data)),
+        (0..nodes).prop_map(Step::SyncDirectory),
+        (0..=nodes, 0..=nodes).prop_map(|(from, to)| Step::Message(from, to)),
+        Just(Step::Mark),
+    ]
+}
+
+/// Some nodes with one file each, and a client behind them.
+fn script(nodes: usize, steps: &[Step]) -> Script {
+    let mut script = Script::new(nodes, &[(FOO, "foo", 2)]);
+    script.run.nodes.push(Node { name: "client".into(), ..Node::default() });
+    let mut sizes = vec![2; nodes];
+    let mut renamed = vec![false; nodes];
+    for step in steps {
+        match step {
+            Step::Append(node, len) => {
+                script.write(*node, FOO, sizes[*node], *len, sizes[*node]);
+                sizes[*node] += len;
+            }
+            Step::Overwrite(node) => drop(script.write(*node, FOO, 0, 2, sizes[*node])),
+            Step::Rename(node) => {
+                let (from, to) = if renamed[*node] { ("bar", "foo") } else { ("foo", "bar") };
+                script.rename(*node, FOO, from, to, None);
+                renamed[*node] ^= true;
+            }
+            Step::Sync(node, false) => drop(script.sync(*node, FOO)),
+            Step::Sync(node, true) => drop(script.datasync(*node, FOO)),
+            Step::SyncDirectory(node) => drop(script.sync(*node, FileId::ROOT)),
+            Step::Message(from, to) if from != to => drop(script.message(*from, *to)),
+            Step::Message(..) => {}
+            Step::Mark => drop(script.mark(nodes)),
+        }
+    }
+    script
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn every_state_is_a_consistent_and_legal_one_and_none_comes_twice(
+        steps in prop::collection::vec(step(2), 1..9), explore in 0..4_usize, lost in 1..3_usize, of in 0..MODELS.len(),
+    ) {
+        let script = script(2, &steps);
+        let explore = [Explore::ReplicatedStateMachine { majority: 0 }, Explore::PrimaryReplicas { primary: 1 }, Explore::SameOnAll, Explore::BruteForce][explore];
+        let request = request(&MODELS[of], explore, lost);
+        let space = Space::new(&script.run, &request).expect("there are states");
+        prop_assert_eq!(space.counts().iter().map(|count| count.states).sum::<u64>(), space.len());
+        let mut seen = HashSet::new();
+        for index in 0..space.len() {
+            let state = space.state(index);
+            prop_assert!(is_consistent(&script.run, &state.cut), "{:?}", state);
+            for node in 0..2 {
+                // What posix forbids, nobody allows.
+                prop_assert!(posix_allows(&script.run, &space, &state, node), "{:?}", state);
+                let done = space.micros(node)[..state.nodes[node].micros].iter().map(|micro| micro.event).max();
+                let midway = state.relaxation == Relaxation::Stopped;
+                prop_assert!(done.is_none_or(|last| last < state.cut[node] || (midway && last == state.cut[node])), "{:?}", state);
+                let whole = space.micros(node).iter().filter(|micro| micro.event < state.cut[node]).count();
+                prop_assert!(whole <= state.nodes[node].micros, "{:?}", state);
+            }
+            prop_assert!(seen.insert(identity(&state)), "twice: {:?}", state);
+        }
+    }
+
+    #[test]
+    fn each_cut_that_differs_on_a_disk_is_visited(steps in prop::collection::vec(step(2), 1..9)) {
+        let script = script(2, &steps);
+        let run = &script.run;
+        let request = request(model("posix"), Explore::BruteForce, 0);
+        let space = Space::new(run, &request).expect("there are states");
+        let all: HashSet<Vec<usize>> = (0..space.len())
+            .map(|index| space.state(index))
+            .filter(|state| state.relaxation == Relaxation::Prefix)
+            .map(|state| state.nodes.iter().map(|node| node.micros).collect())
+            .collect();
+        let mut expected = HashSet::new();
+        let events: Vec<_> = run.nodes.iter().map(|node| node.events.len()).collect();
+        for first in 0..=events[0] {
+            for second in 0..=events[1] {
+                for third in 0..=events[2] {
+                    let cut = [first, second, third];
+                    if is_consistent(run, &cut) {
+                        let micros = |node: usize| space.micros(node).iter().filter(|micro| micro.event < cut[node]).count();
+                        expected.insert(vec![micros(0), micros(1), 0]);
+                    }
+                }
+            }
+        }
+        prop_assert_eq!(all, expected);
+    }
+
+    /// With as many lost as there are operations: every set of operations that no sync is about.
+    #[test]
+    fn on_one_node_all_that_posix_allows_is_visited(steps in prop::collection::vec(step(1), 1..7)) {
+        let script = script(1, &steps);
+        let run = &script.run;
+        let relaxations = Relaxations { prefix: true, lost: true, cut: false, stopped: false };
+        let request = Request { relaxations, ..request(model("posix"), Explore::BruteForce, 99) };
+        let space = Space::new(run, &request).expect("there are states");
+        let mut visited: BTreeMap<Tree, usize> = BTreeMap::new();
+        for state in (0..space.len()).map(|index| space.state(index)) {
+            let told = visited.entry(tree(run, &space, &state, 0)).or_default();
+            *told = marks(run, &state).max(*told);
+        }
+        let (node, client) = (run.nodes[0].events.len(), run.nodes[1].events.len());
+        for events in 0..=node {
+            for of_client in (0..=client).filter(|of_client| is_consistent(run, &[events, *of_client])) {
+                let micros = space.micros(0).iter().filter(|micro| micro.event < events).count();
+                let operations: BTreeSet<_> = space.micros(0)[..micros].iter().map(|micro| micro.event).collect();
+                let operations: Vec<_> = operations.into_iter().collect();
+                for set in 0..1_u32 << operations.len() {
+                    let lost = |micro: usize| operations.iter().enumerate().any(|(bit, event)| set >> bit & 1 == 1 && space.micros(0)[micro].event == *event);
+                    let all_lost: Vec<_> = (0..micros).filter(|micro| lost(*micro)).collect();
+                    let mut state = space.state(0);
+                    state.cut = vec![events, of_client];
+                    // What was synced of an operation stays.
+                    state.nodes[0] = pace_rules::nodes::NodeState { micros, lost: vec![] };
+                    for micro in all_lost {
+                        let mut one = state.clone();
+                        one.nodes[0].lost = vec![micro];
+                        if posix_allows(run, &space, &one, 0) {
+                            state.nodes[0].lost.push(micro);
+                        }
+                    }
+                    let found = visited.get(&tree(run, &space, &state, 0));
+                    prop_assert!(found.is_some_and(|told| *told >= marks(run, &state)), "{:?} {:?}", state, found);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn brute_force_visits_all_that_other_rules_do(steps in prop::collection::vec(step(2), 1..8), of in 0..MODELS.len()) {
+        let script = script(2, &steps);
+        let disks = |explore| -> HashSet<_> {
+            states(&script.run, &request(&MODELS[of], explore, 1)).iter().map(|state| identity(state).0).collect()
+        };
+        let all = disks(Explore::BruteForce);
+        for explore in [Explore::ReplicatedStateMachine { majority: 0 }, Explore::PrimaryReplicas { primary: 0 }, Explore::SameOnAll] {
+            prop_assert!(disks(explore).is_subset(&all), "{:?}", explore);
+        }
+    }
+}
+
+#[test]
+fn a_sample_is_drawn_of_all_and_is_the_same_for_the_same_seed() {
+    let script = replicated(false);
+    let space = Space::new(&script.run, &request(model("posix"), Explore::BruteForce, 1)).expect("there are states");
+    let (one, again, other) = (space.sample(20, 1), space.sample(20, 1), space.sample(20, 2));
+    assert_eq!(one, again);
+    assert_ne!(one, other);
+    assert_eq!(one.len(), 20);
+    assert!(one.iter().chain(&other).all(|index| *index < space.len()));
+}
+
+/// Three nodes that do two thousand events each, in rounds, as a replicated log does.
+#[test]
+fn a_long_run_can_be_counted() {
+    let mut script = Script::new(3, &[(FOO, "foo", 0)]);
+    script.run.nodes.push(Node { name: "client".into(), ..Node::default() });
+    for round in 0..200 {
+        script.message(3, 0).write(0, FOO, round * 60, 60, round * 60);
+        script.message(0, 1).message(0, 2).sync(0, FOO);
+        for node in [1, 2] {
+            script.write(node, FOO, round * 60, 60, round * 60).sync(node, FOO).message(node, 0);
+        }
+        script.message(0, 3).mark(3);
+    }
+    for explore in [Explore::ReplicatedStateMachine { majority: 0 }, Explore::BruteForce] {
+        let started = std::time::Instant::now();
+        let space = Space::new(&script.run, &request(model("posix"), explore, 1)).expect("there are states");
+        let counted = started.elapsed();
+        let last = space.state(space.len() - 1);
+        assert!(last.cut[0] > 0);
+        println!("{explore:?}: {} states in {counted:?}, {:?}", space.len(), space.counts());
+    }
+}

@@ -1,0 +1,300 @@
+//! Calls that give, take or change names, and what is known of a name before.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+
+use pace_rules::nodes::{ChangeOfName, FileId, FileKind, FileOp, Name};
+use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
+
+use super::files::FileCall;
+use super::gate::Changes;
+use super::lookup::{Base, look, text};
+use super::recording::{Entered, Next, Origin, Recording};
+use super::snapshot;
+use super::system::{Entry, read_memory};
+use super::tree::inode;
+
+/// A name in a directory of the node's.
+#[derive(Debug)]
+pub(super) struct Located {
+    pub parent: FileId,
+    pub name: Name,
+    pub directory: OwnedFd,
+    /// What has it.
+    pub file: Option<FileId>,
+}
+
+impl Located {
+    /// What really has the name, if anything has.
+    pub(super) fn look(&self) -> Option<Stat> {
+        look(&self.directory, &self.name)
+    }
+
+    /// A descriptor of that, by which it can be looked at once it is changed.
+    pub(super) fn open(&self) -> Option<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        openat(&self.directory, OsStr::from_bytes(&self.name), flags, Mode::empty()).ok()
+    }
+}
+
+impl Recording {
+    /// Where relative paths of a call begin.
+    pub(super) fn base(origin: &Origin, entry: &Entry, base: Option<usize>) -> Base {
+        let descriptor = base.map_or(libc::AT_FDCWD, |base| entry.arguments[base] as i32);
+        Base { thread: origin.thread, descriptor }
+    }
+
+    /// What the path in an argument names, if that is in one of the node's directories.
+    pub(super) fn locate(
+        &self,
+        origin: &Origin,
+        entry: &Entry,
+        base: Option<usize>,
+        path: usize,
+        follow: bool,
+    ) -> Option<Located> {
+        let path = text(origin.thread, entry.arguments[path])?;
+        self.locate_path(Self::base(origin, entry, base), &path, follow)
+    }
+
+    pub(super) fn locate_path(&self, base: Base, path: &[u8], follow: bool) -> Option<Located> {
+        let place = self.paths.place(base, path, follow)?;
+        let tree = self.tree.as_ref()?;
+        let parent = tree.find(&place.stat)?;
+        let file = tree.entry(parent, &place.name);
+        Some(Located { parent, name: Name::from(place.name.as_slice()), directory: place.directory, file })
+    }
+
+    /// Makes sure that a name means what we think. Nobody else may be changing names.
+    pub(super) fn confirm(&mut self, origin: &Origin, located: &mut Located) {
+        if !self.is_known(located) {
+            self.count("changes by others");
+            self.take_over(origin, located);
+        }
+    }
+
+    /// A call by path that changes a file of the node's, if it does.
+    pub(super) fn change_located(
+        &mut self,
+        origin: &Origin,
+        located: Option<Located>,
+        call: impl FnOnce(FileId, Option<OwnedFd>) -> FileCall,
+    ) -> Next {
+        let Some(mut located) = located else { return Next::GoOn };
+        if !self.may(Changes::Files, origin.thread) {
+            return Next::Wait;
+        }
+        self.confirm(origin, &mut located);
+        let copy = located.open();
+        self.change(origin, located.file, |file| call(file, copy))
+    }
+
+    /// Whether a name means what we think; that is noted.
+    pub(super) fn is_known(&self, located: &mut Located) -> bool {
+        let Some(tree) = &self.tree else { return true };
+        located.file = tree.entry(located.parent, &located.name);
+        match (located.file, located.look()) {
+            (None, None) => true,
+            (Some(file), Some(stat)) => tree.find(&stat) == Some(file),
+            _ => false,
+        }
+    }
+
+    /// Records that a name means what it means.
+    pub(super) fn take_over(&mut self, origin: &Origin, located: &mut Located) {
+        if let Some(file) = located.file.take() {
+            let (parent, name) = (located.parent, located.name.clone());
+            self.operation(origin, FileOp::Unlink { parent, name, file });
+        }
+        if let Some(stat) = located.look() {
+            located.file = Some(self.appeared(origin, located.parent, &located.name, &located.directory, &stat));
+        }
+    }
+
+    pub(super) fn relocate(&mut self, origin: &Origin, mut located: Located) {
+        if !self.is_known(&mut located) {
+            self.take_over(origin, &mut located);
+        }
+    }
+
+    /// Records a name that is there now, and what has it if that is new.
+    pub(super) fn appeared(
+        &mut self,
+        origin: &Origin,
+        parent: FileId,
+        name: &Name,
+        directory: &OwnedFd,
+        stat: &Stat,
+    ) -> FileId {
+        let tree = self.tree.as_mut().expect("it has the parent");
+        if let Some(file) = tree.find(stat) {
+            self.operation(origin, FileOp::Link { parent, name: name.clone(), file });
+            return file;
+        }
+        let mode = stat.st_mode & 0o7777;
+        let data = &mut self.data;
+        let kind = snapshot::kind_of(stat, || {
+            let target = snapshot::target(directory, name).unwrap_or_default();
+            snapshot::add(data, &target)
+        });
+        let file = tree.add(inode(stat), kind, mode);
+        self.operation(origin, FileOp::Create { parent, name: name.clone(), file, kind, mode });
+        if self.fill_new(origin, file, kind, name, directory).is_err() {
+            self.count("a file that appeared and cannot be read");
+        }
+        file
+    }
+
+    /// Records what is in something that has just got its name.
+    pub(super) fn fill_new(
+        &mut self,
+        origin: &Origin,
+        file: FileId,
+        kind: FileKind,
+        name: &Name,
+        directory: &OwnedFd,
+    ) -> io::Result<()> {
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let name = OsStr::from_bytes(name);
+        match kind {
+            FileKind::Regular => {
+                let opened = File::from(openat(directory, name, flags, Mode::empty())?);
+                if opened.metadata()?.len() > 0 {
+                    self.settle(origin, file, &opened);
+                }
+            }
+            FileKind::Directory => {
+                let opened = openat(directory, name, flags | OFlags::DIRECTORY, Mode::empty())?;
+                let mut names = Vec::new();
+                for entry in rustix::fs::Dir::read_from(&opened)? {
+                    names.push(Name::from(entry?.file_name().to_bytes()));
+                }
+                names.sort_unstable();
+                for name in names.iter().filter(|name| ***name != *b"." && ***name != *b"..") {
+                    let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+                    let stat = rustix::fs::statat(&opened, OsStr::from_bytes(name), flags)?;
+                    self.appeared(origin, file, name, &opened, &stat);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn enter_name_call(
+        &mut self,
+        origin: &Origin,
+        entry: &Entry,
+        base: Option<usize>,
+        path: usize,
+        call: impl FnOnce(Located) -> FileCall,
+    ) -> Next {
+        let located = self.locate(origin, entry, base, path, false);
+        self.enter_located(origin, located, call)
+    }
+
+    pub(super) fn enter_located(
+        &mut self,
+        origin: &Origin,
+        located: Option<Located>,
+        call: impl FnOnce(Located) -> FileCall,
+    ) -> Next {
+        let Some(mut located) = located else { return Next::GoOn };
+        if !self.may(Changes::Files, origin.thread) {
+            return Next::Wait;
+        }
+        self.confirm(origin, &mut located);
+        if let Some(file) = located.file {
+            self.settle_mapped(origin, file);
+        }
+        Next::ToExit(Entered::File(call(located)))
+    }
+
+    /// The name that bind(2) gives to a socket: in `struct sockaddr_un`, behind the family.
+    pub(super) fn socket_path(origin: &Origin, entry: &Entry) -> Option<Vec<u8>> {
+        let mut address = vec![0; entry.arguments[2].min(size_of::<libc::sockaddr_un>() as u64) as usize];
+        read_memory(origin.thread, entry.arguments[1], &mut address).ok()?;
+        let path = address.get(2..).filter(|_| address[..2] == (libc::AF_UNIX as u16).to_ne_bytes())?;
+        let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
+        Some(path[..end].to_vec()).filter(|path| !path.is_empty())
+    }
+
+    pub(super) fn enter_rename(
+        &mut self,
+        origin: &Origin,
+        entry: &Entry,
+        bases: Option<(usize, usize)>,
+        paths: (usize, usize),
+        flags: Option<usize>,
+    ) -> Next {
+        let mut from = self.locate(origin, entry, bases.map(|bases| bases.0), paths.0, false);
+        let mut to = self.locate(origin, entry, bases.map(|bases| bases.1), paths.1, false);
+        if from.is_none() && to.is_none() {
+            return Next::GoOn;
+        }
+        if !self.may(Changes::Files, origin.thread) {
+            return Next::Wait;
+        }
+        for located in [&mut from, &mut to].into_iter().flatten() {
+            self.confirm(origin, located);
+            if let Some(file) = located.file {
+                self.settle_mapped(origin, file);
+            }
+        }
+        let flags = flags.map_or(0, |flags| entry.arguments[flags]);
+        if flags & u64::from(libc::RENAME_WHITEOUT) != 0 {
+            self.count("rename that leaves a whiteout");
+        }
+        let exchange = flags & u64::from(libc::RENAME_EXCHANGE) != 0;
+        Next::ToExit(Entered::File(FileCall::Rename { from, to, exchange }))
+    }
+
+    pub(super) fn leave_rename(&mut self, origin: &Origin, from: Option<Located>, to: Option<Located>, exchange: bool) {
+        match (from, to) {
+            (Some(from), Some(to)) => {
+                let Some(file) = from.file else { return self.count("rename of a file that is not known") };
+                // Two names of one file: nothing is done (rename(2)).
+                if from.file == to.file {
+                    return;
+                }
+                let replaced = to.file;
+                let names = ChangeOfName { from: (from.parent, from.name), to: (to.parent, to.name) };
+                self.operation(origin, FileOp::Rename { file, names, replaced, exchange });
+            }
+            (Some(mut inside), None) | (None, Some(mut inside)) => self.take_over(origin, &mut inside),
+            (None, None) => {}
+        }
+    }
+
+    pub(super) fn enter_set_mode(
+        &mut self,
+        origin: &Origin,
+        entry: &Entry,
+        base: Option<usize>,
+        path: usize,
+        flags: Option<usize>,
+    ) -> Next {
+        let flags = flags.map_or(0, |flags| entry.arguments[flags] as i32);
+        let mode = entry.arguments[path + 1] as u32 & 0o7777;
+        let path_text = text(origin.thread, entry.arguments[path]).unwrap_or_default();
+        let set = |file, copy| FileCall::SetMode { file, copy, mode };
+        if flags & libc::AT_EMPTY_PATH != 0 && path_text.is_empty() {
+            let Some((file, descriptor)) = base.and_then(|base| self.own(origin, entry.arguments[base])) else {
+                return Next::GoOn;
+            };
+            return self.change(origin, Some(file), |file| set(file, Some(descriptor.copy)));
+        }
+        let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
+        let base = Self::base(origin, entry, base);
+        if let Some(located) = self.locate_path(base, &path_text, follow) {
+            return self.change_located(origin, Some(located), set);
+        }
+        // The directory itself, or a path that ends with a dot.
+        let Ok(directory) = self.paths.directory(base, &path_text) else { return Next::GoOn };
+        let file = fstat(&directory).ok().and_then(|stat| self.tree.as_ref()?.find(&stat));
+        self.change(origin, file, |file| set(file, Some(directory)))
+    }
+}

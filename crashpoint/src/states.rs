@@ -9,8 +9,8 @@ use anyhow::{Context, bail};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use node_sweep::{
-    Blocks, Finding, Findings, Manifest, Progress, Results, States, Subject, Summary, Swept, compare_levels, relaxation_words,
-    sweep,
+    Blocks, Finding, Findings, Manifest, Progress, Results, States, Subject, Summary, Swept, compare_levels,
+    relaxation_words, sweep,
 };
 use pace_rules::disk;
 use pace_rules::nodes::{Explore, MODELS, Model, NodeState, Relaxation, Relaxations, Request, Space, Split};
@@ -184,7 +184,8 @@ impl VisitArgs {
             let jobs = if blocks.one_at_a_time() { 1 } else { jobs };
             levels.push(self.visit_disks(what, &space, blocks, subjects(jobs)?, interrupt)?);
         }
-        let (findings, summary) = together(levels);
+        let drawn = self.sample.is_some() || self.states.states.sample().is_some();
+        let (findings, summary) = together(levels, drawn);
         self.print(&findings, &summary)?;
         if let Some(results) = results {
             results.finish(&findings, &summary, &table(&summary))?;
@@ -294,11 +295,12 @@ pub(crate) fn progress() -> impl FnMut(Progress) {
     }
 }
 
-/// What was found at all levels, and what that came to.
-fn together(levels: Vec<(Vec<Finding>, Summary)>) -> (Vec<Finding>, Summary) {
+/// What was found at all levels, and what that came to. Of states that were `drawn` it is not known what
+/// the others are.
+fn together(levels: Vec<(Vec<Finding>, Summary)>, drawn: bool) -> (Vec<Finding>, Summary) {
     let (mut findings, summaries): (Vec<Vec<Finding>>, Vec<Summary>) = levels.into_iter().unzip();
     if let ([calls, disks], [on_model, on_disk]) = (&mut *findings, &*summaries) {
-        compare_levels((calls, on_model), (disks, on_disk));
+        compare_levels((calls, on_model), (disks, on_disk), drawn);
     }
     let mut findings = findings.concat();
     for (place, finding) in findings.iter_mut().enumerate() {

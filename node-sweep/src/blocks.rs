@@ -267,15 +267,15 @@ impl Findings<'_> {
 }
 
 /// Notes with the findings of a model whether the recorded disks were broken in the same way, and with
-/// those of disks whether the model was. Nothing is noted of a level of which not every state was
-/// looked at and judged.
-pub fn compare_levels(calls: (&mut [Finding], &Summary), disks: (&mut [Finding], &Summary)) {
+/// those of disks whether the model was. That it was not is noted only where every state was looked at
+/// and judged, and not some that were `drawn`.
+pub fn compare_levels(calls: (&mut [Finding], &Summary), disks: (&mut [Finding], &Summary), drawn: bool) {
     let words = |findings: &[Finding]| findings.iter().map(|finding| plain(&finding.broken)).collect::<HashSet<_>>();
     let (by_calls, by_disks) = (words(calls.0), words(disks.0));
     let note = |findings: &mut [Finding], found: &HashSet<Vec<String>>, other: &Summary| {
         for finding in findings {
             let is_found = found.contains(&plain(&finding.broken));
-            if is_found || (!other.interrupted && other.not_measured == 0) {
+            if is_found || !(drawn || other.interrupted || other.not_measured > 0) {
                 finding.models.insert(other.model.clone(), is_found);
             }
         }

@@ -116,6 +116,9 @@ fn read_all<T: DeserializeOwned>(
 
 /// Writes a file that is there whole or not at all, whatever happens, in place of one that may be
 /// there.
+///
+/// # Errors
+/// If it cannot be written. What was there stays as it was.
 pub fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".tmp");

@@ -7,7 +7,7 @@ use pace_rules::nodes::{BlockRequest, BlockSpace, Explore};
 use replayer::{Interrupt, columns};
 use trace::Trace;
 
-use crate::states::{Level, SpaceArgs, Subjects, VisitArgs, number, progress, summary};
+use crate::states::{Level, SpaceArgs, Subjects, VisitArgs, indices, number, progress, summary};
 
 impl SpaceArgs {
     /// The states of the disks of a trace.
@@ -34,7 +34,7 @@ impl VisitArgs {
         let judged = BlockFindings { trace: what.trace, space };
         let model = judged.file_systems();
         let sample = self.sample.or(self.states.states.sample().map(u64::from));
-        let indices = self.indices(space.len(), sample, |count| space.sample(count, self.seed))?;
+        let indices = indices(space.len(), sample, |count| space.sample(count, self.seed))?;
         let drawn = sample.map(|count| format!("; visiting {count} of them, --seed {}", self.seed)).unwrap_or_default();
         let words = self.states.states;
         replayer::say(&format!("{} crash states of {model}, {words}{drawn}", number(space.len())));

@@ -202,7 +202,7 @@ impl VisitArgs {
     ) -> anyhow::Result<(Vec<Finding>, Summary)> {
         let request = self.states.request(what.explore);
         let space = Space::new(&what.trace.run, &request)?;
-        let indices = self.indices(space.len(), self.sample, |count| space.sample(count, self.seed))?;
+        let indices = indices(space.len(), self.sample, |count| space.sample(count, self.seed))?;
         self.announce(&space);
         let began = Instant::now();
         let swept = sweep(what.trace, &space, indices, subjects, interrupt, &mut progress())?;
@@ -216,22 +216,6 @@ impl VisitArgs {
         };
         let summary = summary(what.trace, request.model.name, &swept, findings.len(), seconds);
         Ok((findings, summary))
-    }
-
-    /// Which states are visited.
-    pub(crate) fn indices(
-        &self,
-        len: u64,
-        sample: Option<u64>,
-        draw: impl FnOnce(u64) -> Vec<u64>,
-    ) -> anyhow::Result<Box<dyn Iterator<Item = u64> + Send>> {
-        Ok(match sample {
-            Some(count) => Box::new(draw(count).into_iter()),
-            None if len == u64::MAX => {
-                bail!("there are more states than can be counted: draw some with --sample, or lose less with --lost")
-            }
-            None => Box::new(0..len),
-        })
     }
 
     fn announce(&self, space: &Space) {
@@ -281,6 +265,21 @@ impl VisitArgs {
         }
         out.flush()
     }
+}
+
+/// Which states are visited.
+pub(crate) fn indices(
+    len: u64,
+    sample: Option<u64>,
+    draw: impl FnOnce(u64) -> Vec<u64>,
+) -> anyhow::Result<Box<dyn Iterator<Item = u64> + Send>> {
+    Ok(match sample {
+        Some(count) => Box::new(draw(count).into_iter()),
+        None if len == u64::MAX => {
+            bail!("there are more states than can be counted: draw some with --sample, or lose less with --lost")
+        }
+        None => Box::new(0..len),
+    })
 }
 
 /// Says now and then how far a sweep is.

@@ -270,8 +270,9 @@ impl Findings<'_> {
 /// those of disks whether the model was. That it was not is noted only where every state was looked at
 /// and judged, and not some that were `drawn`.
 pub fn compare_levels(calls: (&mut [Finding], &Summary), disks: (&mut [Finding], &Summary), drawn: bool) {
+    let ((calls, on_model), (disks, on_disk)) = (calls, disks);
     let words = |findings: &[Finding]| findings.iter().map(|finding| plain(&finding.broken)).collect::<HashSet<_>>();
-    let (by_calls, by_disks) = (words(calls.0), words(disks.0));
+    let (by_calls, by_disks) = (words(calls), words(disks));
     let note = |findings: &mut [Finding], found: &HashSet<Vec<String>>, other: &Summary| {
         for finding in findings {
             let is_found = found.contains(&plain(&finding.broken));
@@ -280,6 +281,6 @@ pub fn compare_levels(calls: (&mut [Finding], &Summary), disks: (&mut [Finding],
             }
         }
     };
-    note(calls.0, &by_disks, disks.1);
-    note(disks.0, &by_calls, calls.1);
+    note(calls, &by_disks, on_disk);
+    note(disks, &by_calls, on_model);
 }

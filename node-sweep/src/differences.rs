@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use pace_rules::nodes::{FileId, Name};
 
+use crate::compare::first_difference;
 use crate::content::Content;
 use crate::tree::{Holds, Tree};
 
@@ -47,7 +47,8 @@ impl Tree {
                     }
                 }
                 Holds::Bytes(content) => {
-                    told.extend(different_content(content, &real)?.map(|what| format!("{} {what}", path.display())))
+                    let differs = different_content(content, &real)?;
+                    told.extend(differs.map(|what| format!("{} {what}", path.display())));
                 }
                 Holds::Target(_) | Holds::Nothing => {}
             }
@@ -63,17 +64,11 @@ fn different_content(content: &Content, path: &Path) -> io::Result<Option<String
     if !path.symlink_metadata()?.is_file() {
         return Ok(Some("is another file".into()));
     }
-    let file = File::open(path)?;
-    let (size, wanted) = (file.metadata()?.len(), content.size());
-    if size != wanted {
-        return Ok(Some(format!("has {size} bytes, and not {wanted}")));
-    }
-    for (offset, piece) in content.pieces() {
-        let mut found = vec![0; piece.len()];
-        file.read_exact_at(&mut found, offset)?;
-        if let Some(first) = found.iter().zip(piece).position(|(found, wanted)| found != wanted) {
-            return Ok(Some(format!("has other bytes from {} on", offset + first as u64)));
-        }
-    }
-    Ok(None)
+    let bytes = fs::read(path)?;
+    let (size, wanted) = (bytes.len(), content.size());
+    Ok(if size as u64 == wanted {
+        first_difference(content, &bytes).map(|from| format!("has other bytes from {from} on"))
+    } else {
+        Some(format!("has {size} bytes, and not {wanted}"))
+    })
 }

@@ -12,7 +12,7 @@ use crate::states::{Level, SpaceArgs, Subjects, VisitArgs, indices, number, prog
 impl SpaceArgs {
     /// The states of the disks of a trace.
     pub(crate) fn block_space(&self, trace: &Trace, explore: Explore) -> anyhow::Result<BlockSpace> {
-        let request = BlockRequest { explore, states: self.states };
+        let request = BlockRequest { explore, states: self.of_disks() };
         Ok(BlockSpace::new(&trace.run, recorded_disks(trace), &request)?)
     }
 }
@@ -33,10 +33,10 @@ impl VisitArgs {
     ) -> anyhow::Result<(Vec<Finding>, Summary)> {
         let judged = BlockFindings { trace: what.trace, space };
         let model = judged.file_systems();
-        let sample = self.sample.or(self.states.states.sample().map(u64::from));
+        let sample = self.sample.or(self.states.of_disks().sample().map(u64::from));
         let indices = indices(space.len(), sample, |count| space.sample(count, self.seed))?;
         let drawn = sample.map(|count| format!("; visiting {count} of them, --seed {}", self.seed)).unwrap_or_default();
-        let words = self.states.states;
+        let words = self.states.of_disks();
         replayer::say(&format!("{} crash states of {model}, {words}{drawn}", number(space.len())));
         let began = Instant::now();
         let swept = sweep_source(blocks, indices, subjects, interrupt, &mut progress())?;
@@ -51,7 +51,7 @@ impl VisitArgs {
         let disks = || {
             let mut names: Vec<_> = what.trace.disks.values().map(|disk| disk.file_system.as_str()).collect();
             names.dedup();
-            format!("{} on disk: {}", names.join(", "), self.states.states)
+            format!("{} on disk: {}", names.join(", "), self.states.of_disks())
         };
         match self.states.level.unwrap_or(Level::Syscalls) {
             Level::Syscalls => self.states.model.clone(),

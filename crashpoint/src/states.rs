@@ -20,6 +20,9 @@ use trace::Trace;
 /// How often it is said how far a sweep is.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
+/// Which states of disks are visited if it is not said.
+const DISK_STATES: &str = "every-write,flushed,reorder:1";
+
 /// Where a crash is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Level {
@@ -39,9 +42,10 @@ pub(crate) struct SpaceArgs {
     #[arg(long, value_enum)]
     pub(crate) level: Option<Level>,
 
-    /// Which states of each disk: as for crashpoint fs
-    #[arg(long, value_name = "STATES", default_value = "every-write,flushed,reorder:1")]
-    pub(crate) states: disk::States,
+    /// Which states of each disk at the block level: as for crashpoint fs [default:
+    /// every-write,flushed,reorder:1]
+    #[arg(long, value_name = "STATES")]
+    states: Option<disk::States>,
 
     /// What the nodes' file systems may do in a crash
     #[arg(long, value_name = "MODEL", default_value = "posix", value_parser = PossibleValuesParser::new(MODELS.iter().map(|model| model.name)))]
@@ -105,6 +109,23 @@ fn parse_split(words: &str) -> Result<Split, String> {
 }
 
 impl SpaceArgs {
+    /// Which states of each disk.
+    pub(crate) fn of_disks(&self) -> disk::States {
+        self.states.unwrap_or_else(|| DISK_STATES.parse().expect("they are states"))
+    }
+
+    /// Which level is looked at.
+    ///
+    /// # Errors
+    /// If something was asked of a level that is not.
+    pub(crate) fn level(&self) -> anyhow::Result<Level> {
+        let level = self.level.unwrap_or(Level::Syscalls);
+        if level == Level::Syscalls && self.states.is_some() {
+            bail!("--states is for disks: say --level block or both with it, or leave it out");
+        }
+        Ok(level)
+    }
+
     /// What is asked of the rules.
     pub(crate) fn request(&self, explore: Explore) -> Request {
         let model = Model::named(&self.model).expect("the values that are taken are names of models");
@@ -168,7 +189,7 @@ impl VisitArgs {
         jobs: usize,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Outcome> {
-        let level = self.states.level.unwrap_or(Level::Syscalls);
+        let level = self.states.level()?;
         let block = (level != Level::Syscalls).then(|| self.block_space(what)).transpose()?;
         let results = self
             .out
@@ -184,7 +205,7 @@ impl VisitArgs {
             let jobs = if blocks.one_at_a_time() { 1 } else { jobs };
             levels.push(self.visit_disks(what, &space, blocks, subjects(jobs)?, interrupt)?);
         }
-        let drawn = self.sample.is_some() || self.states.states.sample().is_some();
+        let drawn = self.sample.is_some() || self.states.of_disks().sample().is_some();
         let (findings, summary) = together(levels, drawn);
         self.print(&findings, &summary)?;
         if let Some(results) = results {

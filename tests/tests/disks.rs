@@ -158,6 +158,7 @@ fn what_cannot_run_is_said_in_one_line() {
         assert!(errors[0].contains(part), "{}", swept.said);
     };
     refused(&["--level", "block"], "--disk");
+    refused(&["--states", "prefix"], "--level block");
     refused(&["--disk", "ext2"], "ext4");
     refused(&["--disk", "nonsense"], "unknown file system 'nonsense'");
     refused(&["--disk", "ext4:data=nonsense"], "data=nonsense");

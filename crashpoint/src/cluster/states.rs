@@ -67,7 +67,7 @@ pub(crate) struct SweepArgs {
 pub(crate) fn states(arguments: &StatesArgs) -> anyhow::Result<Outcome> {
     let (trace, file) = arguments.recorded.load()?;
     let explore = arguments.recorded.explore(&file, &trace.run)?;
-    let level = arguments.states.level.unwrap_or(Level::Syscalls);
+    let level = arguments.states.level()?;
     let mut text = String::new();
     if level != Level::Block {
         let space = Space::new(&trace.run, &arguments.states.request(explore))?;

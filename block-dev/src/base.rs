@@ -128,6 +128,21 @@ impl Base {
     }
 }
 
+/// By what they hold, which their hashes stand for.
+impl PartialEq for Base {
+    fn eq(&self, other: &Self) -> bool {
+        (self.size_bytes, self.hash) == (other.size_bytes, other.hash)
+    }
+}
+
+impl Eq for Base {}
+
+impl std::fmt::Debug for Base {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Base({} bytes, {:032x})", self.size_bytes, self.hash.0)
+    }
+}
+
 /// The parts of a sparse file that hold data, as ranges of page numbers.
 pub(crate) struct DataExtents<'a> {
     file: &'a File,

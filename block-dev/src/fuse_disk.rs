@@ -193,11 +193,12 @@ pub(crate) fn now_ns() -> u64 {
 /// system, that thread cannot end before it is answered; the connection is cut as soon as the
 /// server's table goes, and the wait with it. For the same reason the thread has a mount namespace
 /// of its own, without a mount in it: the last thread of a namespace unmounts what is on the disk
-/// before it closes anything, so it must not be this one.
+/// before it closes anything, so it must not be this one. Of what others have open nothing is left in
+/// its table: a loop device that is open there stays, and with it the disk of another server.
 fn serve(server: Server, mount_point: PathBuf) -> Result<JoinHandle<()>> {
     let (ready, started) = mpsc::channel();
     let thread = std::thread::Builder::new().name("fuse".into()).spawn(move || {
-        let mounted = unshare(CloneFlags::CLONE_FILES)
+        let mounted = sys::leave_files()
             .doing(|| "give the FUSE server a table of descriptors of its own")
             .and_then(|()| mount_fuse(&mount_point))
             .and_then(|fuse| leave_mounts().map(|()| fuse));
@@ -385,5 +386,24 @@ impl Filesystem for Server {
             }
         });
         reply.ok();
+    }
+}
+
+#[expect(unsafe_code, reason = "close_range has no safe wrapper")]
+mod sys {
+    use std::io;
+
+    /// The first descriptor behind those of standard input, output and error.
+    const FIRST: libc::c_uint = 3;
+
+    /// Gives this thread a table of descriptors of its own, with nothing in it but the standard ones.
+    pub(super) fn leave_files() -> io::Result<()> {
+        let flags = libc::CLOSE_RANGE_UNSHARE as libc::c_int;
+        // SAFETY: what is closed is closed in this thread's new table only, and nothing that this thread
+        // owns is open: it has just been started.
+        match unsafe { libc::close_range(FIRST, libc::c_uint::MAX, flags) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 }

@@ -72,7 +72,7 @@ impl Entry {
 }
 
 /// Everything a disk was asked to do, in the order in which it was asked.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockLog {
     entries: Vec<Entry>,
     data: Vec<u8>,
@@ -92,6 +92,18 @@ impl BlockLog {
     /// The entries in order.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+
+    /// Whether all that it asks for lies on a disk of this size, and all that it wrote is there: one
+    /// that was read from a file may be damaged.
+    pub fn is_within(&self, size_bytes: u64) -> bool {
+        self.entries.iter().enumerate().all(|(place, entry)| {
+            let (offset, length) = entry.range();
+            let data = if matches!(entry.kind, Kind::Write { .. }) { length } else { 0 };
+            offset.checked_add(length).is_some_and(|end| end <= size_bytes)
+                && (entry.data_start as u64).checked_add(data).is_some_and(|end| end <= self.data.len() as u64)
+                && entry.completed > place
+        })
     }
 
     /// A hash of what was asked, in which order, of the bytes that were written, and of what was

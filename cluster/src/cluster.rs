@@ -89,10 +89,6 @@ impl Cluster {
     /// # Errors
     /// Without root, or if the kernel lacks something.
     pub fn new(file: &ClusterFile, logs: &Path) -> Result<Self> {
-        if let Some(disk) = &file.disk {
-            let what = format!("disk = \"{disk}\": a disk for each node is not built yet, only directories are");
-            return Err(Error::Command { whose: "the cluster file".into(), what });
-        }
         let network = Network::new()?;
         let client = NodeSpec { name: CLIENT.into(), data: None, last_pid: PIDS_OF_A_START, hosts: hosts(file) };
         let client = Namespaces::new(&network, client_address(), &client)?;

@@ -9,16 +9,20 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use local_fs::enter_mount_namespace;
 use nix::unistd::{AccessFlags, access, geteuid};
 use node_sweep::{Check, CheckCommand, Program, Subject, scratch};
 use pace_rules::nodes::Explore;
-use recorder::process::{NodeOptions, record};
+use recorder::process::{NodeOptions, RecordedDisk, record};
 use replayer::{Interrupt, Outcome};
 
-use crate::states::{Subjects, VisitArgs};
+use crate::states::{Level, Subjects, VisitArgs};
 
 /// What stands for the directory of data among the words of the program.
 const DIRECTORY: &str = "{dir}";
+
+/// What the only node is called.
+const PROGRAM: &str = "program";
 
 /// The arguments of `crashpoint app`.
 #[derive(Debug, Args)]
@@ -42,6 +46,11 @@ pub(crate) struct AppArgs {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
+    /// Keep the program's data on a recorded disk of its own, with this file system: ext4, xfs, btrfs or
+    /// f2fs, and mount options behind a colon
+    #[arg(long, value_name = "FILE SYSTEM")]
+    disk: Option<String>,
+
     /// How long the check may take for a state, in seconds
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86400))]
     check_limit: u32,
@@ -57,16 +66,12 @@ pub(crate) struct AppArgs {
 /// Does it.
 pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     let scratch = scratch()?;
-    let data = scratch.path().join("data");
-    arguments.make_data(&data)?;
-    let trace = arguments.record(&data)?;
-    if let Some(difference) = arguments.sweep.difference(&trace, &data)? {
-        replayer::say(&format!("NOT MEASURED  what was recorded is not what the program left; {difference}"));
-        return Ok(Outcome::Incomplete);
-    }
-    // What is there now is in no crash state: nobody is to find it by a path that the program kept.
-    fs::remove_dir_all(&data).with_context(|| format!("remove {}", data.display()))?;
-    fs::create_dir(&data).with_context(|| format!("create {}", data.display()))?;
+    let recorded = match &arguments.disk {
+        None => arguments.recorded(scratch.path().join("data"))?,
+        Some(file_system) => arguments.recorded_on(file_system, scratch.path())?,
+    };
+    let Some((trace, data)) = recorded else { return Ok(Outcome::Incomplete) };
+    fs::create_dir_all(&data).with_context(|| format!("create {}", data.display()))?;
     let seen_at = geteuid().is_root().then(|| data.clone());
     if seen_at.is_none() && contains(&trace.data, data.as_os_str().as_bytes()) {
         bail!(
@@ -80,12 +85,17 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
     };
     let limit = Duration::from_secs(arguments.check_limit.into());
     let check = Check { command, limit, environment: Vec::new() };
-    let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
-    for number in 0..arguments.sweep.jobs(1) {
-        let directory = scratch.path().join(format!("worker-{number}"));
-        fs::create_dir(&directory).with_context(|| format!("create {}", directory.display()))?;
-        subjects.push(Box::new(Program::new(directory, seen_at.clone(), &check)));
-    }
+    let mut made = 0;
+    let mut subjects = |count| {
+        let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
+        for _ in 0..count {
+            made += 1;
+            let directory = scratch.path().join(format!("worker-{made}"));
+            fs::create_dir(&directory).with_context(|| format!("create {}", directory.display()))?;
+            subjects.push(Box::new(Program::new(directory, seen_at.clone(), &check)));
+        }
+        Ok(subjects)
+    };
     let name = arguments.program.iter().map(|word| replayer::quoted(&word.to_string_lossy()).into_owned());
     let what = Subjects {
         trace: &trace,
@@ -94,10 +104,54 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
         name: name.collect::<Vec<_>>().join(" "),
         check: words.clone(),
     };
-    arguments.sweep.run(&what, subjects, interrupt)
+    arguments.sweep.run(&what, &mut subjects, arguments.sweep.jobs(1), interrupt)
 }
 
 impl AppArgs {
+    /// With a disk there is something to see at both levels.
+    pub(crate) fn settle(mut self) -> Self {
+        if self.disk.is_some() {
+            self.sweep.states.level.get_or_insert(Level::Both);
+        }
+        self
+    }
+
+    /// Has the program keep its data in a directory. What is there now is in no crash state, and removed:
+    /// nobody is to find it by a path that the program kept.
+    fn recorded(&self, data: PathBuf) -> anyhow::Result<Option<(trace::Trace, PathBuf)>> {
+        if matches!(self.sweep.states.level, Some(Level::Block | Level::Both)) {
+            bail!("no disk is recorded for --level: name a file system for it with --disk, such as ext4");
+        }
+        self.make_data(&data)?;
+        let Some(trace) = self.record_all(&data)? else { return Ok(None) };
+        fs::remove_dir_all(&data).with_context(|| format!("remove {}", data.display()))?;
+        Ok(Some((trace, data)))
+    }
+
+    /// Has it keep its data on a disk.
+    fn recorded_on(&self, file_system: &str, scratch: &Path) -> anyhow::Result<Option<(trace::Trace, PathBuf)>> {
+        // Nobody else is to see what is mounted.
+        enter_mount_namespace()?;
+        let directory = scratch.join("disk");
+        fs::create_dir(&directory).with_context(|| format!("create {}", directory.display()))?;
+        let mut disk = RecordedDisk::new(file_system, &directory)?;
+        let data = disk.data().to_owned();
+        fs::remove_dir(&data).with_context(|| format!("remove {}", data.display()))?;
+        self.make_data(&data)?;
+        disk.begin()?;
+        let Some(mut trace) = self.record_all(&data)? else { return Ok(None) };
+        trace.disks.insert(PROGRAM.to_owned(), disk.finish()?);
+        Ok(Some((trace, data)))
+    }
+
+    /// Records the program; nothing if what was recorded is not what it left.
+    fn record_all(&self, data: &Path) -> anyhow::Result<Option<trace::Trace>> {
+        let trace = self.record(data)?;
+        let Some(difference) = self.sweep.difference(&trace, data)? else { return Ok(Some(trace)) };
+        replayer::say(&format!("NOT MEASURED  what was recorded is not what the program left; {difference}"));
+        Ok(None)
+    }
+
     fn make_data(&self, data: &Path) -> anyhow::Result<()> {
         let Some(from) = &self.dir else {
             return fs::create_dir(data).with_context(|| format!("create {}", data.display()));
@@ -120,7 +174,7 @@ impl AppArgs {
         let output = data.with_file_name("output");
         let output = fs::File::create(&output).with_context(|| format!("create {}", output.display()))?;
         command.args(&words[1..]).stdout(output);
-        let options = NodeOptions { name: "program".into(), directory: Some(data.to_owned()), marks: true };
+        let options = NodeOptions { name: PROGRAM.into(), directory: Some(data.to_owned()), marks: true };
         let (trace, status) = record(options, command)?;
         if !status.success() {
             bail!("the program did not end as it should ({status}): nothing was tested");

@@ -4,6 +4,7 @@
 
 mod app;
 mod bench;
+mod blocks;
 mod clean;
 mod cluster;
 mod doctor;
@@ -153,7 +154,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
     let interrupt = Interrupt::watch()?;
     match parsed.command {
         Command::Fs(arguments) => fs::run(&arguments.settle(), &parsed.fs, &parsed.given, &interrupt),
-        Command::App(arguments) => app::run(&arguments, &interrupt),
+        Command::App(arguments) => app::run(&arguments.settle(), &interrupt),
         Command::Merge(arguments) => merge::run(&arguments),
         Command::Export(arguments) => finding::export(&arguments, &parsed.fs),
         Command::Import(arguments) => import::run(*arguments, &interrupt),

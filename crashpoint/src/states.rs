@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use clap::Args;
 use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
 use node_sweep::{
-    Finding, Findings, Manifest, Progress, Results, States, Subject, Summary, Swept, relaxation_words, sweep,
+    Blocks, Finding, Findings, Manifest, Progress, Results, States, Subject, Summary, Swept, compare_levels,
+    relaxation_words, sweep,
 };
+use pace_rules::disk;
 use pace_rules::nodes::{Explore, MODELS, Model, NodeState, Relaxation, Relaxations, Request, Space, Split};
 use replayer::{Interrupt, Outcome, OutputFormat, columns};
 use trace::Trace;
@@ -18,12 +20,36 @@ use trace::Trace;
 /// How often it is said how far a sweep is.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
+/// Which states of disks are visited if it is not said.
+const DISK_STATES: &str = "every-write,flushed,reorder:1";
+
+/// Where a crash is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Level {
+    /// What the programs asked of their file systems, which kept what a model allows
+    Syscalls,
+    /// The disks that were recorded, each with its real file system, which recovers
+    Block,
+    /// One after the other, and what each says of the other's findings
+    Both,
+}
+
 /// Which states of a trace.
 #[derive(Debug, Args)]
 pub(crate) struct SpaceArgs {
+    /// What is crashed: what the programs asked of any file system, or the disks under the one that they
+    /// had [default: both where a disk was recorded with `app --disk`, else syscalls]
+    #[arg(long, value_enum)]
+    pub(crate) level: Option<Level>,
+
+    /// Which states of each disk at the block level: as for crashpoint fs [default:
+    /// every-write,flushed,reorder:1]
+    #[arg(long, value_name = "STATES")]
+    states: Option<disk::States>,
+
     /// What the nodes' file systems may do in a crash
     #[arg(long, value_name = "MODEL", default_value = "posix", value_parser = PossibleValuesParser::new(MODELS.iter().map(|model| model.name)))]
-    model: String,
+    pub(crate) model: String,
 
     /// How many operations a node may lose in a state
     #[arg(long, value_name = "K", default_value_t = 1)]
@@ -42,11 +68,11 @@ pub(crate) struct VisitArgs {
 
     /// Visit so many states only, drawn at random
     #[arg(long, value_name = "N")]
-    sample: Option<u64>,
+    pub(crate) sample: Option<u64>,
 
     /// From which number states are drawn
     #[arg(long, value_name = "S", default_value_t = 0)]
-    seed: u64,
+    pub(crate) seed: u64,
 
     /// How many states to look at side by side [default: one for each processor, two if that is clusters]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -83,6 +109,23 @@ fn parse_split(words: &str) -> Result<Split, String> {
 }
 
 impl SpaceArgs {
+    /// Which states of each disk.
+    pub(crate) fn of_disks(&self) -> disk::States {
+        self.states.unwrap_or_else(|| DISK_STATES.parse().expect("they are states"))
+    }
+
+    /// Which level is looked at.
+    ///
+    /// # Errors
+    /// If something was asked of a level that is not.
+    pub(crate) fn level(&self) -> anyhow::Result<Level> {
+        let level = self.level.unwrap_or(Level::Syscalls);
+        if level == Level::Syscalls && self.states.is_some() {
+            bail!("--states is for disks: say --level block or both with it, or leave it out");
+        }
+        Ok(level)
+    }
+
     /// What is asked of the rules.
     pub(crate) fn request(&self, explore: Explore) -> Request {
         let model = Model::named(&self.model).expect("the values that are taken are names of models");
@@ -117,7 +160,8 @@ pub(crate) fn listed(space: &Space, trace: &Trace) -> String {
     text
 }
 
-fn number(states: u64) -> String {
+/// A number of states.
+pub(crate) fn number(states: u64) -> String {
     if states == u64::MAX { "more than can be counted".into() } else { states.to_string() }
 }
 
@@ -137,40 +181,52 @@ impl VisitArgs {
         last.difference(data).with_context(|| format!("compare {} with what was recorded", data.display()))
     }
 
-    /// Visits the states, and says what came of it.
+    /// Visits the states, and says what came of it. `subjects` makes what looks at them.
     pub(crate) fn run(
         &self,
         what: &Subjects<'_>,
-        subjects: Vec<Box<dyn Subject + '_>>,
+        subjects: &mut dyn FnMut(usize) -> anyhow::Result<Vec<Box<dyn Subject>>>,
+        jobs: usize,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Outcome> {
-        let request = self.states.request(what.explore);
-        let space = Space::new(&what.trace.run, &request)?;
-        let indices: Box<dyn Iterator<Item = u64> + Send> = match self.sample {
-            Some(count) => Box::new(space.sample(count, self.seed).into_iter()),
-            None if space.len() == u64::MAX => {
-                bail!("there are more states than can be counted: draw some with --sample, or lose less with --lost")
-            }
-            None => Box::new(0..space.len()),
-        };
-        self.announce(&space);
+        let level = self.states.level()?;
+        let block = (level != Level::Syscalls).then(|| self.block_space(what)).transpose()?;
         let results = self
             .out
             .as_ref()
             .map(|directory| Results::create(directory, &self.manifest(what), what.trace).context("begin the results"));
         let results = results.transpose()?;
+        let mut levels = Vec::new();
+        if level != Level::Block {
+            levels.push(self.visit(what, subjects(jobs)?, interrupt)?);
+        }
+        if let Some(space) = block.filter(|_| !interrupt.requested()) {
+            let blocks = Blocks::new(what.trace, &space)?;
+            let jobs = if blocks.one_at_a_time() { 1 } else { jobs };
+            levels.push(self.visit_disks(what, &space, blocks, subjects(jobs)?, interrupt)?);
+        }
+        let drawn = self.sample.is_some() || self.states.of_disks().sample().is_some();
+        let (findings, summary) = together(levels, drawn);
+        self.print(&findings, &summary)?;
+        if let Some(results) = results {
+            results.finish(&findings, &summary, &table(&summary))?;
+        }
+        Ok(outcome(&summary))
+    }
+
+    /// Visits what a model allows.
+    fn visit(
+        &self,
+        what: &Subjects<'_>,
+        subjects: Vec<Box<dyn Subject>>,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<(Vec<Finding>, Summary)> {
+        let request = self.states.request(what.explore);
+        let space = Space::new(&what.trace.run, &request)?;
+        let indices = indices(space.len(), self.sample, |count| space.sample(count, self.seed))?;
+        self.announce(&space);
         let began = Instant::now();
-        let mut told = Instant::now();
-        let mut progress = |at: Progress| {
-            if told.elapsed() >= PROGRESS_EVERY {
-                told = Instant::now();
-                replayer::say(&format!(
-                    "{} states checked, {} broken, {} not measured",
-                    at.checked, at.broken, at.open
-                ));
-            }
-        };
-        let swept = sweep(what.trace, &space, indices, subjects, interrupt, &mut progress)?;
+        let swept = sweep(what.trace, &space, indices, subjects, interrupt, &mut progress())?;
         let seconds = began.elapsed().as_secs_f64();
         let judged = Findings::new(what.trace, &space, request.model.name);
         let findings = judged.of(&swept);
@@ -179,12 +235,8 @@ impl VisitArgs {
         } else {
             judged.explain(findings, &request)
         };
-        let summary = summary(what.trace, &request, &swept, findings.len(), seconds);
-        self.print(&findings, &summary)?;
-        if let Some(results) = results {
-            results.finish(&findings, &summary, &table(&summary))?;
-        }
-        Ok(outcome(&summary))
+        let summary = summary(what.trace, request.model.name, &swept, findings.len(), seconds);
+        Ok((findings, summary))
     }
 
     fn announce(&self, space: &Space) {
@@ -209,7 +261,7 @@ impl VisitArgs {
 
     fn manifest(&self, what: &Subjects<'_>) -> Manifest {
         let mut manifest = Manifest::new(what.name.clone(), what.check.clone());
-        manifest.model.clone_from(&self.states.model);
+        manifest.model = self.model_words(what);
         what.explore_words.clone_into(&mut manifest.explore);
         manifest.lost = self.states.lost;
         manifest.sample = self.sample.map(|count| (count, self.seed));
@@ -236,6 +288,47 @@ impl VisitArgs {
     }
 }
 
+/// Which states are visited.
+pub(crate) fn indices(
+    len: u64,
+    sample: Option<u64>,
+    draw: impl FnOnce(u64) -> Vec<u64>,
+) -> anyhow::Result<Box<dyn Iterator<Item = u64> + Send>> {
+    Ok(match sample {
+        Some(count) => Box::new(draw(count).into_iter()),
+        None if len == u64::MAX => {
+            bail!("there are more states than can be counted: draw some with --sample, or lose less with --lost")
+        }
+        None => Box::new(0..len),
+    })
+}
+
+/// Says now and then how far a sweep is.
+pub(crate) fn progress() -> impl FnMut(Progress) {
+    let mut told = Instant::now();
+    move |at: Progress| {
+        if told.elapsed() >= PROGRESS_EVERY {
+            told = Instant::now();
+            let Progress { checked, broken, open } = at;
+            replayer::say(&format!("{checked} states checked, {broken} broken, {open} not measured"));
+        }
+    }
+}
+
+/// What was found at all levels, and what that came to. Of states that were `drawn` it is not known what
+/// the others are.
+fn together(levels: Vec<(Vec<Finding>, Summary)>, drawn: bool) -> (Vec<Finding>, Summary) {
+    let (mut findings, summaries): (Vec<Vec<Finding>>, Vec<Summary>) = levels.into_iter().unzip();
+    if let ([calls, disks], [on_model, on_disk]) = (&mut *findings, &*summaries) {
+        compare_levels((calls, on_model), (disks, on_disk), drawn);
+    }
+    let mut findings = findings.concat();
+    for (place, finding) in findings.iter_mut().enumerate() {
+        finding.number = place + 1;
+    }
+    (findings, Summary::of_levels(summaries))
+}
+
 /// The first line of a finding.
 pub(crate) fn title(finding: &Finding) -> String {
     let alike = if finding.states == 1 { "1 state".into() } else { format!("{} states alike", finding.states) };
@@ -254,9 +347,10 @@ pub(crate) fn not_measured(summary: &Summary) -> String {
     if text.is_empty() { text } else { text + "\n" }
 }
 
-fn summary(trace: &Trace, request: &Request, swept: &Swept, findings: usize, seconds: f64) -> Summary {
+/// What a sweep came to.
+pub(crate) fn summary(trace: &Trace, model: &str, swept: &Swept, findings: usize, seconds: f64) -> Summary {
     Summary {
-        model: request.model.name.to_owned(),
+        model: model.to_owned(),
         states: swept.states,
         equal: (swept.states - swept.impossible).saturating_sub(swept.checked),
         impossible: swept.impossible,
@@ -268,25 +362,33 @@ fn summary(trace: &Trace, request: &Request, swept: &Swept, findings: usize, sec
         not_recorded: trace.about.not_measured.clone(),
         interrupted: swept.interrupted,
         seconds: (seconds * 1000.0).round() / 1000.0,
+        levels: Vec::new(),
     }
 }
 
 /// What a sweep came to, as a table.
 pub(crate) fn table(summary: &Summary) -> String {
     let head = ["model", "states", "equal", "checked", "broken", "findings", "not measured", "seconds", "states/s"];
-    let rate = summary.states as f64 / summary.seconds.max(1e-9);
-    let row = vec![
-        summary.model.clone(),
-        summary.states.to_string(),
-        summary.equal.to_string(),
-        summary.checked.to_string(),
-        summary.broken.to_string(),
-        summary.findings.to_string(),
-        summary.not_measured.to_string(),
-        format!("{:.1}", summary.seconds),
-        format!("{rate:.0}"),
-    ];
-    columns(&[head.map(str::to_owned).to_vec(), row])
+    let row = |summary: &Summary| {
+        let rate = summary.states as f64 / summary.seconds.max(1e-9);
+        vec![
+            summary.model.clone(),
+            summary.states.to_string(),
+            summary.equal.to_string(),
+            summary.checked.to_string(),
+            summary.broken.to_string(),
+            summary.findings.to_string(),
+            summary.not_measured.to_string(),
+            format!("{:.1}", summary.seconds),
+            format!("{rate:.0}"),
+        ]
+    };
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    match &*summary.levels {
+        [] => rows.push(row(summary)),
+        levels => rows.extend(levels.iter().map(row)),
+    }
+    columns(&rows)
 }
 
 /// The exit status of a sweep.

@@ -36,6 +36,14 @@ pub enum Error {
         /// The smallest that works.
         needed_mib: u64,
     },
+    /// It is repaired or driven by a program, and what a crash left of it is not what programs find.
+    #[error(
+        "programs cannot have a disk with {name}: take one that the kernel mounts as a crash left it, such as ext4"
+    )]
+    NotForPrograms {
+        /// The file system.
+        name: &'static str,
+    },
     /// A program failed.
     #[error("{command}: {status}: {output}")]
     Program {

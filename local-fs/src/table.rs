@@ -112,6 +112,9 @@ pub struct FileSystem {
     pub repair: Option<Repair>,
     /// Says what a block holds. A sweep does without where it is not installed.
     pub debugger: Option<Debugger>,
+    /// What mkfs is given besides for a disk that programs keep their data on: room for more files than
+    /// a workload makes.
+    pub mkfs_for_programs: &'static [&'static str],
     /// The size of the disk unless another is asked for, in MiB.
     pub size_mib: u64,
     /// The smallest disk that mkfs accepts, in MiB.
@@ -138,6 +141,7 @@ const USUAL: FileSystem = FileSystem {
     fsck: None,
     repair: None,
     debugger: None,
+    mkfs_for_programs: &[],
     size_mib: 16,
     size_min_mib: 8,
     mount_options: &[],
@@ -187,7 +191,15 @@ const FUSE_REMOVED: &[&str] = &[".fuse_hidden"];
 
 /// Every file system that can be tested.
 pub static TABLE: &[FileSystem] = &[
-    FileSystem { name: "ext4", mkfs: MKFS_EXT4, fsck: E2FSCK, debugger: DEBUGFS, own_names: &["lost+found"], ..USUAL },
+    FileSystem {
+        name: "ext4",
+        mkfs: MKFS_EXT4,
+        fsck: E2FSCK,
+        debugger: DEBUGFS,
+        mkfs_for_programs: &["-N", "16384"],
+        own_names: &["lost+found"],
+        ..USUAL
+    },
     FileSystem {
         name: "xfs",
         mkfs: program("mkfs.xfs", &["-q", "-f"], "xfsprogs"),
@@ -221,6 +233,7 @@ pub static TABLE: &[FileSystem] = &[
         mkfs: program("mkfs.ext3", &["-q", "-F", "-b", "4096", "-N", "512", "-E", "lazy_itable_init=0"], E2FSPROGS),
         fsck: E2FSCK,
         debugger: DEBUGFS,
+        mkfs_for_programs: &["-N", "16384"],
         own_names: &["lost+found"],
         ..USUAL
     },

@@ -3,7 +3,10 @@ use std::fmt;
 use nix::mount::MsFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::{FileSystem, Result, TABLE, find};
+use crate::{Error, FileSystem, Result, TABLE, find};
+
+/// The size of a disk that programs keep their data on, in MiB. What is not written takes no memory.
+pub const PROGRAM_DISK_MIB: u64 = 1024;
 
 /// Options that are flags of mount(2), as mount(8) knows them.
 const FLAGS: [(&str, MsFlags); 4] = [
@@ -31,6 +34,23 @@ impl Variant {
     pub fn plain(file_system: &'static FileSystem) -> Self {
         let size_bytes = file_system.size_mib << 20;
         Self { file_system, mkfs_options: Vec::new(), mount_options: Vec::new(), size_bytes }
+    }
+
+    /// One for a disk that programs keep their data on, as people write it: `ext4:data=journal`. It has
+    /// [`PROGRAM_DISK_MIB`], and can be mounted as a crash left it.
+    ///
+    /// # Errors
+    /// If it is not one that the kernel mounts without repairing it first.
+    pub fn for_programs(text: &str) -> Result<Self> {
+        let mut variant = Self::parse(text)?;
+        let row = variant.file_system;
+        if row.repair.is_some() || row.driver.is_some() {
+            return Err(Error::NotForPrograms { name: row.name });
+        }
+        let options = row.mkfs_for_programs.iter().map(|word| (*word).to_owned());
+        variant.mkfs_options.splice(..0, options);
+        variant.size_bytes = PROGRAM_DISK_MIB.max(row.size_mib) << 20;
+        Ok(variant)
     }
 
     /// Variants as people write them, separated by commas: `ext4,ext4:data=journal,nodelalloc`.

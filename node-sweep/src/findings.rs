@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use pace_rules::nodes::{Action, Effect, Relaxation, Run, Space, State};
+use pace_rules::nodes::{Action, Effect, Micro, Relaxation, Run, Space, State};
 use serde::{Deserialize, Serialize};
 use trace::Trace;
 
@@ -72,6 +72,24 @@ pub struct NodeStory {
     pub kept_more: usize,
     /// The event of the first of it.
     pub kept_from: Option<usize>,
+    /// The disk, where the crash state is one of a disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<DiskStory>,
+}
+
+/// A node's disk in a crash state, and what its file system made of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskStory {
+    /// The file system.
+    pub file_system: String,
+    /// The state of the disk: `lost-31@37` had been sent 37 requests, and lost the write at place 31.
+    pub state: String,
+    /// The writes that were lost, in order.
+    pub lost: Vec<String>,
+    /// How many writes the disk need not have kept.
+    pub pending: usize,
+    /// Where the directory is not what it was before the crash, after its file system has recovered.
+    pub differs: Vec<String>,
 }
 
 /// An operation that a disk has not, or not all of.
@@ -142,8 +160,8 @@ pub struct Sync {
 pub struct Findings<'a> {
     /// What was recorded.
     pub trace: &'a Trace,
-    /// The states that were visited.
-    pub space: &'a Space,
+    /// The states that were visited; none if they are those of disks.
+    space: Option<&'a Space>,
     /// Its model.
     pub model: &'a str,
     operations: Vec<Operations>,
@@ -193,7 +211,17 @@ impl<'a> Findings<'a> {
     /// Of a sweep of this space.
     pub fn new(trace: &'a Trace, space: &'a Space, model: &'a str) -> Self {
         let operations = trace.run.nodes.iter().map(Operations::of).collect();
-        Self { trace, space, model, operations }
+        Self { trace, space: Some(space), model, operations }
+    }
+
+    /// One that tells what happened before a crash, and not what was lost.
+    pub(crate) fn without_space(trace: &'a Trace) -> Self {
+        let operations = trace.run.nodes.iter().map(Operations::of).collect();
+        Self { trace, space: None, model: "", operations }
+    }
+
+    fn micros(&self, node: usize) -> &[Micro] {
+        self.space.map_or(&[], |space| space.micros(node))
     }
 
     /// The findings of a sweep, the smallest first. What would have prevented each, and where else it is
@@ -222,9 +250,10 @@ impl<'a> Findings<'a> {
 
     fn groups(&self, swept: &Swept) -> Vec<Group> {
         let mut groups: HashMap<Kind, Group> = HashMap::new();
-        let mut states = States::new(&self.trace.run, self.space, self.trace);
+        let Some(space) = self.space else { return Vec::new() };
+        let mut states = States::new(&self.trace.run, space, self.trace);
         for (key, broken) in &swept.broken {
-            let (state, own) = self.smaller(self.space.state(broken.smallest), *key, swept, &mut states);
+            let (state, own) = self.smaller(space.state(broken.smallest), *key, swept, &mut states);
             let group = groups.entry(self.kind(&state, broken)).or_insert_with(|| Group {
                 keys: HashSet::new(),
                 states: 0,
@@ -257,7 +286,7 @@ impl<'a> Findings<'a> {
             for node in 0..state.nodes.len() {
                 for event in self.missing_events(&state, node) {
                     let mut less = state.clone();
-                    let micros = self.space.micros(node);
+                    let micros = self.micros(node);
                     less.nodes[node].lost.retain(|place| micros[*place].event != event);
                     let Ok(made) = states.make(&less) else { continue };
                     if swept.broken.get(&made.key).is_some_and(|broken| plain(&broken.words) == words) {
@@ -272,7 +301,7 @@ impl<'a> Findings<'a> {
 
     /// The events of a node of which something is lost.
     fn missing_events(&self, state: &State, node: usize) -> Vec<usize> {
-        let micros = self.space.micros(node);
+        let micros = self.micros(node);
         let mut events: Vec<_> = state.nodes[node].lost.iter().map(|place| micros[*place].event).collect();
         events.dedup();
         events
@@ -301,14 +330,14 @@ impl<'a> Findings<'a> {
         self.operations[node].get(event)
     }
 
-    fn nodes(&self, state: &State) -> Vec<NodeStory> {
+    pub(crate) fn nodes(&self, state: &State) -> Vec<NodeStory> {
         (0..self.trace.run.nodes.len()).map(|node| self.node(state, node)).collect()
     }
 
     /// The event that had been begun and had not returned, of which something is on the disk.
     fn begun(&self, state: &State, node: usize) -> Option<usize> {
         let last = state.nodes[node].micros.checked_sub(1)?;
-        let event = self.space.micros(node)[last].event;
+        let event = self.micros(node)[last].event;
         (event >= state.cut[node]).then_some(event)
     }
 
@@ -316,7 +345,7 @@ impl<'a> Findings<'a> {
     fn parts(&self, state: &State, node: usize) -> BTreeMap<usize, Parts> {
         let (cut, kept) = (state.cut[node], &state.nodes[node]);
         let begun = self.begun(state, node);
-        let micros = self.space.micros(node).iter().enumerate();
+        let micros = self.micros(node).iter().enumerate();
         let mut parts: BTreeMap<usize, Parts> = BTreeMap::new();
         for (place, micro) in micros.take_while(|(_, micro)| micro.event < cut || Some(micro.event) == begun) {
             // A file without a name is nothing to anybody.
@@ -331,7 +360,7 @@ impl<'a> Findings<'a> {
     }
 
     /// What came last, and what is missing whenever it was.
-    fn timeline(&self, state: &State) -> Vec<Moment> {
+    pub(crate) fn timeline(&self, state: &State) -> Vec<Moment> {
         let run = &self.trace.run;
         let mut all: Vec<(u64, usize, usize)> = Vec::new();
         for (node, cut) in state.cut.iter().enumerate() {
@@ -396,6 +425,7 @@ impl<'a> Findings<'a> {
             kept: all_kept,
             kept_more,
             kept_from: persisted.first().copied(),
+            disk: None,
         }
     }
 
@@ -427,7 +457,7 @@ impl<'a> Findings<'a> {
         String::from_utf8_lossy(self.trace.bytes(line)).into_owned()
     }
 
-    fn acknowledged(&self, state: &State) -> Option<Line> {
+    pub(crate) fn acknowledged(&self, state: &State) -> Option<Line> {
         let nodes = self.trace.run.nodes.iter().zip(&state.cut);
         let marks = nodes.flat_map(|(node, cut)| {
             node.events[..*cut].iter().filter_map(move |event| match event.action {
@@ -450,7 +480,7 @@ pub fn relaxation_words(relaxation: Relaxation) -> &'static str {
     }
 }
 
-fn plain(words: &[String]) -> Vec<String> {
+pub(crate) fn plain(words: &[String]) -> Vec<String> {
     words.iter().map(|words| without_numbers(words)).collect()
 }
 
@@ -522,6 +552,16 @@ impl NodeStory {
         }
         if self.kept_more > 0 {
             text += &format!("            {name}and {} more\n", self.kept_more);
+        }
+        if let Some(disk) = &self.disk {
+            text +=
+                &format!("  disk      {name}{}, {}, {} writes pending\n", disk.file_system, disk.state, disk.pending);
+            for lost in &disk.lost {
+                text += &format!("  lost      {name}{lost}\n");
+            }
+            for differs in &disk.differs {
+                text += &format!("  recovers  {name}{differs}\n");
+            }
         }
         text
     }

@@ -6,10 +6,13 @@
 
 #![forbid(unsafe_code)]
 
+mod bay;
+mod blocks;
 mod causes;
 mod check;
 mod compare;
 mod content;
+mod differences;
 mod directory;
 mod disks;
 mod findings;
@@ -21,14 +24,16 @@ mod states;
 mod sweep;
 mod tree;
 
+pub use bay::{Held, HeldDisk};
+pub use blocks::{BlockFindings, Blocks, compare_levels, kind_words, recorded_disks};
 pub use check::{Check, CheckCommand, Checker, Verdict};
 pub use disks::Disks;
-pub use findings::{Fate, Finding, Findings, Line, Lost, Moment, NodeStory, Sync, relaxation_words};
+pub use findings::{DiskStory, Fate, Finding, Findings, Line, Lost, Moment, NodeStory, Sync, relaxation_words};
 pub use nodes::Nodes;
 pub use program::{Program, is_scratch, scratch};
 pub use results::{Manifest, Recorded, Results, Summary};
 pub use states::{Made, States};
-pub use sweep::{Broken, Progress, Subject, Swept, sweep};
+pub use sweep::{Broken, Progress, Size, Source, Subject, Swept, sweep, sweep_source};
 pub use tree::{Fingerprint, Impossible, Tree};
 
 #[cfg(test)]

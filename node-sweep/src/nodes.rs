@@ -3,9 +3,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use cluster::{Cluster, ClusterFile, Error, Settings, Spawn};
+use local_fs::enter_mount_namespace;
 use pace_rules::nodes::Run;
 use replayer::Interrupt;
 
+use crate::bay::Bay;
 use crate::check::Verdict;
 use crate::states::Made;
 use crate::sweep::Subject;
@@ -14,8 +16,12 @@ use crate::sweep::Subject;
 pub struct Nodes {
     cluster: Cluster,
     directory: PathBuf,
-    /// For each node of the cluster file, which tree of a state is its own, if it has one.
-    trees: Vec<Option<usize>>,
+    /// For each node of the cluster file, which disk of a state is its own, if it has one.
+    places: Vec<Option<usize>>,
+    /// Where those are, of the same nodes.
+    bays: Vec<Bay>,
+    /// Whether the thread has a mount namespace of its own by now.
+    is_alone: bool,
     /// How many states there were.
     count: u64,
     interrupt: Interrupt,
@@ -28,27 +34,31 @@ impl Nodes {
     /// If the network cannot be made, or the run is not one of this cluster.
     pub fn new(file: &ClusterFile, run: &Run, directory: PathBuf, interrupt: &Interrupt) -> anyhow::Result<Self> {
         let recorded: Vec<_> = run.nodes.iter().filter(|node| !node.initial.is_empty()).collect();
-        let mut trees = Vec::new();
+        let mut places = Vec::new();
         for node in &file.nodes {
             let place = recorded.iter().position(|recorded| recorded.name == node.name);
             if place.is_none() && node.has_data {
                 bail!("nothing was recorded of node {}: record the cluster again", node.name);
             }
-            trees.push(place);
+            places.push(place);
         }
         let cluster = Cluster::new(file, &directory.join("logs"))?;
-        Ok(Self { cluster, directory, trees, count: 0, interrupt: interrupt.clone() })
+        let bays = places.iter().map(|_| Bay::default()).collect();
+        Ok(Self { cluster, directory, places, bays, is_alone: false, count: 0, interrupt: interrupt.clone() })
     }
 
     fn look(&mut self, state: &Made, place: &Path) -> anyhow::Result<Verdict> {
         let mut directories = Vec::new();
-        for (node, tree) in self.trees.iter().enumerate() {
-            let path = place.join(format!("node-{node}"));
-            if let Some(tree) = tree {
-                let written = state.trees[*tree].write_to(&path);
-                written.with_context(|| format!("make a crash state in {}", path.display()))?;
+        for ((number, node), bay) in self.places.iter().enumerate().zip(&mut self.bays) {
+            let path = place.join(format!("node-{number}"));
+            let put = node.map(|node| bay.put(&state.disks[node], &path)).transpose()?;
+            match put.unwrap_or(Ok(path)) {
+                Ok(path) => directories.push(path),
+                Err(why) => {
+                    let name = &self.cluster.file().nodes[number].name;
+                    return Ok(Verdict::Broken(vec![format!("node {name}: {why}")]));
+                }
             }
-            directories.push(path);
         }
         let acks = place.join("acks");
         fs::write(&acks, &state.acknowledged).with_context(|| format!("write {}", acks.display()))?;
@@ -76,8 +86,14 @@ impl Subject for Nodes {
         self.count += 1;
         let place = self.directory.join(self.count.to_string());
         fs::create_dir(&place).with_context(|| format!("create {}", place.display()))?;
+        if !self.is_alone {
+            // What a node is started in has all that is mounted here, and keeps it.
+            enter_mount_namespace()?;
+            self.is_alone = true;
+        }
         let verdict = self.look(state, &place);
         self.cluster.kill();
+        self.bays.iter_mut().for_each(Bay::put_away);
         fs::remove_dir_all(&place).with_context(|| format!("remove {}", place.display()))?;
         verdict.map(|verdict| verdict.without(&place))
     }

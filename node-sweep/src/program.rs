@@ -6,18 +6,19 @@ use local_fs::enter_mount_namespace;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use tempfile::TempDir;
 
+use crate::bay::Bay;
 use crate::check::{Check, Checker, Verdict};
 use crate::states::Made;
 use crate::sweep::Subject;
 
 /// One program's crash states: each is a directory that a check looks at.
-#[derive(Debug)]
 pub struct Program {
     directory: PathBuf,
     /// The path that the program's directory had, if states are to be seen there.
     seen_at: Option<PathBuf>,
     /// Whether the thread has a mount namespace of its own by now.
     is_alone: bool,
+    bay: Bay,
     check: Checker,
     /// It has seen nothing of what the other one has.
     second: Checker,
@@ -33,16 +34,20 @@ impl Program {
     /// namespace of its own.
     pub fn new(directory: PathBuf, seen_at: Option<PathBuf>, check: &Check) -> Self {
         let checker = || Checker::new(check.clone());
-        Self { directory, seen_at, is_alone: false, check: checker(), second: checker(), count: 0 }
+        Self { directory, seen_at, is_alone: false, bay: Bay::default(), check: checker(), second: checker(), count: 0 }
     }
 
-    /// Has what this thread starts see a directory at the path that the program knew.
-    fn show(&mut self, data: &Path) -> anyhow::Result<Option<Shown>> {
-        let Some(seen_at) = &self.seen_at else { return Ok(None) };
-        if !self.is_alone {
+    fn be_alone(&mut self) -> anyhow::Result<()> {
+        if self.seen_at.is_some() && !self.is_alone {
             enter_mount_namespace()?;
             self.is_alone = true;
         }
+        Ok(())
+    }
+
+    /// Has what this thread starts see a directory at the path that the program knew.
+    fn show(&self, data: &Path) -> anyhow::Result<Option<Shown>> {
+        let Some(seen_at) = &self.seen_at else { return Ok(None) };
         mount(Some(data), seen_at, None::<&str>, MsFlags::MS_BIND, None::<&str>)
             .with_context(|| format!("mount a crash state on {}", seen_at.display()))?;
         Ok(Some(Shown(seen_at.clone())))
@@ -65,18 +70,29 @@ impl Subject for Program {
         self.count += 1;
         let place = self.directory.join(self.count.to_string());
         fs::create_dir(&place).with_context(|| format!("create {}", place.display()))?;
+        let verdict = self.look(state, again, &place);
+        self.bay.put_away();
+        fs::remove_dir_all(&place).with_context(|| format!("remove {}", place.display()))?;
+        verdict
+    }
+}
+
+impl Program {
+    fn look(&mut self, state: &Made, again: bool, place: &Path) -> anyhow::Result<Verdict> {
         let (data, acks) = (place.join("data"), place.join("acks"));
-        let [tree] = &*state.trees else {
-            anyhow::bail!("a program has one directory, and {} were recorded", state.trees.len())
+        let [held] = &*state.disks else {
+            anyhow::bail!("a program has one directory, and {} were recorded", state.disks.len())
         };
-        tree.write_to(&data).with_context(|| format!("make a crash state in {}", data.display()))?;
+        self.be_alone()?;
+        let data = match self.bay.put(held, &data)? {
+            Ok(data) => data,
+            Err(why) => return Ok(Verdict::Broken(vec![why])),
+        };
         fs::write(&acks, &state.acknowledged).with_context(|| format!("write {}", acks.display()))?;
         let shown = self.show(&data)?;
         let seen = shown.as_ref().map_or(&data, |shown| &shown.0).clone();
         let checker = if again { &mut self.second } else { &mut self.check };
         let verdict = checker.judge(&seen, &acks).context("run the check")?;
-        drop(shown);
-        fs::remove_dir_all(&place).with_context(|| format!("remove {}", place.display()))?;
         Ok(verdict.without(&seen))
     }
 }

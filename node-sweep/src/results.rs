@@ -79,6 +79,39 @@ pub struct Summary {
     pub interrupted: bool,
     /// How long it took, in seconds, without the recording.
     pub seconds: f64,
+    /// What each level came to, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<Summary>,
+}
+
+impl Summary {
+    /// What sweeps at several levels of the same run came to.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn of_levels(mut levels: Vec<Self>) -> Self {
+        if levels.len() == 1 {
+            return levels.remove(0);
+        }
+        let mut all = Self { not_recorded: levels[0].not_recorded.clone(), ..Self::default() };
+        all.model = levels.iter().map(|level| level.model.as_str()).collect::<Vec<_>>().join("; ");
+        for level in &levels {
+            all.states += level.states;
+            all.equal += level.equal;
+            all.impossible += level.impossible;
+            all.checked += level.checked;
+            all.broken += level.broken;
+            all.findings += level.findings;
+            all.not_measured += level.not_measured;
+            for (why, states) in &level.reasons {
+                *all.reasons.entry(why.clone()).or_default() += states;
+            }
+            all.interrupted |= level.interrupted;
+            all.seconds += level.seconds;
+        }
+        all.levels = levels;
+        all
+    }
 }
 
 /// A line of results or summary.

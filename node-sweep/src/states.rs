@@ -3,6 +3,7 @@ use std::sync::Arc;
 use pace_rules::nodes::{Action, Data, Run, Space, State};
 use trace::Trace;
 
+use crate::bay::Held;
 use crate::disks::Disks;
 use crate::tree::{Fingerprint, Impossible, Tree};
 
@@ -18,8 +19,8 @@ pub struct States<'a> {
 /// A crash state, ready to be looked at.
 #[derive(Debug, Clone)]
 pub struct Made {
-    /// What the nodes' directories hold, of those that have one, in the order of the run.
-    pub trees: Vec<Tree>,
+    /// What the nodes' disks hold, of those nodes that have one, in the order of the run.
+    pub disks: Vec<Held>,
     /// What had been acknowledged, a line each.
     pub acknowledged: Arc<[u8]>,
     /// States of the same key are the same to any check.
@@ -50,22 +51,22 @@ impl<'a> States<'a> {
     /// If no file system would show such a directory.
     pub fn make(&mut self, state: &State) -> Result<Made, Impossible> {
         let mut hasher = blake3::Hasher::new();
-        let mut trees = Vec::with_capacity(self.disks.len());
+        let mut held = Vec::with_capacity(self.disks.len());
         for (node, disks) in &mut self.disks {
             let kept = &state.nodes[*node];
             let tree = disks.tree(kept.micros, &kept.lost, self.trace);
             hasher.update(&tree.fingerprint()?);
-            trees.push(tree);
+            held.push(Held::Tree(tree));
         }
         let acknowledged = self.acknowledgements.before(&state.cut, self.trace);
         hasher.update(&acknowledged);
-        Ok(Made { trees, acknowledged, key: *hasher.finalize().as_bytes() })
+        Ok(Made { disks: held, acknowledged, key: *hasher.finalize().as_bytes() })
     }
 }
 
 /// The lines that clients have printed.
 #[derive(Debug)]
-struct Acknowledgements {
+pub(crate) struct Acknowledgements {
     /// By time: the node, the event, and the line.
     all: Vec<(usize, usize, Data)>,
     /// Those of the cut that was asked for last.
@@ -73,7 +74,7 @@ struct Acknowledgements {
 }
 
 impl Acknowledgements {
-    fn of(run: &Run) -> Self {
+    pub(crate) fn of(run: &Run) -> Self {
         let mut all = Vec::new();
         for (node, events) in run.nodes.iter().map(|node| &node.events).enumerate() {
             for (place, event) in events.iter().enumerate() {
@@ -86,7 +87,7 @@ impl Acknowledgements {
         Self { all: all.into_iter().map(|(_, node, place, line)| (node, place, line)).collect(), last: None }
     }
 
-    fn before(&mut self, cut: &[usize], trace: &Trace) -> Arc<[u8]> {
+    pub(crate) fn before(&mut self, cut: &[usize], trace: &Trace) -> Arc<[u8]> {
         if let Some((last, lines)) = &self.last
             && last == cut
         {

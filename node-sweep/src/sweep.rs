@@ -10,7 +10,7 @@ use trace::Trace;
 
 use crate::check::Verdict;
 use crate::states::{Made, States};
-use crate::tree::Fingerprint;
+use crate::tree::{Fingerprint, Impossible};
 
 /// States that are made and wait for someone to look at them, for each who does.
 const WAITING_MAX: usize = 4;
@@ -76,13 +76,35 @@ struct Same {
 
 /// How much there is to understand in a state: what was lost, what came before the crash, and how much
 /// of that reached the disks.
-type Size = (usize, usize, usize);
+pub type Size = (usize, usize, usize);
 
 /// The size of a state.
 pub(crate) fn size(state: &State) -> Size {
     let lost = state.nodes.iter().map(|node| node.lost.len()).sum();
     let kept = state.nodes.iter().map(|node| node.micros).sum();
     (lost, state.cut.iter().sum(), kept)
+}
+
+/// Crash states that are made, each by its number.
+pub trait Source: Send {
+    /// Makes one, and says how much there is to understand in it.
+    ///
+    /// # Errors
+    /// If no file system would show such a directory.
+    fn make(&mut self, index: u64) -> (Size, Result<Made, Impossible>);
+}
+
+/// The states of a space, as trees.
+struct Trees<'a> {
+    states: States<'a>,
+    space: &'a Space,
+}
+
+impl Source for Trees<'_> {
+    fn make(&mut self, index: u64) -> (Size, Result<Made, Impossible>) {
+        let state = self.space.state(index);
+        (size(&state), self.states.make(&state))
+    }
 }
 
 /// Has each of `subjects` look at states of `space`, until all that `indices` names were looked at.
@@ -98,11 +120,25 @@ pub fn sweep(
     interrupt: &Interrupt,
     progress: &mut dyn FnMut(Progress),
 ) -> anyhow::Result<Swept> {
+    sweep_source(Trees { states: States::new(&trace.run, space, trace), space }, indices, subjects, interrupt, progress)
+}
+
+/// The same, of states from anywhere.
+///
+/// # Errors
+/// If a subject fails.
+pub fn sweep_source(
+    source: impl Source,
+    indices: impl Iterator<Item = u64> + Send,
+    subjects: Vec<Box<dyn Subject + '_>>,
+    interrupt: &Interrupt,
+    progress: &mut dyn FnMut(Progress),
+) -> anyhow::Result<Swept> {
     std::thread::scope(|scope| {
         let (jobs, waiting) = sync_channel(WAITING_MAX * subjects.len());
         let (answers, incoming) = sync_channel(WAITING_MAX * subjects.len());
         let waiting = std::sync::Arc::new(Mutex::new(waiting));
-        let maker = scope.spawn(move || make_all(trace, space, indices, &jobs, interrupt));
+        let maker = scope.spawn(move || make_all(source, indices, &jobs, interrupt));
         for subject in subjects {
             let (waiting, answers) = (waiting.clone(), answers.clone());
             scope.spawn(move || judge_all(subject, &waiting, &answers, interrupt));
@@ -139,13 +175,11 @@ type Job = (u64, Made);
 type Answer = ((u64, Fingerprint), anyhow::Result<Verdict>);
 
 fn make_all(
-    trace: &Trace,
-    space: &Space,
+    mut source: impl Source,
     indices: impl Iterator<Item = u64>,
     jobs: &SyncSender<Job>,
     interrupt: &Interrupt,
 ) -> (HashMap<Fingerprint, Same>, u64, u64) {
-    let mut states = States::new(&trace.run, space, trace);
     let mut known: HashMap<Fingerprint, Same> = HashMap::new();
     let (mut visited, mut impossible) = (0, 0);
     for index in indices {
@@ -153,12 +187,12 @@ fn make_all(
             break;
         }
         visited += 1;
-        let state = space.state(index);
-        let Ok(made) = states.make(&state) else {
+        let (size, made) = source.make(index);
+        let Ok(made) = made else {
             impossible += 1;
             continue;
         };
-        let own = (size(&state), index);
+        let own = (size, index);
         if let Some(same) = known.get_mut(&made.key) {
             same.states += 1;
             same.smallest = same.smallest.min(own);

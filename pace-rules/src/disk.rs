@@ -16,7 +16,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 pub use log::{Log, NoSuchState, Piece, Request, Write};
-pub use space::Space;
+pub use space::{Kind, Space};
 pub use state::{NotAState, Relaxation, State};
 pub use states::{InvalidStates, States};
 

@@ -7,6 +7,7 @@
 //! states of a [`Space`] are the choices that an exploration makes of both; each says for every node
 //! which [`Effect`]s are on its disk, in order.
 
+mod blocks;
 mod cuts;
 mod effect;
 mod micro;
@@ -18,8 +19,9 @@ mod run;
 mod section;
 mod space;
 
+pub use blocks::{BlockCount, BlockError, BlockRequest, BlockSpace, BlockState, RecordedDisk};
 pub use effect::{Content, Effect};
-pub use micro::{Micro, Split};
+pub use micro::{Micro, Split, micros};
 pub use model::{DataOrder, Growth, Log, MODELS, Model};
 pub use run::{
     Action, ChangeOfName, Data, Event, FileId, FileKind, FileOp, InitialFile, Message, Name, Node, Run, SyncScope,

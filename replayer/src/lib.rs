@@ -63,6 +63,7 @@ pub use report::{OutputFormat, Report, say};
 pub use result::{Death, LogEntry, LostBytes, RunLog, StateFindings, Timing, Verdict, WorkloadResult};
 pub use results_directory::Results;
 pub use shell::{own_call, quoted};
+pub use states::{rebuild, requests};
 pub use story::{Story, death_text, replay_text, state_words};
 pub use sweep::{Summary, SweepOptions, Workers, sweep};
 pub use terminal::terminal_size;

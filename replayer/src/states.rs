@@ -8,7 +8,7 @@ use workloads::pattern;
 const DATA: u8 = 1;
 
 /// What matters of a block log for what a crash may leave of it.
-pub(crate) fn requests(log: &BlockLog) -> Vec<Request> {
+pub fn requests(log: &BlockLog) -> Vec<Request> {
     log.entries().iter().enumerate().map(|(place, entry)| request(entry, log.data(place))).collect()
 }
 
@@ -25,7 +25,7 @@ fn request(entry: &Entry, data: &[u8]) -> Request {
 }
 
 /// Makes `image` the disk's content in a crash state of `log`, of which `rules` is the reading.
-pub(crate) fn rebuild(image: &mut Image, log: &BlockLog, rules: &Log, state: &State) {
+pub fn rebuild(image: &mut Image, log: &BlockLog, rules: &Log, state: &State) {
     rebuild_swapped(image, log, rules, state, &[]);
 }
 

@@ -10,7 +10,9 @@ mod storage;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
+use block_dev::{Base, BlockLog};
 use pace_rules::nodes::{Data, Run};
 use serde::{Deserialize, Serialize};
 
@@ -23,8 +25,25 @@ pub struct Trace {
     pub run: Run,
     /// The bytes that the run speaks of.
     pub data: Vec<u8>,
+    /// The disks that nodes had of their own, by the nodes' names.
+    pub disks: BTreeMap<String, Disk>,
     /// How it was made.
     pub about: About,
+}
+
+/// The disk on which a node had its directory, and everything it was asked to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disk {
+    /// The file system on it, as it is asked for: `ext4`.
+    pub file_system: String,
+    /// The path of the node's directory in that.
+    pub directory: String,
+    /// The disk as it was formatted.
+    pub base: Arc<Base>,
+    /// What it was asked to do since. Times are those of the clock of the run's events.
+    pub log: BlockLog,
+    /// So many of the first requests were made durable before anything of the run.
+    pub durable: usize,
 }
 
 /// What there is to know of how a trace was made.

@@ -1,14 +1,17 @@
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use block_dev::{Base, BlockLog};
 use pace_rules::nodes::{Action, Data, FileKind, FileOp, Run};
 use serde::{Deserialize, Serialize};
 
-use crate::{About, Trace};
+use crate::{About, Disk, Trace};
 
 /// The version of the format. A trace of another one is refused.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What it is, its version, and the hashes of the others. Written last.
 const MANIFEST: &str = "trace.json";
@@ -62,7 +65,53 @@ struct Manifest {
     version: u32,
     run_blake3: String,
     data_blake3: String,
+    /// Of each node that had one.
+    disks: BTreeMap<String, DiskManifest>,
     about: About,
+}
+
+/// A disk: what is in files of its own has hashes here.
+#[derive(Serialize, Deserialize)]
+struct DiskManifest {
+    /// Its files are `disk-N-base.zst`, the pages that are not zeros, and `disk-N-log.zst`, with what
+    /// else there is to say of it.
+    number: usize,
+    base_blake3: String,
+    log_blake3: String,
+}
+
+impl DiskManifest {
+    fn base(number: usize) -> String {
+        format!("disk-{number}-base.zst")
+    }
+
+    fn log(number: usize) -> String {
+        format!("disk-{number}-log.zst")
+    }
+
+    fn save(number: usize, disk: &Disk, directory: &Path) -> Result<Self> {
+        let log = (&disk.file_system, &disk.directory, disk.durable, &disk.log);
+        let log = postcard::to_stdvec(&log).expect("it has only what postcard knows");
+        Ok(Self {
+            number,
+            base_blake3: compress(&directory.join(Self::base(number)), &disk.base.pack())?,
+            log_blake3: compress(&directory.join(Self::log(number)), &log)?,
+        })
+    }
+
+    fn load(self, directory: &Path) -> Result<Disk> {
+        let path = directory.join(Self::base(self.number));
+        let base = Base::unpack(&decompress(&path, &self.base_blake3)?)
+            .map_err(|error| Error::Damaged { path: path.clone(), what: error.to_string() })?;
+        let path = directory.join(Self::log(self.number));
+        let log = postcard::from_bytes(&decompress(&path, &self.log_blake3)?);
+        let (file_system, directory, durable, log): (_, _, usize, BlockLog) =
+            log.map_err(|error| Error::Damaged { path: path.clone(), what: error.to_string() })?;
+        if !log.is_within(base.size_bytes()) || durable > log.len() {
+            return Err(Error::Damaged { path, what: "it speaks of what is not there".into() });
+        }
+        Ok(Disk { file_system, directory, base: Arc::new(base), log, durable })
+    }
 }
 
 /// What is read before anything else, of any version.
@@ -83,10 +132,14 @@ impl Trace {
             Err(error) => return Err(Error::File { path: directory.to_owned(), error }),
         }
         let run = postcard::to_stdvec(&self.run).expect("it has only what postcard knows");
+        let disks = self.disks.iter().enumerate();
+        let disks =
+            disks.map(|(number, (node, disk))| Ok((node.clone(), DiskManifest::save(number, disk, directory)?)));
         let manifest = Manifest {
             version: VERSION,
             run_blake3: compress(&directory.join(RUN), &run)?,
             data_blake3: compress(&directory.join(DATA), &self.data)?,
+            disks: disks.collect::<Result<_>>()?,
             about: self.about.clone(),
         };
         let mut text = serde_json::to_vec_pretty(&manifest).expect("it is plain data");
@@ -114,7 +167,8 @@ impl Trace {
         if let Some(what) = beyond(&run, data.len() as u64) {
             return Err(Error::Damaged { path, what });
         }
-        Ok(Self { run, data, about: manifest.about })
+        let disks = manifest.disks.into_iter().map(|(node, disk)| Ok((node, disk.load(directory)?)));
+        Ok(Self { run, data, disks: disks.collect::<Result<_>>()?, about: manifest.about })
     }
 }
 

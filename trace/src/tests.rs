@@ -1,11 +1,14 @@
 use std::fs;
 use std::sync::Arc;
 
+use block_dev::{Base, BlockLog, Kind};
 use pace_rules::nodes::{Action, Event, FileId, FileKind, FileOp, InitialFile, Node, Run};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use crate::{About, Error, Trace};
+use crate::{About, Disk, Error, Trace};
+
+const FILES: [&str; 5] = ["trace.json", "run.zst", "data.zst", "disk-0-base.zst", "disk-0-log.zst"];
 
 /// A node that writes one piece, and says so.
 fn trace(bytes: &[u8]) -> Trace {
@@ -32,6 +35,17 @@ fn trace(bytes: &[u8]) -> Trace {
     let write = FileOp::Write { file: FileId(1), offset: 0, data, size_before: 0 };
     let events = vec![event(2, "write", Action::File(write)), event(4, "write", Action::Mark { line })];
     trace.run = Run { nodes: vec![Node { name: "node".into(), initial: vec![root], events }] };
+    let mut log = BlockLog::default();
+    log.push_write(4096, &[7; 512], 2);
+    log.push(Kind::Flush, 3);
+    let disk = Disk {
+        file_system: "ext4".into(),
+        directory: "data".into(),
+        base: Arc::new(Base::empty(1 << 20)),
+        log,
+        durable: 1,
+    };
+    trace.disks.insert("node".into(), disk);
     trace
 }
 
@@ -50,7 +64,7 @@ proptest! {
 
     #[test]
     fn one_changed_byte_is_noticed(
-        file in prop::sample::select(vec!["trace.json", "run.zst", "data.zst"]), place: prop::sample::Index, bit in 0..8_u32,
+        file in prop::sample::select(FILES.to_vec()), place: prop::sample::Index, bit in 0..8_u32,
     ) {
         let trace = trace(b"some bytes of a file");
         let directory = saved(&trace);
@@ -63,13 +77,14 @@ proptest! {
         if let Ok(loaded) = Trace::load(directory.path()) {
             prop_assert_eq!(file, "trace.json");
             prop_assert_eq!((loaded.run, loaded.data), (trace.run, trace.data));
+            prop_assert_eq!(loaded.disks.values().map(|disk| &disk.log).collect::<Vec<_>>(), trace.disks.values().map(|disk| &disk.log).collect::<Vec<_>>());
         }
     }
 }
 
 #[test]
 fn a_truncated_file_is_refused_with_its_name() {
-    for file in ["trace.json", "run.zst", "data.zst"] {
+    for file in FILES {
         let directory = saved(&trace(b"bytes"));
         let path = directory.path().join(file);
         let bytes = fs::read(&path).expect("read");
@@ -91,8 +106,8 @@ fn data_that_is_not_there_is_noticed_before_it_is_used() {
 fn another_version_is_refused_and_a_directory_with_something_in_it_not_written_to() {
     let directory = saved(&trace(b"bytes"));
     let path = directory.path().join("trace.json");
-    let text = fs::read_to_string(&path).expect("read").replace("\"version\": 1", "\"version\": 2");
+    let text = fs::read_to_string(&path).expect("read").replace("\"version\": 2", "\"version\": 3");
     fs::write(&path, text).expect("written");
-    assert!(matches!(Trace::load(directory.path()), Err(Error::Version { found: 2, .. })));
+    assert!(matches!(Trace::load(directory.path()), Err(Error::Version { found: 3, .. })));
     assert!(matches!(trace(b"bytes").save(directory.path()), Err(Error::Exists(_))));
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use cluster::{CLIENT, Cluster, ClusterFile, Node, Process, Settings, Spawn, Starter};
 use pace_rules::nodes::Action;
-use recorder::process::{NodeOptions, NodeTrace, Traced, Tracer, about_now, join};
+use recorder::process::{NodeOptions, NodeTrace, RecordedDisk, Traced, Tracer, about_now, join};
 use replayer::{Interrupt, Outcome, say};
 use trace::Trace;
 
@@ -38,8 +38,9 @@ pub(crate) fn record(arguments: &RecordArgs, interrupt: &Interrupt) -> anyhow::R
     if arguments.out.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
         bail!(trace::Error::Exists(arguments.out.clone()));
     }
-    let scene = Scene::new(&file, None)?;
-    let trace = recorded(&file, &scene, interrupt)?;
+    let mut scene = Scene::new(&file, None)?;
+    let disks = scene.make_disks(&file)?;
+    let trace = recorded(&file, &scene, disks, interrupt)?;
     trace.save(&arguments.out)?;
     summarize(&trace, &arguments.out)?;
     Ok(if trace.about.not_measured.is_empty() { Outcome::Clean } else { Outcome::Incomplete })
@@ -47,11 +48,16 @@ pub(crate) fn record(arguments: &RecordArgs, interrupt: &Interrupt) -> anyhow::R
 
 /// Runs the cluster and its client once, and kills it: what it does in order to stop no crash would
 /// let it do.
-fn recorded(file: &ClusterFile, scene: &Scene, interrupt: &Interrupt) -> anyhow::Result<Trace> {
+fn recorded(
+    file: &ClusterFile,
+    scene: &Scene,
+    mut disks: Vec<Option<RecordedDisk>>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Trace> {
     let mut about = about_now();
     about.cluster = Some(file.text.clone());
     let cancelled = || interrupt.requested();
-    let mut starter = Recorder { scene, file, traced: Vec::new() };
+    let mut starter = Recorder { scene, file, disks: &mut disks, traced: Vec::new() };
     let mut cluster = Cluster::new(file, &scene.logs)?;
     let directories = &scene.directories;
     let first = file.prepare.is_none();
@@ -77,6 +83,12 @@ fn recorded(file: &ClusterFile, scene: &Scene, interrupt: &Interrupt) -> anyhow:
     }
     if let Some(client) = &file.client {
         trace.about.commands.insert(CLIENT.into(), client.command.clone());
+    }
+    drop(cluster);
+    for (node, disk) in file.nodes.iter().zip(disks) {
+        if let Some(disk) = disk {
+            trace.disks.insert(node.name.clone(), disk.finish()?);
+        }
     }
     Ok(trace)
 }
@@ -112,6 +124,7 @@ fn run_client(cluster: &Cluster, scene: &Scene, cancelled: &dyn Fn() -> bool) ->
 struct Recorder<'a> {
     scene: &'a Scene,
     file: &'a ClusterFile,
+    disks: &'a mut [Option<RecordedDisk>],
     /// With their places in the file.
     traced: Vec<(usize, Arc<Traced>)>,
 }
@@ -119,6 +132,9 @@ struct Recorder<'a> {
 impl Starter for Recorder<'_> {
     fn start(&mut self, node: &Node, command: Command) -> io::Result<Box<dyn Process>> {
         let place = self.file.place(&node.name).expect("it is a node of this file");
+        if let Some(disk) = &mut self.disks[place] {
+            disk.begin().map_err(io::Error::other)?;
+        }
         let directory = node.has_data.then(|| self.scene.directories[place].clone());
         let options = NodeOptions { name: node.name.clone(), directory, marks: false };
         let traced = Arc::new(Tracer::start(options, command).map_err(io::Error::other)?);

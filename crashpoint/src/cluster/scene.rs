@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use cluster::ClusterFile;
 use local_fs::{Scratch, enter_mount_namespace};
+use recorder::process::RecordedDisk;
 
 /// Directories of a cluster.
 pub(crate) struct Scene {
@@ -40,6 +41,23 @@ impl Scene {
             fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
         }
         Ok(Self { directories, logs: root.join("log"), first: there == 0, scratch })
+    }
+
+    /// Gives each node that has data a recorded disk, if the cluster file asks for that, and has it keep
+    /// its data there.
+    pub(crate) fn make_disks(&mut self, file: &ClusterFile) -> anyhow::Result<Vec<Option<RecordedDisk>>> {
+        let mut disks = Vec::new();
+        for (node, directory) in file.nodes.iter().zip(&mut self.directories) {
+            let Some(file_system) = file.disk.as_ref().filter(|_| node.has_data) else {
+                disks.push(None);
+                continue;
+            };
+            let place = self.scratch.directory(&format!("disk-{}", node.name))?;
+            let disk = RecordedDisk::new(file_system, &place)?;
+            disk.data().clone_into(directory);
+            disks.push(Some(disk));
+        }
+        Ok(disks)
     }
 
     /// A file that is gone in the end.

@@ -12,7 +12,8 @@ use pace_rules::nodes::{Explore, Run, Space};
 use replayer::{Interrupt, Outcome};
 use trace::Trace;
 
-use crate::states;
+use crate::blocks;
+use crate::states::{self, Level};
 
 /// Which combinations of disks are visited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -66,8 +67,16 @@ pub(crate) struct SweepArgs {
 pub(crate) fn states(arguments: &StatesArgs) -> anyhow::Result<Outcome> {
     let (trace, file) = arguments.recorded.load()?;
     let explore = arguments.recorded.explore(&file, &trace.run)?;
-    let space = Space::new(&trace.run, &arguments.states.request(explore))?;
-    let text = if arguments.count { states::counts(&space) } else { states::listed(&space, &trace) };
+    let level = arguments.states.level()?;
+    let mut text = String::new();
+    if level != Level::Block {
+        let space = Space::new(&trace.run, &arguments.states.request(explore))?;
+        text += &if arguments.count { states::counts(&space) } else { states::listed(&space, &trace) };
+    }
+    if level != Level::Syscalls {
+        let space = arguments.states.block_space(&trace, explore)?;
+        text += &if arguments.count { blocks::counts(&space, &trace) } else { blocks::listed(&space, &trace) };
+    }
     io::stdout().lock().write_all(text.as_bytes())?;
     Ok(Outcome::Clean)
 }
@@ -84,12 +93,16 @@ pub(crate) fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Res
     // Nodes have memory of their own at /dev/shm: what is there they would not see.
     enter_mount_namespace()?;
     let scratch = Scratch::new()?;
-    let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
-    // Nodes spend most of their start waiting for one another.
-    for number in 0..arguments.sweep.jobs(2) {
-        let directory = scratch.directory(&format!("worker-{number}"))?;
-        subjects.push(Box::new(Nodes::new(&file, &trace.run, directory, interrupt)?));
-    }
+    let mut made = 0;
+    let mut subjects = |count| {
+        let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
+        for _ in 0..count {
+            made += 1;
+            let directory = scratch.directory(&format!("worker-{made}"))?;
+            subjects.push(Box::new(Nodes::new(&file, &trace.run, directory, interrupt)?));
+        }
+        Ok(subjects)
+    };
     let explore = arguments.recorded.explore.to_possible_value().expect("it has a name");
     let what = states::Subjects {
         trace: &trace,
@@ -98,7 +111,8 @@ pub(crate) fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Res
         name: arguments.recorded.trace.display().to_string(),
         check: "the [check] of the cluster file".to_owned(),
     };
-    arguments.sweep.run(&what, subjects, interrupt)
+    // Nodes spend most of their start waiting for one another.
+    arguments.sweep.run(&what, &mut subjects, arguments.sweep.jobs(2), interrupt)
 }
 
 impl Recorded {

@@ -186,12 +186,17 @@ impl Log {
     }
 
     /// How many writes were submitted before a position.
-    pub(super) fn submitted(&self, position: usize) -> usize {
+    pub(crate) fn submitted(&self, position: usize) -> usize {
         self.writes.partition_point(|write| write.place < position)
     }
 
+    /// Whether the last request before a position is a flush.
+    pub(crate) fn is_behind_flush(&self, position: usize) -> bool {
+        self.flushed.binary_search(&position).is_ok()
+    }
+
     /// How many writes no crash at a position may cost.
-    pub(super) fn durable_writes(&self, position: usize) -> usize {
+    pub(crate) fn durable_writes(&self, position: usize) -> usize {
         self.durable_from.partition_point(|from| *from <= position)
     }
 

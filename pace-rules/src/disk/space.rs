@@ -36,11 +36,11 @@ struct Block {
     /// The number behind the last one.
     end: u128,
     position: usize,
-    kind: Kind,
+    kind: Choice,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum Choice {
     Prefix,
     Flushed,
     /// So many writes lost; with `but`, never the one at this place.
@@ -53,6 +53,19 @@ enum Kind {
         count: usize,
         but: Option<usize>,
     },
+}
+
+/// What a disk did to the writes before a crash, without saying to which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// It kept all of them.
+    Prefix,
+    /// It kept none that it did not have to.
+    Flushed,
+    /// It lost so many.
+    Lost(usize),
+    /// It lost a part of one, and so many others.
+    Torn(usize),
 }
 
 /// Where the power may fail.
@@ -96,12 +109,12 @@ impl<'a> Space<'a> {
             points.iter().partition(|point| point.origin == Origin::Promise);
         if states.prefix {
             for point in promised.iter().chain(&others).filter(|point| point.origin != Origin::Flush) {
-                self.add(point.position, Kind::Prefix, 1);
+                self.add(point.position, Choice::Prefix, 1);
             }
         }
         let latest_first: Vec<&Point> = promised.into_iter().rev().chain(others.into_iter().rev()).collect();
         for point in latest_first.iter().filter(|point| states.flushed && point.flushed_is_new) {
-            self.add(point.position, Kind::Flushed, 1);
+            self.add(point.position, Choice::Flushed, 1);
         }
         let inside: Vec<&Point> = latest_first.into_iter().filter(|point| point.origin != Origin::Flush).collect();
         self.add_lost(&inside, 1, states);
@@ -125,7 +138,7 @@ impl<'a> Space<'a> {
             // All of them lost is what `flushed` is.
             let visited = states.flushed && but.is_none() && count == point.pending;
             if count <= point.pending && !visited {
-                self.add(point.position, Kind::Lost { count, but }, combinations::count(point.pending, count));
+                self.add(point.position, Choice::Lost { count, but }, combinations::count(point.pending, count));
             }
         }
     }
@@ -135,11 +148,11 @@ impl<'a> Space<'a> {
             let but = if let Origin::Write(place) = point.origin { place } else { None };
             let ways = TornWays::new(self.log, point.position, count, but);
             let states = self.tears(point.position).map(|(place, _)| ways.of(place)).fold(0, u128::saturating_add);
-            self.add(point.position, Kind::Torn { count, but }, states);
+            self.add(point.position, Choice::Torn { count, but }, states);
         }
     }
 
-    fn add(&mut self, position: usize, kind: Kind, states: u128) {
+    fn add(&mut self, position: usize, kind: Choice, states: u128) {
         if states > 0 {
             let end = self.spanned().saturating_add(states);
             self.blocks.push(Block { end, position, kind });
@@ -172,12 +185,26 @@ impl<'a> Space<'a> {
         let Block { position, kind, .. } = *self.blocks.get(after)?;
         let number = number - if after == 0 { 0 } else { self.blocks[after - 1].end };
         let relaxation = match kind {
-            Kind::Prefix => Relaxation::Prefix,
-            Kind::Flushed => Relaxation::Flushed,
-            Kind::Lost { count, but } => Relaxation::Lost(self.lost(position, count, &[but], number)),
-            Kind::Torn { count, but } => self.torn(position, count, but, number)?,
+            Choice::Prefix => Relaxation::Prefix,
+            Choice::Flushed => Relaxation::Flushed,
+            Choice::Lost { count, but } => Relaxation::Lost(self.lost(position, count, &[but], number)),
+            Choice::Torn { count, but } => self.torn(position, count, but, number)?,
         };
         Some(self.log.named(State { position, relaxation }))
+    }
+
+    /// The kinds of the states, in order, each with how many there are. A sample is not looked at.
+    pub fn kinds(&self) -> impl Iterator<Item = (Kind, u128)> {
+        let starts = std::iter::once(0).chain(self.blocks.iter().map(|block| block.end));
+        self.blocks.iter().zip(starts).map(|(block, start)| {
+            let kind = match block.kind {
+                Choice::Prefix => Kind::Prefix,
+                Choice::Flushed => Kind::Flushed,
+                Choice::Lost { count, .. } => Kind::Lost(count),
+                Choice::Torn { count, .. } => Kind::Torn(count),
+            };
+            (kind, block.end - start)
+        })
     }
 
     /// The states in order.

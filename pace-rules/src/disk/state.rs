@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::Kind;
+
 /// What a disk is left with when the power fails.
 ///
 /// Its text says all that is needed to make it again from the log: `prefix@37`, `flushed@37`,
@@ -42,6 +44,18 @@ pub enum Relaxation {
         /// The first byte behind those that are lost.
         to: u64,
     },
+}
+
+impl Relaxation {
+    /// What was done, without saying to which writes.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Prefix => Kind::Prefix,
+            Self::Flushed => Kind::Flushed,
+            Self::Lost(lost) => Kind::Lost(lost.len()),
+            Self::Torn { lost, .. } => Kind::Torn(lost.len()),
+        }
+    }
 }
 
 /// Not the text of a crash state.

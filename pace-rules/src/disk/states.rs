@@ -68,6 +68,16 @@ impl States {
         self.sample
     }
 
+    /// The same of one crash point, of which nothing is left out.
+    pub(crate) fn at_one_point(self) -> Self {
+        Self { prefix: true, every_write: false, sample: None, ..self }
+    }
+
+    /// Whether the states are visited in which nothing was lost.
+    pub fn prefix(&self) -> bool {
+        self.prefix
+    }
+
     /// Whether the power fails behind every write and flush too.
     pub fn every_write(&self) -> bool {
         self.every_write

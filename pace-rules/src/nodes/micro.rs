@@ -46,6 +46,11 @@ pub(super) struct Micros {
     pub(super) ends: Vec<usize>,
 }
 
+/// A node's operations, cut into what can persist alone, in order.
+pub fn micros(node: &Node, model: &Model) -> Vec<Micro> {
+    Micros::of(node, model, Split::default()).all
+}
+
 impl Micros {
     pub(super) fn of(node: &Node, model: &Model, split: Split) -> Self {
         let mut cutter = Cutter::new(node, model, split);

@@ -2,24 +2,35 @@
 
 use std::collections::HashMap;
 
+use block_dev::Kind;
 use pace_rules::nodes::{Action, Event, FileId, FileKind, FileOp, Message, Name, Node, SyncScope};
 use trace::Trace;
 
 /// A line for each event of a trace, in the order in which they ended: when, in milliseconds since the
-/// first one, which node, which thread, which call, what it did to which file.
+/// first one, which node, which thread, which call, what it did to which file. Between them what the
+/// nodes' disks were asked to do since.
 pub fn describe(trace: &Trace) -> impl Iterator<Item = String> + '_ {
     let nodes = &trace.run.nodes;
-    let mut order: Vec<(u64, usize, usize)> = Vec::new();
+    // Requests before the events that ended at the same time.
+    let mut order: Vec<(u64, What, usize, usize)> = Vec::new();
     for (number, node) in nodes.iter().enumerate() {
-        order.extend(node.events.iter().enumerate().map(|(place, event)| (event.end_ns, number, place)));
+        order.extend(node.events.iter().enumerate().map(|(place, event)| (event.end_ns, What::Event, number, place)));
+        let disk = trace.disks.get(&node.name).into_iter();
+        let requests = disk.flat_map(|disk| disk.log.entries().iter().enumerate().skip(disk.durable));
+        order.extend(requests.map(|(place, request)| (request.time_ns, What::Request, number, place)));
     }
     order.sort_unstable();
     let begin = nodes.iter().flat_map(|node| &node.events).map(|event| event.start_ns).min().unwrap_or(0);
     let width = nodes.iter().map(|node| node.name.len()).max().unwrap_or(0);
     let mut names: Vec<Names> = nodes.iter().map(Names::new).collect();
     let peers = peers(nodes);
-    order.into_iter().map(move |(_, number, place)| {
+    order.into_iter().map(move |(time_ns, what, number, place)| {
         let node = &trace.run.nodes[number];
+        if what == What::Request {
+            let at_ms = time_ns.saturating_sub(begin) as f64 / 1e6;
+            let request = request(trace.disks[&node.name].log.entries()[place].kind);
+            return format!("{at_ms:12.3}  {:width$}  {:>7}  {place:<15} {request}", node.name, "disk");
+        }
         let event = &node.events[place];
         let what = match &event.action {
             Action::File(op) => names[number].tell(op),
@@ -31,6 +42,25 @@ pub fn describe(trace: &Trace) -> impl Iterator<Item = String> + '_ {
         let at_ms = (end_ns.saturating_sub(begin)) as f64 / 1e6;
         format!("{at_ms:12.3}  {:width$}  {thread:>7}  {call:<15} {what}", node.name)
     })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    Request,
+    Event,
+}
+
+/// What a disk was asked to do.
+fn request(kind: Kind) -> String {
+    match kind {
+        Kind::Write { offset, length, fua } => {
+            format!("write of {length} bytes at {offset}{}", if fua { ", FUA" } else { "" })
+        }
+        Kind::Flush => "flush".into(),
+        Kind::FuaFlush => "flush that stands for FUA".into(),
+        Kind::Discard { offset, length } => format!("discard of {length} bytes at {offset}"),
+        Kind::Mark(_) => "mark".into(),
+    }
 }
 
 /// Which nodes have something to do with a stream.

@@ -12,6 +12,7 @@
 
 mod calls;
 mod describe;
+mod disk;
 mod error;
 mod extents;
 mod files;
@@ -40,6 +41,7 @@ use std::time::SystemTime;
 use trace::{About, Trace};
 
 pub use describe::describe;
+pub use disk::RecordedDisk;
 pub use error::{Error, Result};
 pub use join::join;
 pub use log::NodeTrace;

@@ -1,0 +1,110 @@
+//! Where what a disk holds in a crash state becomes a directory.
+
+use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use block_dev::{FrontEnd, Image, MemfdDisk};
+use local_fs::{Mounted, Variant};
+
+use crate::tree::Tree;
+
+/// How long a disk may stay in use behind the end of a state: whoever saw it mounted is being ended.
+const BUSY_PATIENCE: Duration = Duration::from_secs(2);
+const BUSY_PAUSE: Duration = Duration::from_micros(500);
+
+/// What a node's disk holds in a crash state.
+#[derive(Debug, Clone)]
+pub enum Held {
+    /// The directory itself.
+    Tree(Tree),
+    /// The disk under the file system that the directory is on.
+    Disk(Arc<HeldDisk>),
+}
+
+/// A disk as a crash left it.
+pub struct HeldDisk {
+    /// Its content.
+    pub image: Image,
+    /// The file system on it.
+    pub variant: Variant,
+    /// The path of the node's directory in that.
+    pub directory: String,
+}
+
+impl std::fmt::Debug for HeldDisk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HeldDisk({}, {} pages)", self.variant, self.image.written().count())
+    }
+}
+
+/// A place for one node: a directory in memory, or a disk that is mounted. What is there is gone when it
+/// is put away, or dropped.
+#[derive(Default)]
+pub(crate) struct Bay {
+    // Dropped in this order.
+    mounted: Option<Mounted>,
+    disk: Option<MemfdDisk>,
+}
+
+impl Bay {
+    /// Puts a crash state there. Returns the node's directory, or why its file system cannot be mounted.
+    /// `path` is a new one; a disk is mounted on it in the mount namespace of this thread.
+    pub(crate) fn put(&mut self, held: &Held, path: &Path) -> anyhow::Result<Result<PathBuf, String>> {
+        let held = match held {
+            Held::Tree(tree) => {
+                tree.write_to(path).with_context(|| format!("make a crash state in {}", path.display()))?;
+                return Ok(Ok(path.to_owned()));
+            }
+            Held::Disk(held) => held,
+        };
+        self.put_away();
+        fs::create_dir(path).with_context(|| format!("create {}", path.display()))?;
+        if self.disk.is_none() {
+            self.disk = Some(MemfdDisk::new(held.image.base())?);
+        }
+        let disk = self.disk.as_mut().expect("it was made");
+        disk.load(&held.image)?;
+        match Mounted::new(&held.variant, disk.device(), path) {
+            Ok(mounted) => self.mounted = Some(mounted),
+            Err(error) => {
+                let Some(why) = error.unmountable() else { return Err(error.into()) };
+                return Ok(Err(format!("its {} cannot be mounted: {why}", held.variant.file_system.name)));
+            }
+        }
+        let data = path.join(&held.directory);
+        Ok(if data.is_dir() { Ok(data) } else { Err(format!("its {} has lost its directory", held.variant)) })
+    }
+
+    /// Unmounts what is there.
+    pub(crate) fn put_away(&mut self) {
+        if self.mounted.take().is_none() {
+            return;
+        }
+        // A check that keeps running may still be in it, and the namespaces of nodes end a little behind
+        // the nodes. What is in use must not change: then another disk takes its place.
+        let disk = self.disk.take().filter(|disk| is_free(disk.device()));
+        self.disk = disk;
+    }
+}
+
+impl Drop for Bay {
+    fn drop(&mut self) {
+        self.put_away();
+    }
+}
+
+/// Whether nothing is mounted from a device, in any namespace.
+fn is_free(device: &Path) -> bool {
+    let deadline = Instant::now() + BUSY_PATIENCE;
+    loop {
+        match File::options().read(true).custom_flags(nix::libc::O_EXCL).open(device) {
+            Ok(_) => return true,
+            Err(_) if Instant::now() < deadline => std::thread::sleep(BUSY_PAUSE),
+            Err(_) => return false,
+        }
+    }
+}

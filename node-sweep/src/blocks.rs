@@ -1,0 +1,287 @@
+//! Crash states of disks that were recorded: made, and told as stories.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use anyhow::Context;
+use block_dev::{Image, ImageHash, Kind as Request};
+use local_fs::Variant;
+use pace_rules::disk::{self, Disk as Keeping, Kind, Relaxation};
+use pace_rules::nodes::{BlockSpace, BlockState, Model, NodeState, RecordedDisk, Relaxation as OfNodes, State, micros};
+use replayer::{rebuild, requests};
+use trace::{Disk, Trace};
+
+use crate::bay::{Bay, Held, HeldDisk};
+use crate::disks::Disks;
+use crate::findings::{DiskStory, Finding, Findings, plain};
+use crate::program::scratch;
+use crate::results::Summary;
+use crate::states::{Acknowledgements, Made};
+use crate::sweep::{Broken, Size, Source, Swept};
+use crate::tree::{Impossible, Tree};
+
+/// Disks that were made lately and are kept, of each node: where one node goes on, the others stay.
+const RECENT_MAX: usize = 16;
+
+/// So many lost writes are listed.
+const LOST_LISTED_MAX: usize = 8;
+
+/// The disks of a trace, as the rules read them, node for node.
+pub fn recorded_disks(trace: &Trace) -> Vec<Option<RecordedDisk>> {
+    let disk = |disk: &Disk| RecordedDisk {
+        log: disk::Log::new(&requests(&disk.log), disk.durable, Keeping::Honest),
+        times_ns: disk.log.entries().iter().map(|entry| entry.time_ns).collect(),
+        durable: disk.durable,
+    };
+    trace.run.nodes.iter().map(|node| trace.disks.get(&node.name).map(disk)).collect()
+}
+
+/// Makes the states of a space of recorded disks.
+pub struct Blocks<'a> {
+    trace: &'a Trace,
+    space: &'a BlockSpace,
+    disks: Vec<(usize, OneDisk<'a>)>,
+    acknowledgements: Acknowledgements,
+}
+
+struct OneDisk<'a> {
+    recorded: &'a Disk,
+    variant: Variant,
+    image: Image,
+    /// The latest last.
+    recent: Vec<(disk::State, Arc<HeldDisk>, ImageHash)>,
+}
+
+impl<'a> Blocks<'a> {
+    /// Those of a space of the disks of `trace`.
+    ///
+    /// # Errors
+    /// If a file system of a disk is not known here.
+    pub fn new(trace: &'a Trace, space: &'a BlockSpace) -> anyhow::Result<Self> {
+        let mut disks = Vec::new();
+        for (place, node) in trace.run.nodes.iter().enumerate() {
+            let Some(recorded) = trace.disks.get(&node.name) else { continue };
+            let variant = Variant::for_programs(&recorded.file_system)?;
+            let image = Image::new(Arc::clone(&recorded.base));
+            disks.push((place, OneDisk { recorded, variant, image, recent: Vec::new() }));
+        }
+        Ok(Self { trace, space, disks, acknowledgements: Acknowledgements::of(&trace.run) })
+    }
+
+    /// Whether copies of one of the disks cannot be mounted side by side.
+    pub fn one_at_a_time(&self) -> bool {
+        self.disks.iter().any(|(_, disk)| disk.variant.file_system.remembered_by_identity)
+    }
+
+    fn made(&mut self, state: &BlockState) -> Made {
+        let mut hasher = blake3::Hasher::new();
+        let mut held = Vec::new();
+        for (node, disk) in &mut self.disks {
+            let recorded = self.space.disk(*node).expect("those with a disk are listed");
+            let of_node = state.disks[*node].as_ref().expect("so it has a state");
+            let (made, hash) = disk.made(recorded, of_node);
+            hasher.update(&hash.0.to_le_bytes());
+            held.push(Held::Disk(made));
+        }
+        let acknowledged = self.acknowledgements.before(&state.cut, self.trace);
+        hasher.update(&acknowledged);
+        Made { disks: held, acknowledged, key: *hasher.finalize().as_bytes() }
+    }
+}
+
+impl OneDisk<'_> {
+    fn made(&mut self, rules: &RecordedDisk, state: &disk::State) -> (Arc<HeldDisk>, ImageHash) {
+        if let Some((_, held, hash)) = self.recent.iter().find(|(known, ..)| known == state) {
+            return (Arc::clone(held), *hash);
+        }
+        rebuild(&mut self.image, &self.recorded.log, &rules.log, state);
+        let hash = self.image.hash();
+        let (variant, directory) = (self.variant.clone(), self.recorded.directory.clone());
+        let held = Arc::new(HeldDisk { image: self.image.clone(), variant, directory });
+        if self.recent.len() == RECENT_MAX {
+            self.recent.remove(0);
+        }
+        self.recent.push((state.clone(), Arc::clone(&held), hash));
+        (held, hash)
+    }
+}
+
+impl Source for Blocks<'_> {
+    fn make(&mut self, index: u64) -> (Size, Result<Made, Impossible>) {
+        let state = self.space.state(index);
+        (size(self.space, &state), Ok(self.made(&state)))
+    }
+}
+
+/// How much there is to understand in a state: how many writes were lost, what came before the crash,
+/// and how much of that reached the disks.
+fn size(space: &BlockSpace, state: &BlockState) -> Size {
+    let disks = || state.disks.iter().enumerate().filter_map(|(node, disk)| Some((space.disk(node)?, disk.as_ref()?)));
+    let lost = disks().map(|(recorded, disk)| match disk.relaxation {
+        Relaxation::Torn { .. } => 1,
+        _ => recorded.log.lost(disk).len(),
+    });
+    (lost.sum(), state.cut.iter().sum(), disks().map(|(_, disk)| disk.position).sum())
+}
+
+/// What was found on disks.
+pub struct BlockFindings<'a> {
+    /// What was recorded.
+    pub trace: &'a Trace,
+    /// The states that were visited.
+    pub space: &'a BlockSpace,
+}
+
+impl BlockFindings<'_> {
+    /// The findings of a sweep, the smallest first. Broken states are alike if the check says the same
+    /// of them, but for numbers, and the disks did the same.
+    ///
+    /// # Errors
+    /// If a disk that was looked at before cannot be looked at again.
+    pub fn of(&self, swept: &Swept) -> anyhow::Result<Vec<Finding>> {
+        let mut groups: HashMap<(Vec<String>, Kind), (Size, Broken)> = HashMap::new();
+        for broken in swept.broken.values() {
+            let state = self.space.state(broken.smallest);
+            let own = size(self.space, &state);
+            let group = groups.entry((plain(&broken.words), state.kind));
+            let (smallest, group) = group.or_insert_with(|| (own, Broken { states: 0, ..broken.clone() }));
+            let states = group.states + broken.states;
+            if (own, broken.smallest) < (*smallest, group.smallest) {
+                (*smallest, *group) = (own, broken.clone());
+            }
+            group.states = states;
+        }
+        let mut groups: Vec<_> = groups.into_iter().map(|((_, kind), (size, broken))| (size, broken, kind)).collect();
+        groups.sort_by_key(|(size, broken, _)| (*size, broken.smallest));
+        let mut blocks = Blocks::new(self.trace, self.space)?;
+        let told = |(place, (_, broken, kind)): (usize, (Size, Broken, Kind))| {
+            self.told(place + 1, &broken, kind, &mut blocks)
+        };
+        groups.into_iter().enumerate().map(told).collect()
+    }
+
+    fn told(&self, number: usize, broken: &Broken, kind: Kind, blocks: &mut Blocks<'_>) -> anyhow::Result<Finding> {
+        let state = self.space.state(broken.smallest);
+        let made = blocks.made(&state);
+        let mut finding = Findings::told(self.trace, &state.cut);
+        finding.number = number;
+        finding.model = self.file_systems();
+        kind_words(kind).clone_into(&mut finding.relaxation);
+        finding.broken.clone_from(&broken.words);
+        (finding.states, finding.state, finding.key) = (broken.states, broken.smallest, made.key);
+        let held: Vec<_> = blocks.disks.iter().map(|(node, _)| *node).zip(&made.disks).collect();
+        for (node, held) in held {
+            let of_node = state.disks[node].as_ref().expect("it has a disk");
+            let mut story = self.disk(node, of_node);
+            story.differs = self.differs(node, state.cut[node], held)?;
+            finding.nodes[node].disk = Some(story);
+        }
+        Ok(finding)
+    }
+
+    /// What the disks are, in words.
+    pub fn file_systems(&self) -> String {
+        let mut names: Vec<_> = self.trace.disks.values().map(|disk| disk.file_system.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        format!("{} on disk", names.join(", "))
+    }
+
+    fn disk(&self, node: usize, state: &disk::State) -> DiskStory {
+        let recorded = &self.trace.disks[&self.trace.run.nodes[node].name];
+        let rules = &self.space.disk(node).expect("it has a disk").log;
+        let words = |place: &usize| match recorded.log.entries()[*place].kind {
+            Request::Write { offset, length, .. } => format!("write {place}: {length} bytes at {offset}"),
+            Request::Discard { offset, length } => format!("discard {place}: {length} bytes at {offset}"),
+            _ => format!("request {place}"),
+        };
+        let places = rules.lost(state);
+        let mut lost: Vec<_> = places.iter().take(LOST_LISTED_MAX).map(words).collect();
+        if let Relaxation::Torn { place, from, to, .. } = &state.relaxation {
+            lost.push(format!("{}, of which bytes {from} to {to} are lost", words(place)));
+        }
+        if places.len() > LOST_LISTED_MAX {
+            lost.push(format!("and {} more", places.len() - LOST_LISTED_MAX));
+        }
+        DiskStory {
+            file_system: recorded.file_system.clone(),
+            state: state.to_string(),
+            lost,
+            pending: rules.pending(state.position).len(),
+            differs: Vec::new(),
+        }
+    }
+
+    /// Where what a disk shows, once its file system has recovered, is not what the node's processes saw
+    /// before the crash.
+    fn differs(&self, node: usize, cut: usize, held: &Held) -> anyhow::Result<Vec<String>> {
+        let of_node = &self.trace.run.nodes[node];
+        let model = Model::named("posix").expect("there is one");
+        let effects = micros(of_node, model).into_iter().take_while(|micro| micro.event < cut);
+        let effects: Vec<_> = effects.map(|micro| micro.effect).collect();
+        let count = effects.len();
+        let seen = Disks::new(Tree::initial(&of_node.initial, self.trace), effects).tree(count, &[], self.trace);
+        let scratch = scratch()?;
+        let mut bay = Bay::default();
+        let told = match bay.put(held, &scratch.path().join("disk"))? {
+            Ok(data) => seen.differences(&data).with_context(|| format!("look at {}", data.display())),
+            Err(why) => Ok(vec![why]),
+        };
+        bay.put_away();
+        told
+    }
+}
+
+/// What the disks did, in words.
+pub fn kind_words(kind: Kind) -> String {
+    match kind {
+        Kind::Prefix => "in order".into(),
+        Kind::Flushed => "only what was flushed".into(),
+        Kind::Lost(1) => "a write lost".into(),
+        Kind::Lost(count) => format!("{count} writes lost"),
+        Kind::Torn(0) => "a write torn".into(),
+        Kind::Torn(count) => format!("a write torn, {count} lost"),
+    }
+}
+
+impl Findings<'_> {
+    /// What there is to say of a crash at a cut, whatever was lost: nothing else is in it yet.
+    fn told(trace: &Trace, cut: &[usize]) -> Finding {
+        let nodes = vec![NodeState::default(); cut.len()];
+        let state = State { cut: cut.to_vec(), nodes, relaxation: OfNodes::Prefix, relaxed: Vec::new() };
+        let this = Findings::without_space(trace);
+        Finding {
+            number: 0,
+            model: String::new(),
+            relaxation: String::new(),
+            broken: Vec::new(),
+            states: 0,
+            state: 0,
+            key: Default::default(),
+            nodes: this.nodes(&state),
+            timeline: this.timeline(&state),
+            acknowledged: this.acknowledged(&state),
+            prevented_by: Vec::new(),
+            models: BTreeMap::new(),
+        }
+    }
+}
+
+/// Notes with the findings of a model whether the recorded disks were broken in the same way, and with
+/// those of disks whether the model was. That it was not is noted only where every state was looked at
+/// and judged, and not some that were `drawn`.
+pub fn compare_levels(calls: (&mut [Finding], &Summary), disks: (&mut [Finding], &Summary), drawn: bool) {
+    let ((calls, on_model), (disks, on_disk)) = (calls, disks);
+    let words = |findings: &[Finding]| findings.iter().map(|finding| plain(&finding.broken)).collect::<HashSet<_>>();
+    let (by_calls, by_disks) = (words(calls), words(disks));
+    let note = |findings: &mut [Finding], found: &HashSet<Vec<String>>, other: &Summary| {
+        for finding in findings {
+            let is_found = found.contains(&plain(&finding.broken));
+            if is_found || !(drawn || other.interrupted || other.not_measured > 0) {
+                finding.models.insert(other.model.clone(), is_found);
+            }
+        }
+    };
+    note(calls, &by_disks, on_disk);
+    note(disks, &by_calls, on_model);
+}

@@ -1,0 +1,480 @@
+//! All crash states of nodes whose disks were recorded, each with a number.
+//!
+//! The requests to a node's disk are events of the node too, by the same clock. So a consistent cut
+//! says for each node what it had done, and what its disk had been sent: a receive is behind the send,
+//! and behind everything that the sender's disk was asked for before it. What the disk may have lost
+//! of that is what [`disk::Space`] says of one disk.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+
+use super::cuts::{Clocks, Cut, join};
+use super::{Action, Event, Explore, FileOp, Node, Run};
+use crate::disk;
+
+/// More cuts than this are not listed.
+const CUTS_MAX: usize = 1_000_000;
+
+/// A node's disk: what it was asked to do, and when.
+#[derive(Debug, Clone)]
+pub struct RecordedDisk {
+    /// What a crash may cost of it.
+    pub log: disk::Log,
+    /// When each request arrived, by the clock of the run's events, ascending.
+    pub times_ns: Vec<u64>,
+    /// So many of the first requests were durable before the run.
+    pub durable: usize,
+}
+
+/// What is wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct BlockRequest {
+    /// Which nodes are relaxed, and together with which.
+    pub explore: Explore,
+    /// Which states of each disk. A sample is not looked at.
+    pub states: disk::States,
+}
+
+/// What is on the nodes' disks after a crash of all of them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct BlockState {
+    /// For each node: so many of its events had happened.
+    pub cut: Vec<usize>,
+    /// For each node that has a disk: the state of that.
+    pub disks: Vec<Option<disk::State>>,
+    /// The most that was done to one of them.
+    pub kind: disk::Kind,
+}
+
+/// How many states there are of a kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockCount {
+    /// The nodes that were relaxed, as indices into the run's.
+    pub relaxed: Vec<usize>,
+    /// How; where each has lost anything, the least that there is.
+    pub kind: disk::Kind,
+    /// How many states; `u64::MAX` stands for that many or more.
+    pub states: u64,
+}
+
+/// Why there are no states to visit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BlockError {
+    /// Nothing to crash.
+    #[error("no node has a disk that was recorded: record it with one, such as ext4")]
+    NoDisk,
+    /// A primary without one.
+    #[error("node {0} has no disk that was recorded: name one that has as the primary")]
+    Primary(usize),
+    /// A majority that there is not.
+    #[error("a majority of {0} nodes, where {1} have disks: ask for fewer")]
+    Majority(usize, usize),
+    /// Too many to be listed.
+    #[error("there are more than a million cuts of all nodes: use --explore pace, or states without every-write")]
+    Cuts,
+}
+
+/// The crash states of a run whose nodes' disks were recorded.
+///
+/// **Where the power fails.** Where something was promised: behind every acknowledgement and every
+/// sync, and before the next acknowledgement. Where the most can be lost: before every flush. With
+/// `every-write` behind every request to a disk too.
+/// The other nodes have done what must have come before then; what they had done by the same time;
+/// and all that may have come before. With [`Explore::BruteForce`] they are at any such moment of
+/// their own.
+///
+/// **What is lost.** Nothing; or on all nodes of a set that [`Explore`] names something of the same
+/// kind at once: the writes of the same rank, and on those that have none of that rank, nothing. With
+/// [`Explore::BruteForce`] each of them has lost anything.
+#[derive(Debug)]
+pub struct BlockSpace {
+    disks: Vec<Option<RecordedDisk>>,
+    at_point: disk::States,
+    moments: Vec<Moment>,
+    sets: Vec<Vec<usize>>,
+    /// Whether each node has a state of its own.
+    is_free: bool,
+    blocks: Vec<Block>,
+    /// What a disk may have lost at a position, of those that were looked at.
+    known: Mutex<HashMap<(usize, usize), Options>>,
+}
+
+/// A consistent cut.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Moment {
+    events: Vec<usize>,
+    /// Of nodes with disks.
+    positions: Vec<usize>,
+}
+
+/// States of one kind at one moment.
+#[derive(Debug, Clone)]
+struct Block {
+    /// The number behind the last one.
+    end: u64,
+    moment: usize,
+    /// The set that is relaxed, as an index; none if nothing was lost.
+    set: Option<usize>,
+    kind: disk::Kind,
+}
+
+/// Of each kind, but for the one that lost nothing, how many, and the number of the first.
+type Options = Arc<BTreeMap<disk::Kind, (u128, u128)>>;
+
+impl BlockSpace {
+    /// The states of a run; `disks` are those of its nodes.
+    ///
+    /// # Errors
+    /// If what is wanted does not fit the run.
+    pub fn new(run: &Run, disks: Vec<Option<RecordedDisk>>, request: &BlockRequest) -> Result<Self, BlockError> {
+        let with_disk: Vec<_> = (0..disks.len()).filter(|node| disks[*node].is_some()).collect();
+        let Some(&first) = with_disk.first() else { return Err(BlockError::NoDisk) };
+        let sets = match request.explore {
+            Explore::ReplicatedStateMachine { majority } => {
+                let majority = if majority == 0 { with_disk.len() / 2 + 1 } else { majority };
+                let set = with_disk.get(..majority).ok_or(BlockError::Majority(majority, with_disk.len()))?;
+                vec![set.to_vec()]
+            }
+            Explore::PrimaryReplicas { primary } => {
+                if !with_disk.contains(&primary) {
+                    return Err(BlockError::Primary(primary));
+                }
+                let replica = with_disk.iter().find(|node| **node != primary);
+                let mut sets = vec![vec![primary]];
+                sets.extend(replica.map(|replica| vec![*replica]));
+                sets.extend(replica.map(|_| with_disk.clone()));
+                sets
+            }
+            Explore::BruteForce => vec![with_disk.clone()],
+            Explore::SameOnAll => subsets(&with_disk),
+        };
+        debug_assert!(sets.iter().flatten().all(|node| *node >= first));
+        let mut space = Self {
+            moments: moments(run, &disks, request)?,
+            disks,
+            at_point: request.states.at_one_point(),
+            sets,
+            is_free: request.explore == Explore::BruteForce && with_disk.len() > 1,
+            blocks: Vec::new(),
+            known: Mutex::default(),
+        };
+        space.add_blocks(request.states.prefix());
+        Ok(space)
+    }
+
+    fn add_blocks(&mut self, prefix: bool) {
+        let mut blocks: Vec<(usize, Option<usize>, disk::Kind, u64)> = Vec::new();
+        for moment in (0..self.moments.len()).filter(|_| prefix) {
+            blocks.push((moment, None, disk::Kind::Prefix, 1));
+        }
+        let mut relaxed = Vec::new();
+        for moment in (0..self.moments.len()).rev() {
+            for (set, nodes) in self.sets.iter().enumerate() {
+                for (kind, states) in self.kinds(moment, nodes) {
+                    relaxed.push((moment, Some(set), kind, states));
+                }
+            }
+        }
+        // The likeliest first, as on one disk.
+        relaxed.sort_by_key(|(_, _, kind, _)| *kind);
+        blocks.extend(relaxed);
+        for (moment, set, kind, states) in blocks {
+            let end = self.len().saturating_add(states);
+            self.blocks.push(Block { end, moment, set, kind });
+        }
+    }
+
+    /// What the nodes of a set may have lost at a moment, by kind, and how many states that is.
+    fn kinds(&self, moment: usize, nodes: &[usize]) -> Vec<(disk::Kind, u64)> {
+        let options: Vec<_> = nodes.iter().map(|node| self.options(*node, moment)).collect();
+        if self.is_free {
+            let each = options.iter().map(|options| 1 + options.values().map(|(count, _)| count).sum::<u128>());
+            let all = each.fold(1_u128, u128::saturating_mul) - 1;
+            let kind = options.iter().flat_map(|options| options.keys()).min();
+            return kind.map(|kind| (*kind, u64::try_from(all).unwrap_or(u64::MAX))).into_iter().collect();
+        }
+        let kinds: BTreeSet<_> = options.iter().flat_map(|options| options.keys().copied()).collect();
+        let with_count = |kind| {
+            let counts: Vec<_> =
+                options.iter().map(|options| options.get(&kind).map_or(0, |(count, _)| *count)).collect();
+            (kind, u64::try_from(self.own_ranks(nodes, &counts)).unwrap_or(u64::MAX))
+        };
+        kinds.into_iter().map(with_count).filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// How many ranks there are at which the nodes of a set lose something together, each of them as
+    /// many as `counts` says. Where only the nodes of another set have that rank it is that one's.
+    fn own_ranks(&self, nodes: &[usize], counts: &[u128]) -> u128 {
+        let mut most = counts.iter().copied().max().unwrap_or(0);
+        loop {
+            let lose = nodes.iter().zip(counts).filter(|(_, count)| **count >= most).map(|(node, _)| *node);
+            let lose: Vec<_> = lose.collect();
+            if most == 0 || lose == nodes || !self.sets.contains(&lose) {
+                return most;
+            }
+            most = counts.iter().copied().filter(|count| *count < most).max().unwrap_or(0);
+        }
+    }
+
+    /// What a node's disk may have lost at a moment.
+    fn options(&self, node: usize, moment: usize) -> Options {
+        let position = self.moments[moment].positions[node];
+        let mut known = self.known.lock().expect("nobody panics with it");
+        let of_disk = || {
+            let space = self.of_disk(node, position);
+            let mut first = 0;
+            let mut options = BTreeMap::new();
+            for (kind, count) in space.kinds() {
+                if kind != disk::Kind::Prefix {
+                    options.insert(kind, (count, first));
+                }
+                first += count;
+            }
+            Arc::new(options)
+        };
+        known.entry((node, position)).or_insert_with(of_disk).clone()
+    }
+
+    fn of_disk(&self, node: usize, position: usize) -> disk::Space<'_> {
+        let recorded = self.disks[node].as_ref().expect("it has a disk");
+        disk::Space::new(&recorded.log, &[position], &self.at_point, 0)
+    }
+
+    /// The disk of a node, if it has one.
+    pub fn disk(&self, node: usize) -> Option<&RecordedDisk> {
+        self.disks[node].as_ref()
+    }
+
+    /// How many there are; `u64::MAX` stands for that many or more.
+    pub fn len(&self) -> u64 {
+        self.blocks.last().map_or(0, |block| block.end)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many there are of each kind, in the order of the states.
+    pub fn counts(&self) -> Vec<BlockCount> {
+        let mut counts: Vec<BlockCount> = Vec::new();
+        let mut start = 0;
+        for block in &self.blocks {
+            let states = block.end - start;
+            start = block.end;
+            let relaxed = block.set.map_or(Vec::new(), |set| self.sets[set].clone());
+            match counts.iter_mut().find(|count| count.kind == block.kind && count.relaxed == relaxed) {
+                Some(count) => count.states = count.states.saturating_add(states),
+                None => counts.push(BlockCount { relaxed, kind: block.kind, states }),
+            }
+        }
+        counts
+    }
+
+    /// State number `index`.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn state(&self, index: u64) -> BlockState {
+        let place = self.blocks.partition_point(|block| block.end <= index);
+        let block = &self.blocks[place];
+        let mut number = u128::from(index - if place == 0 { 0 } else { self.blocks[place - 1].end });
+        let Moment { events, positions } = &self.moments[block.moment];
+        let prefix = |(node, disk): (usize, &Option<RecordedDisk>)| {
+            let position = positions[node];
+            disk.as_ref().map(|_| disk::State { position, relaxation: disk::Relaxation::Prefix })
+        };
+        let mut disks: Vec<_> = self.disks.iter().enumerate().map(prefix).collect();
+        // The first of them is the one in which no node has lost anything, which is no state of its own.
+        number += u128::from(self.is_free);
+        for &node in block.set.into_iter().flat_map(|set| &self.sets[set]) {
+            let options = self.options(node, block.moment);
+            let chosen = if self.is_free {
+                let all = 1 + options.values().map(|(count, _)| count).sum::<u128>();
+                let own = number % all;
+                number /= all;
+                // Of one crash point the first state is the one that lost nothing.
+                (own > 0).then_some(own)
+            } else {
+                options.get(&block.kind).filter(|(count, _)| number < *count).map(|(_, first)| first + number)
+            };
+            if let Some(chosen) = chosen {
+                disks[node] = self.of_disk(node, positions[node]).get(chosen);
+            }
+        }
+        let kinds = disks.iter().flatten().map(|disk| disk.relaxation.kind());
+        let kind = kinds.max().unwrap_or(block.kind);
+        BlockState { cut: events.clone(), disks, kind }
+    }
+
+    /// The numbers of some of the states, ascending, none of them twice; each choice is as likely as
+    /// any other.
+    pub fn sample(&self, size: u64, seed: u64) -> Vec<u64> {
+        let size = u32::try_from(size).unwrap_or(u32::MAX);
+        crate::sample::draw(size, self.len().into(), seed).into_iter().map(|number| number as u64).collect()
+    }
+}
+
+/// All sets of nodes but the empty one, smaller ones first.
+fn subsets(nodes: &[usize]) -> Vec<Vec<usize>> {
+    let mut sets: Vec<Vec<usize>> = vec![Vec::new()];
+    for node in nodes {
+        let with: Vec<_> = sets.iter().map(|set| [set.as_slice(), &[*node]].concat()).collect();
+        sets.extend(with);
+    }
+    sets.retain(|set| !set.is_empty());
+    sets.sort_by_key(|set| (set.len(), set.clone()));
+    sets
+}
+
+/// The run with the requests to disks among the events.
+struct Merged {
+    run: Run,
+    /// For each node and number of merged events: how many of its own events, and the position of its
+    /// disk's log.
+    at: Vec<Vec<(usize, usize)>>,
+}
+
+impl Merged {
+    fn of(run: &Run, disks: &[Option<RecordedDisk>]) -> Self {
+        let mut merged = Self { run: Run::default(), at: Vec::new() };
+        for (node, disk) in run.nodes.iter().zip(disks) {
+            let (durable, times) = disk.as_ref().map_or((0, &[][..]), |disk| (disk.durable, &disk.times_ns[..]));
+            let mut requests = times.iter().enumerate().skip(durable).peekable();
+            let (mut events, mut at) = (Vec::new(), vec![(0, durable)]);
+            for (place, event) in node.events.iter().enumerate() {
+                while let Some((request, time_ns)) = requests.next_if(|(_, time_ns)| **time_ns <= event.end_ns) {
+                    events.push(request_event(*time_ns));
+                    at.push((place, request + 1));
+                }
+                events.push(event.clone());
+                at.push((place + 1, at.last().expect("it has the first").1));
+            }
+            for (request, time_ns) in requests {
+                events.push(request_event(*time_ns));
+                at.push((node.events.len(), request + 1));
+            }
+            merged.run.nodes.push(Node { name: node.name.clone(), initial: Vec::new(), events });
+            merged.at.push(at);
+        }
+        merged
+    }
+
+    /// Whether the first so many merged events of a node end with a request to its disk.
+    fn is_request(&self, node: usize, events: usize) -> bool {
+        self.at[node][events].1 > self.at[node][events - 1].1
+    }
+
+    fn moment(&self, cut: &Cut) -> Moment {
+        let (events, positions) = cut.iter().zip(&self.at).map(|(events, at)| at[*events]).unzip();
+        Moment { events, positions }
+    }
+}
+
+/// What stands for a request: nobody receives it.
+fn request_event(time_ns: u64) -> Event {
+    Event {
+        start_ns: time_ns,
+        end_ns: time_ns,
+        process: 0,
+        thread: 0,
+        call: Arc::from(""),
+        stack: 0,
+        action: Action::File(FileOp::SyncAll),
+    }
+}
+
+/// The moments at which the power fails, in order; no two of them are the same to all disks and to
+/// who was told what.
+fn moments(run: &Run, disks: &[Option<RecordedDisk>], request: &BlockRequest) -> Result<Vec<Moment>, BlockError> {
+    let merged = Merged::of(run, disks);
+    let clocks = Clocks::of(&merged.run);
+    let nodes = &merged.run.nodes;
+    let all: Cut = nodes.iter().map(|node| node.events.len()).collect();
+    // The numbers of merged events behind which something matters.
+    let is_flush = |node: usize, events: usize| {
+        let disk = disks[node].as_ref();
+        merged.is_request(node, events) && disk.is_some_and(|disk| disk.log.is_behind_flush(merged.at[node][events].1))
+    };
+    let matters = |node: usize, events: usize| {
+        // Never is more pending than when a flush arrives.
+        if events < all[node] && is_flush(node, events + 1) {
+            return true;
+        }
+        if merged.is_request(node, events) {
+            return request.states.every_write();
+        }
+        match &nodes[node].events[events - 1].action {
+            Action::Mark { .. } => true,
+            Action::File(FileOp::Sync { .. } | FileOp::SyncAll) => disks[node].is_some(),
+            _ => false,
+        }
+    };
+    let places: Vec<Vec<usize>> =
+        all.iter().enumerate().map(|(node, events)| (1..=*events).filter(|at| matters(node, *at)).collect()).collect();
+    let mut cuts = vec![vec![0; all.len()], clocks.greatest(&all)];
+    for (node, places) in places.iter().enumerate() {
+        for &events in places {
+            cuts.push(clocks.least(node, events).clone());
+            let most = |events| {
+                let mut most = all.clone();
+                most[node] = events;
+                clocks.greatest(&most)
+            };
+            cuts.push(most(events));
+            if matches!(nodes[node].events[events - 1].action, Action::Mark { .. }) {
+                cuts.push(most(events - 1));
+            }
+            let time_ns = nodes[node].events[events - 1].end_ns;
+            let by_then = nodes.iter().map(|node| node.events.partition_point(|event| event.end_ns <= time_ns));
+            cuts.push(clocks.greatest(&by_then.collect()));
+        }
+    }
+    if request.explore == Explore::BruteForce {
+        cuts.extend(combined(&clocks, &places)?);
+    }
+    let is_told = |event: &Event| matches!(event.action, Action::Mark { .. });
+    let mut known = HashSet::new();
+    let mut moments = Vec::new();
+    cuts.sort_by_key(|cut| (cut.iter().sum::<usize>(), cut.clone()));
+    for cut in &cuts {
+        let moment = merged.moment(cut);
+        let happened = |(disk, position): (&Option<RecordedDisk>, &usize)| {
+            disk.as_ref().map(|disk| (disk.log.submitted(*position), disk.log.durable_writes(*position)))
+        };
+        let told = run.nodes.iter().zip(&moment.events);
+        let told = told.map(|(node, events)| node.events[..*events].iter().filter(|event| is_told(event)).count());
+        let key: (Vec<_>, Vec<_>) = (disks.iter().zip(&moment.positions).map(happened).collect(), told.collect());
+        if known.insert(key) {
+            moments.push(moment);
+        }
+    }
+    Ok(moments)
+}
+
+/// Each node at each place of its own: the least cuts that have all of that.
+fn combined(clocks: &Clocks, places: &[Vec<usize>]) -> Result<Vec<Cut>, BlockError> {
+    let count = places.iter().fold(1_usize, |count, places| count.saturating_mul(places.len() + 1));
+    if count > CUTS_MAX {
+        return Err(BlockError::Cuts);
+    }
+    let mut cuts: Vec<Cut> = vec![vec![0; places.len()]];
+    for (node, places) in places.iter().enumerate() {
+        let with = |cut: &Cut| {
+            let with = |events: &usize| {
+                let mut with = cut.clone();
+                join(&mut with, clocks.least(node, *events));
+                with
+            };
+            places.iter().map(with).collect::<Vec<_>>()
+        };
+        let more: Vec<_> = cuts.iter().flat_map(with).collect();
+        cuts.extend(more);
+        cuts.sort_unstable();
+        cuts.dedup();
+    }
+    Ok(cuts)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::{BlockCount, BlockRequest, BlockSpace, RecordedDisk};
+use crate::disk::{self, Disk, Log, Request, Write};
+use crate::nodes::{Action, Data, Event, Explore, Message, Node, Run};
+
+/// What a node does, one after the other. The time of each is its place in the list of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Done {
+    Write,
+    Flush,
+    /// To a node.
+    Send(usize),
+    /// All that was sent to it and not received yet, from a node.
+    Receive(usize),
+    Mark,
+}
+
+const NODES: usize = 3;
+
+/// The last node has no disk.
+fn made(done: &[(usize, Done)]) -> (Run, Vec<Option<RecordedDisk>>) {
+    let mut nodes = vec![Node::default(); NODES];
+    let mut requests: Vec<(Vec<Request>, Vec<u64>)> = vec![Default::default(); NODES];
+    let (mut sent, mut received) = ([[0; NODES]; NODES], [[0; NODES]; NODES]);
+    for (time, (node, done)) in done.iter().enumerate() {
+        let (node, time_ns) = (*node, 10 * time as u64);
+        let message = |from: usize, to: usize, first, behind| Message {
+            stream: (from * NODES + to) as u32,
+            from: first,
+            to: behind,
+        };
+        let action = match *done {
+            Done::Write | Done::Flush if node == NODES - 1 => continue,
+            Done::Write => {
+                let place = requests[node].0.len();
+                let offset = 512 * place as u64;
+                let write = Write { fua: false, offset, length: 512, completed: place + 1, priority: 0 };
+                requests[node].0.push(Request::Write(write));
+                requests[node].1.push(time_ns);
+                continue;
+            }
+            Done::Flush => {
+                requests[node].0.push(Request::Flush);
+                requests[node].1.push(time_ns);
+                continue;
+            }
+            Done::Send(to) => {
+                sent[node][to] += 1;
+                Action::Send(message(node, to, sent[node][to] - 1, sent[node][to]))
+            }
+            Done::Receive(from) if received[from][node] < sent[from][node] => {
+                let first = std::mem::replace(&mut received[from][node], sent[from][node]);
+                Action::Receive(message(from, node, first, sent[from][node]))
+            }
+            Done::Receive(_) => continue,
+            Done::Mark => Action::Mark { line: Data::default() },
+        };
+        nodes[node].events.push(Event {
+            start_ns: time_ns,
+            end_ns: time_ns,
+            process: 0,
+            thread: 0,
+            call: Arc::from(""),
+            stack: 0,
+            action,
+        });
+    }
+    let disk = |(node, (requests, times_ns)): (usize, (Vec<Request>, Vec<u64>))| {
+        let log = Log::new(&requests, 0, Disk::Honest);
+        (node < NODES - 1).then_some(RecordedDisk { log, times_ns, durable: 0 })
+    };
+    (Run { nodes }, requests.into_iter().enumerate().map(disk).collect())
+}
+
+fn done() -> impl Strategy<Value = Vec<(usize, Done)>> {
+    let kind = prop_oneof![
+        4 => Just(Done::Write),
+        2 => Just(Done::Flush),
+        2 => (0..NODES).prop_map(Done::Send),
+        2 => (0..NODES).prop_map(Done::Receive),
+        1 => Just(Done::Mark),
+    ];
+    prop::collection::vec((0..NODES, kind), 0..24)
+}
+
+fn space(done: &[(usize, Done)], explore: Explore, states: &str) -> (Run, Vec<Option<RecordedDisk>>, BlockSpace) {
+    let (run, disks) = made(done);
+    let request = BlockRequest { explore, states: states.parse().expect("they are states") };
+    let space = BlockSpace::new(&run, disks.clone(), &request).expect("a space");
+    (run, disks, space)
+}
+
+const EXPLORES: [Explore; 4] = [
+    Explore::ReplicatedStateMachine { majority: 0 },
+    Explore::PrimaryReplicas { primary: 1 },
+    Explore::BruteForce,
+    Explore::SameOnAll,
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_state_is_one_that_a_crash_could_leave(
+        done in done(), explore in prop::sample::select(EXPLORES.to_vec()),
+        states in prop::sample::select(vec!["prefix", "flushed", "every-write,reorder:1", "every-write,flushed,reorder:2,torn:512"]),
+    ) {
+        let (run, disks, space) = space(&done, explore, states);
+        let counted: u64 = space.counts().iter().map(|BlockCount { states, .. }| states).sum();
+        prop_assert_eq!(counted, space.len());
+        let mut known = HashSet::new();
+        for index in 0..space.len() {
+            let state = space.state(index);
+            prop_assert!(known.insert(state.clone()), "{state:?} comes twice");
+            for (node, cut) in state.cut.iter().enumerate() {
+                let events = &run.nodes[node].events;
+                for event in &events[..*cut] {
+                    let Action::Receive(message) = event.action else { continue };
+                    let is_sent = |event: &Event| matches!(event.action, Action::Send(sent) if sent.stream == message.stream && sent.from + 1 == message.to);
+                    let mut before = run.nodes.iter().zip(&state.cut).flat_map(|(node, cut)| &node.events[..*cut]);
+                    prop_assert!(before.any(is_sent), "{state:?} receives what was not sent");
+                }
+                let (Some(disk), Some(at)) = (&disks[node], &state.disks[node]) else { continue };
+                prop_assert_eq!(disk.log.check(at), Ok(()));
+                // What was asked for before the last event had arrived; what came behind the next had not.
+                let before = |time_ns: u64| disk.times_ns.partition_point(|time| *time <= time_ns);
+                let least = cut.checked_sub(1).map_or(0, |last| before(events[last].end_ns));
+                let most = events.get(*cut).map_or(disk.times_ns.len(), |next| before(next.end_ns));
+                prop_assert!((least..=most).contains(&at.position), "{state:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_one_program_no_content_is_missed(shape in "[WFM]{0,9}") {
+        let one = |letter| match letter {
+            'W' => (0, Done::Write),
+            'F' => (0, Done::Flush),
+            _ => (0, Done::Mark),
+        };
+        let done: Vec<_> = shape.chars().map(one).collect();
+        let (_, disks, space) = space(&done, Explore::BruteForce, "all");
+        let log = &disks[0].as_ref().expect("it has one").log;
+        let kept = |state: &disk::State| {
+            log.pieces(state).map(|piece| (piece.place, piece.bytes)).collect::<Vec<_>>()
+        };
+        let found: HashSet<_> = (0..space.len())
+            .map(|index| space.state(index))
+            .map(|state| (state.cut[0], kept(state.disks[0].as_ref().expect("it has one"))))
+            .collect();
+        // A crash behind any of the letters, with all ways to lose what was pending.
+        let (mut told, mut position) = (0, 0);
+        for letter in std::iter::once('-').chain(shape.chars()) {
+            told += usize::from(letter == 'M');
+            position += usize::from(letter == 'W' || letter == 'F');
+            let pending = log.pending(position);
+            for choice in 0..1_u32 << pending.len() {
+                let chosen = |index: &usize| choice & (1 << index) != 0;
+                let lost: Vec<_> = (0..pending.len()).filter(chosen).map(|index| pending[index]).collect();
+                let state = log.state(position, &lost).expect("they are pending");
+                prop_assert!(found.contains(&(told, kept(&state))), "{} at {}", state, told);
+            }
+        }
+    }
+}
+
+/// Both write, one tells the client, which prints a line.
+#[test]
+fn a_write_that_was_told_of_and_not_flushed_is_lost_behind_the_line() {
+    let done = [
+        (0, Done::Write),
+        (1, Done::Write),
+        (0, Done::Send(2)),
+        (2, Done::Receive(0)),
+        (2, Done::Mark),
+        (0, Done::Flush),
+    ];
+    let (_, _, space) = space(&done, Explore::ReplicatedStateMachine { majority: 2 }, "prefix,flushed");
+    let told: Vec<_> = (0..space.len()).map(|index| space.state(index)).filter(|state| state.cut[2] == 2).collect();
+    let texts: HashSet<Vec<_>> =
+        told.iter().map(|state| state.disks.iter().flatten().map(ToString::to_string).collect()).collect();
+    assert!(texts.contains(&vec!["flushed@1".to_owned(), "flushed@1".to_owned()]), "{texts:?}");
+    // The other one had not begun: nobody waited for it.
+    assert!(texts.contains(&vec!["flushed@1".to_owned(), "prefix@0".to_owned()]), "{texts:?}");
+    assert!(told.iter().all(|state| state.disks[0].as_ref().is_some_and(|disk| disk.position >= 1)));
+}

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use anyhow::Context;
-use block_dev::{Image, ImageHash, Kind as Request};
-use local_fs::Variant;
+use block_dev::{FrontEnd, Image, ImageHash, Kind as Request, MemfdDisk};
+use local_fs::{Mounted, Variant, block_names};
 use pace_rules::disk::{self, Disk as Keeping, Kind, Relaxation};
 use pace_rules::nodes::{BlockSpace, BlockState, Model, NodeState, RecordedDisk, Relaxation as OfNodes, State, micros};
 use replayer::{rebuild, requests};
@@ -25,6 +25,9 @@ const RECENT_MAX: usize = 16;
 
 /// So many lost writes are listed.
 const LOST_LISTED_MAX: usize = 8;
+
+/// Behind so many flushes it is looked what was lost.
+const NAMED_BEHIND_FLUSHES: usize = 4;
 
 /// The disks of a trace, as the rules read them, node for node.
 pub fn recorded_disks(trace: &Trace) -> Vec<Option<RecordedDisk>> {
@@ -190,12 +193,17 @@ impl BlockFindings<'_> {
     fn disk(&self, node: usize, state: &disk::State) -> DiskStory {
         let recorded = &self.trace.disks[&self.trace.run.nodes[node].name];
         let rules = &self.space.disk(node).expect("it has a disk").log;
-        let words = |place: &usize| match recorded.log.entries()[*place].kind {
-            Request::Write { offset, length, .. } => format!("write {place}: {length} bytes at {offset}"),
-            Request::Discard { offset, length } => format!("discard {place}: {length} bytes at {offset}"),
-            _ => format!("request {place}"),
-        };
         let places = rules.lost(state);
+        let torn = if let Relaxation::Torn { place, .. } = state.relaxation { Some(place) } else { None };
+        let names = self.names(node, state.position, places.iter().copied().chain(torn).take(LOST_LISTED_MAX));
+        let words = |place: &usize| {
+            let name = names.get(place).map_or(String::new(), |name| format!(", {name}"));
+            match recorded.log.entries()[*place].kind {
+                Request::Write { offset, length, .. } => format!("write {place}: {length} bytes at {offset}{name}"),
+                Request::Discard { offset, length } => format!("discard {place}: {length} bytes at {offset}{name}"),
+                _ => format!("request {place}"),
+            }
+        };
         let mut lost: Vec<_> = places.iter().take(LOST_LISTED_MAX).map(words).collect();
         if let Relaxation::Torn { place, from, to, .. } = &state.relaxation {
             lost.push(format!("{}, of which bytes {from} to {to} are lost", words(place)));
@@ -210,6 +218,45 @@ impl BlockFindings<'_> {
             pending: rules.pending(state.position).len(),
             differs: Vec::new(),
         }
+    }
+
+    /// What the blocks of some writes hold, by the file system's own debugger: behind the crash, or behind
+    /// one of the next flushes, or in the end. It is for people: where nobody can tell there is no name.
+    fn names(&self, node: usize, position: usize, places: impl Iterator<Item = usize>) -> HashMap<usize, String> {
+        let recorded = &self.trace.disks[&self.trace.run.nodes[node].name];
+        let entries = recorded.log.entries();
+        let later = entries.iter().enumerate().skip(position);
+        let flushes = later.filter(|(_, entry)| matches!(entry.kind, Request::Flush | Request::FuaFlush));
+        let flushes = flushes.map(|(place, _)| place + 1).take(NAMED_BEHIND_FLUSHES);
+        let mut unnamed: Vec<_> = places.collect();
+        let mut names = HashMap::new();
+        for position in std::iter::once(position).chain(flushes).chain(Some(entries.len())) {
+            if unnamed.is_empty() {
+                break;
+            }
+            let ranges: Vec<_> = unnamed.iter().map(|place| entries[*place].range()).collect();
+            let found = self.names_at(node, position, &ranges).unwrap_or_default();
+            names.extend(unnamed.iter().copied().zip(found).filter_map(|(place, name)| Some((place, name?))));
+            unnamed.retain(|place| !names.contains_key(place));
+        }
+        names
+    }
+
+    /// What the disk holds at these places if it kept everything up to a position and recovered.
+    fn names_at(&self, node: usize, position: usize, places: &[(u64, u64)]) -> anyhow::Result<Vec<Option<String>>> {
+        let recorded = &self.trace.disks[&self.trace.run.nodes[node].name];
+        let variant = Variant::for_programs(&recorded.file_system)?;
+        if variant.file_system.debugger.is_none() {
+            return Ok(Vec::new());
+        }
+        let rules = &self.space.disk(node).expect("it has a disk").log;
+        let mut image = Image::new(Arc::clone(&recorded.base));
+        rebuild(&mut image, &recorded.log, rules, &disk::State { position, relaxation: Relaxation::Prefix });
+        let mut disk = MemfdDisk::new(image.base())?;
+        disk.load(&image)?;
+        let scratch = scratch()?;
+        Mounted::new(&variant, disk.device(), scratch.path())?.unmount()?;
+        Ok(block_names(&variant, &disk.content_path(), places)?)
     }
 
     /// Where what a disk shows, once its file system has recovered, is not what the node's processes saw

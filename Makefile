@@ -35,7 +35,7 @@ test-long: setup-tests setup-clusters
 	cargo test --package end-to-end --locked $(RUNNER) -- --ignored --nocapture
 
 test-clusters: setup-clusters
-	cargo test --package end-to-end --test clusters --test systems --locked $(RUNNER) -- --include-ignored --nocapture
+	cargo test --package end-to-end --test clusters --test clusters_known --test systems --locked $(RUNNER) -- --include-ignored --nocapture
 
 FUZZ_SECONDS ?= 60
 CARGO_FUZZ_VERSION := 0.13.2

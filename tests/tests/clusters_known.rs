@@ -1,0 +1,274 @@
+//! `crashpoint cluster sweep` of the store in `fixtures`, with each of its mistakes and with none:
+//! `make test-clusters`. Needs root.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use end_to_end::{printed, program, require_root, said};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const MODELS: [&str; 5] = ["posix", "ext4-ordered", "ext4-writeback", "xfs", "btrfs"];
+/// Of those that brute force visits.
+const SAMPLE: &str = "1500";
+
+/// A mistake of the store, and what has to be said of it.
+struct Known {
+    mistake: &'static str,
+    /// How what is broken begins or ends.
+    broken: &'static str,
+    /// How the operation begins that a node lacks, in whole or in part, or that is still to come.
+    operation: &'static str,
+    /// What an fsync of would have prevented it; nothing if none would.
+    prevented_by: Option<&'static str>,
+    /// Where it can be found.
+    models: &'static [&'static str],
+}
+
+const LOST: &str = "is lost";
+const DOWN: &str = "the cluster does not come up";
+
+const KNOWN: [Known; 8] = [
+    Known {
+        mistake: "segment-rename",
+        broken: LOST,
+        operation: "rename log/wal.tmp to log/wal-",
+        prevented_by: Some("log"),
+        models: &["posix"],
+    },
+    Known {
+        mistake: "trusted-mark",
+        broken: DOWN,
+        operation: "append log/wal-",
+        prevented_by: Some("log/wal-"),
+        models: &MODELS,
+    },
+    Known {
+        mistake: "torn-append",
+        broken: DOWN,
+        operation: "append log/wal-",
+        prevented_by: None,
+        models: &["posix"],
+    },
+    Known {
+        mistake: "rewrite-rename",
+        broken: LOST,
+        operation: "rename log/rewrite-",
+        prevented_by: Some("log"),
+        models: &["posix"],
+    },
+    Known { mistake: "version-last", broken: DOWN, operation: "write log/wal-", prevented_by: None, models: &MODELS },
+    Known {
+        mistake: "early-acknowledgement",
+        broken: LOST,
+        operation: "append log/wal-",
+        prevented_by: Some("log/wal-"),
+        models: &MODELS,
+    },
+    Known {
+        mistake: "current-rename",
+        broken: DOWN,
+        operation: "rename CURRENT.tmp to CURRENT",
+        prevented_by: Some("its directory"),
+        models: &["posix", "btrfs"],
+    },
+    Known {
+        mistake: "hole",
+        broken: DOWN,
+        operation: "append log/wal-",
+        prevented_by: Some("log/wal-"),
+        models: &MODELS,
+    },
+];
+
+fn known(mistake: &str) -> &'static Known {
+    KNOWN.iter().find(|known| known.mistake == mistake).expect("one of them")
+}
+
+/// A recorded run.
+struct Recorded(TempDir);
+
+/// What a sweep found.
+struct Swept {
+    status: Option<i32>,
+    findings: Vec<Value>,
+    summary: Value,
+}
+
+impl Recorded {
+    fn with(mistake: &str) -> Self {
+        require_root();
+        let recorded = Self(tempfile::tempdir().expect("a directory"));
+        let fixture = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/store/cluster.toml"));
+        let text = std::fs::read_to_string(fixture).expect("read");
+        let planted = text.replace("STORE_MISTAKE = \"\"", &format!("STORE_MISTAKE = \"{mistake}\""));
+        std::fs::write(recorded.0.path().join("cluster.toml"), planted).expect("written");
+        let output = recorded.crashpoint(&["record", "cluster.toml", "-o", "trace"]);
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        recorded
+    }
+
+    fn crashpoint(&self, arguments: &[&str]) -> Output {
+        let folder = program("store").parent().expect("a folder").to_owned();
+        let programs = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+        let mut command = Command::new(program("crashpoint"));
+        command.arg("cluster").args(arguments).env("PATH", programs).current_dir(self.0.path());
+        command.output().expect("it runs")
+    }
+
+    fn sweep(&self, model: &str, options: &[&str]) -> Swept {
+        let arguments = [&["sweep", "trace", "--format", "json", "--model", model], options].concat();
+        let output = self.crashpoint(&arguments);
+        let text = printed(&output);
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("an object"));
+        let (findings, summary): (Vec<_>, Vec<_>) = lines.partition(|line| line["type"] == "states-finding");
+        let summary = summary.last().unwrap_or_else(|| panic!("no summary: {}", said(&output))).clone();
+        println!("{model} {options:?} {summary}");
+        Swept { status: output.status.code(), findings, summary }
+    }
+
+    /// How many states there are.
+    fn count(&self, explore: &str) -> u64 {
+        let output = self.crashpoint(&["states", "trace", "--count", "--explore", explore]);
+        let text = printed(&output);
+        let last = text.lines().last().and_then(|line| line.split_whitespace().last()).map(str::parse);
+        last.and_then(Result::ok).unwrap_or_else(|| panic!("no count: {text}{}", said(&output)))
+    }
+}
+
+impl Swept {
+    fn assert_clean(&self, what: &str) {
+        assert_eq!(self.findings, Vec::<Value>::new(), "{what}");
+        assert_eq!(
+            (self.status, &self.summary["not_measured"]),
+            (Some(0), &Value::from(0)),
+            "{what}: {}",
+            self.summary
+        );
+        assert!(self.summary["checked"].as_u64() > Some(50), "{what}: {}", self.summary);
+    }
+
+    /// The mistake is found, and nothing else is.
+    fn assert_found(&self, known: &Known, model: &str) {
+        let what = format!("{} on {model}", known.mistake);
+        assert_eq!(self.status, Some(1), "{what}: {}", self.summary);
+        for finding in &self.findings {
+            let short = || without_timeline(finding);
+            for broken in finding["broken"].as_array().expect("words") {
+                let words = broken.as_str().expect("text");
+                assert!(words.contains(known.broken), "{what}: {:#}", short());
+            }
+            let operations = operations(finding);
+            assert!(operations.iter().any(|words| words.starts_with(known.operation)), "{what}: {:#}", short());
+        }
+        if let Some(path) = known.prevented_by {
+            let prevents = |by: &Value| {
+                let synced = by["path"].as_str().expect("a path");
+                // The segments have numbers.
+                if path.ends_with('-') { synced.starts_with(path) } else { synced == path }
+            };
+            let found = self.findings.iter().filter_map(|finding| finding["prevented_by"].as_array()).flatten();
+            assert!(found.clone().count() > 0, "{what}: no fsync is said to prevent it");
+            assert!(found.clone().all(prevents), "{what}: {:#?}", found.collect::<Vec<_>>());
+        }
+    }
+}
+
+fn without_timeline(finding: &Value) -> Value {
+    let mut finding = finding.clone();
+    finding.as_object_mut().expect("an object").remove("timeline");
+    finding
+}
+
+/// What the nodes of a finding lack, in whole or in part, and what they were about to do.
+fn operations(finding: &Value) -> Vec<&str> {
+    let nodes = finding["nodes"].as_array().expect("nodes");
+    let mut words = Vec::new();
+    for node in nodes {
+        words.extend(node["lost"].as_array().into_iter().flatten().filter_map(|lost| lost["words"].as_str()));
+        words.extend(node["midway"]["words"].as_str());
+        words.extend(node["before"].as_str());
+    }
+    words
+}
+
+fn is_found(mistake: &str) {
+    let known = known(mistake);
+    let recorded = Recorded::with(mistake);
+    for model in MODELS {
+        let swept = recorded.sweep(model, &[]);
+        if known.models.contains(&model) {
+            swept.assert_found(known, model);
+        } else {
+            swept.assert_clean(&format!("{mistake} on {model}"));
+        }
+    }
+}
+
+#[test]
+#[ignore = "takes minutes: make test-clusters"]
+fn a_store_without_a_mistake_is_clean_on_every_model() {
+    let recorded = Recorded::with("");
+    for model in MODELS {
+        recorded.sweep(model, &[]).assert_clean(model);
+        let drawn = ["--explore", "brute-force", "--sample", SAMPLE, "--seed", "1"];
+        recorded.sweep(model, &drawn).assert_clean(&format!("{model}, brute force"));
+        let drawn = ["--explore", "brute-force", "--lost", "3", "--sample", SAMPLE, "--seed", "2"];
+        recorded.sweep(model, &drawn).assert_clean(&format!("{model}, brute force, three lost"));
+    }
+}
+
+#[test]
+fn the_rules_ask_for_a_tenth_of_the_states_of_brute_force_at_most() {
+    let recorded = Recorded::with("");
+    let (rules, all) = (recorded.count("pace"), recorded.count("brute-force"));
+    assert!(rules * 10 <= all, "{rules} of {all}");
+}
+
+#[test]
+#[ignore = "takes minutes: make test-clusters"]
+fn a_new_segment_whose_name_is_not_synced_is_lost() {
+    is_found("segment-rename");
+}
+
+#[test]
+#[ignore = "takes minutes: make test-clusters"]
+fn a_mark_that_is_trusted_stops_the_start_when_what_it_marks_is_lost() {
+    is_found("trusted-mark");
+}
+
+#[test]
+#[ignore = "takes minutes: make test-clusters"]
+fn a_torn_append_stops_the_start() {
+    is_found("torn-append");
+}
+
+#[test]
+#[ignore = "takes minutes: make test-clusters"]
+fn a_rewritten_log_whose_name_is_not_synced_is_lost() {
+    is_found("rewrite-rename");
+}
+
+#[test]
+#[ignore = "takes minutes: make test-clusters"]
+fn a_version_that_is_written_last_stops_the_start() {
+    is_found("version-last");
+}
+
+#[test]
+#[ignore = "takes minutes: make test-clusters"]
+fn what_is_acknowledged_before_it_is_synced_is_lost() {
+    is_found("early-acknowledgement");
+}
+
+#[test]
+#[ignore = "takes minutes: make test-clusters"]
+fn a_current_file_whose_name_is_not_synced_stops_the_start() {
+    is_found("current-rename");
+}
+
+#[test]
+#[ignore = "takes minutes: make test-clusters"]
+fn a_hole_in_the_log_stops_the_start() {
+    is_found("hole");
+}

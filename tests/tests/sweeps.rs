@@ -335,7 +335,8 @@ fn stopped_by_a_signal_to_everybody() {
 fn checkers_that_somebody_kills_accuse_nobody() {
     let place = Place::new();
     let script = format!(
-        "#!/bin/sh\ncount=$(cat count 2>/dev/null || echo 0)\necho $((count + 1)) >count\n\
+        "#!/bin/sh\nexec 9>lock; flock 9\ncount=$(cat count 2>/dev/null || echo 0)\necho $((count + 1)) >count\n\
+         exec 9>&-\n\
          case \" $KILLED \" in *\" $count \"*) eval \"$HOW\";; esac\n\
          exec {} \"$@\"\n",
         local_fs::find_program("e2fsck").expect("it is installed").display()

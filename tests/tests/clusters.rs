@@ -238,8 +238,6 @@ fn a_misspelt_key_and_a_program_that_is_not_there_are_told_before_anything_start
     assert_eq!(error, "error: node one: there is no program slepe: install it, or give its path");
     let error = Laid::new(&format!("{IDLE}\n[check]\ncommand = './check {{acks}}'")).fails(&[], 2);
     assert_eq!(error, "error: the check: there is no program ./check: install it, or give its path");
-    let error = Laid::new(&format!("disk = 'ext4'\n{IDLE}")).fails(&[], 2);
-    assert!(error.contains("a disk for each node is not built yet"), "{error}");
     let error = Laid::new(IDLE).fails(&["--check"], 2);
     assert_eq!(error, "error: the check is not in the cluster file");
 }

@@ -275,10 +275,14 @@ fn a_cluster_without_disks_has_no_states_of_them() {
     let directory = store("");
     let file = directory.path().join("cluster.toml");
     let text = std::fs::read_to_string(&file).expect("read").replace("disk = \"ext4\"\n", "");
-    std::fs::write(&file, text).expect("written");
+    std::fs::write(&file, &text).expect("written");
     let output = cluster(&["record", "cluster.toml", "-o", "plain"], directory.path());
     assert_eq!(output.status.code(), Some(0));
     let output = cluster(&["states", "plain", "--level", "block"], directory.path());
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no node has a disk"));
+    std::fs::write(&file, format!("disk = \"nonsense\"\n{text}")).expect("written");
+    let output = cluster(&["record", "cluster.toml", "-o", "none"], directory.path());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("unknown file system 'nonsense'"));
 }

@@ -35,6 +35,7 @@ test-long: setup-tests setup-clusters
 	cargo test --package end-to-end --locked $(RUNNER) -- --ignored --nocapture
 
 test-clusters: setup-clusters
+	cargo test --manifest-path workloads/programs/stores/Cargo.toml --locked
 	cargo test --package end-to-end --test clusters --test clusters_known --test systems --locked $(RUNNER) -- --include-ignored --nocapture
 
 FUZZ_SECONDS ?= 60

@@ -1,0 +1,36 @@
+#!/bin/sh
+# Makes commits in a Git repository, DIR/repository, and says which of them were made.
+#
+#     client.sh DIR [FSYNC]
+#
+# FSYNC is what core.fsync is set to: default, or all, which syncs loose objects too. `initialised` is
+# printed when the repository is there, `committed N HASH` when commit N has been made. Behind the
+# second one the repository is packed.
+#
+# Exit status: 0 all is done, else that of the command that failed.
+set -eu
+
+COMMITS=3
+
+directory=$1
+fsync=${2:-default}
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/environment.sh"
+
+git -c core.fsync="$fsync" init --quiet --initial-branch main "$directory/repository"
+cd "$directory/repository"
+git config core.fsync "$fsync"
+git config gc.auto 0
+echo initialised
+
+number=1
+while [ "$number" -le "$COMMITS" ]; do
+    echo "what commit $number says" >"file-$number"
+    git add "file-$number"
+    git commit --quiet --message "commit $number"
+    echo "committed $number $(git rev-parse HEAD)"
+    if [ "$number" -eq 2 ]; then
+        git gc --quiet
+    fi
+    number=$((number + 1))
+done

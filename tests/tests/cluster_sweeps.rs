@@ -54,6 +54,7 @@ fn words(found: &[Value]) -> String {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-clusters"]
 fn a_store_without_a_mistake_keeps_everything_in_every_state_that_is_drawn() {
     let (status, lines) = record("").sweep(&["--sample", "100", "--seed", "5"]);
     assert_eq!(status, Some(0), "{}", words(&lines));
@@ -61,6 +62,7 @@ fn a_store_without_a_mistake_keeps_everything_in_every_state_that_is_drawn() {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-clusters"]
 fn what_is_acknowledged_before_it_is_synced_is_lost_and_the_story_names_the_log() {
     let (status, lines) = record("early-acknowledgement").sweep(&["--sample", "100", "--seed", "1"]);
     assert_eq!(status, Some(1));

@@ -226,6 +226,7 @@ fn sweep_store(directory: &TempDir, options: &[&str]) -> Swept {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-clusters"]
 fn a_store_that_acknowledges_before_its_fsync_loses_puts_on_ext4() {
     let directory = store("early-acknowledgement");
     let swept = sweep_store(&directory, &["--states", "prefix", "--sample", "40", "--seed", "1"]);
@@ -239,6 +240,7 @@ fn a_store_that_acknowledges_before_its_fsync_loses_puts_on_ext4() {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-clusters"]
 fn a_store_without_a_mistake_or_one_that_ext4_forgives_is_clean_on_it() {
     for mistake in ["", "segment-rename"] {
         let directory = store(mistake);

@@ -319,10 +319,10 @@ fn data_that_is_kept_is_gone_on_with() {
     let text = r#"
         [[nodes]]
         name = "one"
-        command = "sh -c 'echo $(cat {dir}/number) >>{dir}/numbers; sleep MARK'"
+        command = "sh -c 'echo $(cat {dir}/number) >>{dir}/numbers; touch {dir}/up; sleep MARK'"
         setup = ["sh -c 'echo {number} >{dir}/number'"]
         files = { "sub/file" = "{name} {address}" }
-        ready = { command = "test -s {dir}/numbers" }
+        ready = { command = "test -e {dir}/up" }
         [client]
         command = "true"
     "#;
@@ -334,5 +334,6 @@ fn data_that_is_kept_is_gone_on_with() {
         let read = |path: &str| fs::read_to_string(data.path().join(Path::new(path))).expect("read");
         assert_eq!(read("one/numbers"), "1\n".repeat(round));
         assert_eq!(read("one/sub/file"), "one 10.77.0.1");
+        fs::remove_file(data.path().join("one/up")).expect("it was up");
     }
 }

@@ -26,7 +26,7 @@ struct Known {
 }
 
 const LOST: &str = "is lost";
-const DOWN: &str = "the cluster does not come up";
+const DOWN: &str = "does not come up: it ";
 
 const KNOWN: [Known; 8] = [
     Known {

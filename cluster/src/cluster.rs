@@ -11,11 +11,11 @@ use nix::unistd::{Gid, Pid, Uid, User};
 
 use crate::check::{Server, Verdict, judge};
 use crate::error::{Context, Error, Result, log_words};
-use crate::file::{CLIENT, ClusterFile, Node};
+use crate::file::{CLIENT, ClusterFile, Node, PATIENCE_VARIABLE};
 use crate::hidden::NodeSpec;
 use crate::log;
 use crate::namespaces::Namespaces;
-use crate::network::{Network, client_address};
+use crate::network::{Connected, Network, client_address};
 use crate::process::{Heard, Process, Starter, each_line, ending, finish, lines_of};
 use crate::ready::{Asked, Probe};
 
@@ -50,6 +50,9 @@ pub struct Cluster {
     /// The check, if it keeps running and has been asked.
     server: Option<Server>,
     client: Namespaces,
+    /// The network of each node. It outlives the processes in it: to make one takes the kernel longer
+    /// than many a node takes to start, and to take it down longer still.
+    connected: Vec<Connected>,
     network: Network,
     file: ClusterFile,
     logs: PathBuf,
@@ -91,12 +94,14 @@ impl Cluster {
     pub fn new(file: &ClusterFile, logs: &Path) -> Result<Self> {
         let network = Network::new()?;
         let client = NodeSpec { name: CLIENT.into(), data: None, last_pid: PIDS_OF_A_START, hosts: hosts(file) };
-        let client = Namespaces::new(&network, client_address(), &client)?;
+        let client = Namespaces::new(&network.connect(client_address())?, &client)?;
+        let connected = file.nodes.iter().map(|node| network.connect(node.address)).collect::<Result<_>>()?;
         fs::create_dir_all(logs).doing(|| format!("create {}", logs.display()))?;
         Ok(Self {
             nodes: Vec::new(),
             server: None,
             client,
+            connected,
             network,
             file: file.clone(),
             logs: logs.to_owned(),
@@ -124,7 +129,7 @@ impl Cluster {
             0 | STARTS_MAX.. => later_last_pid(),
             starts => starts * PIDS_OF_A_START,
         };
-        for (node, directory) in self.file.nodes.iter().zip(settings.directories) {
+        for ((node, connected), directory) in self.file.nodes.iter().zip(&self.connected).zip(settings.directories) {
             if node.has_data {
                 give_to_user(directory, node.user.as_deref())?;
             }
@@ -132,7 +137,7 @@ impl Cluster {
             let spec = NodeSpec { name: node.name.clone(), data, last_pid, hosts: hosts(&self.file) };
             self.nodes.push(Running {
                 probe: Probe::default(),
-                namespaces: Namespaces::new(&self.network, node.address, &spec)?,
+                namespaces: Namespaces::new(connected, &spec)?,
                 process: None,
                 log_from: 0,
                 deadline: Instant::now(),
@@ -297,7 +302,7 @@ impl Cluster {
     /// environment ([`crate::ADDRESS_VARIABLE`]).
     pub fn client_command(&self, words: &[String]) -> Command {
         let mut command = self.client.command(words, &self.file.folder, None);
-        command.envs(self.file.addresses());
+        command.envs(self.file.addresses()).env(PATIENCE_VARIABLE, self.file.patience.to_string());
         command
     }
 

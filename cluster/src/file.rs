@@ -22,6 +22,9 @@ pub const DIRECTORY: &str = "/run/crashpoint";
 /// capitals and with underscores.
 pub const ADDRESS_VARIABLE: &str = "CRASHPOINT_NODE_";
 
+/// The environment variable by which a check knows how many times as long as usual it should wait.
+pub const PATIENCE_VARIABLE: &str = "CRASHPOINT_PATIENCE";
+
 /// The name that the client has in the network.
 pub const CLIENT: &str = "client";
 
@@ -56,6 +59,9 @@ pub struct ClusterFile {
     pub client: Option<Client>,
     /// What judges it.
     pub check: Option<Check>,
+    /// How many times as long as the file says nodes and check may take. The check is told so
+    /// ([`PATIENCE_VARIABLE`]), for it may have a patience of its own.
+    pub patience: u32,
 }
 
 /// Which combinations of disks are worth a look (PACE, section 4).
@@ -191,6 +197,16 @@ impl ClusterFile {
     /// The place of the node with a name.
     pub fn place(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node.name == name)
+    }
+
+    /// The same cluster, whose nodes and check have `times` as long for all that they do.
+    #[must_use]
+    pub fn patient(&self, times: u32) -> Self {
+        let mut file = self.clone();
+        file.patience *= times;
+        file.nodes.iter_mut().for_each(|node| node.ready_within *= times);
+        file.check.iter_mut().for_each(|check| check.within *= times);
+        file
     }
 
     /// The environment variables that say where the nodes are.
@@ -354,6 +370,7 @@ impl RawFile {
             prepare: prepare.transpose()?,
             client: client.transpose()?,
             check: check.transpose()?,
+            patience: 1,
         })
     }
 

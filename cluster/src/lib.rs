@@ -22,6 +22,8 @@ mod words;
 pub use check::Verdict;
 pub use cluster::{Cluster, Settings};
 pub use error::{Error, Result};
-pub use file::{ADDRESS_VARIABLE, CLIENT, Check, Client, ClusterFile, DIRECTORY, Explore, Node, Ready};
+pub use file::{
+    ADDRESS_VARIABLE, CLIENT, Check, Client, ClusterFile, DIRECTORY, Explore, Node, PATIENCE_VARIABLE, Ready,
+};
 pub use hidden::run_hidden;
 pub use process::{Process, Spawn, Starter};

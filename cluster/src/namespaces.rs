@@ -1,7 +1,6 @@
 //! The namespaces of one node.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -10,26 +9,25 @@ use nix::sched::{CloneFlags, unshare};
 
 use crate::error::{Context, Error, Result};
 use crate::hidden::{ENTER_COMMAND, EnterSpec, NODE_COMMAND, NODE_IS_MADE, NodeSpec, temporary_directory};
-use crate::network::{Network, in_thread};
+use crate::network::Connected;
 
 /// This program; what it is started as does not depend on whether its file is still there.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// The namespaces of one node, and its first process, which keeps them. When this is dropped all
-/// processes in them are killed, and the rest goes with the last of them.
+/// processes in them are killed, and the rest goes with the last of them; the network is another's.
 #[derive(Debug)]
 pub(crate) struct Namespaces {
     first: Child,
 }
 
 impl Namespaces {
-    /// Makes them, with an address in a network.
+    /// Makes them, but for that of the network, which is there.
     ///
     /// # Errors
     /// Without root, or if the kernel lacks something.
-    pub(crate) fn new(network: &Network, address: Ipv4Addr, spec: &NodeSpec) -> Result<Self> {
-        let this = in_thread(|| {
-            network.connect_this_thread(address)?;
+    pub(crate) fn new(network: &Connected, spec: &NodeSpec) -> Result<Self> {
+        let this = network.inside(|| {
             unshare(CloneFlags::CLONE_NEWPID).doing(|| "make a process namespace".into())?;
             let mut command = Command::new(OWN_PROGRAM);
             command.arg(NODE_COMMAND).process_group(0);

@@ -4,7 +4,7 @@
 //! The namespace has no name, only descriptors and processes: when these are gone the kernel takes
 //! down everything in it.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, RawFd};
@@ -37,6 +37,10 @@ const DEVICE: &str = "eth0";
 /// What is said where the kernel has them neither built in nor as modules that it can load.
 const NO_BRIDGE: &str = "make a bridge (it takes CONFIG_BRIDGE; for a guest: crashpoint machine --load bridge)";
 const NO_VETH: &str = "make a cable (it takes CONFIG_VETH; for a guest: crashpoint machine --load veth)";
+
+/// How many connections that were closed the kernel remembers (ip-sysctl.rst, `tcp_max_tw_buckets`), of the
+/// network namespace of whoever opens it.
+const TIME_WAIT_MAX: &str = "/proc/sys/net/ipv4/tcp_max_tw_buckets";
 
 /// Larger than any answer to what is asked here.
 const ANSWER_BYTES_MAX: usize = 1 << 14;
@@ -89,52 +93,62 @@ impl Network {
         })
     }
 
-    /// Gives the calling thread a network namespace of its own, connected to this network.
+    /// Makes a network namespace with an address in this network, and nobody in it.
     ///
     /// # Errors
     /// Without root, or on a kernel without veth.
-    pub(crate) fn connect_this_thread(&self, address: Ipv4Addr) -> Result<()> {
-        self.disconnect(address)?;
-        unshare(CloneFlags::CLONE_NEWNET).doing(|| "make a network namespace".into())?;
-        let own = own_namespace()?;
+    pub(crate) fn connect(&self, address: Ipv4Addr) -> Result<Connected> {
+        let namespace = in_new_namespace(own_namespace)?;
         let port = port(address);
         self.inside(|| {
             let netlink = Netlink::new()?;
-            netlink.cable(&port, own.as_raw_fd(), address).doing(|| NO_VETH.into())
+            netlink.cable(&port, namespace.as_raw_fd(), address).doing(|| NO_VETH.into())
         })?;
-        let netlink = Netlink::new()?;
-        netlink.up("lo")?;
-        netlink.add_address(DEVICE, address).doing(|| format!("give {DEVICE} the address {address}"))?;
-        netlink.up(DEVICE)
-    }
-
-    /// Takes away the cable to an address, if there is one. The kernel does so too when the namespace at
-    /// the other end has gone, but only after a while, and answers there until then.
-    ///
-    /// # Errors
-    /// If the kernel does not.
-    pub(crate) fn disconnect(&self, address: Ipv4Addr) -> Result<()> {
-        self.inside(|| {
-            let Ok(index) = if_nametoindex(port(address).as_str()) else { return Ok(()) };
-            let mut link = LinkMessage::default();
-            link.header.index = index;
-            let removed = Netlink::new()?.ask(RouteNetlinkMessage::DelLink(link), 0);
-            // It may have gone meanwhile.
-            match removed {
-                Err(error) if error.raw_os_error() != Some(nix::libc::ENODEV) => Err(error),
-                _ => Ok(()),
-            }
-            .doing(|| "take a cable away".into())
-        })
+        let connected = Connected { namespace };
+        connected.inside(|| {
+            let netlink = Netlink::new()?;
+            netlink.up("lo")?;
+            netlink.add_address(DEVICE, address).doing(|| format!("give {DEVICE} the address {address}"))?;
+            netlink.up(DEVICE)?;
+            forget_at_once();
+            Ok(())
+        })?;
+        Ok(connected)
     }
 
     /// Does something in the bridge's namespace.
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-        in_thread(|| {
-            setns(&self.namespace, CloneFlags::CLONE_NEWNET).doing(|| "enter the cluster's network".into())?;
-            work()
-        })
+        inside(&self.namespace, work)
     }
+}
+
+/// A network namespace that is connected to a cluster's network. It is there as long as this is, or
+/// a process in it; the kernel takes it down some time after.
+#[derive(Debug)]
+pub(crate) struct Connected {
+    namespace: File,
+}
+
+impl Connected {
+    /// Does something in it, in a thread of its own.
+    pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        inside(&self.namespace, work)
+    }
+}
+
+fn inside<T: Send>(namespace: &File, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    in_thread(|| {
+        setns(namespace, CloneFlags::CLONE_NEWNET).doing(|| "enter a network".into())?;
+        work()
+    })
+}
+
+/// Has the kernel forget a connection of this thread's network namespace when both ends have closed it. It
+/// would keep the address of one that was closed for a minute, and a server that is started again
+/// there would find it in use; after a power failure nothing is remembered.
+fn forget_at_once() {
+    // Not every kernel lets us, and most servers do not mind.
+    let _ = fs::write(TIME_WAIT_MAX, "0");
 }
 
 /// The bridge's end of the cable to an address.

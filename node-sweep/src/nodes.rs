@@ -12,9 +12,15 @@ use crate::check::Verdict;
 use crate::states::Made;
 use crate::sweep::Subject;
 
+/// How many times as long everything may take when a state is looked at again that seems broken: this
+/// machine may have been busy with something else.
+const PATIENCE: u32 = 3;
+
 /// A cluster that is started on each crash state, asked by its check, and killed.
 pub struct Nodes {
     cluster: Cluster,
+    /// What that is made of.
+    file: ClusterFile,
     directory: PathBuf,
     /// For each node of the cluster file, which disk of a state is its own, if it has one.
     places: Vec<Option<usize>>,
@@ -44,7 +50,25 @@ impl Nodes {
         }
         let cluster = Cluster::new(file, &directory.join("logs"))?;
         let bays = places.iter().map(|_| Bay::default()).collect();
-        Ok(Self { cluster, directory, places, bays, is_alone: false, count: 0, interrupt: interrupt.clone() })
+        Ok(Self {
+            cluster,
+            file: file.clone(),
+            directory,
+            places,
+            bays,
+            is_alone: false,
+            count: 0,
+            interrupt: interrupt.clone(),
+        })
+    }
+
+    /// Looks with a cluster of which nothing has been there before: no network, no check that runs.
+    fn look_again(&mut self, state: &Made, place: &Path) -> anyhow::Result<Verdict> {
+        let patient = Cluster::new(&self.file.patient(PATIENCE), &self.directory.join("logs"))?;
+        let usual = std::mem::replace(&mut self.cluster, patient);
+        let verdict = self.look(state, place);
+        self.cluster = usual;
+        verdict
     }
 
     fn look(&mut self, state: &Made, place: &Path) -> anyhow::Result<Verdict> {
@@ -83,7 +107,7 @@ impl Nodes {
 }
 
 impl Subject for Nodes {
-    fn judge(&mut self, state: &Made, _again: bool) -> anyhow::Result<Verdict> {
+    fn judge(&mut self, state: &Made, again: bool) -> anyhow::Result<Verdict> {
         self.count += 1;
         let place = self.directory.join(self.count.to_string());
         fs::create_dir(&place).with_context(|| format!("create {}", place.display()))?;
@@ -92,7 +116,7 @@ impl Subject for Nodes {
             enter_mount_namespace()?;
             self.is_alone = true;
         }
-        let verdict = self.look(state, &place);
+        let verdict = if again { self.look_again(state, &place) } else { self.look(state, &place) };
         self.cluster.kill();
         self.bays.iter_mut().for_each(Bay::put_away);
         fs::remove_dir_all(&place).with_context(|| format!("remove {}", place.display()))?;

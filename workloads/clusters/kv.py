@@ -27,11 +27,13 @@ import subprocess
 import sys
 import time
 
+# How many times as long as usual it waits.
+PATIENCE = float(os.environ.get("CRASHPOINT_PATIENCE", "1"))
 # How long the nodes have to answer, and to come to agree.
-PATIENCE_S = float(os.environ.get("KV_PATIENCE_S", "20"))
+PATIENCE_S = float(os.environ.get("KV_PATIENCE_S", "20")) * PATIENCE
 # How long nodes that answer may differ.
-AGREE_WITHIN_S = float(os.environ.get("KV_AGREE_WITHIN_S", "10"))
-TRY_EVERY_S = 0.05
+AGREE_WITHIN_S = float(os.environ.get("KV_AGREE_WITHIN_S", "10")) * PATIENCE
+TRY_EVERY_S = 0.01
 ANSWER_WITHIN_S = 5
 # Each key is written more than once.
 KEYS = 8
@@ -325,6 +327,11 @@ def patiently(what, until):
             time.sleep(TRY_EVERY_S)
 
 
+def nodes_of(system):
+    """The names and addresses of those that hold keys and values."""
+    return system.nodes() if hasattr(system, "nodes") else nodes()
+
+
 def begin(system):
     """Somebody who may write."""
     client = system(system.leader() if hasattr(system, "leader") else nodes()[0][1])
@@ -335,7 +342,10 @@ def begin(system):
 
 def write(system, count):
     """Writes in turn to a few keys. It stops at the first write that is not acknowledged."""
-    client = patiently(lambda: begin(system), time.monotonic() + PATIENCE_S)
+    until = time.monotonic() + PATIENCE_S
+    client = patiently(lambda: begin(system), until)
+    for _, address in nodes_of(system):
+        patiently(lambda: system(address).ready(), until)
     for number in range(1, count + 1):
         key, value = f"k{number % KEYS}", f"v{number}"
         print("try", key, value, flush=True)
@@ -378,7 +388,7 @@ def check(system, path):
 def look(system, allowed, must):
     """What is not as it must be now: whether that may change by itself, and words."""
     values = {}
-    for name, address in system.nodes() if hasattr(system, "nodes") else nodes():
+    for name, address in nodes_of(system):
         client = system(address)
         client.ready()
         values[name] = client.get_all(sorted(allowed)) if hasattr(client, "get_all") else {key: client.get(key) for key in sorted(allowed)}

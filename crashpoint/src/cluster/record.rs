@@ -15,6 +15,7 @@ use recorder::process::{NodeOptions, NodeTrace, RecordedDisk, Traced, Tracer, ab
 use replayer::{Interrupt, Outcome, say};
 use trace::Trace;
 
+use super::run::{is_interrupted, say_ready};
 use super::scene::Scene;
 
 /// How often it is looked whether the client has ended.
@@ -38,9 +39,18 @@ pub(crate) fn record(arguments: &RecordArgs, interrupt: &Interrupt) -> anyhow::R
     if arguments.out.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
         bail!(trace::Error::Exists(arguments.out.clone()));
     }
+    if file.client.is_none() {
+        bail!("there is no [client] in the cluster file to record");
+    }
     let mut scene = Scene::new(&file, None)?;
     let disks = scene.make_disks(&file)?;
-    let trace = recorded(&file, &scene, disks, interrupt)?;
+    let trace = match recorded(&file, &scene, disks, interrupt) {
+        Err(error) if is_interrupted(&error) => {
+            say("interrupted: everything is stopped, and no trace was written");
+            return Ok(Outcome::Incomplete);
+        }
+        other => other?,
+    };
     trace.save(&arguments.out)?;
     summarize(&trace, &arguments.out)?;
     Ok(if trace.about.not_measured.is_empty() { Outcome::Clean } else { Outcome::Incomplete })
@@ -68,7 +78,7 @@ fn recorded(
     }
     let begun = Instant::now();
     cluster.start(&mut Settings { directories, first, starter: &mut starter, cancelled: &cancelled })?;
-    say(&format!("{} nodes are ready after {:.1} s", file.nodes.len(), begun.elapsed().as_secs_f64()));
+    say_ready(file.nodes.len(), begun);
     let client = run_client(&cluster, scene, &cancelled)?;
     cluster.refuse_end()?;
     cluster.kill();

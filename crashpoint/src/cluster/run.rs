@@ -53,7 +53,8 @@ pub(crate) fn run(arguments: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<
     }
 }
 
-fn is_interrupted(error: &anyhow::Error) -> bool {
+/// Whether something ended because somebody asked for it.
+pub(crate) fn is_interrupted(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(Error::Interrupted))
 }
 
@@ -100,10 +101,14 @@ fn start(cluster: &mut Cluster, scene: &Scene, first: bool, interrupt: &Interrup
     let cancelled = || interrupt.requested();
     let directories = &scene.directories;
     cluster.start(&mut Settings { directories, first, starter: &mut Spawn, cancelled: &cancelled })?;
-    let count = scene.directories.len();
+    say_ready(scene.directories.len(), begun);
+    Ok(())
+}
+
+/// Says that so many nodes are ready.
+pub(crate) fn say_ready(count: usize, begun: Instant) {
     let nodes = if count == 1 { "1 node is" } else { &format!("{count} nodes are") };
     say(&format!("{nodes} ready after {:.1} s", begun.elapsed().as_secs_f64()));
-    Ok(())
 }
 
 fn acknowledged(lines: &mut Vec<u8>, line: &[u8], interrupt: &Interrupt) {

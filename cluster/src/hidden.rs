@@ -201,7 +201,7 @@ fn enter(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     wanted.extend([KILL_COMMAND, Signal::SIGCHLD]);
     // A child has the signals blocked that are when it is started. One that comes before they are
     // ends us alone, and the node is killed with the command in it.
-    let mut child = command.spawn().doing(|| format!("run {}", program.display()))?;
+    let mut child = command.spawn().doing(|| run_words(Path::new(&program)))?;
     wanted.thread_block().doing(|| "block signals".into())?;
     let status = pass_on(&mut child, &wanted).doing(|| format!("wait for {}", program.display()))?;
     Ok(ExitCode::from(status.code().unwrap_or_else(|| SIGNALLED + status.signal().unwrap_or_default()) as u8))
@@ -210,6 +210,13 @@ fn enter(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
 fn user(name: &str) -> Result<User> {
     let found = User::from_name(name).doing(|| format!("look for the user {name}"))?;
     found.ok_or_else(|| Error::Command { whose: format!("user {name}"), what: "does not exist".into() })
+}
+
+/// What is being done when a program is run. The kernel says of a file that is there that it is not, if
+/// what is to run it is not.
+fn run_words(program: &Path) -> String {
+    let interpreter = if program.is_file() { ", or what its first line or its header names to run it" } else { "" };
+    format!("run {}{interpreter}", program.display())
 }
 
 /// Enters the namespaces of a node's first process; of its process namespace those that are started

@@ -24,4 +24,5 @@ pub use cluster::{Cluster, Settings};
 pub use error::{Error, Result};
 pub use file::{ADDRESS_VARIABLE, CLIENT, Check, Client, ClusterFile, DIRECTORY, Explore, Node, Ready};
 pub use hidden::run_hidden;
+pub use network::{client_address, reaches_others};
 pub use process::{Process, Spawn, Starter};

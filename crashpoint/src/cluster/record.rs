@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use cluster::{CLIENT, Cluster, ClusterFile, Node, Process, Settings, Spawn, Starter};
+use cluster::{CLIENT, Cluster, ClusterFile, Node, Process, Settings, Spawn, Starter, client_address, reaches_others};
 use pace_rules::nodes::Action;
 use recorder::process::{NodeOptions, NodeTrace, RecordedDisk, Traced, Tracer, about_now, join};
 use replayer::{Interrupt, Outcome, say};
@@ -84,6 +85,10 @@ fn recorded(
     cluster.kill();
     let mut nodes = starter.end()?;
     nodes.push(client);
+    let addresses = file.nodes.iter().map(|node| node.address).chain([client_address()]);
+    for (node, address) in nodes.iter_mut().zip(addresses) {
+        count_datagrams(node, address);
+    }
     let mut trace = join(nodes, about);
     for node in &file.nodes {
         trace.about.commands.insert(node.name.clone(), node.command.clone());
@@ -101,6 +106,14 @@ fn recorded(
         }
     }
     Ok(trace)
+}
+
+/// What a datagram told another node is not known: a state may have its effect without its cause.
+fn count_datagrams(node: &mut NodeTrace, address: Ipv4Addr) {
+    let sent = node.datagrams.iter().filter(|((_, to), _)| reaches_others(address, *to));
+    for ((call, _), times) in sent {
+        *node.not_measured.entry(format!("{call} (a datagram to another node)")).or_default() += times;
+    }
 }
 
 /// Runs the client, recorded, until it has ended.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Args;
 use cluster::{Cluster, ClusterFile, Error, Settings, Spawn, Verdict};
+use local_fs::Variant;
 use replayer::{Interrupt, Outcome, say};
 
 use super::scene::Scene;
@@ -42,6 +43,10 @@ pub(crate) struct RunArgs {
 /// Does it.
 pub(crate) fn run(arguments: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     let file = ClusterFile::read(&arguments.file)?;
+    if let Some(file_system) = &file.disk {
+        Variant::for_programs(file_system)?;
+        say(&format!("the nodes have no disks with {file_system} here: cluster record gives them those"));
+    }
     let scene = Scene::new(&file, arguments.data.as_deref())?;
     let mut cluster = Cluster::new(&file, &scene.logs)?;
     match looked_at(&mut cluster, &scene, arguments, interrupt) {
@@ -73,6 +78,7 @@ fn looked_at(
     if arguments.client {
         let ran = cluster.run_client(&mut |line| acknowledged(&mut lines, line, interrupt), &|| interrupt.requested());
         ran?;
+        cluster.refuse_end()?;
     }
     fs::write(&acknowledgements, &lines).with_context(|| format!("write {}", acknowledgements.display()))?;
     if arguments.restart {

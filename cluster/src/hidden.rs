@@ -46,6 +46,9 @@ const SIGNALLED: i32 = 128;
 /// Behind which number the next process of this process namespace is looked for.
 const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
 
+/// How many times fewer numbers are skipped where each takes a thread.
+const FEWER_NUMBERS: u32 = 10;
+
 /// Where names are looked up.
 const HOSTS: &str = "/etc/hosts";
 
@@ -128,8 +131,7 @@ fn make_node(spec: &NodeSpec) -> Result<()> {
     attach(None, Path::new("/"), None, MsFlags::MS_REC | MsFlags::MS_PRIVATE)?;
     sethostname(&spec.name).doing(|| "set the host's name".into())?;
     attach(None, Path::new("/proc"), Some("proc"), MsFlags::empty())?;
-    // Not every kernel lets us (CONFIG_CHECKPOINT_RESTORE).
-    let _ = fs::write(LAST_PID, spec.last_pid.to_string());
+    skip_numbers(spec.last_pid);
     fs::create_dir_all(DIRECTORY).doing(|| format!("create {DIRECTORY}"))?;
     let root = Path::new(DIRECTORY);
     attach(None, root, Some("tmpfs"), MsFlags::empty())?;
@@ -152,6 +154,17 @@ fn make_node(spec: &NodeSpec) -> Result<()> {
         attach(None, Path::new(SHARED_MEMORY), Some("tmpfs"), MsFlags::empty())?;
     }
     Ok(())
+}
+
+/// Has the processes of this namespace numbered from elsewhere. Where the kernel has no file for that
+/// (CONFIG_CHECKPOINT_RESTORE) threads use numbers up, so it is fewer of them.
+fn skip_numbers(last_pid: u32) {
+    if fs::write(LAST_PID, last_pid.to_string()).is_err() {
+        for _ in 0..last_pid / FEWER_NUMBERS {
+            // A number that is not used up is none that matters.
+            let _ = std::thread::Builder::new().spawn(|| ()).map(std::thread::JoinHandle::join);
+        }
+    }
 }
 
 fn attach(source: Option<&Path>, target: &Path, kind: Option<&str>, flags: MsFlags) -> Result<()> {

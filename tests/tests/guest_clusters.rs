@@ -57,3 +57,23 @@ fn redis_is_recorded_and_its_crash_states_are_looked_at_in_a_guest() {
     assert!(matches!(status, Some(0 | 1)), "{all}");
     assert_eq!((&summary["states"], &summary["not_measured"]), (&6.into(), &0.into()), "{all}");
 }
+
+/// Debian's kernel has no file for the number of the next process.
+#[test]
+#[ignore = "takes half a minute: make test-clusters"]
+fn a_node_that_is_started_again_in_a_guest_has_other_process_numbers() {
+    let place = Ordinary::new();
+    place.file(
+        "cluster.toml",
+        "nodes = [{ name = 'a', command = \"sh -c 'echo $$ >>{dir}/numbers; echo up; exec sleep 600'\", \
+         ready = { log = 'up' } }]\nclient = { command = 'true' }\n",
+    );
+    let script = "./crashpoint cluster run cluster.toml --client --restart --data /tmp/data >&2 && \
+                  ./crashpoint cluster run cluster.toml --client --data /tmp/data >&2 && \
+                  awk '{print \"{\\\"number\\\":\" $1 \"}\"}' /tmp/data/a/numbers";
+    let (status, objects, all) = in_a_guest(&place, &["bridge", "veth"], script);
+    assert_eq!((status, objects.len()), (Some(0), 3), "{all}");
+    let mut numbers: Vec<_> = objects.iter().map(|object| object["number"].as_u64().expect("a number")).collect();
+    numbers.sort_unstable();
+    assert!(numbers.windows(2).all(|pair| pair[1] - pair[0] > 100), "{numbers:?}");
+}

@@ -185,9 +185,12 @@ impl AppArgs {
         let output = fs::File::create(&output).with_context(|| format!("create {}", output.display()))?;
         command.args(&words[1..]).stdout(output);
         let options = NodeOptions { name: PROGRAM.into(), directory: Some(data.to_owned()), marks: true };
-        let recorded = record(options, command, &|| interrupt.requested()).map_err(without_interpreter)?;
+        let recorded = record(options, command, &|| interrupt.requested()).map_err(without_interpreter);
+        if recorded.is_err() && !data.is_dir() {
+            bail!("the program removed its directory of data, or gave it another name: nothing was tested");
+        }
         // A terminal interrupts the program as well, and it may have ended of that before us.
-        let Some((trace, status)) = recorded.filter(|_| !interrupt.requested()) else { return Ok(None) };
+        let Some((trace, status)) = recorded?.filter(|_| !interrupt.requested()) else { return Ok(None) };
         if !status.success() {
             bail!("the program did not end as it should ({status}): nothing was tested");
         }

@@ -67,7 +67,7 @@ pub(crate) struct VisitArgs {
     pub(crate) states: SpaceArgs,
 
     /// Visit so many states only, drawn at random
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) sample: Option<u64>,
 
     /// From which number states are drawn

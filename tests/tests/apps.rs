@@ -174,6 +174,8 @@ fn what_cannot_run_is_said_in_one_line() {
     refused(&["--check", "true"], &["true"], "{dir}");
     refused(&["--check", "true"], &["sh", "-c", "touch {dir}/a; exit 5"], "5");
     refused(&["--check", "true", "--dir", "/does/not/exist"], &["ls", "{dir}"], "/does/not/exist");
+    refused(&["--check", "true"], &["rm", "-r", "{dir}"], "removed its directory");
+    refused(&["--check", "true", "--sample", "0"], &["ls", "{dir}"], "--sample");
     refused(&["--check", "true"], &["no-such-program", "{dir}"], "no-such-program in PATH");
     refused(&["--check", "true"], &["/tmp", "{dir}"], "no regular file");
     // What would be refused later is before anything runs.

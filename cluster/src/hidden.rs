@@ -46,6 +46,9 @@ const SIGNALLED: i32 = 128;
 /// Behind which number the next process of this process namespace is looked for.
 const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
 
+/// How many times fewer numbers are skipped where each takes a thread.
+const FEWER_NUMBERS: u32 = 10;
+
 /// Where names are looked up.
 const HOSTS: &str = "/etc/hosts";
 
@@ -128,8 +131,7 @@ fn make_node(spec: &NodeSpec) -> Result<()> {
     attach(None, Path::new("/"), None, MsFlags::MS_REC | MsFlags::MS_PRIVATE)?;
     sethostname(&spec.name).doing(|| "set the host's name".into())?;
     attach(None, Path::new("/proc"), Some("proc"), MsFlags::empty())?;
-    // Not every kernel lets us (CONFIG_CHECKPOINT_RESTORE).
-    let _ = fs::write(LAST_PID, spec.last_pid.to_string());
+    skip_numbers(spec.last_pid);
     fs::create_dir_all(DIRECTORY).doing(|| format!("create {DIRECTORY}"))?;
     let root = Path::new(DIRECTORY);
     attach(None, root, Some("tmpfs"), MsFlags::empty())?;
@@ -152,6 +154,17 @@ fn make_node(spec: &NodeSpec) -> Result<()> {
         attach(None, Path::new(SHARED_MEMORY), Some("tmpfs"), MsFlags::empty())?;
     }
     Ok(())
+}
+
+/// Has the processes of this namespace numbered from elsewhere. Where the kernel has no file for that
+/// (CONFIG_CHECKPOINT_RESTORE) threads use numbers up, so it is fewer of them.
+fn skip_numbers(last_pid: u32) {
+    if fs::write(LAST_PID, last_pid.to_string()).is_err() {
+        for _ in 0..last_pid / FEWER_NUMBERS {
+            // A number that is not used up is none that matters.
+            let _ = std::thread::Builder::new().spawn(|| ()).map(std::thread::JoinHandle::join);
+        }
+    }
 }
 
 fn attach(source: Option<&Path>, target: &Path, kind: Option<&str>, flags: MsFlags) -> Result<()> {
@@ -201,7 +214,7 @@ fn enter(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     wanted.extend([KILL_COMMAND, Signal::SIGCHLD]);
     // A child has the signals blocked that are when it is started. One that comes before they are
     // ends us alone, and the node is killed with the command in it.
-    let mut child = command.spawn().doing(|| format!("run {}", program.display()))?;
+    let mut child = command.spawn().doing(|| run_words(Path::new(&program)))?;
     wanted.thread_block().doing(|| "block signals".into())?;
     let status = pass_on(&mut child, &wanted).doing(|| format!("wait for {}", program.display()))?;
     Ok(ExitCode::from(status.code().unwrap_or_else(|| SIGNALLED + status.signal().unwrap_or_default()) as u8))
@@ -210,6 +223,13 @@ fn enter(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
 fn user(name: &str) -> Result<User> {
     let found = User::from_name(name).doing(|| format!("look for the user {name}"))?;
     found.ok_or_else(|| Error::Command { whose: format!("user {name}"), what: "does not exist".into() })
+}
+
+/// What is being done when a program is run. The kernel says of a file that is there that it is not, if
+/// what is to run it is not.
+fn run_words(program: &Path) -> String {
+    let interpreter = if program.is_file() { ", or what its first line or its header names to run it" } else { "" };
+    format!("run {}{interpreter}", program.display())
 }
 
 /// Enters the namespaces of a node's first process; of its process namespace those that are started

@@ -50,8 +50,20 @@ pub(crate) fn address(number: u8) -> Ipv4Addr {
     Ipv4Addr::new(NETWORK[0], NETWORK[1], 0, number)
 }
 
+/// Whether what one of a cluster sends to an address may reach another one.
+pub fn reaches_others(from: Ipv4Addr, to: IpAddr) -> bool {
+    match to {
+        IpAddr::V4(to) => {
+            let is_in_network = to.octets()[..NETWORK.len()] == NETWORK;
+            to != from && (is_in_network || to.is_multicast() || to.is_broadcast())
+        }
+        // Each has an address of its own link.
+        IpAddr::V6(to) => !to.is_loopback(),
+    }
+}
+
 /// The address that belongs to no node: the client has it, and the check.
-pub(crate) fn client_address() -> Ipv4Addr {
+pub fn client_address() -> Ipv4Addr {
     Ipv4Addr::new(NETWORK[0], NETWORK[1], 1, 1)
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use local_fs::enter_mount_namespace;
 use nix::unistd::{AccessFlags, access, geteuid};
@@ -65,10 +65,11 @@ pub(crate) struct AppArgs {
 
 /// Does it.
 pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    arguments.sweep.refuse()?;
     let scratch = scratch()?;
     let recorded = match &arguments.disk {
-        None => arguments.recorded(scratch.path().join("data"))?,
-        Some(file_system) => arguments.recorded_on(file_system, scratch.path())?,
+        None => arguments.recorded(scratch.path().join("data"), interrupt)?,
+        Some(file_system) => arguments.recorded_on(file_system, scratch.path(), interrupt)?,
     };
     let Some((trace, data)) = recorded else { return Ok(Outcome::Incomplete) };
     fs::create_dir_all(&data).with_context(|| format!("create {}", data.display()))?;
@@ -84,7 +85,7 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
         (None, None) => unreachable!("one of them is required"),
     };
     let limit = Duration::from_secs(arguments.check_limit.into());
-    let check = Check { command, limit, environment: Vec::new() };
+    let check = Check { command, limit, environment: Vec::new(), interrupt: interrupt.clone() };
     let mut made = 0;
     let mut subjects = |count| {
         let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
@@ -118,18 +119,23 @@ impl AppArgs {
 
     /// Has the program keep its data in a directory. What is there now is in no crash state, and removed:
     /// nobody is to find it by a path that the program kept.
-    fn recorded(&self, data: PathBuf) -> anyhow::Result<Option<(trace::Trace, PathBuf)>> {
+    fn recorded(&self, data: PathBuf, interrupt: &Interrupt) -> anyhow::Result<Option<(trace::Trace, PathBuf)>> {
         if matches!(self.sweep.states.level, Some(Level::Block | Level::Both)) {
             bail!("no disk is recorded for --level: name a file system for it with --disk, such as ext4");
         }
         self.make_data(&data)?;
-        let Some(trace) = self.record_all(&data)? else { return Ok(None) };
+        let Some(trace) = self.record_all(&data, interrupt)? else { return Ok(None) };
         fs::remove_dir_all(&data).with_context(|| format!("remove {}", data.display()))?;
         Ok(Some((trace, data)))
     }
 
     /// Has it keep its data on a disk.
-    fn recorded_on(&self, file_system: &str, scratch: &Path) -> anyhow::Result<Option<(trace::Trace, PathBuf)>> {
+    fn recorded_on(
+        &self,
+        file_system: &str,
+        scratch: &Path,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Option<(trace::Trace, PathBuf)>> {
         // Nobody else is to see what is mounted.
         enter_mount_namespace()?;
         let directory = scratch.join("disk");
@@ -139,14 +145,18 @@ impl AppArgs {
         fs::remove_dir(&data).with_context(|| format!("remove {}", data.display()))?;
         self.make_data(&data)?;
         disk.begin()?;
-        let Some(mut trace) = self.record_all(&data)? else { return Ok(None) };
+        let Some(mut trace) = self.record_all(&data, interrupt)? else { return Ok(None) };
         trace.disks.insert(PROGRAM.to_owned(), disk.finish()?);
         Ok(Some((trace, data)))
     }
 
-    /// Records the program; nothing if what was recorded is not what it left.
-    fn record_all(&self, data: &Path) -> anyhow::Result<Option<trace::Trace>> {
-        let trace = self.record(data)?;
+    /// Records the program; nothing if somebody interrupts, or what was recorded is not what it left. Why
+    /// is said.
+    fn record_all(&self, data: &Path, interrupt: &Interrupt) -> anyhow::Result<Option<trace::Trace>> {
+        let Some(trace) = self.record(data, interrupt)? else {
+            replayer::say("interrupted: the program was ended while it was recorded, and nothing was tested");
+            return Ok(None);
+        };
         let Some(difference) = self.sweep.difference(&trace, data)? else { return Ok(Some(trace)) };
         replayer::say(&format!("NOT MEASURED  what was recorded is not what the program left; {difference}"));
         Ok(None)
@@ -163,7 +173,7 @@ impl AppArgs {
         Ok(())
     }
 
-    fn record(&self, data: &Path) -> anyhow::Result<trace::Trace> {
+    fn record(&self, data: &Path, interrupt: &Interrupt) -> anyhow::Result<Option<trace::Trace>> {
         let words: Vec<_> = self.program.iter().map(|word| with_directory(word, data)).collect();
         if words == self.program {
             bail!("the program is not told where to keep its data: put {DIRECTORY} among its words");
@@ -175,11 +185,16 @@ impl AppArgs {
         let output = fs::File::create(&output).with_context(|| format!("create {}", output.display()))?;
         command.args(&words[1..]).stdout(output);
         let options = NodeOptions { name: PROGRAM.into(), directory: Some(data.to_owned()), marks: true };
-        let (trace, status) = record(options, command)?;
+        let recorded = record(options, command, &|| interrupt.requested()).map_err(without_interpreter);
+        if recorded.is_err() && !data.is_dir() {
+            bail!("the program removed its directory of data, or gave it another name: nothing was tested");
+        }
+        // A terminal interrupts the program as well, and it may have ended of that before us.
+        let Some((trace, status)) = recorded?.filter(|_| !interrupt.requested()) else { return Ok(None) };
         if !status.success() {
             bail!("the program did not end as it should ({status}): nothing was tested");
         }
-        Ok(trace)
+        Ok(Some(trace))
     }
 }
 
@@ -193,14 +208,37 @@ fn contains(all: &[u8], part: &[u8]) -> bool {
 /// The program of this name, as a shell would find it.
 fn find(name: &OsStr) -> anyhow::Result<PathBuf> {
     let path = Path::new(name);
-    let is_program = |path: &Path| access(path, AccessFlags::X_OK).is_ok() && path.is_file();
-    let found = if path.components().count() > 1 {
-        Some(path.to_owned()).filter(|path| is_program(path))
+    if path.components().count() > 1 {
+        let metadata = path.metadata().with_context(|| format!("there is no program {}", path.display()))?;
+        if !metadata.is_file() {
+            bail!("{} is no program: it is no regular file", path.display());
+        }
+        if !is_program(path) {
+            bail!("{} cannot be run: it is not executable (chmod +x)", path.display());
+        }
+        return Ok(path.to_owned());
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&folders).map(|folder| folder.join(path)).find(|path| is_program(path));
+    found.with_context(|| {
+        format!("there is no program {} in PATH: install it, or give its path, such as ./program", path.display())
+    })
+}
+
+fn is_program(path: &Path) -> bool {
+    access(path, AccessFlags::X_OK).is_ok() && path.is_file()
+}
+
+/// The kernel says of a file that is there that it is not, if what is to run it is not.
+fn without_interpreter(error: recorder::process::Error) -> anyhow::Error {
+    let is_missing =
+        matches!(&error, recorder::process::Error::Start { error, .. } if error.kind() == std::io::ErrorKind::NotFound);
+    let error = anyhow::Error::from(error);
+    if is_missing {
+        anyhow!("{error}: the interpreter that its first line or its header names is not there")
     } else {
-        let folders = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&folders).map(|folder| folder.join(path)).find(|path| is_program(path))
-    };
-    found.with_context(|| format!("{} is no program that can be run here: name one, with its path", path.display()))
+        error
+    }
 }
 
 /// A word with the directory in place of what stands for it.

@@ -67,7 +67,7 @@ pub(crate) struct VisitArgs {
     pub(crate) states: SpaceArgs,
 
     /// Visit so many states only, drawn at random
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) sample: Option<u64>,
 
     /// From which number states are drawn
@@ -181,6 +181,12 @@ impl VisitArgs {
         last.difference(data).with_context(|| format!("compare {} with what was recorded", data.display()))
     }
 
+    /// Refuses what can be told before anything runs.
+    pub(crate) fn refuse(&self) -> anyhow::Result<()> {
+        self.states.level()?;
+        self.out.as_deref().map_or(Ok(()), Results::refuse).context("begin the results")
+    }
+
     /// Visits the states, and says what came of it. `subjects` makes what looks at them.
     pub(crate) fn run(
         &self,
@@ -200,13 +206,15 @@ impl VisitArgs {
         if level != Level::Block {
             levels.push(self.visit(what, subjects(jobs)?, interrupt)?);
         }
-        if let Some(space) = block.filter(|_| !interrupt.requested()) {
+        let is_left_out = level == Level::Both && interrupt.requested();
+        if let Some(space) = block.filter(|_| !is_left_out) {
             let blocks = Blocks::new(what.trace, &space)?;
             let jobs = if blocks.one_at_a_time() { 1 } else { jobs };
             levels.push(self.visit_disks(what, &space, blocks, subjects(jobs)?, interrupt)?);
         }
         let drawn = self.sample.is_some() || self.states.of_disks().sample().is_some();
-        let (findings, summary) = together(levels, drawn);
+        let (findings, mut summary) = together(levels, drawn);
+        summary.interrupted |= is_left_out;
         self.print(&findings, &summary)?;
         if let Some(results) = results {
             results.finish(&findings, &summary, &table(&summary))?;
@@ -388,7 +396,8 @@ pub(crate) fn table(summary: &Summary) -> String {
         [] => rows.push(row(summary)),
         levels => rows.extend(levels.iter().map(row)),
     }
-    columns(&rows)
+    let interrupted = if summary.interrupted { "interrupted: what was looked at until then is counted\n" } else { "" };
+    columns(&rows) + interrupted
 }
 
 /// The exit status of a sweep.

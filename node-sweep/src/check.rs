@@ -16,6 +16,13 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use replayer::Interrupt;
+
+/// How often it is looked whether somebody interrupts.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// One that has closed its output may take so long to end.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 /// A check may say so much about a state, in bytes. The rest is not read.
 const SAID_MAX: u64 = 1 << 20;
@@ -29,6 +36,30 @@ pub struct Check {
     pub limit: Duration,
     /// What is added to its environment.
     pub environment: Vec<(String, OsString)>,
+    /// Whoever interrupts does not wait for it.
+    pub interrupt: Interrupt,
+}
+
+/// How long a check is waited for.
+#[derive(Debug, Clone, Copy)]
+struct Patience<'a> {
+    deadline: Instant,
+    interrupt: &'a Interrupt,
+}
+
+impl Check {
+    /// For one state, from now on.
+    fn patience(&self) -> Patience<'_> {
+        Patience { deadline: Instant::now() + self.limit, interrupt: &self.interrupt }
+    }
+
+    /// Why it was not waited for any longer.
+    fn too_long(&self) -> Verdict {
+        if self.interrupt.requested() {
+            return Verdict::NotMeasured("the check was interrupted".into());
+        }
+        Verdict::NotMeasured(format!("the check took longer than {} s", self.limit.as_secs_f64()))
+    }
 }
 
 /// A check as the command line names it: words for a shell.
@@ -112,12 +143,7 @@ impl Checker {
         let mut command = shell(words, &self.check.environment);
         command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(errors.try_clone()?);
         let mut group = Group::start(&mut command)?;
-        let Some(status) = group.wait(Instant::now() + self.check.limit)? else {
-            return Ok(Verdict::NotMeasured(format!(
-                "the check took longer than {} s",
-                self.check.limit.as_secs_f64()
-            )));
-        };
+        let Some(status) = group.wait(self.check.patience())? else { return Ok(self.check.too_long()) };
         drop(group);
         if !matches!(status.code(), Some(0 | 1)) {
             return Ok(Verdict::NotMeasured(ended(status, &mut errors)));
@@ -141,17 +167,17 @@ impl Checker {
             none => none.insert(Server::start(&mut shell(words, &self.check.environment))?),
         };
         let request = format!("{}\t{}\n", directory.display(), acks.display());
-        match server.ask(request.as_bytes(), Instant::now() + self.check.limit)? {
+        match server.ask(request.as_bytes(), self.check.patience())? {
             Answer::Said(said) => Ok(Verdict::of(&said)),
             Answer::Hung => {
                 self.server = None;
-                let limit = self.check.limit.as_secs_f64();
-                Ok(Verdict::NotMeasured(format!("the check took longer than {limit} s")))
+                Ok(self.check.too_long())
             }
             Answer::Ended => {
                 let mut server = self.server.take().expect("it is there");
                 // It has closed its output, and may have a moment to live.
-                let status = server.group.wait(Instant::now() + Duration::from_secs(1))?;
+                let status =
+                    server.group.wait(Patience { deadline: Instant::now() + LAST_MOMENT, ..self.check.patience() })?;
                 let how = status.map(|status| ended(status, &mut server.errors));
                 Ok(Verdict::NotMeasured(how.unwrap_or_else(|| "the check closed its output".into())))
             }
@@ -185,13 +211,10 @@ impl Server {
     }
 
     fn has_more(&self) -> bool {
-        readable(&self.said, Some(Instant::now())).unwrap_or(true)
+        is_readable(&self.said, Duration::ZERO).unwrap_or(true)
     }
 
-    fn ask(&mut self, request: &[u8], deadline: Instant) -> io::Result<Answer> {
-        // What it said on standard error of earlier states tells nothing of this one.
-        self.errors.set_len(0)?;
-        self.errors.rewind()?;
+    fn ask(&mut self, request: &[u8], patience: Patience<'_>) -> io::Result<Answer> {
         // A line fits into an empty pipe.
         if self.requests.write_all(request).is_err() {
             return Ok(Answer::Ended);
@@ -199,7 +222,7 @@ impl Server {
         let mut said = Vec::new();
         let mut buffer = [0; 4096];
         loop {
-            if !readable(&self.said, Some(deadline))? {
+            if !readable(&self.said, patience)? {
                 return Ok(Answer::Hung);
             }
             let count = self.said.read(&mut buffer)?;
@@ -208,6 +231,9 @@ impl Server {
             }
             said.extend_from_slice(&buffer[..count]);
             if said == b"end\n" || said.ends_with(b"\nend\n") {
+                // What it said on standard error of this state tells nothing of the next ones.
+                self.errors.set_len(0)?;
+                self.errors.rewind()?;
                 return Ok(Answer::Said(said));
             }
             if said.len() as u64 > SAID_MAX {
@@ -232,10 +258,10 @@ impl Group {
     }
 
     /// Waits for the first process of the group; none if that takes too long.
-    fn wait(&mut self, deadline: Instant) -> io::Result<Option<ExitStatus>> {
+    fn wait(&mut self, patience: Patience<'_>) -> io::Result<Option<ExitStatus>> {
         let pid = rustix::process::Pid::from_child(&self.child);
         let ended = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
-        if !readable(&ended, Some(deadline))? {
+        if !readable(&ended, patience)? {
             return Ok(None);
         }
         // While it is not reaped no other group can have its number.
@@ -264,21 +290,28 @@ fn shell(words: &str, environment: &[(String, OsString)]) -> Command {
     command
 }
 
-/// Whether there is something to read, or nothing any more, before the deadline.
-fn readable(from: &impl AsFd, deadline: Option<Instant>) -> io::Result<bool> {
+/// Whether there is something to read, or nothing any more, before the patience is over.
+fn readable(from: &impl AsFd, patience: Patience<'_>) -> io::Result<bool> {
     loop {
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let timeout = left.map_or(PollTimeout::NONE, |left| {
-            // Rounded up, so that it is over when poll says so.
-            let millis = i32::try_from(left.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
-            PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
-        });
-        let mut polled = [PollFd::new(from.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut polled, timeout) {
-            Err(nix::errno::Errno::EINTR) => {}
-            Err(error) => return Err(error.into()),
-            Ok(count) => return Ok(count > 0),
+        let left = patience.deadline.saturating_duration_since(Instant::now());
+        if is_readable(from, left.min(LOOK_EVERY))? {
+            return Ok(true);
         }
+        if Instant::now() >= patience.deadline || patience.interrupt.requested() {
+            return Ok(false);
+        }
+    }
+}
+
+/// The same within a short time.
+fn is_readable(from: &impl AsFd, within: Duration) -> io::Result<bool> {
+    // Rounded up, so that it is over when poll says so.
+    let millis = i32::try_from(within.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
+    let mut polled = [PollFd::new(from.as_fd(), PollFlags::POLLIN)];
+    match poll(&mut polled, PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)) {
+        Err(nix::errno::Errno::EINTR) => Ok(false),
+        Err(error) => Err(error.into()),
+        Ok(count) => Ok(count > 0),
     }
 }
 
@@ -311,7 +344,12 @@ mod tests {
     use super::*;
 
     fn checker(command: CheckCommand) -> Checker {
-        Checker::new(Check { command, limit: Duration::from_secs(2), environment: Vec::new() })
+        Checker::new(Check {
+            command,
+            limit: Duration::from_secs(2),
+            environment: Vec::new(),
+            interrupt: Interrupt::default(),
+        })
     }
 
     fn once(words: &str) -> Verdict {
@@ -360,6 +398,33 @@ mod tests {
         assert!(is_open(&verdict, "longer than 0.3 s"), "{verdict:?}");
         std::thread::sleep(Duration::from_secs(4));
         assert!(!alive.exists());
+    }
+
+    #[test]
+    fn a_check_that_ended_before_it_was_asked_is_told_with_what_it_said() {
+        let mut server = Server::start(&mut shell("echo no such database >&2; exit 7", &[])).expect("started");
+        let interrupt = Interrupt::default();
+        let patience = Patience { deadline: Instant::now() + Duration::from_secs(60), interrupt: &interrupt };
+        let status = server.group.wait(patience).expect("waited for").expect("it ends");
+        assert!(matches!(server.ask(b"/x\t/y\n", patience), Ok(Answer::Ended)));
+        assert_eq!(ended(status, &mut server.errors), "the check ended with status 7: no such database");
+    }
+
+    #[test]
+    fn whoever_interrupts_does_not_wait_for_a_check() {
+        for command in [CheckCommand::Once("sleep 60".into()), CheckCommand::Serve("read line; sleep 60".into())] {
+            let mut checker = checker(command);
+            checker.check.limit = Duration::from_secs(60);
+            let interrupt = checker.check.interrupt.clone();
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(100));
+                interrupt.request();
+            });
+            let began = Instant::now();
+            let verdict = checker.judge(Path::new("/x"), Path::new("/y")).expect("it runs");
+            assert!(is_open(&verdict, "interrupted"), "{verdict:?}");
+            assert!(began.elapsed() < Duration::from_secs(30));
+        }
     }
 
     #[test]

@@ -96,6 +96,7 @@ impl Nodes {
                 // The others may do without it, but it was not asked for more than to start again.
                 return Ok(Verdict::Broken(vec![format!("node {node} does not come up: it {what}")]));
             }
+            Err(error @ Error::Interrupted) => return Ok(Verdict::NotMeasured(error.to_string())),
             Err(error) => return Err(error.into()),
         }
         Ok(match self.cluster.run_check(&acks, &cancelled)? {

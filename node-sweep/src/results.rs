@@ -165,16 +165,26 @@ pub struct Results {
 }
 
 impl Results {
+    /// Refuses a directory that there is and that something is in.
+    ///
+    /// # Errors
+    /// If it is, or cannot be read.
+    pub fn refuse(directory: &Path) -> anyhow::Result<()> {
+        if directory.exists()
+            && directory.read_dir().with_context(|| format!("read {}", directory.display()))?.next().is_some()
+        {
+            bail!("{} is not empty: choose another directory for --out", directory.display());
+        }
+        Ok(())
+    }
+
     /// Begins one.
     ///
     /// # Errors
     /// If there is something in it already, or it cannot be written.
     pub fn create(directory: &Path, manifest: &Manifest, trace: &Trace) -> anyhow::Result<Self> {
         fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
-        let is_empty = directory.read_dir().with_context(|| format!("read {}", directory.display()))?.next().is_none();
-        if !is_empty {
-            bail!("{} is not empty: choose another directory for --out", directory.display());
-        }
+        Self::refuse(directory)?;
         let text = serde_json::to_string_pretty(manifest).expect("it holds nothing that JSON cannot");
         write_whole(&directory.join(MANIFEST), &(text + "\n"))?;
         trace.save(&directory.join(TRACE))?;

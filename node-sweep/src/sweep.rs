@@ -1,6 +1,6 @@
 //! Many crash states, made one after the other and looked at side by side.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -42,7 +42,7 @@ pub struct Progress {
 /// What came of a sweep.
 #[derive(Debug, Default)]
 pub struct Swept {
-    /// States that were visited.
+    /// States that were visited: looked at, the same as one that was, or left out.
     pub states: u64,
     /// Those of them that no file system would show, and that were left out.
     pub impossible: u64,
@@ -107,8 +107,9 @@ impl Source for Trees<'_> {
     }
 }
 
-/// Has each of `subjects` look at states of `space`, until all that `indices` names were looked at.
-/// States that are the same are looked at once.
+/// Has each of `subjects` look at states of `space`, until all that `indices` names were looked at, or
+/// somebody interrupts. States that are the same are looked at once. What nobody could decide because
+/// of the interrupt counts as not visited.
 ///
 /// # Errors
 /// If a subject fails.
@@ -147,9 +148,13 @@ pub fn sweep_source(
         let mut swept = Swept::default();
         let mut at = Progress::default();
         let mut failed = None;
+        let mut judged = HashSet::new();
         for (made, verdict) in incoming {
             match verdict {
-                Ok(verdict) => swept.add(made, verdict, &mut at),
+                Ok(verdict) => {
+                    judged.insert(made.1);
+                    swept.add(made, verdict, &mut at);
+                }
                 Err(error) => {
                     interrupt.request();
                     failed.get_or_insert(error);
@@ -157,7 +162,7 @@ pub fn sweep_source(
             }
             progress(at);
         }
-        let (known, states, impossible) = maker.join().expect("it does not panic");
+        let (known, impossible) = maker.join().expect("it does not panic");
         if let Some(error) = failed {
             return Err(error);
         }
@@ -165,7 +170,9 @@ pub fn sweep_source(
             let same = known[key];
             (broken.states, broken.smallest) = (same.states, same.smallest.1);
         }
-        (swept.states, swept.impossible, swept.checked) = (states, impossible, at.checked);
+        let looked_at = known.iter().filter(|(key, _)| judged.contains(*key));
+        swept.states = impossible + looked_at.map(|(_, same)| same.states).sum::<u64>();
+        (swept.impossible, swept.checked) = (impossible, at.checked);
         swept.interrupted = interrupt.requested();
         Ok(swept)
     })
@@ -179,14 +186,13 @@ fn make_all(
     indices: impl Iterator<Item = u64>,
     jobs: &SyncSender<Job>,
     interrupt: &Interrupt,
-) -> (HashMap<Fingerprint, Same>, u64, u64) {
+) -> (HashMap<Fingerprint, Same>, u64) {
     let mut known: HashMap<Fingerprint, Same> = HashMap::new();
-    let (mut visited, mut impossible) = (0, 0);
+    let mut impossible = 0;
     for index in indices {
         if interrupt.requested() {
             break;
         }
-        visited += 1;
         let (size, made) = source.make(index);
         let Ok(made) = made else {
             impossible += 1;
@@ -203,7 +209,7 @@ fn make_all(
             break;
         }
     }
-    (known, visited, impossible)
+    (known, impossible)
 }
 
 fn judge_all(
@@ -219,6 +225,10 @@ fn judge_all(
             return;
         }
         let verdict = judge(&mut *subject, &made);
+        // It may be so because of the interrupt.
+        if interrupt.requested() && matches!(verdict, Ok(Verdict::NotMeasured(_))) {
+            return;
+        }
         let failed = verdict.is_err();
         if answers.send(((index, made.key), verdict)).is_err() || failed {
             return;

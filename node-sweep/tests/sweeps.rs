@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use node_sweep::{Check, CheckCommand, Finding, Findings, Program, Subject, Swept, sweep};
+use node_sweep::{Check, CheckCommand, Finding, Findings, Made, Program, Subject, Swept, Verdict, sweep};
 use pace_rules::nodes::{
     Action, ChangeOfName, Event, Explore, FileId, FileKind, FileOp, InitialFile, Model, Name, Node, Relaxations,
     Request, Run, Space, Split, SyncScope,
@@ -85,8 +85,12 @@ fn swept(trace: &Trace, model: &str, check: &str, jobs: usize) -> (Swept, Vec<Fi
     let request = request(model);
     let space = Space::new(&trace.run, &request).expect("a space");
     let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
-    let check =
-        Check { command: CheckCommand::Once(check.into()), limit: Duration::from_secs(20), environment: Vec::new() };
+    let check = Check {
+        command: CheckCommand::Once(check.into()),
+        limit: Duration::from_secs(20),
+        environment: Vec::new(),
+        interrupt: Interrupt::default(),
+    };
     let subjects = (0..jobs).map(|number| {
         let place = directory.path().join(number.to_string());
         std::fs::create_dir(&place).expect("made");
@@ -98,6 +102,39 @@ fn swept(trace: &Trace, model: &str, check: &str, jobs: usize) -> (Swept, Vec<Fi
     let judged = Findings::new(trace, &space, model);
     let findings = judged.explain(judged.of(&swept), &request);
     (swept, findings)
+}
+
+/// Passes some states, and is interrupted in the next.
+struct Interrupted(u64, Interrupt);
+
+impl Subject for Interrupted {
+    fn judge(&mut self, _: &Made, _: bool) -> anyhow::Result<Verdict> {
+        if self.0 == 0 {
+            self.1.request();
+            return Ok(Verdict::NotMeasured("interrupted".into()));
+        }
+        self.0 -= 1;
+        Ok(Verdict::Ok)
+    }
+}
+
+#[test]
+fn an_interrupted_sweep_counts_what_was_looked_at_and_nothing_that_was_not() {
+    let trace = saved(false, false);
+    let space = Space::new(&trace.run, &request("posix")).expect("a space");
+    let swept = |passed| {
+        let interrupt = Interrupt::default();
+        let subjects: Vec<Box<dyn Subject>> = vec![Box::new(Interrupted(passed, interrupt.clone()))];
+        sweep(&trace, &space, 0..space.len(), subjects, &interrupt, &mut |_| {}).expect("swept")
+    };
+    let whole = swept(u64::MAX);
+    assert!(!whole.interrupted && whole.states == space.len() && whole.checked > 4, "{whole:?}");
+    for passed in [0, 3] {
+        let stopped = swept(passed);
+        assert!(stopped.interrupted);
+        assert_eq!((stopped.checked, stopped.open()), (passed, 0), "{stopped:?}");
+        assert!(stopped.states >= passed + stopped.impossible && stopped.states < whole.states, "{stopped:?}");
+    }
 }
 
 /// What was said to be saved is in the file, whole.

@@ -211,3 +211,45 @@ t = [threading.Thread(target=work, args=(me,)) for me in range(3)]
     assert_eq!(totals(&trace.run.nodes[1], true), totals(&trace.run.nodes[0], false));
     assert_caused(&trace);
 }
+
+#[test]
+fn datagrams_are_counted_by_where_they_went_and_what_stays_in_the_node_is_not() {
+    let script = r#"
+import ctypes, os, socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(("127.0.0.1", 0)); there = s.getsockname()
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+u.sendto(b"one", there); u.sendto(b"", there)
+u.sendmsg([b"two"], [], 0, there)
+u.connect(there); u.send(b"three"); os.write(u.fileno(), b"four"); u.sendmsg([b"five"])
+six = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+six.sendto(b"six", ("::1", there[1])); six.sendto(b"seven", ("::ffff:127.0.0.2", there[1]))
+try: u.sendto(b"nowhere", ("0.0.0.1", 9))
+except OSError: pass
+class Iovec(ctypes.Structure): _fields_ = [("base", ctypes.c_char_p), ("len", ctypes.c_size_t)]
+class Msghdr(ctypes.Structure): _fields_ = [("name", ctypes.c_void_p), ("namelen", ctypes.c_uint), ("iov", ctypes.c_void_p), ("iovlen", ctypes.c_size_t), ("control", ctypes.c_void_p), ("controllen", ctypes.c_size_t), ("flags", ctypes.c_int)]
+class Many(ctypes.Structure): _fields_ = [("header", Msghdr), ("len", ctypes.c_uint)]
+iov = Iovec(b"x", 1)
+name = ctypes.create_string_buffer(socket.AF_INET.to_bytes(2, "little") + there[1].to_bytes(2, "big") + socket.inet_aton("127.0.0.3") + bytes(8), 16)
+header = Msghdr(None, 0, ctypes.addressof(iov), 1, None, 0, 0)
+other = Msghdr(ctypes.addressof(name), 16, ctypes.addressof(iov), 1, None, 0, 0)
+many = (Many * 2)(Many(header, 0), Many(other, 0))
+assert ctypes.CDLL(None).sendmmsg(u.fileno(), many, 2, 0) == 2
+a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); a.send(b"x"); b.recv(9)
+socket.if_nameindex()
+"#;
+    let options = NodeOptions { name: "node".into(), ..NodeOptions::default() };
+    let node = Tracer::start(options, python_command(script)).expect("started").wait().expect("recorded");
+    assert!(node.status.success());
+    let counted: Vec<_> = node.datagrams.iter().map(|((call, to), times)| format!("{call} {to} {times}")).collect();
+    let expected = [
+        "sendmmsg 127.0.0.1 1",
+        "sendmmsg 127.0.0.3 1",
+        "sendmsg 127.0.0.1 2",
+        "sendto 127.0.0.1 3",
+        "sendto 127.0.0.2 1",
+        "sendto ::1 1",
+        "write 127.0.0.1 1",
+    ];
+    assert_eq!(counted, expected);
+    assert!(node.not_measured.is_empty(), "{:?}", node.not_measured);
+}

@@ -236,9 +236,9 @@ fn an_ordinary_user_is_recorded_and_keeps_what_set_uid_gives_or_is_refused() {
         let mut command = Command::new("sh");
         std::os::unix::process::CommandExt::uid(&mut command, 65534);
         command.args(["-ec", script]).current_dir(&path);
-        record(NodeOptions { name: "node".into(), directory: Some(path.clone()), marks: true }, command)
+        record(NodeOptions { name: "node".into(), directory: Some(path.clone()), marks: true }, command, &|| false)
     };
-    let (trace, status) = record_as_nobody("echo x >f; mv f g; sync g").expect("recorded");
+    let (trace, status) = record_as_nobody("echo x >f; mv f g; sync g").expect("recorded").expect("to its end");
     assert!(status.success() && trace.about.not_measured.is_empty(), "{:?}", trace.about);
     assert_eq!(trace.run.nodes[0].events.len(), 4);
     let program = directory.path().join("program");
@@ -293,7 +293,7 @@ fn what_somebody_else_does_is_noticed() {
 fn a_program_that_cannot_be_started_or_is_set_uid_is_refused() {
     let refused = |program: &str| {
         let options = NodeOptions { name: "node".into(), ..NodeOptions::default() };
-        record(options, Command::new(program)).expect_err("it is refused")
+        record(options, Command::new(program), &|| false).expect_err("it is refused")
     };
     assert!(matches!(refused("/nonexistent/program"), Error::Start { .. }));
     let directory = tempfile::tempdir().expect("a directory");
@@ -302,6 +302,32 @@ fn a_program_that_cannot_be_started_or_is_set_uid_is_refused() {
     std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o4755)).expect("changed");
     let error = refused(program.to_str().expect("ours"));
     assert!(matches!(&error, Error::SetUid(path) if path.ends_with("program")), "{error}");
+    // The kernel reads the header, begins, and finds that the rest is not there.
+    let half = directory.path().join("half");
+    let bytes = std::fs::read("/bin/true").expect("read");
+    std::fs::write(&half, &bytes[..bytes.len() / 16]).expect("written");
+    std::fs::set_permissions(&half, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("changed");
+    let error = refused(half.to_str().expect("ours"));
+    assert!(matches!(&error, Error::Start { error, .. } if error.to_string().contains("damaged")), "{error}");
+}
+
+#[test]
+fn a_recording_that_nobody_wants_any_more_ends_at_once_with_all_processes() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("numbers");
+    let options = NodeOptions { name: "node".into(), ..NodeOptions::default() };
+    let mut command = Command::new("sh");
+    let script =
+        format!("trap '' INT TERM; sleep 600 & echo $$ $! > {0}.new; mv {0}.new {0}; sleep 600", path.display());
+    command.args(["-c", &script]);
+    let began = std::time::Instant::now();
+    let recorded = record(options, command, &|| path.exists()).expect("recorded");
+    assert!(recorded.is_none() && began.elapsed() < std::time::Duration::from_secs(300));
+    for pid in std::fs::read_to_string(&path).expect("read").split_whitespace() {
+        // Whose child it is by now may not have waited for it.
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        assert!(stat.is_empty() || stat.contains(") Z "), "{pid} lives: {stat}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `crashpoint app` on programs of which the answers are known.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -173,6 +174,87 @@ fn what_cannot_run_is_said_in_one_line() {
     refused(&["--check", "true"], &["true"], "{dir}");
     refused(&["--check", "true"], &["sh", "-c", "touch {dir}/a; exit 5"], "5");
     refused(&["--check", "true", "--dir", "/does/not/exist"], &["ls", "{dir}"], "/does/not/exist");
+    refused(&["--check", "true"], &["rm", "-r", "{dir}"], "removed its directory");
+    refused(&["--check", "true", "--sample", "0"], &["ls", "{dir}"], "--sample");
+    refused(&["--check", "true"], &["no-such-program", "{dir}"], "no-such-program in PATH");
+    refused(&["--check", "true"], &["/tmp", "{dir}"], "no regular file");
+    // What would be refused later is before anything runs.
+    let ran = Path::new("/dev/shm").join(format!("ran-{}", std::process::id()));
+    let leaves = ["touch", ran.to_str().expect("text"), "{dir}/a"];
+    refused(&["--check", "true", "--out", "/tmp"], &leaves, "/tmp is not empty");
+    refused(&["--check", "true", "--states", "reorder:1"], &leaves, "--level block");
+    assert!(!ran.exists());
+}
+
+#[test]
+fn a_file_that_is_no_program_is_told_as_what_it_is() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let refused = |content: &[u8], mode: u32, part: &str| {
+        let file = folder.path().join("file");
+        std::fs::write(&file, content).expect("written");
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).expect("changed");
+        let swept = sweep(&["--check", "true"], &[file.to_str().expect("text"), "{dir}"]);
+        assert_eq!((swept.status, swept.said.lines().count()), (2, 1), "{}", swept.said);
+        assert!(swept.said.starts_with("error: ") && swept.said.contains(part), "{}", swept.said);
+    };
+    let program = std::fs::read("/bin/true").expect("read");
+    refused(b"#!/bin/sh\n", 0o644, "not executable");
+    refused(b"#!/no/such/interpreter\n", 0o755, "interpreter");
+    refused(&program[..program.len() / 16], 0o755, "damaged");
+    refused(&program, 0o4755, "set-uid");
+}
+
+#[test]
+fn a_program_without_libraries_and_a_script_without_a_first_line_are_recorded() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let source = folder.path().join("write.rs");
+    std::fs::write(
+        &source,
+        "fn main() { std::fs::write(std::env::args().nth(1).unwrap() + \"/file\", \"x\").unwrap() }",
+    )
+    .expect("written");
+    let program = folder.path().join("write");
+    let mut build = Command::new("rustc");
+    build.args(["-C", "target-feature=+crt-static", "-o"]).arg(&program).arg(&source);
+    assert!(build.status().expect("it runs").success());
+    let script = folder.path().join("script");
+    std::fs::write(&script, "echo x > $1/file\n").expect("written");
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).expect("changed");
+    for program in [program, script] {
+        let check = "if test -e {dir}/file; then echo broken it is there; else echo ok; fi";
+        sweep(&["--check", check], &[program.to_str().expect("text"), "{dir}"]).assert_found();
+    }
+}
+
+#[test]
+fn an_interrupt_ends_a_program_that_is_recorded_and_all_that_it_started() {
+    for options in [&[][..], &["--disk", "ext4"]] {
+        let temporary = tempfile::tempdir().expect("a directory");
+        let numbers = temporary.path().join("numbers");
+        let script = format!(
+            "trap '' INT TERM; sleep 600 & echo $$ $! > {0}.new; mv {0}.new {0}; echo x > {{dir}}/a; wait",
+            numbers.display()
+        );
+        let mut command = Command::new(program("crashpoint"));
+        command.arg("app").args(options).args(["--check", "echo ok", "--", "/bin/sh", "-c", &script]);
+        let child = command.env("TMPDIR", temporary.path()).stderr(Stdio::piped()).spawn().expect("it runs");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !numbers.exists() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("sent");
+        let output = child.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(said.contains("interrupted: the program was ended"), "{said}");
+        for pid in std::fs::read_to_string(&numbers).expect("it had begun").split_whitespace() {
+            // Whose child it is by now may not have waited for it.
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            assert!(stat.is_empty() || stat.contains(") Z "), "{pid} lives: {stat}");
+        }
+        std::fs::remove_file(&numbers).expect("removed");
+        assert_eq!(temporary.path().read_dir().expect("read").count(), 0);
+    }
 }
 
 #[test]

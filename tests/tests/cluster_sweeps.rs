@@ -1,9 +1,13 @@
 //! `crashpoint cluster sweep` of the store in `fixtures`, of which the answers are known. Needs root.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
-use end_to_end::{program, require_root};
+use end_to_end::{Family, leftovers, printed, program, require_root, said};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -77,6 +81,70 @@ fn states_are_counted_before_anything_runs() {
     let text = String::from_utf8(output.stdout).expect("text");
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.lines().any(|line| line.starts_with("all ")), "{text}");
+}
+
+/// Runs it with its temporary files in a place of their own, and sends a signal some time after it has
+/// said something.
+fn signalled(arguments: &[&str], path: &Path, says: &str, signal: Signal) -> Output {
+    let temporary = tempfile::tempdir().expect("a directory");
+    let folder = program("store").parent().expect("a folder").to_owned();
+    let programs = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+    let said = temporary.path().join("said");
+    let mut command = Command::new(program("crashpoint"));
+    command.args(arguments).env("PATH", programs).env("TMPDIR", temporary.path()).current_dir(path);
+    command.stdout(Stdio::piped()).stderr(File::create(&said).expect("created"));
+    let child = command.spawn().expect("it runs");
+    let text = || std::fs::read_to_string(&said).expect("read");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !text().contains(says) {
+        assert!(Instant::now() < deadline, "{}", text());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    let family = Family::of(child.id());
+    kill(Pid::from_raw(child.id().cast_signed()), signal).expect("sent");
+    let mut output = child.wait_with_output().expect("it ends");
+    output.stderr = text().into_bytes();
+    std::fs::remove_file(&said).expect("removed");
+    let left = leftovers(&family, temporary.path());
+    assert!(left.is_empty(), "{left:#?}");
+    output
+}
+
+#[test]
+fn an_interrupted_sweep_says_what_it_looked_at_and_leaves_whole_results() {
+    let recorded = record("");
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let arguments = ["cluster", "sweep", "trace", "--out", signal.as_str()];
+        let output = signalled(&arguments, &recorded.path(), "crash states on posix", signal);
+        let (printed, said) = (printed(&output), said(&output));
+        assert_eq!(output.status.code(), Some(3), "{printed}{said}");
+        assert!(printed.lines().any(|line| line.starts_with("posix ")), "{printed}{said}");
+        assert!(printed.contains("interrupted: what was looked at until then is counted"), "{printed}{said}");
+        assert!(!printed.contains("NOT MEASURED"), "{printed}");
+        let summary = std::fs::read_to_string(recorded.path().join(signal.as_str()).join("summary.jsonl"));
+        let summary: Value = serde_json::from_str(&summary.expect("read")).expect("an object");
+        assert_eq!(summary["interrupted"], true, "{summary}");
+        let shown = crashpoint(&["show", signal.as_str()], &recorded.path());
+        assert!(String::from_utf8_lossy(&shown.stdout).contains("interrupted: "), "{shown:?}");
+    }
+}
+
+#[test]
+fn an_interrupted_recording_says_so_and_leaves_no_trace() {
+    require_root();
+    let directory = tempfile::tempdir().expect("a directory");
+    let text = "nodes = [{ name = 'one', command = 'sleep 600' }]\nclient = { command = 'sleep 600' }";
+    std::fs::write(directory.path().join("cluster.toml"), text).expect("written");
+    let arguments = ["cluster", "record", "cluster.toml", "-o", "trace"];
+    let output = signalled(&arguments, directory.path(), "1 node is ready", Signal::SIGINT);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(
+        said(&output).contains("interrupted: everything is stopped, and no trace was written"),
+        "{}",
+        said(&output)
+    );
+    assert!(!directory.path().join("trace").exists());
 }
 
 #[test]

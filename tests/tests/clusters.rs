@@ -165,6 +165,41 @@ fn redis_is_recorded() {
 }
 
 #[test]
+fn datagrams_between_nodes_are_not_measured_and_those_within_one_are_nobodys_business() {
+    let recorded = |to: &str| {
+        let text = format!(
+            r#"
+            nodes = [{{ name = "one", command = "sleep MARK" }}, {{ name = "two", command = """python3 -c '
+import socket, time
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); udp.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+udp.sendto(b"x", ("{to}", 9))
+print("told", flush=True)
+time.sleep(600)'""", ready = {{ log = "told" }} }}]
+            [client]
+            command = "true"
+            "#
+        );
+        let laid = Laid::new(&text);
+        let out = tempfile::tempdir().expect("a directory");
+        let file = laid.folder.path().join("cluster.toml");
+        let mut command = Command::new(program("crashpoint"));
+        command.args(["cluster", "record"]).arg(file).arg("-o").arg(out.path()).env("TMPDIR", laid.temporary.path());
+        let output = command.output().expect("it runs");
+        laid.assert_nothing_is_left();
+        (output.status.code(), printed(&output), said(&output))
+    };
+    for to in ["127.0.0.1", "{address:two}"] {
+        let (status, printed, said) = recorded(to);
+        assert_eq!(status, Some(0), "{to}: {printed}{said}");
+    }
+    for to in ["{address:one}", "client", "10.77.255.255"] {
+        let (status, printed, said) = recorded(to);
+        assert_eq!(status, Some(3), "{to}: {printed}{said}");
+        assert!(printed.contains("not measured: sendto (a datagram to another node), 1 times"), "{to}: {printed}");
+    }
+}
+
+#[test]
 fn clusters_side_by_side_have_the_same_addresses_and_do_not_see_each_other() {
     let text = r#"
         nodes = [{ name = "store", command = "redis-server --bind {address} --protected-mode no --save '' --logfile MARK", ready = { port = 6379 } }]
@@ -240,6 +275,15 @@ fn a_misspelt_key_and_a_program_that_is_not_there_are_told_before_anything_start
     assert_eq!(error, "error: the check: there is no program ./check: install it, or give its path");
     let error = Laid::new(IDLE).fails(&["--check"], 2);
     assert_eq!(error, "error: the check is not in the cluster file");
+}
+
+#[test]
+fn a_disk_is_for_recordings_and_a_cluster_that_runs_without_says_so() {
+    let text = format!("disk = 'ext4'\n{IDLE}\n[client]\ncommand = 'true'");
+    let output = Laid::new(&text).run(&["--client"]);
+    assert!(output.status.success() && said(&output).contains("no disks with ext4 here"), "{}", said(&output));
+    let error = Laid::new(&text.replace("ext4", "vfat")).fails(&["--client"], 2);
+    assert!(error.contains("vfat"), "{error}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub(crate) enum ClusterCommand {
     ///
     /// Starts the cluster with every node recorded, runs the client once, and kills everything. Exit
     /// status: 0 everything was recorded, 2 it could not run, 3 something was done that the trace
-    /// does not have.
+    /// does not have, or it was interrupted.
     Record(record::RecordArgs),
     /// Count the states that a crash of all nodes could leave, before anything runs
     States(states::StatesArgs),

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -9,12 +10,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use cluster::{CLIENT, Cluster, ClusterFile, Node, Process, Settings, Spawn, Starter};
+use cluster::{CLIENT, Cluster, ClusterFile, Node, Process, Settings, Spawn, Starter, client_address, reaches_others};
 use pace_rules::nodes::Action;
 use recorder::process::{NodeOptions, NodeTrace, RecordedDisk, Traced, Tracer, about_now, join};
 use replayer::{Interrupt, Outcome, say};
 use trace::Trace;
 
+use super::run::{is_interrupted, say_ready};
 use super::scene::Scene;
 
 /// How often it is looked whether the client has ended.
@@ -38,9 +40,18 @@ pub(crate) fn record(arguments: &RecordArgs, interrupt: &Interrupt) -> anyhow::R
     if arguments.out.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
         bail!(trace::Error::Exists(arguments.out.clone()));
     }
+    if file.client.is_none() {
+        bail!("there is no [client] in the cluster file to record");
+    }
     let mut scene = Scene::new(&file, None)?;
     let disks = scene.make_disks(&file)?;
-    let trace = recorded(&file, &scene, disks, interrupt)?;
+    let trace = match recorded(&file, &scene, disks, interrupt) {
+        Err(error) if is_interrupted(&error) => {
+            say("interrupted: everything is stopped, and no trace was written");
+            return Ok(Outcome::Incomplete);
+        }
+        other => other?,
+    };
     trace.save(&arguments.out)?;
     summarize(&trace, &arguments.out)?;
     Ok(if trace.about.not_measured.is_empty() { Outcome::Clean } else { Outcome::Incomplete })
@@ -68,12 +79,16 @@ fn recorded(
     }
     let begun = Instant::now();
     cluster.start(&mut Settings { directories, first, starter: &mut starter, cancelled: &cancelled })?;
-    say(&format!("{} nodes are ready after {:.1} s", file.nodes.len(), begun.elapsed().as_secs_f64()));
+    say_ready(file.nodes.len(), begun);
     let client = run_client(&cluster, scene, &cancelled)?;
     cluster.refuse_end()?;
     cluster.kill();
     let mut nodes = starter.end()?;
     nodes.push(client);
+    let addresses = file.nodes.iter().map(|node| node.address).chain([client_address()]);
+    for (node, address) in nodes.iter_mut().zip(addresses) {
+        count_datagrams(node, address);
+    }
     let mut trace = join(nodes, about);
     for node in &file.nodes {
         trace.about.commands.insert(node.name.clone(), node.command.clone());
@@ -91,6 +106,14 @@ fn recorded(
         }
     }
     Ok(trace)
+}
+
+/// What a datagram told another node is not known: a state may have its effect without its cause.
+fn count_datagrams(node: &mut NodeTrace, address: Ipv4Addr) {
+    let sent = node.datagrams.iter().filter(|((_, to), _)| reaches_others(address, *to));
+    for ((call, _), times) in sent {
+        *node.not_measured.entry(format!("{call} (a datagram to another node)")).or_default() += times;
+    }
 }
 
 /// Runs the client, recorded, until it has ended.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Args;
 use cluster::{Cluster, ClusterFile, Error, Settings, Spawn, Verdict};
+use local_fs::Variant;
 use replayer::{Interrupt, Outcome, say};
 
 use super::scene::Scene;
@@ -42,6 +43,10 @@ pub(crate) struct RunArgs {
 /// Does it.
 pub(crate) fn run(arguments: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     let file = ClusterFile::read(&arguments.file)?;
+    if let Some(file_system) = &file.disk {
+        Variant::for_programs(file_system)?;
+        say(&format!("the nodes have no disks with {file_system} here: cluster record gives them those"));
+    }
     let scene = Scene::new(&file, arguments.data.as_deref())?;
     let mut cluster = Cluster::new(&file, &scene.logs)?;
     match looked_at(&mut cluster, &scene, arguments, interrupt) {
@@ -53,7 +58,8 @@ pub(crate) fn run(arguments: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<
     }
 }
 
-fn is_interrupted(error: &anyhow::Error) -> bool {
+/// Whether something ended because somebody asked for it.
+pub(crate) fn is_interrupted(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(Error::Interrupted))
 }
 
@@ -72,6 +78,7 @@ fn looked_at(
     if arguments.client {
         let ran = cluster.run_client(&mut |line| acknowledged(&mut lines, line, interrupt), &|| interrupt.requested());
         ran?;
+        cluster.refuse_end()?;
     }
     fs::write(&acknowledgements, &lines).with_context(|| format!("write {}", acknowledgements.display()))?;
     if arguments.restart {
@@ -100,10 +107,14 @@ fn start(cluster: &mut Cluster, scene: &Scene, first: bool, interrupt: &Interrup
     let cancelled = || interrupt.requested();
     let directories = &scene.directories;
     cluster.start(&mut Settings { directories, first, starter: &mut Spawn, cancelled: &cancelled })?;
-    let count = scene.directories.len();
+    say_ready(scene.directories.len(), begun);
+    Ok(())
+}
+
+/// Says that so many nodes are ready.
+pub(crate) fn say_ready(count: usize, begun: Instant) {
     let nodes = if count == 1 { "1 node is" } else { &format!("{count} nodes are") };
     say(&format!("{nodes} ready after {:.1} s", begun.elapsed().as_secs_f64()));
-    Ok(())
 }
 
 fn acknowledged(lines: &mut Vec<u8>, line: &[u8], interrupt: &Interrupt) {

@@ -1,6 +1,7 @@
 //! What is recorded of one node, before it is joined with the others.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::process::ExitStatus;
 
 use pace_rules::nodes::{Data, FileOp, InitialFile};
@@ -17,6 +18,9 @@ pub struct NodeTrace {
     /// Calls that are not in the events although they can change what is in the directory, and how
     /// often they were made.
     pub not_measured: BTreeMap<String, u64>,
+    /// Datagrams that it sent, by call and address, and how many: they are not in the events. Whoever knows
+    /// the addresses of the other nodes has to count those that went there as not measured.
+    pub datagrams: BTreeMap<(&'static str, IpAddr), u64>,
     /// Its directory of data, as it was given.
     pub(super) directory: Option<String>,
     pub(super) initial: Vec<InitialFile>,

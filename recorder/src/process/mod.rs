@@ -71,18 +71,23 @@ pub fn about_now() -> About {
     }
 }
 
-/// Records one program, which is a cluster of one, until it and all that it started have ended.
+/// Records one program, which is a cluster of one, until it and all that it started have ended. Somebody
+/// may want no more of it before that: then they are killed, and there is nothing.
 ///
 /// # Errors
 /// If it cannot be started or recorded.
-pub fn record(options: NodeOptions, command: Command) -> Result<(Trace, ExitStatus)> {
+pub fn record(
+    options: NodeOptions,
+    command: Command,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<Option<(Trace, ExitStatus)>> {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
     let mut about = about_now();
     about.commands.insert(options.name.clone(), words);
-    let node = Tracer::start(options, command)?.wait()?;
+    let Some(node) = Tracer::start(options, command)?.wait_unless(cancelled)? else { return Ok(None) };
     let status = node.status;
-    Ok((join(vec![node], about), status))
+    Ok(Some((join(vec![node], about), status)))
 }
 
 #[cfg(test)]

@@ -225,6 +225,7 @@ impl Recording {
             initial: self.initial,
             events: self.events,
             connections: self.sockets.all,
+            datagrams: self.sockets.datagrams,
             data: self.data,
         })
     }

@@ -1,6 +1,6 @@
 //! What goes over connections: which bytes of which, so that the two ends can be matched.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -51,12 +51,25 @@ impl Ends {
     }
 }
 
+/// What a socket is to us.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    /// One end of this connection.
+    Stream(usize),
+    /// What is sent over it are datagrams of the Internet protocols.
+    Datagrams,
+    /// It leads to nobody outside of the node.
+    Other,
+}
+
 /// The sockets of a node.
 #[derive(Debug, Default)]
 pub(super) struct Sockets {
-    /// By inode; None for those that are no streams.
-    known: HashMap<u64, Option<usize>>,
+    /// By inode.
+    known: HashMap<u64, Kind>,
     pub all: Vec<Connection>,
+    /// Datagrams that were sent, by call and address. Nothing else is known of them.
+    pub datagrams: BTreeMap<(&'static str, IpAddr), u64>,
 }
 
 impl Sockets {
@@ -65,33 +78,63 @@ impl Sockets {
         self.all.iter().any(|connection| connection.open)
     }
 
-    /// The connection of a socket.
-    fn find(&mut self, descriptor: &Descriptor) -> Option<usize> {
+    /// What a socket is.
+    fn kind(&mut self, descriptor: &Descriptor) -> Kind {
         let inode = descriptor.stat.st_ino;
-        *self.known.entry(inode).or_insert_with(|| {
-            let kind = getsockopt(&descriptor.copy, sockopt::SockType);
-            kind.is_ok_and(|kind| kind == SockType::Stream).then(|| {
+        *self.known.entry(inode).or_insert_with(|| match getsockopt(&descriptor.copy, sockopt::SockType) {
+            Ok(SockType::Stream) => {
                 self.all.push(Connection { ends: None, sent: 0, received: 0, inode, ended: false, open: true });
-                self.all.len() - 1
-            })
+                Kind::Stream(self.all.len() - 1)
+            }
+            Ok(_) if is_internet(&descriptor.copy) => Kind::Datagrams,
+            _ => Kind::Other,
         })
+    }
+
+    /// The connection of a socket, if it is a stream.
+    fn find(&mut self, descriptor: &Descriptor) -> Option<usize> {
+        match self.kind(descriptor) {
+            Kind::Stream(connection) => Some(connection),
+            Kind::Datagrams | Kind::Other => None,
+        }
     }
 }
 
 /// What is known of a call on a socket before it is made.
 #[derive(Debug)]
 pub(super) enum SocketCall {
-    Send { connection: usize, copy: OwnedFd },
-    Receive { connection: usize, copy: OwnedFd, peeks: bool },
+    Send {
+        connection: usize,
+        copy: OwnedFd,
+    },
+    Receive {
+        connection: usize,
+        copy: OwnedFd,
+        peeks: bool,
+    },
+    /// Datagrams, each to its address.
+    Datagrams {
+        to: Vec<IpAddr>,
+    },
 }
 
 /// One message of sendmmsg(2): `struct mmsghdr`, with the length at its end.
 const MANY_BYTES: u64 = 64;
 const MANY_LENGTH: u64 = 56;
 
+/// The kernel sends so many at once at most (`UIO_MAXIOV`).
+const MANY_MAX: u64 = 1024;
+
 impl Recording {
-    pub(super) fn enter_send(&mut self, origin: &Origin, descriptor: Descriptor) -> Next {
-        let Some(connection) = self.sockets.find(&descriptor) else { return Next::GoOn };
+    pub(super) fn enter_send(&mut self, origin: &Origin, entry: &Entry, descriptor: Descriptor) -> Next {
+        let connection = match self.sockets.kind(&descriptor) {
+            Kind::Stream(connection) => connection,
+            Kind::Datagrams => {
+                let to = Self::destinations(origin, entry, &descriptor);
+                return Next::ToExit(Entered::Socket(SocketCall::Datagrams { to }));
+            }
+            Kind::Other => return Next::GoOn,
+        };
         if !self.may(Changes::Connection(connection), origin.thread) {
             return Next::Wait;
         }
@@ -102,7 +145,7 @@ impl Recording {
     pub(super) fn enter_copy_to_socket(&mut self, origin: &Origin, entry: &Entry, call: Call) -> Next {
         let Call::Copy { from, to, .. } = call else { return Next::GoOn };
         match self.descriptor(origin.thread, entry.arguments[to] as i32) {
-            Some(descriptor) if descriptor.is(FileType::Socket) => self.enter_send(origin, descriptor),
+            Some(descriptor) if descriptor.is(FileType::Socket) => self.enter_send(origin, entry, descriptor),
             Some(descriptor) if self.marks.are_written_to(entry.arguments[to] as i32, &descriptor) => {
                 Next::ToExit(Entered::Unfollowed(format!("{} to standard output", origin.row.name)))
             }
@@ -153,7 +196,41 @@ impl Recording {
                 }
                 self.event(origin, What::Socket { connection, sent: false, bytes });
             }
+            SocketCall::Datagrams { to } => {
+                let is_many = origin.row.call == Call::SendMany;
+                // One may be empty.
+                let went = if is_many { usize::try_from(result).unwrap_or(0) } else { usize::from(result >= 0) };
+                for address in to.into_iter().take(went) {
+                    *self.sockets.datagrams.entry((origin.row.name, address)).or_default() += 1;
+                }
+            }
         }
+    }
+
+    /// Where the datagrams of a call are to go: what it says itself, or else whom the socket is connected
+    /// to.
+    fn destinations(origin: &Origin, entry: &Entry, descriptor: &Descriptor) -> Vec<IpAddr> {
+        let [_, messages, count, _, address, _] = entry.arguments;
+        let named = |address: u64| (address != 0).then(|| read_address(origin.thread, address)).flatten();
+        let of_message = |message: u64| {
+            let mut name = [0; 8];
+            // A `struct msghdr` begins with it.
+            read_memory(origin.thread, message, &mut name).ok()?;
+            named(u64::from_le_bytes(name))
+        };
+        let connected = || {
+            let peer: SockaddrStorage = getpeername(descriptor.copy.as_raw_fd()).ok()?;
+            internet(&peer).map(|peer| peer.ip())
+        };
+        let named: Vec<Option<IpAddr>> = match origin.row.call {
+            Call::SendMany => {
+                (0..count.min(MANY_MAX)).map(|number| of_message(messages + number * MANY_BYTES)).collect()
+            }
+            Call::Write(write) if write.bytes == Bytes::Message => vec![of_message(messages)],
+            Call::Write(_) if origin.row.number == libc::SYS_sendto => vec![named(address)],
+            _ => vec![None],
+        };
+        named.into_iter().filter_map(|named| named.or_else(connected)).collect()
     }
 
     fn sent(&mut self, origin: &Origin, connection: usize, len: u64) {
@@ -180,7 +257,17 @@ impl Recording {
 
     /// Whoever sent was killed in it: some of the bytes may have gone out.
     pub(super) fn abandon_socket_call(&mut self, origin: &Origin, entry: &Entry, call: &SocketCall) {
-        let SocketCall::Send { connection, copy } = call else { return };
+        let (connection, copy) = match call {
+            SocketCall::Send { connection, copy } => (connection, copy),
+            SocketCall::Receive { .. } => return,
+            // They may have gone out.
+            SocketCall::Datagrams { to } => {
+                for address in to {
+                    *self.sockets.datagrams.entry((origin.row.name, *address)).or_default() += 1;
+                }
+                return;
+            }
+        };
         if let Call::Write(write) = origin.row.call
             && write.bytes == Bytes::Buffer
         {
@@ -217,7 +304,7 @@ impl Recording {
         let number = entry.arguments[0] as i32;
         let Some(descriptor) = self.descriptor(origin.thread, number) else { return Next::GoOn };
         if descriptor.is(FileType::Socket)
-            && let Some(&Some(connection)) = self.sockets.known.get(&descriptor.stat.st_ino)
+            && let Some(&Kind::Stream(connection)) = self.sockets.known.get(&descriptor.stat.st_ino)
         {
             self.name_ends(origin, connection, &descriptor.copy);
             drop(descriptor);
@@ -298,6 +385,27 @@ fn ends(socket: &OwnedFd, origin: &Origin) -> Option<Ends> {
     let name = local.as_unix_addr().and_then(unix_name)?;
     let client = getsockopt(&socket.as_fd(), sockopt::PeerCredentials).ok()?.pid();
     Some(Ends::Unix { name, client, accepted: true })
+}
+
+/// Whether a socket is one of the Internet protocols.
+fn is_internet(socket: &OwnedFd) -> bool {
+    getsockname::<SockaddrStorage>(socket.as_raw_fd()).is_ok_and(|address| internet(&address).is_some())
+}
+
+/// An address of the Internet protocols in a thread's memory: `struct sockaddr_in` or `sockaddr_in6`.
+fn read_address(thread: pid_t, place: u64) -> Option<IpAddr> {
+    let mut bytes = [0; 24];
+    // The shorter one may lie at the end of what there is.
+    read_memory(thread, place, &mut bytes[..16]).ok()?;
+    match i32::from(u16::from_ne_bytes([bytes[0], bytes[1]])) {
+        libc::AF_INET => Some(IpAddr::from([bytes[4], bytes[5], bytes[6], bytes[7]])),
+        libc::AF_INET6 => {
+            read_memory(thread, place, &mut bytes).ok()?;
+            let address: [u8; 16] = bytes[8..].try_into().expect("sixteen bytes");
+            Some(IpAddr::from(address).to_canonical())
+        }
+        _ => None,
+    }
 }
 
 fn internet(address: &SockaddrStorage) -> Option<SocketAddr> {

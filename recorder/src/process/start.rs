@@ -9,6 +9,7 @@ use std::process::Command;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use libc::pid_t;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
@@ -17,6 +18,9 @@ use super::calls::{ROWS, Row};
 use super::log::NodeTrace;
 use super::recording::Recording;
 use super::{Error, NodeOptions, Result, filter, system};
+
+/// How often it is looked whether a node has ended, or somebody asks for the end.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Starts programs and records them.
 #[derive(Debug)]
@@ -78,6 +82,21 @@ impl Traced {
         }
     }
 
+    /// Waits until all processes of the node have ended, also those in the background, or somebody wants
+    /// no more of it: then they are killed, and what was recorded is not told.
+    ///
+    /// # Errors
+    /// If something could not be recorded.
+    pub fn wait_unless(self, cancelled: &dyn Fn() -> bool) -> Result<Option<NodeTrace>> {
+        while !self.tracer.as_ref().is_none_or(JoinHandle::is_finished) {
+            if cancelled() {
+                return Ok(None);
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        self.wait().map(Some)
+    }
+
     /// Waits until all processes of the node have ended, also those in the background.
     ///
     /// # Errors
@@ -127,7 +146,8 @@ fn trace(options: NodeOptions, command: Command, living: Shared, tell: &Sender<p
     // Nobody may want to know.
     let ran = recording.follow(first, || tell.send(first).unwrap_or_default());
     let refused = match &ran {
-        Ok(false) => started.recv().ok().and_then(Result::err),
+        // Behind the point from which an exec does not return the kernel can only kill.
+        Ok(false) => Some(started.recv().ok().and_then(Result::err).unwrap_or_else(killed_by_kernel)),
         _ => None,
     };
     if ran.is_err() {
@@ -138,6 +158,11 @@ fn trace(options: NodeOptions, command: Command, living: Shared, tell: &Sender<p
         Some(error) => Err(Error::Start { program, error }),
         None => ran.and_then(|_| recording.finish()),
     }
+}
+
+/// What is wrong with a program that the kernel begins to run and then kills.
+fn killed_by_kernel() -> io::Error {
+    io::Error::other("it was killed before it began; its file may be damaged, or too large for the memory there is")
 }
 
 /// Starts the program in a thread of its own, which says how that went.

@@ -8,7 +8,7 @@ fn noticed(script: &str, forgotten: &str) -> Vec<String> {
     let mut command = Command::new("sh");
     command.args(["-ec", script]).env("FORGET", forgotten).current_dir(directory.path());
     let options = NodeOptions { name: "node".into(), directory: Some(directory.path().into()), marks: false };
-    let (trace, status) = record(options, command).expect("recorded");
+    let (trace, status) = record(options, command, &|| false).expect("recorded").expect("not cancelled");
     assert!(status.success(), "{script}");
     trace.about.not_measured.into_keys().collect()
 }

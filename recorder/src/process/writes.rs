@@ -28,7 +28,7 @@ impl Recording {
         let number = entry.arguments[0] as i32;
         let Some(descriptor) = self.descriptor(origin.thread, number) else { return Next::GoOn };
         if descriptor.is(FileType::Socket) {
-            return self.enter_send(origin, descriptor);
+            return self.enter_send(origin, entry, descriptor);
         }
         if let Some(file) = self.tree.as_ref().and_then(|tree| tree.find(&descriptor.stat)) {
             if !descriptor.is(FileType::RegularFile) {

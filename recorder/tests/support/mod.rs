@@ -230,7 +230,7 @@ pub fn record_command(prepare: impl FnOnce(&Path), mut command: Command) -> Reco
     prepare(directory.path());
     command.current_dir(directory.path());
     let options = NodeOptions { name: "node".into(), directory: Some(directory.path().into()), marks: true };
-    let (trace, status) = record(options, command).expect("recorded");
+    let (trace, status) = record(options, command, &|| false).expect("recorded").expect("to its end");
     Recorded { trace, status, directory }
 }
 

@@ -87,8 +87,9 @@ impl<'a> Blocks<'a> {
             held.push(Held::Disk(made));
         }
         let acknowledged = self.acknowledgements.before(&state.cut, self.trace);
+        let disks_key = *hasher.finalize().as_bytes();
         hasher.update(&acknowledged);
-        Made { disks: held, acknowledged, key: *hasher.finalize().as_bytes() }
+        Made { disks: held, acknowledged, key: *hasher.finalize().as_bytes(), disks_key }
     }
 }
 

@@ -1,9 +1,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use cluster::{Cluster, ClusterFile, Error, Settings, Spawn};
 use local_fs::enter_mount_namespace;
+use nix::mount::{MsFlags, mount};
+use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use pace_rules::nodes::Run;
 use replayer::Interrupt;
 
@@ -63,15 +66,17 @@ impl Nodes {
     }
 
     /// Looks with a cluster of which nothing has been there before: no network, no check that runs.
-    fn look_again(&mut self, state: &Made, place: &Path) -> anyhow::Result<Verdict> {
+    fn look_again(&mut self, state: &Made, place: &Path) -> anyhow::Result<Vec<Verdict>> {
         let patient = Cluster::new(&self.file.patient(PATIENCE), &self.directory.join("logs"))?;
         let usual = std::mem::replace(&mut self.cluster, patient);
-        let verdict = self.look(state, place);
+        let verdicts = self.look(state, std::slice::from_ref(&state.acknowledged), place);
         self.cluster = usual;
-        verdict
+        verdicts
     }
 
-    fn look(&mut self, state: &Made, place: &Path) -> anyhow::Result<Verdict> {
+    /// A verdict for each of these files of acknowledgements.
+    fn look(&mut self, state: &Made, acknowledged: &[Arc<[u8]>], place: &Path) -> anyhow::Result<Vec<Verdict>> {
+        let all = |verdict: Verdict| Ok(vec![verdict; acknowledged.len()]);
         let mut directories = Vec::new();
         for ((number, node), bay) in self.places.iter().enumerate().zip(&mut self.bays) {
             let path = place.join(format!("node-{number}"));
@@ -80,12 +85,10 @@ impl Nodes {
                 Ok(path) => directories.push(path),
                 Err(why) => {
                     let name = &self.cluster.file().nodes[number].name;
-                    return Ok(Verdict::Broken(vec![format!("node {name}: {why}")]));
+                    return all(Verdict::Broken(vec![format!("node {name}: {why}")]));
                 }
             }
         }
-        let acks = place.join("acks");
-        fs::write(&acks, &state.acknowledged).with_context(|| format!("write {}", acks.display()))?;
         let interrupt = self.interrupt.clone();
         let cancelled = || interrupt.requested();
         let settings =
@@ -94,33 +97,81 @@ impl Nodes {
             Ok(()) => {}
             Err(Error::NotReady { node, what, .. }) => {
                 // The others may do without it, but it was not asked for more than to start again.
-                return Ok(Verdict::Broken(vec![format!("node {node} does not come up: it {what}")]));
+                return all(Verdict::Broken(vec![format!("node {node} does not come up: it {what}")]));
             }
-            Err(error @ Error::Interrupted) => return Ok(Verdict::NotMeasured(error.to_string())),
+            Err(error @ Error::Interrupted) => return all(Verdict::NotMeasured(error.to_string())),
             Err(error) => return Err(error.into()),
         }
-        Ok(match self.cluster.run_check(&acks, &cancelled)? {
-            cluster::Verdict::Ok => Verdict::Ok,
-            cluster::Verdict::Broken(words) => Verdict::Broken(words),
-            cluster::Verdict::NotMeasured(why) => Verdict::NotMeasured(why),
-        })
+        // Where the check sees it, which may have been started before the states had a place.
+        let acks = self.directory.join("acknowledgements");
+        let ask = |lines: &Arc<[u8]>| {
+            fs::write(&acks, lines).with_context(|| format!("write {}", acks.display()))?;
+            Ok(match self.cluster.run_check(&acks, &cancelled)? {
+                cluster::Verdict::Ok => Verdict::Ok,
+                cluster::Verdict::Broken(words) => Verdict::Broken(words),
+                cluster::Verdict::NotMeasured(why) => Verdict::NotMeasured(why),
+            })
+        };
+        acknowledged.iter().map(ask).collect()
     }
+
+    /// Where states are made.
+    fn states(&self) -> PathBuf {
+        self.directory.join("states")
+    }
+
+    /// Gives a state a directory, and has it looked at there.
+    fn visit(
+        &mut self,
+        look: impl FnOnce(&mut Self, &Path) -> anyhow::Result<Vec<Verdict>>,
+    ) -> anyhow::Result<Vec<Verdict>> {
+        if !self.is_alone {
+            // What a node is started in has all that is mounted here, and keeps it.
+            enter_mount_namespace()?;
+            fs::create_dir_all(self.states()).with_context(|| format!("create {}", self.states().display()))?;
+            mount_huge(&self.states())?;
+            self.is_alone = true;
+        }
+        self.count += 1;
+        let place = self.states().join(self.count.to_string());
+        fs::create_dir(&place).with_context(|| format!("create {}", place.display()))?;
+        let verdicts = look(self, &place);
+        self.cluster.kill();
+        self.bays.iter_mut().for_each(Bay::put_away);
+        fs::remove_dir_all(&place).with_context(|| format!("remove {}", place.display()))?;
+        Ok(verdicts?.into_iter().map(|verdict| verdict.without(&place)).collect())
+    }
+}
+
+/// If a directory is in memory, mounts a file system in memory on it that has large files in large pages
+/// (Documentation/filesystems/tmpfs.rst, `huge`), in the mount namespace of this thread. Systems that
+/// allocate their logs ahead would have the kernel be busy with nothing but small ones.
+fn mount_huge(directory: &Path) -> anyhow::Result<()> {
+    let on = statfs(directory).with_context(|| format!("look at {}", directory.display()))?;
+    if on.filesystem_type() == TMPFS_MAGIC {
+        let options = Some("huge=within_size");
+        // Not every kernel has them. Then it stays what it is.
+        let _ = mount(Some(local_fs::NAME_PREFIX), directory, Some("tmpfs"), MsFlags::empty(), options);
+    }
+    Ok(())
 }
 
 impl Subject for Nodes {
     fn judge(&mut self, state: &Made, again: bool) -> anyhow::Result<Verdict> {
-        self.count += 1;
-        let place = self.directory.join(self.count.to_string());
-        fs::create_dir(&place).with_context(|| format!("create {}", place.display()))?;
-        if !self.is_alone {
-            // What a node is started in has all that is mounted here, and keeps it.
-            enter_mount_namespace()?;
-            self.is_alone = true;
-        }
-        let verdict = if again { self.look_again(state, &place) } else { self.look(state, &place) };
-        self.cluster.kill();
-        self.bays.iter_mut().for_each(Bay::put_away);
-        fs::remove_dir_all(&place).with_context(|| format!("remove {}", place.display()))?;
-        verdict.map(|verdict| verdict.without(&place))
+        let verdicts = if again {
+            self.visit(|this, place| this.look_again(state, place))
+        } else {
+            self.judge_each(state, std::slice::from_ref(&state.acknowledged))
+        };
+        Ok(verdicts?.pop().expect("one was asked for"))
+    }
+
+    // To start a cluster takes longer than to ask it.
+    fn is_slow(&self) -> bool {
+        true
+    }
+
+    fn judge_each(&mut self, state: &Made, acknowledged: &[Arc<[u8]>]) -> anyhow::Result<Vec<Verdict>> {
+        self.visit(|this, place| this.look(state, acknowledged, place))
     }
 }

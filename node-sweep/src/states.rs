@@ -25,6 +25,8 @@ pub struct Made {
     pub acknowledged: Arc<[u8]>,
     /// States of the same key are the same to any check.
     pub key: Fingerprint,
+    /// Their disks hold the same if these are the same.
+    pub disks_key: Fingerprint,
 }
 
 impl<'a> States<'a> {
@@ -59,8 +61,9 @@ impl<'a> States<'a> {
             held.push(Held::Tree(tree));
         }
         let acknowledged = self.acknowledgements.before(&state.cut, self.trace);
+        let disks_key = *hasher.finalize().as_bytes();
         hasher.update(&acknowledged);
-        Ok(Made { disks: held, acknowledged, key: *hasher.finalize().as_bytes() })
+        Ok(Made { disks: held, acknowledged, key: *hasher.finalize().as_bytes(), disks_key })
     }
 }
 

@@ -1,8 +1,8 @@
 //! Many crash states, made one after the other and looked at side by side.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 
 use pace_rules::nodes::{Space, State};
 use replayer::Interrupt;
@@ -26,6 +26,21 @@ pub trait Subject: Send {
     /// # Errors
     /// If nothing can be looked at here at all.
     fn judge(&mut self, state: &Made, again: bool) -> anyhow::Result<Verdict>;
+
+    /// Whether it had better look once at what the disks hold in several states, with all that was
+    /// acknowledged in these, because that costs it less.
+    fn is_slow(&self) -> bool {
+        false
+    }
+
+    /// Looks at what the disks hold in a state, for each of these files of acknowledgements.
+    ///
+    /// # Errors
+    /// If nothing can be looked at here at all.
+    fn judge_each(&mut self, state: &Made, acknowledged: &[Arc<[u8]>]) -> anyhow::Result<Vec<Verdict>> {
+        let alone = |lines: &Arc<[u8]>| self.judge(&Made { acknowledged: lines.clone(), ..state.clone() }, false);
+        acknowledged.iter().map(alone).collect()
+    }
 }
 
 /// How far a sweep is.
@@ -138,8 +153,17 @@ pub fn sweep_source(
     std::thread::scope(|scope| {
         let (jobs, waiting) = sync_channel(WAITING_MAX * subjects.len());
         let (answers, incoming) = sync_channel(WAITING_MAX * subjects.len());
-        let waiting = std::sync::Arc::new(Mutex::new(waiting));
-        let maker = scope.spawn(move || make_all(source, indices, &jobs, interrupt));
+        let waiting = Arc::new(Mutex::new(waiting));
+        let are_slow = subjects.iter().all(|subject| subject.is_slow());
+        let maker = scope.spawn(move || {
+            let mut maker = Maker { source, known: HashMap::new(), impossible: 0, interrupt };
+            if are_slow {
+                maker.make_groups(indices, &jobs);
+            } else {
+                maker.make_all(indices, &jobs);
+            }
+            (maker.known, maker.impossible)
+        });
         for subject in subjects {
             let (waiting, answers) = (waiting.clone(), answers.clone());
             scope.spawn(move || judge_all(subject, &waiting, &answers, interrupt));
@@ -178,38 +202,84 @@ pub fn sweep_source(
     })
 }
 
-type Job = (u64, Made);
+/// What the disks hold in one or more states.
+struct Job {
+    /// The first of them.
+    state: Made,
+    /// All of them.
+    members: Vec<Member>,
+}
+
+/// One of several states whose disks hold the same.
+struct Member {
+    index: u64,
+    key: Fingerprint,
+    acknowledged: Arc<[u8]>,
+}
+
 type Answer = ((u64, Fingerprint), anyhow::Result<Verdict>);
 
-fn make_all(
-    mut source: impl Source,
-    indices: impl Iterator<Item = u64>,
-    jobs: &SyncSender<Job>,
-    interrupt: &Interrupt,
-) -> (HashMap<Fingerprint, Same>, u64) {
-    let mut known: HashMap<Fingerprint, Same> = HashMap::new();
-    let mut impossible = 0;
-    for index in indices {
-        if interrupt.requested() {
-            break;
-        }
-        let (size, made) = source.make(index);
-        let Ok(made) = made else {
-            impossible += 1;
-            continue;
-        };
-        let own = (size, index);
-        if let Some(same) = known.get_mut(&made.key) {
-            same.states += 1;
-            same.smallest = same.smallest.min(own);
-            continue;
-        }
-        known.insert(made.key, Same { states: 1, smallest: own });
-        if jobs.send((index, made)).is_err() {
-            break;
+/// Makes states, and knows those that it has made.
+struct Maker<'a, S> {
+    source: S,
+    known: HashMap<Fingerprint, Same>,
+    impossible: u64,
+    interrupt: &'a Interrupt,
+}
+
+impl<S: Source> Maker<'_, S> {
+    /// The next state that is none of those that are known.
+    fn next(&mut self, indices: &mut impl Iterator<Item = u64>) -> Option<(Made, Member)> {
+        loop {
+            let index = indices.next().filter(|_| !self.interrupt.requested())?;
+            let (size, made) = self.source.make(index);
+            let Ok(made) = made else {
+                self.impossible += 1;
+                continue;
+            };
+            let own = (size, index);
+            if let Some(same) = self.known.get_mut(&made.key) {
+                same.states += 1;
+                same.smallest = same.smallest.min(own);
+                continue;
+            }
+            self.known.insert(made.key, Same { states: 1, smallest: own });
+            let member = Member { index, key: made.key, acknowledged: made.acknowledged.clone() };
+            return Some((made, member));
         }
     }
-    (known, impossible)
+
+    /// Makes one after the other.
+    fn make_all(&mut self, mut indices: impl Iterator<Item = u64>, jobs: &SyncSender<Job>) {
+        while let Some((state, member)) = self.next(&mut indices) {
+            if jobs.send(Job { state, members: vec![member] }).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Makes all in order to know which have the same disks, and each of these once more.
+    fn make_groups(&mut self, mut indices: impl Iterator<Item = u64>, jobs: &SyncSender<Job>) {
+        let mut groups: Vec<Vec<Member>> = Vec::new();
+        let mut places = HashMap::new();
+        while let Some((state, member)) = self.next(&mut indices) {
+            let place = *places.entry(state.disks_key).or_insert(groups.len());
+            if place == groups.len() {
+                groups.push(Vec::new());
+            }
+            groups[place].push(member);
+        }
+        for members in groups {
+            if self.interrupt.requested() {
+                return;
+            }
+            let (_, made) = self.source.make(members[0].index);
+            let state = made.expect("it was made before");
+            if jobs.send(Job { state, members }).is_err() {
+                return;
+            }
+        }
+    }
 }
 
 fn judge_all(
@@ -220,25 +290,51 @@ fn judge_all(
 ) {
     loop {
         let job = waiting.lock().expect("nobody panics with it").recv();
-        let Ok((index, made)) = job else { return };
+        let Ok(job) = job else { return };
         if interrupt.requested() {
             return;
         }
-        let verdict = judge(&mut *subject, &made);
-        // It may be so because of the interrupt.
-        if interrupt.requested() && matches!(verdict, Ok(Verdict::NotMeasured(_))) {
-            return;
-        }
-        let failed = verdict.is_err();
-        if answers.send(((index, made.key), verdict)).is_err() || failed {
-            return;
+        for (member, verdict) in judge(&mut *subject, job) {
+            // It may be so because of the interrupt.
+            if interrupt.requested() && matches!(verdict, Ok(Verdict::NotMeasured(_))) {
+                return;
+            }
+            let failed = verdict.is_err();
+            if answers.send(((member.index, member.key), verdict)).is_err() || failed {
+                return;
+            }
         }
     }
 }
 
+/// What is to be said of each of the states of a job.
+fn judge(subject: &mut dyn Subject, job: Job) -> Vec<(Member, anyhow::Result<Verdict>)> {
+    let Job { state, members } = job;
+    let lines: Vec<_> = members.iter().map(|member| member.acknowledged.clone()).collect();
+    match subject.judge_each(&state, &lines) {
+        Ok(verdicts) => {
+            let mut twice = |member: &Member, first| {
+                confirm(
+                    subject,
+                    &Made { key: member.key, acknowledged: member.acknowledged.clone(), ..state.clone() },
+                    first,
+                )
+            };
+            members
+                .into_iter()
+                .zip(verdicts)
+                .map(|(member, first)| {
+                    let verdict = twice(&member, first);
+                    (member, verdict)
+                })
+                .collect()
+        }
+        Err(error) => members.into_iter().take(1).zip(Some(Err(error))).collect(),
+    }
+}
+
 /// A state is broken if it is so twice.
-fn judge(subject: &mut dyn Subject, made: &Made) -> anyhow::Result<Verdict> {
-    let first = subject.judge(made, false)?;
+fn confirm(subject: &mut dyn Subject, made: &Made, first: Verdict) -> anyhow::Result<Verdict> {
     let Verdict::Broken(words) = first else { return Ok(first) };
     let second = match subject.judge(made, true)? {
         broken @ Verdict::Broken(_) => return Ok(broken),

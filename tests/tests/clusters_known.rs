@@ -19,8 +19,8 @@ struct Known {
     broken: &'static str,
     /// How the operation begins that a node lacks, in whole or in part, or that is still to come.
     operation: &'static str,
-    /// What an fsync of would have prevented it; nothing if none would.
-    prevented_by: Option<&'static str>,
+    /// What an fsync of would have prevented it; nothing if none would. The segments have numbers.
+    prevented_by: &'static [&'static str],
     /// Where it can be found.
     models: &'static [&'static str],
 }
@@ -33,53 +33,49 @@ const KNOWN: [Known; 8] = [
         mistake: "segment-rename",
         broken: LOST,
         operation: "rename log/wal.tmp to log/wal-",
-        prevented_by: Some("log"),
+        prevented_by: &["log"],
         models: &["posix"],
     },
     Known {
         mistake: "trusted-mark",
         broken: DOWN,
         operation: "append log/wal-",
-        prevented_by: Some("log/wal-"),
+        prevented_by: &["log/wal-"],
         models: &MODELS,
     },
     Known {
         mistake: "torn-append",
         broken: DOWN,
         operation: "append log/wal-",
-        prevented_by: None,
-        models: &["posix"],
+        prevented_by: &[],
+        // Where a file may have grown before its content is there.
+        models: &["posix", "ext4-writeback"],
     },
     Known {
         mistake: "rewrite-rename",
         broken: LOST,
         operation: "rename log/rewrite-",
-        prevented_by: Some("log"),
+        prevented_by: &["log"],
         models: &["posix"],
     },
     // The header is two writes, and either may be what is missing.
-    Known { mistake: "version-last", broken: DOWN, operation: "log/wal-", prevented_by: None, models: &MODELS },
+    Known { mistake: "version-last", broken: DOWN, operation: "log/wal-", prevented_by: &[], models: &MODELS },
     Known {
         mistake: "early-acknowledgement",
         broken: LOST,
         operation: "append log/wal-",
-        prevented_by: Some("log/wal-"),
+        // Of the directory if the segment is new: then its name may be what is missing.
+        prevented_by: &["log/wal-", "log"],
         models: &MODELS,
     },
     Known {
         mistake: "current-rename",
         broken: DOWN,
         operation: "rename CURRENT.tmp to CURRENT",
-        prevented_by: Some("its directory"),
+        prevented_by: &["its directory"],
         models: &["posix", "btrfs"],
     },
-    Known {
-        mistake: "hole",
-        broken: DOWN,
-        operation: "append log/wal-",
-        prevented_by: Some("log/wal-"),
-        models: &MODELS,
-    },
+    Known { mistake: "hole", broken: DOWN, operation: "append log/wal-", prevented_by: &["log/wal-"], models: &MODELS },
 ];
 
 fn known(mistake: &str) -> &'static Known {
@@ -162,11 +158,11 @@ impl Swept {
             let operations = operations(finding);
             assert!(operations.iter().any(|words| words.contains(known.operation)), "{what}: {:#}", short());
         }
-        if let Some(path) = known.prevented_by {
+        if !known.prevented_by.is_empty() {
             let prevents = |by: &Value| {
                 let synced = by["path"].as_str().expect("a path");
-                // The segments have numbers.
-                if path.ends_with('-') { synced.starts_with(path) } else { synced == path }
+                let is = |path: &&str| if path.ends_with('-') { synced.starts_with(path) } else { synced == *path };
+                known.prevented_by.iter().any(is)
             };
             let found = self.findings.iter().filter_map(|finding| finding["prevented_by"].as_array()).flatten();
             assert!(found.clone().count() > 0, "{what}: no fsync is said to prevent it");

@@ -172,6 +172,7 @@ fn parse(line: &str) -> Option<FlaggedRequest> {
 /// A flush that could stand for FUA, while an empty PREFLUSH waits that was perhaps queued only
 /// after it was sent, is in doubt, and so is the next one. The kernel sends the flush that stands
 /// for FUA only when the write was answered: none that came while it was under way is that one.
+/// Where a FUA write is not found in the log, any later flush may be the one that makes it durable.
 pub(crate) fn annotate(log: &mut BlockLog, requests: &[FlaggedRequest]) {
     let matched = match_writes(log, requests);
     let mut demands: Vec<Demand> = requests.iter().filter(|request| request.preflush).map(Demand::new).collect();
@@ -199,8 +200,11 @@ pub(crate) fn annotate(log: &mut BlockLog, requests: &[FlaggedRequest]) {
     let own = |write: &usize| log.entries()[..*write].iter().rposition(|entry| entry.kind == Kind::Flush);
     let preflush = matched.iter().filter(|(_, request)| request.preflush);
     let certain: Vec<usize> = preflush.filter_map(|(write, _)| own(write)).collect();
+    let is_matched = |request: &FlaggedRequest| matched.iter().any(|(_, other)| std::ptr::eq(*other, request));
+    let unmatched = requests.iter().filter(|request| request.fua && request.length > 0 && !is_matched(request));
+    let doubted_from_ns = unmatched.map(|request| request.time_ns).min().unwrap_or(u64::MAX);
     for index in stands_for_fua {
-        if !certain.contains(&index) {
+        if !certain.contains(&index) && log.entries()[index].time_ns < doubted_from_ns {
             log.reclassify(index, Kind::FuaFlush);
         }
     }
@@ -228,19 +232,22 @@ impl Demand {
     }
 }
 
-/// Finds the write of each request that has data, and marks the FUA ones.
+/// Finds the write of each request that has data, and marks the FUA ones. No file system writes what
+/// is still being written, so it is the first one there since: if that is not all of it, none is.
 fn match_writes<'a>(log: &mut BlockLog, requests: &'a [FlaggedRequest]) -> Vec<(usize, &'a FlaggedRequest)> {
     let mut matched = Vec::new();
     for request in requests.iter().filter(|request| request.length > 0) {
         let taken = |index: usize| matched.iter().any(|(other, _)| *other == index);
-        let is_it = |(index, entry): (usize, &block_dev::Entry)| match entry.kind {
+        let is_there = |(index, entry): &(usize, &block_dev::Entry)| match entry.kind {
             Kind::Write { offset, length, .. } => {
-                let same = offset == request.offset && u64::from(length) == request.length;
-                (same && entry.time_ns >= request.time_ns && !taken(index)).then_some(index)
+                let overlaps = offset < request.offset + request.length && request.offset < offset + u64::from(length);
+                overlaps && entry.time_ns >= request.time_ns && !taken(*index)
             }
-            _ => None,
+            _ => false,
         };
-        let Some(index) = log.entries().iter().enumerate().find_map(is_it) else { continue };
+        let first = log.entries().iter().enumerate().find(is_there);
+        let whole = first.filter(|(_, entry)| entry.range() == (request.offset, request.length));
+        let Some((index, _)) = whole else { continue };
         if let (Kind::Write { offset, length, .. }, true) = (log.entries()[index].kind, request.fua) {
             log.reclassify(index, Kind::Write { offset, length, fua: true });
         }
@@ -248,6 +255,9 @@ fn match_writes<'a>(log: &mut BlockLog, requests: &'a [FlaggedRequest]) -> Vec<(
     }
     matched
 }
+
+#[cfg(test)]
+mod block_layer;
 
 #[cfg(test)]
 mod tests {
@@ -332,6 +342,16 @@ mod tests {
         log.push(Kind::Flush, 30);
         annotate(&mut log, &[request(5, 10 * 4096, 4096, "f")]);
         assert_eq!(kinds(&log), "UFf");
+    }
+
+    #[test]
+    fn a_fua_write_that_did_not_come_as_it_was_sent_leaves_every_later_flush_one_of_its_own() {
+        // What is sent at 45 comes in two parts, at 50 and 60.
+        let mut log = log("WFWFWWWF");
+        let requests =
+            [request(11, 30 * 4096, 4096, "pf"), request(45, 50 * 4096, 8192, "f"), request(65, 70 * 4096, 4096, "f")];
+        annotate(&mut log, &requests);
+        assert_eq!(kinds(&log), "WFUfWWUF");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `crashpoint bench`: a sweep against the floor under it, in one run.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ace_gen::{Generator, Preset};
@@ -13,6 +14,8 @@ use replayer::{
 };
 use serde_json::{Value, json};
 use workloads::Workload;
+
+use crate::cluster;
 
 /// Floor and sweep take turns this often; the median round counts.
 const ROUNDS: u32 = 5;
@@ -34,6 +37,10 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "STATES", default_value_t)]
     states: States,
 
+    /// Measure a cluster instead: what recording costs its client, and a sweep
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["file_systems", "states", "KernelArgs"])]
+    cluster: Option<PathBuf>,
+
     #[command(flatten)]
     kernel: KernelArgs,
 
@@ -41,7 +48,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: Option<u16>,
 
-    /// How long to measure each file system
+    /// How long to measure each file system, or to start clusters
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86400))]
     seconds: u32,
 
@@ -73,17 +80,21 @@ struct Measured {
 
 /// Does it.
 pub(crate) fn run(arguments: &BenchArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+    let jobs = arguments.jobs.map_or_else(processors, usize::from);
+    let time = Duration::from_secs(arguments.seconds.into());
+    if let Some(file) = &arguments.cluster {
+        return cluster::bench(&cluster::Bench { file, jobs, time, format: arguments.format }, interrupt);
+    }
     let variants: Vec<_> = arguments.file_systems.iter().flat_map(|named| named.0.clone()).collect();
     let machine = arguments.kernel.machine()?;
     prepare(&variants, &machine)?;
-    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs = arguments.jobs.map_or_else(processors, usize::from);
     let mut rows = Vec::new();
     for variant in variants {
         replayer::say(&format!("{variant}: {ROUNDS} rounds in {} s with {jobs} workers", arguments.seconds));
         let options =
             SweepOptions { jobs, states: arguments.states, machine: machine.clone(), ..SweepOptions::default() };
-        let measured = measure(variant, &options, Duration::from_secs(arguments.seconds.into()), interrupt)?;
+        let measured = measure(variant, &options, time, interrupt)?;
         if interrupt.requested() {
             replayer::say("interrupted");
             return Ok(Outcome::Incomplete);

@@ -366,7 +366,11 @@ pub(crate) fn summary(trace: &Trace, model: &str, swept: &Swept, findings: usize
         broken: swept.broken.len() as u64,
         findings,
         not_measured: swept.open(),
-        reasons: swept.not_measured.iter().map(|(why, (states, _))| (why.clone(), *states)).collect(),
+        reasons: swept
+            .not_measured
+            .iter()
+            .map(|(why, (states, one))| (format!("{why} (such as state {one})"), *states))
+            .collect(),
         not_recorded: trace.about.not_measured.clone(),
         interrupted: swept.interrupted,
         seconds: (seconds * 1000.0).round() / 1000.0,

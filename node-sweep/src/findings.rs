@@ -1,6 +1,6 @@
 //! Broken states as findings: those that are alike together, each shown by its smallest.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use pace_rules::nodes::{Action, Effect, Micro, Relaxation, Run, Space, State};
 use serde::{Deserialize, Serialize};
@@ -190,9 +190,9 @@ impl Parts {
 /// What findings that are alike have in common.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Kind {
-    /// Of each operation that is missing: the node, the call, the file and the stack.
-    missing: Vec<(usize, String, String, Option<String>)>,
-    /// What came last, where nothing is missing.
+    /// Of each operation that is missing: the call, the file and the stack.
+    missing: Vec<(String, String, Option<String>)>,
+    /// The last operation of each node, where nothing is missing.
     behind: Vec<String>,
     words: Vec<String>,
 }
@@ -307,23 +307,31 @@ impl<'a> Findings<'a> {
         events
     }
 
+    /// If what is broken names nodes, these are what matters: the others may be anywhere.
     fn kind(&self, state: &State, broken: &Broken) -> Kind {
-        let mut missing = Vec::new();
-        let mut behind = Vec::new();
-        for (place, node) in self.nodes(state).into_iter().enumerate() {
-            let known = missing.len();
-            for lost in node.lost.into_iter().chain(node.midway) {
-                missing.push((place, lost.call, without_numbers(&lost.path), lost.stack));
-            }
-            if missing.len() == known {
-                behind.extend(node.behind.as_deref().map(without_numbers));
-            }
+        let stories = self.nodes(state);
+        let (named, others): (Vec<_>, Vec<_>) =
+            stories.iter().enumerate().partition(|(_, story)| is_named(&story.node, &broken.words));
+        let missing = |nodes: &[(usize, &NodeStory)]| {
+            let lost = nodes.iter().flat_map(|(_, story)| story.lost.iter().chain(&story.midway));
+            let kinds: BTreeSet<_> =
+                lost.map(|lost| (lost.call.clone(), without_numbers(&lost.path), lost.stack.clone())).collect();
+            Vec::from_iter(kinds)
+        };
+        let mut of_nodes = missing(&named);
+        if of_nodes.is_empty() {
+            of_nodes = missing(&others);
         }
-        missing.dedup();
-        if !missing.is_empty() {
-            behind.clear();
+        let mut behind = BTreeSet::new();
+        if of_nodes.is_empty() {
+            let nodes = if named.is_empty() { others } else { named };
+            let last = nodes.into_iter().filter_map(|(node, _)| {
+                let (event, _) = self.parts(state, node).pop_last()?;
+                self.operation(node, event)
+            });
+            behind.extend(last.map(|operation| without_numbers(&operation.words)));
         }
-        Kind { missing, behind, words: plain(&broken.words) }
+        Kind { missing: of_nodes, behind: Vec::from_iter(behind), words: plain(&broken.words) }
     }
 
     pub(crate) fn operation(&self, node: usize, event: usize) -> Option<&Operation> {
@@ -478,6 +486,12 @@ pub fn relaxation_words(relaxation: Relaxation) -> &'static str {
         Relaxation::Cut => "last one cut",
         Relaxation::Lost => "operations lost",
     }
+}
+
+/// Whether a node's name is one of the words.
+fn is_named(node: &str, broken: &[String]) -> bool {
+    let ends = |character: char| !(character.is_alphanumeric() || character == '-' || character == '_');
+    broken.iter().flat_map(|words| words.split(ends)).any(|word| word == node)
 }
 
 pub(crate) fn plain(words: &[String]) -> Vec<String> {

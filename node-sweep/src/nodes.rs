@@ -1,6 +1,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use cluster::{Cluster, ClusterFile, Error, Settings, Spawn};
@@ -10,7 +11,7 @@ use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use pace_rules::nodes::Run;
 use replayer::Interrupt;
 
-use crate::bay::Bay;
+use crate::bay::{Bay, Held};
 use crate::check::Verdict;
 use crate::states::Made;
 use crate::sweep::Subject;
@@ -113,6 +114,39 @@ impl Nodes {
             })
         };
         acknowledged.iter().map(ask).collect()
+    }
+
+    /// How often in a time it can be started on a state, be ready, and be ended: a sweep cannot be faster,
+    /// but for what states have in common.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn cycle(&mut self, state: &Made, time: Duration) -> anyhow::Result<u64> {
+        let mut cycles = 0;
+        self.visit(|this, place| {
+            let directories: Vec<_> = (0..this.places.len()).map(|node| place.join(format!("node-{node}"))).collect();
+            for (directory, node) in directories.iter().zip(&this.places) {
+                if let Some(Held::Tree(tree)) = node.map(|node| &state.disks[node]) {
+                    tree.write_to(directory)?;
+                }
+            }
+            let interrupt = this.interrupt.clone();
+            let cancelled = || interrupt.requested();
+            let end = Instant::now() + time;
+            while Instant::now() < end && !cancelled() {
+                let settings = &mut Settings {
+                    directories: &directories,
+                    first: false,
+                    starter: &mut Spawn,
+                    cancelled: &cancelled,
+                };
+                this.cluster.start(settings)?;
+                this.cluster.kill();
+                cycles += 1;
+            }
+            Ok(Vec::new())
+        })?;
+        Ok(cycles)
     }
 
     /// Where states are made.

@@ -15,6 +15,9 @@ use crate::tree::{Fingerprint, Impossible};
 /// States that are made and wait for someone to look at them, for each who does.
 const WAITING_MAX: usize = 4;
 
+/// So often a state is looked at again that was broken the first time, and only then.
+const TRIES_MAX: u32 = 6;
+
 /// So many reasons why states were not measured are kept.
 const REASONS_MAX: usize = 1000;
 
@@ -333,16 +336,28 @@ fn judge(subject: &mut dyn Subject, job: Job) -> Vec<(Member, anyhow::Result<Ver
     }
 }
 
-/// A state is broken if it is so twice.
+/// A state is broken if it is so twice. One that is not so the second time gets more chances: a cluster may
+/// do this or that with it, depending on who is there first.
 fn confirm(subject: &mut dyn Subject, made: &Made, first: Verdict) -> anyhow::Result<Verdict> {
     let Verdict::Broken(words) = first else { return Ok(first) };
-    let second = match subject.judge(made, true)? {
-        broken @ Verdict::Broken(_) => return Ok(broken),
-        Verdict::Ok => "ok".to_owned(),
-        Verdict::NotMeasured(why) => why,
-    };
-    let first = words.join("; ");
-    Ok(Verdict::NotMeasured(format!("not repeatable: the check said first `{first}`, and then of the same `{second}`")))
+    for again in 1..=TRIES_MAX {
+        match subject.judge(made, true)? {
+            Verdict::Broken(mut words) => {
+                if again > 1 {
+                    words.push(format!("in 2 of {} tries", again + 1));
+                }
+                return Ok(Verdict::Broken(words));
+            }
+            Verdict::Ok => {}
+            Verdict::NotMeasured(why) => return Ok(not_repeatable(&words, &why)),
+        }
+    }
+    Ok(not_repeatable(&words, &format!("ok, {TRIES_MAX} times")))
+}
+
+fn not_repeatable(first: &[String], second: &str) -> Verdict {
+    let first = first.join("; ");
+    Verdict::NotMeasured(format!("not repeatable: the check said first `{first}`, and then of the same `{second}`"))
 }
 
 impl Swept {

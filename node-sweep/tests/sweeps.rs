@@ -203,3 +203,16 @@ fn a_check_that_changes_its_mind_finds_nothing_and_that_is_told() {
     assert_eq!(swept.open(), 1);
     assert!(swept.not_measured.keys().all(|why| why.contains("not repeatable")), "{:?}", swept.not_measured);
 }
+
+#[test]
+fn what_is_broken_now_and_then_is_found_and_told_so() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let check = format!(
+        "echo >> {0}; case $(wc -l < {0}) in 1|4) echo broken at times;; *) echo ok;; esac",
+        directory.path().join("n").display()
+    );
+    let (swept, findings) = swept(&saved(true, true), "posix", &check, 1);
+    assert_eq!(swept.open(), 0);
+    let [finding] = &*findings else { panic!("{findings:#?}") };
+    assert_eq!(finding.broken, ["at times", "in 2 of 4 tries"]);
+}

@@ -1,10 +1,12 @@
 //! `crashpoint cluster`: real systems of several nodes.
 
+mod bench;
 mod record;
 mod run;
 mod scene;
 mod states;
 
+pub(crate) use bench::{Bench, bench};
 use clap::Subcommand;
 use replayer::{Interrupt, Outcome};
 

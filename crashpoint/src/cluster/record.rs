@@ -43,9 +43,7 @@ pub(crate) fn record(arguments: &RecordArgs, interrupt: &Interrupt) -> anyhow::R
     if file.client.is_none() {
         bail!("there is no [client] in the cluster file to record");
     }
-    let mut scene = Scene::new(&file, None)?;
-    let disks = scene.make_disks(&file)?;
-    let trace = match recorded(&file, &scene, disks, interrupt) {
+    let trace = match recorded(&file, &mut Scene::new(&file, None)?, interrupt) {
         Err(error) if is_interrupted(&error) => {
             say("interrupted: everything is stopped, and no trace was written");
             return Ok(Outcome::Incomplete);
@@ -59,12 +57,9 @@ pub(crate) fn record(arguments: &RecordArgs, interrupt: &Interrupt) -> anyhow::R
 
 /// Runs the cluster and its client once, and kills it: what it does in order to stop no crash would
 /// let it do.
-fn recorded(
-    file: &ClusterFile,
-    scene: &Scene,
-    mut disks: Vec<Option<RecordedDisk>>,
-    interrupt: &Interrupt,
-) -> anyhow::Result<Trace> {
+pub(super) fn recorded(file: &ClusterFile, scene: &mut Scene, interrupt: &Interrupt) -> anyhow::Result<Trace> {
+    let mut disks = scene.make_disks(file)?;
+    let scene = &*scene;
     let mut about = about_now();
     about.cluster = Some(file.text.clone());
     let cancelled = || interrupt.requested();

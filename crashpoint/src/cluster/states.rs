@@ -126,18 +126,25 @@ impl Recorded {
     }
 
     fn explore(&self, file: &ClusterFile, run: &Run) -> anyhow::Result<Explore> {
-        Ok(match (self.explore, &file.explore) {
-            (Rule::BruteForce, _) => Explore::BruteForce,
-            (Rule::SameOnAll, _) => Explore::SameOnAll,
-            (Rule::Pace, cluster::Explore::ReplicatedStateMachine { majority }) => {
-                Explore::ReplicatedStateMachine { majority: *majority }
-            }
-            (Rule::Pace, cluster::Explore::PrimaryReplicas { primary }) => {
-                let name = &file.nodes[*primary].name;
-                let primary = run.nodes.iter().position(|node| node.name == *name);
-                let primary = primary.with_context(|| format!("nothing was recorded of the primary, {name}"))?;
-                Explore::PrimaryReplicas { primary }
-            }
-        })
+        match self.explore {
+            Rule::BruteForce => Ok(Explore::BruteForce),
+            Rule::SameOnAll => Ok(Explore::SameOnAll),
+            Rule::Pace => explore(file, run),
+        }
     }
+}
+
+/// Which nodes lose something together, as the cluster file has it.
+pub(super) fn explore(file: &ClusterFile, run: &Run) -> anyhow::Result<Explore> {
+    Ok(match &file.explore {
+        cluster::Explore::ReplicatedStateMachine { majority } => {
+            Explore::ReplicatedStateMachine { majority: *majority }
+        }
+        cluster::Explore::PrimaryReplicas { primary } => {
+            let name = &file.nodes[*primary].name;
+            let primary = run.nodes.iter().position(|node| node.name == *name);
+            let primary = primary.with_context(|| format!("nothing was recorded of the primary, {name}"))?;
+            Explore::PrimaryReplicas { primary }
+        }
+    })
 }

@@ -11,6 +11,10 @@ use crate::{PAGE_SIZE, Page};
 /// A page that holds nothing.
 pub(crate) static ZERO_PAGE: Page = [0; PAGE_SIZE];
 
+/// The size of the largest disk that is unpacked, in bytes. What claims to be larger is damaged: even to
+/// make an empty one would take gigabytes.
+const PACKED_MAX: u64 = 1 << 40;
+
 /// A formatted disk that many images share. It never changes, and pages of zeros cost nothing.
 pub struct Base {
     size_bytes: u64,
@@ -71,7 +75,7 @@ impl Base {
         let damaged = || io::Error::new(io::ErrorKind::InvalidData, "a packed disk is damaged");
         let (size, rest) = packed.split_first_chunk().ok_or_else(damaged)?;
         let size_bytes = u64::from_le_bytes(*size);
-        if size_bytes % PAGE_SIZE as u64 != 0 || rest.len() % (4 + PAGE_SIZE) != 0 {
+        if size_bytes > PACKED_MAX || size_bytes % PAGE_SIZE as u64 != 0 || rest.len() % (4 + PAGE_SIZE) != 0 {
             return Err(damaged());
         }
         let mut base = Self::empty(size_bytes);
@@ -201,5 +205,8 @@ mod tests {
         assert!(unpacked.used().eq([2, 8]));
         assert!(Base::unpack(&packed[..packed.len() - 1]).is_err());
         assert!(Base::unpack(&packed[..7]).is_err());
+        let mut huge = packed;
+        huge[..8].copy_from_slice(&(!(PAGE_SIZE as u64 - 1)).to_le_bytes());
+        assert!(Base::unpack(&huge).is_err());
     }
 }

@@ -47,7 +47,7 @@ const SIGNALLED: i32 = 128;
 const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
 
 /// How many times fewer numbers are skipped where each takes a thread.
-const FEWER_NUMBERS: u32 = 10;
+const FEWER_NUMBERS: u32 = 30;
 
 /// Where names are looked up.
 const HOSTS: &str = "/etc/hosts";

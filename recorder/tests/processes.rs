@@ -342,3 +342,18 @@ fn all_processes_end_with_the_recording() {
     let node = traced.wait().expect("recorded");
     assert!(!node.status.success() && begun.elapsed().as_secs() < 10);
 }
+
+/// A process that is killed while it makes another one does not tell that it did.
+#[test]
+fn those_who_lose_their_parent_before_it_tells_of_them_end_as_well() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for round in 0..40 {
+        let path = directory.path().join(round.to_string());
+        let options = NodeOptions { name: "node".into(), ..NodeOptions::default() };
+        let mut command = Command::new("sh");
+        let forks = "while :; do (:) & (:) & (:) & wait; done";
+        command.args(["-c", &format!("({forks}) & ({forks}) & (:) & touch {}; {forks}", path.display())]);
+        let recorded = record(options, command, &|| path.exists()).expect("recorded");
+        assert!(recorded.is_none());
+    }
+}

@@ -61,8 +61,12 @@ pub enum Error {
 }
 
 #[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Manifest {
     version: u32,
+    /// Of all the rest of this. Traces have it since there is a program that looks at it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    blake3: String,
     run_blake3: String,
     data_blake3: String,
     /// Of each node that had one.
@@ -114,6 +118,17 @@ impl DiskManifest {
     }
 }
 
+impl Manifest {
+    /// The hash of everything in it but that.
+    fn hash(&self) -> String {
+        let rest = serde_json::to_value(self).map(|mut rest| {
+            rest.as_object_mut().expect("it is a structure").remove("blake3");
+            rest.to_string()
+        });
+        blake3::hash(rest.expect("it is plain data").as_bytes()).to_hex().to_string()
+    }
+}
+
 /// What is read before anything else, of any version.
 #[derive(Deserialize)]
 struct AnyManifest {
@@ -135,13 +150,15 @@ impl Trace {
         let disks = self.disks.iter().enumerate();
         let disks =
             disks.map(|(number, (node, disk))| Ok((node.clone(), DiskManifest::save(number, disk, directory)?)));
-        let manifest = Manifest {
+        let mut manifest = Manifest {
             version: VERSION,
+            blake3: String::new(),
             run_blake3: compress(&directory.join(RUN), &run)?,
             data_blake3: compress(&directory.join(DATA), &self.data)?,
             disks: disks.collect::<Result<_>>()?,
             about: self.about.clone(),
         };
+        manifest.blake3 = manifest.hash();
         let mut text = serde_json::to_vec_pretty(&manifest).expect("it is plain data");
         text.push(b'\n');
         write(&directory.join(MANIFEST), &text)
@@ -160,6 +177,9 @@ impl Trace {
             return Err(Error::Version { path, found: version });
         }
         let manifest: Manifest = serde_json::from_slice(&text).map_err(damaged)?;
+        if !manifest.blake3.is_empty() && manifest.blake3 != manifest.hash() {
+            return Err(Error::Damaged { path, what: "its text is not what was written".into() });
+        }
         let data = decompress(&directory.join(DATA), &manifest.data_blake3)?;
         let path = directory.join(RUN);
         let run: Run = postcard::from_bytes(&decompress(&path, &manifest.run_blake3)?)

@@ -97,12 +97,25 @@ impl Names {
     }
 
     fn path(&self, file: FileId) -> String {
-        match self.0.get(&file) {
-            None if file == FileId::ROOT => ".".into(),
-            Some((None, _)) => ".".into(),
-            None => format!("a file without a name ({})", file.0),
-            Some((Some(parent), name)) => self.in_directory(*parent, name),
+        let mut names = Vec::new();
+        let mut at = file;
+        // In a trace that somebody made up a directory may be in itself.
+        while names.len() <= self.0.len() {
+            match self.0.get(&at) {
+                Some((Some(parent), name)) => {
+                    names.push(String::from_utf8_lossy(name));
+                    at = *parent;
+                }
+                None if at != FileId::ROOT => {
+                    names.push(format!("a file without a name ({})", at.0).into());
+                    break;
+                }
+                _ if names.is_empty() => return ".".into(),
+                _ => break,
+            }
         }
+        names.reverse();
+        names.join("/")
     }
 
     fn in_directory(&self, parent: FileId, name: &Name) -> String {
@@ -151,17 +164,40 @@ impl Names {
             }
             FileOp::Write { file, offset, data, size_before } => {
                 let appends = if *offset >= *size_before { ", appended" } else { "" };
-                format!("{}: bytes {offset}..{}{appends}", self.path(*file), offset + data.len)
+                format!("{}: bytes {offset}..{}{appends}", self.path(*file), offset.saturating_add(data.len))
             }
             FileOp::Resize { file, from, to } => format!("{}: {from} bytes become {to}", self.path(*file)),
-            FileOp::Zero { file, offset, len } => format!("{}: zeros {offset}..{}", self.path(*file), offset + len),
+            FileOp::Zero { file, offset, len } => {
+                format!("{}: zeros {offset}..{}", self.path(*file), offset.saturating_add(*len))
+            }
             FileOp::SetMode { file, mode } => format!("{}: mode {mode:o}", self.path(*file)),
             FileOp::Sync { file, scope } => match scope {
                 SyncScope::File => format!("{}: synced", self.path(*file)),
                 SyncScope::Data => format!("{}: data synced", self.path(*file)),
-                SyncScope::Range { offset, len } => format!("{}: synced {offset}..{}", self.path(*file), offset + len),
+                SyncScope::Range { offset, len } => {
+                    format!("{}: synced {offset}..{}", self.path(*file), offset.saturating_add(*len))
+                }
             },
             FileOp::SyncAll => "everything synced".into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_told_with_its_directories_even_where_they_are_in_themselves() {
+        let name = |name: &str| Name::from(name.as_bytes());
+        let mut names = Names([(FileId::ROOT, (None, name("")))].into());
+        names.set(FileId(1), FileId::ROOT, &name("a"));
+        names.set(FileId(2), FileId(1), &name("b"));
+        let paths = |names: &Names| [0, 1, 2, 3].map(|file| names.path(FileId(file)));
+        assert_eq!(paths(&names), [".", "a", "a/b", "a file without a name (3)"]);
+        names.set(FileId(3), FileId(9), &name("c"));
+        assert_eq!(names.path(FileId(3)), "a file without a name (9)/c");
+        names.set(FileId(1), FileId(2), &name("a"));
+        assert!(names.path(FileId(2)).ends_with("a/b"));
     }
 }

@@ -302,6 +302,7 @@ impl Recording {
     fn group_stop(&mut self, thread: pid_t, signal: i32) {
         if !self.threads.contains_key(&thread) {
             self.early.insert(thread);
+            self.adopt_orphans(None);
         } else if matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) {
             system::stay_stopped(thread);
         } else {
@@ -410,12 +411,37 @@ impl Recording {
     fn born(&mut self, parent: pid_t) {
         let Ok(child) = system::event_message(parent).map(|child| child as pid_t) else { return };
         let Some(process) = self.threads.get(&parent).map(|thread| thread.process) else { return };
+        if self.threads.contains_key(&child) {
+            return;
+        }
         let is_thread = rustix::fs::access(format!("/proc/{process}/task/{child}"), rustix::fs::Access::EXISTS).is_ok();
         // One that has ended already tells so.
         let _ = self.adopt(child, if is_thread { process } else { child }, Some(process));
         if self.early.remove(&child) {
             system::go_on(child, 0);
         }
+    }
+
+    /// Those who wait for a parent that was killed before it could say that it made them.
+    fn adopt_orphans(&mut self, parent: Option<pid_t>) {
+        let orphans: Vec<pid_t> = self.early.iter().copied().filter(|child| self.is_orphan(*child)).collect();
+        for child in orphans {
+            // One that has ended already tells so.
+            let _ = self.adopt(child, child, parent);
+            self.early.remove(&child);
+            system::go_on(child, 0);
+        }
+    }
+
+    /// Whether a process is the child of none that is known. A thread ends with its process.
+    fn is_orphan(&self, child: pid_t) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{child}/status")).unwrap_or_default();
+        let number = |field| {
+            let line = status.lines().find_map(|line| line.strip_prefix(field));
+            line.and_then(|number| number.trim().parse::<pid_t>().ok())
+        };
+        let parent = number("PPid:");
+        number("Tgid:") == Some(child) && parent.is_some_and(|parent| !self.processes.contains_key(&parent))
     }
 
     fn adopt(&mut self, thread: pid_t, process: pid_t, parent: Option<pid_t>) -> io::Result<()> {
@@ -481,6 +507,7 @@ impl Recording {
         }
         if self.processes.contains_key(&thread) {
             let origin = self.origin_of(thread, "exit");
+            self.adopt_orphans(Some(thread));
             self.end_mappings(&origin, thread);
             self.processes.remove(&thread);
             self.living.lock().unwrap_or_else(PoisonError::into_inner).processes.remove(&thread);

@@ -107,10 +107,16 @@ impl Nodes {
         let acks = self.directory.join("acknowledgements");
         let ask = |lines: &Arc<[u8]>| {
             fs::write(&acks, lines).with_context(|| format!("write {}", acks.display()))?;
-            Ok(match self.cluster.run_check(&acks, &cancelled)? {
-                cluster::Verdict::Ok => Verdict::Ok,
-                cluster::Verdict::Broken(words) => Verdict::Broken(words),
-                cluster::Verdict::NotMeasured(why) => Verdict::NotMeasured(why),
+            let verdict = self.cluster.run_check(&acks, &cancelled)?;
+            Ok(match (verdict, self.cluster.refuse_end()) {
+                (cluster::Verdict::Broken(words), _) => Verdict::Broken(words),
+                // One that seemed ready may have been about to look at what it has.
+                (_, Err(Error::NotReady { node, what, .. })) => {
+                    Verdict::Broken(vec![format!("node {node} does not stay up: it {what}")])
+                }
+                (_, Err(error)) => return Err(error.into()),
+                (cluster::Verdict::Ok, _) => Verdict::Ok,
+                (cluster::Verdict::NotMeasured(why), _) => Verdict::NotMeasured(why),
             })
         };
         acknowledged.iter().map(ask).collect()

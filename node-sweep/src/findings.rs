@@ -187,6 +187,9 @@ impl Parts {
     }
 }
 
+/// Words behind what is broken, with the end of a log: they help, and may be others for states that are alike.
+pub(crate) const LOGGED: &str = "its log: ";
+
 /// What findings that are alike have in common.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Kind {
@@ -491,11 +494,13 @@ pub fn relaxation_words(relaxation: Relaxation) -> &'static str {
 /// Whether a node's name is one of the words.
 fn is_named(node: &str, broken: &[String]) -> bool {
     let ends = |character: char| !(character.is_alphanumeric() || character == '-' || character == '_');
-    broken.iter().flat_map(|words| words.split(ends)).any(|word| word == node)
+    let broken = broken.iter().filter(|words| !words.starts_with(LOGGED));
+    broken.flat_map(|words| words.split(ends)).any(|word| word == node)
 }
 
+/// What is broken, in words that are the same for states that are alike.
 pub(crate) fn plain(words: &[String]) -> Vec<String> {
-    words.iter().map(|words| without_numbers(words)).collect()
+    words.iter().filter(|words| !words.starts_with(LOGGED)).map(|words| without_numbers(words)).collect()
 }
 
 impl Finding {

@@ -13,6 +13,7 @@ use replayer::Interrupt;
 
 use crate::bay::{Bay, Held};
 use crate::check::Verdict;
+use crate::findings::LOGGED;
 use crate::states::Made;
 use crate::sweep::Subject;
 
@@ -96,9 +97,10 @@ impl Nodes {
             &mut Settings { directories: &directories, first: false, starter: &mut Spawn, cancelled: &cancelled };
         match self.cluster.start(settings) {
             Ok(()) => {}
-            Err(Error::NotReady { node, what, .. }) => {
+            Err(Error::NotReady { node, what, tail }) => {
                 // The others may do without it, but it was not asked for more than to start again.
-                return all(Verdict::Broken(vec![format!("node {node} does not come up: it {what}")]));
+                let broken = format!("node {node} does not come up: it {what}");
+                return all(Verdict::Broken(vec![broken, said(&tail)]));
             }
             Err(error @ Error::Interrupted) => return all(Verdict::NotMeasured(error.to_string())),
             Err(error) => return Err(error.into()),
@@ -111,8 +113,8 @@ impl Nodes {
             Ok(match (verdict, self.cluster.refuse_end()) {
                 (cluster::Verdict::Broken(words), _) => Verdict::Broken(words),
                 // One that seemed ready may have been about to look at what it has.
-                (_, Err(Error::NotReady { node, what, .. })) => {
-                    Verdict::Broken(vec![format!("node {node} does not stay up: it {what}")])
+                (_, Err(Error::NotReady { node, what, tail })) => {
+                    Verdict::Broken(vec![format!("node {node} does not stay up: it {what}"), said(&tail)])
                 }
                 (_, Err(error)) => return Err(error.into()),
                 (cluster::Verdict::Ok, _) => Verdict::Ok,
@@ -181,6 +183,11 @@ impl Nodes {
         fs::remove_dir_all(&place).with_context(|| format!("remove {}", place.display()))?;
         Ok(verdicts?.into_iter().map(|verdict| verdict.without(&place)).collect())
     }
+}
+
+/// What a node had to say.
+fn said(tail: &[String]) -> String {
+    if tail.is_empty() { format!("{LOGGED}nothing") } else { format!("{LOGGED}{}", tail.join(" | ")) }
 }
 
 /// If a directory is in memory, mounts a file system in memory on it that has large files in large pages

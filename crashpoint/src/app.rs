@@ -184,7 +184,12 @@ impl AppArgs {
         let output = data.with_file_name("output");
         let output = fs::File::create(&output).with_context(|| format!("create {}", output.display()))?;
         command.args(&words[1..]).stdout(output);
-        let options = NodeOptions { name: PROGRAM.into(), directory: Some(data.to_owned()), marks: true };
+        let options = NodeOptions {
+            name: PROGRAM.into(),
+            directory: Some(data.to_owned()),
+            marks: true,
+            ..NodeOptions::default()
+        };
         let recorded = record(options, command, &|| interrupt.requested()).map_err(without_interpreter);
         if recorded.is_err() && !data.is_dir() {
             bail!("the program removed its directory of data, or gave it another name: nothing was tested");

@@ -22,7 +22,7 @@ def connect(port):
 /// Records all of these at once, as nodes 0, 1 and so on.
 fn together(commands: Vec<Command>) -> Trace {
     let start = |(number, command): (usize, Command)| {
-        let options = NodeOptions { name: number.to_string(), directory: None, marks: true };
+        let options = NodeOptions { name: number.to_string(), directory: None, marks: true, ..NodeOptions::default() };
         Tracer::start(options, command).expect("started")
     };
     let traced: Vec<_> = commands.into_iter().enumerate().map(start).collect();

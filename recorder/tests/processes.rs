@@ -236,7 +236,11 @@ fn an_ordinary_user_is_recorded_and_keeps_what_set_uid_gives_or_is_refused() {
         let mut command = Command::new("sh");
         std::os::unix::process::CommandExt::uid(&mut command, 65534);
         command.args(["-ec", script]).current_dir(&path);
-        record(NodeOptions { name: "node".into(), directory: Some(path.clone()), marks: true }, command, &|| false)
+        record(
+            NodeOptions { name: "node".into(), directory: Some(path.clone()), marks: true, ..NodeOptions::default() },
+            command,
+            &|| false,
+        )
     };
     let (trace, status) = record_as_nobody("echo x >f; mv f g; sync g").expect("recorded").expect("to its end");
     assert!(status.success() && trace.about.not_measured.is_empty(), "{:?}", trace.about);
@@ -280,7 +284,12 @@ assert libc.syscall(425, 8, 0) == -1
 #[test]
 fn what_somebody_else_does_is_noticed() {
     let directory = tempfile::tempdir().expect("a directory");
-    let options = NodeOptions { name: "node".into(), directory: Some(directory.path().into()), marks: false };
+    let options = NodeOptions {
+        name: "node".into(),
+        directory: Some(directory.path().into()),
+        marks: false,
+        ..NodeOptions::default()
+    };
     let mut command = Command::new("sh");
     command.args(["-c", "sleep 1"]);
     let traced = recorder::process::Tracer::start(options, command).expect("started");

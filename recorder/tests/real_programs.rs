@@ -141,7 +141,12 @@ fn anything_by_threads_and_processes_at_once() {
 fn anything_until_it_is_killed() {
     for seed in 0..15_u32 {
         let directory = tempfile::tempdir().expect("a directory");
-        let options = NodeOptions { name: "node".into(), directory: Some(directory.path().into()), marks: false };
+        let options = NodeOptions {
+            name: "node".into(),
+            directory: Some(directory.path().into()),
+            marks: false,
+            ..NodeOptions::default()
+        };
         let mut command = python_command(ANYTHING);
         command.args([seed, 3, 2].map(|number| number.to_string())).current_dir(directory.path());
         let traced = Tracer::start(options, command).expect("started");

@@ -118,7 +118,10 @@ fn run_client(cluster: &Cluster, scene: &Scene, cancelled: &dyn Fn() -> bool) ->
     let log = cluster.log(CLIENT);
     command.stdout(File::create(scene.temporary("acknowledgements"))?).stderr(File::create(&log)?);
     let begun = Instant::now();
-    let traced = Tracer::start(NodeOptions { name: CLIENT.into(), directory: None, marks: true }, command)?;
+    let traced = Tracer::start(
+        NodeOptions { name: CLIENT.into(), directory: None, marks: true, processor: Some(cluster.file().nodes.len()) },
+        command,
+    )?;
     while !has_ended(traced.pid()) {
         if cancelled() {
             bail!(cluster::Error::Interrupted);
@@ -154,7 +157,7 @@ impl Starter for Recorder<'_> {
             disk.begin().map_err(io::Error::other)?;
         }
         let directory = node.has_data.then(|| self.scene.directories[place].clone());
-        let options = NodeOptions { name: node.name.clone(), directory, marks: false };
+        let options = NodeOptions { name: node.name.clone(), directory, marks: false, processor: Some(place) };
         let traced = Arc::new(Tracer::start(options, command).map_err(io::Error::other)?);
         self.traced.push((place, Arc::clone(&traced)));
         Ok(Box::new(Watched(traced)))

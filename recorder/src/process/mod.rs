@@ -58,6 +58,10 @@ pub struct NodeOptions {
     /// Whether the lines that its processes write to the standard output of the first one are
     /// acknowledgements.
     pub marks: bool,
+    /// On which of the processors that this process may use it runs, with its tracer; on any of them if
+    /// that is not said. The two take turns, and to wake each other on another processor takes longer
+    /// than most turns. So it is for nodes of which there are as many as processors, or more.
+    pub processor: Option<usize>,
 }
 
 /// What there is to say of a recording that begins now: the version, the kernel, the time.

@@ -7,7 +7,12 @@ fn noticed(script: &str, forgotten: &str) -> Vec<String> {
     let directory = tempfile::tempdir().expect("a directory");
     let mut command = Command::new("sh");
     command.args(["-ec", script]).env("FORGET", forgotten).current_dir(directory.path());
-    let options = NodeOptions { name: "node".into(), directory: Some(directory.path().into()), marks: false };
+    let options = NodeOptions {
+        name: "node".into(),
+        directory: Some(directory.path().into()),
+        marks: false,
+        ..NodeOptions::default()
+    };
     let (trace, status) = record(options, command, &|| false).expect("recorded").expect("not cancelled");
     assert!(status.success(), "{script}");
     trace.about.not_measured.into_keys().collect()

@@ -229,7 +229,12 @@ pub fn record_command(prepare: impl FnOnce(&Path), mut command: Command) -> Reco
     let directory = tempfile::tempdir().expect("a directory");
     prepare(directory.path());
     command.current_dir(directory.path());
-    let options = NodeOptions { name: "node".into(), directory: Some(directory.path().into()), marks: true };
+    let options = NodeOptions {
+        name: "node".into(),
+        directory: Some(directory.path().into()),
+        marks: true,
+        ..NodeOptions::default()
+    };
     let (trace, status) = record(options, command, &|| false).expect("recorded").expect("to its end");
     Recorded { trace, status, directory }
 }

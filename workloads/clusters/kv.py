@@ -91,8 +91,8 @@ class Redis:
         if self.call("WAIT", str(self.REPLICAS), str(ANSWER_WITHIN_S * 1000)) < self.REPLICAS:
             raise Unavailable("not all replicas have it")
 
-    def get(self, key):
-        return self.call("GET", key)
+    def get_all(self, keys):
+        return dict(zip(keys, self.call("MGET", *keys))) if keys else {}
 
     def ready(self):
         role = self.call("ROLE")
@@ -142,12 +142,18 @@ class Etcd:
     def put(self, key, value):
         self.call("put", key=key, value=value)
 
-    def get(self, key):
-        found = self.call("range", key=key).get("kvs")
-        return base64.b64decode(found[0].get("value", "")).decode() if found else None
+    def get_all(self, keys):
+        # From the lowest key on, without an end.
+        found = self.call("range", key="\0", range_end="\0").get("kvs", [])
+        found = {self.text(pair["key"]): self.text(pair.get("value", "")) for pair in found}
+        return {key: found.get(key) for key in keys}
+
+    @staticmethod
+    def text(encoded):
+        return base64.b64decode(encoded).decode()
 
     def ready(self):
-        self.get("ready")
+        self.call("range", key="ready")
 
 
 class ZooKeeper:
@@ -201,11 +207,14 @@ class ZooKeeper:
         if error:
             raise Unavailable(f"error {error}")
 
+    def get_all(self, keys):
+        error, _ = self.call(self.SYNC, self.text("/"))
+        if error:
+            raise Unavailable(f"error {error}")
+        return {key: self.get(key) for key in keys}
+
     def get(self, key):
-        path = self.text("/" + key)
-        error, _ = self.call(self.SYNC, path)
-        if error == 0:
-            error, answer = self.call(self.GET, path, b"\0")
+        error, answer = self.call(self.GET, self.text("/" + key), b"\0")
         if error == self.NO_NODE:
             return None
         if error:
@@ -214,7 +223,7 @@ class ZooKeeper:
         return answer[4:4 + size].decode()
 
     def ready(self):
-        self.get("ready")
+        self.get_all(["ready"])
 
 
 class Nats:
@@ -270,6 +279,9 @@ class Nats:
         answer = self.call("kv." + key, value)
         if "seq" not in answer:
             raise Unavailable(str(answer))
+
+    def get_all(self, keys):
+        return {key: self.get(key) for key in keys}
 
     def get(self, key):
         answer = self.api("STREAM.MSG.GET." + self.STREAM, last_by_subj="kv." + key)
@@ -391,7 +403,7 @@ def look(system, allowed, must):
     for name, address in nodes_of(system):
         client = system(address)
         client.ready()
-        values[name] = client.get_all(sorted(allowed)) if hasattr(client, "get_all") else {key: client.get(key) for key in sorted(allowed)}
+        values[name] = client.get_all(sorted(allowed))
     broken = []
     for key in sorted(allowed):
         held = {name: found[key] for name, found in values.items()}

@@ -18,6 +18,9 @@ const WAITING_MAX: usize = 4;
 /// So often a state is looked at again that was broken the first time, and only then.
 const TRIES_MAX: u32 = 6;
 
+/// Among so many states those with the same disks are found.
+const LOOKED_AHEAD: usize = 10_000;
+
 /// So many reasons why states were not measured are kept.
 const REASONS_MAX: usize = 1000;
 
@@ -261,27 +264,39 @@ impl<S: Source> Maker<'_, S> {
         }
     }
 
-    /// Makes all in order to know which have the same disks, and each of these once more.
+    /// Makes many in order to know which have the same disks, each of these once more, and so on.
     fn make_groups(&mut self, mut indices: impl Iterator<Item = u64>, jobs: &SyncSender<Job>) {
+        loop {
+            let groups = self.groups(&mut indices);
+            if groups.is_empty() {
+                return;
+            }
+            for members in groups {
+                if self.interrupt.requested() {
+                    return;
+                }
+                let (_, made) = self.source.make(members[0].index);
+                let state = made.expect("it was made before");
+                if jobs.send(Job { state, members }).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The next states, those with the same disks together.
+    fn groups(&mut self, indices: &mut impl Iterator<Item = u64>) -> Vec<Vec<Member>> {
         let mut groups: Vec<Vec<Member>> = Vec::new();
         let mut places = HashMap::new();
-        while let Some((state, member)) = self.next(&mut indices) {
+        for _ in 0..LOOKED_AHEAD {
+            let Some((state, member)) = self.next(indices) else { break };
             let place = *places.entry(state.disks_key).or_insert(groups.len());
             if place == groups.len() {
                 groups.push(Vec::new());
             }
             groups[place].push(member);
         }
-        for members in groups {
-            if self.interrupt.requested() {
-                return;
-            }
-            let (_, made) = self.source.make(members[0].index);
-            let state = made.expect("it was made before");
-            if jobs.send(Job { state, members }).is_err() {
-                return;
-            }
-        }
+        groups
     }
 }
 

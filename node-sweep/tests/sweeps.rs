@@ -1,6 +1,7 @@
 //! Sweeps of small runs that are written by hand, of which the answers are known.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use node_sweep::{Check, CheckCommand, Finding, Findings, Made, Program, Subject, Swept, Verdict, sweep};
@@ -215,4 +216,42 @@ fn what_is_broken_now_and_then_is_found_and_told_so() {
     assert_eq!(swept.open(), 0);
     let [finding] = &*findings else { panic!("{findings:#?}") };
     assert_eq!(finding.broken, ["at times", "in 2 of 4 tries"]);
+}
+
+/// Takes its time, and remembers with how many acknowledgements it looked at disks. What says that
+/// everything was saved is broken.
+struct Slow(Arc<Mutex<Vec<usize>>>);
+
+impl Subject for Slow {
+    fn judge(&mut self, state: &Made, _: bool) -> anyhow::Result<Verdict> {
+        let is_saved = state.acknowledged.starts_with(b"saved");
+        Ok(if is_saved { Verdict::Broken(vec!["saved".into()]) } else { Verdict::Ok })
+    }
+
+    fn is_slow(&self) -> bool {
+        true
+    }
+
+    fn judge_each(&mut self, state: &Made, acknowledged: &[Arc<[u8]>]) -> anyhow::Result<Vec<Verdict>> {
+        self.0.lock().expect("nobody panics with it").push(acknowledged.len());
+        let of = |lines: &Arc<[u8]>| self.judge(&Made { acknowledged: lines.clone(), ..state.clone() }, false);
+        acknowledged.iter().map(of).collect()
+    }
+}
+
+#[test]
+fn states_with_the_same_disks_are_looked_at_together_and_each_is_judged() {
+    let trace = saved(true, false);
+    let (one_by_one, _) =
+        swept(&trace, "posix", "if grep -q saved {acks}; then echo broken saved; else echo ok; fi", 1);
+    let space = Space::new(&trace.run, &request("posix")).expect("a space");
+    let looks = Arc::default();
+    let subjects = (0..2).map(|_| Box::new(Slow(Arc::clone(&looks))) as Box<dyn Subject>).collect();
+    let together = sweep(&trace, &space, 0..space.len(), subjects, &Interrupt::default(), &mut |_| {}).expect("swept");
+    let keys = |swept: &Swept| swept.broken.keys().copied().collect::<HashSet<_>>();
+    assert_eq!(keys(&together), keys(&one_by_one));
+    assert_eq!((together.states, together.checked), (one_by_one.states, one_by_one.checked));
+    let looks = looks.lock().expect("nobody panics with it");
+    assert_eq!(looks.iter().sum::<usize>() as u64, together.checked);
+    assert!(looks.iter().any(|acknowledged| *acknowledged > 1), "{looks:?}");
 }

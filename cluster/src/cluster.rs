@@ -189,7 +189,8 @@ impl Cluster {
         running.is_ready = running.probe.ask(ready, &asked).doing(|| format!("ask whether {} is ready", node.name))?;
         if !running.is_ready && Instant::now() > running.deadline {
             let what = format!("was not ready within {:?}", node.ready_within);
-            return Err(Error::NotReady { node: node.name.clone(), what, tail: log::tail(&log) });
+            let tail = log::tail_since(&log, running.log_from);
+            return Err(Error::NotReady { node: node.name.clone(), what, tail });
         }
         Ok(())
     }
@@ -418,7 +419,7 @@ impl Running {
         let Some(process) = &mut self.process else { return Ok(()) };
         let Some(how) = process.ended().doing(|| format!("look after {node}"))? else { return Ok(()) };
         let what = format!("{how} {when}");
-        Err(Error::NotReady { node: node.to_owned(), what, tail: log::tail(log) })
+        Err(Error::NotReady { node: node.to_owned(), what, tail: log::tail_since(log, self.log_from) })
     }
 }
 

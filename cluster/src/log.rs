@@ -36,7 +36,12 @@ pub(crate) fn has_since(path: &Path, from: u64, text: &str) -> io::Result<bool> 
 
 /// The last lines, and before them the last that complain: programs often say a lot behind their reason.
 pub(crate) fn tail(path: &Path) -> Vec<String> {
-    let from = path.metadata().map_or(0, |data| data.len().saturating_sub(TAIL_BYTES));
+    tail_since(path, 0)
+}
+
+/// The same of what was logged from a place on.
+pub(crate) fn tail_since(path: &Path, from: u64) -> Vec<String> {
+    let from = path.metadata().map_or(0, |data| data.len().saturating_sub(TAIL_BYTES)).max(from);
     let bytes = read_from(path, from).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

@@ -193,8 +193,9 @@ pub(crate) const LOGGED: &str = "its log: ";
 /// What findings that are alike have in common.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Kind {
-    /// Of each operation that is missing: the call, the file and the stack.
-    missing: Vec<(String, String, Option<String>)>,
+    /// Of each operation that is missing: whether it had returned, the call, the file and the stack. No sync
+    /// behind an operation helps against a crash in the midst of it.
+    missing: Vec<(bool, String, String, Option<String>)>,
     /// The last operation of each node, where nothing is missing.
     behind: Vec<String>,
     words: Vec<String>,
@@ -316,10 +317,11 @@ impl<'a> Findings<'a> {
         let (named, others): (Vec<_>, Vec<_>) =
             stories.iter().enumerate().partition(|(_, story)| is_named(&story.node, &broken.words));
         let missing = |nodes: &[(usize, &NodeStory)]| {
-            let lost = nodes.iter().flat_map(|(_, story)| story.lost.iter().chain(&story.midway));
-            let kinds: BTreeSet<_> =
-                lost.map(|lost| (lost.call.clone(), without_numbers(&lost.path), lost.stack.clone())).collect();
-            Vec::from_iter(kinds)
+            let lost = nodes.iter().flat_map(|(_, story)| story.lost.iter().map(|lost| (true, lost)));
+            let midway = nodes.iter().flat_map(|(_, story)| story.midway.iter().map(|lost| (false, lost)));
+            let kind =
+                |(is_lost, of): (bool, &Lost)| (is_lost, of.call.clone(), without_numbers(&of.path), of.stack.clone());
+            Vec::from_iter(lost.chain(midway).map(kind).collect::<BTreeSet<_>>())
         };
         let mut of_nodes = missing(&named);
         if of_nodes.is_empty() {

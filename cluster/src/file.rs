@@ -215,7 +215,11 @@ impl ClusterFile {
         self.nodes.iter().map(move |node| (variable(&node.name), node.address.to_string()))
     }
 
-    fn look_for_programs(&self) -> Result<()> {
+    /// Looks whether the programs that it names are there.
+    ///
+    /// # Errors
+    /// With the name of one that is not.
+    pub fn look_for_programs(&self) -> Result<()> {
         let own_path = std::env::var("PATH").unwrap_or_default();
         let look =
             |whose: String, words: &[String], path: &str, folder: &Path| match find_program(&words[0], path, folder) {

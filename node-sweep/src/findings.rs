@@ -311,32 +311,26 @@ impl<'a> Findings<'a> {
         events
     }
 
-    /// If what is broken names nodes, these are what matters: the others may be anywhere.
     fn kind(&self, state: &State, broken: &Broken) -> Kind {
         let stories = self.nodes(state);
-        let (named, others): (Vec<_>, Vec<_>) =
-            stories.iter().enumerate().partition(|(_, story)| is_named(&story.node, &broken.words));
-        let missing = |nodes: &[(usize, &NodeStory)]| {
-            let lost = nodes.iter().flat_map(|(_, story)| story.lost.iter().map(|lost| (true, lost)));
-            let midway = nodes.iter().flat_map(|(_, story)| story.midway.iter().map(|lost| (false, lost)));
-            let kind =
-                |(is_lost, of): (bool, &Lost)| (is_lost, of.call.clone(), without_numbers(&of.path), of.stack.clone());
-            Vec::from_iter(lost.chain(midway).map(kind).collect::<BTreeSet<_>>())
-        };
-        let mut of_nodes = missing(&named);
-        if of_nodes.is_empty() {
-            of_nodes = missing(&others);
-        }
+        let lost = stories.iter().flat_map(|story| story.lost.iter().map(|lost| (true, lost)));
+        let midway = stories.iter().flat_map(|story| story.midway.iter().map(|lost| (false, lost)));
+        let missing: BTreeSet<_> = lost
+            .chain(midway)
+            .map(|(is_lost, of)| (is_lost, of.call.clone(), without_numbers(&of.path), of.stack.clone()))
+            .collect();
         let mut behind = BTreeSet::new();
-        if of_nodes.is_empty() {
-            let nodes = if named.is_empty() { others } else { named };
-            let last = nodes.into_iter().filter_map(|(node, _)| {
-                let (event, _) = self.parts(state, node).pop_last()?;
-                self.operation(node, event)
-            });
-            behind.extend(last.map(|operation| without_numbers(&operation.words)));
+        if missing.is_empty() {
+            // If what is broken names nodes, the others may be anywhere.
+            let is_any_named = stories.iter().any(|story| is_named(&story.node, &broken.words));
+            for (node, story) in stories.iter().enumerate() {
+                let last = self.parts(state, node).pop_last().and_then(|(event, _)| self.operation(node, event));
+                if let Some(last) = last.filter(|_| !is_any_named || is_named(&story.node, &broken.words)) {
+                    behind.insert(without_numbers(&last.words));
+                }
+            }
         }
-        Kind { missing: of_nodes, behind: Vec::from_iter(behind), words: plain(&broken.words) }
+        Kind { missing: Vec::from_iter(missing), behind: Vec::from_iter(behind), words: plain(&broken.words) }
     }
 
     pub(crate) fn operation(&self, node: usize, event: usize) -> Option<&Operation> {

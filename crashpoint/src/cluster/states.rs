@@ -84,6 +84,8 @@ pub(crate) fn states(arguments: &StatesArgs) -> anyhow::Result<Outcome> {
 /// Sweeps.
 pub(crate) fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     let (trace, file) = arguments.recorded.load()?;
+    // A node that nobody can start accuses nobody.
+    file.look_for_programs()?;
     if file.check.is_none() {
         bail!(
             "the cluster file of {} has no [check]: nobody could tell what is broken",

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use cluster::{Cluster, ClusterFile, Settings, Spawn};
+use cluster::{Cluster, ClusterFile, Spawn};
 use local_fs::{Scratch, enter_mount_namespace};
 use node_sweep::{Made, Nodes, States, Subject, sweep};
 use pace_rules::nodes::{Action, Model, NodeState, Relaxation, Relaxations, Request, Run, Space, Split, State};
@@ -14,7 +14,7 @@ use replayer::{Interrupt, Outcome, OutputFormat, columns, say};
 use serde_json::{Value, json};
 use trace::Trace;
 
-use super::record::recorded;
+use super::record::{recorded, start_prepared};
 use super::scene::Scene;
 use super::states::explore;
 
@@ -59,12 +59,12 @@ pub(crate) fn bench(bench: &Bench<'_>, interrupt: &Interrupt) -> anyhow::Result<
     let mut rounds = Vec::new();
     let mut states = TRIAL_STATES;
     while rounds.len() <= ROUNDS {
-        let round = bench.round(&file, &mut states, rounds.len() as u64, interrupt)?;
+        let round = bench.round(&file, &mut states, rounds.len() as u64, interrupt);
         if interrupt.requested() {
             say("interrupted");
             return Ok(Outcome::Incomplete);
         }
-        rounds.push(round);
+        rounds.push(round?);
     }
     // The first one was to find out how fast it is.
     let measured = Measured { name: bench.file.display().to_string(), jobs: bench.jobs, rounds: rounds.split_off(1) };
@@ -91,12 +91,15 @@ impl Bench<'_> {
         let space = Space::new(&trace.run, &request)?;
         enter_mount_namespace()?;
         let scratch = Scratch::new()?;
-        let make = |number| Nodes::new(file, &trace.run, scratch.directory(&format!("{number}"))?, interrupt);
-        let mut clusters = (0..self.jobs).map(make).collect::<anyhow::Result<Vec<_>>>()?;
+        // One belongs to the thread that it is used in first.
+        let clusters = |what: &str| {
+            let one = |number| Nodes::new(file, &trace.run, scratch.directory(&format!("{what}-{number}"))?, interrupt);
+            (0..self.jobs).map(one).collect::<anyhow::Result<Vec<_>>>()
+        };
         let slice = self.time / (2 * ROUNDS as u32);
-        let floor = floor(&mut clusters, &last(&trace, &space)?, slice)?;
+        let floor = floor(clusters("floor")?, &last(&trace, &space)?, slice)?;
         let drawn = space.sample((*states).min(space.len()), seed);
-        let subjects = clusters.into_iter().map(|cluster| Box::new(cluster) as Box<dyn Subject>).collect();
+        let subjects = clusters("sweep")?.into_iter().map(|cluster| Box::new(cluster) as Box<dyn Subject>).collect();
         let began = Instant::now();
         let swept = sweep(&trace, &space, drawn.into_iter(), subjects, interrupt, &mut |_| {})?;
         let sweep = swept.checked as f64 / began.elapsed().as_secs_f64();
@@ -110,13 +113,7 @@ fn alone(file: &ClusterFile, interrupt: &Interrupt) -> anyhow::Result<f64> {
     let scene = Scene::new(file, None)?;
     let cancelled = || interrupt.requested();
     let mut cluster = Cluster::new(file, &scene.logs)?;
-    let directories = &scene.directories;
-    cluster.start(&mut Settings { directories, first: true, starter: &mut Spawn, cancelled: &cancelled })?;
-    if file.prepare.is_some() {
-        cluster.prepare(&cancelled)?;
-        cluster.stop(&cancelled)?;
-        cluster.start(&mut Settings { directories, first: false, starter: &mut Spawn, cancelled: &cancelled })?;
-    }
+    start_prepared(&mut cluster, &scene, &mut Spawn, &cancelled)?;
     let mut times = Vec::new();
     cluster.run_client(&mut |_| times.push(Instant::now()), &cancelled)?;
     let between = times.first().zip(times.last()).map(|(first, last)| *last - *first);
@@ -144,10 +141,11 @@ fn last(trace: &Trace, space: &Space) -> anyhow::Result<Made> {
 }
 
 /// How often a second clusters are started, ready and ended side by side.
-fn floor(clusters: &mut [Nodes], state: &Made, time: Duration) -> anyhow::Result<f64> {
+fn floor(clusters: Vec<Nodes>, state: &Made, time: Duration) -> anyhow::Result<f64> {
     let began = Instant::now();
     let cycles = std::thread::scope(|scope| {
-        let all: Vec<_> = clusters.iter_mut().map(|cluster| scope.spawn(|| cluster.cycle(state, time))).collect();
+        let cycle = |mut cluster: Nodes| scope.spawn(move || cluster.cycle(state, time));
+        let all: Vec<_> = clusters.into_iter().map(cycle).collect();
         all.into_iter().map(|one| one.join().expect("it does not panic")).sum::<anyhow::Result<u64>>()
     })?;
     Ok(cycles as f64 / began.elapsed().as_secs_f64())

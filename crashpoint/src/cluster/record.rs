@@ -65,16 +65,7 @@ pub(super) fn recorded(file: &ClusterFile, scene: &mut Scene, interrupt: &Interr
     let cancelled = || interrupt.requested();
     let mut starter = Recorder { scene, file, disks: &mut disks, traced: Vec::new() };
     let mut cluster = Cluster::new(file, &scene.logs)?;
-    let directories = &scene.directories;
-    let first = file.prepare.is_none();
-    if !first {
-        cluster.start(&mut Settings { directories, first: true, starter: &mut Spawn, cancelled: &cancelled })?;
-        cluster.prepare(&cancelled)?;
-        cluster.stop(&cancelled)?;
-    }
-    let begun = Instant::now();
-    cluster.start(&mut Settings { directories, first, starter: &mut starter, cancelled: &cancelled })?;
-    say_ready(file.nodes.len(), begun);
+    start_prepared(&mut cluster, scene, &mut starter, &cancelled)?;
     let client = run_client(&cluster, scene, &cancelled)?;
     cluster.refuse_end()?;
     cluster.kill();
@@ -101,6 +92,26 @@ pub(super) fn recorded(file: &ClusterFile, scene: &mut Scene, interrupt: &Interr
         }
     }
     Ok(trace)
+}
+
+/// Starts the nodes, for the second time if there is something that prepares them behind the first.
+pub(super) fn start_prepared(
+    cluster: &mut Cluster,
+    scene: &Scene,
+    starter: &mut dyn Starter,
+    cancelled: &dyn Fn() -> bool,
+) -> anyhow::Result<()> {
+    let directories = &scene.directories;
+    let first = cluster.file().prepare.is_none();
+    if !first {
+        cluster.start(&mut Settings { directories, first: true, starter: &mut Spawn, cancelled })?;
+        cluster.prepare(cancelled)?;
+        cluster.stop(cancelled)?;
+    }
+    let begun = Instant::now();
+    cluster.start(&mut Settings { directories, first, starter, cancelled })?;
+    say_ready(directories.len(), begun);
+    Ok(())
 }
 
 /// What a datagram told another node is not known: a state may have its effect without its cause.

@@ -11,7 +11,7 @@ use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use pace_rules::nodes::Run;
 use replayer::Interrupt;
 
-use crate::bay::{Bay, Held};
+use crate::bay::Bay;
 use crate::check::Verdict;
 use crate::findings::LOGGED;
 use crate::states::Made;
@@ -79,23 +79,13 @@ impl Nodes {
     /// A verdict for each of these files of acknowledgements.
     fn look(&mut self, state: &Made, acknowledged: &[Arc<[u8]>], place: &Path) -> anyhow::Result<Vec<Verdict>> {
         let all = |verdict: Verdict| Ok(vec![verdict; acknowledged.len()]);
-        let mut directories = Vec::new();
-        for ((number, node), bay) in self.places.iter().enumerate().zip(&mut self.bays) {
-            let path = place.join(format!("node-{number}"));
-            let put = node.map(|node| bay.put(&state.disks[node], &path)).transpose()?;
-            match put.unwrap_or(Ok(path)) {
-                Ok(path) => directories.push(path),
-                Err(why) => {
-                    let name = &self.cluster.file().nodes[number].name;
-                    return all(Verdict::Broken(vec![format!("node {name}: {why}")]));
-                }
-            }
-        }
+        let directories = match self.put(state, place)? {
+            Ok(directories) => directories,
+            Err(why) => return all(Verdict::Broken(vec![why])),
+        };
         let interrupt = self.interrupt.clone();
         let cancelled = || interrupt.requested();
-        let settings =
-            &mut Settings { directories: &directories, first: false, starter: &mut Spawn, cancelled: &cancelled };
-        match self.cluster.start(settings) {
+        match self.start(&directories, &cancelled) {
             Ok(()) => {}
             Err(Error::NotReady { node, what, tail }) => {
                 // The others may do without it, but it was not asked for more than to start again.
@@ -124,6 +114,25 @@ impl Nodes {
         acknowledged.iter().map(ask).collect()
     }
 
+    /// Puts what the disks hold in directories at `place`, one for each node. Says why if one of them
+    /// cannot be mounted.
+    fn put(&mut self, state: &Made, place: &Path) -> anyhow::Result<Result<Vec<PathBuf>, String>> {
+        let mut directories = Vec::new();
+        for ((number, node), bay) in self.places.iter().enumerate().zip(&mut self.bays) {
+            let path = place.join(format!("node-{number}"));
+            let put = node.map(|node| bay.put(&state.disks[node], &path)).transpose()?;
+            match put.unwrap_or(Ok(path)) {
+                Ok(path) => directories.push(path),
+                Err(why) => return Ok(Err(format!("node {}: {why}", self.file.nodes[number].name))),
+            }
+        }
+        Ok(Ok(directories))
+    }
+
+    fn start(&mut self, directories: &[PathBuf], cancelled: &dyn Fn() -> bool) -> cluster::Result<()> {
+        self.cluster.start(&mut Settings { directories, first: false, starter: &mut Spawn, cancelled })
+    }
+
     /// How often in a time it can be started on a state, be ready, and be ended: a sweep cannot be faster,
     /// but for what states have in common.
     ///
@@ -132,23 +141,12 @@ impl Nodes {
     pub fn cycle(&mut self, state: &Made, time: Duration) -> anyhow::Result<u64> {
         let mut cycles = 0;
         self.visit(|this, place| {
-            let directories: Vec<_> = (0..this.places.len()).map(|node| place.join(format!("node-{node}"))).collect();
-            for (directory, node) in directories.iter().zip(&this.places) {
-                if let Some(Held::Tree(tree)) = node.map(|node| &state.disks[node]) {
-                    tree.write_to(directory)?;
-                }
-            }
+            let directories = this.put(state, place)?.map_err(anyhow::Error::msg)?;
             let interrupt = this.interrupt.clone();
             let cancelled = || interrupt.requested();
             let end = Instant::now() + time;
             while Instant::now() < end && !cancelled() {
-                let settings = &mut Settings {
-                    directories: &directories,
-                    first: false,
-                    starter: &mut Spawn,
-                    cancelled: &cancelled,
-                };
-                this.cluster.start(settings)?;
+                this.start(&directories, &cancelled)?;
                 this.cluster.kill();
                 cycles += 1;
             }

@@ -325,30 +325,20 @@ fn judge_all(
     }
 }
 
-/// What is to be said of each of the states of a job.
+/// What is to be said of each of the states of a job; of the first if nothing can be looked at.
 fn judge(subject: &mut dyn Subject, job: Job) -> Vec<(Member, anyhow::Result<Verdict>)> {
     let Job { state, members } = job;
     let lines: Vec<_> = members.iter().map(|member| member.acknowledged.clone()).collect();
-    match subject.judge_each(&state, &lines) {
-        Ok(verdicts) => {
-            let mut twice = |member: &Member, first| {
-                confirm(
-                    subject,
-                    &Made { key: member.key, acknowledged: member.acknowledged.clone(), ..state.clone() },
-                    first,
-                )
-            };
-            members
-                .into_iter()
-                .zip(verdicts)
-                .map(|(member, first)| {
-                    let verdict = twice(&member, first);
-                    (member, verdict)
-                })
-                .collect()
-        }
-        Err(error) => members.into_iter().take(1).zip(Some(Err(error))).collect(),
-    }
+    let first = match subject.judge_each(&state, &lines) {
+        Ok(verdicts) => verdicts,
+        Err(error) => return members.into_iter().take(1).zip([Err(error)]).collect(),
+    };
+    let mut twice = |(member, first): (Member, Verdict)| {
+        let acknowledged = member.acknowledged.clone();
+        let verdict = confirm(subject, &Made { key: member.key, acknowledged, ..state.clone() }, first);
+        (member, verdict)
+    };
+    members.into_iter().zip(first).map(&mut twice).collect()
 }
 
 /// A state is broken if it is so twice. One that is not so the second time gets more chances: a cluster may

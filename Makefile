@@ -36,7 +36,7 @@ test-long: setup-tests setup-clusters
 
 test-clusters: setup-clusters
 	cargo test --manifest-path workloads/programs/stores/Cargo.toml --locked
-	cargo test --release --package end-to-end --test clusters --test clusters_known --test cluster_sweeps --test guest_clusters --test disks --test systems --locked $(RUNNER) -- --include-ignored --nocapture
+	cargo test --release --no-fail-fast --package end-to-end --test clusters --test clusters_known --test cluster_sweeps --test guest_clusters --test disks --test systems --locked $(RUNNER) -- --include-ignored --nocapture
 
 FUZZ_SECONDS ?= 60
 CARGO_FUZZ_VERSION := 0.13.2

@@ -15,13 +15,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getppid};
 use rustix::process::{Resource, Rlimit, set_child_subreaper, set_parent_process_death_signal, setrlimit};
 use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
+
+use crate::processor::stay_on_one_processor;
 
 /// The argument by which the program is told to be a keeper. Its parent's process id follows, the
 /// directory of the guest, the guest's number, and its command line.
@@ -127,17 +128,6 @@ fn end_group(group: Pid) {
             Ok(_) => {}
         }
     }
-}
-
-/// Has this process, and what it starts, run on one processor: a guest's kernel and its programs
-/// only ever take turns, and to wake each other on another processor takes longer than a turn.
-fn stay_on_one_processor(number: usize) -> nix::Result<()> {
-    let allowed = sched_getaffinity(Pid::from_raw(0))?;
-    let allowed: Vec<_> = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false)).collect();
-    let Some(cpu) = allowed.get(number % allowed.len().max(1)) else { return Ok(()) };
-    let mut one = CpuSet::new();
-    one.set(*cpu)?;
-    sched_setaffinity(Pid::from_raw(0), &one)
 }
 
 /// What is started from here on cannot have these rights. Who is not root has none to give up.

@@ -12,6 +12,7 @@ mod guest;
 mod held;
 mod keeper;
 mod modules;
+mod processor;
 mod running;
 mod system;
 mod uml;
@@ -21,6 +22,7 @@ use std::process::ExitCode;
 
 pub use activity::Activity;
 pub use guest::{CHANNEL_BYTES_MAX, GUEST_SHARED, GuestCommand};
+pub use processor::stay_on_one_processor;
 pub use running::{End, Running};
 pub use uml::{MEMORY_DIRECTORY, Uml, is_guest_directory};
 

@@ -12,9 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use libc::pid_t;
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
-use nix::unistd::Pid;
 
 use super::calls::{ROWS, Row};
 use super::log::NodeTrace;
@@ -121,22 +119,11 @@ fn result(tracer: JoinHandle<Result<NodeTrace>>) -> Result<NodeTrace> {
     tracer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Has this thread, and what it starts, run on one of the processors that it may use.
-fn stay_on_one_processor(number: usize) -> nix::Result<()> {
-    let this = Pid::from_raw(0);
-    let allowed = sched_getaffinity(this)?;
-    let allowed: Vec<_> = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false)).collect();
-    let Some(cpu) = allowed.get(number % allowed.len().max(1)) else { return Ok(()) };
-    let mut one = CpuSet::new();
-    one.set(*cpu)?;
-    sched_setaffinity(this, &one)
-}
-
 /// The whole life of a tracer.
 fn trace(options: NodeOptions, command: Command, living: Shared, tell: &Sender<pid_t>) -> Result<NodeTrace> {
     if let Some(number) = options.processor {
         // It is faster so, and the same otherwise.
-        let _ = stay_on_one_processor(number);
+        let _ = machine::stay_on_one_processor(number);
     }
     let node = options.name.clone();
     let failed = |doing| {

@@ -159,3 +159,18 @@ fn a_trace_that_is_damaged_is_refused_with_the_name_of_the_file() {
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.contains("run.zst is damaged"), "{said}");
 }
+
+/// The nodes would end at once in every state, which is no finding.
+#[test]
+fn a_sweep_is_refused_where_the_program_of_a_node_is_not_there() {
+    let recorded = record("");
+    let output = Command::new(program("crashpoint"))
+        .args(["cluster", "sweep", "trace"])
+        .env("PATH", "/usr/bin:/bin")
+        .current_dir(recorded.path())
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert_eq!(said(&output).lines().count(), 1, "{}", said(&output));
+    assert!(said(&output).contains("`store`"), "{}", said(&output));
+}

@@ -12,6 +12,7 @@ use replayer::{rebuild, requests};
 use trace::{Disk, Trace};
 
 use crate::bay::{Bay, Held, HeldDisk};
+use crate::check::Complaint;
 use crate::disks::Disks;
 use crate::findings::{DiskStory, Finding, Findings, plain};
 use crate::program::scratch;
@@ -147,7 +148,7 @@ impl BlockFindings<'_> {
         for broken in swept.broken.values() {
             let state = self.space.state(broken.smallest);
             let own = size(self.space, &state);
-            let group = groups.entry((plain(&broken.words), state.kind));
+            let group = groups.entry((plain(&broken.complaint.words), state.kind));
             let (smallest, group) = group.or_insert_with(|| (own, Broken { states: 0, ..broken.clone() }));
             let states = group.states + broken.states;
             if (own, broken.smallest) < (*smallest, group.smallest) {
@@ -171,7 +172,7 @@ impl BlockFindings<'_> {
         finding.number = number;
         finding.model = self.file_systems();
         kind_words(kind).clone_into(&mut finding.relaxation);
-        finding.broken.clone_from(&broken.words);
+        finding.complaint.clone_from(&broken.complaint);
         (finding.states, finding.state, finding.key) = (broken.states, broken.smallest, made.key);
         let held: Vec<_> = blocks.disks.iter().map(|(node, _)| *node).zip(&made.disks).collect();
         for (node, held) in held {
@@ -302,7 +303,7 @@ impl Findings<'_> {
             number: 0,
             model: String::new(),
             relaxation: String::new(),
-            broken: Vec::new(),
+            complaint: Complaint::default(),
             states: 0,
             state: 0,
             key: Default::default(),
@@ -320,11 +321,12 @@ impl Findings<'_> {
 /// and judged, and not some that were `drawn`.
 pub fn compare_levels(calls: (&mut [Finding], &Summary), disks: (&mut [Finding], &Summary), drawn: bool) {
     let ((calls, on_model), (disks, on_disk)) = (calls, disks);
-    let words = |findings: &[Finding]| findings.iter().map(|finding| plain(&finding.broken)).collect::<HashSet<_>>();
+    let words =
+        |findings: &[Finding]| findings.iter().map(|finding| plain(&finding.complaint.words)).collect::<HashSet<_>>();
     let (by_calls, by_disks) = (words(calls), words(disks));
     let note = |findings: &mut [Finding], found: &HashSet<Vec<String>>, other: &Summary| {
         for finding in findings {
-            let is_found = found.contains(&plain(&finding.broken));
+            let is_found = found.contains(&plain(&finding.complaint.words));
             if is_found || !(drawn || other.interrupted || other.not_measured > 0) {
                 finding.models.insert(other.model.clone(), is_found);
             }

@@ -17,6 +17,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use replayer::Interrupt;
+use serde::{Deserialize, Serialize};
 
 /// How often it is looked whether somebody interrupts.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -78,10 +79,29 @@ pub enum CheckCommand {
 pub enum Verdict {
     /// It is as it should be.
     Ok,
-    /// It is not: in the words of the check, a line each.
-    Broken(Vec<String>),
+    /// It is not.
+    Broken(Complaint),
     /// The check did not decide, and this is why.
     NotMeasured(String),
+}
+
+/// What is broken.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Complaint {
+    /// In the words of the check, a line each.
+    #[serde(rename = "broken")]
+    pub words: Vec<String>,
+    /// How the log ends of the node that it is about, if it is about one. That helps, and may be another
+    /// for states that are alike.
+    pub log: Option<String>,
+    /// How often the state was looked at until it had been found so twice, if that was more than twice.
+    pub tries: Option<u32>,
+}
+
+impl From<Vec<String>> for Complaint {
+    fn from(words: Vec<String>) -> Self {
+        Self { words, ..Self::default() }
+    }
 }
 
 impl Verdict {
@@ -98,7 +118,7 @@ impl Verdict {
             }
         }
         match (broken.is_empty(), ok) {
-            (false, _) => Self::Broken(broken),
+            (false, _) => Self::Broken(broken.into()),
             (true, true) => Self::Ok,
             (true, false) => Self::NotMeasured("the check said neither `ok` nor `broken`".into()),
         }
@@ -380,7 +400,8 @@ mod tests {
 
     #[test]
     fn broken_is_broken_whatever_else_is_said() {
-        let broken = |words: &[&str]| Verdict::Broken(words.iter().map(|&words| words.to_owned()).collect());
+        let broken =
+            |words: &[&str]| Verdict::Broken(words.iter().map(|&words| words.to_owned()).collect::<Vec<_>>().into());
         assert_eq!(
             once("echo ok; echo broken row 3 is lost; echo talk; echo broken; exit 1"),
             broken(&["row 3 is lost", "broken"])
@@ -449,12 +470,12 @@ mod tests {
         let mut judge =
             |name: &str| checker.judge(&Path::new("/states").join(name), Path::new("/acks")).expect("it runs");
         assert_eq!(judge("good"), Verdict::Ok);
-        assert_eq!(judge("bad"), Verdict::Broken(vec!["/states/bad /acks as state 2".into()]));
+        assert_eq!(judge("bad"), Verdict::Broken(vec!["/states/bad /acks as state 2".into()].into()));
         assert!(is_open(&judge("silent"), "neither"));
         assert!(is_open(&judge("crash"), "status 7: oh no"));
         assert_eq!(judge("good"), Verdict::Ok);
         assert!(is_open(&judge("hang"), "longer than"));
-        assert_eq!(judge("bad"), Verdict::Broken(vec!["/states/bad /acks as state 1".into()]));
+        assert_eq!(judge("bad"), Verdict::Broken(vec!["/states/bad /acks as state 1".into()].into()));
         judge("late");
         std::thread::sleep(Duration::from_millis(200));
         assert_eq!(judge("good"), Verdict::Ok);

@@ -6,6 +6,7 @@ use pace_rules::nodes::{Action, Effect, Micro, Relaxation, Run, Space, State};
 use serde::{Deserialize, Serialize};
 use trace::Trace;
 
+use crate::check::Complaint;
 use crate::operations::{Operation, Operations, without_numbers};
 use crate::states::States;
 use crate::sweep::{Broken, Swept, size};
@@ -27,8 +28,9 @@ pub struct Finding {
     pub model: String,
     /// What was relaxed, in words.
     pub relaxation: String,
-    /// What the check said.
-    pub broken: Vec<String>,
+    /// What is broken.
+    #[serde(flatten)]
+    pub complaint: Complaint,
     /// How many states of the sweep are alike.
     pub states: u64,
     /// The number of the one that is shown in its space.
@@ -187,9 +189,6 @@ impl Parts {
     }
 }
 
-/// Words behind what is broken, with the end of a log: they help, and may be others for states that are alike.
-pub(crate) const LOGGED: &str = "its log: ";
-
 /// What findings that are alike have in common.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Kind {
@@ -237,7 +236,7 @@ impl<'a> Findings<'a> {
                 number: place + 1,
                 model: self.model.to_owned(),
                 relaxation: relaxation_words(group.state.relaxation).to_owned(),
-                broken: group.smallest.words.clone(),
+                complaint: group.smallest.complaint.clone(),
                 states: group.states,
                 state: group.smallest.smallest,
                 key: group.key,
@@ -285,7 +284,7 @@ impl<'a> Findings<'a> {
         swept: &Swept,
         states: &mut States<'_>,
     ) -> (State, Fingerprint) {
-        let words = plain(&swept.broken[&key].words);
+        let words = plain(&swept.broken[&key].complaint.words);
         'again: loop {
             for node in 0..state.nodes.len() {
                 for event in self.missing_events(&state, node) {
@@ -293,7 +292,7 @@ impl<'a> Findings<'a> {
                     let micros = self.micros(node);
                     less.nodes[node].lost.retain(|place| micros[*place].event != event);
                     let Ok(made) = states.make(&less) else { continue };
-                    if swept.broken.get(&made.key).is_some_and(|broken| plain(&broken.words) == words) {
+                    if swept.broken.get(&made.key).is_some_and(|broken| plain(&broken.complaint.words) == words) {
                         (state, key) = (less, made.key);
                         continue 'again;
                     }
@@ -322,15 +321,15 @@ impl<'a> Findings<'a> {
         let mut behind = BTreeSet::new();
         if missing.is_empty() {
             // If what is broken names nodes, the others may be anywhere.
-            let is_any_named = stories.iter().any(|story| is_named(&story.node, &broken.words));
+            let is_any_named = stories.iter().any(|story| is_named(&story.node, &broken.complaint.words));
             for (node, story) in stories.iter().enumerate() {
                 let last = self.parts(state, node).pop_last().and_then(|(event, _)| self.operation(node, event));
-                if let Some(last) = last.filter(|_| !is_any_named || is_named(&story.node, &broken.words)) {
+                if let Some(last) = last.filter(|_| !is_any_named || is_named(&story.node, &broken.complaint.words)) {
                     behind.insert(without_numbers(&last.words));
                 }
             }
         }
-        Kind { missing: Vec::from_iter(missing), behind: Vec::from_iter(behind), words: plain(&broken.words) }
+        Kind { missing: Vec::from_iter(missing), behind: Vec::from_iter(behind), words: plain(&broken.complaint.words) }
     }
 
     pub(crate) fn operation(&self, node: usize, event: usize) -> Option<&Operation> {
@@ -490,21 +489,26 @@ pub fn relaxation_words(relaxation: Relaxation) -> &'static str {
 /// Whether a node's name is one of the words.
 fn is_named(node: &str, broken: &[String]) -> bool {
     let ends = |character: char| !(character.is_alphanumeric() || character == '-' || character == '_');
-    let broken = broken.iter().filter(|words| !words.starts_with(LOGGED));
-    broken.flat_map(|words| words.split(ends)).any(|word| word == node)
+    broken.iter().flat_map(|words| words.split(ends)).any(|word| word == node)
 }
 
 /// What is broken, in words that are the same for states that are alike.
 pub(crate) fn plain(words: &[String]) -> Vec<String> {
-    words.iter().filter(|words| !words.starts_with(LOGGED)).map(|words| without_numbers(words)).collect()
+    words.iter().map(|words| without_numbers(words)).collect()
 }
 
 impl Finding {
     /// It in words, for people.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        for words in &self.broken {
+        for words in &self.complaint.words {
             text += &format!("  broken    {words}\n");
+        }
+        if let Some(log) = &self.complaint.log {
+            text += &format!("  its log   {log}\n");
+        }
+        if let Some(tries) = self.complaint.tries {
+            text += &format!("  seen      in 2 of {tries} tries\n");
         }
         for node in &self.nodes {
             text += &node.text(self.nodes.len() > 1);

@@ -26,7 +26,7 @@ mod tree;
 
 pub use bay::{Held, HeldDisk};
 pub use blocks::{BlockFindings, Blocks, compare_levels, kind_words, recorded_disks};
-pub use check::{Check, CheckCommand, Checker, Verdict};
+pub use check::{Check, CheckCommand, Checker, Complaint, Verdict};
 pub use disks::Disks;
 pub use findings::{DiskStory, Fate, Finding, Findings, Line, Lost, Moment, NodeStory, Sync, relaxation_words};
 pub use nodes::Nodes;

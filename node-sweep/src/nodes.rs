@@ -12,8 +12,7 @@ use pace_rules::nodes::Run;
 use replayer::Interrupt;
 
 use crate::bay::Bay;
-use crate::check::Verdict;
-use crate::findings::LOGGED;
+use crate::check::{Complaint, Verdict};
 use crate::states::Made;
 use crate::sweep::Subject;
 
@@ -81,7 +80,7 @@ impl Nodes {
         let all = |verdict: Verdict| Ok(vec![verdict; acknowledged.len()]);
         let directories = match self.put(state, place)? {
             Ok(directories) => directories,
-            Err(why) => return all(Verdict::Broken(vec![why])),
+            Err(why) => return all(Verdict::Broken(vec![why].into())),
         };
         let interrupt = self.interrupt.clone();
         let cancelled = || interrupt.requested();
@@ -89,8 +88,7 @@ impl Nodes {
             Ok(()) => {}
             Err(Error::NotReady { node, what, tail }) => {
                 // The others may do without it, but it was not asked for more than to start again.
-                let broken = format!("node {node} does not come up: it {what}");
-                return all(Verdict::Broken(vec![broken, said(&tail)]));
+                return all(Verdict::Broken(of_node(format!("node {node} does not come up: it {what}"), &tail)));
             }
             Err(error @ Error::Interrupted) => return all(Verdict::NotMeasured(error.to_string())),
             Err(error) => return Err(error.into()),
@@ -101,10 +99,10 @@ impl Nodes {
             fs::write(&acks, lines).with_context(|| format!("write {}", acks.display()))?;
             let verdict = self.cluster.run_check(&acks, &cancelled)?;
             Ok(match (verdict, self.cluster.refuse_end()) {
-                (cluster::Verdict::Broken(words), _) => Verdict::Broken(words),
+                (cluster::Verdict::Broken(words), _) => Verdict::Broken(words.into()),
                 // One that seemed ready may have been about to look at what it has.
                 (_, Err(Error::NotReady { node, what, tail })) => {
-                    Verdict::Broken(vec![format!("node {node} does not stay up: it {what}"), said(&tail)])
+                    Verdict::Broken(of_node(format!("node {node} does not stay up: it {what}"), &tail))
                 }
                 (_, Err(error)) => return Err(error.into()),
                 (cluster::Verdict::Ok, _) => Verdict::Ok,
@@ -183,9 +181,10 @@ impl Nodes {
     }
 }
 
-/// What a node had to say.
-fn said(tail: &[String]) -> String {
-    if tail.is_empty() { format!("{LOGGED}nothing") } else { format!("{LOGGED}{}", tail.join(" | ")) }
+/// That of a node which logged this.
+fn of_node(words: String, tail: &[String]) -> Complaint {
+    let log = if tail.is_empty() { "nothing".into() } else { tail.join(" | ") };
+    Complaint { words: vec![words], log: Some(log), tries: None }
 }
 
 /// If a directory is in memory, mounts a file system in memory on it that has large files in large pages

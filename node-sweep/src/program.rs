@@ -7,7 +7,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use tempfile::TempDir;
 
 use crate::bay::Bay;
-use crate::check::{Check, Checker, Verdict};
+use crate::check::{Check, Checker, Complaint, Verdict};
 use crate::states::Made;
 use crate::sweep::Subject;
 
@@ -86,7 +86,7 @@ impl Program {
         self.be_alone()?;
         let data = match self.bay.put(held, &data)? {
             Ok(data) => data,
-            Err(why) => return Ok(Verdict::Broken(vec![why])),
+            Err(why) => return Ok(Verdict::Broken(vec![why].into())),
         };
         fs::write(&acks, &state.acknowledged).with_context(|| format!("write {}", acks.display()))?;
         let shown = self.show(&data)?;
@@ -104,7 +104,11 @@ impl Verdict {
         let replace = |words: String| words.replace(&directory, "{dir}");
         match self {
             Self::Ok => Self::Ok,
-            Self::Broken(words) => Self::Broken(words.into_iter().map(replace).collect()),
+            Self::Broken(Complaint { words, log, tries }) => Self::Broken(Complaint {
+                words: words.into_iter().map(replace).collect(),
+                log: log.map(replace),
+                tries,
+            }),
             Self::NotMeasured(why) => Self::NotMeasured(replace(why)),
         }
     }

@@ -8,7 +8,7 @@ use pace_rules::nodes::{Space, State};
 use replayer::Interrupt;
 use trace::Trace;
 
-use crate::check::Verdict;
+use crate::check::{Complaint, Verdict};
 use crate::states::{Made, States};
 use crate::tree::{Fingerprint, Impossible};
 
@@ -84,8 +84,8 @@ pub struct Broken {
     pub states: u64,
     /// Which of them is the easiest to understand.
     pub smallest: u64,
-    /// What the check said.
-    pub words: Vec<String>,
+    /// What is.
+    pub complaint: Complaint,
 }
 
 /// States that are the same.
@@ -344,14 +344,12 @@ fn judge(subject: &mut dyn Subject, job: Job) -> Vec<(Member, anyhow::Result<Ver
 /// A state is broken if it is so twice. One that is not so the second time gets more chances: a cluster may
 /// do this or that with it, depending on who is there first.
 fn confirm(subject: &mut dyn Subject, made: &Made, first: Verdict) -> anyhow::Result<Verdict> {
-    let Verdict::Broken(words) = first else { return Ok(first) };
+    let Verdict::Broken(Complaint { words, .. }) = first else { return Ok(first) };
     for again in 1..=TRIES_MAX {
         match subject.judge(made, true)? {
-            Verdict::Broken(mut words) => {
-                if again > 1 {
-                    words.push(format!("in 2 of {} tries", again + 1));
-                }
-                return Ok(Verdict::Broken(words));
+            Verdict::Broken(complaint) => {
+                let tries = (again > 1).then_some(again + 1);
+                return Ok(Verdict::Broken(Complaint { tries, ..complaint }));
             }
             Verdict::Ok => {}
             Verdict::NotMeasured(why) => return Ok(not_repeatable(&words, &why)),
@@ -370,9 +368,9 @@ impl Swept {
         at.checked += 1;
         match verdict {
             Verdict::Ok => {}
-            Verdict::Broken(words) => {
+            Verdict::Broken(complaint) => {
                 at.broken += 1;
-                self.broken.insert(key, Broken { states: 1, smallest: index, words });
+                self.broken.insert(key, Broken { states: 1, smallest: index, complaint });
             }
             Verdict::NotMeasured(why) => {
                 at.open += 1;

@@ -159,7 +159,7 @@ fn a_file_that_is_renamed_and_not_synced_is_lost_and_the_story_says_what_would_h
     let (swept, findings) = swept(&saved(true, false), "posix", SAVED, 2);
     assert_eq!((swept.open(), swept.impossible), (0, 0));
     let [finding, ..] = &*findings else { panic!("nothing was found") };
-    assert_eq!(finding.broken, ["what was saved is lost"]);
+    assert_eq!(finding.complaint.words, ["what was saved is lost"]);
     let lost = &finding.nodes[0].lost;
     assert_eq!(
         lost.iter().map(|lost| (&*lost.call, &*lost.words)).collect::<Vec<_>>(),
@@ -215,7 +215,7 @@ fn what_is_broken_now_and_then_is_found_and_told_so() {
     let (swept, findings) = swept(&saved(true, true), "posix", &check, 1);
     assert_eq!(swept.open(), 0);
     let [finding] = &*findings else { panic!("{findings:#?}") };
-    assert_eq!(finding.broken, ["at times", "in 2 of 4 tries"]);
+    assert_eq!((&finding.complaint.words[..], finding.complaint.tries), (&["at times".to_owned()][..], Some(4)));
 }
 
 /// Takes its time, and remembers with how many acknowledgements it looked at disks. What says that
@@ -225,7 +225,7 @@ struct Slow(Arc<Mutex<Vec<usize>>>);
 impl Subject for Slow {
     fn judge(&mut self, state: &Made, _: bool) -> anyhow::Result<Verdict> {
         let is_saved = state.acknowledged.starts_with(b"saved");
-        Ok(if is_saved { Verdict::Broken(vec!["saved".into()]) } else { Verdict::Ok })
+        Ok(if is_saved { Verdict::Broken(vec!["saved".into()].into()) } else { Verdict::Ok })
     }
 
     fn is_slow(&self) -> bool {

@@ -63,7 +63,7 @@ fn states(recorded: &Recorded, number: Option<usize>) -> anyhow::Result<Outcome>
         let head = ["finding", "relaxation", "states", "missing", "broken"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         rows.extend(findings.iter().map(|finding| {
-            let words = finding.broken.first().cloned().unwrap_or_default();
+            let words = finding.complaint.words.first().cloned().unwrap_or_default();
             vec![
                 finding.number.to_string(),
                 finding.relaxation.clone(),

@@ -116,7 +116,7 @@ fn states_suite(directory: &Path, recorded: &Recorded) -> Suite {
         let kind = finding.nodes.iter().flat_map(|node| node.lost.iter().chain(&node.midway)).map(|lost| &*lost.call);
         let kind = kind.unique().join(" ");
         let text = format!("{}{}", title(finding), finding.text());
-        let failure = Some(Said::new(&kind, &finding.broken.join("; "), &text));
+        let failure = Some(Said::new(&kind, &finding.complaint.words.join("; "), &text));
         Case { name: printable(&finding.missing()).into_owned(), failure, error: None }
     });
     let mut cases: Vec<_> = failed.collect();

@@ -121,7 +121,7 @@ fn view(sweep: usize, finding: &Finding) -> FindingView {
     FindingView {
         number: finding.number,
         anchor: format!("{sweep}-{}", finding.number),
-        title: finding.broken.join("; "),
+        title: finding.complaint.words.join("; "),
         relaxation: finding.relaxation.clone(),
         states: finding.states,
         text: finding.text(),

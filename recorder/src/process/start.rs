@@ -130,6 +130,7 @@ fn trace(options: NodeOptions, command: Command, living: Shared, tell: &Sender<p
         let node = node.clone();
         move |error| Error::Trace { doing, node, error }
     };
+    system::forgo_signals_of_stops();
     let mut recording = Recording::new(options, living)?;
     let program = command.get_program().to_string_lossy().into_owned();
     let (mut ours, theirs) = pair().map_err(failed("make a socket for the first process"))?;

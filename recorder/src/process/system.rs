@@ -3,6 +3,7 @@
 use std::io::{self, IoSliceMut};
 
 use libc::{c_int, c_long, c_void, pid_t};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
@@ -53,6 +54,14 @@ fn ptrace(request: libc::c_uint, thread: pid_t, address: usize, data: usize) -> 
 /// Begins to trace a process; from now on this thread is its tracer, and that of all it starts.
 pub(super) fn seize(process: pid_t) -> io::Result<()> {
     ptrace(libc::PTRACE_SEIZE, process, 0, OPTIONS as usize).map(drop)
+}
+
+/// Has the kernel send no signal for each stop of a thread that this process traces. Who traces waits
+/// for the stops, and a signal that does nothing takes a seventh of the time of one.
+pub(super) fn forgo_signals_of_stops() {
+    let quiet = SigAction::new(SigHandler::SigDfl, SaFlags::SA_NOCLDSTOP, SigSet::empty());
+    // SAFETY: no handler is set that could run.
+    let _ = unsafe { sigaction(Signal::SIGCHLD, &quiet) };
 }
 
 /// Lets a stopped thread go on, with a signal or 0. One that was killed meanwhile is no error: its

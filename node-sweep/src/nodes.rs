@@ -187,14 +187,19 @@ fn of_node(words: String, tail: &[String]) -> Complaint {
     Complaint { words: vec![words], log: Some(log), tries: None }
 }
 
+/// Where a kernel that has large pages for files in memory has a setting for them
+/// (Documentation/admin-guide/mm/transhuge.rst).
+const HUGE_IN_MEMORY: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+
 /// If a directory is in memory, mounts a file system in memory on it that has large files in large pages
 /// (Documentation/filesystems/tmpfs.rst, `huge`), in the mount namespace of this thread. Systems that
 /// allocate their logs ahead would have the kernel be busy with nothing but small ones.
 fn mount_huge(directory: &Path) -> anyhow::Result<()> {
     let on = statfs(directory).with_context(|| format!("look at {}", directory.display()))?;
-    if on.filesystem_type() == TMPFS_MAGIC {
+    // A kernel without them complains in its log when it is asked.
+    if on.filesystem_type() == TMPFS_MAGIC && Path::new(HUGE_IN_MEMORY).exists() {
         let options = Some("huge=within_size");
-        // Not every kernel has them. Then it stays what it is.
+        // Who may not have them does without.
         let _ = mount(Some(local_fs::NAME_PREFIX), directory, Some("tmpfs"), MsFlags::empty(), options);
     }
     Ok(())

@@ -145,10 +145,11 @@ impl BlockFindings<'_> {
     /// If a disk that was looked at before cannot be looked at again.
     pub fn of(&self, swept: &Swept) -> anyhow::Result<Vec<Finding>> {
         let mut groups: HashMap<(Vec<String>, Kind), (Size, Broken)> = HashMap::new();
+        let names: Vec<_> = self.trace.run.nodes.iter().map(|node| &*node.name).collect();
         for broken in swept.broken.values() {
             let state = self.space.state(broken.smallest);
             let own = size(self.space, &state);
-            let group = groups.entry((plain(&broken.complaint.words), state.kind));
+            let group = groups.entry((plain(&broken.complaint.words, &names), state.kind));
             let (smallest, group) = group.or_insert_with(|| (own, Broken { states: 0, ..broken.clone() }));
             let states = group.states + broken.states;
             if (own, broken.smallest) < (*smallest, group.smallest) {
@@ -321,12 +322,15 @@ impl Findings<'_> {
 /// and judged, and not some that were `drawn`.
 pub fn compare_levels(calls: (&mut [Finding], &Summary), disks: (&mut [Finding], &Summary), drawn: bool) {
     let ((calls, on_model), (disks, on_disk)) = (calls, disks);
-    let words =
-        |findings: &[Finding]| findings.iter().map(|finding| plain(&finding.complaint.words)).collect::<HashSet<_>>();
+    let plain_words = |finding: &Finding| {
+        let names: Vec<_> = finding.nodes.iter().map(|node| &*node.node).collect();
+        plain(&finding.complaint.words, &names)
+    };
+    let words = |findings: &[Finding]| findings.iter().map(plain_words).collect::<HashSet<_>>();
     let (by_calls, by_disks) = (words(calls), words(disks));
     let note = |findings: &mut [Finding], found: &HashSet<Vec<String>>, other: &Summary| {
         for finding in findings {
-            let is_found = found.contains(&plain(&finding.complaint.words));
+            let is_found = found.contains(&plain_words(finding));
             if is_found || !(drawn || other.interrupted || other.not_measured > 0) {
                 finding.models.insert(other.model.clone(), is_found);
             }

@@ -9,7 +9,7 @@ use trace::Trace;
 use crate::check::Complaint;
 use crate::operations::{Operation, Operations, without_numbers};
 use crate::states::States;
-use crate::sweep::{Broken, Swept, size};
+use crate::sweep::{Broken, Size, Swept, size};
 use crate::tree::Fingerprint;
 
 /// So many operations that persisted are listed.
@@ -256,50 +256,72 @@ impl<'a> Findings<'a> {
         let Some(space) = self.space else { return Vec::new() };
         let mut states = States::new(&self.trace.run, space, self.trace);
         for (key, broken) in &swept.broken {
-            let (state, own) = self.smaller(space.state(broken.smallest), *key, swept, &mut states);
-            let group = groups.entry(self.kind(&state, broken)).or_insert_with(|| Group {
+            let shown = self.smaller(space, *key, swept, &mut states);
+            let smallest = &swept.broken[&shown];
+            let state = space.state(smallest.smallest);
+            let group = groups.entry(self.kind(&state, smallest)).or_insert_with(|| Group {
                 keys: HashSet::new(),
                 states: 0,
-                smallest: broken.clone(),
+                smallest: smallest.clone(),
                 state: state.clone(),
-                key: own,
+                key: shown,
             });
             group.keys.insert(*key);
             group.states += broken.states;
-            let order = |state: &State, broken: &Broken| (size(state), broken.smallest);
-            if order(&state, broken) < order(&group.state, &group.smallest) {
-                (group.smallest, group.state, group.key) = (broken.clone(), state, own);
+            if order(&state, smallest) < order(&group.state, &group.smallest) {
+                (group.smallest, group.state, group.key) = (smallest.clone(), state, shown);
             }
         }
         let mut groups: Vec<_> = groups.into_values().collect();
-        groups.sort_by_key(|group| (size(&group.state), group.smallest.smallest));
+        groups.sort_by_key(|group| order(&group.state, &group.smallest));
         groups
     }
 
-    /// The state with as little lost as still breaks the same, of those that were looked at.
-    fn smaller(
-        &self,
-        mut state: State,
-        mut key: Fingerprint,
-        swept: &Swept,
-        states: &mut States<'_>,
-    ) -> (State, Fingerprint) {
-        let words = plain(&swept.broken[&key].complaint.words);
-        'again: loop {
-            for node in 0..state.nodes.len() {
-                for event in self.missing_events(&state, node) {
-                    let mut less = state.clone();
-                    let micros = self.micros(node);
-                    less.nodes[node].lost.retain(|place| micros[*place].event != event);
-                    let Ok(made) = states.make(&less) else { continue };
-                    if swept.broken.get(&made.key).is_some_and(|broken| plain(&broken.complaint.words) == words) {
-                        (state, key) = (less, made.key);
-                        continue 'again;
-                    }
-                }
+    /// The state in which as little is missing as still breaks the same, of those that were looked at.
+    fn smaller(&self, space: &Space, mut key: Fingerprint, swept: &Swept, states: &mut States<'_>) -> Fingerprint {
+        let words = self.plain(&swept.broken[&key]);
+        loop {
+            let broken = &swept.broken[&key];
+            let state = space.state(broken.smallest);
+            let less = self.with_less_missing(&state).into_iter().find_map(|less| {
+                let made = states.make(&less).ok()?.key;
+                let found = swept.broken.get(&made)?;
+                // What was drawn may lack the very state, and have one that is the same to any check.
+                let is_less = order(&space.state(found.smallest), found) < order(&state, broken);
+                (is_less && self.plain(found) == words).then_some(made)
+            });
+            match less {
+                Some(less) => key = less,
+                None => return key,
             }
-            return (state, key);
         }
+    }
+
+    /// The same state with one of the operations whole that it lacks, or without one that it has a part of.
+    fn with_less_missing(&self, state: &State) -> Vec<State> {
+        let mut all = Vec::new();
+        for node in 0..state.nodes.len() {
+            let micros = self.micros(node);
+            for event in self.missing_events(state, node) {
+                let mut less = state.clone();
+                less.nodes[node].lost.retain(|place| micros[*place].event != event);
+                all.push(less);
+            }
+            if let Some(begun) = self.begun(state, node) {
+                let mut less = state.clone();
+                let of_node = &mut less.nodes[node];
+                of_node.micros = micros.partition_point(|micro| micro.event < begun);
+                of_node.lost.retain(|place| *place < of_node.micros);
+                all.push(less);
+            }
+        }
+        all
+    }
+
+    /// What is broken, in words that are the same for states that are alike.
+    fn plain(&self, broken: &Broken) -> Vec<String> {
+        let names: Vec<_> = self.trace.run.nodes.iter().map(|node| &*node.name).collect();
+        plain(&broken.complaint.words, &names)
     }
 
     /// The events of a node of which something is lost.
@@ -329,7 +351,7 @@ impl<'a> Findings<'a> {
                 }
             }
         }
-        Kind { missing: Vec::from_iter(missing), behind: Vec::from_iter(behind), words: plain(&broken.complaint.words) }
+        Kind { missing: Vec::from_iter(missing), behind: Vec::from_iter(behind), words: self.plain(broken) }
     }
 
     pub(crate) fn operation(&self, node: usize, event: usize) -> Option<&Operation> {
@@ -486,15 +508,33 @@ pub fn relaxation_words(relaxation: Relaxation) -> &'static str {
     }
 }
 
-/// Whether a node's name is one of the words.
-fn is_named(node: &str, broken: &[String]) -> bool {
-    let ends = |character: char| !(character.is_alphanumeric() || character == '-' || character == '_');
-    broken.iter().flat_map(|words| words.split(ends)).any(|word| word == node)
+/// What there is to understand in a state, and which it is.
+fn order(state: &State, broken: &Broken) -> (Size, u64) {
+    (size(state), broken.smallest)
 }
 
-/// What is broken, in words that are the same for states that are alike.
-pub(crate) fn plain(words: &[String]) -> Vec<String> {
-    words.iter().map(|words| without_numbers(words)).collect()
+/// Whether a letter may be one of a node's name.
+fn is_of_name(letter: char) -> bool {
+    letter.is_alphanumeric() || letter == '-' || letter == '_'
+}
+
+/// Whether a node's name is one of the words.
+fn is_named(node: &str, broken: &[String]) -> bool {
+    broken.iter().flat_map(|words| words.split(|letter| !is_of_name(letter))).any(|word| word == node)
+}
+
+/// What is broken, in words that are the same for states that are alike: whatever the numbers are, and
+/// whichever of the nodes of these names it is.
+pub(crate) fn plain(words: &[String], nodes: &[&str]) -> Vec<String> {
+    let plain = |words: &String| {
+        let pieces = words.split_inclusive(|letter| !is_of_name(letter));
+        let nameless = pieces.map(|piece| {
+            let word = piece.trim_end_matches(|letter| !is_of_name(letter));
+            if nodes.contains(&word) { piece.replacen(word, "NODE", 1) } else { piece.to_owned() }
+        });
+        without_numbers(&nameless.collect::<String>())
+    };
+    words.iter().map(plain).collect()
 }
 
 impl Finding {

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use node_sweep::{Check, CheckCommand, Finding, Findings, Made, Program, Subject, Swept, Verdict, sweep};
+use node_sweep::{
+    Check, CheckCommand, Finding, Findings, Held, Made, NodeStory, Program, Subject, Swept, Verdict, sweep,
+};
 use pace_rules::nodes::{
     Action, ChangeOfName, Event, Explore, FileId, FileKind, FileOp, InitialFile, Model, Name, Node, Relaxations,
     Request, Run, Space, Split, SyncScope,
@@ -62,7 +64,8 @@ impl Recording {
         self.event("write", Action::Mark { line })
     }
 
-    fn trace(&mut self) -> Trace {
+    /// What was written down is a node of this name.
+    fn node(&mut self, name_of: &str) -> &mut Self {
         let root = InitialFile {
             file: FileId::ROOT,
             parent: None,
@@ -72,8 +75,14 @@ impl Recording {
             size: 0,
             content: Vec::new(),
         };
-        let node = Node { name: "program".into(), initial: vec![root], events: std::mem::take(&mut self.events) };
-        Trace { run: Run { nodes: vec![node] }, ..std::mem::take(&mut self.trace) }
+        let events = std::mem::take(&mut self.events);
+        self.trace.run.nodes.push(Node { name: name_of.into(), initial: vec![root], events });
+        self
+    }
+
+    fn trace(&mut self) -> Trace {
+        self.node("program");
+        std::mem::take(&mut self.trace)
     }
 }
 
@@ -216,6 +225,51 @@ fn what_is_broken_now_and_then_is_found_and_told_so() {
     assert_eq!(swept.open(), 0);
     let [finding] = &*findings else { panic!("{findings:#?}") };
     assert_eq!((&finding.complaint.words[..], finding.complaint.tries), (&["at times".to_owned()][..], Some(4)));
+}
+
+/// Looks whether a node has the second half of a file without the first.
+struct Halves;
+
+impl Subject for Halves {
+    fn judge(&mut self, state: &Made, _: bool) -> anyhow::Result<Verdict> {
+        for (node, held) in ["one", "other"].into_iter().zip(&state.disks) {
+            let Held::Tree(tree) = held else { panic!("it has no disk") };
+            let place = tempfile::tempdir()?;
+            let directory = place.path().join("directory");
+            tree.write_to(&directory)?;
+            let has = std::fs::read(directory.join("f")).unwrap_or_default();
+            if has.ends_with(b"second") && !has.starts_with(b"first") {
+                return Ok(Verdict::Broken(vec![format!("node {node} has a hole")].into()));
+            }
+        }
+        Ok(Verdict::Ok)
+    }
+}
+
+#[test]
+fn it_is_one_finding_whichever_node_it_is_and_whatever_the_others_do() {
+    let mut recording = Recording::default();
+    for node in ["one", "other"] {
+        recording.create("f", TMP).append(TMP, 0, b"first ").append(TMP, 6, b"second").node(node);
+    }
+    let trace = recording.trace;
+    let request = request("posix");
+    let space = Space::new(&trace.run, &request).expect("a space");
+    let swept = sweep(&trace, &space, 0..space.len(), vec![Box::new(Halves)], &Interrupt::default(), &mut |_| {})
+        .expect("swept");
+    let judged = Findings::new(&trace, &space, "posix");
+    let findings = judged.explain(judged.of(&swept), &request);
+    let short = |finding: &Finding| {
+        let missing = |node: &NodeStory| node.lost.iter().chain(&node.midway).map(|lost| lost.words.clone()).collect();
+        (finding.complaint.words.clone(), finding.nodes.iter().map(missing).collect::<Vec<Vec<_>>>())
+    };
+    let [finding] = &*findings else { panic!("{:#?}", findings.iter().map(short).collect::<Vec<_>>()) };
+    let (words, missing) = short(finding);
+    assert!(
+        words[0].ends_with("has a hole") && missing.concat() == ["append f, 6 bytes at 0"],
+        "{words:?} {missing:?}"
+    );
+    assert_eq!(swept.broken.values().map(|broken| broken.states).sum::<u64>(), finding.states);
 }
 
 /// Takes its time, and remembers with how many acknowledgements it looked at disks. What says that

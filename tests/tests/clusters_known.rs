@@ -1,6 +1,7 @@
 //! `crashpoint cluster sweep` of the store in `fixtures`, with each of its mistakes and with none:
 //! `make test-clusters`. Needs root.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -94,12 +95,24 @@ struct Swept {
 
 impl Recorded {
     fn with(mistake: &str) -> Self {
+        Self::of(mistake, |text| text)
+    }
+
+    /// Of a rotation alone, by nodes that had been there before.
+    fn short_with(mistake: &str) -> Self {
+        Self::of(mistake, |text| {
+            let short = text.replace("store client {address:a}", "store client {address:a} --only rotation");
+            format!("prepare = \"true\"\n{short}")
+        })
+    }
+
+    fn of(mistake: &str, change: impl Fn(String) -> String) -> Self {
         require_root();
         let recorded = Self(tempfile::tempdir().expect("a directory"));
         let fixture = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/store/cluster.toml"));
         let text = std::fs::read_to_string(fixture).expect("read");
         let planted = text.replace("STORE_MISTAKE = \"\"", &format!("STORE_MISTAKE = \"{mistake}\""));
-        std::fs::write(recorded.0.path().join("cluster.toml"), planted).expect("written");
+        std::fs::write(recorded.0.path().join("cluster.toml"), change(planted)).expect("written");
         let output = recorded.crashpoint(&["record", "cluster.toml", "-o", "trace"]);
         assert_eq!(output.status.code(), Some(0), "{}", said(&output));
         recorded
@@ -220,6 +233,38 @@ fn the_rules_ask_for_a_tenth_of_the_states_of_brute_force_at_most() {
     let recorded = Recorded::with("");
     let (rules, all) = (recorded.count("pace"), recorded.count("brute-force"));
     assert!(rules * 10 <= all, "{rules} of {all}");
+}
+
+/// What is broken in a finding, and what is missing: whatever the numbers are, and whichever node it is.
+fn essence(finding: &Value) -> (Vec<String>, BTreeSet<String>) {
+    let plain = |words: &str| words.replace(|letter: char| letter.is_ascii_digit(), "");
+    let nameless = |words: &str| {
+        ["a", "b", "c"].iter().fold(plain(words), |words, name| words.replace(&format!("node {name} "), ""))
+    };
+    let broken = finding["broken"].as_array().expect("words").iter().filter_map(Value::as_str);
+    let nodes = finding["nodes"].as_array().expect("nodes").iter();
+    let missing = nodes.flat_map(|node| node["lost"].as_array().into_iter().flatten().chain(Some(&node["midway"])));
+    (broken.map(nameless).collect(), missing.filter_map(|lost| lost["words"].as_str().map(plain)).collect())
+}
+
+/// All of it, in runs that are short enough.
+#[test]
+#[ignore = "takes minutes: make test-clusters"]
+fn the_rules_find_all_that_brute_force_finds() {
+    for mistake in ["hole", "trusted-mark", "version-last", "early-acknowledgement"] {
+        let recorded = Recorded::short_with(mistake);
+        let (rules, all) = (recorded.sweep("posix", &[]), recorded.sweep("posix", &["--explore", "brute-force"]));
+        let states = |swept: &Swept| swept.summary["states"].as_u64().expect("a number");
+        assert!(states(&rules) * 10 <= states(&all), "{mistake}: {} of {}", states(&rules), states(&all));
+        assert!(!all.findings.is_empty(), "{mistake}");
+        let known: Vec<_> = rules.findings.iter().map(essence).collect();
+        for finding in &all.findings {
+            let (broken, missing) = essence(finding);
+            // What else is missing there does not matter.
+            let is_known = known.iter().any(|known| known.0 == broken && known.1.is_subset(&missing));
+            assert!(is_known, "{mistake}: {broken:?}, without {missing:?}, and known are {known:?}");
+        }
+    }
 }
 
 #[test]

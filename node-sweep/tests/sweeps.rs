@@ -9,7 +9,7 @@ use node_sweep::{
 };
 use pace_rules::nodes::{
     Action, ChangeOfName, Event, Explore, FileId, FileKind, FileOp, InitialFile, Model, Name, Node, Relaxations,
-    Request, Run, Space, Split, SyncScope,
+    Request, Space, Split, SyncScope,
 };
 use replayer::Interrupt;
 use trace::Trace;

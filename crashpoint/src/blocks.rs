@@ -35,7 +35,8 @@ impl VisitArgs {
         let model = judged.file_systems();
         let sample = self.sample.or(self.states.of_disks().sample().map(u64::from));
         let indices = indices(space.len(), sample, |count| space.sample(count, self.seed))?;
-        let drawn = sample.map(|count| format!("; visiting {count} of them, --seed {}", self.seed)).unwrap_or_default();
+        let drawn = sample.filter(|count| *count < space.len());
+        let drawn = drawn.map(|count| format!("; visiting {count} of them, --seed {}", self.seed)).unwrap_or_default();
         let words = self.states.of_disks();
         replayer::say(&format!("{} crash states of {model}, {words}{drawn}", number(space.len())));
         let began = Instant::now();

@@ -257,7 +257,8 @@ impl VisitArgs {
         kinds.sort();
         let kinds: Vec<_> =
             kinds.iter().map(|(kind, states)| format!("{} {}", number(*states), relaxation_words(*kind))).collect();
-        let sample = self.sample.map(|count| format!("; visiting {count} of them, --seed {}", self.seed));
+        let drawn = self.sample.filter(|count| *count < space.len());
+        let sample = drawn.map(|count| format!("; visiting {count} of them, --seed {}", self.seed));
         let sample = sample.unwrap_or_default();
         replayer::say(&format!(
             "{} crash states on {}: {}{sample}",

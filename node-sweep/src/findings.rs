@@ -575,9 +575,11 @@ impl Finding {
         };
         match (named(true), named(false)) {
             (yes, no) if yes.is_empty() && no.is_empty() => String::new(),
-            (yes, no) if yes.is_empty() => format!("  models    possible on {}, and not on {no}\n", self.model),
+            (yes, no) if yes.is_empty() => {
+                format!("  models    possible on {}, and not among the states of {no}\n", self.model)
+            }
             (yes, no) if no.is_empty() => format!("  models    possible on {}, and on {yes} too\n", self.model),
-            (yes, no) => format!("  models    possible on {}, {yes}; not on {no}\n", self.model),
+            (yes, no) => format!("  models    possible on {}, {yes}; not among the states of {no}\n", self.model),
         }
     }
 

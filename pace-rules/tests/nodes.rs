@@ -243,6 +243,28 @@ fn appends_before_a_sync_can_be_kept_in_any_order_and_by_half() {
     }
 }
 
+/// A page goes to the disk with all that was written to it until then, also in place.
+#[test]
+fn of_a_page_nothing_is_kept_without_what_was_written_to_it_before() {
+    let content = |tree: &Tree| tree[&(FileId::ROOT, name("foo"))].clone();
+    let mut script = Script::new(1, &[(FOO, "foo", 0)]);
+    script.write(0, FOO, 0, 49, 0).write(0, FOO, 49, 41, 49).mark(0);
+    for model in MODELS {
+        let hole = |tree: &Tree| matches!(content(tree)[..], [Byte::Zero, .., Byte::Written(_)]);
+        assert_eq!(told(&script, model.name, 1, 1).iter().any(hole), model.name == "posix", "{}", model.name);
+    }
+    let mut script = Script::new(1, &[(FOO, "foo", 8192)]);
+    script.write(0, FOO, 100, 8, 8192).write(0, FOO, 200, 8, 8192).write(0, FOO, 4096, 8, 8192).mark(0);
+    let old = |tree: &Tree, at: usize| matches!(content(tree)[at], Byte::Written(byte) if byte < 8192);
+    for model in MODELS {
+        let trees = told(&script, model.name, 1, 1);
+        let second_alone = |tree: &Tree| old(tree, 100) && !old(tree, 200);
+        assert_eq!(trees.iter().any(second_alone), model.name == "posix", "{}", model.name);
+        let other_page = |tree: &Tree| old(tree, 100) && !old(tree, 4096);
+        assert!(trees.iter().any(other_page), "{}", model.name);
+    }
+}
+
 /// SQLite with journal_mode=delete and synchronous=full: the journal's end is not durable.
 #[test]
 fn an_unlinked_journal_may_be_there_again() {

@@ -23,7 +23,9 @@ pub struct Model {
     pub replace_by_rename: bool,
     /// Whether names wait for data behind the cut of a file that was emptied.
     pub replace_by_truncate: bool,
-    /// Writes are torn at multiples of so many bytes of the file only.
+    /// Writes are torn at multiples of so many bytes of the file only. With a [`Log`], a page also goes to
+    /// the disk with all that was written to it until then: to lose one write is to lose the later ones to
+    /// its pages.
     pub block_bytes: u64,
 }
 

@@ -1,7 +1,7 @@
 //! A node's operations as the rules see them: what can be lost of each, until which call, and what
 //! goes with it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 use super::micro::Micros;
@@ -22,6 +22,8 @@ pub(super) struct Group {
     pub(super) cover: usize,
     kind: Kind,
     file: FileId,
+    /// The next ones that wrote to its pages of the file.
+    followers: Vec<usize>,
 }
 
 /// What a group is to the order in which a file system keeps things.
@@ -133,18 +135,29 @@ impl Operations {
         }
         let is_there = |group: &usize| self.groups[*group].micros.end <= micros && self.groups[*group].cover >= events;
         loop {
+            let before = lost.len();
+            self.lose_followers(&mut lost, is_there);
             let names_from = lost.iter().copied().find(|group| self.groups[*group].kind == Kind::Named);
             let waits = lost.iter().filter_map(|group| self.waits_for(*group)).min();
-            let from = names_from.into_iter().chain(waits).min();
-            let Some(from) = from else { break };
-            let before = lost.len();
-            let behind = (from..self.groups.len()).filter(is_there);
-            lost.extend(behind.filter(|group| self.groups[*group].kind != Kind::Free));
+            if let Some(from) = names_from.into_iter().chain(waits).min() {
+                let behind = (from..self.groups.len()).filter(is_there);
+                lost.extend(behind.filter(|group| self.groups[*group].kind != Kind::Free));
+            }
             if lost.len() == before {
                 break;
             }
         }
         lost.into_iter().collect()
+    }
+
+    /// Adds what was written later to the pages of what is lost: a page goes to the disk with all that was
+    /// written to it until then.
+    fn lose_followers(&self, lost: &mut BTreeSet<usize>, is_there: impl Fn(&usize) -> bool) {
+        let mut new: Vec<_> = lost.iter().copied().collect();
+        while let Some(group) = new.pop() {
+            let followers = self.groups[group].followers.iter().copied();
+            new.extend(followers.filter(|follower| is_there(follower) && lost.insert(*follower)));
+        }
     }
 
     /// The first group of names that is kept only if the data of this one is.
@@ -172,6 +185,8 @@ struct Known {
     placed: Vec<Range<u64>>,
     /// Bytes that were written since.
     written: Vec<Range<u64>>,
+    /// Which group wrote to a page last.
+    pages: BTreeMap<u64, usize>,
     emptied: bool,
 }
 
@@ -209,7 +224,10 @@ impl Reader<'_> {
                 let effect = &self.micros.all[micros.start].effect;
                 let (kind, file) = (self.kind(op, effect), subject(op));
                 self.open.push(self.this.groups.len());
-                self.this.groups.push(Group { operation, micros: micros.clone(), cover: usize::MAX, kind, file });
+                self.follow(effect);
+                let followers = Vec::new();
+                let micros = micros.clone();
+                self.this.groups.push(Group { operation, micros, cover: usize::MAX, kind, file, followers });
             }
             let words = self.words(op);
             let next = self.likenesses.len() as u32;
@@ -229,6 +247,21 @@ impl Reader<'_> {
             self.this.all.push(Operation { event: number, groups, likeness, grows, replaces_with, refills });
         }
         self.remember(op);
+    }
+
+    /// Has the next group follow those that wrote to the same pages last.
+    fn follow(&mut self, effect: &Effect) {
+        let Effect::Write { file, offset, content: super::Content::Written(data) } = effect else { return };
+        let next = self.this.groups.len();
+        let pages = &mut self.files.entry(*file).or_default().pages;
+        for page in offset / PAGE_BYTES..(offset + data.len).div_ceil(PAGE_BYTES) {
+            if let Some(last) = pages.insert(page, next) {
+                let followers = &mut self.this.groups[last].followers;
+                if followers.last() != Some(&next) {
+                    followers.push(next);
+                }
+            }
+        }
     }
 
     fn kind(&self, op: &FileOp, effect: &Effect) -> Kind {
@@ -301,6 +334,7 @@ impl Reader<'_> {
             FileOp::Resize { file, to, .. } => {
                 let known = self.files.entry(*file).or_default();
                 known.emptied |= *to == 0;
+                known.pages.split_off(&to.div_ceil(PAGE_BYTES));
                 for ranges in [&mut known.placed, &mut known.written] {
                     cut_out(ranges, &(*to..u64::MAX));
                 }

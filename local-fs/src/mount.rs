@@ -12,7 +12,7 @@ use crate::error::Context;
 use crate::shutdown::shutdown;
 use crate::{Error, Result, Variant};
 
-/// How long a mount may stay busy without being in use by us.
+/// How long a device or a mount may stay busy without being in use by us.
 const BUSY_PATIENCE: Duration = Duration::from_secs(5);
 const BUSY_PAUSE: Duration = Duration::from_micros(200);
 
@@ -49,7 +49,9 @@ impl Mounted {
         let flags = flags | MsFlags::MS_NOATIME | MsFlags::MS_NODEV | MsFlags::MS_NOSUID;
         // A mount that fails may have got as far as to be remembered.
         let remembered = Remembered(variant.file_system.remembered_by_identity.then(|| device.into()));
-        mount(Some(device), path, Some(name), flags, Some(options.as_str())).map_err(|errno| match errno {
+        // Whoever looks for a free loop device has it open for a moment.
+        let mounted = unless_busy(|| mount(Some(device), path, Some(name), flags, Some(options.as_str())));
+        mounted.map_err(|errno| match errno {
             Errno::ENODEV => Error::NotInKernel { name },
             _ => Error::Mount { name, device: device.into(), options, source: errno.into() },
         })?;
@@ -92,25 +94,27 @@ impl Mounted {
         if !std::mem::take(&mut self.active) {
             return Ok(());
         }
-        // The clock is looked at only when it matters.
-        let mut deadline = None;
-        loop {
-            match umount2(&self.path, MntFlags::empty()) {
-                Ok(()) => break,
-                // Whoever looks through /proc holds what it looks at for a moment.
-                Err(Errno::EBUSY)
-                    if Instant::now() < *deadline.get_or_insert_with(|| Instant::now() + BUSY_PATIENCE) =>
-                {
-                    std::thread::sleep(BUSY_PAUSE);
-                }
-                Err(errno) => {
-                    // Out of the way at least; the caller learns what was wrong.
-                    let _ = umount2(&self.path, MntFlags::MNT_DETACH);
-                    return Err(Error::Unmount(errno.into()));
-                }
-            }
-        }
+        // Whoever looks through /proc holds what it looks at for a moment.
+        unless_busy(|| umount2(&self.path, MntFlags::empty())).map_err(|errno| {
+            // Out of the way at least; the caller learns what was wrong.
+            let _ = umount2(&self.path, MntFlags::MNT_DETACH);
+            Error::Unmount(errno.into())
+        })?;
         self.driver.as_mut().map_or(Ok(()), |driver| driver.finish())
+    }
+}
+
+/// Tries again while something is busy, which others may have made it for a moment.
+fn unless_busy(mut act: impl FnMut() -> nix::Result<()>) -> nix::Result<()> {
+    // The clock is looked at only when it matters.
+    let mut deadline = None;
+    loop {
+        match act() {
+            Err(Errno::EBUSY) if Instant::now() < *deadline.get_or_insert_with(|| Instant::now() + BUSY_PATIENCE) => {
+                std::thread::sleep(BUSY_PAUSE);
+            }
+            answer => return answer,
+        }
     }
 }
 

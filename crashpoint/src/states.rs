@@ -13,7 +13,9 @@ use node_sweep::{
     relaxation_words, sweep,
 };
 use pace_rules::disk;
-use pace_rules::nodes::{Explore, MODELS, Model, NodeState, Relaxation, Relaxations, Request, Space, Split};
+use pace_rules::nodes::{
+    BlockSpace, Explore, MODELS, Model, NodeState, Relaxation, Relaxations, Request, Space, Split,
+};
 use replayer::{Interrupt, Outcome, OutputFormat, columns};
 use trace::Trace;
 
@@ -207,19 +209,27 @@ impl VisitArgs {
             levels.push(self.visit(what, subjects(jobs)?, interrupt)?);
         }
         let is_left_out = level == Level::Both && interrupt.requested();
-        if let Some(space) = block.filter(|_| !is_left_out) {
+        let disks = |space: BlockSpace| {
             let blocks = Blocks::new(what.trace, &space)?;
             let jobs = if blocks.one_at_a_time() { 1 } else { jobs };
-            levels.push(self.visit_disks(what, &space, blocks, subjects(jobs)?, interrupt)?);
+            self.visit_disks(what, &space, blocks, subjects(jobs)?, interrupt)
+        };
+        let mut failure = None;
+        match block.filter(|_| !is_left_out).map(disks) {
+            Some(Ok(visited)) => levels.push(visited),
+            // What the other level found is told all the same.
+            Some(Err(error)) if !levels.is_empty() => failure = Some(error),
+            Some(Err(error)) => return Err(error),
+            None => {}
         }
         let drawn = self.sample.is_some() || self.states.of_disks().sample().is_some();
         let (findings, mut summary) = together(levels, drawn);
-        summary.interrupted |= is_left_out;
+        summary.interrupted |= is_left_out || failure.is_some();
         self.print(&findings, &summary)?;
         if let Some(results) = results {
             results.finish(&findings, &summary, &table(&summary))?;
         }
-        Ok(outcome(&summary))
+        failure.map_or_else(|| Ok(outcome(&summary)), Err)
     }
 
     /// Visits what a model allows.

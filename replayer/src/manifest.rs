@@ -139,6 +139,12 @@ impl Manifest {
         let text = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
         let value: Value =
             serde_json::from_slice(&text).with_context(|| format!("{} is not a manifest", path.display()))?;
+        if value["type"] == "states-manifest" {
+            bail!(
+                "{} is of crash states of a program or a cluster, which `crashpoint show` and `crashpoint report` read",
+                path.display()
+            );
+        }
         if value["type"] != "manifest" {
             bail!("{} is not a manifest", path.display());
         }

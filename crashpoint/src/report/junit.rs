@@ -3,6 +3,7 @@
 //! each finding.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use askama::Template;
@@ -112,12 +113,18 @@ fn suite(sweep: &Sweep, place: usize, alone: bool) -> Suite {
 /// Of a sweep of the crash states of a program or a cluster.
 fn states_suite(directory: &Path, recorded: &Recorded) -> Suite {
     let Recorded { manifest, findings, summary } = recorded;
+    // Those who read it take cases of one name for one.
+    let mut names: HashMap<String, u32> = HashMap::new();
     let failed = findings.iter().map(|finding| {
+        let missing = printable(&finding.missing()).into_owned();
+        let count = names.entry(missing.clone()).or_default();
+        *count += 1;
+        let name = if *count == 1 { missing } else { format!("{missing} ({count})") };
         let kind = finding.nodes.iter().flat_map(|node| node.lost.iter().chain(&node.midway)).map(|lost| &*lost.call);
         let kind = kind.unique().join(" ");
         let text = format!("{}{}", title(finding), finding.text());
         let failure = Some(Said::new(&kind, &finding.complaint.words.join("; "), &text));
-        Case { name: printable(&finding.missing()).into_owned(), failure, error: None }
+        Case { name, failure, error: None }
     });
     let mut cases: Vec<_> = failed.collect();
     let error = |name: &str, message: &str| {

@@ -77,8 +77,11 @@ impl Server {
         let _ = writeln!(self.child.stdin.as_mut().expect("piped"), "{line}");
         let mut said = Vec::new();
         let heard = each_line(&self.lines, Instant::now() + within, cancelled, |line| {
-            said.push(String::from_utf8_lossy(line).into_owned());
-            line != END.as_bytes()
+            let is_end = line == END.as_bytes();
+            if !is_end {
+                said.push(String::from_utf8_lossy(line).into_owned());
+            }
+            !is_end
         });
         Ok(match heard {
             Heard::Enough => (verdict(&said, true), Some(self)),
@@ -112,7 +115,10 @@ fn verdict(said: &[String], success: bool) -> Verdict {
         (false, _) => Verdict::Broken(broken),
         (true, true) if success => Verdict::Ok,
         (true, true) => Verdict::NotMeasured("the check says ok and ended with status 1".into()),
-        (true, false) => Verdict::NotMeasured("the check gave no verdict".into()),
+        (true, false) => Verdict::NotMeasured(match said.last() {
+            Some(line) => format!("the check gave no verdict: the last that it printed is `{line}`"),
+            None => "the check gave no verdict: it printed nothing".into(),
+        }),
     }
 }
 
@@ -137,7 +143,7 @@ mod tests {
         assert_eq!(of("echo talk; echo ok"), Verdict::Ok);
         assert_eq!(of("echo ok; echo broken k1 is lost; exit 1"), Verdict::Broken(vec!["k1 is lost".into()]));
         assert_eq!(of("echo broken k1 is lost"), Verdict::Broken(vec!["k1 is lost".into()]));
-        assert_eq!(of("echo okay"), not_measured("the check gave no verdict"));
+        assert_eq!(of("echo okay"), not_measured("the check gave no verdict: the last that it printed is `okay`"));
         assert_eq!(of("echo ok; exit 1"), not_measured("the check says ok and ended with status 1"));
         assert_eq!(of("echo broken x; exit 2"), not_measured("the check ended with status 2"));
         assert_eq!(of("echo ok; kill -SEGV $$"), not_measured("the check was ended by SIGSEGV"));
@@ -163,7 +169,7 @@ mod tests {
             ("read line; echo ok", "the check ended with status 0"),
             ("echo ok; exec >&-; sleep 60", "the check did not end within 400ms"),
             ("echo ok; sleep 60", "the check did not end within 400ms"),
-            ("echo end; sleep 60", "the check gave no verdict"),
+            ("echo end; sleep 60", "the check gave no verdict: it printed nothing"),
         ] {
             assert_eq!(ask(start(script), "x").0, not_measured(why), "{script}");
         }

@@ -172,5 +172,5 @@ fn a_sweep_is_refused_where_the_program_of_a_node_is_not_there() {
         .expect("it runs");
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     assert_eq!(said(&output).lines().count(), 1, "{}", said(&output));
-    assert!(said(&output).contains("`store`"), "{}", said(&output));
+    assert!(said(&output).contains("there is no program store"), "{}", said(&output));
 }

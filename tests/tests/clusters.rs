@@ -337,7 +337,7 @@ fn only_a_check_that_decides_is_believed() {
         ("echo ok; setsid sleep MARK", "the check did not end within 500ms"),
         ("echo ok; kill -SEGV $$", "the check was ended by SIGSEGV"),
         ("echo ok; no-such-command", "the check ended with status 127"),
-        ("echo all is well", "the check gave no verdict"),
+        ("echo all is well", "the check gave no verdict: the last that it printed is `all is well`"),
     ] {
         let error = check(script).fails(&["--check"], 3);
         assert!(error.starts_with(&format!("not measured: {why}")), "{error}");

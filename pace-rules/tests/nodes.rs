@@ -265,6 +265,28 @@ fn of_a_page_nothing_is_kept_without_what_was_written_to_it_before() {
     }
 }
 
+/// ext4 keeps the size like a name, and does not wait for data in a block that has its place.
+#[test]
+fn in_a_block_that_has_its_place_a_file_may_have_grown_before_its_bytes_are_there() {
+    let zeros = |script: &Script, model_name: &str| {
+        told(script, model_name, 1, 0).iter().any(|tree| {
+            let content = &tree[&(FileId::ROOT, name("foo"))];
+            content.len() == 90
+                && matches!(content[48], Byte::Written(_))
+                && content[49..].iter().all(|byte| *byte == Byte::Zero)
+        })
+    };
+    let mut script = Script::new(1, &[(FOO, "foo", 0)]);
+    script.write(0, FOO, 0, 49, 0).sync(0, FOO).write(0, FOO, 49, 41, 49).mark(0);
+    for model in MODELS {
+        assert_eq!(zeros(&script, model.name), model.name == "ext4-ordered", "{}", model.name);
+    }
+    // A block that is new is written before it is the file's.
+    let mut script = Script::new(1, &[(FOO, "foo", 0)]);
+    script.write(0, FOO, 0, 49, 0).write(0, FOO, 49, 41, 49).mark(0);
+    assert!(!zeros(&script, "ext4-ordered"));
+}
+
 /// SQLite with journal_mode=delete and synchronous=full: the journal's end is not durable.
 #[test]
 fn an_unlinked_journal_may_be_there_again() {

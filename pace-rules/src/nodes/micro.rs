@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::model::{Growth, Model};
-use super::{Action, Content, Data, Effect, FileId, FileKind, FileOp, Name, Node};
+use super::{Action, Content, Data, Effect, FileId, FileKind, FileOp, Name, Node, SyncScope};
 
 /// Something that is on a node's disk or not, if a crash comes in time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +56,7 @@ impl Micros {
         let mut cutter = Cutter::new(node, model, split);
         for (number, event) in node.events.iter().enumerate() {
             cutter.event = number;
+            cutter.times = (event.start_ns, event.end_ns);
             cutter.micros.groups.push(Vec::new());
             if let Action::File(op) = &event.action {
                 cutter.cut(op);
@@ -75,15 +76,35 @@ struct Cutter<'a> {
     model: &'a Model,
     split: Split,
     event: usize,
+    /// When it began, and when it returned.
+    times: (u64, u64),
     micros: Micros,
     files: HashMap<FileId, Known>,
 }
 
 /// What is known of a file at a moment of the run.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Known {
     names: u32,
     size: u64,
+    /// Up to here it was written and synced: the block before this has its place on the disk.
+    placed: u64,
+    /// Ends of what was written since, and when that returned.
+    written: Vec<(u64, u64)>,
+}
+
+impl Known {
+    /// A sync that began then has given a place to all that had been written.
+    fn sync(&mut self, start_ns: u64) {
+        let before = self.written.extract_if(.., |(_, end_ns)| *end_ns <= start_ns);
+        self.placed = before.map(|(end, _)| end).fold(self.placed, u64::max);
+    }
+
+    /// There may be nothing from there on.
+    fn cut(&mut self, from: u64) {
+        self.placed = self.placed.min(from);
+        self.written.iter_mut().for_each(|(end, _)| *end = from.min(*end));
+    }
 }
 
 impl<'a> Cutter<'a> {
@@ -91,9 +112,11 @@ impl<'a> Cutter<'a> {
         let mut files: HashMap<FileId, Known> = HashMap::new();
         for file in &node.initial {
             let known = files.entry(file.file).or_default();
-            *known = Known { names: known.names + u32::from(file.parent.is_some()), size: file.size };
+            let names = known.names + u32::from(file.parent.is_some());
+            let placed = file.content.iter().map(|(offset, data)| offset + data.len).max().unwrap_or_default();
+            *known = Known { names, size: file.size, placed, written: Vec::new() };
         }
-        Self { model, split, event: 0, micros: Micros::default(), files }
+        Self { model, split, event: 0, times: (0, 0), micros: Micros::default(), files }
     }
 
     fn file(&mut self, file: FileId) -> &mut Known {
@@ -112,7 +135,7 @@ impl<'a> Cutter<'a> {
     /// A new file: nothing that could be lost, as nobody sees it without a name.
     fn new_file(&mut self, file: FileId, kind: FileKind, mode: u32, names: u32) {
         self.micros.all.push(Micro { event: self.event, effect: Effect::NewFile { file, kind, mode } });
-        *self.file(file) = Known { names, size: 0 };
+        *self.file(file) = Known { names, ..Known::default() };
     }
 
     fn cut(&mut self, op: &FileOp) {
@@ -134,13 +157,23 @@ impl<'a> Cutter<'a> {
             FileOp::Resize { file, from, to } => self.resize(*file, *from, *to),
             FileOp::Zero { file, offset, len } => {
                 // The size is as it was, and a write would make it larger.
-                let len = (*len).min(self.file(*file).size.saturating_sub(*offset));
+                let known = self.file(*file);
+                known.cut(*offset);
+                let len = (*len).min(known.size.saturating_sub(*offset));
                 if len > 0 {
                     self.group([Effect::Write { file: *file, offset: *offset, content: Content::Zeros(len) }]);
                 }
             }
             FileOp::SetMode { file, mode } => self.group([Effect::SetMode { file: *file, mode: *mode }]),
-            FileOp::Sync { .. } | FileOp::SyncAll => {}
+            FileOp::Sync { file, scope: SyncScope::File | SyncScope::Data } => {
+                let (start_ns, _) = self.times;
+                self.file(*file).sync(start_ns);
+            }
+            FileOp::Sync { .. } => {}
+            FileOp::SyncAll => {
+                let (start_ns, _) = self.times;
+                self.files.values_mut().for_each(|known| known.sync(start_ns));
+            }
         }
     }
 
@@ -198,20 +231,41 @@ impl<'a> Cutter<'a> {
         for range in self.slices(offset..end.min(size_before)) {
             self.group([written(&range)]);
         }
-        for range in self.slices(offset.max(size_before)..end) {
+        let mut grown = offset.max(size_before)..end;
+        if let Some(in_place) = self.in_place(file, &grown) {
+            let zeros = in_place.end - in_place.start;
+            self.group([write(&in_place, Content::Zeros(zeros))]);
+            self.group([written(&in_place)]);
+            grown.start = in_place.end;
+        }
+        for range in self.slices(grown) {
             let len = range.end - range.start;
             if self.model.growth == Growth::ZerosAndGarbage {
                 self.group([write(&range, Content::Zeros(len))]);
             }
-            if self.model.growth != Growth::WithData {
+            if matches!(self.model.growth, Growth::ZerosAndGarbage | Growth::Garbage) {
                 self.group([write(&range, Content::Garbage(len))]);
             }
             self.group([written(&range)]);
         }
-        self.file(file).size = end.max(size_before);
+        let (_, end_ns) = self.times;
+        let known = self.file(file);
+        known.size = end.max(size_before);
+        known.written.push((end, end_ns));
+    }
+
+    /// What of a file's new bytes is in a block that has its place, if the model lets the file grow there
+    /// before they are written.
+    fn in_place(&mut self, file: FileId, grown: &Range<u64>) -> Option<Range<u64>> {
+        let block = self.model.block_bytes;
+        let begins = grown.start / block * block;
+        let is_placed = self.model.growth == Growth::ZerosInPlace && begins < self.file(file).placed;
+        let end = grown.end.min(begins + block);
+        (is_placed && grown.start < end).then_some(grown.start..end)
     }
 
     fn resize(&mut self, file: FileId, from: u64, to: u64) {
+        self.file(file).cut(to);
         if to < from {
             self.shrink(file, from, to);
         } else if self.model.growth == Growth::ZerosAndGarbage && to - from <= GARBAGE_BYTES_MAX {

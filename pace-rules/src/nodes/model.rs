@@ -60,6 +60,9 @@ pub enum Growth {
     ZerosAndGarbage,
     /// Garbage, then the bytes.
     Garbage,
+    /// The file grows with its bytes. But where its last block has its place already only the size is
+    /// new, which is kept like a name: in that block zeros come first.
+    ZerosInPlace,
     /// The file grows with its bytes.
     WithData,
 }
@@ -97,10 +100,12 @@ pub const MODELS: &[Model] = &[
              system prior to its metadata being committed to the journal\"",
             "Documentation/admin-guide/ext4.rst, auto_da_alloc: \"the data blocks of the new file are forced to disk \
              before the rename() operation is committed\"",
+            "fs/ext4/inode.c, ext4_da_do_write_end: the size on disk is set at once where no block has to be \
+             allocated, and only data in new blocks is ordered (docs/results.md has a program that shows it)",
         ],
         log: Log::Journal,
         data: DataOrder::Allocating,
-        growth: Growth::WithData,
+        growth: Growth::ZerosInPlace,
         atomic_names: true,
         replace_by_rename: true,
         replace_by_truncate: true,

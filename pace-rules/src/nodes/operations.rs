@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 use super::micro::Micros;
-use super::model::{DataOrder, Log, Model};
+use super::model::{DataOrder, Growth, Log, Model};
 use super::{Action, Effect, Event, FileId, FileOp, Name, Node, SyncScope};
 
 /// msync and what the page cache keeps are whole pages.
@@ -270,11 +270,14 @@ impl Reader<'_> {
             super::Content::Written(data) => data.len,
             super::Content::Zeros(len) | super::Content::Garbage(len) => *len,
         };
+        let is_growth = self.this.model.growth == Growth::ZerosInPlace && matches!(content, super::Content::Zeros(_));
         let has_place = || self.files.get(file).is_some_and(|file| contains(&file.placed, &(*offset..offset + len)));
         match (op, self.this.model.data) {
             (_, DataOrder::Free) => Kind::Free,
             // A hole is a change of the file's blocks, not of its bytes.
             (FileOp::Zero { .. } | FileOp::Resize { .. }, _) => Kind::Named,
+            // Nor is it where a file grows in a block that it has.
+            (FileOp::Write { .. }, _) if is_growth => Kind::Named,
             (_, DataOrder::Allocating) if has_place() => Kind::Free,
             _ => Kind::Placed,
         }

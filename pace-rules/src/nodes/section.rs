@@ -216,9 +216,12 @@ impl NodeRules {
         if !operation.grows || parts < 2 {
             return Vec::new();
         }
-        // Without the last part it is one that was stopped midway.
-        let open = self.operations.open_groups(last, events).filter(|group| *group + 1 < operation.groups.end);
-        open.map(Choice::Group).collect()
+        // Without the last part it is one that was stopped midway, or lost.
+        let lasts = |group: &usize| {
+            let lost = self.operations.lost_with(&[*group], place.micros, events);
+            lost.contains(&(operation.groups.end - 1))
+        };
+        self.operations.open_groups(last, events).filter(|group| !lasts(group)).map(Choice::Group).collect()
     }
 }
 

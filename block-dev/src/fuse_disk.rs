@@ -12,7 +12,6 @@ use fuser::{
     OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyOpen, ReplyWrite, Request, Session, SessionACL, WriteFlags,
 };
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sched::{CloneFlags, unshare};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::base::Base;
@@ -201,7 +200,10 @@ fn serve(server: Server, mount_point: PathBuf) -> Result<JoinHandle<()>> {
         let mounted = sys::leave_files()
             .doing(|| "give the FUSE server a table of descriptors of its own")
             .and_then(|()| mount_fuse(&mount_point))
-            .and_then(|fuse| leave_mounts().map(|()| fuse));
+            .and_then(|fuse| {
+                let left = machine::have_no_mounts().doing(|| "give the FUSE server a mount namespace of its own");
+                left.map(|()| fuse)
+            });
         let fuse = match mounted {
             Ok(fuse) => fuse,
             Err(error) => return drop(ready.send(Err(error))),
@@ -233,20 +235,11 @@ fn serve(server: Server, mount_point: PathBuf) -> Result<JoinHandle<()>> {
     Ok(thread)
 }
 
-/// Gives this thread a mount namespace in which nothing of ours is mounted.
-fn leave_mounts() -> Result<()> {
-    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-    unshare(CloneFlags::CLONE_NEWNS)
-        .and_then(|()| mount(None::<&str>, "/", None::<&str>, private, None::<&str>))
-        .and_then(|()| umount2("/", MntFlags::MNT_DETACH))
-        .doing(|| "give the FUSE server a mount namespace of its own")
-}
-
 fn mount_fuse(mount_point: &Path) -> Result<OwnedFd> {
     let path = Path::new("/dev/fuse");
     let fuse = OpenOptions::new().read(true).write(true).open(path).map_err(|source| Error::Device {
         path: path.into(),
-        hint: "root and FUSE are needed; try `modprobe fuse`",
+        hint: "root and FUSE are needed; try `modprobe fuse`; a container must be given the device",
         source,
     })?;
     let options = format!("fd={},rootmode=100000,user_id=0,group_id=0,allow_other", fuse.as_raw_fd());

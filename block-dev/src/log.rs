@@ -1,5 +1,7 @@
+use std::fmt;
 use std::ops::Range;
 
+use brief::{Brief, BriefList};
 use serde::{Deserialize, Serialize};
 
 use crate::Image;
@@ -72,10 +74,19 @@ impl Entry {
 }
 
 /// Everything a disk was asked to do, in the order in which it was asked.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockLog {
     entries: Vec<Entry>,
     data: Vec<u8>,
+}
+
+impl fmt::Debug for BlockLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockLog")
+            .field("entries", &BriefList(self.entries.iter().map(|entry| (entry, self.written(entry).map(Brief)))))
+            .field("data", &Brief(&self.data))
+            .finish()
+    }
 }
 
 impl BlockLog {
@@ -128,6 +139,12 @@ impl BlockLog {
             Kind::Write { length, .. } => &self.data[entry.data_start..][..length as usize],
             _ => &[],
         }
+    }
+
+    /// What a write of this log wrote. It may be damaged: see [`Self::is_within`].
+    fn written(&self, entry: &Entry) -> Option<&[u8]> {
+        let Kind::Write { length, .. } = entry.kind else { return None };
+        self.data.get(entry.data_start..)?.get(..length as usize)
     }
 
     /// The writes and discards that the flush at `index` covers: those that had completed when it
@@ -232,6 +249,23 @@ mod tests {
         assert_eq!(covered(&log, 0), [0; 0], "no flush");
         assert_eq!(log.entries()[held].completed, 5);
         assert_eq!(log.entries()[never].completed, NEVER);
+    }
+
+    #[test]
+    fn what_is_printed_of_a_log_is_short_and_shows_how_it_begins() {
+        let mut log = BlockLog::default();
+        log.push(Kind::Flush, 1);
+        for byte in 0..2000_u32 {
+            log.push_write(0, &byte.to_ne_bytes().repeat(1024), 2);
+        }
+        let printed = format!("{log:?}");
+        assert!(printed.len() < 20_000, "{} bytes", printed.len());
+        for part in ["kind: Flush", "offset: 0, length: 4096", r"\x01\x00\x00\x00", "and 1937 more", "8192000 bytes"] {
+            assert!(printed.contains(part), "{part} is not in {printed}");
+        }
+        // One that was read from a damaged file is printed, too.
+        log.data.clear();
+        assert!(format!("{log:?}").contains("None"));
     }
 
     #[test]

@@ -13,7 +13,10 @@
 //! which of two writes to one place came last is not known if only one of them had FUA.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io::{self, Read};
+
+use brief::BriefList;
 
 use crate::{BlockLog, Kind, Mark};
 
@@ -43,7 +46,7 @@ const PIECE_BYTES: usize = 1 << 20;
 const END_MARK: &str = "dm-log-writes-end";
 
 /// A log that was read.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct LogWrites {
     /// What the disk was asked for. Marks that say where an operation begins or ends
     /// ([`OperationMark`]) are entries of it.
@@ -57,6 +60,18 @@ pub struct LogWrites {
     pub ended: bool,
     /// The writes that may have come before one that stands before them.
     pub unordered: Vec<Unordered>,
+}
+
+impl fmt::Debug for LogWrites {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogWrites")
+            .field("log", &self.log)
+            .field("entry_numbers", &BriefList(self.entry_numbers.iter()))
+            .field("marks", &BriefList(self.marks.iter()))
+            .field("ended", &self.ended)
+            .field("unordered", &BriefList(self.unordered.iter()))
+            .finish()
+    }
 }
 
 /// Two writes of other bytes to one place of which the log does not tell which came last: at most

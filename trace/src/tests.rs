@@ -55,6 +55,12 @@ fn saved(trace: &Trace) -> TempDir {
     directory
 }
 
+#[test]
+fn what_is_printed_of_a_trace_is_short() {
+    let printed = format!("{:?}", trace(&vec![b'x'; 1 << 20]));
+    assert!(printed.len() < 5000 && printed.contains("(1048580 bytes, #"), "{printed}");
+}
+
 proptest! {
     #[test]
     fn what_was_saved_is_loaded(bytes in prop::collection::vec(any::<u8>(), 0..3000)) {

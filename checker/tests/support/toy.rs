@@ -18,7 +18,7 @@ pub enum Kind {
     Device(DeviceKind, u64),
 }
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Node {
     pub kind: Kind,
     pub mode: u32,
@@ -38,7 +38,7 @@ pub struct Node {
 }
 
 /// A file system. The numbers of its nodes are those of the order in which they were made.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Toy {
     pub nodes: Vec<Node>,
     handles: HashMap<String, usize>,

@@ -133,6 +133,7 @@ lost_without() {
         3-*) echo "--seed has no effect, nothing repeats that uses random numbers" ;;
         4-*) echo "programs that spin on sched_yield hang with --virtual-time" ;;
         5-*) echo "with --virtual-time, nothing repeats if the guest's output is slow to be read" ;;
+        6-*) echo "linked statically it does not start on processors with AMX" ;;
         *) echo "see its first lines" ;;
     esac
 }
@@ -192,8 +193,9 @@ result=$cache/$key
 # Points the link at the result and ends. The link is replaced in one step.
 finish() {
     if [ -z "$tree" ]; then
-        ln -sfn "$key" "$cache/.current"
-        mv -T "$cache/.current" "$cache/current"
+        # Two that find it at the same time do not take each other's.
+        ln -sfn "$key" "$cache/.current.$$"
+        mv -T "$cache/.current.$$" "$cache/current"
     fi
     echo "$result/linux"
     exit 0

@@ -59,6 +59,7 @@ pub(crate) fn run(mut arguments: MachineArgs, interrupt: &Interrupt) -> anyhow::
         shared: shared.collect::<anyhow::Result<_>>()?,
     };
     let mut running = uml.start_command(command)?;
+    running.show_console();
     if !show(&mut running, interrupt)? {
         return Ok(Outcome::Incomplete);
     }

@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, PipeReader, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 
 use crate::guest::STARTED;
 
@@ -24,11 +24,14 @@ pub(crate) struct Console {
 
 impl Console {
     /// Collects from a stream until its end.
-    pub(crate) fn collect(stream: PipeReader) -> Self {
+    ///
+    /// # Errors
+    /// If there can be no more threads.
+    pub(crate) fn collect(stream: PipeReader) -> std::io::Result<Self> {
         let (lines, shown) = (Arc::default(), Arc::default());
         let (kept, show) = (Arc::clone(&lines), Arc::clone(&shown));
-        let reader = std::thread::spawn(move || read_lines(BufReader::new(stream), &kept, &show));
-        Self { lines, shown, reader: Some(reader) }
+        let reader = Builder::new().spawn(move || read_lines(BufReader::new(stream), &kept, &show))?;
+        Ok(Self { lines, shown, reader: Some(reader) })
     }
 
     /// Shows what is said from now on.

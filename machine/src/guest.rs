@@ -166,7 +166,10 @@ impl Ended {
         match self {
             Self::Exited(0) => Ok(()),
             Self::Exited(code) => bail!("the program in the guest ended with status {code}"),
-            Self::Signaled(signal) => bail!("the program in the guest got {signal} (is its memory too small?)"),
+            Self::Signaled(signal @ Signal::SIGKILL) => {
+                bail!("the program in the guest got {signal} (is its memory too small?)")
+            }
+            Self::Signaled(signal) => bail!("the program in the guest got {signal}"),
         }
     }
 

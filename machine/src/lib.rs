@@ -4,27 +4,33 @@
 //! Whoever starts one gets a [`Running`] in either case: a stream in, a stream out, whether it
 //! still does anything, and how it ended. What is said over the streams this crate does not know.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod activity;
+mod causes;
 mod console;
 mod guest;
 mod held;
 mod keeper;
+mod kernel_file;
 mod modules;
+mod mounts;
 mod processor;
 mod running;
 mod system;
 mod uml;
+mod xstate;
 
 use std::path::Path;
 use std::process::ExitCode;
 
-pub use activity::Activity;
+pub use activity::{Activity, waited_for_processor};
 pub use guest::{CHANNEL_BYTES_MAX, GUEST_SHARED, GuestCommand};
+pub use mounts::{have_no_mounts, have_own_mounts};
 pub use processor::stay_on_one_processor;
 pub use running::{End, Running};
-pub use uml::{MEMORY_DIRECTORY, Uml, is_guest_directory};
+pub use uml::{MEMORY_DIRECTORY, Uml, is_guest_directory, memory_room};
+pub use xstate::{GUEST_STATE_BYTES, host_state_bytes, write_shim};
 
 /// How the names of our directories start; the process id of their owner follows.
 pub const NAME_PREFIX: &str = "crashpoint-";
@@ -92,6 +98,8 @@ pub fn run_hidden() -> Option<ExitCode> {
     }
     let outcome = if command == keeper::KEEPER_COMMAND {
         keeper::keep(arguments)
+    } else if command == xstate::STATE_COMMAND {
+        xstate::print_host_state()
     } else if command == keeper::KEPT_COMMAND {
         keeper::become_kept(arguments).map(|never| match never {})
     } else {

@@ -12,14 +12,19 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
+use crate::causes::{self, Given};
 use crate::console::Console;
 use crate::{guest, held, keeper};
 
 /// How long one may take to end by itself when its input has ended.
 const END_PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long a guest whose streams have ended may take to say why.
-const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a guest whose streams have ended may take to say why. If it is not waited for that long, the
+/// death of its kernel is taken for something of ours.
+const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Lines of a console that are shown where they are all that is known.
+const LAST_LINES: usize = 3;
 
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -54,6 +59,8 @@ pub(crate) struct Guest {
     pub(crate) console: Console,
     /// Files of its kernel's and ours, on the host.
     pub(crate) directory: TempDir,
+    /// What it was started with.
+    pub(crate) given: Given,
 }
 
 impl Running {
@@ -108,7 +115,7 @@ impl Running {
     }
 
     /// Has what is said on a guest's console shown on standard error from now on.
-    pub(crate) fn show_console(&self) {
+    pub fn show_console(&self) {
         if let Some(guest) = &self.guest {
             guest.console.show();
         }
@@ -145,7 +152,7 @@ impl Running {
             return End::Process(status.map_or_else(|| "it broke off".to_owned(), |status| status.to_string()));
         };
         let log = own.console.finish();
-        if let Some(advice) = host_refused(&log) {
+        if let Some(advice) = causes::of_an_end(&log, &own.given) {
             return End::Host(advice);
         }
         let failure = guest::failure(own.directory.path());
@@ -160,6 +167,22 @@ impl Running {
                 let status = || status.map_or_else(|| "it broke off".to_owned(), |status| status.to_string());
                 End::Process(failure.unwrap_or_else(status))
             }
+        }
+    }
+
+    /// Ends a guest that did not start, and says in one line what its kernel said and the likely cause.
+    /// `end` is how it came to that, if it did not end by itself.
+    pub(crate) fn why_not_started(&mut self, end: Option<String>) -> String {
+        let end = end.unwrap_or_else(|| match self.end() {
+            End::Process(what) | End::Host(what) | End::Kernel { what, .. } => what,
+        });
+        let console = self.console();
+        let said: Vec<_> = console.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
+        let cause = self.guest.as_ref().and_then(|guest| causes::of_no_start(&console, &end, &guest.given));
+        match cause {
+            Some((said, cause)) => format!("{said}; likely cause: {cause}"),
+            None if said.iter().any(|line| line.contains(&end)) => end,
+            None => format!("{end}; its console says: {}", said[said.len().saturating_sub(LAST_LINES)..].join("; ")),
         }
     }
 
@@ -210,30 +233,6 @@ fn panic_line(log: &[String]) -> Option<String> {
         Some(cause) if !panic.contains(&cause) => format!("{panic} ({cause})"),
         _ => panic,
     })
-}
-
-/// What the guest's kernel says when the host is in its way, and what helps.
-fn host_refused(log: &[String]) -> Option<String> {
-    let said = |text: &str| log.iter().any(|line| line.contains(text));
-    if said("ran out of memory on the host side") {
-        let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
-        return Some(format!(
-            "the host's limit on mappings (vm.max_map_count is {}) is too low for the guest: \
-             raise it with `sysctl vm.max_map_count=262144`, or give the guest less memory",
-            limit.trim()
-        ));
-    }
-    if said("likely just ran out of space") {
-        return Some("the file with the guest's memory found no more room in /dev/shm, or TMPDIR: free some".into());
-    }
-    // Where the kernel is loaded, and so whether it gets as far as to say this, is up to chance.
-    if said("Too few physical memory") {
-        return Some("its memory is too small".into());
-    }
-    if said("must be not mounted noexec") {
-        return Some("the directory for the guest's memory is mounted noexec: set TMPDIR to another".into());
-    }
-    None
 }
 
 #[cfg(test)]

@@ -1,3 +1,4 @@
+use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
@@ -6,20 +7,21 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
-use nix::sys::statvfs::{FsFlags, statvfs};
+use nix::sys::statvfs::{FsFlags, Statvfs, statvfs};
 use nix::unistd::{AccessFlags, access};
 
 use crate::NAME_PREFIX;
+use crate::activity::Activity;
+use crate::causes::Given;
 use crate::console::Console;
 use crate::guest::{GUEST_COMMAND, GuestCommand, INPUT, READY, Spec, Task};
 use crate::keeper::KEEPER_COMMAND;
-use crate::running::{End, Guest, Running};
-
-/// How long a guest may take to start.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+use crate::kernel_file::KernelFile;
+use crate::running::{Guest, Running};
+use crate::xstate;
 
 /// Memory of a guest unless another size is asked for, in MiB.
 const MEMORY_MIB: u64 = 512;
@@ -38,6 +40,9 @@ const PACKAGE_KERNEL: &str = "usr/bin/linux.uml";
 /// Where the modules of that kernel are, below its `usr`.
 const PACKAGE_MODULES: &str = "lib/uml/modules";
 
+/// What is said where there is no such kernel.
+const NO_GUESTS: &str = "User-Mode Linux runs on x86-64 only: do without --kernel uml on this processor";
+
 /// What stands behind the process id in the name of a guest's directory.
 const DIRECTORY_MARK: &str = "-guest-";
 
@@ -46,6 +51,10 @@ pub fn is_guest_directory(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.starts_with(NAME_PREFIX) && name.contains(DIRECTORY_MARK)
 }
+
+/// The environment variable that names libraries to load into the kernels of guests: with it tests
+/// stand for a host that demands more state than it has.
+const PRELOAD: &str = "CRASHPOINT_GUEST_PRELOAD";
 
 /// Guests that were started: neighbours are to run on different processors.
 static STARTED: AtomicUsize = AtomicUsize::new(0);
@@ -57,6 +66,9 @@ pub struct Uml {
     pub kernel: PathBuf,
     /// What it says of its release (`6.1.90`).
     pub release: String,
+    /// It knows of less processor state than this machine has, and gets a library that makes up for
+    /// it.
+    needs_shim: bool,
     /// Where its modules are, if it has any.
     pub modules: Option<PathBuf>,
     /// Modules that are wanted; what the kernel has built in needs none.
@@ -79,6 +91,10 @@ impl Uml {
     /// # Errors
     /// If there is none, or it cannot be run.
     pub fn find(path: Option<&Path>, modules: Option<&Path>) -> anyhow::Result<Self> {
+        if !cfg!(target_arch = "x86_64") {
+            // There is no package to install.
+            bail!("{NO_GUESTS}");
+        }
         if let Some(path) = path {
             return Self::at(path, modules);
         }
@@ -98,6 +114,9 @@ impl Uml {
     /// # Errors
     /// If there is none, or it has no virtual time.
     pub fn find_virtual(path: Option<&Path>, modules: Option<&Path>, seed: u64) -> anyhow::Result<Self> {
+        if !cfg!(target_arch = "x86_64") {
+            bail!("{NO_GUESTS}");
+        }
         let built = || -> anyhow::Result<PathBuf> {
             let path = cache()?.join("crashpoint/uml/current/linux");
             if !path.exists() {
@@ -134,10 +153,16 @@ impl Uml {
             Some(path) => Some(std::path::absolute(path).context("find the working directory")?),
             None => packaged(),
         };
+        let file = KernelFile::read(&kernel)?;
         // What is no kernel would only fail later, and with other words.
         let release = release(&kernel)?;
+        let needs_shim = match file {
+            Some(file) => file.needs_shim(&kernel, &release)?,
+            None => false,
+        };
         let (load, files, parameters) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { kernel, release, modules, load, files, parameters, memory_mib: MEMORY_MIB, virtual_time: None })
+        let (memory_mib, virtual_time) = (MEMORY_MIB, None);
+        Ok(Self { kernel, release, needs_shim, modules, load, files, parameters, memory_mib, virtual_time })
     }
 
     /// Starts this program as the init of a guest, which starts it again with `arguments`, and gives
@@ -149,19 +174,17 @@ impl Uml {
     }
 
     /// Starts a guest that runs a command. What that prints comes out of it; its errors, and what the
-    /// kernel says, go to our standard error.
+    /// kernel says, are on the [console](Running::show_console).
     ///
     /// # Errors
     /// If it cannot be started.
     pub fn start_command(&self, command: GuestCommand) -> anyhow::Result<Running> {
-        let running = self.start(Task::Command(command), &[])?;
-        running.show_console();
-        Ok(running)
+        self.start(Task::Command(command), &[])
     }
 
     fn start(&self, task: Task, input: &[u8]) -> anyhow::Result<Running> {
         let prefix = format!("{NAME_PREFIX}{}{DIRECTORY_MARK}", std::process::id());
-        let memory = self.memory_directory();
+        let memory = memory_room(self.memory_in_effect_mib()).0;
         let directory = tempfile::Builder::new().prefix(&prefix).tempdir_in(&memory);
         let directory = directory.with_context(|| format!("make a directory in {}", memory.display()))?;
         let spec = Spec {
@@ -176,6 +199,7 @@ impl Uml {
         std::fs::write(directory.path().join(INPUT), input).context("write the input of a guest")?;
         let (console, console_end) = std::io::pipe().context("make a pipe for the guest's console")?;
         let (input, input_end) = UnixStream::pair().context("make a channel to the guest")?;
+        let console = Console::collect(console).context("start a thread (is `ulimit -u` too low?)")?;
         let process = Command::new(crate::own_program())
             .arg(KEEPER_COMMAND)
             .arg(std::process::id().to_string())
@@ -187,15 +211,28 @@ impl Uml {
             .stdout(Stdio::piped())
             .stderr(Stdio::from(console_end))
             .env_clear()
-            .env("TMPDIR", memory)
+            .env("TMPDIR", &memory)
+            .env("LD_PRELOAD", self.preload(directory.path())?)
             .current_dir("/")
             .process_group(0)
             .spawn()
             .with_context(|| format!("start {}", self.kernel.display()))?;
-        let guest = Guest { console: Console::collect(console), directory };
+        let given = Given { memory_mib: self.memory_in_effect_mib(), directory: memory.clone() };
+        let guest = Guest { console, directory, given };
         let mut running = Running::new(process, Some(OwnedFd::from(input).into()), Some(guest));
         self.wait_until_ready(&mut running)?;
         Ok(running)
+    }
+
+    /// The libraries that are loaded into the kernel's process: the [shim](xstate), where it is needed,
+    /// and what [`PRELOAD`] names.
+    fn preload(&self, directory: &Path) -> anyhow::Result<OsString> {
+        let shim = self.needs_shim.then(|| xstate::write_shim(directory)).transpose()?;
+        if shim.as_ref().is_some_and(|shim| shim.as_os_str().as_encoded_bytes().contains(&b':')) {
+            bail!("a guest on this processor cannot be started from a TMPDIR with a colon in its path");
+        }
+        let named = std::env::var_os(PRELOAD).filter(|names| !names.is_empty());
+        Ok([shim.map(OsString::from), named].into_iter().flatten().collect::<Vec<_>>().join(OsStr::new(":")))
     }
 
     fn command_line(&self, directory: &Path) -> anyhow::Result<Vec<String>> {
@@ -238,45 +275,64 @@ impl Uml {
         Ok(line)
     }
 
-    /// Where the guest's memory has its file: in memory, if there is room, we may write there, and
-    /// programs may run.
-    fn memory_directory(&self) -> PathBuf {
-        let ours = access(MEMORY_DIRECTORY, AccessFlags::W_OK | AccessFlags::X_OK).is_ok();
-        let fits = statvfs(MEMORY_DIRECTORY).is_ok_and(|room| {
-            let free = room.blocks_available() * room.fragment_size();
-            free >= self.memory_mib << 20 && !room.flags().contains(FsFlags::ST_NOEXEC)
-        });
-        if ours && fits { MEMORY_DIRECTORY.into() } else { std::env::temp_dir() }
+    /// Its memory: the last word is that of the kernel's parameters.
+    fn memory_in_effect_mib(&self) -> u64 {
+        let parameter = self.parameters.iter().rev().find_map(|parameter| parameter.strip_prefix("mem="));
+        parameter.and_then(memory_mib).unwrap_or(self.memory_mib)
     }
 
     fn wait_until_ready(&self, running: &mut Running) -> anyhow::Result<()> {
-        let deadline = Instant::now() + START_PATIENCE;
+        let mut activity = Activity::default();
         let mut said = Vec::new();
         let why = loop {
             if running.readable(Duration::from_millis(200)) {
                 let mut byte = [0];
                 match running.output().read(&mut byte) {
                     Ok(1) => said.push(byte[0]),
-                    _ => break end_at_start(running.end()),
+                    _ => break None,
                 }
                 // The kernel may have had something to say before.
                 if said.ends_with(READY) {
                     return Ok(());
                 }
             }
-            if Instant::now() > deadline {
-                break format!("it is not ready after {} s", START_PATIENCE.as_secs());
+            if let Some(how) = activity.look(running.pid()) {
+                break Some(format!("it is not ready, and {how}"));
             }
         };
-        let console = running.console();
-        let last: Vec<_> = console.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
-        let kernel = self.kernel.display();
-        if last.iter().any(|line| line.contains(&why)) {
-            bail!("the guest {kernel} does not start: {why}");
-        }
-        let last = last[last.len().saturating_sub(3)..].join("; ");
-        bail!("the guest {kernel} does not start: {why}; its console says: {last}");
+        bail!("the guest {} does not start: {}", self.kernel.display(), running.why_not_started(why));
     }
+}
+
+/// A size as kernels take it.
+fn memory_mib(size: &str) -> Option<u64> {
+    let digits = size.trim_end_matches(|letter: char| !letter.is_ascii_digit());
+    let number: u64 = digits.parse().ok()?;
+    match size[digits.len()..].to_ascii_lowercase().as_str() {
+        "g" => number.checked_shl(10),
+        "m" => Some(number),
+        "k" => Some(number >> 10),
+        "" => Some(number >> 20),
+        _ => None,
+    }
+}
+
+/// Where a guest's memory has its file, and how many MiB are free there: in memory, if there is room, we
+/// may write there and programs may run, or else in TMPDIR.
+pub fn memory_room(memory_mib: u64) -> (PathBuf, u64) {
+    let room = |directory: &Path| statvfs(directory).ok();
+    let free_mib = |room: Statvfs| (room.blocks_available() * room.fragment_size()) >> 20;
+    let ours = access(MEMORY_DIRECTORY, AccessFlags::W_OK | AccessFlags::X_OK).is_ok();
+    if let Some(room) = room(Path::new(MEMORY_DIRECTORY)).filter(|_| ours) {
+        let runs = !room.flags().contains(FsFlags::ST_NOEXEC);
+        let free_mib = free_mib(room);
+        if runs && free_mib >= memory_mib {
+            return (MEMORY_DIRECTORY.into(), free_mib);
+        }
+    }
+    let directory = std::env::temp_dir();
+    let free_mib = room(&directory).map_or(0, free_mib);
+    (directory, free_mib)
 }
 
 /// What a kernel says of its release.
@@ -295,12 +351,4 @@ fn cache() -> anyhow::Result<PathBuf> {
     set("XDG_CACHE_HOME")
         .or_else(|| set("HOME").map(|home| home.join(".cache")))
         .context("neither XDG_CACHE_HOME nor HOME says where kernels are kept: name one with --kernel uml:PATH")
-}
-
-/// An end that came before anything was done, in one line.
-fn end_at_start(end: End) -> String {
-    match end {
-        End::Process(what) | End::Host(what) => what,
-        End::Kernel { what, .. } => format!("{what} (is its memory too small?)"),
-    }
 }

@@ -561,7 +561,7 @@ impl Engine {
         }
         let own_names = self.variant.file_system.own_names;
         let skip = self.variant.file_system.names_not_walked();
-        let tree = walk(mounted.path(), WalkOptions { skip });
+        let tree = walk(mounted.path(), WalkOptions { skip, ..WalkOptions::of(self.variant.file_system) });
         self.watch.lap(&mut timing.compare_us);
         let written = mounted.root().map(|root| write_check(root, &tree, own_names));
         self.watch.lap(&mut timing.write_us);
@@ -629,7 +629,7 @@ impl Engine {
             self.crashed.load(&self.variant, &self.image, &mut self.watch, &mut Timing::default())??;
             let device = self.crashed.current().device();
             let mut mounted = Mounted::new(&self.variant, device, &self.mount_point)?;
-            walk(mounted.path(), WalkOptions { skip: self.variant.file_system.own_names });
+            walk(mounted.path(), WalkOptions::of(self.variant.file_system));
             mounted.unmount()?;
         }
         Ok(Floor { cycles, elapsed: started.elapsed() })

@@ -14,6 +14,7 @@ use local_fs::{Scratch, Variant, enter_mount_namespace, format};
 use machine::{CHANNEL_BYTES_MAX, GUEST_SHARED};
 use pace_rules::disk::States;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use signal_hook::consts::SIGXFSZ;
 use workloads::Workload;
 
 use crate::disk_kind::DiskKind;
@@ -175,6 +176,9 @@ pub(crate) fn receive<T: DeserializeOwned>(input: &mut impl Read) -> io::Result<
 /// Does what the program was started for by ourselves, if it was: to be a worker, or what a
 /// machine needs. Every program that sweeps must call this first.
 pub fn run_hidden() -> Option<ExitCode> {
+    // A write beyond `ulimit -f` is to fail with words, and not to end us without any. A program that we
+    // start has the signal as it always is: what catches it does not outlive exec.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     if std::env::args_os().nth(1).is_some_and(|argument| argument == WORKER_COMMAND) {
         // Whoever gave us work is gone if this fails.
         return Some(run_worker().map_or(ExitCode::from(2), |()| ExitCode::SUCCESS));

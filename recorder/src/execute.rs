@@ -18,8 +18,11 @@ use crate::{memory::Mapping, raw};
 
 type Result<T, E = Errno> = std::result::Result<T, E>;
 
-/// Mapped memory starts at a page.
-const PAGE_SIZE: u64 = 4096;
+/// Mapped memory starts at a page of this machine's, of which some have larger ones.
+fn page_with(offset: u64) -> u64 {
+    let size_bytes = rustix::param::page_size() as u64;
+    offset / size_bytes * size_bytes
+}
 
 /// How every path is resolved: beneath the root, with no symbolic link on the way.
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
@@ -221,7 +224,7 @@ impl Executor {
                 if (fstat(file)?.st_size as u64) < offset + length {
                     ftruncate(file, offset + length)?;
                 }
-                let start = offset / PAGE_SIZE * PAGE_SIZE;
+                let start = page_with(*offset);
                 let skip = (offset - start) as usize;
                 let mut mapping = Mapping::shared(file, start, skip + *length as usize).map_err(errno)?;
                 mapping.store(skip, &pattern::bytes(number, *offset, *length))
@@ -271,7 +274,7 @@ impl Executor {
             Op::Fsync { target } => fsync(self.file(target)?),
             Op::Fdatasync { target } => fdatasync(self.file(target)?),
             Op::Msync { target, offset, length } => {
-                let start = offset / PAGE_SIZE * PAGE_SIZE;
+                let start = page_with(*offset);
                 let mapping = Mapping::shared(self.file(target)?, start, (offset - start + length) as usize);
                 mapping.and_then(|mapping| mapping.sync()).map_err(errno)
             }

@@ -93,6 +93,15 @@ impl Drop for Instance {
     }
 }
 
+/// Whether this kernel's requests can be watched, so that FUA is told from flushes. `directory` is one of
+/// ours, in a mount namespace of our own.
+///
+/// # Errors
+/// Without root, or tracefs with block_bio_queue.
+pub fn try_request_trace(directory: &Path) -> io::Result<()> {
+    RequestTrace::start(0, directory).map(drop)
+}
+
 /// Watches one block device through a trace instance of its own.
 #[derive(Debug)]
 pub(crate) struct RequestTrace {

@@ -11,6 +11,7 @@ mod raw;
 mod record;
 mod trace;
 
+pub use fua::try_request_trace;
 pub use perform::perform;
 pub use record::{Error, Recorder, Result};
 pub use trace::{CrashPoint, Outcome, Trace};

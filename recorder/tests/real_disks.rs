@@ -2,10 +2,12 @@
 //! mount file systems, so they need root, and fail without it.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use block_dev::{Base, Completion};
 use local_fs::{Scratch, Variant, enter_mount_namespace, find, format};
@@ -222,56 +224,67 @@ fn a_full_disk_refuses_a_store_and_does_not_kill() {
     });
 }
 
+/// Only ends what would hang.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Keeps open the first file that it finds at `path`, unless it is told to end before.
+fn hold(path: &Path, end: &AtomicBool) -> Option<File> {
+    while !end.load(Ordering::Relaxed) {
+        match File::open(path) {
+            Ok(file) => return Some(file),
+            Err(_) => std::thread::yield_now(),
+        }
+    }
+    None
+}
+
+/// Records until the file system of a recording stays, since somebody has a file of it open. On a busy
+/// machine many a recording ends before they have.
+fn record_until_it_stays(recorder: &mut Recorder, file: &Path) -> (Error, Option<File>) {
+    let workload = parse(&("creat foo; sync".to_owned() + &"; fsync .; sync".repeat(200)));
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let holder = scope.spawn(|| hold(file, &end));
+        let deadline = Instant::now() + PATIENCE;
+        let error = loop {
+            match recorder.record(&workload) {
+                Ok(trace) if Instant::now() < deadline => assert!(all_done(&trace), "{:?}", trace.outcomes),
+                Ok(_) => break None,
+                Err(error) => break Some(error),
+            }
+            recorder.finish_unmounting();
+        };
+        end.store(true, Ordering::Relaxed);
+        (error.expect("a file system that is in use was unmounted"), holder.join().expect("no panic"))
+    })
+}
+
 #[test]
 fn a_disk_whose_file_system_stays_is_given_up() {
     for file_system in FILE_SYSTEMS {
         with_recorder(file_system, |recorder, directory| {
-            let name = directory.join("recorded/foo");
-            let (started, ended) = (AtomicBool::new(false), AtomicBool::new(false));
             let first = recorder.device_name().to_owned();
-            let creats = "creat foo; sync".to_owned() + &"; fsync .; sync".repeat(200);
-            let held = std::thread::scope(|scope| {
-                let hold = || {
-                    started.store(true, Ordering::Relaxed);
-                    while !ended.load(Ordering::Relaxed) {
-                        if let Ok(file) = std::fs::File::open(&name) {
-                            return Some(file);
-                        }
-                    }
-                    None
-                };
-                let holder = scope.spawn(hold);
-                while !started.load(Ordering::Relaxed) {
-                    std::thread::yield_now();
-                }
-                let recorded = recorder.record(&parse(&creats));
-                ended.store(true, Ordering::Relaxed);
-                let held = holder.join().expect("no panic");
-                match recorded {
-                    // It waited for it already.
-                    Err(error) if file_system == "btrfs" => assert!(matches!(error, Error::Unmount(_)), "{error}"),
-                    recorded => {
-                        assert!(all_done(&recorded.expect("recorded")));
-                        recorder.finish_unmounting();
-                        let error = recorder.record(&parse("creat foo; sync")).expect_err("it is stuck");
-                        assert!(error.to_string().starts_with("unmount the last recording: "), "{error}");
-                    }
-                }
-                held
-            });
+            let (error, held) = record_until_it_stays(recorder, &directory.join("recorded/foo"));
+            assert!(matches!(error, Error::Unmount(_)), "{file_system}: {error}");
+            assert!(error.to_string().starts_with("unmount the last recording: "), "{error}");
+            assert!(held.is_some(), "{file_system}: nobody used it");
             assert_ne!(recorder.device_name(), first);
+            let again = parse("creat foo; write foo 0 8K; fsync foo");
             if file_system == "btrfs" {
-                // A copy of what is still mounted.
+                // Some kernels refuse a copy of what is still mounted.
                 drop(held);
-                std::thread::sleep(std::time::Duration::from_millis(200));
+                let deadline = Instant::now() + PATIENCE;
+                while let Err(error) = recorder.record(&again) {
+                    assert!(Instant::now() < deadline, "{error}");
+                }
             } else {
                 let traced = recorder.recognises_fua();
-                let trace = record(recorder, "creat foo; write foo 0 8K; fsync foo");
+                let trace = recorder.record(&again).expect("recorded");
                 let fua = |entry: &block_dev::Entry| matches!(entry.kind, block_dev::Kind::Write { fua: true, .. });
                 assert_eq!(trace.log.entries().iter().any(fua), traced);
                 drop(held);
             }
-            assert!(all_done(&record(recorder, "creat foo; write foo 0 8K; fsync foo")));
+            assert!(all_done(&recorder.record(&again).expect("recorded")));
         });
     }
 }

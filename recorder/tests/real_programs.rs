@@ -150,7 +150,11 @@ fn anything_until_it_is_killed() {
         let mut command = python_command(ANYTHING);
         command.args([seed, 3, 2].map(|number| number.to_string())).current_dir(directory.path());
         let traced = Tracer::start(options, command).expect("started");
-        std::thread::sleep(std::time::Duration::from_millis(u64::from(40 + seed * 7)));
+        // It takes a while to start, which is all that would be killed on a busy machine.
+        while directory.path().read_dir().expect("read").next().is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(u64::from(seed * 7)));
         traced.kill();
         let node = traced.wait().expect("recorded");
         let status = node.status;

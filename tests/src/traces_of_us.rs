@@ -1,30 +1,44 @@
 //! What a run of ours shows of itself to the machine.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::{read, read_dir, read_link, read_to_string};
 use std::path::Path;
 
-/// A process and all that it started.
+/// A process and all that it started: their numbers, and when each was started. On a busy machine a
+/// number is soon given to another process, which may be of a run of ours, too.
 #[derive(Debug, Default)]
-pub struct Family(BTreeSet<i32>);
+pub struct Family(BTreeMap<i32, u64>);
 
 impl Family {
     /// The process with this id, and those that descend from it now.
     pub fn of(parent: u32) -> Self {
-        let mut members = BTreeSet::from([parent as i32]);
+        let all: Vec<_> = processes().collect();
+        let mut members: BTreeMap<_, _> =
+            all.iter().filter(|process| process.pid == parent as i32).map(Process::named).collect();
         loop {
-            let children: Vec<_> =
-                processes().filter(|(pid, parent)| members.contains(parent) && !members.contains(pid)).collect();
+            let is_new =
+                |process: &&Process| members.contains_key(&process.parent) && !members.contains_key(&process.pid);
+            let children: Vec<_> = all.iter().filter(is_new).map(Process::named).collect();
             if children.is_empty() {
                 return Self(members);
             }
-            members.extend(children.iter().map(|(pid, _)| *pid));
+            members.extend(children);
         }
+    }
+
+    /// Whether a process is one of them.
+    fn has(&self, process: &Process) -> bool {
+        self.0.get(&process.pid) == Some(&process.started)
+    }
+
+    /// Whether one of them was, or still is, the process of this number.
+    fn had(&self, pid: i32) -> bool {
+        self.0.contains_key(&pid) && Process::of(pid).is_none_or(|now| self.has(&now))
     }
 
     /// Their ids, the oldest first.
     pub fn pids(&self) -> impl Iterator<Item = i32> {
-        self.0.iter().copied()
+        self.0.keys().copied()
     }
 
     /// How many there are.
@@ -38,16 +52,30 @@ impl Family {
     }
 }
 
-/// Every process with its parent.
-fn processes() -> impl Iterator<Item = (i32, i32)> {
+/// A process as proc_pid_stat(5) has it.
+struct Process {
+    pid: i32,
+    parent: i32,
+    /// In clock ticks after the machine.
+    started: u64,
+}
+
+impl Process {
+    fn of(pid: i32) -> Option<Self> {
+        let stat = read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // Behind the name, which may hold anything: the state, and then numbers.
+        let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        Some(Self { pid, parent: fields.get(1)?.parse().ok()?, started: fields.get(19)?.parse().ok()? })
+    }
+
+    fn named(&self) -> (i32, u64) {
+        (self.pid, self.started)
+    }
+}
+
+fn processes() -> impl Iterator<Item = Process> {
     let entries = read_dir("/proc").expect("there is /proc").flatten();
-    entries.filter_map(|entry| {
-        let pid = entry.file_name().to_str()?.parse().ok()?;
-        let stat = read_to_string(entry.path().join("stat")).ok()?;
-        // Behind the name, which may hold anything: the state, and the parent.
-        let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
-        Some((pid, parent))
-    })
+    entries.filter_map(|entry| Process::of(entry.file_name().to_str()?.parse().ok()?))
 }
 
 /// The drivers in user space that work in a directory of ours.
@@ -58,15 +86,14 @@ pub fn drivers(temporary: &Path) -> Vec<i32> {
         let line = read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         temporary.to_str().is_some_and(|path| String::from_utf8_lossy(&line).contains(path))
     };
-    processes().map(|(pid, _)| pid).filter(is_driver).filter(works_there).collect()
+    processes().map(|process| process.pid).filter(is_driver).filter(works_there).collect()
 }
 
 /// What is left of a run: processes of the family, drivers that work for it, loop devices that they attached, mounts below
 /// the directory for temporary files that it was given, and what is in that.
 pub fn leftovers(family: &Family, temporary: &Path) -> Vec<String> {
     let mut found = Vec::new();
-    for pid in &family.0 {
-        // A number may have been given to another process since.
+    for pid in family.pids().filter(|pid| family.had(*pid)) {
         let program = read_link(format!("/proc/{pid}/exe"));
         if let Some(program) =
             program.ok().filter(|path| ["crashpoint", "replay"].iter().any(|name| path.ends_with(name)))
@@ -75,8 +102,8 @@ pub fn leftovers(family: &Family, temporary: &Path) -> Vec<String> {
         }
     }
     found.extend(drivers(temporary).into_iter().map(|pid| format!("process {pid}, a driver")));
-    for device in block_dev::loop_device::list_marked().expect("loop devices can be listed") {
-        if family.0.contains(&device.owner_pid) {
+    for device in block_dev::loop_device::marked().expect("loop devices can be listed") {
+        if family.had(device.owner_pid) {
             found.push(format!("loop device {}", device.path.display()));
         }
     }

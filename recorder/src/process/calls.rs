@@ -150,17 +150,47 @@ pub(super) enum When {
     FileSystemControl,
 }
 
-/// A system call: its number, its name, what it is, and when it is looked at.
+/// The numbers that a call has. From 424 on they are the same everywhere.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Numbers {
+    pub x86_64: Option<u32>,
+    pub aarch64: Option<u32>,
+}
+
+impl Numbers {
+    /// Of what is no call, or none that is looked at.
+    pub(super) const NONE: Self = Self { x86_64: None, aarch64: None };
+
+    /// The number on this machine, if it has the call.
+    pub(super) const fn here(self) -> Option<u32> {
+        if cfg!(target_arch = "x86_64") { self.x86_64 } else { self.aarch64 }
+    }
+}
+
+/// A system call: its numbers, its name, what it is, and when it is looked at.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row {
-    pub number: libc::c_long,
+    pub numbers: Numbers,
     pub name: &'static str,
     pub call: Call,
     pub when: When,
 }
 
-const fn row(number: libc::c_long, name: &'static str, call: Call) -> Row {
-    Row { number, name, call, when: When::Always }
+const fn row(numbers: Numbers, name: &'static str, call: Call) -> Row {
+    Row { numbers, name, call, when: When::Always }
+}
+
+const fn both(x86_64: u32, aarch64: u32) -> Numbers {
+    Numbers { x86_64: Some(x86_64), aarch64: Some(aarch64) }
+}
+
+const fn same(number: u32) -> Numbers {
+    both(number, number)
+}
+
+/// Of a call that another one can do as well, so that younger architectures do not have it.
+const fn x86_64(number: u32) -> Numbers {
+    Numbers { x86_64: Some(number), aarch64: None }
 }
 
 const fn when(row: Row, when: When) -> Row {
@@ -175,132 +205,163 @@ const fn write(bytes: Bytes, offset: Option<usize>, flags: Option<usize>) -> Cal
 /// descriptor.
 const CHANGING_OPEN: u32 = (libc::O_CREAT | libc::O_TRUNC | (libc::O_TMPFILE & !libc::O_DIRECTORY)) as u32;
 
-/// Calls of Linux 6.13 and 6.17, which have the same number on every architecture.
-const SETXATTRAT: libc::c_long = 463;
-const REMOVEXATTRAT: libc::c_long = 466;
-const FILE_SETATTR: libc::c_long = 469;
-
 /// The row of calls that are made as those of another architecture, whose numbers are others.
 pub(super) const FOREIGN: u32 = 0xffff;
 
 /// What is said of those.
-pub(super) const FOREIGN_ROW: Row = row(-1, "a system call of another architecture", Call::Foreign);
+pub(super) const FOREIGN_ROW: Row = row(Numbers::NONE, "a system call of another architecture", Call::Foreign);
 
 /// What the filter refuses, so that programs do without.
-pub(super) const REFUSED: [libc::c_long; 1] = [libc::SYS_io_uring_setup];
+pub(super) const REFUSED: [Row; 1] = [row(same(425), "io_uring_setup", Call::Foreign)];
 
 /// The table, the most frequent first.
 pub(super) const ROWS: &[Row] = &[
-    row(libc::SYS_read, "read", Call::Read { flags: None }),
-    row(libc::SYS_write, "write", write(Bytes::Buffer, None, None)),
-    row(libc::SYS_recvfrom, "recvfrom", Call::Read { flags: Some(3) }),
-    row(libc::SYS_sendto, "sendto", write(Bytes::Buffer, None, None)),
-    row(libc::SYS_pwrite64, "pwrite64", write(Bytes::Buffer, Some(3), None)),
-    row(libc::SYS_fdatasync, "fdatasync", Call::Sync { data_only: true }),
-    row(libc::SYS_writev, "writev", write(Bytes::Vector, None, None)),
-    row(libc::SYS_readv, "readv", Call::Read { flags: None }),
-    row(libc::SYS_sendmsg, "sendmsg", write(Bytes::Message, None, None)),
-    row(libc::SYS_recvmsg, "recvmsg", Call::Read { flags: Some(2) }),
-    row(libc::SYS_fsync, "fsync", Call::Sync { data_only: false }),
-    row(libc::SYS_close, "close", Call::Close),
+    row(both(0, 63), "read", Call::Read { flags: None }),
+    row(both(1, 64), "write", write(Bytes::Buffer, None, None)),
+    row(both(45, 207), "recvfrom", Call::Read { flags: Some(3) }),
+    row(both(44, 206), "sendto", write(Bytes::Buffer, None, None)),
+    row(both(18, 68), "pwrite64", write(Bytes::Buffer, Some(3), None)),
+    row(both(75, 83), "fdatasync", Call::Sync { data_only: true }),
+    row(both(20, 66), "writev", write(Bytes::Vector, None, None)),
+    row(both(19, 65), "readv", Call::Read { flags: None }),
+    row(both(46, 211), "sendmsg", write(Bytes::Message, None, None)),
+    row(both(47, 212), "recvmsg", Call::Read { flags: Some(2) }),
+    row(both(74, 82), "fsync", Call::Sync { data_only: false }),
+    row(both(3, 57), "close", Call::Close),
     when(
-        row(libc::SYS_openat, "openat", Call::Open { base: Some(0), path: 1, flags: OpenFlags::Argument(2) }),
+        row(both(257, 56), "openat", Call::Open { base: Some(0), path: 1, flags: OpenFlags::Argument(2) }),
         When::Bits { argument: 2, bits: CHANGING_OPEN },
     ),
-    row(libc::SYS_munmap, "munmap", Call::Unmap),
-    when(row(libc::SYS_mmap, "mmap", Call::Map), When::SharedFile),
-    when(row(libc::SYS_mprotect, "mprotect", Call::Protect), When::Bits { argument: 2, bits: libc::PROT_WRITE as u32 }),
-    row(libc::SYS_mremap, "mremap", Call::Move),
-    row(libc::SYS_msync, "msync", Call::SyncMapping),
-    row(libc::SYS_ftruncate, "ftruncate", Call::TruncateOf),
-    row(libc::SYS_fallocate, "fallocate", Call::Allocate),
-    row(libc::SYS_pwritev, "pwritev", write(Bytes::Vector, Some(3), None)),
-    row(libc::SYS_pwritev2, "pwritev2", write(Bytes::Vector, Some(3), Some(5))),
-    row(libc::SYS_preadv2, "preadv2", Call::Read { flags: None }),
-    row(libc::SYS_sendmmsg, "sendmmsg", Call::SendMany),
-    row(libc::SYS_recvmmsg, "recvmmsg", Call::ReceiveMany),
-    row(libc::SYS_sendfile, "sendfile", Call::Copy { from: 1, to: 0, to_offset: None }),
-    row(libc::SYS_copy_file_range, "copy_file_range", Call::Copy { from: 0, to: 2, to_offset: Some(3) }),
-    row(libc::SYS_splice, "splice", Call::Copy { from: 0, to: 2, to_offset: Some(3) }),
-    row(libc::SYS_bind, "bind", Call::Bind),
-    row(libc::SYS_shutdown, "shutdown", Call::Shutdown),
-    row(libc::SYS_openat2, "openat2", Call::Open { base: Some(0), path: 1, flags: OpenFlags::Structure(2) }),
-    row(libc::SYS_mkdirat, "mkdirat", Call::Make { base: Some(0), path: 1, what: New::Directory }),
-    row(libc::SYS_mknodat, "mknodat", Call::Make { base: Some(0), path: 1, what: New::Node }),
-    row(libc::SYS_symlinkat, "symlinkat", Call::Make { base: Some(1), path: 2, what: New::Symlink }),
-    row(libc::SYS_linkat, "linkat", Call::Link { base: Some(2), path: 3 }),
-    row(libc::SYS_unlinkat, "unlinkat", Call::Remove { base: Some(0), path: 1 }),
-    row(libc::SYS_renameat2, "renameat2", Call::Rename { bases: Some((0, 2)), paths: (1, 3), flags: Some(4) }),
-    row(libc::SYS_fchmod, "fchmod", Call::SetModeOf),
-    row(libc::SYS_fchmodat, "fchmodat", Call::SetMode { base: Some(0), path: 1, flags: None }),
-    row(libc::SYS_fchmodat2, "fchmodat2", Call::SetMode { base: Some(0), path: 1, flags: Some(3) }),
-    row(libc::SYS_truncate, "truncate", Call::Truncate),
-    row(libc::SYS_sync, "sync", Call::SyncAll),
-    row(libc::SYS_syncfs, "syncfs", Call::SyncFileSystem),
-    row(libc::SYS_dup3, "dup3", Call::MayClose),
-    row(libc::SYS_close_range, "close_range", Call::MayClose),
-    row(libc::SYS_fchown, "fchown", Call::SetOwner { descriptor: true, base: None, path: 0, owner: 1, flags: None }),
+    row(both(11, 215), "munmap", Call::Unmap),
+    when(row(both(9, 222), "mmap", Call::Map), When::SharedFile),
+    when(row(both(10, 226), "mprotect", Call::Protect), When::Bits { argument: 2, bits: libc::PROT_WRITE as u32 }),
+    row(both(25, 216), "mremap", Call::Move),
+    row(both(26, 227), "msync", Call::SyncMapping),
+    row(both(77, 46), "ftruncate", Call::TruncateOf),
+    row(both(285, 47), "fallocate", Call::Allocate),
+    row(both(296, 70), "pwritev", write(Bytes::Vector, Some(3), None)),
+    row(both(328, 287), "pwritev2", write(Bytes::Vector, Some(3), Some(5))),
+    row(both(327, 286), "preadv2", Call::Read { flags: None }),
+    row(both(307, 269), "sendmmsg", Call::SendMany),
+    row(both(299, 243), "recvmmsg", Call::ReceiveMany),
+    row(both(40, 71), "sendfile", Call::Copy { from: 1, to: 0, to_offset: None }),
+    row(both(326, 285), "copy_file_range", Call::Copy { from: 0, to: 2, to_offset: Some(3) }),
+    row(both(275, 76), "splice", Call::Copy { from: 0, to: 2, to_offset: Some(3) }),
+    row(both(49, 200), "bind", Call::Bind),
+    row(both(48, 210), "shutdown", Call::Shutdown),
+    row(same(437), "openat2", Call::Open { base: Some(0), path: 1, flags: OpenFlags::Structure(2) }),
+    row(both(258, 34), "mkdirat", Call::Make { base: Some(0), path: 1, what: New::Directory }),
+    row(both(259, 33), "mknodat", Call::Make { base: Some(0), path: 1, what: New::Node }),
+    row(both(266, 36), "symlinkat", Call::Make { base: Some(1), path: 2, what: New::Symlink }),
+    row(both(265, 37), "linkat", Call::Link { base: Some(2), path: 3 }),
+    row(both(263, 35), "unlinkat", Call::Remove { base: Some(0), path: 1 }),
+    row(both(316, 276), "renameat2", Call::Rename { bases: Some((0, 2)), paths: (1, 3), flags: Some(4) }),
+    row(both(91, 52), "fchmod", Call::SetModeOf),
+    row(both(268, 53), "fchmodat", Call::SetMode { base: Some(0), path: 1, flags: None }),
+    row(same(452), "fchmodat2", Call::SetMode { base: Some(0), path: 1, flags: Some(3) }),
+    row(both(76, 45), "truncate", Call::Truncate),
+    row(both(162, 81), "sync", Call::SyncAll),
+    row(both(306, 267), "syncfs", Call::SyncFileSystem),
+    row(both(292, 24), "dup3", Call::MayClose),
+    row(same(436), "close_range", Call::MayClose),
+    row(both(93, 55), "fchown", Call::SetOwner { descriptor: true, base: None, path: 0, owner: 1, flags: None }),
     row(
-        libc::SYS_fchownat,
+        both(260, 54),
         "fchownat",
         Call::SetOwner { descriptor: false, base: Some(0), path: 1, owner: 2, flags: Some(4) },
     ),
-    row(libc::SYS_fsetxattr, "fsetxattr", Call::Unfollowed { descriptor: 0 }),
-    row(libc::SYS_fremovexattr, "fremovexattr", Call::Unfollowed { descriptor: 0 }),
-    row(libc::SYS_setxattr, "setxattr", Call::UnfollowedPath { base: None, path: 0 }),
-    row(libc::SYS_lsetxattr, "lsetxattr", Call::UnfollowedPath { base: None, path: 0 }),
-    row(libc::SYS_removexattr, "removexattr", Call::UnfollowedPath { base: None, path: 0 }),
-    row(libc::SYS_lremovexattr, "lremovexattr", Call::UnfollowedPath { base: None, path: 0 }),
-    row(SETXATTRAT, "setxattrat", Call::UnfollowedPath { base: Some(0), path: 1 }),
-    row(REMOVEXATTRAT, "removexattrat", Call::UnfollowedPath { base: Some(0), path: 1 }),
-    row(FILE_SETATTR, "file_setattr", Call::UnfollowedPath { base: Some(0), path: 1 }),
-    row(libc::SYS_mount, "mount", Call::UnfollowedPath { base: None, path: 1 }),
-    row(libc::SYS_umount2, "umount2", Call::UnfollowedPath { base: None, path: 0 }),
-    row(libc::SYS_move_mount, "move_mount", Call::UnfollowedPath { base: Some(2), path: 3 }),
-    row(libc::SYS_pivot_root, "pivot_root", Call::UnfollowedPath { base: None, path: 0 }),
-    row(libc::SYS_swapon, "swapon", Call::UnfollowedPath { base: None, path: 0 }),
-    row(libc::SYS_acct, "acct", Call::UnfollowedPath { base: None, path: 0 }),
-    row(libc::SYS_io_submit, "io_submit", Call::Submit),
-    when(row(libc::SYS_ioctl, "ioctl", Call::Control), When::FileSystemControl),
+    row(both(190, 7), "fsetxattr", Call::Unfollowed { descriptor: 0 }),
+    row(both(199, 16), "fremovexattr", Call::Unfollowed { descriptor: 0 }),
+    row(both(188, 5), "setxattr", Call::UnfollowedPath { base: None, path: 0 }),
+    row(both(189, 6), "lsetxattr", Call::UnfollowedPath { base: None, path: 0 }),
+    row(both(197, 14), "removexattr", Call::UnfollowedPath { base: None, path: 0 }),
+    row(both(198, 15), "lremovexattr", Call::UnfollowedPath { base: None, path: 0 }),
+    row(same(463), "setxattrat", Call::UnfollowedPath { base: Some(0), path: 1 }),
+    row(same(466), "removexattrat", Call::UnfollowedPath { base: Some(0), path: 1 }),
+    row(same(469), "file_setattr", Call::UnfollowedPath { base: Some(0), path: 1 }),
+    row(both(165, 40), "mount", Call::UnfollowedPath { base: None, path: 1 }),
+    row(both(166, 39), "umount2", Call::UnfollowedPath { base: None, path: 0 }),
+    row(same(429), "move_mount", Call::UnfollowedPath { base: Some(2), path: 3 }),
+    row(both(155, 41), "pivot_root", Call::UnfollowedPath { base: None, path: 0 }),
+    row(both(167, 224), "swapon", Call::UnfollowedPath { base: None, path: 0 }),
+    row(both(163, 89), "acct", Call::UnfollowedPath { base: None, path: 0 }),
+    row(both(209, 2), "io_submit", Call::Submit),
+    when(row(both(16, 29), "ioctl", Call::Control), When::FileSystemControl),
     when(
-        row(libc::SYS_madvise, "madvise", Call::UnfollowedMapping),
+        row(both(28, 233), "madvise", Call::UnfollowedMapping),
         When::Is { argument: 2, value: libc::MADV_REMOVE as u32 },
     ),
-    row(libc::SYS_remap_file_pages, "remap_file_pages", Call::UnfollowedMapping),
-    when(row(libc::SYS_unshare, "unshare", Call::Unshare), When::Bits { argument: 0, bits: libc::CLONE_FILES as u32 }),
+    row(both(216, 234), "remap_file_pages", Call::UnfollowedMapping),
+    when(row(both(272, 97), "unshare", Call::Unshare), When::Bits { argument: 0, bits: libc::CLONE_FILES as u32 }),
+    when(row(both(304, 265), "open_by_handle_at", Call::Foreign), When::Bits { argument: 2, bits: CHANGING_OPEN }),
     when(
-        row(libc::SYS_open_by_handle_at, "open_by_handle_at", Call::Foreign),
-        When::Bits { argument: 2, bits: CHANGING_OPEN },
-    ),
-    #[cfg(target_arch = "x86_64")]
-    when(
-        row(libc::SYS_open, "open", Call::Open { base: None, path: 0, flags: OpenFlags::Argument(1) }),
+        row(x86_64(2), "open", Call::Open { base: None, path: 0, flags: OpenFlags::Argument(1) }),
         When::Bits { argument: 1, bits: CHANGING_OPEN },
     ),
-    #[cfg(target_arch = "x86_64")]
-    row(libc::SYS_creat, "creat", Call::Open { base: None, path: 0, flags: OpenFlags::Creat }),
-    #[cfg(target_arch = "x86_64")]
-    row(libc::SYS_mkdir, "mkdir", Call::Make { base: None, path: 0, what: New::Directory }),
-    #[cfg(target_arch = "x86_64")]
-    row(libc::SYS_mknod, "mknod", Call::Make { base: None, path: 0, what: New::Node }),
-    #[cfg(target_arch = "x86_64")]
-    row(libc::SYS_symlink, "symlink", Call::Make { base: None, path: 1, what: New::Symlink }),
-    #[cfg(target_arch = "x86_64")]
-    row(libc::SYS_link, "link", Call::Link { base: None, path: 1 }),
-    #[cfg(target_arch = "x86_64")]
-    row(libc::SYS_unlink, "unlink", Call::Remove { base: None, path: 0 }),
-    #[cfg(target_arch = "x86_64")]
-    row(libc::SYS_rmdir, "rmdir", Call::Remove { base: None, path: 0 }),
-    #[cfg(target_arch = "x86_64")]
-    row(libc::SYS_rename, "rename", Call::Rename { bases: None, paths: (0, 1), flags: None }),
-    #[cfg(target_arch = "x86_64")]
-    row(libc::SYS_renameat, "renameat", Call::Rename { bases: Some((0, 2)), paths: (1, 3), flags: None }),
-    #[cfg(target_arch = "x86_64")]
-    row(libc::SYS_chmod, "chmod", Call::SetMode { base: None, path: 0, flags: None }),
-    #[cfg(target_arch = "x86_64")]
-    row(libc::SYS_dup2, "dup2", Call::MayClose),
-    #[cfg(target_arch = "x86_64")]
-    row(libc::SYS_chown, "chown", Call::SetOwner { descriptor: false, base: None, path: 0, owner: 1, flags: None }),
-    #[cfg(target_arch = "x86_64")]
-    row(libc::SYS_lchown, "lchown", Call::SetOwner { descriptor: false, base: None, path: 0, owner: 1, flags: None }),
+    row(x86_64(85), "creat", Call::Open { base: None, path: 0, flags: OpenFlags::Creat }),
+    row(x86_64(83), "mkdir", Call::Make { base: None, path: 0, what: New::Directory }),
+    row(x86_64(133), "mknod", Call::Make { base: None, path: 0, what: New::Node }),
+    row(x86_64(88), "symlink", Call::Make { base: None, path: 1, what: New::Symlink }),
+    row(x86_64(86), "link", Call::Link { base: None, path: 1 }),
+    row(x86_64(87), "unlink", Call::Remove { base: None, path: 0 }),
+    row(x86_64(84), "rmdir", Call::Remove { base: None, path: 0 }),
+    row(x86_64(82), "rename", Call::Rename { bases: None, paths: (0, 1), flags: None }),
+    row(both(264, 38), "renameat", Call::Rename { bases: Some((0, 2)), paths: (1, 3), flags: None }),
+    row(x86_64(90), "chmod", Call::SetMode { base: None, path: 0, flags: None }),
+    row(x86_64(33), "dup2", Call::MayClose),
+    row(x86_64(92), "chown", Call::SetOwner { descriptor: false, base: None, path: 0, owner: 1, flags: None }),
+    row(x86_64(94), "lchown", Call::SetOwner { descriptor: false, base: None, path: 0, owner: 1, flags: None }),
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::path::Path;
+    use std::process::Command;
+
+    use super::{Numbers, REFUSED, ROWS};
+
+    /// The numbers of all calls that the kernel's headers for an architecture have.
+    fn in_headers(triplet: &str) -> HashMap<String, u32> {
+        let places = [format!("/usr/include/{triplet}"), format!("/usr/{triplet}/include")];
+        let headers = places.iter().find(|place| Path::new(place).join("asm/unistd.h").exists());
+        let headers = headers.unwrap_or_else(|| panic!("{triplet} has no headers of Linux: run scripts/setup --tests"));
+        let mut compiler = Command::new("cc");
+        compiler.args(["-E", "-dM", "-nostdinc", "-isystem", headers, "-isystem", "/usr/include"]);
+        compiler.args(["-include", "asm/unistd.h", "-x", "c", "/dev/null"]);
+        let output = compiler.output().expect("cc runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let printed = String::from_utf8(output.stdout).expect("text");
+        let defined: HashMap<&str, &str> =
+            printed.lines().filter_map(|line| line.strip_prefix("#define ")?.split_once(' ')).collect();
+        let calls = defined.keys().filter_map(|name| Some((*name, name.strip_prefix("__NR_")?)));
+        // Some have a number by way of another name.
+        let number = |name| {
+            let value = *defined.get(name)?;
+            value.parse().ok().or_else(|| defined.get(value)?.parse().ok())
+        };
+        calls.filter_map(|(defined, name)| Some((name.to_owned(), number(defined)?))).collect()
+    }
+
+    fn assert_as_in_headers(triplet: &str, number: fn(&Numbers) -> Option<u32>) {
+        let known = in_headers(triplet);
+        let newest = *known.values().max().expect("there are calls");
+        for row in ROWS.iter().chain(&REFUSED) {
+            let number = number(&row.numbers);
+            match known.get(row.name) {
+                None => assert!(
+                    number.is_none_or(|number| number > newest),
+                    "{} is {number:?} on {triplet}, whose headers do not have it, and end with {newest}",
+                    row.name
+                ),
+                known => assert_eq!(number, known.copied(), "{} on {triplet}", row.name),
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_kernels_headers() {
+        assert_as_in_headers("x86_64-linux-gnu", |numbers| numbers.x86_64);
+        assert_as_in_headers("aarch64-linux-gnu", |numbers| numbers.aarch64);
+    }
+}

@@ -7,12 +7,13 @@ use libc::{SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, SECCOMP_RET_TRACE, seccomp_data
 
 use super::calls::{FOREIGN, REFUSED, Row, When};
 
+/// Of linux/audit.h.
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: u32 = 0xC000_003E;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: u32 = 0xC000_00B7;
 
-/// The numbers from here on are those of x32.
+/// The numbers from here on are those of x32, where there is such a thing.
 const X32: u32 = 0x4000_0000;
 
 /// The types of ioctl(2) that file systems have: `f`, `X`, and that of btrfs and reflinks.
@@ -41,8 +42,8 @@ fn argument(number: u32) -> sock_filter {
 }
 
 /// What decides once the number is known: it ends with an answer in each case.
-fn decision(row: usize, when: When) -> Vec<sock_filter> {
-    let trace = answer(SECCOMP_RET_TRACE | row as u32);
+fn decision(place: usize, when: When) -> Vec<sock_filter> {
+    let trace = answer(SECCOMP_RET_TRACE | place as u32);
     let allow = answer(SECCOMP_RET_ALLOW);
     match when {
         When::Always => vec![trace],
@@ -74,12 +75,13 @@ pub(super) fn program(rows: &[Row]) -> Vec<sock_filter> {
     let mut program = vec![load(offset_of!(seccomp_data, arch)), jump(BPF_JEQ, ARCHITECTURE, 1, 0), foreign];
     program.push(load(offset_of!(seccomp_data, nr)));
     program.extend([jump(BPF_JGE, X32, 0, 1), foreign]);
-    for number in REFUSED {
-        program.extend([jump(BPF_JEQ, number as u32, 0, 1), answer(SECCOMP_RET_ERRNO | libc::ENOSYS as u32)]);
+    for number in REFUSED.iter().filter_map(|row| row.numbers.here()) {
+        program.extend([jump(BPF_JEQ, number, 0, 1), answer(SECCOMP_RET_ERRNO | libc::ENOSYS as u32)]);
     }
-    for (number, row) in rows.iter().enumerate() {
-        let decision = decision(number, row.when);
-        program.push(jump(BPF_JEQ, row.number as u32, 0, decision.len()));
+    for (place, row) in rows.iter().enumerate() {
+        let Some(number) = row.numbers.here() else { continue };
+        let decision = decision(place, row.when);
+        program.push(jump(BPF_JEQ, number, 0, decision.len()));
         program.extend(decision);
     }
     program.push(answer(SECCOMP_RET_ALLOW));

@@ -1,15 +1,16 @@
 //! What is recorded of one node, before it is joined with the others.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 use std::process::ExitStatus;
 
+use brief::{Brief, BriefList};
 use pace_rules::nodes::{Data, FileOp, InitialFile};
 
 use super::sockets::Connection;
 
 /// What was recorded of one node.
-#[derive(Debug)]
 pub struct NodeTrace {
     /// Its name.
     pub name: String,
@@ -27,6 +28,22 @@ pub struct NodeTrace {
     pub(super) events: Vec<Recorded>,
     pub(super) connections: Vec<Connection>,
     pub(super) data: Vec<u8>,
+}
+
+impl fmt::Debug for NodeTrace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeTrace")
+            .field("name", &self.name)
+            .field("status", &self.status)
+            .field("not_measured", &self.not_measured)
+            .field("datagrams", &self.datagrams)
+            .field("directory", &self.directory)
+            .field("initial", &BriefList(self.initial.iter()))
+            .field("events", &BriefList(self.events.iter()))
+            .field("connections", &self.connections)
+            .field("data", &Brief(&self.data))
+            .finish()
+    }
 }
 
 /// An event whose connection is this node's own.

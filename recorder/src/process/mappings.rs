@@ -11,7 +11,7 @@ use libc::pid_t;
 use pace_rules::nodes::{Data, FileId, FileOp, SyncScope};
 use rustix::fs::{OFlags, fcntl_getfl};
 
-use super::calls::{Call, Row, When};
+use super::calls::{Call, Numbers, Row, When};
 use super::files::FileCall;
 use super::log::now_ns;
 use super::lookup::readable;
@@ -47,7 +47,7 @@ const PAGE_BYTES: usize = 4096;
 const GAP_BYTES: usize = 64;
 
 /// How events are named that are stores.
-static STORE: Row = Row { number: -1, name: "store", call: Call::Foreign, when: When::Always };
+static STORE: Row = Row { numbers: Numbers::NONE, name: "store", call: Call::Foreign, when: When::Always };
 
 impl Recording {
     pub(super) fn enter_map(&mut self, entry: &Entry, origin: &Origin) -> Next {

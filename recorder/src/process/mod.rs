@@ -10,6 +10,7 @@
 //! through a ring makes no calls; calls that change the directory's files are made one at a time, so
 //! that their order is known; and they all end when the recorder does.
 
+mod allowed;
 mod calls;
 mod describe;
 mod disk;

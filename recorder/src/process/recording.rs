@@ -15,7 +15,7 @@ use std::sync::PoisonError;
 use libc::pid_t;
 use pace_rules::nodes::{Data, FileOp, InitialFile};
 
-use super::calls::{Call, FOREIGN, FOREIGN_ROW, ROWS, Row};
+use super::calls::{Call, FOREIGN, FOREIGN_ROW, Numbers, ROWS, Row, When};
 use super::files::FileCall;
 use super::gate::{Changes, Gate};
 use super::log::{NodeTrace, Recorded, What, now_ns};
@@ -93,7 +93,6 @@ pub(super) enum Next {
 }
 
 /// Everything that is known while a node is recorded.
-#[derive(Debug)]
 pub(super) struct Recording {
     options: NodeOptions,
     pub paths: Paths,
@@ -539,7 +538,7 @@ impl Recording {
 }
 
 const fn happening(name: &'static str) -> Row {
-    Row { number: -1, name, call: Call::Foreign, when: super::calls::When::Always }
+    Row { numbers: Numbers::NONE, name, call: Call::Foreign, when: When::Always }
 }
 
 static EXEC: Row = happening("execve");

@@ -227,7 +227,7 @@ impl Recording {
                 (0..count.min(MANY_MAX)).map(|number| of_message(messages + number * MANY_BYTES)).collect()
             }
             Call::Write(write) if write.bytes == Bytes::Message => vec![of_message(messages)],
-            Call::Write(_) if origin.row.number == libc::SYS_sendto => vec![named(address)],
+            Call::Write(_) if origin.row.name == "sendto" => vec![named(address)],
             _ => vec![None],
         };
         named.into_iter().filter_map(|named| named.or_else(connected)).collect()

@@ -235,6 +235,14 @@ pub(super) fn read_memory(thread: pid_t, address: u64, into: &mut [u8]) -> io::R
     Ok(())
 }
 
+/// Whether the kernel's filters can ask a tracer.
+pub(super) fn filters_can_trace() -> io::Result<()> {
+    let action: u32 = libc::SECCOMP_RET_TRACE;
+    // SAFETY: the kernel reads one number.
+    let answer = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action) };
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Has the kernel ask our tracer about the calls that `program` names, in this thread and all that
 /// come of it. Makes system calls only, so that it can be called between fork and exec.
 pub(super) fn install_filter(program: &[libc::sock_filter]) -> io::Result<()> {

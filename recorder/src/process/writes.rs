@@ -128,7 +128,7 @@ impl Recording {
             }
         }
         // It may wait for a pipe to be filled.
-        let may_wait = origin.row.number == libc::SYS_splice;
+        let may_wait = origin.row.name == "splice";
         if !may_wait && !self.may(Changes::Files, origin.thread) {
             return Next::Wait;
         }

@@ -6,21 +6,29 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 
+use brief::Brief;
 use pace_rules::nodes::{Action, Event, FileId, FileKind, FileOp, Name, Node};
 use recorder::process::{NodeOptions, describe, record};
 use tempfile::TempDir;
 use trace::Trace;
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct File {
     kind: String,
     mode: u32,
     bytes: Vec<u8>,
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:o} {:?}", self.kind, self.mode, Brief(&self.bytes))
+    }
 }
 
 /// Path to file, and the paths that are names of the same one.

@@ -6,7 +6,7 @@ use predicates::str::{contains, is_empty};
 
 fn crashpoint() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_crashpoint"));
-    command.timeout(std::time::Duration::from_secs(60));
+    command.timeout(std::time::Duration::from_secs(600));
     command
 }
 

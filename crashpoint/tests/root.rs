@@ -1,7 +1,7 @@
 //! What needs root: the doctor, cleaning, results. Each says so when it skips.
 
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
@@ -10,12 +10,15 @@ use predicates::str::contains;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_crashpoint");
 
+/// Only ends what would hang.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
 /// A process id that the kernel never gives (the most is 2^22).
 const NO_PID: &str = "99999999";
 
 fn crashpoint() -> Command {
     let mut command = Command::new(PROGRAM);
-    command.timeout(Duration::from_secs(300));
+    command.timeout(PATIENCE);
     command
 }
 
@@ -152,31 +155,67 @@ fn clean_removes_what_a_killed_run_left_and_nothing_else() {
     }
 }
 
-/// Kills a sweep in its middle; the directory that it leaves.
-fn killed_run(temporary: &Path) -> String {
-    let mut sweep = std::process::Command::new(PROGRAM)
-        .args(["fs", "--fs", "ext4", "--preset", "seq-2", "--jobs", "1"])
-        .env("TMPDIR", temporary)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("started");
+/// A worker whose parent is killed does what it has begun first.
+#[test]
+fn clean_waits_for_a_worker_that_does_what_it_has_begun() {
+    if !is_root("clean_waits_for_a_worker_that_does_what_it_has_begun") {
+        return;
+    }
+    let temporary = tempfile::tempdir().expect("a directory");
+    let programs = tempfile::tempdir().expect("a directory");
+    let slow = programs.path().join("mkfs.ext4");
+    // It computes for some seconds before it makes the file system.
+    let script = "n=0; while [ $n -lt 2000000 ]; do n=$((n+1)); done";
+    let mkfs = local_fs::find_program("mkfs.ext4").expect("it is installed");
+    let begun = programs.path().join("begun");
+    let text = format!("#!/bin/sh\ntouch {}\n{script}\nexec {} \"$@\"\n", begun.display(), mkfs.display());
+    std::fs::write(&slow, text).expect("written");
+    std::fs::set_permissions(&slow, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("changed");
+    let path = format!("{}:{}", programs.path().display(), std::env::var("PATH").expect("there is a PATH"));
+    let mut sweep = start_sweep(temporary.path(), &path);
+    wait_until("mkfs runs", || begun.exists());
+    let left = directory_of(&sweep, temporary.path()).expect("it has one");
+    sweep.kill().expect("killed");
+    sweep.wait().expect("reaped");
+    let mut clean = crashpoint();
+    let said = clean.arg("clean").env("TMPDIR", temporary.path()).assert().success();
+    said.stdout(contains(format!("removed {left}")));
+    assert!(!Path::new(&left).exists());
+}
+
+fn start_sweep(temporary: &Path, path: &str) -> Child {
+    let mut command = std::process::Command::new(PROGRAM);
+    command.args(["fs", "--fs", "ext4", "--preset", "seq-2", "--jobs", "1"]);
+    command.env("TMPDIR", temporary).env("PATH", path).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().expect("started")
+}
+
+/// The directory of a sweep, if it has made it.
+fn directory_of(sweep: &Child, temporary: &Path) -> Option<String> {
     let prefix = format!("crashpoint-{}-", sweep.id());
-    let deadline = Instant::now() + Duration::from_secs(60);
-    let left = loop {
-        let entries = std::fs::read_dir(temporary).expect("read");
-        let own = entries.flatten().find(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
-        if let Some(own) = own {
-            break own.path();
-        }
-        assert!(Instant::now() < deadline, "the sweep does not start");
+    let mut entries = std::fs::read_dir(temporary).expect("read").flatten();
+    let own = entries.find(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))?;
+    Some(own.path().display().to_string())
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "it never comes that {what}");
         std::thread::sleep(Duration::from_millis(20));
-    };
+    }
+}
+
+/// Kills a sweep, which has begun; the directory that it leaves.
+fn killed_run(temporary: &Path) -> String {
+    let mut sweep = start_sweep(temporary, &std::env::var("PATH").expect("there is a PATH"));
+    wait_until("it has a directory", || directory_of(&sweep, temporary).is_some());
+    let left = directory_of(&sweep, temporary).expect("it has one");
     std::thread::sleep(Duration::from_millis(500));
     let running = crashpoint().args(["clean", "--dry-run"]).env("TMPDIR", temporary).assert().success();
     let said = String::from_utf8_lossy(&running.get_output().stdout).into_owned();
-    assert!(!said.contains(&prefix), "a living run would be cleaned away: {said}");
+    assert!(!said.contains(&left), "a living run would be cleaned away: {said}");
     sweep.kill().expect("killed");
     sweep.wait().expect("reaped");
-    left.display().to_string()
+    left
 }

@@ -19,6 +19,12 @@ const GROUP: u32 = 65534;
 const KERNEL: &str = "/usr/bin/linux.uml";
 const MODULES: &str = "/usr/lib/uml/modules";
 
+/// The library that stands for a host with AMX.
+const AMX_HOST: &str = "libamx_host.so";
+
+/// By these variables all tests can be run as on such a host (`make test-amx`).
+const PASSED_ON: [&str; 2] = ["LD_PRELOAD", "CRASHPOINT_GUEST_PRELOAD"];
+
 /// A place of an ordinary user's, with a copy of the program: the folder that it is built in may
 /// be closed to him. Whatever runs from here can be told by its path.
 #[derive(Debug)]
@@ -92,6 +98,7 @@ impl Ordinary {
         command.args(arguments).uid(USER).gid(GROUP).current_dir(self.path("")).stdin(Stdio::null());
         command.env_clear().env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         command.env("TMPDIR", self.temporary()).env("HOME", "/nonexistent");
+        command.envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command
     }
 
@@ -108,6 +115,12 @@ impl Ordinary {
             self.copy(virtual_kernel(), "linux-virtual");
         }
         ["--virtual-time".into(), "--kernel".into(), format!("uml:{}", kernel.display())]
+    }
+
+    /// A copy of the library that answers ptrace(2) as a host with AMX does.
+    pub fn amx(&self) -> PathBuf {
+        let copy = self.0.path().join(AMX_HOST);
+        if copy.exists() { copy } else { self.copy(&program(AMX_HOST), AMX_HOST) }
     }
 
     /// The processes that run from here: ours, and those of kernels that were copied.

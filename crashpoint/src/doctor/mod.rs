@@ -1,23 +1,35 @@
 //! `crashpoint doctor`: what this machine lacks, and whether the tester may be believed.
 
 mod check;
+mod requirement;
 mod self_test;
 
 use std::io::{self, Write};
 
 use clap::Args;
 use local_fs::{FileSystem, find};
+use machine::Uml;
 use replayer::{Interrupt, Outcome, OutputFormat};
 use serde_json::json;
 
 use check::{Check, State};
+use requirement::Feature;
 
 /// The arguments of `crashpoint doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
+    /// What this machine is to do: what is missing for it makes the exit status 2 [default: fs, and guest
+    /// without root]
+    #[arg(long = "for", value_enum, value_name = "WHAT[,WHAT…]", value_delimiter = ',')]
+    features: Vec<Feature>,
+
     /// The file systems that are needed
     #[arg(long = "fs", value_name = "FS[,FS…]", value_delimiter = ',', default_value = "ext4,xfs,btrfs")]
     file_systems: Vec<String>,
+
+    /// Print the table of what is required, as Markdown, and look at nothing
+    #[arg(long)]
+    requirements: bool,
 
     /// How to print what was found
     #[arg(long, value_enum, default_value_t)]
@@ -26,26 +38,31 @@ pub(crate) struct DoctorArgs {
 
 /// Does it.
 pub(crate) fn run(arguments: &DoctorArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
-    let mut doctor = Doctor { format: arguments.format, healthy: true };
-    let mut machine_is_ready = true;
-    for check in check::machine() {
-        machine_is_ready &= check.state != State::Missing;
-        doctor.print(&check)?;
+    if arguments.requirements {
+        io::stdout().lock().write_all(requirement::markdown().trim_start().as_bytes())?;
+        return Ok(Outcome::Clean);
     }
-    for file_system in file_systems(&arguments.file_systems)? {
-        let checks = check::file_system(file_system);
-        let ready = checks.iter().all(|check| check.state != State::Missing);
-        for check in &checks {
-            doctor.print(check)?;
-        }
-        if !(ready && machine_is_ready) {
-            continue;
-        }
-        for check in self_test::run(file_system, interrupt) {
-            doctor.print(&check)?;
-        }
+    let file_systems = file_systems(&arguments.file_systems)?;
+    let mut wanted = arguments.features.clone();
+    if wanted.is_empty() {
+        wanted.push(if nix::unistd::geteuid().is_root() { Feature::Fs } else { Feature::Guest });
     }
-    Ok(if doctor.healthy { Outcome::Clean } else { Outcome::CouldNotRun })
+    let mut doctor = Doctor { format: arguments.format, wanted, missing: Vec::new() };
+    for row in requirement::TABLE {
+        doctor.take(Check::new(row.name, (row.check)()), row.needed_by)?;
+    }
+    // What keeps one from starting was said, if it is known.
+    if doctor.can(Feature::Guest) {
+        doctor.take(Check::new("a guest starts", check::guest(Uml::find(None, None))), &[Feature::Guest])?;
+    }
+    if doctor.can(Feature::VirtualTime) {
+        let started = check::guest(Uml::find_virtual(None, None, 0));
+        doctor.take(Check::new("a guest in virtual time starts", started), &[Feature::VirtualTime])?;
+    }
+    for file_system in file_systems {
+        doctor.look_at(file_system, interrupt)?;
+    }
+    Ok(if doctor.wanted.iter().all(|feature| doctor.can(*feature)) { Outcome::Clean } else { Outcome::CouldNotRun })
 }
 
 fn file_systems(names: &[String]) -> anyhow::Result<Vec<&'static FileSystem>> {
@@ -54,12 +71,45 @@ fn file_systems(names: &[String]) -> anyhow::Result<Vec<&'static FileSystem>> {
 
 struct Doctor {
     format: OutputFormat,
-    healthy: bool,
+    /// What the machine is to do.
+    wanted: Vec<Feature>,
+    /// What it cannot do.
+    missing: Vec<Feature>,
 }
 
 impl Doctor {
-    fn print(&mut self, check: &Check) -> io::Result<()> {
-        self.healthy &= check.state != State::Missing;
+    /// Whether nothing that is needed for it was found missing by now.
+    fn can(&self, feature: Feature) -> bool {
+        !self.missing.contains(&feature)
+    }
+
+    /// Notes for which features something is missing, and prints it.
+    fn take(&mut self, check: Check, needed_by: &[Feature]) -> io::Result<()> {
+        if check.state != State::Missing {
+            return self.print(&check);
+        }
+        self.missing.extend_from_slice(needed_by);
+        let is_wanted = needed_by.iter().any(|feature| self.wanted.contains(feature));
+        self.print(&if is_wanted { check } else { check.optional() })
+    }
+
+    /// What a file system takes, and whether the tester may be believed on it.
+    fn look_at(&mut self, file_system: &'static FileSystem, interrupt: &Interrupt) -> io::Result<()> {
+        let (programs, kernel) = check::file_system(file_system);
+        let ready = programs.iter().chain([&kernel]).all(|check| check.state != State::Missing);
+        for check in programs {
+            self.take(check, &[Feature::Fs, Feature::Guest, Feature::VirtualTime, Feature::Disk])?;
+        }
+        self.take(kernel, &[Feature::Fs, Feature::Disk])?;
+        if ready && self.can(Feature::Fs) {
+            for check in self_test::run(file_system, interrupt) {
+                self.take(check, &[Feature::Fs])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn print(&self, check: &Check) -> io::Result<()> {
         let Check { name, state, detail } = check;
         let mut out = io::stdout().lock();
         match self.format {

@@ -11,19 +11,30 @@ mod mounts;
 mod private;
 mod process;
 
+use std::collections::HashMap;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use block_dev::loop_device;
+use block_dev::loop_device::{self, Marked};
 use clap::Args;
+use machine::Activity;
 use nix::mount::{MntFlags, umount2};
 use replayer::Outcome;
 
 use mark::Mark;
 
-/// How long those who are ending anyway are waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Those who end by themselves are waited for, but not while none of them wants the processor for so
+/// long.
+const IDLE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Nor are those who are busy waited for longer.
+const BUSY_PATIENCE: Duration = Duration::from_secs(240);
+
+/// When it takes so long, they are named.
+const SILENCE: Duration = Duration::from_secs(2);
+
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The arguments of `crashpoint clean`.
 #[derive(Debug, Args)]
@@ -38,6 +49,7 @@ pub(crate) fn run(arguments: &CleanArgs) -> anyhow::Result<Outcome> {
     let mut clean = Clean { dry_run: arguments.dry_run, found: 0 };
     if nix::unistd::geteuid().is_root() {
         clean.mounts()?;
+        wait_for_orphans()?;
         clean.stuck_file_systems()?;
         clean.loop_devices()?;
         clean.trace_instances()?;
@@ -100,29 +112,24 @@ impl Clean {
 
     /// FUSE connections that keep processes of a dead run waiting.
     fn stuck_file_systems(&mut self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        let mut connections = mounts::elsewhere()?.abandoned_connections();
-        while !connections.is_empty() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(100));
-            connections = mounts::elsewhere()?.abandoned_connections();
-        }
+        let connections = mounts::elsewhere()?.abandoned_connections();
         for number in &connections {
             self.act(&ABORT, &format!("FUSE connection {number}"), || private::abort_connection(*number))?;
         }
         if !connections.is_empty() && !self.dry_run {
-            std::thread::sleep(PATIENCE);
+            wait_for_orphans()?;
         }
         Ok(())
     }
 
     fn loop_devices(&mut self) -> anyhow::Result<()> {
-        for marked in loop_device::list_marked()? {
+        for marked in loop_device::marked()? {
             // Whoever attached it has it open, as have those who look at it.
-            if process::anyone_has_open(&marked.path)? {
+            if process::anyone_else_has_open(&marked.path)? {
                 continue;
             }
             let what = marked.path.display().to_string();
-            self.act(&DETACH, &what, || detach(&marked.path))?;
+            self.act(&DETACH, &what, || detach(marked))?;
         }
         Ok(())
     }
@@ -159,10 +166,35 @@ impl Clean {
     }
 }
 
+/// Waits for the processes of dead runs that still have something mounted. A worker whose parent was
+/// killed does what it has begun, which takes as long as the machine lets it, then takes down what is
+/// its own, and ends.
+fn wait_for_orphans() -> anyhow::Result<()> {
+    let began = Instant::now();
+    let mut activities: HashMap<i32, Activity> = HashMap::new();
+    let mut is_told = false;
+    while began.elapsed() < BUSY_PATIENCE {
+        let pids = mounts::elsewhere()?.orphans();
+        let mut idle = |pid: &i32| activities.entry(*pid).or_default().idle(pid.unsigned_abs());
+        let idle: Vec<_> = pids.iter().map(&mut idle).collect();
+        if idle.iter().all(|idle| *idle > IDLE_PATIENCE) {
+            break;
+        }
+        if !is_told && began.elapsed() > SILENCE {
+            let pids: Vec<_> = pids.iter().map(i32::to_string).collect();
+            replayer::say(&format!("waiting for what a killed run has begun: process {}", pids.join(", ")));
+            is_told = true;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
+}
+
 /// Detaches a loop device; one that is open elsewhere stays until it is closed.
-fn detach(path: &Path) -> io::Result<()> {
-    loop_device::detach(path)?;
-    let still_there = loop_device::list_marked()?.iter().any(|marked| marked.path == path);
+fn detach(marked: Marked) -> io::Result<()> {
+    let path = marked.path.clone();
+    marked.detach()?;
+    let still_there = loop_device::marked()?.any(|marked| marked.path == path);
     if still_there { Err(io::Error::other("it is still in use, and goes with its last user")) } else { Ok(()) }
 }
 
@@ -175,7 +207,8 @@ fn directories() -> io::Result<Vec<PathBuf>> {
         let Ok(entries) = std::fs::read_dir(parent) else { continue };
         for entry in entries {
             let entry = entry?;
-            if entry.file_type()?.is_dir() {
+            // What is gone by now was somebody else's to remove.
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 found.push(entry.path());
             }
         }

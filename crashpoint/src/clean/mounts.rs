@@ -1,6 +1,6 @@
 //! Mounts under directories of ours, in this mount namespace and in all others.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::path::PathBuf;
 
@@ -66,6 +66,12 @@ impl Mounts {
         let mut pids: Vec<_> = users.map(|held| held.pid).collect();
         pids.sort_by_key(|pid| *pid != mark.owner_pid);
         pids.first().copied()
+    }
+
+    /// Processes of runs whose owner is gone, one for each mount namespace.
+    pub(super) fn orphans(&self) -> BTreeSet<i32> {
+        let abandoned = self.0.iter().filter(|held| !held.foreign && held.mount.mark.is_abandoned());
+        abandoned.map(|held| held.pid).collect()
     }
 
     /// The FUSE connections of runs whose owner is gone.

@@ -45,9 +45,10 @@ fn boot_time() -> Option<SystemTime> {
     Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
-/// Whether any thread of any process has a file open. One that may not be looked at has.
-pub(super) fn anyone_has_open(path: &Path) -> io::Result<bool> {
-    Ok(all()?.into_iter().any(|pid| has_open(pid, path)))
+/// Whether any thread of any other process has a file open. One that may not be looked at has.
+pub(super) fn anyone_else_has_open(path: &Path) -> io::Result<bool> {
+    let own = std::process::id().cast_signed();
+    Ok(all()?.into_iter().any(|pid| pid != own && has_open(pid, path)))
 }
 
 fn has_open(pid: i32, path: &Path) -> bool {

@@ -1,10 +1,13 @@
 # make demo: everything from a fresh machine with Rust to a table. make test: all tests.
+# make lint: what can be said without running anything, on x86-64 and on aarch64.
 # make install, after make build: the programs in PREFIX/bin, with manual pages and what completes
 # command lines in PREFIX/share; make uninstall removes them.
 # make test-repeats: what repeats in virtual time, in as many runs as CI wants.
+# make test-amx: the tests of guests as on a processor with AMX, whichever this one is.
 # make test-kills: the sweep that is killed twenty times, which takes minutes. make test-long: that,
 # and everything else that takes long. make test-clusters: the clusters in workloads/clusters, really
-# run, after what they need was installed. make fuzz: each parser gets damaged input for FUZZ_SECONDS.
+# run, after what they need was installed. All of these go on when a test fails, and name at the end
+# what failed. make fuzz: each parser gets damaged input for FUZZ_SECONDS.
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 BUILT ?= $(TARGET)/release
@@ -17,26 +20,33 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 # The programs under test run as root, cargo does not. Nothing is skipped: root is there.
 RUNNER := $(if $(SUDO),--config 'target."cfg(all())".runner="sudo -E"')
 
-.PHONY: demo test test-repeats test-kills test-long test-clusters fuzz lint bench setup setup-tests setup-clusters setup-fuzz build install uninstall clean
+# The tests that start guests.
+AMX_TESTS := guests guest_findings guest_clusters repeats
+
+.PHONY: demo test test-amx test-repeats test-kills test-long test-clusters fuzz lint bench setup setup-tests setup-clusters setup-fuzz build install uninstall clean
 
 demo:
 	@scripts/demo
 
 test: setup-tests
-	cargo test --workspace --locked $(RUNNER)
+	@scripts/test --workspace --locked $(RUNNER)
 
 test-repeats: setup-tests
-	cargo test --package end-to-end --test repeats --locked $(RUNNER) -- --ignored runs
+	@scripts/test --package end-to-end --test repeats --locked $(RUNNER) -- --ignored runs
+
+test-amx: setup-tests
+	cargo build --workspace --bins --lib --locked
+	cargo test --package end-to-end --no-fail-fast $(AMX_TESTS:%=--test %) --locked --config 'target."cfg(all())".runner="$(if $(SUDO),sudo -E )$(CURDIR)/scripts/on-amx"'
 
 test-kills: setup-tests
-	cargo test --package end-to-end --test sweeps --locked $(RUNNER) -- --ignored --nocapture
+	@scripts/test --package end-to-end --test sweeps --locked $(RUNNER) -- --ignored --nocapture
 
 test-long: setup-tests setup-clusters
-	cargo test --package end-to-end --locked $(RUNNER) -- --ignored --nocapture
+	@scripts/test --package end-to-end --locked $(RUNNER) -- --ignored --nocapture
 
 test-clusters: setup-clusters
-	cargo test --manifest-path workloads/programs/stores/Cargo.toml --locked
-	cargo test --release --no-fail-fast --package end-to-end --test clusters --test clusters_known --test cluster_sweeps --test guest_clusters --test disks --test systems --locked $(RUNNER) -- --include-ignored --nocapture
+	@scripts/test --manifest-path workloads/programs/stores/Cargo.toml --locked , \
+	    --release --package end-to-end --test clusters --test clusters_known --test cluster_sweeps --test guest_clusters --test disks --test systems --locked $(RUNNER) -- --include-ignored --nocapture
 
 FUZZ_SECONDS ?= 60
 CARGO_FUZZ_VERSION := 0.13.2
@@ -51,7 +61,12 @@ $(CARGO_FUZZ): | setup-fuzz
 
 lint:
 	cargo fmt --all --check
+	@for manifest in fuzz/Cargo.toml workloads/programs/stores/Cargo.toml; do \
+	    cargo metadata --quiet --locked --format-version 1 --manifest-path "$$manifest" >/dev/null || \
+	        { echo "error: the lock file beside $$manifest is not up to date: cargo metadata --manifest-path $$manifest" >&2; exit 2; }; \
+	done
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	@scripts/lint-aarch64
 	@if command -v cargo-deny >/dev/null; then cargo deny --locked check licenses; fi
 
 bench: setup build
@@ -63,7 +78,7 @@ setup:
 # The second finds what it built before.
 setup-tests:
 	@scripts/setup --tests
-	@scripts/build-uml.sh --debian >/dev/null
+	@[ "$$(uname -m)" != x86_64 ] || scripts/build-uml.sh --debian >/dev/null
 
 setup-clusters:
 	@scripts/setup --clusters

@@ -111,6 +111,9 @@ fn replace(sync: &str) -> String {
     format!("cd {{dir}} && echo new > file.tmp {sync} && mv file.tmp file && echo replaced")
 }
 
+/// Only ends what would hang.
+const PATIENCE: Duration = Duration::from_secs(600);
+
 const REPLACED: &str = "if ! grep -q replaced {acks} || test \"$(cat {dir}/file)\" = new; then echo ok; else echo broken the new file is lost; fi";
 
 #[test]
@@ -238,7 +241,7 @@ fn an_interrupt_ends_a_program_that_is_recorded_and_all_that_it_started() {
         let mut command = Command::new(program("crashpoint"));
         command.arg("app").args(options).args(["--check", "echo ok", "--", "/bin/sh", "-c", &script]);
         let child = command.env("TMPDIR", temporary.path()).stderr(Stdio::piped()).spawn().expect("it runs");
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + PATIENCE;
         while !numbers.exists() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -259,8 +262,9 @@ fn an_interrupt_ends_a_program_that_is_recorded_and_all_that_it_started() {
 
 #[test]
 fn a_check_that_decides_nothing_passes_nothing() {
-    for (check, why) in [("true", "neither"), ("kill -9 $$", "SIGKILL"), ("sleep 60", "longer than")] {
-        let options = ["--check", check, "--check-limit", "1"];
+    let cases = [("true", "neither", "600"), ("kill -9 $$", "SIGKILL", "600"), ("sleep 3000", "longer than", "1")];
+    for (check, why, limit) in cases {
+        let options = ["--check", check, "--check-limit", limit];
         let swept = sweep(&options, &["/bin/sh", "-c", "echo new > {dir}/file"]);
         assert_eq!(swept.status, 3, "{}", swept.said);
         assert_eq!(swept.summary["not_measured"], swept.summary["checked"]);
@@ -276,7 +280,7 @@ fn signalled(temporary: &Path, signal: Signal) -> Output {
     command.args(["app", "--format", "json", "--jobs", "1", "--check", &check, "--", "/bin/sh", "-c", &replace("")]);
     command.env("TMPDIR", temporary).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("it runs");
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + PATIENCE;
     while !alive.exists() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -190,3 +190,25 @@ fn a_driver_that_is_missing_or_cannot_be_tested() {
     let said = refusal(&mut crashpoint(&["fs", "--fs", "fuse2fs:no_such_option", file]));
     assert!(said.contains("unknown option `no_such_option'"), "{said}");
 }
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_done() {
+    require_root();
+    let place = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| place.path().join(name).to_str().expect("text").to_owned();
+    std::fs::write(path("large.wl"), "creat foo; write foo 0 99999999999M; fsync foo\n").expect("written");
+    std::fs::create_dir(path("full")).and_then(|()| std::fs::write(path("full/letter"), "dear")).expect("written");
+    let fs = ["fs", "--fs", "ext4"];
+    let one = [&fs[..], &["--ops", "1", "--range", "0..1"]].concat();
+    let large = refusal(&mut crashpoint(&[&fs[..], &[&path("large.wl")]].concat()));
+    says(&large, &["large.wl:1:24: 99999999999M is too large", "at most 1073741824"]);
+    says(&refusal(&mut crashpoint(&[&one[..], &["--sample", "0"]].concat())), &["--sample", "0 is not in 1"]);
+    let full = refusal(&mut crashpoint(&[&one[..], &["--out", &path("full")]].concat()));
+    says(&full, &["full has other files in it, such as letter", "--out"]);
+    assert_eq!(std::fs::read_dir(path("full")).expect("read").count(), 1);
+    let sweep = refusal(&mut crashpoint(&["cluster", "sweep", &path("full")]));
+    says(&sweep, &["full is no trace", "crashpoint cluster record"]);
+    let disk = refusal(&mut crashpoint(&["app", "--disk", "ext5", "--check", "true", "--", "touch", "{dir}/file"]));
+    says(&disk, &["unknown file system 'ext5'", "ext4, xfs, btrfs"]);
+    assert!(!disk.contains("vfat") && !disk.contains("fuse2fs"), "{disk}");
+}

@@ -11,6 +11,9 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
+/// Only ends what would hang.
+const PATIENCE: Duration = Duration::from_secs(600);
+
 /// A recorded run of the store.
 struct Recorded {
     directory: TempDir,
@@ -95,7 +98,7 @@ fn signalled(arguments: &[&str], path: &Path, says: &str, signal: Signal) -> Out
     command.stdout(Stdio::piped()).stderr(File::create(&said).expect("created"));
     let child = command.spawn().expect("it runs");
     let text = || std::fs::read_to_string(&said).expect("read");
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + PATIENCE;
     while !text().contains(says) {
         assert!(Instant::now() < deadline, "{}", text());
         std::thread::sleep(Duration::from_millis(10));

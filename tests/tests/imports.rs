@@ -16,7 +16,7 @@ const WORKLOAD: &str = "workload logged\nsetup\ncreat old; write old 0 8K\nrun\n
 const TEXT: usize = 32;
 
 /// An entry of a log.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct Entry {
     flags: u64,
     /// The sector that says what it is, and the data behind it.

@@ -68,6 +68,15 @@ fn a_zeroed_byte() {
     noticed(SYNC, |root| open(root.join("A/foo")).write_all_at(&[0], 100).expect("written"));
 }
 
+/// xfsprogs 7.2 sets `trusted.xfs:autofsck` on every root; elsewhere the name is like any other.
+#[test]
+fn an_attribute_of_the_root_that_is_the_file_system_s_own() {
+    noticed(
+        |file_system| if file_system == "xfs" { &[] } else { &[Promise::NoForeignNames] },
+        |root| lsetxattr(root, "trusted.xfs:autofsck", b"none", XattrFlags::CREATE).expect("set"),
+    );
+}
+
 #[test]
 fn an_appended_byte() {
     noticed(SYNC, |root| {

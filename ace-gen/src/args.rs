@@ -190,7 +190,7 @@ pub struct SelectionArgs {
     pub range: Option<Range<u64>>,
 
     /// Only N workloads, chosen at random
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub sample: Option<u64>,
 
     /// What decides which are chosen

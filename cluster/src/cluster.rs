@@ -80,7 +80,8 @@ struct Running {
     namespaces: Namespaces,
     process: Option<Box<dyn Process>>,
     log_from: u64,
-    deadline: Instant,
+    begun: Instant,
+    ready_within: Duration,
     is_ready: bool,
 }
 
@@ -140,7 +141,8 @@ impl Cluster {
                 namespaces: Namespaces::new(connected, &spec)?,
                 process: None,
                 log_from: 0,
-                deadline: Instant::now(),
+                begun: Instant::now(),
+                ready_within: node.ready_within,
                 is_ready: false,
             });
         }
@@ -187,7 +189,7 @@ impl Cluster {
             command: &|words| in_node(namespaces, node, words),
         };
         running.is_ready = running.probe.ask(ready, &asked).doing(|| format!("ask whether {} is ready", node.name))?;
-        if !running.is_ready && Instant::now() > running.deadline {
+        if !running.is_ready && running.is_late() {
             let what = format!("was not ready within {:?}", node.ready_within);
             let tail = log::tail_since(&log, running.log_from);
             return Err(Error::NotReady { node: node.name.clone(), what, tail });
@@ -232,7 +234,7 @@ impl Cluster {
         log_output(&mut command, &log)?;
         let running = &mut self.nodes[place];
         running.log_from = log.metadata().map_or(0, |data| data.len());
-        running.deadline = Instant::now() + node.ready_within;
+        running.begun = Instant::now();
         running.process = Some(starter.start(node, command).doing(|| format!("start {}", node.name))?);
         Ok(())
     }
@@ -414,6 +416,13 @@ impl Cluster {
 }
 
 impl Running {
+    /// Whether it had its time to be ready. That in which it was ready to run, and others ran, is not its.
+    fn is_late(&self) -> bool {
+        let taken = self.begun.elapsed();
+        let waited = || self.process.as_ref().map(|process| machine::waited_for_processor(process.pid()));
+        taken > self.ready_within && taken.saturating_sub(waited().unwrap_or_default()) > self.ready_within
+    }
+
     /// Fails if the node's command has ended.
     fn refuse_end(&mut self, node: &str, when: &str, log: &Path) -> Result<()> {
         let Some(process) = &mut self.process else { return Ok(()) };

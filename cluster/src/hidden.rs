@@ -20,7 +20,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, User, sethostname};
+use nix::unistd::{Pid, User, chroot, fchdir, sethostname};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Context, Error, Result};
@@ -126,9 +126,9 @@ fn be_node() -> ExitCode {
 }
 
 fn make_node(spec: &NodeSpec) -> Result<()> {
-    let kinds = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC;
-    unshare(kinds).doing(|| "make a mount namespace".into())?;
-    attach(None, Path::new("/"), None, MsFlags::MS_REC | MsFlags::MS_PRIVATE)?;
+    machine::have_own_mounts().doing(|| "make a mount namespace".into())?;
+    let kinds = CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC;
+    unshare(kinds).doing(|| "make namespaces for the name and IPC".into())?;
     sethostname(&spec.name).doing(|| "set the host's name".into())?;
     attach(None, Path::new("/proc"), Some("proc"), MsFlags::empty())?;
     skip_numbers(spec.last_pid);
@@ -232,8 +232,8 @@ fn run_words(program: &Path) -> String {
     format!("run {}{interpreter}", program.display())
 }
 
-/// Enters the namespaces of a node's first process; of its process namespace those that are started
-/// from here on are.
+/// Enters the namespaces of a node's first process, and goes to its root, which in a chroot is not that
+/// of its mounts; of its process namespace those that are started from here on are.
 fn join(pid: &str) -> Result<()> {
     let kinds = [
         ("net", CloneFlags::CLONE_NEWNET),
@@ -245,10 +245,13 @@ fn join(pid: &str) -> Result<()> {
     // The last one takes away the way to the others.
     let open = |(name, kind)| Ok((fs::File::open(format!("/proc/{pid}/ns/{name}"))?, kind));
     let opened: io::Result<Vec<_>> = kinds.into_iter().map(open).collect();
-    for (namespace, kind) in opened.doing(|| "find the node, which may have ended".into())? {
+    let ended = || "find the node, which may have ended".into();
+    let opened = opened.doing(ended)?;
+    let root = fs::File::open(format!("/proc/{pid}/root")).doing(ended)?;
+    for (namespace, kind) in opened {
         setns(namespace, kind).doing(|| "enter the node".into())?;
     }
-    Ok(())
+    fchdir(root).and_then(|()| chroot(".")).doing(|| "enter the node's root".into())
 }
 
 /// Waits for a command, and passes signals on to it.

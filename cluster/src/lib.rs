@@ -26,5 +26,5 @@ pub use file::{
     ADDRESS_VARIABLE, CLIENT, Check, Client, ClusterFile, DIRECTORY, Explore, Node, PATIENCE_VARIABLE, Ready,
 };
 pub use hidden::run_hidden;
-pub use network::{client_address, reaches_others};
+pub use network::{client_address, reaches_others, try_network};
 pub use process::{Process, Spawn, Starter};

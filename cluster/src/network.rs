@@ -78,6 +78,14 @@ fn hardware_address(address: Ipv4Addr) -> Vec<u8> {
     vec![2, 0, a, b, c, d]
 }
 
+/// Makes a network with a node in it, and lets it go.
+///
+/// # Errors
+/// Without root, or on a kernel without bridges or veth.
+pub fn try_network() -> Result<()> {
+    Network::new()?.connect(address(1)).map(drop)
+}
+
 /// The network of one cluster.
 #[derive(Debug)]
 pub(crate) struct Network {

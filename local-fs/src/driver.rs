@@ -1,5 +1,6 @@
 //! File systems that a process serves: started, waited for, and ended with its mount.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,6 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use brief::Brief;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::mount::{MntFlags, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -263,11 +265,16 @@ fn listen(output: &Mutex<Output>) {
 }
 
 /// What a driver prints, on both of its outputs.
-#[derive(Debug)]
 struct Output {
     /// Reads do not wait.
     pipe: File,
     text: Vec<u8>,
+}
+
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Output").field("pipe", &self.pipe).field("text", &Brief(&self.text)).finish()
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]

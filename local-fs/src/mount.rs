@@ -12,8 +12,9 @@ use crate::error::Context;
 use crate::shutdown::shutdown;
 use crate::{Error, Result, Variant};
 
-/// How long a device or a mount may stay busy without being in use by us.
-const BUSY_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a device or a mount may stay busy without being in use by us. Who looks at it needs a moment
+/// of the processor to let go, and gets that late on a machine with much to do.
+const BUSY_PATIENCE: Duration = Duration::from_secs(10);
 const BUSY_PAUSE: Duration = Duration::from_micros(200);
 
 /// A mounted file system; unmounted when dropped.

@@ -1,7 +1,6 @@
 use std::path::{Path, PathBuf};
 
 use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
 use tempfile::TempDir;
 
 use crate::Result;
@@ -16,9 +15,12 @@ pub const NAME_PREFIX: &str = "crashpoint-";
 /// # Errors
 /// Without root.
 pub fn enter_mount_namespace() -> Result<()> {
-    unshare(CloneFlags::CLONE_NEWNS).doing(|| "make a mount namespace (root is needed)")?;
-    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
-        .doing(|| "make the mounts of this namespace private")
+    let needed = || {
+        let is_root = nix::unistd::geteuid().is_root();
+        let needed = if is_root { "a container must be privileged: docker run --privileged" } else { "root is needed" };
+        format!("make a mount namespace ({needed})")
+    };
+    machine::have_own_mounts().doing(needed)
 }
 
 /// A directory for mount points and files in memory, gone when dropped.

@@ -126,6 +126,8 @@ pub struct FileSystem {
     pub remembered_by_identity: bool,
     /// Names in the root that are the file system's own.
     pub own_names: &'static [&'static str],
+    /// How the names of extended attributes of the root start that are the file system's own.
+    pub own_attributes: &'static [&'static str],
     /// How names in the root start under which `repair` puts what it finds without a name.
     pub found_names: &'static [&'static str],
     /// What it cannot store or do.
@@ -147,6 +149,7 @@ const USUAL: FileSystem = FileSystem {
     mount_options: &[],
     remembered_by_identity: false,
     own_names: &[],
+    own_attributes: &[],
     found_names: &[],
     lacks: &[],
 };
@@ -158,6 +161,9 @@ const fn program(name: &'static str, arguments: &'static [&'static str], package
 const E2FSPROGS: &str = "e2fsprogs";
 
 const NTFS_3G: &str = "ntfs-3g";
+
+/// Since Debian 13; before, they are in a package that is always there.
+const UTIL_LINUX: &str = "util-linux-extra";
 
 const MKFS_EXT4: Program = program(
     "mkfs.ext4",
@@ -217,6 +223,8 @@ pub static TABLE: &[FileSystem] = &[
         size_min_mib: 300,
         // Every worker mounts a copy of the same disk.
         mount_options: &["nouuid"],
+        // mkfs.xfs sets trusted.xfs:autofsck where it is told to, and that of xfsprogs 7.2 where it is not.
+        own_attributes: &["trusted.xfs:"],
         ..USUAL
     },
     FileSystem {
@@ -324,10 +332,10 @@ pub static TABLE: &[FileSystem] = &[
     FileSystem {
         name: "minix",
         // Version 2: fsck.minix of util-linux 2.38 writes its bitmaps over the data of version 3.
-        mkfs: program("mkfs.minix", &["-2"], "util-linux"),
+        mkfs: program("mkfs.minix", &["-2"], UTIL_LINUX),
         // fsck.minix(8): 3 for errors that were corrected, 4 for those that were not.
-        fsck: Some(Fsck { program: program("fsck.minix", &["-f"], "util-linux"), damage_statuses: &[4] }),
-        repair: Some(Repair { program: program("fsck.minix", &["-f", "-a"], "util-linux"), done_statuses: &[0, 3] }),
+        fsck: Some(Fsck { program: program("fsck.minix", &["-f"], UTIL_LINUX), damage_statuses: &[4] }),
+        repair: Some(Repair { program: program("fsck.minix", &["-f", "-a"], UTIL_LINUX), done_statuses: &[0, 3] }),
         lacks: &[Lack::Xattrs, Lack::Preallocation, Lack::DirectIo],
         ..USUAL
     },

@@ -1,4 +1,7 @@
 use std::collections::BTreeMap;
+use std::fmt;
+
+use brief::{Brief, BriefList};
 
 /// Everything a file system shows of itself.
 ///
@@ -81,19 +84,31 @@ impl InodeKind {
 }
 
 /// The content of a file: what lies between the segments reads as zeros.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Clone, PartialEq, Eq, Default)]
 pub struct Content {
     /// In order of offset, as SEEK_DATA and SEEK_HOLE show them.
     pub segments: Vec<Segment>,
 }
 
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Content").field("segments", &BriefList(self.segments.iter())).finish()
+    }
+}
+
 /// A stretch of a file that holds data.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Segment {
     /// Where it starts, in bytes.
     pub offset: u64,
     /// What it holds.
     pub data: Vec<u8>,
+}
+
+impl fmt::Debug for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Segment").field("offset", &self.offset).field("data", &Brief(&self.data)).finish()
+    }
 }
 
 impl Tree {

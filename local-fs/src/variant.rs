@@ -42,9 +42,14 @@ impl Variant {
     /// # Errors
     /// If it is not one that the kernel mounts without repairing it first.
     pub fn for_programs(text: &str) -> Result<Self> {
-        let mut variant = Self::parse(text)?;
+        let can = |row: &FileSystem| row.repair.is_none() && row.driver.is_none();
+        let known = || TABLE.iter().filter(|row| can(row)).map(|row| row.name).collect::<Vec<_>>().join(", ");
+        let mut variant = Self::parse(text).map_err(|error| match error {
+            Error::UnknownFileSystem { name, .. } => Error::UnknownFileSystem { name, known: known() },
+            other => other,
+        })?;
         let row = variant.file_system;
-        if row.repair.is_some() || row.driver.is_some() {
+        if !can(row) {
             return Err(Error::NotForPrograms { name: row.name });
         }
         let options = row.mkfs_for_programs.iter().map(|word| (*word).to_owned());

@@ -12,6 +12,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::FileSystem;
 use crate::tree::{Content, Inode, InodeKind, Segment, Tree, WalkError};
 
 /// A walk reads at most this much of a file's data; workloads write less by far.
@@ -31,6 +32,15 @@ const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::
 pub struct WalkOptions {
     /// Names in the root that are not looked at.
     pub skip: &'static [&'static str],
+    /// How the names of its attributes start that are not.
+    pub skip_attributes: &'static [&'static str],
+}
+
+impl WalkOptions {
+    /// Leaves out what a file system of this kind has from the beginning.
+    pub fn of(file_system: &FileSystem) -> Self {
+        Self { skip: file_system.own_names, skip_attributes: file_system.own_attributes }
+    }
 }
 
 /// Reads everything that a file system mounted on `path` shows.
@@ -148,6 +158,10 @@ impl Walk<'_> {
         for name in names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
             // Labels that a security module writes are nobody's promise.
             if name.starts_with(b"security.") {
+                continue;
+            }
+            let own = |start: &&str| name.starts_with(start.as_bytes());
+            if path.is_empty() && self.options.skip_attributes.iter().any(own) {
                 continue;
             }
             let mut value = Vec::with_capacity(XATTR_BYTES_MAX);

@@ -1,5 +1,7 @@
+use std::fmt;
 use std::sync::Arc;
 
+use brief::Brief;
 use pace_rules::nodes::{Action, Data, Run, Space, State};
 use trace::Trace;
 
@@ -17,7 +19,7 @@ pub struct States<'a> {
 }
 
 /// A crash state, ready to be looked at.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Made {
     /// What the nodes' disks hold, of those nodes that have one, in the order of the run.
     pub disks: Vec<Held>,
@@ -27,6 +29,17 @@ pub struct Made {
     pub key: Fingerprint,
     /// Their disks hold the same if these are the same.
     pub disks_key: Fingerprint,
+}
+
+impl fmt::Debug for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Made")
+            .field("disks", &self.disks)
+            .field("acknowledged", &Brief(&self.acknowledged))
+            .field("key", &self.key)
+            .field("disks_key", &self.disks_key)
+            .finish()
+    }
 }
 
 impl<'a> States<'a> {
@@ -67,13 +80,16 @@ impl<'a> States<'a> {
     }
 }
 
+/// A cut, and the lines that had been printed by then.
+type Acknowledged = (Vec<usize>, Brief<Arc<[u8]>>);
+
 /// The lines that clients have printed.
 #[derive(Debug)]
 pub(crate) struct Acknowledgements {
     /// By time: the node, the event, and the line.
     all: Vec<(usize, usize, Data)>,
     /// Those of the cut that was asked for last.
-    last: Option<(Vec<usize>, Arc<[u8]>)>,
+    last: Option<Acknowledged>,
 }
 
 impl Acknowledgements {
@@ -91,7 +107,7 @@ impl Acknowledgements {
     }
 
     pub(crate) fn before(&mut self, cut: &[usize], trace: &Trace) -> Arc<[u8]> {
-        if let Some((last, lines)) = &self.last
+        if let Some((last, Brief(lines))) = &self.last
             && last == cut
         {
             return lines.clone();
@@ -102,7 +118,7 @@ impl Acknowledgements {
             lines.push(b'\n');
         }
         let lines: Arc<[u8]> = lines.into();
-        self.last = Some((cut.to_vec(), lines.clone()));
+        self.last = Some((cut.to_vec(), Brief(lines.clone())));
         lines
     }
 }

@@ -97,7 +97,7 @@ fn swept(trace: &Trace, model: &str, check: &str, jobs: usize) -> (Swept, Vec<Fi
     let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
     let check = Check {
         command: CheckCommand::Once(check.into()),
-        limit: Duration::from_secs(20),
+        limit: Duration::from_secs(600),
         environment: Vec::new(),
         interrupt: Interrupt::default(),
     };

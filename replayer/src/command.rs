@@ -186,7 +186,7 @@ impl<'a> SweepCommand<'a> {
         // What cannot be mounted when it is new, such as with wrong options, is not worth a sweep.
         // One that is not new has its place in the result.
         if self.import.is_none() {
-            workers.floor(1, false).with_context(|| format!("mount a new {variant}"))?;
+            workers.floor(1, false).map_err(|error| refused(variant, &error))?;
         }
         let mut report =
             Report::new(self.format, variant, self.file_system.contract.as_ref(), self.replay(variant), total);
@@ -317,4 +317,18 @@ fn interruptible<T: Send + 'static>(
             }
         }
     })
+}
+
+/// Why a new file system cannot be mounted.
+fn refused(variant: &Variant, error: &anyhow::Error) -> anyhow::Error {
+    let why = format!("mount a new {variant}: {error:#}");
+    // EINVAL; it comes from another process, as words.
+    if !why.contains("(os error 22)") {
+        return anyhow::Error::msg(why);
+    }
+    let mkfs = variant.file_system.mkfs.name;
+    anyhow::Error::msg(format!(
+        "{why}; an option may be wrong, or the kernel older than {mkfs}: its log names the feature that it does not \
+         know, and --mkfs-options leaves it out"
+    ))
 }

@@ -8,6 +8,7 @@
 //! - A lock, which the kernel takes away from a process that dies, keeps a second one out.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,9 @@ pub(crate) const RESULTS: &str = "results.jsonl";
 pub(crate) const TIMES: &str = "times.jsonl";
 const SUMMARY: &str = "summary.jsonl";
 const TABLE: &str = "summary.txt";
+
+/// All files of such a directory.
+const OURS: [&str; 7] = [LOCK, MANIFEST, WORKLOADS, RESULTS, TIMES, SUMMARY, TABLE];
 
 /// A process that was just killed may still hold the lock for a moment.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
@@ -160,6 +164,7 @@ impl Results {
             // What is ours without a lock is not of a start that was killed.
             refuse_results(directory, [WORKLOADS, TIMES].as_slice())?;
         }
+        refuse_others(directory)?;
         let lock = lock(directory).inspect_err(|_| remove_directories(&made))?;
         refuse_results(directory, [MANIFEST].as_slice())?;
         let write = || {
@@ -369,6 +374,23 @@ fn refuse_results(directory: &Path, names: &[&str]) -> anyhow::Result<()> {
         bail!(
             "{} holds results already: go on with them with --resume {0}, or choose another directory for --out",
             directory.display()
+        );
+    }
+    Ok(())
+}
+
+/// Fails if the directory has files that are not of a sweep: the results would be lost among them.
+fn refuse_others(directory: &Path) -> anyhow::Result<()> {
+    let entries = std::fs::read_dir(directory).with_context(|| format!("read {}", directory.display()))?;
+    let mut names: Vec<_> = entries.filter_map(|entry| entry.ok().map(|entry| entry.file_name())).collect();
+    names.sort();
+    // A file that was being written when its writer was killed has a name of ours with something behind it.
+    let is_ours = |name: &OsString| OURS.iter().any(|own| name.to_string_lossy().contains(own));
+    if let Some(other) = names.iter().find(|name| !is_ours(name)) {
+        bail!(
+            "{} has other files in it, such as {}: choose a new or an empty directory for --out",
+            directory.display(),
+            other.display()
         );
     }
     Ok(())

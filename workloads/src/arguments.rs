@@ -8,6 +8,8 @@ use crate::token::Word;
 
 /// Offsets and lengths are `off_t`.
 const BYTES_MAX: u64 = i64::MAX as u64;
+/// What is written is made in memory first.
+const DATA_BYTES_MAX: u64 = 1 << 30;
 /// PATH_MAX without its NUL.
 const PATH_BYTES_MAX: usize = 4095;
 /// XATTR_NAME_MAX.
@@ -17,7 +19,7 @@ const XATTR_VALUE_BYTES_MAX: usize = 65536;
 
 pub(crate) const A_PATH: &str = "a path";
 pub(crate) const AN_OFFSET: &str = "an offset in bytes (such as 4096 or 4K)";
-pub(crate) const A_LENGTH: &str = "a length in bytes (such as 4096 or 4K)";
+const A_LENGTH: &str = "a length in bytes (such as 4096 or 4K)";
 pub(crate) const A_SIZE: &str = "a size in bytes (such as 4096 or 4K)";
 const A_TARGET: &str = "a path or a handle (such as A/foo or @name)";
 const A_HANDLE: &str = "a handle (such as @name)";
@@ -121,19 +123,37 @@ impl<'w, 'a> Arguments<'w, 'a> {
 
     /// A number of bytes: `4096`, `4K`, `1M`, or a product of two such as `3*4K`.
     pub fn bytes(&mut self, what: &'static str) -> Result<u64, Fault> {
+        self.bytes_up_to(what, BYTES_MAX)
+    }
+
+    /// How many bytes are written.
+    pub fn data_length(&mut self) -> Result<u64, Fault> {
+        self.bytes_up_to(A_LENGTH, DATA_BYTES_MAX)
+    }
+
+    fn bytes_up_to(&mut self, what: &'static str, most: u64) -> Result<u64, Fault> {
         let word = self.word(what)?;
         match parse_bytes(word.keyword()) {
-            Number::Value(bytes) if bytes <= BYTES_MAX => Ok(bytes),
+            Number::Value(bytes) if bytes <= most => Ok(bytes),
             Number::NotOne => Err(expected(what, word)),
-            _ => Err(too_large(word, what, BYTES_MAX.to_string())),
+            _ => Err(too_large(word, what, most.to_string())),
         }
     }
 
     /// An offset and a length whose end is an offset too.
     pub fn range(&mut self) -> Result<(u64, u64), Fault> {
+        self.range_up_to(BYTES_MAX)
+    }
+
+    /// The same of bytes that are written.
+    pub fn data_range(&mut self) -> Result<(u64, u64), Fault> {
+        self.range_up_to(DATA_BYTES_MAX)
+    }
+
+    fn range_up_to(&mut self, most: u64) -> Result<(u64, u64), Fault> {
         let offset = self.bytes(AN_OFFSET)?;
         let length_word = self.words.first();
-        let length = self.bytes(A_LENGTH)?;
+        let length = self.bytes_up_to(A_LENGTH, most)?;
         match length_word {
             Some(word) if offset + length > BYTES_MAX => {
                 Err(too_large(word, "a length at this offset", (BYTES_MAX - offset).to_string()))

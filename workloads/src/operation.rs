@@ -1,6 +1,6 @@
 //! One operation: its name and what its arguments are.
 
-use crate::arguments::{A_LENGTH, A_SIZE, AN_OFFSET, Arguments, expected};
+use crate::arguments::{A_SIZE, AN_OFFSET, Arguments, expected};
 use crate::error::{Fault, Problem};
 use crate::op::{DEFAULT_DIRECTORY_MODE, DEFAULT_FILE_MODE, DeviceKind, FallocMode, Op, RenameFlag, Target, WriteSync};
 use crate::suggest::suggestion;
@@ -82,10 +82,10 @@ pub(crate) fn operation(name: &Word<'_>, mut args: Arguments<'_, '_>) -> Result<
         "open" => Op::Open { path: a.path()?, handle: a.new_handle()? },
         "tmpfile" => Op::Tmpfile { dir: a.path()?, handle: a.new_handle()?, mode: a.mode_or(DEFAULT_FILE_MODE)? },
         "close" => Op::Close { target: a.closed_target()? },
-        "write" => { let (target, (offset, length)) = (a.target()?, a.range()?); Op::Write { target, offset, length, sync: write_sync(a)? } }
-        "dwrite" => { let (target, (offset, length)) = (a.target()?, a.range()?); Op::DirectWrite { target, offset, length, sync: write_sync(a)? } }
-        "append" => Op::Append { target: a.target()?, length: a.bytes(A_LENGTH)? },
-        "mmapwrite" => { let (target, (offset, length)) = (a.target()?, a.range()?); Op::MmapWrite { target, offset, length } }
+        "write" => { let (target, (offset, length)) = (a.target()?, a.data_range()?); Op::Write { target, offset, length, sync: write_sync(a)? } }
+        "dwrite" => { let (target, (offset, length)) = (a.target()?, a.data_range()?); Op::DirectWrite { target, offset, length, sync: write_sync(a)? } }
+        "append" => Op::Append { target: a.target()?, length: a.data_length()? },
+        "mmapwrite" => { let (target, (offset, length)) = (a.target()?, a.data_range()?); Op::MmapWrite { target, offset, length } }
         "truncate" => Op::Truncate { target: a.target()?, size: a.bytes(A_SIZE)? },
         "falloc" => { let (target, mode, (offset, length)) = (a.target()?, falloc_mode(a)?, a.range()?); Op::Falloc { target, mode, offset, length } }
         "setxattr" => Op::SetXattr { target: a.target()?, name: a.xattr_name()?, value: a.xattr_value()? },

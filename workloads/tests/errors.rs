@@ -96,6 +96,8 @@ fn a_number_out_of_range_is_refused() {
         "truncate foo 9007199254740992K",
         "truncate foo 3037000500*3037000500",
         "write foo 9223372036854775807 1",
+        "write foo 0 99999999999M",
+        "append foo 1025M",
         "creat foo 10000",
         "creat foo 777777777777777777777777",
         "chown foo 4294967296 0",
@@ -106,6 +108,8 @@ fn a_number_out_of_range_is_refused() {
     foo.wl:1:14: 9007199254740992K is too large for a size in bytes (at most 9223372036854775807)
     foo.wl:1:14: 3037000500*3037000500 is too large for a size in bytes (at most 9223372036854775807)
     foo.wl:1:31: 1 is too large for a length at this offset (at most 0)
+    foo.wl:1:13: 99999999999M is too large for a length in bytes (at most 1073741824)
+    foo.wl:1:12: 1025M is too large for a length in bytes (at most 1073741824)
     foo.wl:1:11: 10000 is too large for an octal mode (at most 7777)
     foo.wl:1:11: 777777777777777777777777 is too large for an octal mode (at most 7777)
     foo.wl:1:11: 4294967296 is too large for a user id (at most 4294967295)

@@ -35,6 +35,11 @@ fn free_text() -> impl Strategy<Value = String> {
     prop_oneof!["[ -~]{0,20}", any::<String>()]
 }
 
+/// What is written, which is made in memory first.
+fn data_length() -> impl Strategy<Value = u64> {
+    prop_oneof![0..10_000u64, (0..1000u64).prop_map(|k| k * 1024), 0..=1u64 << 30, Just(1 << 30)]
+}
+
 fn sync() -> impl Strategy<Value = WriteSync> {
     prop::sample::select(vec![WriteSync::None, WriteSync::Dsync, WriteSync::Sync])
 }
@@ -89,11 +94,12 @@ fn naming_op() -> impl Strategy<Value = Op> {
 
 fn data_op() -> impl Strategy<Value = Op> {
     let range = || (target(), bytes(), bytes());
+    let data = || (target(), bytes(), data_length());
     prop_oneof![
-        (range(), sync()).prop_map(|((target, offset, length), sync)| Op::Write { target, offset, length, sync }),
-        (range(), sync()).prop_map(|((target, offset, length), sync)| Op::DirectWrite { target, offset, length, sync }),
-        (target(), bytes()).prop_map(|(target, length)| Op::Append { target, length }),
-        range().prop_map(|(target, offset, length)| Op::MmapWrite { target, offset, length }),
+        (data(), sync()).prop_map(|((target, offset, length), sync)| Op::Write { target, offset, length, sync }),
+        (data(), sync()).prop_map(|((target, offset, length), sync)| Op::DirectWrite { target, offset, length, sync }),
+        (target(), data_length()).prop_map(|(target, length)| Op::Append { target, length }),
+        data().prop_map(|(target, offset, length)| Op::MmapWrite { target, offset, length }),
         (target(), bytes()).prop_map(|(target, size)| Op::Truncate { target, size }),
         (range(), falloc_mode()).prop_map(|((target, offset, length), mode)| Op::Falloc {
             target,

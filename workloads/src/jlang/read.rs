@@ -186,7 +186,7 @@ impl Reader {
             }
             "mmapwrite" => {
                 let target = self.target(args)?;
-                let (offset, length) = args.range()?;
+                let (offset, length) = args.data_range()?;
                 let msync = Op::Msync { target: target.clone(), offset, length };
                 return Ok([Some(Op::MmapWrite { target, offset, length }), Some(msync)]);
             }
@@ -208,8 +208,8 @@ impl Reader {
             "remove" => Op::Remove { path: self.path(args)? },
             "rename" => Op::Rename { source: self.path(args)?, dest: self.path(args)?, flag: RenameFlag::Replace },
             "close" => Op::Close { target: self.target(args)? },
-            "write" => { let (target, (offset, length)) = (self.target(args)?, args.range()?); Op::Write { target, offset, length, sync: WriteSync::None } }
-            "dwrite" => { let (target, (offset, length)) = (self.target(args)?, args.range()?); Op::DirectWrite { target, offset, length, sync: WriteSync::Sync } }
+            "write" => { let (target, (offset, length)) = (self.target(args)?, args.data_range()?); Op::Write { target, offset, length, sync: WriteSync::None } }
+            "dwrite" => { let (target, (offset, length)) = (self.target(args)?, args.data_range()?); Op::DirectWrite { target, offset, length, sync: WriteSync::Sync } }
             "truncate" => Op::Truncate { target: self.target(args)?, size: args.bytes(A_SIZE)? },
             "falloc" => { let (target, mode, (offset, length)) = (self.target(args)?, falloc_mode(args)?, args.range()?); Op::Falloc { target, mode, offset, length } }
             "fsetxattr" => Op::SetXattr { target: self.target(args)?, name: XATTR_NAME.to_owned(), value: XATTR_VALUE.to_owned() },

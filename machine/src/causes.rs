@@ -14,6 +14,10 @@ const MEMORY_MIB_MIN: u64 = 40;
 /// A kernel takes one, but all processes of the user share them.
 const SIGNALS_MIN: u64 = 64;
 
+/// With fewer open files a guest may fail at any of its first steps, as its kernel opens the guest's
+/// files too: which one it is depends on the files that the caller left open.
+const OPEN_FILES_MIN: u64 = 64;
+
 /// What a guest was given.
 #[derive(Debug, Clone)]
 pub(crate) struct Given {
@@ -87,6 +91,7 @@ pub(crate) fn of_no_start<'a>(log: &'a [String], end: &'a str, given: &Given) ->
     let sign = said.find_map(|line| Some((line, SIGNS.iter().find(|(sign, _)| line.contains(sign))?.1)));
     let (line, cause) = match sign {
         Some(found) => found,
+        None if soft_limit(Resource::RLIMIT_NOFILE) < OPEN_FILES_MIN => (end, Cause::OpenFiles),
         // It does not say that it got no timer.
         None if end.contains("not ready") && soft_limit(Resource::RLIMIT_SIGPENDING) < SIGNALS_MIN => {
             (end, Cause::Signals)
@@ -164,7 +169,9 @@ impl Cause {
             }
             Self::Signals => "the limit on pending signals (`ulimit -i`) is reached, and it gets no timer".to_owned(),
             Self::FileSize => "the limit on the size of files (`ulimit -f`) is below that of its memory".to_owned(),
-            Self::OpenFiles => "the limit on open files (`ulimit -n`) is too low: 64 will do".to_owned(),
+            Self::OpenFiles => {
+                format!("the limit on open files (`ulimit -n`) is too low: {OPEN_FILES_MIN} will do")
+            }
             Self::Architecture => {
                 "it cannot run this program: it is a kernel for another architecture, such as 32 bits \
                                    (ARCH=um without SUBARCH=x86_64)"

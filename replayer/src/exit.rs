@@ -16,6 +16,9 @@ const COULD_NOT_RUN: u8 = 2;
 /// Not everything was measured.
 const INCOMPLETE: u8 = 3;
 
+/// What the C library says of EMFILE, with what stands before the number.
+const TOO_MANY_FILES: &str = "Too many open files (";
+
 /// The exit status of a command, with its error printed in one line.
 pub fn exit(result: anyhow::Result<Outcome>) -> ExitCode {
     match result {
@@ -67,6 +70,8 @@ fn one_line(error: &anyhow::Error) -> String {
             write!(line, ": {cause}").expect("a string takes it");
         }
     }
+    let is_short_of_files = line.contains(TOO_MANY_FILES) && !line.contains("ulimit");
+    line += if is_short_of_files { "; raise the limit on open files (`ulimit -n`)" } else { "" };
     line.replace('\n', " ")
 }
 
@@ -104,6 +109,13 @@ mod tests {
         let text =
             "error: invalid value 'x' for '--format <F>'\n  [possible values: text]\n\nFor more information, try\n";
         assert_eq!(usage_line(text), "invalid value 'x' for '--format <F>' [possible values: text]");
+    }
+
+    #[test]
+    fn who_may_open_no_more_files_is_told_what_to_raise() {
+        let error = anyhow::Error::from(io::Error::from_raw_os_error(24)).context("open x");
+        let expected = "open x: Too many open files (os error 24); raise the limit on open files (`ulimit -n`)";
+        assert_eq!(one_line(&error), expected);
     }
 
     #[test]

@@ -6,15 +6,39 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 
-use crate::command::Outcome;
-use crate::report::say;
+use crate::output::say;
+
+/// How a command went; the exit status says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing was found.
+    Clean,
+    /// A promise was broken.
+    Findings,
+    /// Something could not be measured, or the user stopped it.
+    Incomplete,
+    /// Something that is needed is missing, and that was printed.
+    CouldNotRun,
+    /// Whoever read our output has had enough.
+    OutputClosed,
+    /// A command was run, and ended so.
+    Command(u8),
+}
+
+impl Outcome {
+    /// The same, but nothing that was broken off is clean.
+    #[must_use]
+    pub fn or_incomplete(self) -> Self {
+        if self == Self::Clean { Self::Incomplete } else { self }
+    }
+}
 
 /// Findings.
 const FINDINGS: u8 = 1;
 /// Usage, a missing program, no permission.
 const COULD_NOT_RUN: u8 = 2;
 /// Not everything was measured.
-const INCOMPLETE: u8 = 3;
+pub(crate) const INCOMPLETE: u8 = 3;
 
 /// What the C library says of EMFILE, with what stands before the number.
 const TOO_MANY_FILES: &str = "Too many open files (";

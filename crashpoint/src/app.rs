@@ -11,12 +11,12 @@ use anyhow::{Context, anyhow, bail};
 use campaign::{Interrupt, Outcome};
 use clap::Args;
 use local_fs::enter_mount_namespace;
-use nix::unistd::{AccessFlags, access, geteuid};
-use node_sweep::{Check, CheckCommand, Program, Subject, scratch};
-use pace_rules::nodes::Explore;
+use nix::unistd::{AccessFlags, access};
+use node_sweep::{Check, CheckCommand, Judge, Level, Place, Program, Rule, Subject, scratch};
 use recorder::process::{NodeOptions, RecordedDisk, record};
+use trace::Trace;
 
-use crate::states::{Level, Subjects, VisitArgs};
+use crate::states::{self, Subjects, VisitArgs};
 
 /// What stands for the directory of data among the words of the program.
 const DIRECTORY: &str = "{dir}";
@@ -32,80 +32,104 @@ pub(crate) struct AppArgs {
     /// `{dir}` stands for its directory, `{acks}` for a file of the lines that the program had printed
     /// before the crash. It prints `ok`, or `broken` and why, and ends with status 0 or 1. All else,
     /// and one that says nothing, crashes or takes too long, decides nothing.
-    #[arg(long, value_name = "COMMAND", required_unless_present = "check_server")]
+    #[arg(long, value_name = "COMMAND", required_unless_present_any = ["check_server", "resume"], conflicts_with = "resume")]
     check: Option<String>,
 
     /// The same, but it keeps running, which is faster
     ///
     /// It reads a line with directory and acknowledgements, with a tab between them, for each state,
     /// and answers it with the lines of the verdict and a line `end`.
-    #[arg(long, value_name = "COMMAND", conflicts_with = "check")]
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["check", "resume"])]
     check_server: Option<String>,
 
     /// What is in the directory of data when the program starts: a copy of this
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["resume", "trace"])]
     dir: Option<PathBuf>,
+
+    /// Do not run the program: sweep what was recorded of it, which --out keeps in the directory `trace`
+    #[arg(long, value_name = "TRACE", conflicts_with_all = ["resume", "disk", "program"])]
+    trace: Option<PathBuf>,
 
     /// Keep the program's data on a recorded disk of its own, with this file system: ext4, xfs, btrfs or
     /// f2fs, and mount options behind a colon
-    #[arg(long, value_name = "FILE SYSTEM")]
+    #[arg(long, value_name = "FILE SYSTEM", conflicts_with = "resume")]
     disk: Option<String>,
 
     /// How long the check may take for a state, in seconds
-    #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86400))]
+    #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86400), conflicts_with = "resume")]
     check_limit: u32,
 
     #[command(flatten)]
     sweep: VisitArgs,
 
     /// The program and its words; `{dir}` stands for the directory that it is to keep its data in
-    #[arg(value_name = "PROGRAM", required = true, last = true)]
+    #[arg(value_name = "PROGRAM", required_unless_present_any = ["resume", "trace"], conflicts_with = "resume", last = true)]
     program: Vec<OsString>,
 }
 
 /// Does it.
 pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
-    arguments.sweep.refuse()?;
+    let visit = &arguments.sweep;
+    let control = visit.control(visit.jobs(1), interrupt);
     let scratch = scratch()?;
-    let recorded = match &arguments.disk {
-        None => arguments.recorded(scratch.path().join("data"), interrupt)?,
-        Some(file_system) => arguments.recorded_on(file_system, scratch.path(), interrupt)?,
-    };
-    let Some((trace, data)) = recorded else { return Ok(Outcome::Incomplete) };
-    fs::create_dir_all(&data).with_context(|| format!("create {}", data.display()))?;
-    let seen_at = geteuid().is_root().then(|| data.clone());
-    if seen_at.is_none() && contains(&trace.data, data.as_os_str().as_bytes()) {
-        bail!(
-            "the program keeps the path of its directory in its files, where only root can show a crash state: run this as root"
-        );
+    if let Some(directory) = &visit.resume {
+        let (results, trace) = match visit.open(directory, false)? {
+            Ok(opened) => opened,
+            Err(outcome) => return Ok(outcome),
+        };
+        let request = &results.manifest().request;
+        let Judge::Program { check, limit_s } = &request.judge else {
+            unreachable!("others are refused");
+        };
+        let (place, check) = (Place::of(&trace, PROGRAM, scratch.path())?, check_of(check, *limit_s, interrupt));
+        let explore = request.explore(None, &trace.run)?;
+        let mut subjects = subjects(scratch.path(), &place, &check);
+        return states::resume(results, &trace, explore, &mut subjects, &control);
     }
-    let (command, words) = match (&arguments.check, &arguments.check_server) {
-        (Some(words), _) => (CheckCommand::Once(words.clone()), words),
-        (None, Some(words)) => (CheckCommand::Serve(words.clone()), words),
-        (None, None) => unreachable!("one of them is required"),
+    visit.refuse()?;
+    let judge = arguments.judge();
+    let recorded = match (&arguments.trace, &arguments.disk) {
+        (Some(trace), _) => Some(arguments.loaded(trace)?),
+        (None, None) => arguments.recorded(&judge, &scratch.path().join("data"), interrupt)?,
+        (None, Some(file_system)) => arguments.recorded_on(&judge, file_system, scratch.path(), interrupt)?,
     };
-    let limit = Duration::from_secs(arguments.check_limit.into());
-    let check = Check { command, limit, environment: Vec::new(), interrupt: interrupt.clone() };
+    let Some(trace) = recorded else { return Ok(Outcome::Incomplete) };
+    let Judge::Program { check, limit_s } = &judge else { unreachable!("a program is judged by its check") };
+    let (place, check) = (Place::of(&trace, PROGRAM, scratch.path())?, check_of(check, *limit_s, interrupt));
+    let request = visit.request(Rule::BruteForce, judge.clone())?;
+    let explore = request.explore(None, &trace.run)?;
+    let what = Subjects { trace: &trace, name: name_of(&trace), request, explore };
+    visit.begin(&what, &mut subjects(scratch.path(), &place, &check), &control)
+}
+
+/// The program and its words, as it was started.
+fn name_of(trace: &Trace) -> String {
+    let words = trace.about.commands.get(PROGRAM).into_iter().flatten();
+    words.map(|word| campaign::quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+fn check_of(command: &CheckCommand, limit_s: u32, interrupt: &Interrupt) -> Check {
+    let (command, limit) = (command.clone(), Duration::from_secs(limit_s.into()));
+    Check { command, limit, environment: Vec::new(), interrupt: interrupt.clone() }
+}
+
+/// Makes what looks at the states of a program, each in a directory of its own.
+fn subjects<'a>(
+    scratch: &'a Path,
+    place: &'a Place,
+    check: &'a Check,
+) -> impl FnMut(usize) -> anyhow::Result<Vec<Box<dyn Subject>>> + 'a {
     let mut made = 0;
-    let mut subjects = |count| {
+    move |count| {
         let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
         for _ in 0..count {
             made += 1;
-            let directory = scratch.path().join(format!("worker-{made}"));
+            let directory = scratch.join(format!("worker-{made}"));
             fs::create_dir(&directory).with_context(|| format!("create {}", directory.display()))?;
-            subjects.push(Box::new(Program::new(directory, seen_at.clone(), &check)));
+            subjects.push(Box::new(Program::new(directory, place.seen_at().map(Path::to_owned), check)));
         }
         Ok(subjects)
-    };
-    let name = arguments.program.iter().map(|word| campaign::quoted(&word.to_string_lossy()).into_owned());
-    let what = Subjects {
-        trace: &trace,
-        explore: Explore::BruteForce,
-        explore_words: "one program",
-        name: name.collect::<Vec<_>>().join(" "),
-        check: words.clone(),
-    };
-    arguments.sweep.run(&what, &mut subjects, arguments.sweep.jobs(1), interrupt)
+    }
 }
 
 impl AppArgs {
@@ -117,25 +141,47 @@ impl AppArgs {
         self
     }
 
+    /// How its states are judged.
+    fn judge(&self) -> Judge {
+        let check = match (&self.check, &self.check_server) {
+            (Some(words), _) => CheckCommand::Once(words.clone()),
+            (None, words) => CheckCommand::Serve(words.clone().expect("one of them is required")),
+        };
+        Judge::Program { check, limit_s: self.check_limit }
+    }
+
+    /// What was recorded before.
+    fn loaded(&self, directory: &Path) -> anyhow::Result<Trace> {
+        let trace = Trace::load(directory).with_context(|| format!("load {}", directory.display()))?;
+        if trace.about.cluster.is_some() {
+            bail!("{0} is the trace of a cluster: sweep it with crashpoint cluster sweep {0}", directory.display());
+        }
+        if self.sweep.states.level()? != Level::Syscalls && trace.disks.is_empty() {
+            bail!("{} has no disk for --level: record the program with --disk", directory.display());
+        }
+        Ok(trace)
+    }
+
     /// Has the program keep its data in a directory. What is there now is in no crash state, and removed:
     /// nobody is to find it by a path that the program kept.
-    fn recorded(&self, data: PathBuf, interrupt: &Interrupt) -> anyhow::Result<Option<(trace::Trace, PathBuf)>> {
+    fn recorded(&self, judge: &Judge, data: &Path, interrupt: &Interrupt) -> anyhow::Result<Option<Trace>> {
         if matches!(self.sweep.states.level, Some(Level::Block | Level::Both)) {
             bail!("no disk is recorded for --level: name a file system for it with --disk, such as ext4");
         }
-        self.make_data(&data)?;
-        let Some(trace) = self.record_all(&data, interrupt)? else { return Ok(None) };
-        fs::remove_dir_all(&data).with_context(|| format!("remove {}", data.display()))?;
-        Ok(Some((trace, data)))
+        self.make_data(data)?;
+        let trace = self.record_all(judge, data, interrupt)?;
+        fs::remove_dir_all(data).with_context(|| format!("remove {}", data.display()))?;
+        Ok(trace)
     }
 
     /// Has it keep its data on a disk.
     fn recorded_on(
         &self,
+        judge: &Judge,
         file_system: &str,
         scratch: &Path,
         interrupt: &Interrupt,
-    ) -> anyhow::Result<Option<(trace::Trace, PathBuf)>> {
+    ) -> anyhow::Result<Option<Trace>> {
         // Nobody else is to see what is mounted.
         enter_mount_namespace()?;
         let directory = scratch.join("disk");
@@ -145,19 +191,20 @@ impl AppArgs {
         fs::remove_dir(&data).with_context(|| format!("remove {}", data.display()))?;
         self.make_data(&data)?;
         disk.begin()?;
-        let Some(mut trace) = self.record_all(&data, interrupt)? else { return Ok(None) };
+        let Some(mut trace) = self.record_all(judge, &data, interrupt)? else { return Ok(None) };
         trace.disks.insert(PROGRAM.to_owned(), disk.finish()?);
-        Ok(Some((trace, data)))
+        Ok(Some(trace))
     }
 
     /// Records the program; nothing if somebody interrupts, or what was recorded is not what it left. Why
     /// is said.
-    fn record_all(&self, data: &Path, interrupt: &Interrupt) -> anyhow::Result<Option<trace::Trace>> {
+    fn record_all(&self, judge: &Judge, data: &Path, interrupt: &Interrupt) -> anyhow::Result<Option<Trace>> {
         let Some(trace) = self.record(data, interrupt)? else {
             campaign::say("interrupted: the program was ended while it was recorded, and nothing was tested");
             return Ok(None);
         };
-        let Some(difference) = self.sweep.difference(&trace, data)? else { return Ok(Some(trace)) };
+        let request = self.sweep.request(Rule::BruteForce, judge.clone())?;
+        let Some(difference) = states::difference(&request, &trace, data)? else { return Ok(Some(trace)) };
         campaign::say(&format!("NOT MEASURED  what was recorded is not what the program left; {difference}"));
         Ok(None)
     }
@@ -173,7 +220,7 @@ impl AppArgs {
         Ok(())
     }
 
-    fn record(&self, data: &Path, interrupt: &Interrupt) -> anyhow::Result<Option<trace::Trace>> {
+    fn record(&self, data: &Path, interrupt: &Interrupt) -> anyhow::Result<Option<Trace>> {
         let words: Vec<_> = self.program.iter().map(|word| with_directory(word, data)).collect();
         if words == self.program {
             bail!("the program is not told where to keep its data: put {DIRECTORY} among its words");
@@ -201,13 +248,6 @@ impl AppArgs {
         }
         Ok(Some(trace))
     }
-}
-
-/// Whether bytes are somewhere among others.
-fn contains(all: &[u8], part: &[u8]) -> bool {
-    let first = part[0];
-    let begins = all.iter().enumerate().filter(|(_, byte)| **byte == first);
-    begins.into_iter().any(|(place, _)| all[place..].starts_with(part))
 }
 
 /// The program of this name, as a shell would find it.

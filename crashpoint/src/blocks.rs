@@ -1,13 +1,11 @@
 //! A sweep at the block level: the disks that the nodes had, each with its file system.
 
-use std::time::Instant;
-
-use campaign::{Interrupt, columns};
-use node_sweep::{BlockFindings, Blocks, Finding, Subject, Summary, kind_words, recorded_disks, sweep_source};
+use campaign::columns;
+use node_sweep::{BlockFindings, Blocks, Level, Request, kind_words, recorded_disks, sweep_source};
 use pace_rules::nodes::{BlockRequest, BlockSpace, Explore};
 use trace::Trace;
 
-use crate::states::{Level, SpaceArgs, Subjects, VisitArgs, indices, number, progress, summary};
+use crate::states::{MakeSubjects, SpaceArgs, Subjects, Visit, Visited, indices, left, number, summary};
 
 impl SpaceArgs {
     /// The states of the disks of a trace.
@@ -17,48 +15,53 @@ impl SpaceArgs {
     }
 }
 
-impl VisitArgs {
-    pub(crate) fn block_space(&self, what: &Subjects<'_>) -> anyhow::Result<BlockSpace> {
-        self.states.block_space(what.trace, what.explore)
+impl Subjects<'_> {
+    pub(crate) fn block_space(&self) -> anyhow::Result<BlockSpace> {
+        let request = BlockRequest { explore: self.explore, states: self.request.states };
+        Ok(BlockSpace::new(&self.trace.run, recorded_disks(self.trace), &request)?)
     }
 
     /// Visits the states of the disks.
     pub(crate) fn visit_disks(
         &self,
-        what: &Subjects<'_>,
         space: &BlockSpace,
-        blocks: Blocks<'_>,
-        subjects: Vec<Box<dyn Subject>>,
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<(Vec<Finding>, Summary)> {
-        let judged = BlockFindings { trace: what.trace, space };
+        subjects: MakeSubjects<'_, '_>,
+        visit: &mut Visit<'_>,
+    ) -> anyhow::Result<Visited> {
+        let blocks = Blocks::new(self.trace, space)?;
+        let jobs = if blocks.one_at_a_time() { 1 } else { visit.control.jobs };
+        let judged = BlockFindings { trace: self.trace, space };
         let model = judged.file_systems();
-        let sample = self.sample.or(self.states.of_disks().sample().map(u64::from));
-        let indices = indices(space.len(), sample, |count| space.sample(count, self.seed))?;
+        let (sample, seed) = (self.request.sample_of_disks(), self.request.seed);
+        let indices = indices(space.len(), sample, |count| space.sample(count, seed))?;
         let drawn = sample.filter(|count| *count < space.len());
-        let drawn = drawn.map(|count| format!("; visiting {count} of them, --seed {}", self.seed)).unwrap_or_default();
-        let words = self.states.of_disks();
+        let drawn = drawn.map(|count| format!("; visiting {count} of them, --seed {seed}")).unwrap_or_default();
+        let words = self.request.states;
         campaign::say(&format!("{} crash states of {model}, {words}{drawn}", number(space.len())));
-        let began = Instant::now();
-        let swept = sweep_source(blocks, indices, subjects, interrupt, &mut progress())?;
-        let seconds = began.elapsed().as_secs_f64();
+        let interrupt = visit.control.interrupt;
+        let plan = visit.plan();
+        let subjects = subjects(jobs)?;
+        let mut watcher = visit.watcher(&model, indices.count, &self.trace.run, &plan.known);
+        let swept = sweep_source(blocks, indices.all, subjects, &plan, interrupt, &mut watcher)?;
+        let seconds = watcher.finish()?;
         let findings = judged.of(&swept)?;
-        let summary = summary(what.trace, &model, &swept, findings.len(), seconds);
+        let mut summary = summary(self.trace, &model, &swept, findings.len(), seconds);
+        summary.left = left(indices.count, &swept);
         Ok((findings, summary))
     }
+}
 
-    /// What may be on the disks, in words.
-    pub(crate) fn model_words(&self, what: &Subjects<'_>) -> String {
-        let disks = || {
-            let mut names: Vec<_> = what.trace.disks.values().map(|disk| disk.file_system.as_str()).collect();
-            names.dedup();
-            format!("{} on disk: {}", names.join(", "), self.states.of_disks())
-        };
-        match self.states.level.unwrap_or(Level::Syscalls) {
-            Level::Syscalls => self.states.model.clone(),
-            Level::Block => disks(),
-            Level::Both => format!("{}; {}", self.states.model, disks()),
-        }
+/// What may be on the disks, in words.
+pub(crate) fn model_words(request: &Request, trace: &Trace) -> String {
+    let disks = || {
+        let mut names: Vec<_> = trace.disks.values().map(|disk| disk.file_system.as_str()).collect();
+        names.dedup();
+        format!("{} on disk: {}", names.join(", "), request.states)
+    };
+    match request.level {
+        Level::Syscalls => request.model.clone(),
+        Level::Block => disks(),
+        Level::Both => format!("{}; {}", request.model, disks()),
     }
 }
 

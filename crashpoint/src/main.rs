@@ -157,7 +157,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
     match parsed.command {
         Command::Fs(arguments) => fs::run(&arguments.settle(), &parsed.fs, &parsed.given, &interrupt),
         Command::App(arguments) => app::run(&arguments.settle(), &interrupt),
-        Command::Merge(arguments) => merge::run(&arguments),
+        Command::Merge(arguments) => merge::run(&arguments, &interrupt),
         Command::Export(arguments) => finding::export(&arguments, &parsed.fs),
         Command::Import(arguments) => import::run(*arguments, &interrupt),
         Command::Run(arguments) => run::run(&arguments),

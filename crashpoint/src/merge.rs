@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
-use campaign::{Outcome, OutputFormat};
+use anyhow::Context;
+use campaign::{Interrupt, Outcome, OutputFormat};
 use clap::Args;
+
+use crate::states;
 
 /// The arguments of `crashpoint merge`.
 #[derive(Debug, Args)]
@@ -26,6 +29,11 @@ pub(crate) struct MergeArgs {
 }
 
 /// Does it.
-pub(crate) fn run(arguments: &MergeArgs) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &MergeArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    let first = arguments.parts.first().context("clap wants one")?;
+    if node_sweep::Manifest::read(first)?.is_some() {
+        let merged = node_sweep::merge(&arguments.parts, &arguments.out, arguments.incomplete)?;
+        return states::sum_up(merged, arguments.format, interrupt);
+    }
     replayer::merge(&arguments.parts, &arguments.out, arguments.incomplete, arguments.format)
 }

@@ -1,40 +1,27 @@
 //! A sweep of the crash states of a program or a cluster: what is asked for, and what came of it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use campaign::{Interrupt, Outcome, OutputFormat, columns};
+use campaign::{Interrupt, Outcome, OutputFormat, Shard, columns, own_call, quoted};
+use clap::Args;
 use clap::builder::PossibleValuesParser;
-use clap::{Args, ValueEnum};
+use cluster::ClusterFile;
 use node_sweep::{
-    Blocks, Finding, Findings, Manifest, Progress, Results, States, Subject, Summary, Swept, compare_levels,
-    relaxation_words, sweep,
+    Finding, Findings, Judge, Level, Manifest, Merged, Plan, Progress, Recorded, Request, Results, Rule, States,
+    Subject, Summary, Swept, Verdict, Verdicts, Watch, compare_levels, relaxation_words, sweep,
 };
 use pace_rules::disk;
-use pace_rules::nodes::{
-    BlockSpace, Explore, MODELS, Model, NodeState, Relaxation, Relaxations, Request, Space, Split,
-};
+use pace_rules::nodes::{Explore, MODELS, NodeState, Relaxation, Run, Space, Split};
 use trace::Trace;
 
-/// How often it is said how far a sweep is.
-const PROGRESS_EVERY: Duration = Duration::from_secs(10);
+use crate::blocks;
 
 /// Which states of disks are visited if it is not said.
 const DISK_STATES: &str = "every-write,flushed,reorder:1";
-
-/// Where a crash is looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Level {
-    /// What the programs asked of their file systems, which kept what a model allows
-    Syscalls,
-    /// The disks that were recorded, each with its real file system, which recovers
-    Block,
-    /// One after the other, and what each says of the other's findings
-    Both,
-}
 
 /// Which states of a trace.
 #[derive(Debug, Args)]
@@ -58,7 +45,7 @@ pub(crate) struct SpaceArgs {
     lost: usize,
 
     /// Where writes are cut: into so many pieces (3), or at multiples of so many bytes (aligned:4096)
-    #[arg(long, value_name = "N|aligned:BYTES", default_value = "3", value_parser = parse_split)]
+    #[arg(long, value_name = "N|aligned:BYTES", default_value = "3")]
     split: Split,
 }
 
@@ -76,13 +63,33 @@ pub(crate) struct VisitArgs {
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub(crate) seed: u64,
 
+    /// Look at part I of N of the states only; `crashpoint merge` puts the parts together
+    ///
+    /// Parts are of one trace: record it once, with `crashpoint cluster record` or `app --out`, and sweep
+    /// it on each machine.
+    #[arg(long, value_name = "I/N")]
+    pub(crate) shard: Option<Shard>,
+
     /// How many states to look at side by side [default: one for each processor, two if that is clusters]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: Option<u16>,
 
+    /// Look at states for so long, such as 10m; with two levels each gets half of it. What was left is
+    /// counted, and --resume continues with it
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    budget: Option<Duration>,
+
+    /// Stop once the check has said N different things of broken states
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    stop_after: Option<u64>,
+
     /// A new directory for the results, and the trace
     #[arg(long, short, value_name = "DIR")]
     out: Option<PathBuf>,
+
+    /// Continue the sweep in DIR, which --out named, with what it was begun with
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "shard", "sample", "seed", "level", "states", "model", "lost", "split"])]
+    pub(crate) resume: Option<PathBuf>,
 
     /// How to print what is found
     #[arg(long, value_enum, default_value_t)]
@@ -92,23 +99,25 @@ pub(crate) struct VisitArgs {
 /// What is swept.
 pub(crate) struct Subjects<'a> {
     pub(crate) trace: &'a Trace,
-    pub(crate) explore: Explore,
-    /// The explore rule in words.
-    pub(crate) explore_words: &'a str,
     /// The command, or the cluster.
     pub(crate) name: String,
-    /// How states are judged, in words.
-    pub(crate) check: String,
+    pub(crate) request: Request,
+    /// What its explore rule comes to.
+    pub(crate) explore: Explore,
 }
 
-fn parse_split(words: &str) -> Result<Split, String> {
-    let number = |words: &str| words.parse().ok().filter(|number| *number > 0);
-    let split = match words.strip_prefix("aligned:") {
-        Some(bytes) => number(bytes).map(Split::Aligned),
-        None => number(words).map(Split::Count),
-    };
-    split.ok_or_else(|| "a number of pieces, or aligned:BYTES".to_owned())
+/// How it is done, which decides nothing of what is found.
+pub(crate) struct Control<'a> {
+    /// How many states are looked at side by side.
+    pub(crate) jobs: usize,
+    pub(crate) budget: Option<Duration>,
+    pub(crate) stop_after: Option<u64>,
+    pub(crate) format: OutputFormat,
+    pub(crate) interrupt: &'a Interrupt,
 }
+
+/// Makes so many of those that look at states.
+pub(crate) type MakeSubjects<'m, 's> = &'m mut dyn FnMut(usize) -> anyhow::Result<Vec<Box<dyn Subject + 's>>>;
 
 impl SpaceArgs {
     /// Which states of each disk.
@@ -128,10 +137,19 @@ impl SpaceArgs {
         Ok(level)
     }
 
-    /// What is asked of the rules.
-    pub(crate) fn request(&self, explore: Explore) -> Request {
-        let model = Model::named(&self.model).expect("the values that are taken are names of models");
-        Request { model, explore, lost: self.lost, split: self.split, relaxations: Relaxations::ALL }
+    /// All that is asked for.
+    pub(crate) fn request(&self, explore: Rule, judge: Judge) -> anyhow::Result<Request> {
+        Ok(Request {
+            level: self.level()?,
+            model: self.model.clone(),
+            explore,
+            lost: self.lost,
+            split: self.split,
+            states: self.of_disks(),
+            sample: None,
+            seed: 0,
+            judge,
+        })
     }
 }
 
@@ -174,13 +192,15 @@ impl VisitArgs {
         self.jobs.map_or_else(processors, usize::from)
     }
 
-    /// Where the directory that the only node of a trace left is not what was recorded, in words. Then
-    /// the states are none of the program's.
-    pub(crate) fn difference(&self, trace: &Trace, data: &Path) -> anyhow::Result<Option<String>> {
-        let space = Space::new(&trace.run, &self.states.request(Explore::BruteForce))?;
-        let last = States::new(&trace.run, &space, trace).last(0);
-        let last = last.context("nothing was recorded of the directory")?;
-        last.difference(data).with_context(|| format!("compare {} with what was recorded", data.display()))
+    /// All that is asked for.
+    pub(crate) fn request(&self, explore: Rule, judge: Judge) -> anyhow::Result<Request> {
+        Ok(Request { sample: self.sample, seed: self.seed, ..self.states.request(explore, judge)? })
+    }
+
+    /// How it is done.
+    pub(crate) fn control<'a>(&self, jobs: usize, interrupt: &'a Interrupt) -> Control<'a> {
+        let Self { budget, stop_after, format, .. } = *self;
+        Control { jobs, budget, stop_after, format, interrupt }
     }
 
     /// Refuses what can be told before anything runs.
@@ -189,71 +209,185 @@ impl VisitArgs {
         self.out.as_deref().map_or(Ok(()), Results::refuse).context("begin the results")
     }
 
-    /// Visits the states, and says what came of it. `subjects` makes what looks at them.
-    pub(crate) fn run(
+    /// Begins a sweep: visits the states, and says what came of it.
+    pub(crate) fn begin(
         &self,
         what: &Subjects<'_>,
-        subjects: &mut dyn FnMut(usize) -> anyhow::Result<Vec<Box<dyn Subject>>>,
-        jobs: usize,
-        interrupt: &Interrupt,
+        subjects: MakeSubjects<'_, '_>,
+        control: &Control<'_>,
     ) -> anyhow::Result<Outcome> {
-        let level = self.states.level()?;
-        let block = (level != Level::Syscalls).then(|| self.block_space(what)).transpose()?;
-        let results = self
-            .out
-            .as_ref()
-            .map(|directory| Results::create(directory, &self.manifest(what), what.trace).context("begin the results"));
-        let results = results.transpose()?;
-        let mut levels = Vec::new();
-        if level != Level::Block {
-            levels.push(self.visit(what, subjects(jobs)?, interrupt)?);
-        }
-        let is_left_out = level == Level::Both && interrupt.requested();
-        let disks = |space: BlockSpace| {
-            let blocks = Blocks::new(what.trace, &space)?;
-            let jobs = if blocks.one_at_a_time() { 1 } else { jobs };
-            self.visit_disks(what, &space, blocks, subjects(jobs)?, interrupt)
+        let create = |directory: &PathBuf| {
+            let model = blocks::model_words(&what.request, what.trace);
+            let manifest = Manifest::new(what.name.clone(), model, what.request.clone(), self.shard, control.jobs);
+            Results::create(directory, manifest, what.trace).context("begin the results")
         };
-        let mut failure = None;
-        match block.filter(|_| !is_left_out).map(disks) {
-            Some(Ok(visited)) => levels.push(visited),
-            // What the other level found is told all the same.
-            Some(Err(error)) if !levels.is_empty() => failure = Some(error),
-            Some(Err(error)) => return Err(error),
-            None => {}
+        let mut results = self.out.as_ref().map(create).transpose()?;
+        let swept = what.run(results.as_mut(), self.shard, subjects, control);
+        if let Some(results) = results.filter(|_| swept.is_err()) {
+            results.remove_if_empty();
         }
-        let drawn = self.sample.is_some() || self.states.of_disks().sample().is_some();
-        let (findings, mut summary) = together(levels, drawn);
-        summary.interrupted |= is_left_out || failure.is_some();
-        self.print(&findings, &summary)?;
+        swept
+    }
+
+    /// Opens the sweep that is to be continued. If there is nothing left to do, what came of it is printed, and
+    /// that is returned in its place.
+    ///
+    /// # Errors
+    /// If it is of a cluster and that is not what is wanted, or the other way round.
+    pub(crate) fn open(
+        &self,
+        directory: &Path,
+        wants_cluster: bool,
+    ) -> anyhow::Result<Result<(Results, Trace), Outcome>> {
+        let (results, trace) = Results::open(directory)?;
+        let is_cluster = results.manifest().request.judge == Judge::Cluster;
+        if is_cluster != wants_cluster {
+            let (what, command) = (if is_cluster { "cluster" } else { "program" }, command_of(is_cluster));
+            bail!("{0} is of a {what}: continue it with crashpoint {command} --resume {0}", directory.display());
+        }
+        if results.is_finished() {
+            let count = results.count();
+            campaign::say(&format!("the sweep in {} is finished: {count} different states", directory.display()));
+            return Ok(Err(print_recorded(directory, self.format)?));
+        }
+        let count = results.count();
+        campaign::say(&format!("continuing in {}: {count} different states were looked at", directory.display()));
+        Ok(Ok((results, trace)))
+    }
+}
+
+/// Prints what is in a directory of results that is finished.
+fn print_recorded(directory: &Path, format: OutputFormat) -> anyhow::Result<Outcome> {
+    let recorded = Recorded::read(directory)?.context("it was there a moment ago")?;
+    let summary = recorded.summary.context("it was there a moment ago")?;
+    print(format, &recorded.findings, &summary)?;
+    Ok(outcome(&summary))
+}
+
+/// Continues a sweep.
+pub(crate) fn resume(
+    mut results: Results,
+    trace: &Trace,
+    explore: Explore,
+    subjects: MakeSubjects<'_, '_>,
+    control: &Control<'_>,
+) -> anyhow::Result<Outcome> {
+    let manifest = results.manifest();
+    let (name, request, shard) = (manifest.name.clone(), manifest.request.clone(), manifest.shard()?);
+    Subjects { trace, name, request, explore }.run(Some(&mut results), shard, subjects, control)
+}
+
+/// Sums up shards that were merged; if something is missing, says how to continue.
+pub(crate) fn sum_up(merged: Merged, format: OutputFormat, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    let Merged { results, trace, is_whole } = merged;
+    let manifest = results.manifest();
+    let (directory, is_cluster) = (results.directory().to_owned(), manifest.request.judge == Judge::Cluster);
+    if !is_whole {
+        let (command, directory) = (command_of(is_cluster), directory.display());
+        campaign::say(&format!("continue with what is missing with: crashpoint {command} --resume {directory}"));
+        return Ok(Outcome::Incomplete);
+    }
+    let text = trace.about.cluster.as_deref();
+    let file = text.map(|text| ClusterFile::parse(text, &directory, Path::new("/"))).transpose()?;
+    let explore = manifest.request.explore(file.as_ref(), &trace.run)?;
+    // All is known: there is nobody to look at anything.
+    let control = Control { jobs: 1, budget: None, stop_after: None, format, interrupt };
+    resume(results, &trace, explore, &mut |_| Ok(Vec::new()), &control)
+}
+
+/// The command that sweeps it.
+fn command_of(is_cluster: bool) -> &'static str {
+    if is_cluster { "cluster sweep" } else { "app" }
+}
+
+/// Where the directory that the only node of a trace left is not what was recorded, in words. Then
+/// the states are none of the program's.
+pub(crate) fn difference(request: &Request, trace: &Trace, data: &Path) -> anyhow::Result<Option<String>> {
+    let space = Space::new(&trace.run, &request.of_calls(Explore::BruteForce)?)?;
+    let last = States::new(&trace.run, &space, trace).last(0);
+    let last = last.context("nothing was recorded of the directory")?;
+    last.difference(data).with_context(|| format!("compare {} with what was recorded", data.display()))
+}
+
+/// What a level came to.
+pub(crate) type Visited = (Vec<Finding>, Summary);
+
+impl Subjects<'_> {
+    /// Visits the states, and says what came of it. `subjects` makes what looks at them.
+    fn run(
+        &self,
+        mut results: Option<&mut Results>,
+        shard: Option<Shard>,
+        subjects: MakeSubjects<'_, '_>,
+        control: &Control<'_>,
+    ) -> anyhow::Result<Outcome> {
+        let level = self.request.level;
+        let levels = [Level::Syscalls, Level::Block].into_iter().filter(|one| level == *one || level == Level::Both);
+        let levels: Vec<_> = levels.collect();
+        let block = levels.contains(&Level::Block).then(|| self.block_space()).transpose()?;
+        let end = control.budget.map(|budget| Instant::now() + budget);
+        let mut visited: Vec<Visited> = Vec::new();
+        let mut failure = None;
+        for (place, level) in levels.iter().enumerate() {
+            let left = u32::try_from(levels.len() - place).expect("they are few");
+            let now = Instant::now();
+            let deadline = end.map(|end| now + end.saturating_duration_since(now) / left);
+            let mut visit = Visit {
+                known: results.as_deref_mut().map(|results| results.begin(*level)).unwrap_or_default(),
+                results: results.as_deref_mut(),
+                level: *level,
+                shard,
+                deadline,
+                control,
+            };
+            let one = match &block {
+                Some(space) if *level == Level::Block => self.visit_disks(space, subjects, &mut visit),
+                _ => self.visit(subjects, &mut visit),
+            };
+            match one {
+                Ok(one) => visited.push(one),
+                // What the other level found is told all the same.
+                Err(error) if !visited.is_empty() => failure = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        let drawn = self.request.sample_of_disks().is_some();
+        let (findings, mut summary) = together(visited, drawn || shard.is_some());
+        summary.interrupted |= failure.is_some();
+        print(control.format, &findings, &summary)?;
         if let Some(results) = results {
             results.finish(&findings, &summary, &table(&summary))?;
+            if !summary.is_whole() {
+                let command = command_of(self.request.judge == Judge::Cluster);
+                let directory = results.directory().to_string_lossy();
+                campaign::say(&format!("continue with: {} {command} --resume {}", own_call(), quoted(&directory)));
+            }
         }
         failure.map_or_else(|| Ok(outcome(&summary)), Err)
     }
 
     /// Visits what a model allows.
-    fn visit(
-        &self,
-        what: &Subjects<'_>,
-        subjects: Vec<Box<dyn Subject>>,
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<(Vec<Finding>, Summary)> {
-        let request = self.states.request(what.explore);
-        let space = Space::new(&what.trace.run, &request)?;
-        let indices = indices(space.len(), self.sample, |count| space.sample(count, self.seed))?;
+    fn visit(&self, subjects: MakeSubjects<'_, '_>, visit: &mut Visit<'_>) -> anyhow::Result<Visited> {
+        let request = self.request.of_calls(self.explore)?;
+        let space = Space::new(&self.trace.run, &request)?;
+        let (sample, seed) = (self.request.sample, self.request.seed);
+        let indices = indices(space.len(), sample, |count| space.sample(count, seed))?;
         self.announce(&space);
-        let began = Instant::now();
-        let swept = sweep(what.trace, &space, indices, subjects, interrupt, &mut progress())?;
-        let seconds = began.elapsed().as_secs_f64();
-        let judged = Findings::new(what.trace, &space, request.model.name);
+        let interrupt = visit.control.interrupt;
+        let plan = visit.plan();
+        let subjects = subjects(visit.control.jobs)?;
+        let mut watcher = visit.watcher(request.model.name, indices.count, &self.trace.run, &plan.known);
+        let swept = sweep(self.trace, &space, indices.all, subjects, &plan, interrupt, &mut watcher)?;
+        let seconds = watcher.finish()?;
+        let judged = Findings::new(self.trace, &space, request.model.name);
         let findings = judged.of(&swept);
         let findings = if interrupt.requested() {
             findings.into_iter().map(|(finding, _)| finding).collect()
         } else {
             judged.explain(findings, &request)
         };
-        let summary = summary(what.trace, request.model.name, &swept, findings.len(), seconds);
+        let mut summary = summary(self.trace, request.model.name, &swept, findings.len(), seconds);
+        summary.left = left(indices.count, &swept);
         Ok((findings, summary))
     }
 
@@ -267,71 +401,147 @@ impl VisitArgs {
         kinds.sort();
         let kinds: Vec<_> =
             kinds.iter().map(|(kind, states)| format!("{} {}", number(*states), relaxation_words(*kind))).collect();
-        let drawn = self.sample.filter(|count| *count < space.len());
-        let sample = drawn.map(|count| format!("; visiting {count} of them, --seed {}", self.seed));
+        let drawn = self.request.sample.filter(|count| *count < space.len());
+        let sample = drawn.map(|count| format!("; visiting {count} of them, --seed {}", self.request.seed));
         let sample = sample.unwrap_or_default();
         campaign::say(&format!(
             "{} crash states on {}: {}{sample}",
             number(space.len()),
-            self.states.model,
+            self.request.model,
             kinds.join(", ")
         ));
     }
+}
 
-    fn manifest(&self, what: &Subjects<'_>) -> Manifest {
-        let mut manifest = Manifest::new(what.name.clone(), what.check.clone());
-        manifest.model = self.model_words(what);
-        what.explore_words.clone_into(&mut manifest.explore);
-        manifest.lost = self.states.lost;
-        manifest.sample = self.sample.map(|count| (count, self.seed));
-        manifest
+/// How the states of one level are visited.
+pub(crate) struct Visit<'a> {
+    results: Option<&'a mut Results>,
+    level: Level,
+    known: Verdicts,
+    shard: Option<Shard>,
+    deadline: Option<Instant>,
+    pub(crate) control: &'a Control<'a>,
+}
+
+impl<'a> Visit<'a> {
+    /// Which of its states are looked at.
+    pub(crate) fn plan(&mut self) -> Plan {
+        Plan { shard: self.shard, known: std::mem::take(&mut self.known), deadline: self.deadline }
     }
 
-    fn print(&self, findings: &[Finding], summary: &Summary) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        match self.format {
-            OutputFormat::Json => {
-                for finding in findings {
-                    writeln!(out, "{}", finding.json())?;
-                }
-                writeln!(out, "{}", summary.json())?;
-            }
-            OutputFormat::Text => {
-                for finding in findings {
-                    writeln!(out, "{}{}", title(finding), finding.text())?;
-                }
-                write!(out, "{}{}", not_measured(summary), table(summary))?;
+    /// What keeps what is found, and shows how far it is. There are `count` states in all.
+    pub(crate) fn watcher<'w>(&'w mut self, name: &str, count: u64, run: &'w Run, known: &Verdicts) -> Watcher<'w>
+    where
+        'a: 'w,
+    {
+        let mut kinds = HashSet::new();
+        for verdict in known.values() {
+            if let Verdict::Broken(complaint) = verdict {
+                kinds.insert(complaint.kind(run));
             }
         }
-        out.flush()
+        let bar = campaign::Progress::new(name, "states", Some(count));
+        let begun = Instant::now();
+        Watcher {
+            results: self.results.as_deref_mut(),
+            level: self.level,
+            control: self.control,
+            run,
+            count,
+            kinds,
+            bar,
+            begun,
+        }
     }
+}
+
+/// Keeps what is found, and shows how far it is.
+pub(crate) struct Watcher<'a> {
+    results: Option<&'a mut Results>,
+    level: Level,
+    control: &'a Control<'a>,
+    run: &'a Run,
+    /// States in all.
+    count: u64,
+    /// The different things that were said of broken states.
+    kinds: HashSet<Vec<String>>,
+    bar: campaign::Progress,
+    begun: Instant,
+}
+
+impl Watcher<'_> {
+    /// The time that was spent on the level, in seconds.
+    pub(crate) fn finish(self) -> anyhow::Result<f64> {
+        self.bar.finish();
+        self.results.map_or_else(|| Ok(self.begun.elapsed().as_secs_f64()), |results| results.note_time(self.level))
+    }
+}
+
+impl Watch for Watcher<'_> {
+    fn judged(&mut self, state: u64, key: &node_sweep::Fingerprint, verdict: &Verdict) -> anyhow::Result<()> {
+        if let Some(results) = &mut self.results {
+            results.append(self.level, state, key, verdict)?;
+        }
+        if let Verdict::Broken(complaint) = verdict {
+            self.kinds.insert(complaint.kind(self.run));
+            if self.control.stop_after.is_some_and(|most| self.kinds.len() as u64 >= most) {
+                self.control.interrupt.request();
+            }
+        }
+        Ok(())
+    }
+
+    fn progress(&mut self, at: Progress) {
+        // How many are different is known of those that were made.
+        let share = at.different as f64 / at.made.max(1) as f64;
+        let expected = (share * self.count as f64).ceil() as u64;
+        self.bar.set(at.checked, expected.max(at.checked), self.kinds.len() as u64, at.open);
+    }
+}
+
+/// How many states were not visited.
+pub(crate) fn left(count: u64, swept: &Swept) -> u64 {
+    let is_whole = !swept.interrupted && !swept.is_over;
+    if is_whole { 0 } else { count.saturating_sub(swept.states).saturating_sub(swept.others) }
+}
+
+fn print(format: OutputFormat, findings: &[Finding], summary: &Summary) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match format {
+        OutputFormat::Json => {
+            for finding in findings {
+                writeln!(out, "{}", finding.json())?;
+            }
+            writeln!(out, "{}", summary.json())?;
+        }
+        OutputFormat::Text => {
+            for finding in findings {
+                writeln!(out, "{}{}", title(finding), finding.text())?;
+            }
+            write!(out, "{}{}", not_measured(summary), table(summary))?;
+        }
+    }
+    out.flush()
+}
+
+/// States to visit, and how many they are.
+pub(crate) struct Indices {
+    pub(crate) all: Box<dyn Iterator<Item = u64> + Send>,
+    pub(crate) count: u64,
 }
 
 /// Which states are visited.
-pub(crate) fn indices(
-    len: u64,
-    sample: Option<u64>,
-    draw: impl FnOnce(u64) -> Vec<u64>,
-) -> anyhow::Result<Box<dyn Iterator<Item = u64> + Send>> {
+pub(crate) fn indices(len: u64, sample: Option<u64>, draw: impl FnOnce(u64) -> Vec<u64>) -> anyhow::Result<Indices> {
     Ok(match sample {
-        Some(count) => Box::new(draw(count).into_iter()),
+        Some(count) => {
+            let drawn = draw(count);
+            Indices { count: drawn.len() as u64, all: Box::new(drawn.into_iter()) }
+        }
         None if len == u64::MAX => {
             bail!("there are more states than can be counted: draw some with --sample, or lose less with --lost")
         }
-        None => Box::new(0..len),
+        None => Indices { count: len, all: Box::new(0..len) },
     })
-}
-
-/// Says now and then how far a sweep is.
-pub(crate) fn progress() -> impl FnMut(Progress) {
-    let mut told = Instant::now();
-    move |at: Progress| {
-        if told.elapsed() >= PROGRESS_EVERY {
-            told = Instant::now();
-            let Progress { checked, broken, open } = at;
-            campaign::say(&format!("{checked} states checked, {broken} broken, {open} not measured"));
-        }
-    }
 }
 
 /// What was found at all levels, and what that came to. Of states that were `drawn` it is not known what
@@ -383,6 +593,7 @@ pub(crate) fn summary(trace: &Trace, model: &str, swept: &Swept, findings: usize
             .map(|(why, (states, one))| (format!("{why} (such as state {one})"), *states))
             .collect(),
         not_recorded: trace.about.not_measured.clone(),
+        left: 0,
         interrupted: swept.interrupted,
         seconds: (seconds * 1000.0).round() / 1000.0,
         levels: Vec::new(),
@@ -411,15 +622,19 @@ pub(crate) fn table(summary: &Summary) -> String {
         [] => rows.push(row(summary)),
         levels => rows.extend(levels.iter().map(row)),
     }
-    let interrupted = if summary.interrupted { "interrupted: what was looked at until then is counted\n" } else { "" };
-    columns(&rows) + interrupted
+    let left = match (summary.is_whole(), summary.left) {
+        (true, _) => String::new(),
+        (false, 0) => "interrupted: what was looked at until then is counted\n".to_owned(),
+        (false, left) => format!("stopped before the end: {} states were not visited\n", number(left)),
+    };
+    columns(&rows) + &left
 }
 
 /// The exit status of a sweep.
 pub(crate) fn outcome(summary: &Summary) -> Outcome {
     if summary.findings > 0 {
         Outcome::Findings
-    } else if summary.interrupted || summary.not_measured > 0 || !summary.not_recorded.is_empty() {
+    } else if !summary.is_whole() || summary.not_measured > 0 || !summary.not_recorded.is_empty() {
         Outcome::Incomplete
     } else {
         Outcome::Clean

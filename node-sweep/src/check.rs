@@ -17,7 +17,10 @@ use campaign::Interrupt;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use pace_rules::nodes::Run;
 use serde::{Deserialize, Serialize};
+
+use crate::findings::plain;
 
 /// How often it is looked whether somebody interrupts.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -61,7 +64,8 @@ impl Check {
 }
 
 /// A check as the command line names it: words for a shell.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum CheckCommand {
     /// Started for each state; `{dir}` stands for its directory, `{acks}` for the file of
     /// acknowledgements.
@@ -69,6 +73,15 @@ pub enum CheckCommand {
     /// Started once. It reads a line `DIR<TAB>ACKS` for each state and answers with the verdict's lines
     /// and a line `end`.
     Serve(String),
+}
+
+impl CheckCommand {
+    /// Its words.
+    pub fn words(&self) -> &str {
+        match self {
+            Self::Once(words) | Self::Serve(words) => words,
+        }
+    }
 }
 
 /// What a check said of a state.
@@ -93,6 +106,14 @@ pub struct Complaint {
     pub log: Option<String>,
     /// How often the state was looked at until it had been found so twice, if that was more than twice.
     pub tries: Option<u32>,
+}
+
+impl Complaint {
+    /// What is said, but for numbers and the names of nodes: findings that are alike have the same.
+    pub fn kind(&self, run: &Run) -> Vec<String> {
+        let names: Vec<_> = run.nodes.iter().map(|node| &*node.name).collect();
+        plain(&self.words, &names)
+    }
 }
 
 impl From<Vec<String>> for Complaint {

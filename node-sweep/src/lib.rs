@@ -18,7 +18,9 @@ mod disks;
 mod findings;
 mod nodes;
 mod operations;
+mod place;
 mod program;
+mod request;
 mod results;
 mod states;
 mod sweep;
@@ -30,10 +32,12 @@ pub use check::{Check, CheckCommand, Checker, Complaint, Verdict};
 pub use disks::Disks;
 pub use findings::{DiskStory, Fate, Finding, Findings, Line, Lost, Moment, NodeStory, Sync, relaxation_words};
 pub use nodes::Nodes;
+pub use place::Place;
 pub use program::{Program, is_scratch, scratch};
-pub use results::{Manifest, Recorded, Results, Summary};
+pub use request::{Judge, Level, Request, Rule, explore};
+pub use results::{Manifest, Merged, Recorded, Results, Summary, Verdicts, merge};
 pub use states::{Made, States};
-pub use sweep::{Broken, Progress, Size, Source, Subject, Swept, sweep, sweep_source};
+pub use sweep::{Broken, Plan, Progress, Size, Source, Subject, Swept, Watch, sweep, sweep_source};
 pub use tree::{Fingerprint, Impossible, Tree};
 
 #[cfg(test)]

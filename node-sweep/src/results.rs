@@ -1,25 +1,38 @@
-//! The directory of a sweep's results: the manifest first, the trace beside it, the findings, and last
-//! and whole the summary. One without a summary was stopped before its end.
+//! The results of a sweep of crash states, in its [`Directory`]: the trace beside the manifest, the
+//! verdict on each different state as it comes, and in the end the findings and the summary.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use campaign::write_whole;
+use campaign::{
+    Directory, Lines, MANIFEST, RESULTS, SUMMARY, Shard, TABLE, TIMES, command_line, read_lines, write_whole,
+};
 use serde::{Deserialize, Serialize};
 use trace::Trace;
 
+use crate::check::{Complaint, Verdict};
 use crate::findings::Finding;
+use crate::request::{Level, Request};
+use crate::tree::Fingerprint;
 
-/// The version of the directory.
-const FORMAT: u32 = 1;
+/// The version of the directory. A change that older versions of this program would misread makes
+/// another one.
+const FORMAT: u32 = 2;
 
-const MANIFEST: &str = "manifest.json";
 const TRACE: &str = "trace";
-const RESULTS: &str = "results.jsonl";
-const SUMMARY: &str = "summary.jsonl";
-const TABLE: &str = "summary.txt";
+const FINDINGS: &str = "findings.jsonl";
+
+/// What a sweep of crash states keeps beside what every sweep does.
+const KEPT: [&str; 2] = [TRACE, FINDINGS];
+
+/// How often results are made to stay when the machine goes down.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+
+/// How often the time that has passed is written down.
+const NOTE_EVERY: Duration = Duration::from_millis(250);
 
 /// What a sweep of the crash states of nodes is. docs/json.md has its fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,16 +43,16 @@ pub struct Manifest {
     version: String,
     /// What was swept: the command of the program, or the name of the cluster.
     pub name: String,
-    /// The model of the nodes' file systems.
+    /// What the disks may hold, in words.
     pub model: String,
-    /// Which nodes are relaxed.
-    pub explore: String,
-    /// How many operations may be lost.
-    pub lost: usize,
-    /// How many states were drawn, if not all are visited, and from which seed.
-    pub sample: Option<(u64, u64)>,
-    /// How states are judged.
-    pub check: String,
+    /// Everything that decides what is visited and how it is judged.
+    pub request: Request,
+    /// The part of the states that is looked at, such as `2/4`, if not all.
+    pub shard: Option<String>,
+    /// The BLAKE3 hash of the trace.
+    pub trace: String,
+    /// How many states are looked at side by side.
+    pub jobs: usize,
     /// How it was started.
     pub command_line: Vec<String>,
     /// The kernel's release.
@@ -75,6 +88,10 @@ pub struct Summary {
     pub reasons: BTreeMap<String, u64>,
     /// Calls of the recorded run that are not in the states, each with how often.
     pub not_recorded: BTreeMap<String, u64>,
+    /// States that were not visited, because it was stopped or the time was up. `u64::MAX` stands for more
+    /// than can be counted.
+    #[serde(default)]
+    pub left: u64,
     /// It was stopped before its end.
     pub interrupted: bool,
     /// How long it took, in seconds, without the recording.
@@ -106,6 +123,7 @@ impl Summary {
             for (why, states) in &level.reasons {
                 *all.reasons.entry(why.clone()).or_default() += states;
             }
+            all.left = all.left.saturating_add(level.left);
             all.interrupted |= level.interrupted;
             all.seconds += level.seconds;
         }
@@ -114,38 +132,163 @@ impl Summary {
     }
 }
 
-/// A line of results or summary.
+/// A line of results, findings or summary.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "type")]
 enum Line {
+    #[serde(rename = "state")]
+    State(StateLine),
     #[serde(rename = "states-finding")]
     Finding(Finding),
     #[serde(rename = "states-summary")]
     Summary(Summary),
 }
 
+/// The verdict on a state, and on all that equal it.
+#[derive(Serialize, Deserialize)]
+struct StateLine {
+    level: Level,
+    /// Its index in the space of the level.
+    state: u64,
+    /// What it and those that equal it have in common, in hexadecimal.
+    key: String,
+    verdict: Word,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    broken: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    log: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tries: Option<u32>,
+    /// Of one that could not be judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Word {
+    Ok,
+    Broken,
+    NotMeasured,
+}
+
+/// Time spent on a level, without that of earlier lines.
+#[derive(Serialize, Deserialize)]
+struct TimeLine {
+    level: Level,
+    seconds: f64,
+}
+
+impl StateLine {
+    fn new(level: Level, state: u64, key: &Fingerprint, verdict: &Verdict) -> Self {
+        let Complaint { words, log, tries } = match verdict {
+            Verdict::Broken(complaint) => complaint.clone(),
+            _ => Complaint::default(),
+        };
+        let (word, why) = match verdict {
+            Verdict::Ok => (Word::Ok, None),
+            Verdict::Broken(_) => (Word::Broken, None),
+            Verdict::NotMeasured(why) => (Word::NotMeasured, Some(why.clone())),
+        };
+        let key = blake3::Hash::from_bytes(*key).to_hex().to_string();
+        Self { level, state, key, verdict: word, broken: words, log, tries, why }
+    }
+
+    fn key(&self) -> anyhow::Result<Fingerprint> {
+        Ok(*blake3::Hash::from_hex(&self.key).context("a key that is none")?.as_bytes())
+    }
+
+    fn verdict(self) -> Verdict {
+        match self.verdict {
+            Word::Ok => Verdict::Ok,
+            Word::Broken => Verdict::Broken(Complaint { words: self.broken, log: self.log, tries: self.tries }),
+            Word::NotMeasured => Verdict::NotMeasured(self.why.unwrap_or_default()),
+        }
+    }
+}
+
 impl Manifest {
-    /// Of a sweep that is about to begin, with nothing in it yet but who makes it.
-    pub fn new(name: String, check: String) -> Self {
+    /// Of a sweep that is about to begin.
+    pub fn new(name: String, model: String, request: Request, shard: Option<Shard>, jobs: usize) -> Self {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Self {
             kind: Kind::States,
             format: FORMAT,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             name,
-            model: String::new(),
-            explore: String::new(),
-            lost: 0,
-            sample: None,
-            check,
-            command_line: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+            model,
+            request,
+            shard: shard.map(|shard| shard.to_string()),
+            trace: String::new(),
+            jobs,
+            command_line: command_line(),
             kernel_release: kernel.trim().to_owned(),
         }
+    }
+
+    /// Which part it is, if it is one.
+    ///
+    /// # Errors
+    /// If the manifest was changed.
+    pub fn shard(&self) -> anyhow::Result<Option<Shard>> {
+        let shard = self.shard.as_deref().map(str::parse).transpose();
+        shard.map_err(|why: String| anyhow::anyhow!("the manifest names the shard {:?}: {why}", self.shard))
+    }
+
+    /// The explore rule, in words.
+    pub fn explore(&self) -> String {
+        use clap::ValueEnum;
+        self.request.explore.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// How states are judged, in words.
+    pub fn check(&self) -> &str {
+        match &self.request.judge {
+            crate::Judge::Program { check, .. } => check.words(),
+            crate::Judge::Cluster => "the [check] of the cluster file",
+        }
+    }
+
+    /// Reads that of a directory; none if it is one of another kind of sweep, or there is none.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is of another version.
+    pub fn read(directory: &Path) -> anyhow::Result<Option<Self>> {
+        let path = directory.join(MANIFEST);
+        let Ok(text) = fs::read_to_string(&path) else { return Ok(None) };
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        if read["type"] != "states-manifest" {
+            return Ok(None);
+        }
+        let (version, format) = (read["version"].as_str().unwrap_or("unknown"), &read["format"]);
+        if version != env!("CARGO_PKG_VERSION") || *format != FORMAT {
+            bail!(
+                "{} was written by Crashpoint {version} (format {format} of its results), and this is {} (format \
+                 {FORMAT}): use that version, or sweep again into another directory",
+                path.display(),
+                env!("CARGO_PKG_VERSION")
+            );
+        }
+        let manifest = serde_json::from_value(read);
+        Ok(Some(manifest.with_context(|| format!("{} is not a manifest of this version", path.display()))?))
+    }
+
+    /// The same sweep, whole.
+    fn whole(&self) -> Self {
+        Self { shard: None, command_line: command_line(), ..self.clone() }
+    }
+
+    /// Whether two are of one sweep, or parts of one.
+    fn is_of_same(&self, other: &Self) -> bool {
+        (&self.request, &self.trace, &self.kernel_release) == (&other.request, &other.trace, &other.kernel_release)
     }
 }
 
 impl Finding {
     /// As one JSON object.
+    ///
+    /// # Panics
+    /// Never: it holds nothing that JSON cannot.
     pub fn json(&self) -> String {
         serde_json::to_string(&Line::Finding(self.clone())).expect("it holds nothing that JSON cannot")
     }
@@ -153,54 +296,283 @@ impl Finding {
 
 impl Summary {
     /// As one JSON object.
+    ///
+    /// # Panics
+    /// Never: it holds nothing that JSON cannot.
     pub fn json(&self) -> String {
         serde_json::to_string(&Line::Summary(self.clone())).expect("it holds nothing that JSON cannot")
     }
+
+    /// Whether every state was visited.
+    pub fn is_whole(&self) -> bool {
+        !self.interrupted && self.left == 0
+    }
 }
 
-/// A directory that is written.
+/// What is known of the states of a level, by what those that are equal have in common.
+pub type Verdicts = HashMap<Fingerprint, Verdict>;
+
+/// A directory that verdicts are appended to, and what is in it.
 #[derive(Debug)]
 pub struct Results {
-    directory: PathBuf,
+    directory: Directory,
+    manifest: Manifest,
+    lines: Lines,
+    times: Lines,
+    verdicts: HashMap<Level, Verdicts>,
+    seconds: HashMap<Level, f64>,
+    finished: bool,
+    noted: Instant,
+    synced: Instant,
 }
 
 impl Results {
-    /// Refuses a directory that there is and that something is in.
+    /// Says whether [`Results::create`] would refuse a directory because of what is in it.
     ///
     /// # Errors
-    /// If it is, or cannot be read.
+    /// If it would.
     pub fn refuse(directory: &Path) -> anyhow::Result<()> {
-        if directory.exists()
-            && directory.read_dir().with_context(|| format!("read {}", directory.display()))?.next().is_some()
-        {
-            bail!("{} is not empty: choose another directory for --out", directory.display());
+        Directory::refuse(directory, &KEPT)
+    }
+
+    /// Begins a sweep of a trace.
+    ///
+    /// # Errors
+    /// If there is something in the directory already, or it cannot be written.
+    pub fn create(directory: &Path, mut manifest: Manifest, trace: &Trace) -> anyhow::Result<Self> {
+        let directory = Directory::create(directory, &KEPT)?;
+        let mut write = || {
+            let kept = directory.join(TRACE);
+            if kept.exists() {
+                // Of a start that was killed.
+                fs::remove_dir_all(&kept).with_context(|| format!("remove {}", kept.display()))?;
+            }
+            trace.save(&kept)?;
+            manifest.trace = trace_hash(&kept)?;
+            let text = serde_json::to_string_pretty(&manifest).expect("it holds nothing that JSON cannot");
+            write_whole(&directory.join(MANIFEST), &(text + "\n"))
+        };
+        match write() {
+            Ok(()) => Self::load(directory, manifest),
+            Err(error) => {
+                directory.remove_if_new();
+                Err(error)
+            }
+        }
+    }
+
+    /// Opens the directory of a sweep that was begun, with its trace.
+    ///
+    /// # Errors
+    /// If none was begun there, it is another kind of sweep or another version's, another process is at
+    /// work there, or it is damaged.
+    pub fn open(path: &Path) -> anyhow::Result<(Self, Trace)> {
+        let directory = Directory::open(path, &KEPT)?;
+        let Some(manifest) = Manifest::read(path)? else {
+            bail!("{} is not of a program or a cluster: continue it with crashpoint fs --resume", path.display());
+        };
+        let kept = directory.join(TRACE);
+        let trace = Trace::load(&kept).with_context(|| format!("load {}", kept.display()))?;
+        if trace_hash(&kept)? != manifest.trace {
+            bail!("{} is not the trace of this sweep: put it back, or begin anew", kept.display());
+        }
+        Ok((Self::load(directory, manifest)?, trace))
+    }
+
+    fn load(directory: Directory, manifest: Manifest) -> anyhow::Result<Self> {
+        let mut verdicts: HashMap<Level, Verdicts> = HashMap::new();
+        let lines = Lines::open(&directory.join(RESULTS), |_, line: Line| {
+            let Line::State(line) = line else { bail!("a line that is not of a state") };
+            let (level, key) = (line.level, line.key()?);
+            if verdicts.entry(level).or_default().insert(key, line.verdict()).is_some() {
+                bail!("a state that is there a second time: remove one of the two lines");
+            }
+            Ok(())
+        })?;
+        let mut seconds: HashMap<Level, f64> = HashMap::new();
+        let times = Lines::open(&directory.join(TIMES), |_, line: TimeLine| {
+            *seconds.entry(line.level).or_default() += line.seconds;
+            Ok(())
+        })?;
+        let mut finished = false;
+        read_lines(&directory.join(SUMMARY), |_, line: Line| {
+            finished = matches!(line, Line::Summary(summary) if summary.is_whole());
+            Ok(())
+        })?;
+        let now = Instant::now();
+        Ok(Self { directory, manifest, lines, times, verdicts, seconds, finished, noted: now, synced: now })
+    }
+
+    /// What the sweep is.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Where it is.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Whether all of it is done.
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// How many different states have a verdict.
+    pub fn count(&self) -> usize {
+        self.verdicts.values().map(HashMap::len).sum()
+    }
+
+    /// What is known of the states of a level. Time counts from now on.
+    pub fn begin(&mut self, level: Level) -> Verdicts {
+        self.noted = Instant::now();
+        self.verdicts.get(&level).cloned().unwrap_or_default()
+    }
+
+    /// Appends a verdict.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn append(&mut self, level: Level, state: u64, key: &Fingerprint, verdict: &Verdict) -> anyhow::Result<()> {
+        self.verdicts.entry(level).or_default().insert(*key, verdict.clone());
+        let line = Line::State(StateLine::new(level, state, key, verdict));
+        self.lines.append(&serde_json::to_string(&line)?)?;
+        if self.noted.elapsed() >= NOTE_EVERY {
+            self.note_time(level)?;
+        }
+        if self.synced.elapsed() >= SYNC_EVERY {
+            self.sync()?;
         }
         Ok(())
     }
 
-    /// Begins one.
-    ///
-    /// # Errors
-    /// If there is something in it already, or it cannot be written.
-    pub fn create(directory: &Path, manifest: &Manifest, trace: &Trace) -> anyhow::Result<Self> {
-        fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
-        Self::refuse(directory)?;
-        let text = serde_json::to_string_pretty(manifest).expect("it holds nothing that JSON cannot");
-        write_whole(&directory.join(MANIFEST), &(text + "\n"))?;
-        trace.save(&directory.join(TRACE))?;
-        Ok(Self { directory: directory.to_owned() })
-    }
-
-    /// Writes what came of it.
+    /// Writes down the time that has passed since it was last done; returns all that was spent on a level.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn finish(&self, findings: &[Finding], summary: &Summary, table: &str) -> anyhow::Result<()> {
+    pub fn note_time(&mut self, level: Level) -> anyhow::Result<f64> {
+        let seconds = self.noted.elapsed().as_secs_f64();
+        self.noted = Instant::now();
+        self.times.append(&serde_json::to_string(&TimeLine { level, seconds })?)?;
+        let all = self.seconds.entry(level).or_default();
+        *all += seconds;
+        Ok(*all)
+    }
+
+    fn sync(&mut self) -> anyhow::Result<()> {
+        self.synced = Instant::now();
+        self.lines.sync()?;
+        self.times.sync()
+    }
+
+    /// Writes what came of it so far, the summary last.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn finish(&mut self, findings: &[Finding], summary: &Summary, table: &str) -> anyhow::Result<()> {
+        self.sync()?;
         let lines: String = findings.iter().map(|finding| finding.json() + "\n").collect();
-        write_whole(&self.directory.join(RESULTS), &lines)?;
+        write_whole(&self.directory.join(FINDINGS), &lines)?;
         write_whole(&self.directory.join(TABLE), table)?;
         write_whole(&self.directory.join(SUMMARY), &(summary.json() + "\n"))
     }
+
+    /// Takes everything back if it is new and there is no verdict in it.
+    pub fn remove_if_empty(self) {
+        if self.lines.is_empty() {
+            self.directory.remove_if_new();
+        }
+    }
+
+    /// Appends everything that is recorded in a part of this sweep.
+    fn append_all(&mut self, part: &Self) -> anyhow::Result<()> {
+        let mut lines = Vec::new();
+        read_lines(&part.directory.join(RESULTS), |_, line: serde_json::Value| {
+            lines.push(line.to_string());
+            Ok(())
+        })?;
+        lines.iter().try_for_each(|line| self.lines.append(line))?;
+        for (level, verdicts) in &part.verdicts {
+            let own = self.verdicts.entry(*level).or_default();
+            own.extend(verdicts.iter().map(|(key, verdict)| (*key, verdict.clone())));
+        }
+        for (level, seconds) in &part.seconds {
+            *self.seconds.entry(*level).or_default() += seconds;
+            self.times.append(&serde_json::to_string(&TimeLine { level: *level, seconds: *seconds })?)?;
+        }
+        Ok(())
+    }
+}
+
+/// What tells a trace from others.
+fn trace_hash(directory: &Path) -> anyhow::Result<String> {
+    // It has the hashes of all the rest.
+    let path = directory.join("trace.json");
+    let text = fs::read(&path).with_context(|| format!("read {}", path.display()))?;
+    Ok(blake3::hash(&text).to_hex().to_string())
+}
+
+/// Shards of a sweep, put together in a new directory.
+#[derive(Debug)]
+pub struct Merged {
+    /// What they amount to, with nothing summed up yet.
+    pub results: Results,
+    /// What was recorded.
+    pub trace: Trace,
+    /// Whether all shards were there, and finished.
+    pub is_whole: bool,
+}
+
+/// Writes everything that is known of the shards of a sweep to `out`. With `incomplete` shards may be
+/// missing or unfinished.
+///
+/// # Errors
+/// If they are not the shards of one sweep, or something cannot be read or written.
+pub fn merge(parts: &[impl AsRef<Path>], out: &Path, incomplete: bool) -> anyhow::Result<Merged> {
+    let mut shards: BTreeMap<String, (Results, Trace)> = BTreeMap::new();
+    let mut count = 0;
+    let mut seen = Vec::new();
+    for directory in parts {
+        let real = directory.as_ref().canonicalize();
+        let real = real.with_context(|| format!("open {}", directory.as_ref().display()))?;
+        if seen.contains(&real) {
+            bail!("{} is named twice: name it once", directory.as_ref().display());
+        }
+        seen.push(real);
+        let (part, trace) = Results::open(directory.as_ref())?;
+        let at = directory.as_ref().display();
+        let Some(shard) = part.manifest.shard()? else {
+            bail!("{at} is not a shard of a sweep, but all of it: there is nothing to merge it with");
+        };
+        if let Some((first, _)) = shards.values().next() {
+            let of_first = first.manifest.shard()?.map_or(0, Shard::count);
+            if !part.manifest.is_of_same(&first.manifest) || of_first != shard.count() {
+                bail!(
+                    "{at} and {} are not shards of one sweep: shards are of one trace, with the same options",
+                    first.directory().display()
+                );
+            }
+        }
+        if !part.finished && !incomplete {
+            bail!("shard {shard} in {at} is not finished: continue it with --resume {at}");
+        }
+        count = shard.count();
+        if let Some((other, _)) = shards.insert(shard.to_string(), (part, trace)) {
+            bail!("{at} and {} are the same shard, {shard}: leave one out", other.directory().display());
+        }
+    }
+    let missing = (1..=count).map(|number| format!("{number}/{count}")).find(|name| !shards.contains_key(name));
+    if let Some(missing) = missing.as_ref().filter(|_| !incomplete) {
+        bail!("shard {missing} is missing: a sweep is merged from all of its shards");
+    }
+    let is_whole = missing.is_none() && shards.values().all(|(part, _)| part.finished);
+    let (first, trace) = shards.values().next().context("no part to merge")?;
+    let mut results = Results::create(out, first.manifest.whole(), trace)?;
+    for (part, _) in shards.values() {
+        results.append_all(part).with_context(|| format!("merge {}", part.directory().display()))?;
+    }
+    let (_, trace) = shards.into_values().next().context("no part to merge")?;
+    Ok(Merged { results, trace, is_whole })
 }
 
 /// What is in a directory of results.
@@ -210,7 +582,7 @@ pub struct Recorded {
     pub manifest: Manifest,
     /// What was found.
     pub findings: Vec<Finding>,
-    /// What it came to, if it came to an end.
+    /// What it came to, if that was written.
     pub summary: Option<Summary>,
 }
 
@@ -220,27 +592,17 @@ impl Recorded {
     /// # Errors
     /// If it cannot be read, or is damaged.
     pub fn read(directory: &Path) -> anyhow::Result<Option<Self>> {
-        let path = directory.join(MANIFEST);
-        let Ok(text) = fs::read_to_string(&path) else { return Ok(None) };
-        if !text.contains("\"states-manifest\"") {
-            return Ok(None);
-        }
-        let manifest: Manifest = serde_json::from_str(&text)
-            .with_context(|| format!("{} is not a manifest of this version", path.display()))?;
+        let Some(manifest) = Manifest::read(directory)? else { return Ok(None) };
         let mut this = Self { manifest, findings: Vec::new(), summary: None };
-        for name in [RESULTS, SUMMARY] {
-            let path = directory.join(name);
-            let text = match fs::read_to_string(&path) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                read => read.with_context(|| format!("read {}", path.display()))?,
-            };
-            for (number, line) in text.lines().enumerate() {
-                let place = || format!("{}:{} is damaged", path.display(), number + 1);
-                match serde_json::from_str(line).with_context(place)? {
+        for name in [FINDINGS, SUMMARY] {
+            read_lines(&directory.join(name), |_, line| {
+                match line {
                     Line::Finding(finding) => this.findings.push(finding),
                     Line::Summary(summary) => this.summary = Some(summary),
+                    Line::State(_) => bail!("a state is no finding"),
                 }
-            }
+                Ok(())
+            })?;
         }
         Ok(Some(this))
     }

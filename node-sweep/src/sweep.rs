@@ -1,14 +1,17 @@
 //! Many crash states, made one after the other and looked at side by side.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
-use campaign::Interrupt;
+use campaign::{Interrupt, Shard};
 use pace_rules::nodes::{Space, State};
 use trace::Trace;
 
 use crate::check::{Complaint, Verdict};
+use crate::results::Verdicts;
 use crate::states::{Made, States};
 use crate::tree::{Fingerprint, Impossible};
 
@@ -49,16 +52,59 @@ pub trait Subject: Send {
     }
 }
 
+/// Which states of those that are made are looked at, and until when.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// Only those of this part. What is equal is of one part.
+    pub shard: Option<Shard>,
+    /// Those that somebody has looked at before, with what came of that.
+    pub known: Verdicts,
+    /// Nothing new is begun after this.
+    pub deadline: Option<Instant>,
+}
+
+impl Plan {
+    fn is_ours(&self, key: &Fingerprint) -> bool {
+        let first = key.first_chunk().expect("a key has that many bytes");
+        self.shard.is_none_or(|shard| shard.contains(u64::from_le_bytes(*first)))
+    }
+
+    fn is_over(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+}
+
 /// How far a sweep is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Different states that were looked at.
+    /// Different states that were looked at, those that were known before included.
     pub checked: u64,
     /// Those of them that are broken.
     pub broken: u64,
     /// Those that nothing can be said of.
     pub open: u64,
+    /// Different states among those that were made so far.
+    pub different: u64,
+    /// How many were made so far, to know which are different.
+    pub made: u64,
 }
+
+/// Who watches a sweep.
+pub trait Watch {
+    /// A state that was not known before was looked at.
+    ///
+    /// # Errors
+    /// If the verdict cannot be kept. That ends the sweep.
+    fn judged(&mut self, _state: u64, _key: &Fingerprint, _verdict: &Verdict) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    /// It is so far.
+    fn progress(&mut self, _at: Progress) {}
+}
+
+/// Who does not look.
+impl Watch for () {}
 
 /// What came of a sweep.
 #[derive(Debug, Default)]
@@ -73,8 +119,12 @@ pub struct Swept {
     pub broken: HashMap<Fingerprint, Broken>,
     /// Why states were not measured, with how many of them there are and one of them.
     pub not_measured: HashMap<String, (u64, u64)>,
+    /// States of other shards.
+    pub others: u64,
     /// It was stopped before its end.
     pub interrupted: bool,
+    /// Its time was up before its end.
+    pub is_over: bool,
 }
 
 /// States that are the same to any check, and are broken.
@@ -128,84 +178,122 @@ impl Source for Trees<'_> {
     }
 }
 
-/// Has each of `subjects` look at states of `space`, until all that `indices` names were looked at, or
-/// somebody interrupts. States that are the same are looked at once. What nobody could decide because
+/// Has each of `subjects` look at states of `space`, until all that `indices` names were looked at, the
+/// time of the plan is up, or somebody interrupts. States that are the same are looked at once. What nobody could decide because
 /// of the interrupt counts as not visited.
 ///
 /// # Errors
-/// If a subject fails.
+/// If a subject or the watch fails.
 pub fn sweep(
     trace: &Trace,
     space: &Space,
     indices: impl Iterator<Item = u64> + Send,
     subjects: Vec<Box<dyn Subject + '_>>,
+    plan: &Plan,
     interrupt: &Interrupt,
-    progress: &mut dyn FnMut(Progress),
+    watch: &mut dyn Watch,
 ) -> anyhow::Result<Swept> {
-    sweep_source(Trees { states: States::new(&trace.run, space, trace), space }, indices, subjects, interrupt, progress)
+    let trees = Trees { states: States::new(&trace.run, space, trace), space };
+    sweep_source(trees, indices, subjects, plan, interrupt, watch)
 }
 
 /// The same, of states from anywhere.
 ///
 /// # Errors
-/// If a subject fails.
+/// If a subject or the watch fails.
 pub fn sweep_source(
     source: impl Source,
     indices: impl Iterator<Item = u64> + Send,
     subjects: Vec<Box<dyn Subject + '_>>,
+    plan: &Plan,
     interrupt: &Interrupt,
-    progress: &mut dyn FnMut(Progress),
+    watch: &mut dyn Watch,
 ) -> anyhow::Result<Swept> {
+    let stop = Stop { plan, interrupt, is_over: AtomicBool::default() };
+    let counts = Counts::default();
     std::thread::scope(|scope| {
         let (jobs, waiting) = sync_channel(WAITING_MAX * subjects.len());
-        let (answers, incoming) = sync_channel(WAITING_MAX * subjects.len());
+        let (answers, incoming) = sync_channel(WAITING_MAX * subjects.len().max(1));
         let waiting = Arc::new(Mutex::new(waiting));
         let are_slow = subjects.iter().all(|subject| subject.is_slow());
+        let (stop, counts) = (&stop, &counts);
+        let known = answers.clone();
         let maker = scope.spawn(move || {
-            let mut maker = Maker { source, known: HashMap::new(), impossible: 0, interrupt };
-            if are_slow {
-                maker.make_groups(indices, &jobs);
-            } else {
-                maker.make_all(indices, &jobs);
-            }
-            (maker.known, maker.impossible)
+            let maker = Maker { source, seen: HashMap::new(), impossible: 0, others: 0, answers: known, stop, counts };
+            maker.make(are_slow, indices, &jobs)
         });
         for subject in subjects {
             let (waiting, answers) = (waiting.clone(), answers.clone());
-            scope.spawn(move || judge_all(subject, &waiting, &answers, interrupt));
+            scope.spawn(move || judge_all(subject, &waiting, &answers, stop));
         }
         drop((waiting, answers));
         let mut swept = Swept::default();
         let mut at = Progress::default();
         let mut failed = None;
         let mut judged = HashSet::new();
-        for (made, verdict) in incoming {
-            match verdict {
+        for Answer { index, key, verdict, is_known } in incoming {
+            let kept = verdict.and_then(|verdict| {
+                if !is_known {
+                    watch.judged(index, &key, &verdict)?;
+                }
+                Ok(verdict)
+            });
+            match kept {
                 Ok(verdict) => {
-                    judged.insert(made.1);
-                    swept.add(made, verdict, &mut at);
+                    judged.insert(key);
+                    swept.add((index, key), verdict, &mut at);
                 }
                 Err(error) => {
                     interrupt.request();
                     failed.get_or_insert(error);
                 }
             }
-            progress(at);
+            (at.different, at.made) = (counts.different.load(Ordering::Relaxed), counts.made.load(Ordering::Relaxed));
+            watch.progress(at);
         }
-        let (known, impossible) = maker.join().expect("it does not panic");
+        let maker = maker.join().expect("it does not panic");
         if let Some(error) = failed {
             return Err(error);
         }
         for (key, broken) in &mut swept.broken {
-            let same = known[key];
+            let same = maker.seen[key];
             (broken.states, broken.smallest) = (same.states, same.smallest.1);
         }
-        let looked_at = known.iter().filter(|(key, _)| judged.contains(*key));
-        swept.states = impossible + looked_at.map(|(_, same)| same.states).sum::<u64>();
-        (swept.impossible, swept.checked) = (impossible, at.checked);
+        let looked_at = maker.seen.iter().filter(|(key, _)| judged.contains(*key));
+        let of_others = maker.seen.iter().filter(|(key, _)| !plan.is_ours(key));
+        swept.states = maker.impossible + looked_at.map(|(_, same)| same.states).sum::<u64>();
+        swept.others = maker.others + of_others.map(|(_, same)| same.states).sum::<u64>();
+        (swept.impossible, swept.checked) = (maker.impossible, at.checked);
         swept.interrupted = interrupt.requested();
+        swept.is_over = stop.is_over.load(Ordering::Relaxed);
         Ok(swept)
     })
+}
+
+/// What ends a sweep before its end.
+struct Stop<'a> {
+    plan: &'a Plan,
+    interrupt: &'a Interrupt,
+    /// The time was up, and something was left for that.
+    is_over: AtomicBool,
+}
+
+impl Stop<'_> {
+    /// Whether nothing new is to be begun.
+    fn is_now(&self) -> bool {
+        let is_over = self.plan.is_over();
+        if is_over {
+            self.is_over.store(true, Ordering::Relaxed);
+        }
+        is_over || self.interrupt.requested()
+    }
+}
+
+/// What was made so far.
+#[derive(Default)]
+struct Counts {
+    made: AtomicU64,
+    different: AtomicU64,
 }
 
 /// What the disks hold in one or more states.
@@ -223,33 +311,78 @@ struct Member {
     acknowledged: Arc<[u8]>,
 }
 
-type Answer = ((u64, Fingerprint), anyhow::Result<Verdict>);
+/// What is known of a state.
+struct Answer {
+    index: u64,
+    key: Fingerprint,
+    verdict: anyhow::Result<Verdict>,
+    /// Nobody looked at it now.
+    is_known: bool,
+}
 
 /// Makes states, and knows those that it has made.
 struct Maker<'a, S> {
     source: S,
-    known: HashMap<Fingerprint, Same>,
+    seen: HashMap<Fingerprint, Same>,
     impossible: u64,
-    interrupt: &'a Interrupt,
+    /// Impossible ones that other shards count.
+    others: u64,
+    answers: SyncSender<Answer>,
+    stop: &'a Stop<'a>,
+    counts: &'a Counts,
+}
+
+/// What a maker leaves.
+struct MadeAll {
+    seen: HashMap<Fingerprint, Same>,
+    impossible: u64,
+    others: u64,
 }
 
 impl<S: Source> Maker<'_, S> {
+    fn make(mut self, are_slow: bool, indices: impl Iterator<Item = u64>, jobs: &SyncSender<Job>) -> MadeAll {
+        if are_slow {
+            self.make_groups(indices, jobs);
+        } else {
+            self.make_all(indices, jobs);
+        }
+        MadeAll { seen: self.seen, impossible: self.impossible, others: self.others }
+    }
+
     /// The next state that is none of those that are known.
     fn next(&mut self, indices: &mut impl Iterator<Item = u64>) -> Option<(Made, Member)> {
         loop {
-            let index = indices.next().filter(|_| !self.interrupt.requested())?;
+            if self.stop.interrupt.requested() {
+                return None;
+            }
+            let index = indices.next()?;
+            if self.stop.is_now() {
+                return None;
+            }
             let (size, made) = self.source.make(index);
+            self.counts.made.fetch_add(1, Ordering::Relaxed);
             let Ok(made) = made else {
-                self.impossible += 1;
+                // Nobody has a key of these.
+                let is_ours = self.stop.plan.shard.is_none_or(|shard| shard.contains(index));
+                *(if is_ours { &mut self.impossible } else { &mut self.others }) += 1;
                 continue;
             };
             let own = (size, index);
-            if let Some(same) = self.known.get_mut(&made.key) {
+            if let Some(same) = self.seen.get_mut(&made.key) {
                 same.states += 1;
                 same.smallest = same.smallest.min(own);
                 continue;
             }
-            self.known.insert(made.key, Same { states: 1, smallest: own });
+            self.seen.insert(made.key, Same { states: 1, smallest: own });
+            if !self.stop.plan.is_ours(&made.key) {
+                continue;
+            }
+            self.counts.different.fetch_add(1, Ordering::Relaxed);
+            if let Some(verdict) = self.stop.plan.known.get(&made.key) {
+                let answer = Answer { index, key: made.key, verdict: Ok(verdict.clone()), is_known: true };
+                self.answers.send(answer).ok()?;
+                continue;
+            }
             let member = Member { index, key: made.key, acknowledged: made.acknowledged.clone() };
             return Some((made, member));
         }
@@ -272,7 +405,7 @@ impl<S: Source> Maker<'_, S> {
                 return;
             }
             for members in groups {
-                if self.interrupt.requested() {
+                if self.stop.is_now() {
                     return;
                 }
                 let (_, made) = self.source.make(members[0].index);
@@ -304,21 +437,22 @@ fn judge_all(
     mut subject: Box<dyn Subject + '_>,
     waiting: &Mutex<Receiver<Job>>,
     answers: &SyncSender<Answer>,
-    interrupt: &Interrupt,
+    stop: &Stop<'_>,
 ) {
     loop {
         let job = waiting.lock().expect("nobody panics with it").recv();
         let Ok(job) = job else { return };
-        if interrupt.requested() {
+        if stop.is_now() {
             return;
         }
         for (member, verdict) in judge(&mut *subject, job) {
             // It may be so because of the interrupt.
-            if interrupt.requested() && matches!(verdict, Ok(Verdict::NotMeasured(_))) {
+            if stop.interrupt.requested() && matches!(verdict, Ok(Verdict::NotMeasured(_))) {
                 return;
             }
             let failed = verdict.is_err();
-            if answers.send(((member.index, member.key), verdict)).is_err() || failed {
+            let answer = Answer { index: member.index, key: member.key, verdict, is_known: false };
+            if answers.send(answer).is_err() || failed {
                 return;
             }
         }

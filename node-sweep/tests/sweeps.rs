@@ -1,12 +1,13 @@
 //! Sweeps of small runs that are written by hand, of which the answers are known.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use campaign::Interrupt;
+use campaign::{Interrupt, Shard};
 use node_sweep::{
-    Check, CheckCommand, Finding, Findings, Held, Made, NodeStory, Program, Subject, Swept, Verdict, sweep,
+    Check, CheckCommand, Finding, Findings, Held, Made, NodeStory, Plan, Program, Subject, Swept, Verdict, Verdicts,
+    Watch, sweep,
 };
 use pace_rules::nodes::{
     Action, ChangeOfName, Event, Explore, FileId, FileKind, FileOp, InitialFile, Model, Name, Node, Relaxations,
@@ -107,7 +108,8 @@ fn swept(trace: &Trace, model: &str, check: &str, jobs: usize) -> (Swept, Vec<Fi
         Box::new(Program::new(place, None, &check)) as Box<dyn Subject>
     });
     let subjects = subjects.collect();
-    let swept = sweep(trace, &space, 0..space.len(), subjects, &Interrupt::default(), &mut |_| {}).expect("swept");
+    let swept = sweep(trace, &space, 0..space.len(), subjects, &Plan::default(), &Interrupt::default(), &mut ())
+        .expect("swept");
     assert_eq!(directory.path().join("0").read_dir().expect("read").count(), 0, "states are left");
     let judged = Findings::new(trace, &space, model);
     let findings = judged.explain(judged.of(&swept), &request);
@@ -135,7 +137,7 @@ fn an_interrupted_sweep_counts_what_was_looked_at_and_nothing_that_was_not() {
     let swept = |passed| {
         let interrupt = Interrupt::default();
         let subjects: Vec<Box<dyn Subject>> = vec![Box::new(Interrupted(passed, interrupt.clone()))];
-        sweep(&trace, &space, 0..space.len(), subjects, &interrupt, &mut |_| {}).expect("swept")
+        sweep(&trace, &space, 0..space.len(), subjects, &Plan::default(), &interrupt, &mut ()).expect("swept")
     };
     let whole = swept(u64::MAX);
     assert!(!whole.interrupted && whole.states == space.len() && whole.checked > 4, "{whole:?}");
@@ -255,8 +257,9 @@ fn it_is_one_finding_whichever_node_it_is_and_whatever_the_others_do() {
     let trace = recording.trace;
     let request = request("posix");
     let space = Space::new(&trace.run, &request).expect("a space");
-    let swept = sweep(&trace, &space, 0..space.len(), vec![Box::new(Halves)], &Interrupt::default(), &mut |_| {})
-        .expect("swept");
+    let swept =
+        sweep(&trace, &space, 0..space.len(), vec![Box::new(Halves)], &Plan::default(), &Interrupt::default(), &mut ())
+            .expect("swept");
     let judged = Findings::new(&trace, &space, "posix");
     let findings = judged.explain(judged.of(&swept), &request);
     let short = |finding: &Finding| {
@@ -301,11 +304,113 @@ fn states_with_the_same_disks_are_looked_at_together_and_each_is_judged() {
     let space = Space::new(&trace.run, &request("posix")).expect("a space");
     let looks = Arc::default();
     let subjects = (0..2).map(|_| Box::new(Slow(Arc::clone(&looks))) as Box<dyn Subject>).collect();
-    let together = sweep(&trace, &space, 0..space.len(), subjects, &Interrupt::default(), &mut |_| {}).expect("swept");
+    let together = sweep(&trace, &space, 0..space.len(), subjects, &Plan::default(), &Interrupt::default(), &mut ())
+        .expect("swept");
     let keys = |swept: &Swept| swept.broken.keys().copied().collect::<HashSet<_>>();
     assert_eq!(keys(&together), keys(&one_by_one));
     assert_eq!((together.states, together.checked), (one_by_one.states, one_by_one.checked));
     let looks = looks.lock().expect("nobody panics with it");
     assert_eq!(looks.iter().sum::<usize>() as u64, together.checked);
     assert!(looks.iter().any(|acknowledged| *acknowledged > 1), "{looks:?}");
+}
+
+/// Finds every third state that it is shown broken, by what its key is, and counts those that it is shown.
+struct ByKey(Arc<Mutex<u64>>);
+
+impl Subject for ByKey {
+    fn judge(&mut self, state: &Made, again: bool) -> anyhow::Result<Verdict> {
+        *self.0.lock().expect("nobody panics with it") += u64::from(!again);
+        Ok(match state.key[0] % 3 {
+            0 => Verdict::Broken(vec![format!("its key begins with {}", state.key[0])].into()),
+            1 => Verdict::NotMeasured("nobody knows".into()),
+            _ => Verdict::Ok,
+        })
+    }
+}
+
+/// Keeps what was found, and has enough after so many.
+struct Keeps<'a> {
+    verdicts: Verdicts,
+    most: usize,
+    interrupt: &'a Interrupt,
+}
+
+impl Watch for Keeps<'_> {
+    fn judged(&mut self, _: u64, key: &node_sweep::Fingerprint, verdict: &Verdict) -> anyhow::Result<()> {
+        assert!(self.verdicts.insert(*key, verdict.clone()).is_none(), "it was looked at twice");
+        if self.verdicts.len() >= self.most {
+            self.interrupt.request();
+        }
+        Ok(())
+    }
+}
+
+/// Sweeps with a plan; returns what came of it, and how many states were looked at.
+fn planned(trace: &Trace, plan: &Plan, watch: &mut dyn Watch, interrupt: &Interrupt) -> (Swept, u64) {
+    let space = Space::new(&trace.run, &request("posix")).expect("a space");
+    let looked_at = Arc::new(Mutex::new(0));
+    let subjects = (0..2).map(|_| Box::new(ByKey(looked_at.clone())) as Box<dyn Subject>).collect();
+    let swept = sweep(trace, &space, 0..space.len(), subjects, plan, interrupt, watch).expect("swept");
+    let looked_at = *looked_at.lock().expect("nobody panics with it");
+    (swept, looked_at)
+}
+
+/// Of each broken state what it stands for.
+fn broken(swept: &Swept) -> HashMap<node_sweep::Fingerprint, (u64, u64)> {
+    swept.broken.iter().map(|(key, broken)| (*key, (broken.states, broken.smallest))).collect()
+}
+
+#[test]
+fn what_was_looked_at_before_is_not_looked_at_again_and_counts() {
+    let trace = saved(false, false);
+    let (whole, all) = planned(&trace, &Plan::default(), &mut (), &Interrupt::default());
+    assert!(all > 8 && !whole.broken.is_empty() && !whole.not_measured.is_empty(), "{whole:?}");
+    let mut known = Verdicts::new();
+    for most in [1, 4, 7, usize::MAX] {
+        let interrupt = Interrupt::default();
+        let mut keeps = Keeps { verdicts: known.clone(), most, interrupt: &interrupt };
+        let plan = Plan { known: known.clone(), ..Plan::default() };
+        let (swept, looked_at) = planned(&trace, &plan, &mut keeps, &interrupt);
+        let before = known.len() as u64;
+        known = keeps.verdicts;
+        assert!(looked_at >= known.len() as u64 - before, "{looked_at}");
+        if most == usize::MAX {
+            assert_eq!(looked_at + before, all);
+            assert_eq!(
+                (swept.states, swept.checked, swept.impossible),
+                (whole.states, whole.checked, whole.impossible)
+            );
+            assert_eq!((broken(&swept), swept.open()), (broken(&whole), whole.open()));
+        }
+    }
+}
+
+#[test]
+fn the_shards_of_a_sweep_are_all_of_it_and_nothing_twice() {
+    let trace = saved(false, false);
+    let (whole, all) = planned(&trace, &Plan::default(), &mut (), &Interrupt::default());
+    for count in 1..5 {
+        let (mut states, mut impossible, mut looked_at, mut found) = (0, 0, 0, HashMap::new());
+        for number in 1..=count {
+            let plan = Plan { shard: Shard::new(number, count), ..Plan::default() };
+            let (swept, looked) = planned(&trace, &plan, &mut (), &Interrupt::default());
+            assert_eq!(swept.states + swept.others, whole.states, "{number}/{count}");
+            (states, impossible, looked_at) =
+                (states + swept.states, impossible + swept.impossible, looked_at + looked);
+            found.extend(broken(&swept));
+        }
+        assert_eq!((states, impossible, looked_at), (whole.states, whole.impossible, all), "{count}");
+        assert_eq!(found, broken(&whole), "{count}");
+    }
+}
+
+#[test]
+fn nothing_is_begun_once_the_time_is_up() {
+    let trace = saved(false, false);
+    let plan = Plan { deadline: Some(Instant::now()), ..Plan::default() };
+    let (swept, looked_at) = planned(&trace, &plan, &mut (), &Interrupt::default());
+    assert_eq!((swept.states, looked_at, swept.is_over, swept.interrupted), (0, 0, true, false));
+    let plan = Plan { deadline: Some(Instant::now() + Duration::from_secs(600)), ..Plan::default() };
+    let (swept, looked_at) = planned(&trace, &plan, &mut (), &Interrupt::default());
+    assert!(!swept.is_over && looked_at == swept.checked, "{swept:?}");
 }

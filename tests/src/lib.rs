@@ -6,11 +6,13 @@
 mod laboratory;
 mod ordinary;
 mod programs;
+mod random;
 mod traces_of_us;
 
 pub use laboratory::{Laboratory, in_own_namespace};
 pub use ordinary::Ordinary;
 pub use programs::{Report, copy_to_run, crashpoint, printed, program, replay, replay_with, said, words};
+pub use random::Random;
 pub use traces_of_us::{Family, drivers, leftovers};
 
 /// The file systems that are tested.

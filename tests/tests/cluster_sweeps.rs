@@ -123,13 +123,13 @@ fn an_interrupted_sweep_says_what_it_looked_at_and_leaves_whole_results() {
         let (printed, said) = (printed(&output), said(&output));
         assert_eq!(output.status.code(), Some(3), "{printed}{said}");
         assert!(printed.lines().any(|line| line.starts_with("posix ")), "{printed}{said}");
-        assert!(printed.contains("interrupted: what was looked at until then is counted"), "{printed}{said}");
+        assert!(printed.contains("stopped before the end: "), "{printed}{said}");
         assert!(!printed.contains("NOT MEASURED"), "{printed}");
         let summary = std::fs::read_to_string(recorded.path().join(signal.as_str()).join("summary.jsonl"));
         let summary: Value = serde_json::from_str(&summary.expect("read")).expect("an object");
         assert_eq!(summary["interrupted"], true, "{summary}");
         let shown = crashpoint(&["show", signal.as_str()], &recorded.path());
-        assert!(String::from_utf8_lossy(&shown.stdout).contains("interrupted: "), "{shown:?}");
+        assert!(String::from_utf8_lossy(&shown.stdout).contains("stopped before the end: "), "{shown:?}");
     }
 }
 
@@ -176,4 +176,39 @@ fn a_sweep_is_refused_where_the_program_of_a_node_is_not_there() {
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     assert_eq!(said(&output).lines().count(), 1, "{}", said(&output));
     assert!(said(&output).contains("there is no program store"), "{}", said(&output));
+}
+
+/// What a sweep left in a directory, but for how long it took.
+fn left_in(directory: &Path) -> (String, Value) {
+    let read = |name: &str| std::fs::read_to_string(directory.join(name)).expect("read");
+    let mut summary: Value = serde_json::from_str(&read("summary.jsonl")).expect("an object");
+    summary["seconds"] = Value::Null;
+    (read("findings.jsonl"), summary)
+}
+
+#[test]
+fn a_sweep_of_a_cluster_is_continued_divided_and_put_together() {
+    let recorded = record("early-acknowledgement");
+    let run = |arguments: &[&str]| crashpoint(arguments, &recorded.path());
+    let sweep =
+        |options: &[&str]| run(&[&["cluster", "sweep", "trace", "--sample", "40", "--seed", "1"], options].concat());
+    let place = |name: &str| recorded.path().join(name);
+    sweep(&["--out", "whole"]);
+    let whole = left_in(&place("whole"));
+
+    let over = sweep(&["--out", "over", "--budget", "1ms"]);
+    assert!(printed(&over).contains("stopped before the end: "), "{}", printed(&over));
+    assert!(said(&over).contains("cluster sweep --resume over"), "{}", said(&over));
+    let refused = run(&["app", "--resume", "over"]);
+    assert!(said(&refused).contains("continue it with crashpoint cluster sweep --resume over"), "{}", said(&refused));
+    run(&["cluster", "sweep", "--resume", "over"]);
+    assert_eq!(left_in(&place("over")), whole);
+    let again = run(&["cluster", "sweep", "--resume", "over"]);
+    assert!(said(&again).contains("is finished"), "{}", said(&again));
+
+    for (shard, name) in [("1/2", "one"), ("2/2", "two")] {
+        sweep(&["--out", name, "--shard", shard]);
+    }
+    run(&["merge", "one", "two", "--out", "merged"]);
+    assert_eq!(left_in(&place("merged")), whole);
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use end_to_end::{Family, printed, program, require_root, said};
+use end_to_end::{Family, Random, printed, program, require_root, said};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -176,26 +176,6 @@ fn add_up_states(value: &mut Value) {
 /// Arguments and more of them.
 fn with<'a>(arguments: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
     [arguments, more].concat()
-}
-
-/// Random numbers (SplitMix64) from a seed that is printed; CRASHPOINT_TEST_SEED gives it again.
-struct Random(u64);
-
-impl Random {
-    fn new() -> Self {
-        let given = std::env::var("CRASHPOINT_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
-        let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("later").subsec_nanos().into();
-        let seed = given.unwrap_or_else(now);
-        println!("CRASHPOINT_TEST_SEED={seed}");
-        Self(seed)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % bound
-    }
 }
 
 /// Waits for the end of a process.

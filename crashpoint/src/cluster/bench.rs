@@ -9,14 +9,14 @@ use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, OutputFormat, columns, say};
 use cluster::{Cluster, ClusterFile, Spawn};
 use local_fs::{Scratch, enter_mount_namespace};
-use node_sweep::{Made, Nodes, States, Subject, sweep};
+use node_sweep::{Made, Nodes, Plan, States, Subject, sweep};
 use pace_rules::nodes::{Action, Model, NodeState, Relaxation, Relaxations, Request, Run, Space, Split, State};
 use serde_json::{Value, json};
 use trace::Trace;
 
 use super::record::{recorded, start_prepared};
 use super::scene::Scene;
-use super::states::explore;
+use node_sweep::explore;
 
 /// Each thing is measured this often, in turns; the median counts.
 const ROUNDS: usize = 5;
@@ -101,7 +101,7 @@ impl Bench<'_> {
         let drawn = space.sample((*states).min(space.len()), seed);
         let subjects = clusters("sweep")?.into_iter().map(|cluster| Box::new(cluster) as Box<dyn Subject>).collect();
         let began = Instant::now();
-        let swept = sweep(&trace, &space, drawn.into_iter(), subjects, interrupt, &mut |_| {})?;
+        let swept = sweep(&trace, &space, drawn.into_iter(), subjects, &Plan::default(), interrupt, &mut ())?;
         let sweep = swept.checked as f64 / began.elapsed().as_secs_f64();
         *states = ((sweep * slice.as_secs_f64()) as u64).max(TRIAL_STATES);
         Ok(Round { alone_s, recorded_s, floor, sweep })

@@ -5,27 +5,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use cluster::ClusterFile;
 use local_fs::{Scratch, enter_mount_namespace};
-use node_sweep::{Nodes, Subject};
-use pace_rules::nodes::{Explore, Run, Space};
+use node_sweep::{Judge, Level, Nodes, Rule, Subject};
+use pace_rules::nodes::Space;
 use trace::Trace;
 
 use crate::blocks;
-use crate::states::{self, Level};
-
-/// Which combinations of disks are visited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum Rule {
-    /// What the cluster file says: a majority that stands for all, or a primary and its replicas
-    #[default]
-    Pace,
-    /// Every set of nodes, each in its own way
-    BruteForce,
-    /// Every set of nodes, each in the same way
-    SameOnAll,
-}
+use crate::states::{self, Subjects};
 
 /// A cluster that was recorded, and what is asked of it.
 #[derive(Debug, Args)]
@@ -56,8 +44,13 @@ pub(crate) struct StatesArgs {
 /// The arguments of `crashpoint cluster sweep`.
 #[derive(Debug, Args)]
 pub(crate) struct SweepArgs {
-    #[command(flatten)]
-    recorded: Recorded,
+    /// What `crashpoint cluster record` made
+    #[arg(value_name = "TRACE", required_unless_present = "resume", conflicts_with = "resume")]
+    trace: Option<PathBuf>,
+
+    /// Which nodes lose something together
+    #[arg(long, value_enum, default_value_t, conflicts_with = "resume")]
+    explore: Rule,
 
     #[command(flatten)]
     sweep: states::VisitArgs,
@@ -65,15 +58,15 @@ pub(crate) struct SweepArgs {
 
 /// Counts.
 pub(crate) fn states(arguments: &StatesArgs) -> anyhow::Result<Outcome> {
-    let (trace, file) = arguments.recorded.load()?;
-    let explore = arguments.recorded.explore(&file, &trace.run)?;
-    let level = arguments.states.level()?;
+    let (trace, file) = load(&arguments.recorded.trace)?;
+    let request = arguments.states.request(arguments.recorded.explore, Judge::Cluster)?;
+    let explore = request.explore(Some(&file), &trace.run)?;
     let mut text = String::new();
-    if level != Level::Block {
-        let space = Space::new(&trace.run, &arguments.states.request(explore))?;
+    if request.level != Level::Block {
+        let space = Space::new(&trace.run, &request.of_calls(explore)?)?;
         text += &if arguments.count { states::counts(&space) } else { states::listed(&space, &trace) };
     }
-    if level != Level::Syscalls {
+    if request.level != Level::Syscalls {
         let space = arguments.states.block_space(&trace, explore)?;
         text += &if arguments.count { blocks::counts(&space, &trace) } else { blocks::listed(&space, &trace) };
     }
@@ -83,70 +76,76 @@ pub(crate) fn states(arguments: &StatesArgs) -> anyhow::Result<Outcome> {
 
 /// Sweeps.
 pub(crate) fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
-    let (trace, file) = arguments.recorded.load()?;
-    // A node that nobody can start accuses nobody.
-    file.look_for_programs()?;
-    if file.check.is_none() {
-        bail!(
-            "the cluster file of {} has no [check]: nobody could tell what is broken",
-            arguments.recorded.trace.display()
-        );
-    }
-    // Nodes have memory of their own at /dev/shm: what is there they would not see.
-    enter_mount_namespace()?;
-    let scratch = Scratch::new()?;
-    let mut made = 0;
-    let mut subjects = |count| {
-        let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
-        for _ in 0..count {
-            made += 1;
-            let directory = scratch.directory(&format!("worker-{made}"))?;
-            subjects.push(Box::new(Nodes::new(&file, &trace.run, directory, interrupt)?));
-        }
-        Ok(subjects)
-    };
-    let explore = arguments.recorded.explore.to_possible_value().expect("it has a name");
-    let what = states::Subjects {
-        trace: &trace,
-        explore: arguments.recorded.explore(&file, &trace.run)?,
-        explore_words: explore.get_name(),
-        name: arguments.recorded.trace.display().to_string(),
-        check: "the [check] of the cluster file".to_owned(),
-    };
+    let visit = &arguments.sweep;
     // Nodes spend most of their start waiting for one another.
-    arguments.sweep.run(&what, &mut subjects, arguments.sweep.jobs(2), interrupt)
-}
-
-impl Recorded {
-    fn load(&self) -> anyhow::Result<(Trace, ClusterFile)> {
-        let trace = Trace::load(&self.trace).with_context(|| format!("load {}", self.trace.display()))?;
-        let Some(text) = &trace.about.cluster else {
-            bail!("{} is the trace of a program: sweep it with crashpoint app", self.trace.display());
+    let control = visit.control(visit.jobs(2), interrupt);
+    if let Some(directory) = &visit.resume {
+        let (results, trace) = match visit.open(directory, true)? {
+            Ok(opened) => opened,
+            Err(outcome) => return Ok(outcome),
         };
-        let file = ClusterFile::parse(text, &self.trace, Path::new("/"))?;
-        Ok((trace, file))
+        let request = &results.manifest().request;
+        let ground = Ground::new(&trace, directory, interrupt)?;
+        let explore = request.explore(Some(&ground.file), &trace.run)?;
+        return states::resume(results, &trace, explore, &mut ground.subjects(), &control);
+    }
+    visit.refuse()?;
+    let directory = arguments.trace.as_deref().expect("it is required");
+    let (trace, _) = load(directory)?;
+    let ground = Ground::new(&trace, directory, interrupt)?;
+    let request = visit.request(arguments.explore, Judge::Cluster)?;
+    let explore = request.explore(Some(&ground.file), &trace.run)?;
+    let what = Subjects { trace: &trace, name: directory.display().to_string(), request, explore };
+    visit.begin(&what, &mut ground.subjects(), &control)
+}
+
+/// Where the cluster of a trace is started.
+struct Ground<'a> {
+    trace: &'a Trace,
+    file: ClusterFile,
+    scratch: Scratch,
+    interrupt: &'a Interrupt,
+}
+
+impl<'a> Ground<'a> {
+    /// Of a trace that was loaded from a directory.
+    fn new(trace: &'a Trace, directory: &Path, interrupt: &'a Interrupt) -> anyhow::Result<Self> {
+        let file = cluster_file(trace, directory)?;
+        // A node that nobody can start accuses nobody.
+        file.look_for_programs()?;
+        if file.check.is_none() {
+            bail!("the cluster file of {} has no [check]: nobody could tell what is broken", directory.display());
+        }
+        // Nodes have memory of their own at /dev/shm: what is there they would not see.
+        enter_mount_namespace()?;
+        Ok(Self { trace, file, scratch: Scratch::new()?, interrupt })
     }
 
-    fn explore(&self, file: &ClusterFile, run: &Run) -> anyhow::Result<Explore> {
-        match self.explore {
-            Rule::BruteForce => Ok(Explore::BruteForce),
-            Rule::SameOnAll => Ok(Explore::SameOnAll),
-            Rule::Pace => explore(file, run),
+    /// Makes what looks at states, each with a network and directories of its own.
+    fn subjects(&self) -> impl FnMut(usize) -> anyhow::Result<Vec<Box<dyn Subject>>> {
+        let mut made = 0;
+        move |count| {
+            let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
+            for _ in 0..count {
+                made += 1;
+                let directory = self.scratch.directory(&format!("worker-{made}"))?;
+                subjects.push(Box::new(Nodes::new(&self.file, &self.trace.run, directory, self.interrupt)?));
+            }
+            Ok(subjects)
         }
     }
 }
 
-/// Which nodes lose something together, as the cluster file has it.
-pub(super) fn explore(file: &ClusterFile, run: &Run) -> anyhow::Result<Explore> {
-    Ok(match &file.explore {
-        cluster::Explore::ReplicatedStateMachine { majority } => {
-            Explore::ReplicatedStateMachine { majority: *majority }
-        }
-        cluster::Explore::PrimaryReplicas { primary } => {
-            let name = &file.nodes[*primary].name;
-            let primary = run.nodes.iter().position(|node| node.name == *name);
-            let primary = primary.with_context(|| format!("nothing was recorded of the primary, {name}"))?;
-            Explore::PrimaryReplicas { primary }
-        }
-    })
+fn load(directory: &Path) -> anyhow::Result<(Trace, ClusterFile)> {
+    let trace = Trace::load(directory).with_context(|| format!("load {}", directory.display()))?;
+    let file = cluster_file(&trace, directory)?;
+    Ok((trace, file))
+}
+
+/// The cluster file in a trace.
+fn cluster_file(trace: &Trace, directory: &Path) -> anyhow::Result<ClusterFile> {
+    let Some(text) = &trace.about.cluster else {
+        bail!("{} is the trace of a program: sweep it with crashpoint app --trace", directory.display());
+    };
+    Ok(ClusterFile::parse(text, directory, Path::new("/"))?)
 }

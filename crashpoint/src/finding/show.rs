@@ -58,7 +58,7 @@ fn states(recorded: &Recorded, number: Option<usize>) -> anyhow::Result<Outcome>
         return Ok(Outcome::Findings);
     }
     let Some(summary) = &recorded.summary else {
-        bail!("the sweep of {} was stopped before its end: sweep again", recorded.manifest.name);
+        bail!("the sweep of {} was killed before its end: continue it with --resume", recorded.manifest.name);
     };
     if !findings.is_empty() {
         let head = ["finding", "relaxation", "states", "missing", "broken"];

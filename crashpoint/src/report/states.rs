@@ -87,8 +87,8 @@ fn sweep(place: usize, directory: &Path, recorded: &Recorded) -> SweepView {
         directory: directory.display().to_string(),
         kernel: manifest.kernel_release.clone(),
         model: manifest.model.clone(),
-        explore: manifest.explore.clone(),
-        check: manifest.check.clone(),
+        explore: manifest.explore(),
+        check: manifest.check().to_owned(),
         table,
         findings: findings.iter().map(|finding| view(place, finding)).collect(),
     }

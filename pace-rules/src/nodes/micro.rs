@@ -1,7 +1,9 @@
 //! Operations cut into what can persist alone.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::ops::Range;
+use std::str::FromStr;
 
 use super::model::{Growth, Model};
 use super::{Action, Content, Data, Effect, FileId, FileKind, FileOp, Name, Node, SyncScope};
@@ -28,6 +30,29 @@ impl Default for Split {
     /// As PACE cuts.
     fn default() -> Self {
         Self::Count(3)
+    }
+}
+
+/// `3` or `aligned:4096`, as it is read.
+impl fmt::Display for Split {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(pieces) => write!(f, "{pieces}"),
+            Self::Aligned(bytes) => write!(f, "aligned:{bytes}"),
+        }
+    }
+}
+
+impl FromStr for Split {
+    type Err = String;
+
+    fn from_str(words: &str) -> Result<Self, String> {
+        let number = |words: &str| words.parse().ok().filter(|number| *number > 0);
+        let split = match words.strip_prefix("aligned:") {
+            Some(bytes) => number(bytes).map(Self::Aligned),
+            None => number(words).map(Self::Count),
+        };
+        split.ok_or_else(|| "a number of pieces, or aligned:BYTES".to_owned())
     }
 }
 

@@ -1,0 +1,145 @@
+//! What a sweep of crash states is asked for: what its manifest keeps, in types.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use anyhow::{Context, bail};
+use clap::ValueEnum;
+use cluster::ClusterFile;
+use pace_rules::disk;
+use pace_rules::nodes::{Explore, Model, Relaxations, Run, Split};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::check::CheckCommand;
+
+/// Where a crash is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Level {
+    /// What the programs asked of their file systems, which kept what a model allows
+    Syscalls,
+    /// The disks that were recorded, each with its real file system, which recovers
+    Block,
+    /// One after the other, and what each says of the other's findings
+    Both,
+}
+
+/// Which combinations of nodes lose something together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rule {
+    /// What the cluster file says: a majority that stands for all, or a primary and its replicas
+    #[default]
+    Pace,
+    /// Every set of nodes, each in its own way
+    BruteForce,
+    /// Every set of nodes, each in the same way
+    SameOnAll,
+}
+
+/// How states are judged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Judge {
+    /// A program's check.
+    Program {
+        /// How it is started.
+        check: CheckCommand,
+        /// How long it may take for a state.
+        limit_s: u32,
+    },
+    /// The check of the cluster file in the trace.
+    Cluster,
+}
+
+/// Everything that decides which states of a trace are visited, and how they are judged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Where a crash is looked at.
+    pub level: Level,
+    /// The name of the model of the nodes' file systems.
+    pub model: String,
+    /// Which nodes lose something together.
+    pub explore: Rule,
+    /// How many operations a node may lose in a state.
+    pub lost: usize,
+    /// Where writes are cut.
+    #[serde(with = "words")]
+    pub split: Split,
+    /// Which states of disks are visited.
+    #[serde(with = "words")]
+    pub states: disk::States,
+    /// How many states are drawn, if not all are visited.
+    pub sample: Option<u64>,
+    /// From which number they are drawn.
+    pub seed: u64,
+    /// How they are judged.
+    pub judge: Judge,
+}
+
+impl Request {
+    /// What is asked of the rules about what the nodes asked of their file systems.
+    ///
+    /// # Errors
+    /// If the model is not one of ours.
+    pub fn of_calls(&self, explore: Explore) -> anyhow::Result<pace_rules::nodes::Request> {
+        let model = Model::named(&self.model).with_context(|| format!("there is no model {}", self.model))?;
+        let (lost, split, relaxations) = (self.lost, self.split, Relaxations::ALL);
+        Ok(pace_rules::nodes::Request { model, explore, lost, split, relaxations })
+    }
+
+    /// The explore rule for a run; `file` is the cluster's, if it is one.
+    ///
+    /// # Errors
+    /// If the primary was not recorded.
+    pub fn explore(&self, file: Option<&ClusterFile>, run: &Run) -> anyhow::Result<Explore> {
+        match (self.explore, file) {
+            (Rule::BruteForce, _) | (Rule::Pace, None) => Ok(Explore::BruteForce),
+            (Rule::SameOnAll, _) => Ok(Explore::SameOnAll),
+            (Rule::Pace, Some(file)) => explore(file, run),
+        }
+    }
+
+    /// How many states at most are visited at the block level, if they are drawn.
+    pub fn sample_of_disks(&self) -> Option<u64> {
+        self.sample.or(self.states.sample().map(u64::from))
+    }
+}
+
+/// Which nodes lose something together, as the cluster file has it.
+///
+/// # Errors
+/// If the primary was not recorded.
+pub fn explore(file: &ClusterFile, run: &Run) -> anyhow::Result<Explore> {
+    Ok(match &file.explore {
+        cluster::Explore::ReplicatedStateMachine { majority } => {
+            Explore::ReplicatedStateMachine { majority: *majority }
+        }
+        cluster::Explore::PrimaryReplicas { primary } => {
+            let name = &file.nodes[*primary].name;
+            let Some(primary) = run.nodes.iter().position(|node| node.name == *name) else {
+                bail!("nothing was recorded of the primary, {name}");
+            };
+            Explore::PrimaryReplicas { primary }
+        }
+    })
+}
+
+/// What is read as it is shown.
+mod words {
+    use super::{Deserialize, Deserializer, Display, Error, FromStr, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(value)
+    }
+
+    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}

@@ -1,0 +1,194 @@
+//! `crashpoint app` that is killed, continued, divided and put together. Needs root.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use end_to_end::{Random, printed, program, require_root, said};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Saves that are not synced, of which crash states lose some.
+const SAVES: &str = "for i in 1 2 3 4 5 6; do echo $i > {dir}/tmp && mv {dir}/tmp {dir}/file$i && echo $i; done";
+
+/// Looks at each state for so long that there is something to kill.
+const CHECK: &str = "while IFS='\t' read -r dir acks; do sleep 0.005; verdict=ok; \
+    while read -r number; do test -s \"$dir/file$number\" || verdict='broken a file that was saved is empty or missing'; \
+    done < \"$acks\"; echo \"$verdict\"; echo end; done";
+
+/// A directory with the results of a whole sweep in `whole`.
+struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    fn new(options: &[&str]) -> Self {
+        require_root();
+        let this = Self { directory: tempfile::tempdir_in("/dev/shm").expect("a directory") };
+        let begin = [&["app", "--check-server", CHECK, "--out", "whole"], options, &["--", "sh", "-c", SAVES]].concat();
+        let output = this.run(&begin);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        this
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program("crashpoint"));
+        command.args(arguments).current_dir(self.directory.path());
+        // Bash and dash disagree about tabs in words.
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("it runs")
+    }
+
+    /// Sweeps what was recorded once more.
+    fn again(&self, out: &str, options: &[&str]) -> Output {
+        let sweep = ["app", "--trace", "whole/trace", "--check-server", CHECK, "--out", out];
+        self.run(&[&sweep, options].concat())
+    }
+
+    /// What a sweep left in a directory, but for how long it took.
+    fn left_in(&self, name: &str) -> (String, Value) {
+        let read = |file: &str| {
+            let path = self.path(name).join(file);
+            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        };
+        let mut summary: Value = serde_json::from_str(&read("summary.jsonl")).expect("an object");
+        for level in summary["levels"].as_array_mut().into_iter().flatten() {
+            level["seconds"] = Value::Null;
+        }
+        summary["seconds"] = Value::Null;
+        (read("findings.jsonl"), summary)
+    }
+
+    fn assert_equal(&self, name: &str) {
+        assert_eq!(self.left_in(name), self.left_in("whole"));
+    }
+}
+
+/// Kills it some time after it was started, and says whether it was still at work.
+fn killed(mut command: Command, after: Duration) -> bool {
+    let began = Instant::now();
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+    while began.elapsed() < after {
+        if child.try_wait().expect("looked").is_some() {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.kill().expect("killed");
+    let status = child.wait().expect("it ends");
+    status.code().is_none()
+}
+
+#[test]
+fn killed_at_random_moments() {
+    let place = Place::new(&[]);
+    let begin = ["app", "--trace", "whole/trace", "--check-server", CHECK, "--out", "killed"];
+    let mut random = Random::new();
+    let mut kills = 0;
+    for _ in 0..12 {
+        let begun = place.path("killed/manifest.json").exists();
+        let arguments: &[&str] = if begun { &["app", "--resume", "killed"] } else { &begin };
+        kills += u32::from(killed(place.command(arguments), Duration::from_millis(random.below(400))));
+    }
+    assert!(kills > 0, "no kill came while it was at work");
+    if !place.path("killed/manifest.json").exists() {
+        place.run(&begin);
+    }
+    place.run(&["app", "--resume", "killed"]);
+    place.assert_equal("killed");
+}
+
+#[test]
+fn stopped_when_its_time_is_up_and_continued() {
+    let place = Place::new(&["--disk", "ext4"]);
+    let levels = ["--level", "both"];
+    let output = place.again("over", &[&levels[..], &["--budget", "200ms"]].concat());
+    let table = printed(&output);
+    assert!(table.contains("stopped before the end: "), "{table}");
+    // The time is divided: the disk is reached.
+    let disk = table.lines().find(|line| line.starts_with("ext4 on disk ")).expect("a row");
+    let states = disk.split_whitespace().nth(3).expect("states");
+    assert_ne!(states, "0", "{table}");
+    assert!(said(&output).contains("app --resume over"), "{}", said(&output));
+    let output = place.run(&["app", "--resume", "over", "-j", "2"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    place.assert_equal("over");
+    let output = place.run(&["app", "--resume", "over"]);
+    assert!(said(&output).contains("is finished"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn stopped_after_what_was_asked_for() {
+    let place = Place::new(&[]);
+    let output = place.again("some", &["--stop-after", "1"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let (_, summary) = place.left_in("some");
+    let (_, whole) = place.left_in("whole");
+    assert!(summary["checked"].as_u64() < whole["checked"].as_u64(), "{summary}");
+    assert!(summary["left"].as_u64() > Some(0), "{summary}");
+}
+
+#[test]
+fn divided_and_put_together() {
+    let place = Place::new(&[]);
+    for number in 1..=3 {
+        place.again(&format!("part{number}"), &["--shard", &format!("{number}/3")]);
+    }
+    let refused = |arguments: &[&str], part: &str| {
+        let output = place.run(arguments);
+        assert_eq!((output.status.code(), said(&output).lines().count()), (Some(2), 1), "{}", said(&output));
+        assert!(said(&output).contains(part), "{}", said(&output));
+    };
+    refused(&["merge", "part1", "part3", "--out", "merged"], "shard 2/3 is missing");
+    refused(&["merge", "part1", "part1", "--out", "merged"], "named twice");
+    place.again("second", &["--shard", "1/3"]);
+    refused(&["merge", "part1", "second", "--out", "merged"], "are the same shard");
+    refused(&["merge", "part1", "whole", "--out", "merged"], "whole is not a shard");
+    place.again("other", &["--shard", "2/3", "--model", "xfs"]);
+    refused(&["merge", "part1", "other", "part3", "--out", "merged"], "are not shards of one sweep");
+    assert!(!place.path("merged").exists());
+    let output = place.run(&["merge", "part3", "part1", "part2", "--out", "merged"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    place.assert_equal("merged");
+
+    let output = place.run(&["merge", "part1", "--incomplete", "--out", "begun"]);
+    assert!(said(&output).contains("app --resume begun"), "{}", said(&output));
+    place.run(&["app", "--resume", "begun"]);
+    place.assert_equal("begun");
+}
+
+#[test]
+fn what_cannot_be_continued_says_why() {
+    let place = Place::new(&[]);
+    let refused = |arguments: &[&str], part: &str| {
+        let output = place.run(arguments);
+        assert_eq!((output.status.code(), said(&output).lines().count()), (Some(2), 1), "{}", said(&output));
+        assert!(said(&output).contains(part), "{}", said(&output));
+    };
+    refused(&["app", "--resume", "nowhere"], "nowhere");
+    refused(&["app", "--resume", "whole", "--check", "true"], "cannot be used with");
+    refused(&["app", "--resume", "whole", "--model", "xfs"], "cannot be used with");
+    refused(&["cluster", "sweep", "--resume", "whole"], "crashpoint app --resume whole");
+    refused(&["fs", "--resume", "whole"], "program or a cluster");
+    refused(&["app", "--trace", "nowhere", "--check", "true"], "nowhere");
+    refused(&["app", "--trace", "whole/trace", "--check", "true", "--level", "block"], "no disk");
+    let path = place.path("whole/summary.jsonl");
+    std::fs::remove_file(path).expect("removed");
+    damage(&place.path("whole/trace/trace.json"));
+    refused(&["app", "--resume", "whole"], "trace");
+}
+
+/// Changes a file, so that it stays what it is to a reader of JSON.
+fn damage(path: &Path) {
+    let text = std::fs::read_to_string(path).expect("read");
+    std::fs::write(path, text + "\n").expect("written");
+}

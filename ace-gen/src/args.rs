@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use campaign::Shard;
 use clap::Args;
 use workloads::FallocMode;
 
@@ -9,7 +10,7 @@ use crate::bounds::{Bounds, BoundsError, LinkPairs, PersistNames, Persistence, R
 use crate::generator::Generator;
 use crate::operation::{DataRange, Operation, parse_falloc_mode};
 use crate::preset::Preset;
-use crate::select::{Sample, Selection, Shard};
+use crate::select::{Sample, Selection};
 
 /// The bounds of generated workloads.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]

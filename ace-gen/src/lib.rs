@@ -77,5 +77,5 @@ pub use names::UnknownName;
 pub use operation::{DataRange, FALLOC_MODES, Operation, parse_falloc_mode};
 pub use output::{Format, OutputError, write};
 pub use preset::Preset;
-pub use select::{Indices, Sample, Selection, Shard};
+pub use select::{Indices, Sample, Selection};
 pub use unique::{Removed, Unique};

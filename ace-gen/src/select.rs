@@ -1,53 +1,13 @@
 //! Which of the workloads are wanted: a range, a sample, a shard, only the unique ones.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::iter::StepBy;
 use std::ops::Range;
-use std::str::FromStr;
+
+use campaign::Shard;
 
 use crate::generator::Generator;
 use crate::unique::{Removed, Unique};
-
-/// Part `number` of `of`: the workloads whose numbers leave the same rest when divided by `of`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shard {
-    number: u64,
-    of: u64,
-}
-
-impl Shard {
-    /// Part `number`, from 1 to `of`, if that is a part.
-    pub fn new(number: u64, of: u64) -> Option<Self> {
-        (1..=of).contains(&number).then_some(Shard { number, of })
-    }
-
-    /// Whether workload `index` is in this part.
-    pub fn contains(self, index: u64) -> bool {
-        index % self.of == self.number - 1
-    }
-
-    fn first_from(self, start: u64) -> u64 {
-        let rest = self.number - 1;
-        start + (rest + self.of - start % self.of) % self.of
-    }
-}
-
-/// `2/3`, as it is read.
-impl fmt::Display for Shard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.number, self.of)
-    }
-}
-
-impl FromStr for Shard {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parsed = text.split_once('/').and_then(|(number, of)| Shard::new(number.parse().ok()?, of.parse().ok()?));
-        parsed.ok_or_else(|| "a shard is I/N with I from 1 to N".to_owned())
-    }
-}
 
 /// Some workloads chosen at random, the same ones for the same seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,7 +137,7 @@ type Steps = StepBy<Range<u64>>;
 
 impl Source<'_> {
     fn steps(range: Range<u64>, shard: Option<Shard>) -> Self {
-        let (start, step) = shard.map_or((range.start, 1), |shard| (shard.first_from(range.start), shard.of));
+        let (start, step) = shard.map_or((range.start, 1), |shard| (shard.first_from(range.start), shard.count()));
         Source::Steps((start..range.end).step_by(step as usize))
     }
 }

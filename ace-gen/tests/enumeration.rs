@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use ace_gen::{Bounds, Generator, Preset, Sample, Selection, Shard};
+use ace_gen::{Bounds, Generator, Preset, Sample, Selection};
+use campaign::Shard;
 use proptest::prelude::*;
 
 fn generator(preset: Preset) -> Generator {

@@ -8,13 +8,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
+use campaign::{Interrupt, Outcome};
 use clap::Args;
 use local_fs::enter_mount_namespace;
 use nix::unistd::{AccessFlags, access, geteuid};
 use node_sweep::{Check, CheckCommand, Program, Subject, scratch};
 use pace_rules::nodes::Explore;
 use recorder::process::{NodeOptions, RecordedDisk, record};
-use replayer::{Interrupt, Outcome};
 
 use crate::states::{Level, Subjects, VisitArgs};
 
@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
         }
         Ok(subjects)
     };
-    let name = arguments.program.iter().map(|word| replayer::quoted(&word.to_string_lossy()).into_owned());
+    let name = arguments.program.iter().map(|word| campaign::quoted(&word.to_string_lossy()).into_owned());
     let what = Subjects {
         trace: &trace,
         explore: Explore::BruteForce,
@@ -154,11 +154,11 @@ impl AppArgs {
     /// is said.
     fn record_all(&self, data: &Path, interrupt: &Interrupt) -> anyhow::Result<Option<trace::Trace>> {
         let Some(trace) = self.record(data, interrupt)? else {
-            replayer::say("interrupted: the program was ended while it was recorded, and nothing was tested");
+            campaign::say("interrupted: the program was ended while it was recorded, and nothing was tested");
             return Ok(None);
         };
         let Some(difference) = self.sweep.difference(&trace, data)? else { return Ok(Some(trace)) };
-        replayer::say(&format!("NOT MEASURED  what was recorded is not what the program left; {difference}"));
+        campaign::say(&format!("NOT MEASURED  what was recorded is not what the program left; {difference}"));
         Ok(None)
     }
 

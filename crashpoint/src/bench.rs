@@ -5,13 +5,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ace_gen::{Generator, Preset};
+use campaign::{Interrupt, Outcome, OutputFormat, columns};
 use clap::Args;
 use local_fs::Variant;
 use pace_rules::disk::States;
-use replayer::{
-    Interrupt, KernelArgs, Outcome, OutputFormat, Summary, SweepOptions, Timing, Variants, Workers, columns,
-    parse_variants, prepare,
-};
+use replayer::{KernelArgs, Summary, SweepOptions, Timing, Variants, Workers, parse_variants, prepare};
 use serde_json::{Value, json};
 use workloads::Workload;
 
@@ -91,12 +89,12 @@ pub(crate) fn run(arguments: &BenchArgs, interrupt: &Interrupt) -> anyhow::Resul
     prepare(&variants, &machine)?;
     let mut rows = Vec::new();
     for variant in variants {
-        replayer::say(&format!("{variant}: {ROUNDS} rounds in {} s with {jobs} workers", arguments.seconds));
+        campaign::say(&format!("{variant}: {ROUNDS} rounds in {} s with {jobs} workers", arguments.seconds));
         let options =
             SweepOptions { jobs, states: arguments.states, machine: machine.clone(), ..SweepOptions::default() };
         let measured = measure(variant, &options, time, interrupt)?;
         if interrupt.requested() {
-            replayer::say("interrupted");
+            campaign::say("interrupted");
             return Ok(Outcome::Incomplete);
         }
         if arguments.format == OutputFormat::Json {

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
+use campaign::{Interrupt, columns};
 use node_sweep::{BlockFindings, Blocks, Finding, Subject, Summary, kind_words, recorded_disks, sweep_source};
 use pace_rules::nodes::{BlockRequest, BlockSpace, Explore};
-use replayer::{Interrupt, columns};
 use trace::Trace;
 
 use crate::states::{Level, SpaceArgs, Subjects, VisitArgs, indices, number, progress, summary};
@@ -38,7 +38,7 @@ impl VisitArgs {
         let drawn = sample.filter(|count| *count < space.len());
         let drawn = drawn.map(|count| format!("; visiting {count} of them, --seed {}", self.seed)).unwrap_or_default();
         let words = self.states.of_disks();
-        replayer::say(&format!("{} crash states of {model}, {words}{drawn}", number(space.len())));
+        campaign::say(&format!("{} crash states of {model}, {words}{drawn}", number(space.len())));
         let began = Instant::now();
         let swept = sweep_source(blocks, indices, subjects, interrupt, &mut progress())?;
         let seconds = began.elapsed().as_secs_f64();

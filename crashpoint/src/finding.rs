@@ -77,7 +77,7 @@ impl Opened {
 
     /// The command that sweeps workloads as the finding's was.
     fn sweep_command(&self, sweep: &FileSystemArgs) -> String {
-        format!("{} fs {} -", replayer::own_call(), sweep.replay_flags(&self.found.variant))
+        format!("{} fs {} -", campaign::own_call(), sweep.replay_flags(&self.found.variant))
     }
 
     /// Says so if this is another kernel than the one that was found wanting.
@@ -86,7 +86,7 @@ impl Opened {
         if let Ok(here) = here.as_ref().map(|kernel| &kernel.release)
             && *here != self.kernel.release
         {
-            replayer::say(&format!(
+            campaign::say(&format!(
                 "found on Linux {}, and this is {here}: it may not come again",
                 self.kernel.release
             ));

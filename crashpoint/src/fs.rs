@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use ace_gen::{GeneratorArgs, SelectionArgs};
 use anyhow::{Context, bail};
+use campaign::{Interrupt, Outcome, OutputFormat};
 use clap::{Args, Command, FromArgMatches};
 use machine::Machine;
-use replayer::{FileSystemArgs, Interrupt, Kernel, Manifest, Options, Outcome, OutputFormat, Results};
+use replayer::{FileSystemArgs, Kernel, Manifest, Options, Results};
 use replayer::{NumberedWorkloads, SweepCommand, WorkloadFiles};
 
 use crate::options;
@@ -118,7 +119,7 @@ fn resume(
     options::agree(command, given, results.manifest(), directory)?;
     let format = given_arguments.format;
     if results.is_finished() {
-        replayer::say(&format!("the sweep in {} is finished: {} results", directory.display(), results.count()));
+        campaign::say(&format!("the sweep in {} is finished: {} results", directory.display(), results.count()));
         return results.print(format);
     }
     let mut arguments = recorded_arguments(command, results.manifest())
@@ -132,7 +133,7 @@ fn resume(
     };
     let machine = arguments.file_system.machine()?;
     same_sweep(&arguments, &machine, results.manifest(), directory)?;
-    replayer::say(&format!("going on in {}: {} results are there", directory.display(), results.count()));
+    campaign::say(&format!("going on in {}: {} results are there", directory.display(), results.count()));
     arguments.sweep(source, machine, Some(results), interrupt)
 }
 
@@ -175,11 +176,11 @@ impl FsArgs {
         match source {
             Source::Generated(generated) => {
                 if let Some(sample) = self.selection.sample {
-                    replayer::say(&format!("sampling {sample} with --seed {}", self.selection.seed));
+                    campaign::say(&format!("sampling {sample} with --seed {}", self.selection.seed));
                 }
                 let chosen = generated.choose();
                 if let Some(removed) = chosen.removed().filter(|removed| removed.count() > 0) {
-                    replayer::say(&removed.to_string());
+                    campaign::say(&removed.to_string());
                 }
                 command.run(&|| chosen.iter(), chosen.count(), results, interrupt)
             }

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
+use campaign::{Interrupt, Outcome, OutputFormat, quoted};
 use clap::{Args, Command};
-use replayer::{FileSystemArgs, Import, Interrupt, NumberedWorkloads, Outcome, OutputFormat, SweepCommand};
-use replayer::{WorkloadFiles, quoted};
+use replayer::WorkloadFiles;
+use replayer::{FileSystemArgs, Import, NumberedWorkloads, SweepCommand};
 use workloads::Workload;
 
 /// The arguments of `crashpoint import`.
@@ -60,7 +61,7 @@ pub(crate) fn run(mut arguments: ImportArgs, interrupt: &Interrupt) -> anyhow::R
     arguments.file_system.jobs = Some(1);
     let workload = workload(&arguments)?;
     for note in import.check(&workload)? {
-        replayer::say(&note);
+        campaign::say(&note);
     }
     let command_line = command_line(&arguments, &import);
     let machine = arguments.file_system.machine()?;

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use campaign::{Interrupt, Outcome};
 use clap::Args;
 use machine::{End, GuestCommand, Running};
-use replayer::{Interrupt, KernelArgs, KernelChoice, Outcome};
+use replayer::{KernelArgs, KernelChoice};
 
 /// How often an interrupt is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(200);

@@ -22,8 +22,10 @@ mod states;
 
 use std::process::ExitCode;
 
+use campaign::{Interrupt, Outcome};
+
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use replayer::{Interrupt, Options, Outcome};
+use replayer::Options;
 
 /// Cuts the power of a file system at every point where it has promised something, and says
 /// what was not there afterwards.
@@ -121,8 +123,8 @@ fn main() -> ExitCode {
         return status;
     }
     match parse() {
-        Ok(parsed) => replayer::exit(run(parsed)),
-        Err(error) => replayer::exit_usage(&error),
+        Ok(parsed) => campaign::exit(run(parsed)),
+        Err(error) => campaign::exit_usage(&error),
     }
 }
 

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
+use campaign::Outcome;
 use clap::{Args, ValueEnum};
 use clap_complete::Shell;
-use replayer::Outcome;
 
 /// The arguments of `crashpoint completions`.
 #[derive(Debug, Args)]

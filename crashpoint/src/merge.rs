@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use campaign::{Outcome, OutputFormat};
 use clap::Args;
-use replayer::{Outcome, OutputFormat};
 
 /// The arguments of `crashpoint merge`.
 #[derive(Debug, Args)]

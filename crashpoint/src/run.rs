@@ -7,8 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 use block_dev::OperationMark;
+use campaign::Outcome;
 use clap::Args;
-use replayer::{Outcome, WorkloadFiles};
+use replayer::WorkloadFiles;
 
 /// The arguments of `crashpoint run`.
 #[derive(Debug, Args)]
@@ -38,7 +39,7 @@ pub(crate) fn run(arguments: &RunArgs) -> anyhow::Result<Outcome> {
             refused += 1;
             let reason = io::Error::from_raw_os_error(errno);
             let op = workload.operations().nth(number as usize).map(ToString::to_string).unwrap_or_default();
-            replayer::say(&format!("operation {number}, {op}, was refused: {reason}"));
+            campaign::say(&format!("operation {number}, {op}, was refused: {reason}"));
         }
         arguments.mark.as_ref().map_or(Ok(()), |name| set_mark(name, mark))
     };

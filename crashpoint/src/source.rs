@@ -1,8 +1,9 @@
 //! Where the workloads of a sweep come from: the generator, files, or standard input.
 
-use ace_gen::{Generator, GeneratorArgs, Removed, SelectionArgs, Shard};
+use ace_gen::{Generator, GeneratorArgs, Removed, SelectionArgs};
 use anyhow::{Context, bail};
-use replayer::{Interrupt, NumberedWorkloads, WorkloadFiles, WorkloadIterator};
+use campaign::{Interrupt, Shard};
+use replayer::{NumberedWorkloads, WorkloadFiles, WorkloadIterator};
 use workloads::Workload;
 
 /// To tell equal workloads apart all of them must be looked at, and a digest kept of each.
@@ -96,7 +97,7 @@ impl Generated {
         let mut unique = !all && selection.index.is_none();
         if unique && count > UNIQUE_OF_MAX {
             let why = format!("that is done up to {UNIQUE_OF_MAX}");
-            replayer::say(&format!("of {count} workloads equal ones are not removed ({why})"));
+            campaign::say(&format!("of {count} workloads equal ones are not removed ({why})"));
             unique = false;
         }
         let selection = ace_gen::Selection { unique, ..selection.selection() };

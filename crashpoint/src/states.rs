@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use campaign::{Interrupt, Outcome, OutputFormat, columns};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use node_sweep::{
@@ -16,7 +17,6 @@ use pace_rules::disk;
 use pace_rules::nodes::{
     BlockSpace, Explore, MODELS, Model, NodeState, Relaxation, Relaxations, Request, Space, Split,
 };
-use replayer::{Interrupt, Outcome, OutputFormat, columns};
 use trace::Trace;
 
 /// How often it is said how far a sweep is.
@@ -270,7 +270,7 @@ impl VisitArgs {
         let drawn = self.sample.filter(|count| *count < space.len());
         let sample = drawn.map(|count| format!("; visiting {count} of them, --seed {}", self.seed));
         let sample = sample.unwrap_or_default();
-        replayer::say(&format!(
+        campaign::say(&format!(
             "{} crash states on {}: {}{sample}",
             number(space.len()),
             self.states.model,
@@ -329,7 +329,7 @@ pub(crate) fn progress() -> impl FnMut(Progress) {
         if told.elapsed() >= PROGRESS_EVERY {
             told = Instant::now();
             let Progress { checked, broken, open } = at;
-            replayer::say(&format!("{checked} states checked, {broken} broken, {open} not measured"));
+            campaign::say(&format!("{checked} states checked, {broken} broken, {open} not measured"));
         }
     }
 }

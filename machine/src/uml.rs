@@ -339,7 +339,11 @@ pub fn memory_room(memory_mib: u64) -> (PathBuf, u64) {
 fn release(kernel: &Path) -> anyhow::Result<String> {
     let output = Command::new(kernel).arg("--version").stdin(Stdio::null()).output();
     let not_one = || format!("{} is not a User-Mode Linux kernel", kernel.display());
-    let output = output.with_context(not_one)?;
+    let output = output.map_err(|error| {
+        let is_no_program = error.raw_os_error() == Some(nix::libc::ENOEXEC);
+        let what = if is_no_program { not_one() } else { format!("run {}", kernel.display()) };
+        anyhow::Error::from(error).context(what)
+    })?;
     let text = String::from_utf8_lossy(&output.stdout);
     let release = text.split_whitespace().next().filter(|word| word.starts_with(|first: char| first.is_ascii_digit()));
     release.map(str::to_owned).context("it does not say its version").with_context(not_one)

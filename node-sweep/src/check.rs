@@ -13,10 +13,10 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use campaign::Interrupt;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use replayer::Interrupt;
 use serde::{Deserialize, Serialize};
 
 /// How often it is looked whether somebody interrupts.
@@ -144,8 +144,8 @@ impl Checker {
         match &self.check.command {
             CheckCommand::Once(words) => {
                 let words = words
-                    .replace("{dir}", &replayer::quoted(&directory.to_string_lossy()))
-                    .replace("{acks}", &replayer::quoted(&acks.to_string_lossy()));
+                    .replace("{dir}", &campaign::quoted(&directory.to_string_lossy()))
+                    .replace("{acks}", &campaign::quoted(&acks.to_string_lossy()));
                 self.judge_once(&words)
             }
             CheckCommand::Serve(words) => {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use campaign::Interrupt;
 use cluster::{Cluster, ClusterFile, Error, Settings, Spawn};
 use local_fs::enter_mount_namespace;
 use nix::mount::{MsFlags, mount};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use pace_rules::nodes::Run;
-use replayer::Interrupt;
 
 use crate::bay::Bay;
 use crate::check::{Complaint, Verdict};

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use replayer::write_whole;
+use campaign::write_whole;
 use serde::{Deserialize, Serialize};
 use trace::Trace;
 

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
+use campaign::Interrupt;
 use pace_rules::nodes::{Space, State};
-use replayer::Interrupt;
 use trace::Trace;
 
 use crate::check::{Complaint, Verdict};

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use campaign::Interrupt;
 use node_sweep::{
     Check, CheckCommand, Finding, Findings, Held, Made, NodeStory, Program, Subject, Swept, Verdict, sweep,
 };
@@ -11,7 +12,6 @@ use pace_rules::nodes::{
     Action, ChangeOfName, Event, Explore, FileId, FileKind, FileOp, InitialFile, Model, Name, Node, Relaxations,
     Request, Space, Split, SyncScope,
 };
-use replayer::Interrupt;
 use trace::Trace;
 
 /// A program that is written down while it runs.

@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use campaign::quoted;
 use checker::Contract;
 use clap::Args;
 use local_fs::Variant;
@@ -12,7 +13,6 @@ use workloads::{Reader, Workload};
 
 use crate::disk_kind::DiskKind;
 use crate::kernel::KernelArgs;
-use crate::shell::quoted;
 use crate::sweep::SweepOptions;
 
 /// The file systems of one `--fs`.

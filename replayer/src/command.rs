@@ -8,6 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use campaign::{Interrupt, Outcome, OutputFormat, own_call, say};
 use local_fs::Variant;
 use machine::Machine;
 use pace_rules::disk::Disk;
@@ -15,40 +16,20 @@ use workloads::Workload;
 
 use crate::args::{FileSystemArgs, NumberedWorkloads, WorkloadIterator};
 use crate::import::Import;
-use crate::pool::Interrupt;
 use crate::prepare::prepare;
-use crate::report::{OutputFormat, Report, print_summary, print_table, say};
+use crate::report::{Report, print_summary, print_table};
 use crate::result::{Verdict, WorkloadResult};
 use crate::results_directory::{Recorded, Results};
-use crate::shell::own_call;
 use crate::sweep::{Summary, SweepOptions, Workers};
 
-/// How a command went; the exit status says it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// Nothing was found.
-    Clean,
-    /// A promise was broken.
-    Findings,
-    /// Something could not be measured, or the user stopped it.
-    Incomplete,
-    /// Something that is needed is missing, and that was printed.
-    CouldNotRun,
-    /// Whoever read our output has had enough.
-    OutputClosed,
-    /// A command was run, and ended so.
-    Command(u8),
-}
-
-impl Outcome {
-    pub(crate) fn of(rows: &[(Variant, Summary)]) -> Self {
-        if rows.iter().any(|(_, summary)| summary.findings > 0) {
-            Self::Findings
-        } else if rows.iter().any(|(_, summary)| summary.not_measured > 0 || summary.interrupted) {
-            Self::Incomplete
-        } else {
-            Self::Clean
-        }
+/// What the summaries of a sweep amount to.
+pub(crate) fn outcome(rows: &[(Variant, Summary)]) -> Outcome {
+    if rows.iter().any(|(_, summary)| summary.findings > 0) {
+        Outcome::Findings
+    } else if rows.iter().any(|(_, summary)| summary.not_measured > 0 || summary.interrupted) {
+        Outcome::Incomplete
+    } else {
+        Outcome::Clean
     }
 }
 
@@ -246,9 +227,9 @@ impl<'a> SweepCommand<'a> {
             if self.stop_after.is_none_or(|most| self.found.get() < most) {
                 say("interrupted: what was done until then is counted");
             }
-            return Ok(Outcome::of(rows).or_incomplete());
+            return Ok(outcome(rows).or_incomplete());
         }
-        Ok(Outcome::of(rows))
+        Ok(outcome(rows))
     }
 }
 
@@ -277,12 +258,6 @@ impl Numbers {
             given_out.remove(&line);
         }
         number
-    }
-}
-
-impl Outcome {
-    fn or_incomplete(self) -> Self {
-        if self == Self::Clean { Self::Incomplete } else { self }
     }
 }
 

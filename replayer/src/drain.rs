@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
+use campaign::Interrupt;
 use workloads::Workload;
 
-use crate::pool::Interrupt;
 use crate::result::WorkloadResult;
 
 /// ResultSender that may wait to be taken before the feeders wait too.

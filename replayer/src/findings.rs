@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use campaign::{MANIFEST, RESULTS, read_lines};
 use checker::Finding;
 use local_fs::Variant;
 use pace_rules::disk::{Relaxation, State};
 use serde::Deserialize;
 use workloads::Workload;
 
-use crate::lines::read_lines;
 use crate::manifest::Manifest;
 use crate::result::{Death, LogEntry, LostBytes, RunLog, StateFindings};
-use crate::results_directory::{MANIFEST, RESULTS, place_of};
+use crate::results_directory::place_of;
 
 /// What a directory of results holds.
 #[derive(Debug, Clone)]

@@ -11,15 +11,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use campaign::{Interrupt, quoted, say};
 use nix::pty::{Winsize, openpty};
 use serde::{Deserialize, Serialize};
 use workloads::Workload;
 
 use crate::engine::search::{Recovered, Search};
-use crate::pool::{Gone, Interrupt, Worker};
-use crate::report::say;
+use crate::pool::{Gone, Worker};
 use crate::result::StateFindings;
-use crate::shell::quoted;
 use crate::sweep::Workers;
 use crate::terminal::RawTerminal;
 use crate::worker::{Answer, Job, answer};

@@ -3,10 +3,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::bail;
+use campaign::quoted;
 use clap::Args;
 use machine::{Machine, Uml};
-
-use crate::shell::quoted;
 
 /// Modules that disks in user space need where they are not built in.
 const DISK_MODULES: [&str; 2] = ["loop", "fuse"];

@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
+use campaign::{Interrupt, OutputFormat};
 use clap::Parser;
-use replayer::{FileSystemArgs, Interrupt, OutputFormat, SweepCommand, WorkloadFiles};
+use replayer::{FileSystemArgs, SweepCommand, WorkloadFiles};
 
 /// Runs workloads on a file system, crashes it at every persistence point, and says what it
 /// broke. Exit status: 0 nothing found, 1 findings, 2 could not run, 3 not measured.
@@ -32,13 +33,13 @@ fn main() -> ExitCode {
     match Arguments::try_parse() {
         Ok(mut arguments) => {
             arguments.file_system.kernel.seed = arguments.seed;
-            replayer::exit(run(&arguments))
+            campaign::exit(run(&arguments))
         }
-        Err(error) => replayer::exit_usage(&error),
+        Err(error) => campaign::exit_usage(&error),
     }
 }
 
-fn run(arguments: &Arguments) -> anyhow::Result<replayer::Outcome> {
+fn run(arguments: &Arguments) -> anyhow::Result<campaign::Outcome> {
     let interrupt = Interrupt::watch()?;
     let command = SweepCommand::new(&arguments.file_system, arguments.file_system.machine()?, arguments.format);
     if let Some(stream) = arguments.files.stream() {

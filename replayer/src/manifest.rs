@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use campaign::command_line;
 use local_fs::Variant;
 use machine::Machine;
 use serde::{Deserialize, Serialize};
@@ -186,8 +187,4 @@ impl Manifest {
         });
         differing.map(|(name, value)| format!("{name} is {value} in one and {} in the other", others[name.as_str()]))
     }
-}
-
-fn command_line() -> Vec<String> {
-    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }

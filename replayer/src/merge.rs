@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use campaign::{Outcome, OutputFormat, say};
 
-use crate::command::Outcome;
-use crate::report::{OutputFormat, say};
 use crate::results_directory::Results;
 
 /// Missing shards that are named.

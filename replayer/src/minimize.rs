@@ -4,13 +4,13 @@
 use std::collections::HashSet;
 
 use anyhow::bail;
+use campaign::Interrupt;
 use pace_rules::disk::{Relaxation, States};
 use workloads::{Op, Step, Workload};
 
 use crate::ddmin::ddmin;
 use crate::engine::search::Search;
 use crate::findings::{Found, FoundWhat};
-use crate::pool::Interrupt;
 use crate::result::{Death, RunLog, StateFindings};
 use crate::sweep::Workers;
 

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
+use campaign::{MANIFEST, RESULTS, TIMES, read_lines};
 use local_fs::Variant;
 
 use crate::findings::Found;
-use crate::lines::read_lines;
+
 use crate::manifest::Manifest;
 use crate::result::Verdict;
-use crate::results_directory::{MANIFEST, RESULTS, Recorded, ResultLine, TIMES, is_finished, read_result, read_time};
+use crate::results_directory::{Recorded, ResultLine, is_finished, read_result, read_time};
 use crate::sweep::Summary;
 
 /// How a sweep went, as far as it came.

@@ -3,17 +3,16 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::Context;
 use block_dev::Base;
+use campaign::Interrupt;
 use local_fs::{Variant, format};
 use machine::{Activity, End, Machine, Running};
 use serde::Serialize;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use workloads::Workload;
 
@@ -21,15 +20,6 @@ use crate::engine::search::Search;
 use crate::fsck::{Slot, Task, help, shared_name};
 use crate::result::{Death, WorkloadResult};
 use crate::worker::{Answer, BASE_NAME, Job, Start, WORKER_COMMAND, receive, send, send_to_guest};
-
-/// The exit status of a run that was broken off.
-const INCOMPLETE: i32 = 3;
-
-/// A signal that comes this long after the first one means that patience is at its end.
-const SECOND_THOUGHT: Duration = Duration::from_secs(1);
-
-/// How long after an interrupt a worker may take for what it has begun.
-const INTERRUPT_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Formats a disk for a guest, and puts it at `path`. Where that does not work the guest does it,
 /// which takes longer: as an ordinary user mkfs.btrfs fails as soon as anything at all is mounted
@@ -42,49 +32,6 @@ fn make_base(variant: &Variant, path: &Path) -> anyhow::Result<()> {
         Err(_) => std::fs::remove_file(path),
     };
     made.with_context(|| format!("write {}", path.display()))
-}
-
-/// Whether the user asked to stop (Ctrl-C, SIGTERM). From then on nothing new is begun.
-#[derive(Debug, Clone, Default)]
-pub struct Interrupt(Arc<(AtomicBool, OnceLock<Instant>)>);
-
-impl Interrupt {
-    /// Watches for SIGINT, SIGTERM and SIGHUP. Asked again after a while, the process does not
-    /// wait for anything any more: the workers end by themselves.
-    ///
-    /// # Errors
-    /// If they cannot be caught.
-    pub fn watch() -> io::Result<Self> {
-        let this = Self::default();
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-        let requested = this.clone();
-        std::thread::spawn(move || {
-            let mut first = None;
-            for _ in signals.forever() {
-                requested.request();
-                // Whoever signals a whole group may reach us twice at once.
-                if first.get_or_insert_with(Instant::now).elapsed() > SECOND_THOUGHT {
-                    std::process::exit(INCOMPLETE);
-                }
-            }
-        });
-        Ok(this)
-    }
-
-    /// Whether it was asked for.
-    pub fn requested(&self) -> bool {
-        self.0.0.load(Ordering::Relaxed)
-    }
-
-    /// Whether it was asked for so long ago that what is being done is not waited for any more.
-    fn is_out_of_patience(&self) -> bool {
-        self.requested() && self.0.1.get_or_init(Instant::now).elapsed() > INTERRUPT_PATIENCE
-    }
-
-    /// Asks for it from within: the output is closed, or the disk is full.
-    pub fn request(&self) {
-        self.0.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// How often a worker that does not answer is looked at.

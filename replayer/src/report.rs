@@ -1,36 +1,17 @@
-use std::fmt;
-use std::io::{self, IsTerminal, Write};
-use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::io::{self, Write};
 
+use campaign::{OutputFormat, Progress, columns, is_closed};
 use checker::{Contract, Finding};
-use clap::ValueEnum;
-use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use local_fs::Variant;
-use nix::poll::{PollFd, PollFlags, PollTimeout};
 use serde_json::{Value, json};
 use workloads::Workload;
 
-use crate::columns::columns;
 use crate::result::{Death, LogEntry, RunLog, StateFindings, Verdict, WorkloadResult};
 use crate::story::{Story, death_text, replay_text};
 use crate::sweep::Summary;
 
-/// Without a terminal a line of progress is printed this often.
-const PROGRESS_EVERY: Duration = Duration::from_secs(30);
-
 /// Lines of a dead kernel's log that are printed. Results have all that was kept.
 const DEATH_LINES_MAX: usize = 30;
-
-/// How results are printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub enum OutputFormat {
-    /// Findings and a table, for people.
-    #[default]
-    Text,
-    /// One JSON object a line; see docs/json.md.
-    Json,
-}
 
 /// Prints what comes of a sweep: results to standard output, progress to standard error.
 pub struct Report {
@@ -55,7 +36,7 @@ impl Report {
         replay: String,
         total: Option<u64>,
     ) -> Self {
-        let progress = Progress::new(&variant.to_string(), total);
+        let progress = Progress::new(&variant.to_string(), "workloads", total);
         let contract = Contract::for_variant(contract.unwrap_or(variant)).ok();
         Self { format, progress, variant: variant.clone(), contract, replay, findings: 0, not_measured: 0 }
     }
@@ -86,7 +67,7 @@ impl Report {
 
     /// Ends the progress bar.
     pub fn finish(&self) {
-        self.progress.bar.finish_and_clear();
+        self.progress.finish();
     }
 
     /// The result of workload `number` of the sweep as one JSON object. Nothing in it depends on how
@@ -181,86 +162,6 @@ impl Report {
     fn replay_text(&self, workload: &Workload) -> String {
         format!("{}\n", replay_text(workload, &self.replay))
     }
-}
-
-/// A bar on a terminal, a line now and then elsewhere.
-struct Progress {
-    bar: ProgressBar,
-    name: String,
-    terminal: bool,
-    printed: Instant,
-}
-
-impl Progress {
-    fn new(name: &str, total: Option<u64>) -> Self {
-        let template = if total.is_some() {
-            "{prefix:>14} {bar:30} {pos}/{len}  {rate}  {left} left  {msg}"
-        } else {
-            "{prefix:>14} {spinner} {pos}  {rate}  {msg}"
-        };
-        let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
-        let style = ProgressStyle::with_template(template).expect("a fixed template").progress_chars("##-");
-        // Over the whole run: workloads take much the same time, and a guess that jumps helps nobody.
-        let style = style
-            .with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
-                let _ = write!(out, "{:.0}/s", rate(state));
-            })
-            .with_key("left", |state: &ProgressState, out: &mut dyn fmt::Write| {
-                let _ = match left(state) {
-                    Some(left) => write!(out, "{}", HumanDuration(left)),
-                    None => write!(out, "?"),
-                };
-            });
-        bar.set_style(style);
-        bar.set_prefix(name.to_owned());
-        bar.set_message("no findings");
-        Self { bar, name: name.to_owned(), terminal: io::stderr().is_terminal(), printed: Instant::now() }
-    }
-
-    fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
-        self.bar.suspend(print)
-    }
-
-    fn tick(&mut self, findings: u64, not_measured: u64) {
-        let mut message = match findings {
-            0 => "no findings".to_owned(),
-            1 => "1 finding".to_owned(),
-            more => format!("{more} findings"),
-        };
-        if not_measured > 0 {
-            message += &format!(", {not_measured} not measured");
-        }
-        self.bar.set_message(message.clone());
-        self.bar.inc(1);
-        if !self.terminal && self.printed.elapsed() >= PROGRESS_EVERY {
-            self.printed = Instant::now();
-            let total = self.bar.length().map(|total| format!("/{total}")).unwrap_or_default();
-            say(&format!("{}: {}{total} workloads, {message}", self.name, self.bar.position()));
-        }
-    }
-}
-
-/// Prints a line for people to standard error. If nobody reads it, it is not said.
-pub fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
-}
-
-/// Whether an output is a pipe whose reader has gone.
-fn is_closed(output: impl AsFd) -> bool {
-    let mut poll = [PollFd::new(output.as_fd(), PollFlags::empty())];
-    let polled = nix::poll::poll(&mut poll, PollTimeout::ZERO);
-    polled.is_ok() && poll[0].revents().is_some_and(|events| events.contains(PollFlags::POLLERR))
-}
-
-/// Workloads a second, so far.
-fn rate(state: &ProgressState) -> f64 {
-    state.pos() as f64 / state.elapsed().as_secs_f64().max(1e-3)
-}
-
-/// How much longer it takes, once something is done.
-fn left(state: &ProgressState) -> Option<Duration> {
-    let to_do = state.len()?.checked_sub(state.pos())?;
-    (state.pos() > 0).then(|| Duration::from_secs_f64(to_do as f64 / rate(state)))
 }
 
 /// The table at the end of a sweep.

@@ -1,47 +1,25 @@
-//! The directory of a sweep's results. Whatever stops the sweep at whatever moment, it can be
-//! gone on with:
-//!
-//! - The manifest is written first, whole. Before it is there, nothing has begun.
-//! - Results are appended one by one; what a kill leaves of the last line is cut off.
-//! - The summary is written last, whole. While it is not there, or does not agree with the
-//!   results, the sweep is not finished.
-//! - A lock, which the kernel takes away from a process that dies, keeps a second one out.
+//! The results of a sweep of workloads, in its [`Directory`].
 
 use std::collections::HashSet;
-use std::ffi::OsString;
-use std::fs::File;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use campaign::{Directory, Lines, MANIFEST, Outcome, OutputFormat, RESULTS, SUMMARY, TABLE, TIMES, write_whole};
 use local_fs::Variant;
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use workloads::Workload;
 
-use crate::command::Outcome;
-use crate::lines::{Lines, cannot, write_whole};
+use crate::command::outcome;
 use crate::manifest::Manifest;
-use crate::report::{OutputFormat, print_summary, print_table, summary_json, table};
+use crate::report::{print_summary, print_table, summary_json, table};
 use crate::result::{Timing, Verdict, WorkloadResult};
 use crate::sweep::Summary;
 
-const LOCK: &str = "crashpoint.lock";
-pub(crate) const MANIFEST: &str = "manifest.json";
+/// The workloads that must be kept, because they cannot be generated again.
 const WORKLOADS: &str = "workloads.wl";
-pub(crate) const RESULTS: &str = "results.jsonl";
-pub(crate) const TIMES: &str = "times.jsonl";
-const SUMMARY: &str = "summary.jsonl";
-const TABLE: &str = "summary.txt";
-
-/// All files of such a directory.
-const OURS: [&str; 7] = [LOCK, MANIFEST, WORKLOADS, RESULTS, TIMES, SUMMARY, TABLE];
-
-/// A process that was just killed may still hold the lock for a moment.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+const KEPT: [&str; 1] = [WORKLOADS];
 
 /// How often results are made to stay when the machine goes down. Against a kill of the process
 /// nothing needs to be done; what a machine loses is tested once more.
@@ -54,18 +32,14 @@ const NOTE_EVERY: Duration = Duration::from_millis(250);
 /// A directory that results are appended to, and what is in it.
 #[derive(Debug)]
 pub struct Results {
-    directory: PathBuf,
+    directory: Directory,
     manifest: Manifest,
-    /// What was made for it, the deepest directory first, if it is new.
-    made: Option<Vec<PathBuf>>,
     lines: Lines,
     times: Lines,
     /// For each file system of the manifest.
     recorded: Vec<Recorded>,
     finished: bool,
     clock: Clock,
-    /// Held until the end.
-    _lock: Flock<File>,
 }
 
 /// What is recorded of one file system.
@@ -143,6 +117,28 @@ pub(crate) struct TimeLine {
     fua_recognised: bool,
 }
 
+/// What is in the files of a sweep.
+struct Contents {
+    lines: Lines,
+    times: Lines,
+    recorded: Vec<Recorded>,
+    finished: bool,
+}
+
+impl Contents {
+    fn load(directory: &Directory, manifest: &Manifest) -> anyhow::Result<Self> {
+        let variants = manifest.file_systems.as_slice();
+        let mut recorded = vec![Recorded::default(); variants.len()];
+        for record in &mut recorded {
+            record.summary.fua_recognised = true;
+        }
+        let lines = Lines::open(&directory.join(RESULTS), |_, line| read_result(variants, &mut recorded, &line))?;
+        let times = Lines::open(&directory.join(TIMES), |_, line| read_time(variants, &mut recorded, &line))?;
+        let finished = is_finished(directory.path(), variants, &recorded)?;
+        Ok(Self { lines, times, recorded, finished })
+    }
+}
+
 impl Results {
     /// Makes the directory of a new sweep; `workloads` are those that must be kept, because they
     /// cannot be generated again.
@@ -156,28 +152,18 @@ impl Results {
         }
         let kept = workloads.map(kept_text).transpose()?;
         manifest.workloads_hash = kept.as_ref().map(|text| blake3::hash(text.as_bytes()).to_hex().to_string());
-        let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
-        let made: Vec<PathBuf> = directory.ancestors().take_while(missing).map(Path::to_owned).collect();
-        std::fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
-        refuse_results(directory, [MANIFEST, RESULTS, SUMMARY, TABLE].as_slice())?;
-        if !directory.join(LOCK).exists() {
-            // What is ours without a lock is not of a start that was killed.
-            refuse_results(directory, [WORKLOADS, TIMES].as_slice())?;
-        }
-        refuse_others(directory)?;
-        let lock = lock(directory).inspect_err(|_| remove_directories(&made))?;
-        refuse_results(directory, [MANIFEST].as_slice())?;
+        let directory = Directory::create(directory, &KEPT)?;
         let write = || {
             if let Some(text) = &kept {
                 write_whole(&directory.join(WORKLOADS), text)?;
             }
-            write_whole(&directory.join(MANIFEST), &manifest.text())
+            write_whole(&directory.join(MANIFEST), &manifest.text())?;
+            Contents::load(&directory, &manifest)
         };
-        let opened = write().and_then(|()| Self::load(directory, manifest, lock));
-        match opened {
-            Ok(this) => Ok(Self { made: Some(made), ..this }),
+        match write() {
+            Ok(contents) => Ok(Self::of_contents(directory, manifest, contents)),
             Err(error) => {
-                remove(directory, &made);
+                directory.remove_if_new();
                 Err(error)
             }
         }
@@ -189,27 +175,15 @@ impl Results {
     /// If none was begun there, it is another version's, another process is at work there, or the
     /// results are damaged.
     pub fn open(directory: &Path) -> anyhow::Result<Self> {
-        let manifest = directory.join(MANIFEST);
-        std::fs::metadata(directory).with_context(|| format!("open {}", directory.display()))?;
-        if !manifest.exists() {
-            bail!("no sweep was begun in {}: begin one with --out {0}", directory.display());
-        }
-        let lock = lock(directory)?;
-        Self::load(directory, Manifest::read(&manifest)?, lock)
+        let directory = Directory::open(directory, &KEPT)?;
+        let manifest = Manifest::read(&directory.join(MANIFEST))?;
+        let contents = Contents::load(&directory, &manifest)?;
+        Ok(Self::of_contents(directory, manifest, contents))
     }
 
-    fn load(directory: &Path, manifest: Manifest, lock: Flock<File>) -> anyhow::Result<Self> {
-        let variants = manifest.file_systems.as_slice();
-        let mut recorded = vec![Recorded::default(); variants.len()];
-        for record in &mut recorded {
-            record.summary.fua_recognised = true;
-        }
-        let lines = Lines::open(&directory.join(RESULTS), |_, line| read_result(variants, &mut recorded, &line))?;
-        let times = Lines::open(&directory.join(TIMES), |_, line| read_time(variants, &mut recorded, &line))?;
-        let finished = is_finished(directory, variants, &recorded)?;
-        let clock = Clock::start();
-        let directory = directory.to_owned();
-        Ok(Self { directory, manifest, made: None, lines, times, recorded, finished, clock, _lock: lock })
+    fn of_contents(directory: Directory, manifest: Manifest, contents: Contents) -> Self {
+        let Contents { lines, times, recorded, finished } = contents;
+        Self { directory, manifest, lines, times, recorded, finished, clock: Clock::start() }
     }
 
     /// What the sweep is.
@@ -229,7 +203,7 @@ impl Results {
 
     /// Where it is.
     pub fn directory(&self) -> &Path {
-        &self.directory
+        self.directory.path()
     }
 
     /// The workloads that were kept; none if they are generated.
@@ -319,7 +293,7 @@ impl Results {
         let rows = self.rows();
         rows.iter().try_for_each(|(variant, summary)| print_summary(format, variant, summary))?;
         print_table(format, &rows)?;
-        Ok(Outcome::of(&rows))
+        Ok(outcome(&rows))
     }
 
     /// Writes the summary: all of it is done.
@@ -341,7 +315,8 @@ impl Results {
             Ok(())
         })?;
         for line in lines {
-            self.append_line(&line.to_string()).with_context(|| format!("merge {}", part.directory.display()))?;
+            self.append_line(&line.to_string())
+                .with_context(|| format!("merge {}", part.directory.path().display()))?;
         }
         Lines::open(&part.directory.join(TIMES), |_, line: TimeLine| {
             self.times.append(&serde_json::to_string(&line)?)?;
@@ -352,8 +327,8 @@ impl Results {
 
     /// Takes everything back if it is new and there is no result in it.
     pub(crate) fn remove_if_empty(self) {
-        if let Some(made) = self.made.as_ref().filter(|_| self.lines.is_empty()) {
-            remove(&self.directory, made);
+        if self.lines.is_empty() {
+            self.directory.remove_if_new();
         }
     }
 }
@@ -365,55 +340,6 @@ fn kept_text(workloads: &[Workload]) -> anyhow::Result<String> {
         bail!("these workloads cannot be kept for --resume: please report it as a bug, and sweep without --out");
     }
     Ok(text)
-}
-
-/// Fails if one of these files is there with something in it.
-fn refuse_results(directory: &Path, names: &[&str]) -> anyhow::Result<()> {
-    let holds = |name: &&str| std::fs::symlink_metadata(directory.join(name)).is_ok_and(|data| data.len() > 0);
-    if names.iter().any(holds) {
-        bail!(
-            "{} holds results already: go on with them with --resume {0}, or choose another directory for --out",
-            directory.display()
-        );
-    }
-    Ok(())
-}
-
-/// Fails if the directory has files that are not of a sweep: the results would be lost among them.
-fn refuse_others(directory: &Path) -> anyhow::Result<()> {
-    let entries = std::fs::read_dir(directory).with_context(|| format!("read {}", directory.display()))?;
-    let mut names: Vec<_> = entries.filter_map(|entry| entry.ok().map(|entry| entry.file_name())).collect();
-    names.sort();
-    // A file that was being written when its writer was killed has a name of ours with something behind it.
-    let is_ours = |name: &OsString| OURS.iter().any(|own| name.to_string_lossy().contains(own));
-    if let Some(other) = names.iter().find(|name| !is_ours(name)) {
-        bail!(
-            "{} has other files in it, such as {}: choose a new or an empty directory for --out",
-            directory.display(),
-            other.display()
-        );
-    }
-    Ok(())
-}
-
-/// Takes the directory for this process.
-fn lock(directory: &Path) -> anyhow::Result<Flock<File>> {
-    let path = directory.join(LOCK);
-    let deadline = Instant::now() + LOCK_PATIENCE;
-    loop {
-        let opened = File::options().read(true).append(true).create(true).open(&path);
-        let file = opened.map_err(|error| cannot("open", &path, &error))?;
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            // Whoever had it may have removed it.
-            Ok(lock) if lock.metadata().is_ok_and(|data| data.nlink() > 0) => return Ok(lock),
-            Ok(_) => {}
-            Err((_, Errno::EAGAIN)) if Instant::now() < deadline => std::thread::sleep(LOCK_PATIENCE / 40),
-            Err((_, Errno::EAGAIN)) => {
-                bail!("another crashpoint is at work in {}: wait for its end", directory.display())
-            }
-            Err((_, error)) => return Err(cannot("lock", &path, &error.into())),
-        }
-    }
 }
 
 /// Which file system of a manifest is meant.
@@ -466,19 +392,4 @@ pub(crate) fn is_finished(directory: &Path, variants: &[Variant], recorded: &[Re
     let agrees = said.len() == variants.len()
         && said.iter().zip(recorded).all(|(said, is)| said["workloads"].as_u64() == Some(is.summary.workloads));
     Ok(agrees)
-}
-
-/// Removes what is ours, the manifest first: without it nothing has begun.
-fn remove(directory: &Path, made: &[PathBuf]) {
-    for name in [MANIFEST, RESULTS, TIMES, WORKLOADS, LOCK] {
-        let _ = std::fs::remove_file(directory.join(name));
-    }
-    remove_directories(made);
-}
-
-/// Removes directories, the deepest first, as far as they are empty.
-fn remove_directories(made: &[PathBuf]) {
-    for directory in made {
-        let _ = std::fs::remove_dir(directory);
-    }
 }

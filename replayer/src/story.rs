@@ -1,6 +1,7 @@
 //! A finding told in words: what was run, where the power failed, what the disk had kept, and which
 //! promise that breaks.
 
+use campaign::quoted;
 use checker::{Contract, Finding};
 use local_fs::Variant;
 use pace_rules::disk::Relaxation;
@@ -8,7 +9,6 @@ use workloads::{Op, Workload};
 
 use crate::evidence::Evidence;
 use crate::result::{Death, LostBytes, StateFindings};
-use crate::shell::quoted;
 
 /// So many lost writes are named.
 const LOST_LISTED_MAX: usize = 4;

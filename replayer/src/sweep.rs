@@ -3,6 +3,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use campaign::{Interrupt, say};
 use local_fs::{FileSystem, Scratch, Variant, enter_mount_namespace};
 use machine::Machine;
 use pace_rules::disk::States;
@@ -12,8 +13,7 @@ use crate::disk_kind::DiskKind;
 use crate::drain::{ResultSender, Source, drain};
 use crate::engine::search::Search;
 use crate::import::Import;
-use crate::pool::{Gone, Interrupt, Worker};
-use crate::report::say;
+use crate::pool::{Gone, Worker};
 use crate::result::{Death, Timing, Verdict, WorkloadResult};
 use crate::worker::{Answer, Job, Start};
 

@@ -3,11 +3,11 @@
 //! repeats to the byte.
 
 use anyhow::bail;
+use campaign::{Interrupt, say};
 use workloads::Workload;
 
 use crate::drain::{ResultSender, Source};
-use crate::pool::{Gone, Interrupt, Worker};
-use crate::report::say;
+use crate::pool::{Gone, Worker};
 use crate::result::WorkloadResult;
 use crate::sweep::Workers;
 use crate::worker::{Answer, Job};

@@ -16,11 +16,12 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use campaign::Outcome;
+
 use block_dev::loop_device::{self, Marked};
 use clap::Args;
 use machine::Activity;
 use nix::mount::{MntFlags, umount2};
-use replayer::Outcome;
 
 use mark::Mark;
 
@@ -54,7 +55,7 @@ pub(crate) fn run(arguments: &CleanArgs) -> anyhow::Result<Outcome> {
         clean.loop_devices()?;
         clean.trace_instances()?;
     } else {
-        replayer::say("without root only directories are looked at: mounts and loop devices are root's");
+        campaign::say("without root only directories are looked at: mounts and loop devices are root's");
     }
     clean.directories()?;
     if clean.found == 0 {
@@ -182,7 +183,7 @@ fn wait_for_orphans() -> anyhow::Result<()> {
         }
         if !is_told && began.elapsed() > SILENCE {
             let pids: Vec<_> = pids.iter().map(i32::to_string).collect();
-            replayer::say(&format!("waiting for what a killed run has begun: process {}", pids.join(", ")));
+            campaign::say(&format!("waiting for what a killed run has begun: process {}", pids.join(", ")));
             is_told = true;
         }
         std::thread::sleep(LOOK_EVERY);

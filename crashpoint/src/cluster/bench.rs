@@ -6,11 +6,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use campaign::{Interrupt, Outcome, OutputFormat, columns, say};
 use cluster::{Cluster, ClusterFile, Spawn};
 use local_fs::{Scratch, enter_mount_namespace};
 use node_sweep::{Made, Nodes, States, Subject, sweep};
 use pace_rules::nodes::{Action, Model, NodeState, Relaxation, Relaxations, Request, Run, Space, Split, State};
-use replayer::{Interrupt, Outcome, OutputFormat, columns, say};
 use serde_json::{Value, json};
 use trace::Trace;
 

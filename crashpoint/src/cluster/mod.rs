@@ -7,8 +7,8 @@ mod scene;
 mod states;
 
 pub(crate) use bench::{Bench, bench};
+use campaign::{Interrupt, Outcome};
 use clap::Subcommand;
-use replayer::{Interrupt, Outcome};
 
 /// What can be done with a cluster.
 #[derive(Debug, Subcommand)]

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use campaign::{Interrupt, Outcome, say};
 use clap::Args;
 use cluster::{CLIENT, Cluster, ClusterFile, Node, Process, Settings, Spawn, Starter, client_address, reaches_others};
 use pace_rules::nodes::Action;
 use recorder::process::{NodeOptions, NodeTrace, RecordedDisk, Traced, Tracer, about_now, join};
-use replayer::{Interrupt, Outcome, say};
 use trace::Trace;
 
 use super::run::{is_interrupted, say_ready};

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use campaign::{Interrupt, Outcome, say};
 use clap::Args;
 use cluster::{Cluster, ClusterFile, Error, Settings, Spawn, Verdict};
 use local_fs::Variant;
-use replayer::{Interrupt, Outcome, say};
 
 use super::scene::Scene;
 

@@ -4,12 +4,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use campaign::{Interrupt, Outcome};
 use clap::{Args, ValueEnum};
 use cluster::ClusterFile;
 use local_fs::{Scratch, enter_mount_namespace};
 use node_sweep::{Nodes, Subject};
 use pace_rules::nodes::{Explore, Run, Space};
-use replayer::{Interrupt, Outcome};
 use trace::Trace;
 
 use crate::blocks;

@@ -6,10 +6,11 @@ mod self_test;
 
 use std::io::{self, Write};
 
+use campaign::{Interrupt, Outcome, OutputFormat};
+
 use clap::Args;
 use local_fs::{FileSystem, find};
 use machine::Uml;
-use replayer::{Interrupt, Outcome, OutputFormat};
 use serde_json::json;
 
 use check::{Check, State};

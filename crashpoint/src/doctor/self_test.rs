@@ -1,9 +1,10 @@
 //! The tester is tested: a disk that keeps its word must not be accused, one that ignores
 //! flushes must be caught, also if it then loses a single write.
 
+use campaign::Interrupt;
 use local_fs::{FileSystem, Variant};
 use pace_rules::disk::{Disk, States};
-use replayer::{Interrupt, SweepOptions, Verdict, WorkloadResult, sweep};
+use replayer::{SweepOptions, Verdict, WorkloadResult, sweep};
 use workloads::{Workload, parse};
 
 use super::check::Check;

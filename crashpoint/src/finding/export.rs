@@ -6,9 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use campaign::Outcome;
 use clap::{Args, Command, ValueEnum};
 use export::{Case, Crash};
-use replayer::{Found, FoundWhat, KernelChoice, Outcome};
+use replayer::{Found, FoundWhat, KernelChoice};
 use workloads::{Op, Step, Workload};
 
 use super::{Named, Opened};
@@ -59,7 +60,7 @@ pub(crate) fn export(arguments: &ExportArgs, fs: &Command) -> anyhow::Result<Out
         kernel: &opened.kernel.release,
     };
     if opened.sweep.disk != replayer::DiskKind::default() {
-        replayer::say(&format!("found on a disk that was {}: on an honest one it may not come", opened.sweep.disk));
+        campaign::say(&format!("found on a disk that was {}: on an honest one it may not come", opened.sweep.disk));
     }
     let output = arguments.output.as_deref();
     let failed = || format!("export finding {}", found.number);
@@ -75,7 +76,7 @@ pub(crate) fn export(arguments: &ExportArgs, fs: &Command) -> anyhow::Result<Out
         Form::Script => {
             write_one(&export::script(&crash).with_context(failed)?, output, 0o755)?;
             if let Some(command) = in_a_guest(&opened, output) {
-                replayer::say(&format!("found in a guest, where it runs with: {command}"));
+                campaign::say(&format!("found in a guest, where it runs with: {command}"));
             }
         }
     }
@@ -91,8 +92,8 @@ fn in_a_guest(opened: &Opened, script: Option<&Path>) -> Option<String> {
     let file_system = opened.found.variant.file_system;
     let modules = ["loop"].iter().chain(file_system.modules).chain([&file_system.name]);
     let load = modules.map(|name| format!(" --load {name}")).collect::<Vec<_>>().concat();
-    let script = script.map_or_else(|| "FILE".into(), |path| replayer::quoted(&path.to_string_lossy()).into_owned());
-    Some(format!("{} machine{}{load} -- sh {script}", replayer::own_call(), kernel.flags()))
+    let script = script.map_or_else(|| "FILE".into(), |path| campaign::quoted(&path.to_string_lossy()).into_owned());
+    Some(format!("{} machine{}{load} -- sh {script}", campaign::own_call(), kernel.flags()))
 }
 
 /// The workload up to the crash, which is behind `count` operations.

@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
+use campaign::{Interrupt, Outcome, say};
 use clap::{Args, Command};
-use replayer::{FileSystemArgs, FoundWhat, Interrupt, Outcome, SweepOptions, Workers, prepare, replay_text, say};
+use replayer::{FileSystemArgs, FoundWhat, SweepOptions, Workers, prepare, replay_text};
 
 use super::Named;
 

@@ -7,11 +7,10 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use campaign::{Interrupt, Outcome, say};
 use clap::{Args, Command};
 use machine::Machine;
-use replayer::{
-    FoundWhat, GuestLook, Interrupt, Looked, Outcome, Recovered, Search, SweepOptions, Workers, prepare, say,
-};
+use replayer::{FoundWhat, GuestLook, Looked, Recovered, Search, SweepOptions, Workers, prepare};
 
 use super::{Named, Opened};
 
@@ -43,7 +42,7 @@ pub(crate) fn replay(arguments: &ReplayArgs, fs: &Command, interrupt: &Interrupt
             "finding {0} is a kernel that died, which leaves nothing to mount: `crashpoint show {1} {0}` ends with the \
              command that has it die again",
             found.number,
-            replayer::quoted(&arguments.finding.results.to_string_lossy())
+            campaign::quoted(&arguments.finding.results.to_string_lossy())
         );
     }
     let search = replayer::search_for(found, &opened.sweep.states)?;
@@ -146,7 +145,7 @@ fn look(recovered: &Recovered<'_>, command: Option<&str>, interrupt: &Interrupt)
 }
 
 fn run(command: &str, place: &Path, interrupt: &Interrupt) -> anyhow::Result<()> {
-    let script = command.replace("{}", &replayer::quoted(&place.to_string_lossy()));
+    let script = command.replace("{}", &campaign::quoted(&place.to_string_lossy()));
     let mut child = Process::new("sh").args(["-c", &script]).spawn().context("run sh")?;
     let status = wait(&mut child, interrupt)?;
     if let Some(status) = status.filter(|status| !status.success()) {

@@ -4,9 +4,10 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
+use campaign::{Outcome, columns};
 use clap::{Args, Command};
 use node_sweep::Recorded;
-use replayer::{Findings, Found, Group, Outcome, columns, replay_text};
+use replayer::{Findings, Found, Group, replay_text};
 use trace::Trace;
 
 use super::Named;

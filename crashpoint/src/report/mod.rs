@@ -8,10 +8,11 @@ mod sweep;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use campaign::{Outcome, say};
+
 use anyhow::{Context, bail};
 use clap::Args;
 use node_sweep::Recorded;
-use replayer::{Outcome, say};
 
 use sweep::Sweep;
 

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use campaign::quoted;
 use checker::{Contract, Finding};
 use replayer::{
-    DiskKind, Evidence, FileSystemArgs, Findings, Found, FoundWhat, Overview, Story, death_text, quoted, replay_text,
+    DiskKind, Evidence, FileSystemArgs, Findings, Found, FoundWhat, Overview, Story, death_text, replay_text,
 };
 
 use crate::fs;

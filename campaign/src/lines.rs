@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 /// A file of JSON objects, one a line. A line counts when its line feed is there.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub struct Lines {
     path: PathBuf,
     file: File,
     /// In bytes.
@@ -22,7 +22,7 @@ impl Lines {
     ///
     /// # Errors
     /// If it cannot be read, `read` fails, or something that is no object comes before one.
-    pub(crate) fn open<T: DeserializeOwned>(
+    pub fn open<T: DeserializeOwned>(
         path: &Path,
         read: impl FnMut(usize, T) -> anyhow::Result<()>,
     ) -> anyhow::Result<Self> {
@@ -36,13 +36,16 @@ impl Lines {
     }
 
     /// Whether nothing is in it.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
     /// Appends a line, so that it stays when the process is killed. If it cannot be written
     /// whole, what was written of it is taken back.
-    pub(crate) fn append(&mut self, line: &str) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn append(&mut self, line: &str) -> anyhow::Result<()> {
         let line = format!("{line}\n");
         if let Err(error) = self.file.write_all(line.as_bytes()) {
             let _ = self.file.set_len(self.length);
@@ -53,7 +56,10 @@ impl Lines {
     }
 
     /// Makes what is in it stay when the machine goes down.
-    pub(crate) fn sync(&self) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn sync(&self) -> anyhow::Result<()> {
         self.file.sync_data().map_err(|error| cannot("write", &self.path, &error))
     }
 }
@@ -63,7 +69,7 @@ impl Lines {
 ///
 /// # Errors
 /// Like [`Lines::open`].
-pub(crate) fn read_lines<T: DeserializeOwned>(
+pub fn read_lines<T: DeserializeOwned>(
     path: &Path,
     read: impl FnMut(usize, T) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
@@ -141,7 +147,7 @@ fn sync_directory(path: Option<&Path>) -> io::Result<()> {
 }
 
 /// The error, with what to do where that is known.
-pub(crate) fn cannot(what: &str, path: &Path, error: &io::Error) -> anyhow::Error {
+pub fn cannot(what: &str, path: &Path, error: &io::Error) -> anyhow::Error {
     let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
     let advice = if full { " (free some space, or choose another directory for --out)" } else { "" };
     anyhow::anyhow!("{what} {}: {error}{advice}", path.display())

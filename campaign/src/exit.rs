@@ -6,15 +6,42 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 
-use crate::command::Outcome;
-use crate::report::say;
+use crate::output::say;
+
+/// How a command went; the exit status says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing was found.
+    Clean,
+    /// A promise was broken.
+    Findings,
+    /// Something could not be measured, or the user stopped it.
+    Incomplete,
+    /// Something that is needed is missing, and that was printed.
+    CouldNotRun,
+    /// Whoever read our output has had enough.
+    OutputClosed,
+    /// A command was run, and ended so.
+    Command(u8),
+}
+
+impl Outcome {
+    /// The same, but nothing that was broken off is clean.
+    #[must_use]
+    pub fn or_incomplete(self) -> Self {
+        if self == Self::Clean { Self::Incomplete } else { self }
+    }
+}
 
 /// Findings.
 const FINDINGS: u8 = 1;
 /// Usage, a missing program, no permission.
 const COULD_NOT_RUN: u8 = 2;
 /// Not everything was measured.
-const INCOMPLETE: u8 = 3;
+pub(crate) const INCOMPLETE: u8 = 3;
+
+/// What the C library says of EMFILE, with what stands before the number.
+const TOO_MANY_FILES: &str = "Too many open files (";
 
 /// The exit status of a command, with its error printed in one line.
 pub fn exit(result: anyhow::Result<Outcome>) -> ExitCode {
@@ -67,6 +94,8 @@ fn one_line(error: &anyhow::Error) -> String {
             write!(line, ": {cause}").expect("a string takes it");
         }
     }
+    let is_short_of_files = line.contains(TOO_MANY_FILES) && !line.contains("ulimit");
+    line += if is_short_of_files { "; raise the limit on open files (`ulimit -n`)" } else { "" };
     line.replace('\n', " ")
 }
 
@@ -104,6 +133,13 @@ mod tests {
         let text =
             "error: invalid value 'x' for '--format <F>'\n  [possible values: text]\n\nFor more information, try\n";
         assert_eq!(usage_line(text), "invalid value 'x' for '--format <F>' [possible values: text]");
+    }
+
+    #[test]
+    fn who_may_open_no_more_files_is_told_what_to_raise() {
+        let error = anyhow::Error::from(io::Error::from_raw_os_error(24)).context("open x");
+        let expected = "open x: Too many open files (os error 24); raise the limit on open files (`ulimit -n`)";
+        assert_eq!(one_line(&error), expected);
     }
 
     #[test]

@@ -1,0 +1,27 @@
+//! What every kind of sweep shares, whatever it tests.
+//!
+//! A sweep judges many items and keeps its results in a [`Directory`], where a kill at any moment
+//! costs nothing that was done. It is divided into [`Shard`]s, stopped by an [`Interrupt`], watched on a
+//! [`Progress`] bar, and ends as an [`Outcome`], which is the exit status.
+
+#![forbid(unsafe_code)]
+
+mod columns;
+mod directory;
+mod exit;
+mod interrupt;
+mod lines;
+mod output;
+mod progress;
+mod shard;
+mod shell;
+
+pub use columns::columns;
+pub use directory::{Directory, LOCK, MANIFEST, RESULTS, SUMMARY, TABLE, TIMES, command_line};
+pub use exit::{Outcome, exit, exit_usage};
+pub use interrupt::Interrupt;
+pub use lines::{Lines, cannot, read_lines, write_whole};
+pub use output::{OutputFormat, is_closed, say};
+pub use progress::Progress;
+pub use shard::Shard;
+pub use shell::{own_call, quoted};

@@ -1,0 +1,105 @@
+//! How far a sweep is.
+
+use std::fmt;
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+
+use crate::output::say;
+
+/// Without a terminal a line of progress is printed this often.
+const PROGRESS_EVERY: Duration = Duration::from_secs(30);
+
+/// A bar on a terminal, a line now and then elsewhere; both on standard error.
+#[derive(Debug)]
+pub struct Progress {
+    bar: ProgressBar,
+    name: String,
+    /// What is counted, such as `workloads`.
+    unit: &'static str,
+    terminal: bool,
+    printed: Instant,
+}
+
+impl Progress {
+    /// Of something called `name`, with nothing done of `total`, if that is known.
+    ///
+    /// # Panics
+    /// Never: the template is fixed.
+    pub fn new(name: &str, unit: &'static str, total: Option<u64>) -> Self {
+        let template = if total.is_some() {
+            "{prefix} {wide_bar} {pos}/{len}  {rate}  {left} left  {msg}"
+        } else {
+            "{prefix} {spinner} {pos}  {rate}  {msg}"
+        };
+        let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
+        let style = ProgressStyle::with_template(template).expect("a fixed template").progress_chars("##-");
+        // Over the whole run: items take much the same time, and a guess that jumps helps nobody.
+        let style = style
+            .with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
+                let _ = write!(out, "{:.0}/s", rate(state));
+            })
+            .with_key("left", |state: &ProgressState, out: &mut dyn fmt::Write| {
+                let _ = match left(state) {
+                    Some(left) => write!(out, "{}", HumanDuration(left)),
+                    None => write!(out, "?"),
+                };
+            });
+        bar.set_style(style);
+        bar.set_prefix(name.to_owned());
+        bar.set_message("no findings");
+        let terminal = io::stderr().is_terminal();
+        Self { bar, name: name.to_owned(), unit, terminal, printed: Instant::now() }
+    }
+
+    /// Prints something without the bar in between.
+    pub fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
+        self.bar.suspend(print)
+    }
+
+    /// One more item is done, and so many findings there are by now.
+    pub fn tick(&mut self, findings: u64, not_measured: u64) {
+        self.show(self.bar.position() + 1, findings, not_measured);
+    }
+
+    /// So many items are done, of `total`.
+    pub fn set(&mut self, done: u64, total: u64, findings: u64, not_measured: u64) {
+        self.bar.set_length(total);
+        self.show(done, findings, not_measured);
+    }
+
+    fn show(&mut self, done: u64, findings: u64, not_measured: u64) {
+        let mut message = match findings {
+            0 => "no findings".to_owned(),
+            1 => "1 finding".to_owned(),
+            more => format!("{more} findings"),
+        };
+        if not_measured > 0 {
+            message += &format!(", {not_measured} not measured");
+        }
+        self.bar.set_message(message.clone());
+        self.bar.set_position(done);
+        if !self.terminal && self.printed.elapsed() >= PROGRESS_EVERY {
+            self.printed = Instant::now();
+            let total = self.bar.length().map(|total| format!("/{total}")).unwrap_or_default();
+            say(&format!("{}: {done}{total} {}, {message}", self.name, self.unit));
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Items a second, so far.
+fn rate(state: &ProgressState) -> f64 {
+    state.pos() as f64 / state.elapsed().as_secs_f64().max(1e-3)
+}
+
+/// How much longer it takes, once something is done.
+fn left(state: &ProgressState) -> Option<Duration> {
+    let to_do = state.len()?.checked_sub(state.pos())?;
+    (state.pos() > 0).then(|| Duration::from_secs_f64(to_do as f64 / rate(state)))
+}

@@ -8,6 +8,7 @@
 # and everything else that takes long. make test-clusters: the clusters in workloads/clusters, really
 # run, after what they need was installed. All of these go on when a test fails, and name at the end
 # what failed. make fuzz: each parser gets damaged input for FUZZ_SECONDS.
+# make book: the documentation as HTML, in target/book.
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 BUILT ?= $(TARGET)/release
@@ -23,7 +24,7 @@ RUNNER := $(if $(SUDO),--config 'target."cfg(all())".runner="sudo -E"')
 # The tests that start guests.
 AMX_TESTS := guests guest_findings guest_clusters repeats
 
-.PHONY: demo test test-amx test-repeats test-kills test-long test-clusters fuzz lint bench setup setup-tests setup-clusters setup-fuzz build install uninstall clean
+.PHONY: demo test test-amx test-repeats test-kills test-long test-clusters fuzz lint book bench setup setup-tests setup-clusters setup-fuzz build install uninstall clean
 
 demo:
 	@scripts/demo
@@ -68,6 +69,18 @@ lint:
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	@scripts/lint-aarch64
 	@if command -v cargo-deny >/dev/null; then cargo deny --locked check licenses; fi
+	@scripts/check-links
+
+MDBOOK_VERSION := 0.5.4
+MDBOOK := $(TARGET)/mdbook-$(MDBOOK_VERSION)/bin/mdbook
+
+book: $(MDBOOK)
+	@scripts/check-links
+	$(MDBOOK) build --dest-dir $(abspath $(TARGET))/book
+
+# As cargo-fuzz above. Nothing of it serves or watches.
+$(MDBOOK):
+	cargo install mdbook --locked --debug --no-default-features --features search --version $(MDBOOK_VERSION) --root $(TARGET)/mdbook-$(MDBOOK_VERSION)
 
 bench: setup build
 	$(SUDO) $(TARGET)/release/crashpoint bench

@@ -404,6 +404,11 @@ impl Cluster {
         self.client.pid()
     }
 
+    /// Where the logs are.
+    pub fn logs(&self) -> &Path {
+        &self.logs
+    }
+
     /// The log of a node, or of the client.
     pub fn log(&self, name: &str) -> PathBuf {
         self.logs.join(log_name(name))

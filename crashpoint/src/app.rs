@@ -22,7 +22,7 @@ use crate::states::{self, Subjects, VisitArgs};
 const DIRECTORY: &str = "{dir}";
 
 /// What the only node is called.
-const PROGRAM: &str = "program";
+pub(crate) const PROGRAM: &str = "program";
 
 /// The arguments of `crashpoint app`.
 #[derive(Debug, Args)]
@@ -108,7 +108,8 @@ fn name_of(trace: &Trace) -> String {
     words.map(|word| campaign::quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
-fn check_of(command: &CheckCommand, limit_s: u32, interrupt: &Interrupt) -> Check {
+/// A check as a manifest has it.
+pub(crate) fn check_of(command: &CheckCommand, limit_s: u32, interrupt: &Interrupt) -> Check {
     let (command, limit) = (command.clone(), Duration::from_secs(limit_s.into()));
     Check { command, limit, environment: Vec::new(), interrupt: interrupt.clone() }
 }

@@ -8,6 +8,7 @@ use trace::Trace;
 
 use crate::check::Complaint;
 use crate::operations::{Operation, Operations, without_numbers};
+use crate::request::Level;
 use crate::states::States;
 use crate::sweep::{Broken, Size, Swept, size};
 use crate::tree::Fingerprint;
@@ -538,6 +539,11 @@ pub(crate) fn plain(words: &[String], nodes: &[&str]) -> Vec<String> {
 }
 
 impl Finding {
+    /// Where the crash was looked at.
+    pub fn level(&self) -> Level {
+        if self.nodes.iter().any(|node| node.disk.is_some()) { Level::Block } else { Level::Syscalls }
+    }
+
     /// It in words, for people.
     pub fn text(&self) -> String {
         let mut text = String::new();

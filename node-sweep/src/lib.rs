@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod again;
 mod bay;
 mod blocks;
 mod causes;
@@ -26,6 +27,7 @@ mod states;
 mod sweep;
 mod tree;
 
+pub use again::{keep, make_again};
 pub use bay::{Held, HeldDisk};
 pub use blocks::{BlockFindings, Blocks, compare_levels, kind_words, recorded_disks};
 pub use check::{Check, CheckCommand, Checker, Complaint, Verdict};

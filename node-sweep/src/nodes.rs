@@ -153,6 +153,38 @@ impl Nodes {
         Ok(cycles)
     }
 
+    /// Starts the cluster on a state, and has it looked at; it is killed afterwards. Returns why it does not
+    /// come up, if that is so.
+    ///
+    /// # Errors
+    /// If it cannot be started at all, or `look` fails.
+    pub fn hold(
+        &mut self,
+        state: &Made,
+        look: &mut dyn FnMut(&mut Cluster) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Result<(), String>> {
+        let mut held = Ok(());
+        self.visit(|this, place| {
+            let directories = match this.put(state, place)? {
+                Ok(directories) => directories,
+                Err(why) => {
+                    held = Err(why);
+                    return Ok(Vec::new());
+                }
+            };
+            let interrupt = this.interrupt.clone();
+            match this.start(&directories, &|| interrupt.requested()) {
+                Ok(()) => look(&mut this.cluster)?,
+                Err(Error::NotReady { node, what, .. }) => {
+                    held = Err(format!("node {node} does not come up: it {what}"));
+                }
+                Err(error) => return Err(error.into()),
+            }
+            Ok(Vec::new())
+        })?;
+        Ok(held)
+    }
+
     /// Where states are made.
     fn states(&self) -> PathBuf {
         self.directory.join("states")

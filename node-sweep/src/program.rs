@@ -66,19 +66,46 @@ impl Drop for Shown {
 
 impl Subject for Program {
     fn judge(&mut self, state: &Made, again: bool) -> anyhow::Result<Verdict> {
-        // A check that keeps running may remember what it saw of a directory.
-        self.count += 1;
-        let place = self.directory.join(self.count.to_string());
-        fs::create_dir(&place).with_context(|| format!("create {}", place.display()))?;
-        let verdict = self.look(state, again, &place);
-        self.bay.put_away();
-        fs::remove_dir_all(&place).with_context(|| format!("remove {}", place.display()))?;
-        verdict
+        let mut verdict = Verdict::Ok;
+        let shown = self.hold(state, |this, seen, acks| {
+            let checker = if again { &mut this.second } else { &mut this.check };
+            verdict = checker.judge(seen, acks).context("run the check")?.without(seen);
+            Ok(())
+        })?;
+        Ok(match shown {
+            Ok(()) => verdict,
+            Err(why) => Verdict::Broken(vec![why].into()),
+        })
     }
 }
 
 impl Program {
-    fn look(&mut self, state: &Made, again: bool, place: &Path) -> anyhow::Result<Verdict> {
+    /// Makes a state, and has it looked at: the program's directory, and the file of what was acknowledged.
+    /// Both are gone afterwards. Returns why its file system cannot be mounted, if that is so.
+    ///
+    /// # Errors
+    /// If it cannot be made, or `look` fails.
+    pub fn hold(
+        &mut self,
+        state: &Made,
+        look: impl FnOnce(&mut Self, &Path, &Path) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Result<(), String>> {
+        // A check that keeps running may remember what it saw of a directory.
+        self.count += 1;
+        let place = self.directory.join(self.count.to_string());
+        fs::create_dir(&place).with_context(|| format!("create {}", place.display()))?;
+        let looked = self.look(state, &place, look);
+        self.bay.put_away();
+        fs::remove_dir_all(&place).with_context(|| format!("remove {}", place.display()))?;
+        looked
+    }
+
+    fn look(
+        &mut self,
+        state: &Made,
+        place: &Path,
+        look: impl FnOnce(&mut Self, &Path, &Path) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Result<(), String>> {
         let (data, acks) = (place.join("data"), place.join("acks"));
         let [held] = &*state.disks else {
             anyhow::bail!("a program has one directory, and {} were recorded", state.disks.len())
@@ -86,14 +113,13 @@ impl Program {
         self.be_alone()?;
         let data = match self.bay.put(held, &data)? {
             Ok(data) => data,
-            Err(why) => return Ok(Verdict::Broken(vec![why].into())),
+            Err(why) => return Ok(Err(why)),
         };
         fs::write(&acks, &state.acknowledged).with_context(|| format!("write {}", acks.display()))?;
         let shown = self.show(&data)?;
         let seen = shown.as_ref().map_or(&data, |shown| &shown.0).clone();
-        let checker = if again { &mut self.second } else { &mut self.check };
-        let verdict = checker.judge(&seen, &acks).context("run the check")?;
-        Ok(verdict.without(&seen))
+        look(self, &seen, &acks)?;
+        Ok(Ok(()))
     }
 }
 

@@ -9,6 +9,8 @@ mod states;
 pub(crate) use bench::{Bench, bench};
 use campaign::{Interrupt, Outcome};
 use clap::Subcommand;
+pub(crate) use run::show;
+pub(crate) use states::Ground;
 
 /// What can be done with a cluster.
 #[derive(Debug, Subcommand)]

@@ -89,7 +89,7 @@ fn looked_at(
     if arguments.check {
         outcome = told(&cluster.run_check(&acknowledgements, &|| interrupt.requested())?)?;
     } else if !arguments.client {
-        show(cluster, scene)?;
+        show(cluster)?;
         while !interrupt.requested() {
             cluster.refuse_end()?;
             std::thread::sleep(LOOK_EVERY);
@@ -129,7 +129,7 @@ fn acknowledged(lines: &mut Vec<u8>, line: &[u8], interrupt: &Interrupt) {
 }
 
 /// Who is where, and how to get there.
-fn show(cluster: &Cluster, scene: &Scene) -> io::Result<()> {
+pub(crate) fn show(cluster: &Cluster) -> io::Result<()> {
     let nodes = cluster.file().nodes.iter().zip(0..);
     let mut rows: Vec<_> =
         nodes.map(|(node, place)| (node.name.as_str(), node.address.to_string(), cluster.pid(place))).collect();
@@ -139,7 +139,7 @@ fn show(cluster: &Cluster, scene: &Scene) -> io::Result<()> {
     for (name, address, pid) in rows {
         writeln!(out, "{name:width$}  {address:10}  nsenter -a -t {pid}")?;
     }
-    writeln!(out, "in there {} has a node's data, and {} the logs", cluster::DIRECTORY, scene.logs.display())?;
+    writeln!(out, "in there {} has a node's data, and {} the logs", cluster::DIRECTORY, cluster.logs().display())?;
     writeln!(out, "Ctrl-C stops it")?;
     out.flush()
 }

@@ -100,16 +100,16 @@ pub(crate) fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Res
 }
 
 /// Where the cluster of a trace is started.
-struct Ground<'a> {
+pub(crate) struct Ground<'a> {
     trace: &'a Trace,
-    file: ClusterFile,
+    pub(crate) file: ClusterFile,
     scratch: Scratch,
     interrupt: &'a Interrupt,
 }
 
 impl<'a> Ground<'a> {
     /// Of a trace that was loaded from a directory.
-    fn new(trace: &'a Trace, directory: &Path, interrupt: &'a Interrupt) -> anyhow::Result<Self> {
+    pub(crate) fn new(trace: &'a Trace, directory: &Path, interrupt: &'a Interrupt) -> anyhow::Result<Self> {
         let file = cluster_file(trace, directory)?;
         // A node that nobody can start accuses nobody.
         file.look_for_programs()?;
@@ -119,6 +119,11 @@ impl<'a> Ground<'a> {
         // Nodes have memory of their own at /dev/shm: what is there they would not see.
         enter_mount_namespace()?;
         Ok(Self { trace, file, scratch: Scratch::new()?, interrupt })
+    }
+
+    /// What looks at states one after the other.
+    pub(crate) fn nodes(&self) -> anyhow::Result<Nodes> {
+        Nodes::new(&self.file, &self.trace.run, self.scratch.directory("nodes")?, self.interrupt)
     }
 
     /// Makes what looks at states, each with a network and directories of its own.

@@ -1,7 +1,7 @@
-//! `crashpoint replay`: a crash state again, mounted for a look.
+//! `crashpoint replay`: a crash state again, for a look.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -10,9 +10,10 @@ use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, say};
 use clap::{Args, Command};
 use machine::Machine;
+use node_sweep::Recorded;
 use replayer::{FoundWhat, GuestLook, Looked, Recovered, Search, SweepOptions, Workers, prepare};
 
-use super::{Named, Opened};
+use super::{Named, Opened, states};
 
 /// How often an interrupt is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -31,10 +32,21 @@ pub(crate) struct ReplayArgs {
     /// COMMAND a shell starts there, or, without a terminal, the files are listed
     #[arg(long, value_name = "COMMAND")]
     command: Option<String>,
+
+    /// Of a program or a cluster: only write the state as directories, one for each node, into DIR
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    keep: Option<PathBuf>,
 }
 
 /// Does it.
 pub(crate) fn replay(arguments: &ReplayArgs, fs: &Command, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    if let Some(recorded) = Recorded::read(&arguments.finding.results)? {
+        let state = states::State { directory: &arguments.finding.results, recorded, number: arguments.finding.number };
+        return state.replay(arguments.command.as_deref(), arguments.keep.as_deref(), interrupt);
+    }
+    if arguments.keep.is_some() {
+        bail!("--keep is for programs and clusters: of a file system, --command 'cp -a {{}} DIR' does the same");
+    }
     let opened = arguments.finding.open(fs)?;
     let found = &opened.found;
     if let FoundWhat::Death(_) = &found.what {
@@ -146,7 +158,12 @@ fn look(recovered: &Recovered<'_>, command: Option<&str>, interrupt: &Interrupt)
 
 fn run(command: &str, place: &Path, interrupt: &Interrupt) -> anyhow::Result<()> {
     let script = command.replace("{}", &campaign::quoted(&place.to_string_lossy()));
-    let mut child = Process::new("sh").args(["-c", &script]).spawn().context("run sh")?;
+    run_to_end(Process::new("sh").args(["-c", &script]), interrupt)
+}
+
+/// Runs a command, and says how it failed if it did.
+pub(super) fn run_to_end(command: &mut Process, interrupt: &Interrupt) -> anyhow::Result<()> {
+    let mut child = command.spawn().context("run sh")?;
     let status = wait(&mut child, interrupt)?;
     if let Some(status) = status.filter(|status| !status.success()) {
         say(&format!("the command ended with {status}"));
@@ -155,7 +172,7 @@ fn run(command: &str, place: &Path, interrupt: &Interrupt) -> anyhow::Result<()>
 }
 
 /// Waits for a command; none if it was ended because of an interrupt.
-fn wait(child: &mut Child, interrupt: &Interrupt) -> anyhow::Result<Option<std::process::ExitStatus>> {
+pub(super) fn wait(child: &mut Child, interrupt: &Interrupt) -> anyhow::Result<Option<std::process::ExitStatus>> {
     loop {
         if let Some(status) = child.try_wait().context("wait for the command")? {
             return Ok(Some(status));
@@ -170,7 +187,7 @@ fn wait(child: &mut Child, interrupt: &Interrupt) -> anyhow::Result<Option<std::
 }
 
 /// Waits for a line, the end of the input, or an interrupt.
-fn wait_for_enter(interrupt: &Interrupt) {
+pub(super) fn wait_for_enter(interrupt: &Interrupt) {
     let (read, line) = sync_channel(1);
     std::thread::spawn(move || {
         let _ = io::stdin().read_line(&mut String::new());

@@ -1,0 +1,159 @@
+//! A finding of a program or a cluster: its crash state again.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Context;
+use campaign::{Interrupt, Outcome, quoted, say};
+use node_sweep::{Finding, Judge, Level, Made, Place, Program, Recorded, Subject, Verdict, keep, make_again, scratch};
+use trace::Trace;
+
+use super::replay::{run_to_end, wait_for_enter};
+use crate::app::{PROGRAM, check_of};
+use crate::cluster::{Ground, show};
+
+/// How often an interrupt is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// One finding of a directory of results.
+pub(super) struct State<'a> {
+    pub(super) directory: &'a Path,
+    pub(super) recorded: Recorded,
+    pub(super) number: usize,
+}
+
+/// What is done with a state when it is there.
+struct Look<'a> {
+    command: Option<&'a str>,
+    keep: Option<&'a Path>,
+    interrupt: &'a Interrupt,
+}
+
+impl State<'_> {
+    /// Makes the state again, has it judged again, and shows it.
+    pub(super) fn replay(
+        &self,
+        command: Option<&str>,
+        keep: Option<&Path>,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Outcome> {
+        let finding = self.finding()?;
+        let path = self.directory.join("trace");
+        let trace = Trace::load(&path).with_context(|| format!("load {}", path.display()))?;
+        let look = Look { command, keep, interrupt };
+        if self.recorded.manifest.request.judge == Judge::Cluster {
+            return self.of_cluster(&trace, finding, &look);
+        }
+        self.of_program(&trace, finding, &look)
+    }
+
+    fn finding(&self) -> anyhow::Result<&Finding> {
+        let findings = &self.recorded.findings;
+        let finding = findings.iter().find(|finding| finding.number == self.number);
+        finding.with_context(|| match findings.len() {
+            0 => format!("there is no finding {}: there are none at all", self.number),
+            last => format!("there is no finding {}: they are numbered from 1 to {last}", self.number),
+        })
+    }
+
+    fn of_program(&self, trace: &Trace, finding: &Finding, look: &Look<'_>) -> anyhow::Result<Outcome> {
+        let request = &self.recorded.manifest.request;
+        let Judge::Program { check, limit_s } = &request.judge else { unreachable!("it is of a program") };
+        let scratch = scratch()?;
+        if finding.level() == Level::Block {
+            // Nobody else is to see what is mounted.
+            local_fs::enter_mount_namespace()?;
+        }
+        let state = make_again(trace, request, None, finding)?;
+        if let Some(directory) = look.keep {
+            return look.kept(trace, &state, directory);
+        }
+        let place = Place::of(trace, PROGRAM, scratch.path())?;
+        let seen_at = place.seen_at().map(Path::to_owned);
+        let check = check_of(check, *limit_s, look.interrupt);
+        let mut program = Program::new(scratch.path().to_owned(), seen_at, &check);
+        let verdict = program.judge(&state, false)?;
+        let outcome = look.tell(self.number, &verdict);
+        let held = program.hold(&state, |_, data, acks| look.at_directory(data, acks))?;
+        held.unwrap_or_else(|why| say(&format!("there is nothing to look at: {why}")));
+        Ok(outcome)
+    }
+
+    fn of_cluster(&self, trace: &Trace, finding: &Finding, look: &Look<'_>) -> anyhow::Result<Outcome> {
+        let request = &self.recorded.manifest.request;
+        let ground = Ground::new(trace, self.directory, look.interrupt)?;
+        let state = make_again(trace, request, Some(&ground.file), finding)?;
+        if let Some(directory) = look.keep {
+            return look.kept(trace, &state, directory);
+        }
+        let mut nodes = ground.nodes()?;
+        let verdict = nodes.judge(&state, false)?;
+        let outcome = look.tell(self.number, &verdict);
+        let held = nodes.hold(&state, &mut |cluster| {
+            if let Some(command) = look.command {
+                let mut command = cluster.client_command(&["sh".into(), "-c".into(), command.into()]);
+                return run_to_end(&mut command, look.interrupt);
+            }
+            show(cluster)?;
+            while !look.interrupt.requested() {
+                cluster.refuse_end()?;
+                std::thread::sleep(LOOK_EVERY);
+            }
+            Ok(())
+        })?;
+        held.unwrap_or_else(|why| say(&format!("there is no cluster to talk to: {why}; --keep DIR writes its files")));
+        Ok(outcome)
+    }
+}
+
+impl Look<'_> {
+    fn kept(&self, trace: &Trace, state: &Made, directory: &Path) -> anyhow::Result<Outcome> {
+        keep(trace, state, directory)?;
+        say(&format!("the crash state is in {}", directory.display()));
+        Ok(if self.interrupt.requested() { Outcome::Incomplete } else { Outcome::Clean })
+    }
+
+    /// Says what the check said.
+    fn tell(&self, number: usize, verdict: &Verdict) -> Outcome {
+        match verdict {
+            Verdict::Broken(complaint) => {
+                complaint.words.iter().for_each(|words| say(&format!("broken: {words}")));
+                Outcome::Findings
+            }
+            _ if self.interrupt.requested() => Outcome::Incomplete,
+            Verdict::Ok => {
+                say(&format!("finding {number} did not come again: the check said `ok` of its state"));
+                Outcome::Incomplete
+            }
+            Verdict::NotMeasured(why) => {
+                say(&format!("finding {number} could not be judged again: {why}"));
+                Outcome::Incomplete
+            }
+        }
+    }
+
+    /// Runs the command on a directory, or waits for Enter.
+    fn at_directory(&self, data: &Path, acks: &Path) -> anyhow::Result<()> {
+        if let Some(command) = self.command {
+            let script = command
+                .replace("{dir}", &quoted(&data.to_string_lossy()))
+                .replace("{acks}", &quoted(&acks.to_string_lossy()))
+                .replace("{}", &quoted(&data.to_string_lossy()));
+            return run_to_end(Command::new("sh").args(["-c", &script]), self.interrupt);
+        }
+        // What is mounted is in a mount namespace of ours, and is seen through us.
+        let seen = |path: &Path| format!("/proc/{}/root{}", std::process::id(), path.display());
+        println_to_end(&[seen(data), seen(acks)])?;
+        say("the program's directory, and what it had acknowledged: look at them from another terminal; Enter ends it");
+        wait_for_enter(self.interrupt);
+        Ok(())
+    }
+}
+
+fn println_to_end(lines: &[String]) -> std::io::Result<()> {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    out.flush()
+}

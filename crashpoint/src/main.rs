@@ -82,10 +82,11 @@ enum Command {
     Show(finding::ShowArgs),
     /// Make a finding smaller: fewer operations, fewer lost writes, the same broken promise
     Minimize(finding::MinimizeArgs),
-    /// Make the crash state of a finding again, and mount it for a look
+    /// Make the crash state of a finding again, and show it
     ///
-    /// The workload is run again, and the state that breaks the same promise at the same path
-    /// looked for, the one most like that of the finding first. Enter or Ctrl-C takes it away. What
+    /// Of a program it is a directory, of a cluster the nodes are started on it; their check is asked
+    /// again. Of a file system the workload is run again, and the state that breaks the same promise at the same path
+    /// is mounted, the one most like that of the finding first. Enter or Ctrl-C takes it away. What
     /// was found in a guest is mounted in a guest: there is a shell, or without a terminal a list of
     /// the files.
     Replay(finding::ReplayArgs),

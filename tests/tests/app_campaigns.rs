@@ -167,6 +167,49 @@ fn divided_and_put_together() {
 }
 
 #[test]
+fn the_state_of_a_finding_is_made_again() {
+    let place = Place::new(&["--disk", "ext4"]);
+    let findings = std::fs::read_to_string(place.path("whole/findings.jsonl")).expect("read");
+    let findings: Vec<Value> = findings.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    let is_of_disk = |finding: &&Value| finding["nodes"][0]["disk"].is_object();
+    let (on_disk, on_model) = (findings.iter().find(is_of_disk), findings.iter().find(|one| !is_of_disk(one)));
+    for finding in [on_disk.expect("the disk loses them too"), on_model.expect("one of the model")] {
+        let number = finding["number"].to_string();
+        // Whatever was acknowledged last is not there, or empty.
+        let missing = "for n in $(cat {acks}); do test -s {dir}/file$n || echo missing $n; done";
+        let output = place.run(&["replay", "whole", &number, "--command", missing]);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(said(&output).contains("broken: a file that was saved is empty or missing"), "{}", said(&output));
+        assert!(printed(&output).starts_with("missing "), "{}", printed(&output));
+
+        let kept = place.path(&format!("kept-{number}"));
+        let output = place.run(&["replay", "whole", &number, "--keep", kept.to_str().expect("text")]);
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        let acknowledged = std::fs::read_to_string(kept.join("acknowledged")).expect("read");
+        assert!(!acknowledged.is_empty());
+        let is_there = |line: &str| std::fs::metadata(kept.join("program").join(format!("file{line}")));
+        assert!(acknowledged.lines().any(|line| is_there(line).map_or(true, |file| file.len() == 0)), "{acknowledged}");
+        let again = place.run(&["replay", "whole", &number, "--keep", kept.to_str().expect("text")]);
+        assert_eq!((again.status.code(), said(&again).contains("is not empty")), (Some(2), true), "{}", said(&again));
+    }
+    let output = place.run(&["replay", "whole", "99"]);
+    assert!(said(&output).contains("numbered from 1 to"), "{}", said(&output));
+}
+
+#[test]
+fn a_finding_that_is_none_any_more_says_so() {
+    let place = Place::new(&[]);
+    let path = place.path("whole/manifest.json");
+    let manifest = std::fs::read_to_string(&path).expect("read");
+    let judged = manifest.replace("verdict='broken a file", "ignored='broken a file");
+    assert_ne!(manifest, judged);
+    std::fs::write(&path, judged).expect("written");
+    let output = place.run(&["replay", "whole", "1", "--command", "true"]);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(said(&output).contains("did not come again"), "{}", said(&output));
+}
+
+#[test]
 fn what_cannot_be_continued_says_why() {
     let place = Place::new(&[]);
     let refused = |arguments: &[&str], part: &str| {

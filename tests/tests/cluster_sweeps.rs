@@ -211,4 +211,14 @@ fn a_sweep_of_a_cluster_is_continued_divided_and_put_together() {
     }
     run(&["merge", "one", "two", "--out", "merged"]);
     assert_eq!(left_in(&place("merged")), whole);
+
+    // The cluster is there to be talked to, on the state of a finding.
+    let output = run(&["replay", "merged", "1", "--command", "echo $CRASHPOINT_NODE_A"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("broken: ") && printed(&output).starts_with("10."), "{}", said(&output));
+    let output = run(&["replay", "merged", "1", "--keep", "kept"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    for node in ["a", "b", "c"] {
+        assert!(place("kept").join(node).join("CURRENT").exists(), "{node}");
+    }
 }

@@ -27,7 +27,7 @@ pub(crate) struct ReplayArgs {
     #[command(flatten)]
     finding: Named,
 
-    /// Have a shell run COMMAND, with {} in it the directory (or the block device, if it cannot be
+    /// Have a shell run COMMAND, with {} (or {dir}, and {acks} of a program) in it the directory (or the block device, if it cannot be
     /// mounted), and do not wait for Enter. Of a finding in a guest it runs there, as root; without
     /// COMMAND a shell starts there, or, without a terminal, the files are listed
     #[arg(long, value_name = "COMMAND")]

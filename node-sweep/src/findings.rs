@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use pace_rules::nodes::{Action, Effect, Micro, Relaxation, Run, Space, State};
+use pace_rules::nodes::{Action, Effect, Event, Micro, Relaxation, Run, Space, State};
 use serde::{Deserialize, Serialize};
 use trace::Trace;
 
 use crate::check::Complaint;
-use crate::operations::{Operation, Operations, without_numbers};
+use crate::likeness::Likeness;
+use crate::operations::{Operation, Operations};
 use crate::states::States;
 use crate::sweep::{Broken, Size, Swept, size};
 use crate::tree::Fingerprint;
@@ -18,8 +19,8 @@ const KEPT_LISTED_MAX: usize = 6;
 /// So many things that had happened before the crash are kept with a finding.
 const MOMENTS_MAX: usize = 40;
 
-/// Broken states that are alike: what was lost is the same operations of the program, and the check says
-/// the same of them, but for numbers.
+/// Broken states of one cause: what was lost was done at the same call sites of the program, to the same
+/// files, and the check says the same of them, but for numbers and names that are random.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// From 1.
@@ -33,11 +34,21 @@ pub struct Finding {
     pub complaint: Complaint,
     /// How many states of the sweep are alike.
     pub states: u64,
+    /// How many of them there are of each relaxation.
+    #[serde(default)]
+    pub relaxations: BTreeMap<String, u64>,
+    /// Files that it is about, where their names are random: what they have in common, and how many of
+    /// them there are in the run.
+    #[serde(default)]
+    pub patterns: BTreeMap<String, usize>,
     /// The number of the one that is shown in its space.
     pub state: u64,
     /// The key of that state, by which it is known again.
     #[serde(skip)]
     pub key: Fingerprint,
+    /// What the check said, in words that are the same of all states that are alike.
+    #[serde(skip)]
+    pub(crate) plain: Vec<String>,
     /// What was on each disk of it.
     pub nodes: Vec<NodeStory>,
     /// What had happened last before the crash, in order, on all nodes.
@@ -167,6 +178,7 @@ pub struct Findings<'a> {
     /// Its model.
     pub model: &'a str,
     operations: Vec<Operations>,
+    pub(crate) likeness: Likeness,
 }
 
 /// Of what an operation is made, in a crash state.
@@ -189,15 +201,29 @@ impl Parts {
     }
 }
 
-/// What findings that are alike have in common.
+/// What findings that are alike have in common: their cause, as far as it can be told.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Kind {
-    /// Of each operation that is missing: whether it had returned, the call, the file and the stack. No sync
-    /// behind an operation helps against a crash in the midst of it.
-    missing: Vec<(bool, String, String, Option<String>)>,
-    /// The last operation of each node, where nothing is missing.
-    behind: Vec<String>,
+struct Cause {
+    /// The operations that are missing. No sync behind one helps against a crash in the midst of it, so
+    /// it counts whether it had returned.
+    missing: Vec<(bool, Site)>,
+    /// Where nothing is missing: the last operation of each node, and the next one if the last thing that
+    /// it did was to acknowledge something.
+    around: Vec<(bool, Site)>,
     words: Vec<String>,
+}
+
+/// Where a program does something, and to what.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Site {
+    call: String,
+    /// Where in the program the call is.
+    stack: u64,
+    /// What the file is like, and all that it was ever called: who writes two files through one function
+    /// gives them other names.
+    names: Vec<String>,
+    /// What the name is like that it gave.
+    to: Option<String>,
 }
 
 /// States that are alike.
@@ -205,6 +231,7 @@ struct Kind {
 pub(crate) struct Group {
     pub(crate) keys: HashSet<Fingerprint>,
     pub(crate) states: u64,
+    pub(crate) relaxations: BTreeMap<String, u64>,
     pub(crate) smallest: Broken,
     pub(crate) state: State,
     pub(crate) key: Fingerprint,
@@ -213,14 +240,14 @@ pub(crate) struct Group {
 impl<'a> Findings<'a> {
     /// Of a sweep of this space.
     pub fn new(trace: &'a Trace, space: &'a Space, model: &'a str) -> Self {
-        let operations = trace.run.nodes.iter().map(Operations::of).collect();
-        Self { trace, space: Some(space), model, operations }
+        Self { space: Some(space), model, ..Self::without_space(trace) }
     }
 
     /// One that tells what happened before a crash, and not what was lost.
     pub(crate) fn without_space(trace: &'a Trace) -> Self {
-        let operations = trace.run.nodes.iter().map(Operations::of).collect();
-        Self { trace, space: None, model: "", operations }
+        let operations: Vec<_> = trace.run.nodes.iter().map(Operations::of).collect();
+        let likeness = Likeness::of(&trace.run, &operations);
+        Self { trace, space: None, model: "", operations, likeness }
     }
 
     fn micros(&self, node: usize) -> &[Micro] {
@@ -232,15 +259,19 @@ impl<'a> Findings<'a> {
     pub fn of(&self, swept: &Swept) -> Vec<(Finding, HashSet<Fingerprint>)> {
         let groups = self.groups(swept);
         let story = |(place, group): (usize, Group)| {
+            let nodes = self.nodes(&group.state);
             let finding = Finding {
                 number: place + 1,
                 model: self.model.to_owned(),
                 relaxation: relaxation_words(group.state.relaxation).to_owned(),
                 complaint: group.smallest.complaint.clone(),
                 states: group.states,
+                relaxations: group.relaxations,
+                patterns: self.patterns(&nodes),
                 state: group.smallest.smallest,
                 key: group.key,
-                nodes: self.nodes(&group.state),
+                plain: self.plain(&group.smallest),
+                nodes,
                 timeline: self.timeline(&group.state),
                 acknowledged: self.acknowledged(&group.state),
                 prevented_by: Vec::new(),
@@ -251,23 +282,38 @@ impl<'a> Findings<'a> {
         groups.into_iter().enumerate().map(story).collect()
     }
 
+    /// What the files that something is missing of are like, where their names are random.
+    fn patterns(&self, nodes: &[NodeStory]) -> BTreeMap<String, usize> {
+        let missing = nodes.iter().flat_map(|node| node.lost.iter().chain(&node.midway));
+        let patterns = missing.map(|lost| self.likeness.pattern(&lost.path));
+        patterns
+            .map(|pattern| (self.likeness.files(&pattern), pattern))
+            .filter(|(files, _)| *files > 1)
+            .map(|(files, pattern)| (pattern, files))
+            .collect()
+    }
+
     fn groups(&self, swept: &Swept) -> Vec<Group> {
-        let mut groups: HashMap<Kind, Group> = HashMap::new();
+        let mut groups: HashMap<Cause, Group> = HashMap::new();
         let Some(space) = self.space else { return Vec::new() };
         let mut states = States::new(&self.trace.run, space, self.trace);
+        let mut smaller = HashMap::new();
         for (key, broken) in &swept.broken {
-            let shown = self.smaller(space, *key, swept, &mut states);
+            let shown = self.smallest(space, *key, swept, &mut states, &mut smaller);
             let smallest = &swept.broken[&shown];
             let state = space.state(smallest.smallest);
-            let group = groups.entry(self.kind(&state, smallest)).or_insert_with(|| Group {
+            let group = groups.entry(self.cause(&state, smallest)).or_insert_with(|| Group {
                 keys: HashSet::new(),
                 states: 0,
+                relaxations: BTreeMap::new(),
                 smallest: smallest.clone(),
                 state: state.clone(),
                 key: shown,
             });
             group.keys.insert(*key);
             group.states += broken.states;
+            let relaxation = relaxation_words(space.state(broken.smallest).relaxation);
+            *group.relaxations.entry(relaxation.to_owned()).or_default() += broken.states;
             if order(&state, smallest) < order(&group.state, &group.smallest) {
                 (group.smallest, group.state, group.key) = (smallest.clone(), state, shown);
             }
@@ -278,12 +324,25 @@ impl<'a> Findings<'a> {
     }
 
     /// The state in which as little is missing as still breaks the same, of those that were looked at.
-    fn smaller(&self, space: &Space, mut key: Fingerprint, swept: &Swept, states: &mut States<'_>) -> Fingerprint {
+    /// `known` has what one leads to.
+    fn smallest(
+        &self,
+        space: &Space,
+        key: Fingerprint,
+        swept: &Swept,
+        states: &mut States<'_>,
+        known: &mut HashMap<Fingerprint, Fingerprint>,
+    ) -> Fingerprint {
         let words = self.plain(&swept.broken[&key]);
-        loop {
+        let mut way = vec![key];
+        let smallest = loop {
+            let key = way[way.len() - 1];
+            if let Some(known) = known.get(&key) {
+                break *known;
+            }
             let broken = &swept.broken[&key];
             let state = space.state(broken.smallest);
-            let less = self.with_less_missing(&state).into_iter().find_map(|less| {
+            let less = self.with_less_missing(&state).into_iter().chain(self.earlier(&state)).find_map(|less| {
                 let made = states.make(&less).ok()?.key;
                 let found = swept.broken.get(&made)?;
                 // What was drawn may lack the very state, and have one that is the same to any check.
@@ -291,10 +350,12 @@ impl<'a> Findings<'a> {
                 (is_less && self.plain(found) == words).then_some(made)
             });
             match less {
-                Some(less) => key = less,
-                None => return key,
+                Some(less) => way.push(less),
+                None => break key,
             }
-        }
+        };
+        known.extend(way.into_iter().map(|key| (key, smallest)));
+        smallest
     }
 
     /// The same state with one of the operations whole that it lacks, or without one that it has a part of.
@@ -302,26 +363,64 @@ impl<'a> Findings<'a> {
         let mut all = Vec::new();
         for node in 0..state.nodes.len() {
             let micros = self.micros(node);
-            for event in self.missing_events(state, node) {
+            let missing = self.missing_events(state, node);
+            let mut retain = |lost: &dyn Fn(usize) -> bool| {
                 let mut less = state.clone();
-                less.nodes[node].lost.retain(|place| micros[*place].event != event);
+                less.nodes[node].lost.retain(|place| lost(micros[*place].event));
                 all.push(less);
+            };
+            // All but one, or one alone where a model takes others with it.
+            for event in &missing {
+                retain(&|other| other != *event);
+                if missing.len() > 2 {
+                    retain(&|other| other == *event);
+                }
             }
             if let Some(begun) = self.begun(state, node) {
-                let mut less = state.clone();
-                let of_node = &mut less.nodes[node];
-                of_node.micros = micros.partition_point(|micro| micro.event < begun);
-                of_node.lost.retain(|place| *place < of_node.micros);
-                all.push(less);
+                all.push(self.crashed_at(state, node, begun, 0));
             }
         }
         all
     }
 
+    /// Crashes that are earlier by one operation of a node. What is broken from some moment on, until something
+    /// mends it, is broken for one reason.
+    fn earlier(&self, state: &State) -> Vec<State> {
+        let mut all = Vec::new();
+        for node in 0..state.nodes.len() {
+            let events = &self.trace.run.nodes[node].events;
+            let first_lost = self.missing_events(state, node).first().copied();
+            let last_kept = state.nodes[node].micros.checked_sub(1).map(|last| self.micros(node)[last].event);
+            let last = first_lost.or(last_kept);
+            let Some(last) = last.filter(|last| *last < state.cut[node]) else { continue };
+            // If the end of an operation is lost and nobody was told, it can as well have been in flight. If
+            // somebody was, a sync would have helped.
+            let is_told = |event: &Event| matches!(event.action, Action::Mark { .. } | Action::Send(_));
+            let is_due = first_lost.is_some() && events[last..state.cut[node]].iter().any(is_told);
+            if is_due || self.begun(state, node).is_some() {
+                continue;
+            }
+            let of_event = self.micros(node).iter().filter(|micro| micro.event == last).count();
+            all.extend((0..=of_event).map(|parts| self.crashed_at(state, node, last, parts)));
+        }
+        all
+    }
+
+    /// The state if a node had crashed before it made a call, or within that, when so many of its parts had
+    /// reached the disk.
+    fn crashed_at(&self, state: &State, node: usize, event: usize, parts: usize) -> State {
+        let mut earlier = state.clone();
+        earlier.cut[node] = earlier.cut[node].min(event);
+        let of_node = &mut earlier.nodes[node];
+        of_node.micros = self.micros(node).partition_point(|micro| micro.event < event) + parts;
+        of_node.lost.retain(|place| *place < of_node.micros);
+        earlier
+    }
+
     /// What is broken, in words that are the same for states that are alike.
     fn plain(&self, broken: &Broken) -> Vec<String> {
         let names: Vec<_> = self.trace.run.nodes.iter().map(|node| &*node.name).collect();
-        plain(&broken.complaint.words, &names)
+        plain(&broken.complaint.words, &names, &self.likeness)
     }
 
     /// The events of a node of which something is lost.
@@ -332,26 +431,49 @@ impl<'a> Findings<'a> {
         events
     }
 
-    fn kind(&self, state: &State, broken: &Broken) -> Kind {
+    fn cause(&self, state: &State, broken: &Broken) -> Cause {
         let stories = self.nodes(state);
-        let lost = stories.iter().flat_map(|story| story.lost.iter().map(|lost| (true, lost)));
-        let midway = stories.iter().flat_map(|story| story.midway.iter().map(|lost| (false, lost)));
-        let missing: BTreeSet<_> = lost
-            .chain(midway)
-            .map(|(is_lost, of)| (is_lost, of.call.clone(), without_numbers(&of.path), of.stack.clone()))
-            .collect();
-        let mut behind = BTreeSet::new();
+        let mut missing = BTreeSet::new();
+        for (node, story) in stories.iter().enumerate() {
+            let events =
+                story.lost.iter().map(|lost| (true, lost)).chain(story.midway.iter().map(|lost| (false, lost)));
+            missing.extend(events.filter_map(|(is_lost, lost)| Some((is_lost, self.site(node, lost.event)?))));
+        }
+        let mut around = BTreeSet::new();
         if missing.is_empty() {
             // If what is broken names nodes, the others may be anywhere.
             let is_any_named = stories.iter().any(|story| is_named(&story.node, &broken.complaint.words));
             for (node, story) in stories.iter().enumerate() {
-                let last = self.parts(state, node).pop_last().and_then(|(event, _)| self.operation(node, event));
-                if let Some(last) = last.filter(|_| !is_any_named || is_named(&story.node, &broken.complaint.words)) {
-                    behind.insert(without_numbers(&last.words));
+                if !is_any_named || is_named(&story.node, &broken.complaint.words) {
+                    around.extend(self.around(state, node));
                 }
             }
         }
-        Kind { missing: Vec::from_iter(missing), behind: Vec::from_iter(behind), words: self.plain(broken) }
+        Cause { missing: Vec::from_iter(missing), around: Vec::from_iter(around), words: self.plain(broken) }
+    }
+
+    /// The operation before a crash, and the one after it if that should have come before what was
+    /// acknowledged.
+    fn around(&self, state: &State, node: usize) -> impl Iterator<Item = (bool, Site)> {
+        let (events, cut) = (&self.trace.run.nodes[node].events, state.cut[node]);
+        let is_told = cut.checked_sub(1).is_some_and(|last| matches!(events[last].action, Action::Mark { .. }));
+        let next = (cut..events.len()).find_map(|event| self.site(node, event)).filter(|_| is_told);
+        let last = self.parts(state, node).pop_last().and_then(|(event, _)| self.site(node, event));
+        last.map(|site| (false, site)).into_iter().chain(next.map(|site| (true, site)))
+    }
+
+    /// Where in the program an event comes from, and to what it was done.
+    fn site(&self, node: usize, event: usize) -> Option<Site> {
+        let operation = self.operations[node].get(event)?;
+        let like = |path: &str| self.likeness.pattern(path);
+        let names: BTreeSet<_> =
+            self.operations[node].names(operation.file).chain([&*operation.path]).map(like).collect();
+        Some(Site {
+            call: operation.call.to_string(),
+            stack: operation.stack,
+            names: Vec::from_iter(names),
+            to: operation.names.as_deref().map(like),
+        })
     }
 
     pub(crate) fn operation(&self, node: usize, event: usize) -> Option<&Operation> {
@@ -525,14 +647,14 @@ fn is_named(node: &str, broken: &[String]) -> bool {
 
 /// What is broken, in words that are the same for states that are alike: whatever the numbers are, and
 /// whichever of the nodes of these names it is.
-pub(crate) fn plain(words: &[String], nodes: &[&str]) -> Vec<String> {
+pub(crate) fn plain(words: &[String], nodes: &[&str], likeness: &Likeness) -> Vec<String> {
     let plain = |words: &String| {
         let pieces = words.split_inclusive(|letter| !is_of_name(letter));
         let nameless = pieces.map(|piece| {
             let word = piece.trim_end_matches(|letter| !is_of_name(letter));
             if nodes.contains(&word) { piece.replacen(word, "NODE", 1) } else { piece.to_owned() }
         });
-        without_numbers(&nameless.collect::<String>())
+        likeness.plain(&nameless.collect::<String>())
     };
     words.iter().map(plain).collect()
 }

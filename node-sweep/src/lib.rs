@@ -16,6 +16,7 @@ mod differences;
 mod directory;
 mod disks;
 mod findings;
+mod likeness;
 mod nodes;
 mod operations;
 mod program;

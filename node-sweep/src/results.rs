@@ -117,6 +117,7 @@ impl Summary {
 /// A line of results or summary.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "type")]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Line {
     #[serde(rename = "states-finding")]
     Finding(Finding),

@@ -13,6 +13,7 @@ use trace::{Disk, Trace};
 
 use crate::bay::{Bay, Held, HeldDisk};
 use crate::check::Complaint;
+use crate::damage::Damage;
 use crate::disks::Disks;
 use crate::findings::{DiskStory, Finding, Findings, plain};
 use crate::program::scratch;
@@ -182,7 +183,9 @@ impl BlockFindings<'_> {
         for (node, held) in held {
             let of_node = state.disks[node].as_ref().expect("it has a disk");
             let mut story = self.disk(node, of_node);
-            story.differs = self.differs(node, state.cut[node], held)?;
+            let files = self.differs(node, state.cut[node], held)?;
+            story.differs = files.iter().map(Damage::line).collect();
+            finding.nodes[node].files = files;
             finding.nodes[node].disk = Some(story);
         }
         Ok(finding)
@@ -267,7 +270,7 @@ impl BlockFindings<'_> {
 
     /// Where what a disk shows, once its file system has recovered, is not what the node's processes saw
     /// before the crash.
-    fn differs(&self, node: usize, cut: usize, held: &Held) -> anyhow::Result<Vec<String>> {
+    fn differs(&self, node: usize, cut: usize, held: &Held) -> anyhow::Result<Vec<Damage>> {
         let of_node = &self.trace.run.nodes[node];
         let model = Model::named("posix").expect("there is one");
         let effects = micros(of_node, model).into_iter().take_while(|micro| micro.event < cut);
@@ -278,7 +281,7 @@ impl BlockFindings<'_> {
         let mut bay = Bay::default();
         let told = match bay.put(held, &scratch.path().join("disk"))? {
             Ok(data) => seen.differences(&data).with_context(|| format!("look at {}", data.display())),
-            Err(why) => Ok(vec![why]),
+            Err(why) => Ok(vec![Damage { path: "the disk".into(), words: why, dump: Vec::new() }]),
         };
         bay.put_away();
         told

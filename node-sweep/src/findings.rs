@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use pace_rules::nodes::{Action, Effect, Event, Micro, Relaxation, Run, Space, State};
+use pace_rules::nodes::{Action, Effect, Event, Message, Micro, Relaxation, Run, Space, State};
 use serde::{Deserialize, Serialize};
 use trace::Trace;
 
 use crate::check::Complaint;
+use crate::damage::{Damage, damages};
 use crate::likeness::Likeness;
 use crate::operations::{Operation, Operations};
 use crate::states::States;
@@ -85,6 +86,9 @@ pub struct NodeStory {
     pub kept_more: usize,
     /// The event of the first of it.
     pub kept_from: Option<usize>,
+    /// Where its files are not what they would be if nothing of what it had done were missing.
+    #[serde(default)]
+    pub files: Vec<Damage>,
     /// The disk, where the crash state is one of a disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<DiskStory>,
@@ -179,7 +183,12 @@ pub struct Findings<'a> {
     pub model: &'a str,
     operations: Vec<Operations>,
     pub(crate) likeness: Likeness,
+    /// Of each direction of a connection, the nodes that sent and received there.
+    ends: HashMap<u32, Ends>,
 }
+
+/// Who sent, and who received.
+type Ends = (Option<usize>, Option<usize>);
 
 /// Of what an operation is made, in a crash state.
 #[derive(Debug, Default)]
@@ -247,7 +256,17 @@ impl<'a> Findings<'a> {
     pub(crate) fn without_space(trace: &'a Trace) -> Self {
         let operations: Vec<_> = trace.run.nodes.iter().map(Operations::of).collect();
         let likeness = Likeness::of(&trace.run, &operations);
-        Self { trace, space: None, model: "", operations, likeness }
+        let mut ends: HashMap<u32, Ends> = HashMap::new();
+        for (place, node) in trace.run.nodes.iter().enumerate() {
+            for event in &node.events {
+                match &event.action {
+                    Action::Send(message) => ends.entry(message.stream).or_default().0 = Some(place),
+                    Action::Receive(message) => ends.entry(message.stream).or_default().1 = Some(place),
+                    _ => {}
+                }
+            }
+        }
+        Self { trace, space: None, model: "", operations, likeness, ends }
     }
 
     fn micros(&self, node: usize) -> &[Micro] {
@@ -258,8 +277,12 @@ impl<'a> Findings<'a> {
     /// possible, is not looked at here.
     pub fn of(&self, swept: &Swept) -> Vec<(Finding, HashSet<Fingerprint>)> {
         let groups = self.groups(swept);
+        let mut states = self.space.map(|space| States::new(&self.trace.run, space, self.trace));
         let story = |(place, group): (usize, Group)| {
-            let nodes = self.nodes(&group.state);
+            let mut nodes = self.nodes(&group.state);
+            for (node, story) in nodes.iter_mut().enumerate() {
+                story.files = states.as_mut().map_or(Vec::new(), |states| self.damages(states, &group.state, node));
+            }
             let finding = Finding {
                 number: place + 1,
                 model: self.model.to_owned(),
@@ -291,6 +314,14 @@ impl<'a> Findings<'a> {
             .filter(|(files, _)| *files > 1)
             .map(|(files, pattern)| (pattern, files))
             .collect()
+    }
+
+    /// Where the files of a node are not what it had made them.
+    fn damages(&self, states: &mut States<'_>, state: &State, node: usize) -> Vec<Damage> {
+        let until = self.begun(state, node).map_or(state.cut[node], |event| event + 1);
+        let all = self.micros(node).partition_point(|micro| micro.event < until);
+        let trees = states.held_and_whole(node, &state.nodes[node], all);
+        trees.map_or(Vec::new(), |(held, whole)| damages(&held, &whole))
     }
 
     fn groups(&self, swept: &Swept) -> Vec<Group> {
@@ -567,14 +598,15 @@ impl<'a> Findings<'a> {
         NodeStory {
             node: run.nodes[node].name.clone(),
             events,
-            behind: events.checked_sub(1).map(|last| self.event_words(run, node, last)),
-            before: (events < run.nodes[node].events.len()).then(|| self.event_words(run, node, events)),
+            behind: events.checked_sub(1).map(|last| self.moment_words(node, last, true)),
+            before: (events < run.nodes[node].events.len()).then(|| self.moment_words(node, events, false)),
             is_begun: self.begun(state, node).is_some(),
             lost,
             midway,
             kept: all_kept,
             kept_more,
             kept_from: persisted.first().copied(),
+            files: Vec::new(),
             disk: None,
         }
     }
@@ -597,10 +629,34 @@ impl<'a> Findings<'a> {
         }
         match &run.nodes[node].events[event].action {
             Action::Mark { line } => format!("the line `{}`", self.line(*line)),
-            Action::Send(message) => format!("send of {} bytes", message.to - message.from),
-            Action::Receive(message) => format!("receive of {} bytes", message.to - message.from),
+            Action::Send(message) => {
+                let to = self.peer(message, false).map_or(String::new(), |node| format!(" to {node}"));
+                format!("send of {} bytes{to}", message.to - message.from)
+            }
+            Action::Receive(message) => {
+                let from = self.peer(message, true).map_or(String::new(), |node| format!(" from {node}"));
+                format!("receive of {} bytes{from}", message.to - message.from)
+            }
             Action::File(_) => unreachable!("operations on files have words"),
         }
+    }
+
+    /// Who sent, or receives, at the other end.
+    fn peer(&self, message: &Message, sender: bool) -> Option<&str> {
+        let (sends, receives) = self.ends.get(&message.stream)?;
+        let node = if sender { *sends } else { *receives };
+        Some(&self.trace.run.nodes[node?].name)
+    }
+
+    /// The words for an event after or before which a node crashed.
+    fn moment_words(&self, node: usize, event: usize, is_past: bool) -> String {
+        let run = &self.trace.run;
+        let Action::Receive(message) = &run.nodes[node].events[event].action else {
+            return self.event_words(run, node, event);
+        };
+        let from = self.peer(message, true).map_or("a".into(), |name| format!("{name}'s"));
+        let arrives = if is_past { "arrived" } else { "arrives" };
+        format!("{from} message ({} bytes) {arrives}", message.to - message.from)
     }
 
     fn line(&self, line: pace_rules::nodes::Data) -> String {
@@ -657,103 +713,4 @@ pub(crate) fn plain(words: &[String], nodes: &[&str], likeness: &Likeness) -> Ve
         likeness.plain(&nameless.collect::<String>())
     };
     words.iter().map(plain).collect()
-}
-
-impl Finding {
-    /// It in words, for people.
-    pub fn text(&self) -> String {
-        let mut text = String::new();
-        for words in &self.complaint.words {
-            text += &format!("  broken    {words}\n");
-        }
-        if let Some(log) = &self.complaint.log {
-            text += &format!("  its log   {log}\n");
-        }
-        if let Some(tries) = self.complaint.tries {
-            text += &format!("  seen      in 2 of {tries} tries\n");
-        }
-        for node in &self.nodes {
-            text += &node.text(self.nodes.len() > 1);
-        }
-        if let Some(line) = &self.acknowledged {
-            text += &format!("  promised  {} had printed `{}`\n", line.node, line.line);
-        }
-        if !self.prevented_by.is_empty() {
-            let sync = |sync: &Sync| {
-                let node = if self.nodes.len() > 1 { format!(" on {}", sync.node) } else { String::new() };
-                format!("fsync of {}{node} before {}", sync.path, sync.before)
-            };
-            let syncs: Vec<_> = self.prevented_by.iter().map(sync).collect();
-            text += &format!("  prevented by {}\n", syncs.join(" and "));
-        }
-        text += &self.models_text();
-        text
-    }
-
-    fn models_text(&self) -> String {
-        let named = |possible: bool| {
-            let names = self.models.iter().filter(|(_, is)| **is == possible).map(|(name, _)| name.as_str());
-            names.collect::<Vec<_>>().join(", ")
-        };
-        match (named(true), named(false)) {
-            (yes, no) if yes.is_empty() && no.is_empty() => String::new(),
-            (yes, no) if yes.is_empty() => {
-                format!("  models    possible on {}, and not among the states of {no}\n", self.model)
-            }
-            (yes, no) if no.is_empty() => format!("  models    possible on {}, and on {yes} too\n", self.model),
-            (yes, no) => format!("  models    possible on {}, {yes}; not among the states of {no}\n", self.model),
-        }
-    }
-
-    /// What is missing, in one line.
-    pub fn missing(&self) -> String {
-        let missing: Vec<_> = self.nodes.iter().flat_map(|node| node.lost.iter().chain(&node.midway)).collect();
-        match missing.as_slice() {
-            [] => "nothing: all that was done".into(),
-            [one] => one.text(),
-            [first, rest @ ..] => format!("{} and {} more", first.text(), rest.len()),
-        }
-    }
-}
-
-impl NodeStory {
-    fn text(&self, is_named: bool) -> String {
-        let mut text = String::new();
-        let name = if is_named { format!("{}: ", self.node) } else { String::new() };
-        let behind = self.behind.as_ref().map_or("before anything was done".into(), |words| format!("behind {words}"));
-        let when = if self.is_begun { "during" } else { "before" };
-        let before = self.before.as_ref().map_or(String::new(), |words| format!(", {when} {words}"));
-        text += &format!("  crash     {name}{behind}{before}\n");
-        for lost in &self.lost {
-            text += &format!("  lost      {name}{}\n", lost.text());
-        }
-        if let Some(midway) = &self.midway {
-            text += &format!("  midway    {name}{}\n", midway.text());
-        }
-        for kept in &self.kept {
-            text += &format!("  kept      {name}{kept}\n");
-        }
-        if self.kept_more > 0 {
-            text += &format!("            {name}and {} more\n", self.kept_more);
-        }
-        if let Some(disk) = &self.disk {
-            text +=
-                &format!("  disk      {name}{}, {}, {} writes pending\n", disk.file_system, disk.state, disk.pending);
-            for lost in &disk.lost {
-                text += &format!("  lost      {name}{lost}\n");
-            }
-            for differs in &disk.differs {
-                text += &format!("  recovers  {name}{differs}\n");
-            }
-        }
-        text
-    }
-}
-
-impl Lost {
-    fn text(&self) -> String {
-        let parts = self.parts.map_or(String::new(), |(missing, all)| format!(", {missing} of its {all} parts"));
-        let stack = self.stack.as_ref().map_or(String::new(), |stack| format!(", stack {stack}"));
-        format!("{}{parts} ({}{stack})", self.words, self.call)
-    }
 }

@@ -161,7 +161,7 @@ fn what_a_sweep_found_is_shown_again() {
         String::from_utf8(output.stdout).expect("text")
     };
     assert!(show(&[]).contains("the new file is lost"));
-    assert!(show(&["1"]).contains("promised  program had printed `replaced`"), "{}", show(&["1"]));
+    assert!(show(&["1"]).contains("  acknowledged  `replaced`, printed by program"), "{}", show(&["1"]));
     assert!(Path::new(out).join("trace/trace.json").exists());
 }
 

@@ -167,7 +167,7 @@ fn what_a_sweep_found_is_shown_again() {
 
 /// Saves messages in files with names that mktemp draws, and says which.
 const DRAWN: &str = "cd {dir} && for number in 1 2 3 4 5; do \
-                     file=$(mktemp message.XXXXXXXX) && echo whole > $file && echo $file; done";
+                     file=$(mktemp message.XXXXXXXXXXXX) && echo whole > $file && echo $file; done";
 
 #[test]
 fn files_that_mktemp_named_are_two_findings_the_name_and_the_data() {

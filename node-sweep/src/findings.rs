@@ -540,7 +540,7 @@ impl<'a> Findings<'a> {
         parts
     }
 
-    /// What came last, and what is missing whenever it was.
+    /// What came last, what is missing whenever it was, and the last acknowledgement.
     pub(crate) fn timeline(&self, state: &State) -> Vec<Moment> {
         let run = &self.trace.run;
         let mut all: Vec<(u64, usize, usize)> = Vec::new();
@@ -553,9 +553,14 @@ impl<'a> Findings<'a> {
         let parts: Vec<_> = (0..run.nodes.len()).map(|node| self.parts(state, node)).collect();
         let late = all.len().saturating_sub(MOMENTS_MAX);
         let mut moments: Vec<Moment> = Vec::new();
+        let is_mark = |(_, node, event): &(u64, usize, usize)| {
+            matches!(run.nodes[*node].events[*event].action, Action::Mark { .. })
+        };
+        let acknowledged = all.iter().rposition(is_mark);
         for (place, (_, node, event)) in all.into_iter().enumerate() {
             let fate = parts[node].get(&event).map(Parts::fate);
-            if place < late && fate.is_none_or(|fate| fate == Fate::Kept) {
+            let is_due = Some(place) == acknowledged || fate.is_some_and(|fate| fate != Fate::Kept);
+            if place < late && !is_due {
                 continue;
             }
             moments.push(Moment { node, event, words: self.event_words(run, node, event), fate, from: None });

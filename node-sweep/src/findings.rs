@@ -228,9 +228,11 @@ struct Site {
     call: String,
     /// Where in the program the call is.
     stack: u64,
-    /// What the file is like, and all that it was ever called: who writes two files through one function
-    /// gives them other names.
-    names: Vec<String>,
+    /// What the file is called, but for what is random.
+    file: String,
+    /// And what it is called in the end: who writes two files through one function, under a name for the
+    /// time being, gives them other names.
+    last: Option<String>,
     /// What the name is like that it gave.
     to: Option<String>,
 }
@@ -497,12 +499,12 @@ impl<'a> Findings<'a> {
     fn site(&self, node: usize, event: usize) -> Option<Site> {
         let operation = self.operations[node].get(event)?;
         let like = |path: &str| self.likeness.pattern(path);
-        let names: BTreeSet<_> =
-            self.operations[node].names(operation.file).chain([&*operation.path]).map(like).collect();
+        let last = self.operations[node].last_path(operation.file).map(like);
         Some(Site {
             call: operation.call.to_string(),
             stack: operation.stack,
-            names: Vec::from_iter(names),
+            file: like(&operation.path),
+            last,
             to: operation.names.as_deref().map(like),
         })
     }
@@ -595,7 +597,8 @@ impl<'a> Findings<'a> {
         let behind = lost.first().map_or(usize::MAX, |first| first.event + 1);
         let persisted = parts.range(behind..).filter(|(_, parts)| parts.lost + parts.to_come < parts.all);
         let persisted: Vec<_> = persisted.map(|(event, _)| *event).collect();
-        let words = persisted.iter().filter_map(|event| Some(self.operations[node].get(*event)?.words.clone()));
+        let whole = persisted.iter().filter(|event| midway.as_ref().is_none_or(|midway| midway.event != **event));
+        let words = whole.filter_map(|event| Some(self.operations[node].get(*event)?.words.clone()));
         let mut all_kept: Vec<_> = words.collect();
         let kept_more = all_kept.len().saturating_sub(KEPT_LISTED_MAX);
         all_kept.truncate(KEPT_LISTED_MAX);

@@ -8,8 +8,8 @@ use pace_rules::nodes::{Action, ChangeOfName, FileId, FileKind, FileOp, Name, No
 pub(crate) struct Operations {
     /// By event; none for those that do nothing to a file.
     of: Vec<Option<Operation>>,
-    /// By file: all that it was ever called.
-    names: BTreeMap<FileId, BTreeSet<String>>,
+    /// By file: the path that it was given last.
+    last_paths: BTreeMap<FileId, String>,
 }
 
 /// Something done to a file, for people.
@@ -40,9 +40,9 @@ impl Operations {
                 names.add(parent, &file.name, file.file);
             }
         }
-        let mut called: BTreeMap<FileId, BTreeSet<String>> = BTreeMap::new();
+        let mut last_paths = BTreeMap::new();
         for file in &node.initial {
-            called.entry(file.file).or_default().insert(names.path(file.file));
+            last_paths.insert(file.file, names.path(file.file));
         }
         let of = node.events.iter().map(|event| {
             let Action::File(op) = &event.action else { return None };
@@ -58,7 +58,7 @@ impl Operations {
                 FileOp::Rename { names: ChangeOfName { to, .. }, .. } => Some(names.entry(to.0, &to.1)),
                 _ => None,
             };
-            called.entry(subject(op)).or_default().extend(named.clone());
+            last_paths.extend(named.clone().map(|path| (subject(op), path)));
             let mut syncs: Vec<FileId> = match op {
                 FileOp::Write { .. } | FileOp::Resize { .. } | FileOp::Zero { .. } | FileOp::SetMode { .. } => {
                     Vec::new()
@@ -86,12 +86,12 @@ impl Operations {
                 syncs,
             })
         });
-        Self { of: of.collect(), names: called }
+        Self { of: of.collect(), last_paths }
     }
 
-    /// All that a file was ever called.
-    pub(crate) fn names(&self, file: FileId) -> impl Iterator<Item = &str> {
-        self.names.get(&file).into_iter().flatten().map(String::as_str)
+    /// The path that a file was given last, as it was then.
+    pub(crate) fn last_path(&self, file: FileId) -> Option<&str> {
+        self.last_paths.get(&file).map(String::as_str)
     }
 
     /// The one of an event.

@@ -162,6 +162,9 @@ fn what_a_sweep_found_is_shown_again() {
     };
     assert!(show(&[]).contains("the new file is lost"));
     assert!(show(&["1"]).contains("  acknowledged  `replaced`, printed by program"), "{}", show(&["1"]));
+    assert!(show(&["1"]).lines().count() <= 24, "{}", show(&["1"]));
+    let all = show(&["1", "--all"]);
+    assert!(show(&["1"]).lines().filter(|line| !line.contains('…')).all(|line| all.contains(line)), "{all}");
     assert!(Path::new(out).join("trace/trace.json").exists());
 }
 

@@ -41,6 +41,7 @@ pub(crate) fn show(arguments: ShowArgs, fs: &Command) -> anyhow::Result<Outcome>
         return describe(&arguments);
     }
     match arguments.number {
+        Some(_) if arguments.all => bail!("a finding of a file system is told whole: leave out --all"),
         Some(number) => tell(&Named { results: arguments.results, number }, fs),
         None => list(&Findings::read(&arguments.results)?, arguments.all),
     }

@@ -41,7 +41,7 @@ impl Subjects<'_> {
         let interrupt = visit.control.interrupt;
         let plan = visit.plan();
         let subjects = subjects(jobs)?;
-        let mut watcher = visit.watcher(&model, indices.count, &self.trace.run, &plan.known);
+        let mut watcher = visit.watcher(&model, indices.count, self.trace, &plan.known);
         let swept = sweep_source(blocks, indices.all, subjects, &plan, interrupt, &mut watcher)?;
         let seconds = watcher.finish()?;
         let findings = judged.of(&swept)?;

@@ -11,11 +11,11 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use cluster::ClusterFile;
 use node_sweep::{
-    Finding, Findings, Judge, Level, Manifest, Merged, Plan, Progress, Recorded, Request, Results, Rule, States,
+    Finding, Findings, Judge, Kinds, Level, Manifest, Merged, Plan, Progress, Recorded, Request, Results, Rule, States,
     Subject, Summary, Swept, Verdict, Verdicts, Watch, compare_levels, relaxation_words, sweep,
 };
 use pace_rules::disk;
-use pace_rules::nodes::{Explore, MODELS, NodeState, Relaxation, Run, Space, Split};
+use pace_rules::nodes::{Explore, MODELS, NodeState, Relaxation, Space, Split};
 use trace::Trace;
 
 use crate::blocks;
@@ -376,7 +376,7 @@ impl Subjects<'_> {
         let interrupt = visit.control.interrupt;
         let plan = visit.plan();
         let subjects = subjects(visit.control.jobs)?;
-        let mut watcher = visit.watcher(request.model.name, indices.count, &self.trace.run, &plan.known);
+        let mut watcher = visit.watcher(request.model.name, indices.count, self.trace, &plan.known);
         let swept = sweep(self.trace, &space, indices.all, subjects, &plan, interrupt, &mut watcher)?;
         let seconds = watcher.finish()?;
         let judged = Findings::new(self.trace, &space, request.model.name);
@@ -430,14 +430,14 @@ impl<'a> Visit<'a> {
     }
 
     /// What keeps what is found, and shows how far it is. There are `count` states in all.
-    pub(crate) fn watcher<'w>(&'w mut self, name: &str, count: u64, run: &'w Run, known: &Verdicts) -> Watcher<'w>
+    pub(crate) fn watcher<'w>(&'w mut self, name: &str, count: u64, trace: &'w Trace, known: &Verdicts) -> Watcher<'w>
     where
         'a: 'w,
     {
-        let mut kinds = HashSet::new();
+        let (kinds_of, mut kinds) = (Kinds::new(trace), HashSet::new());
         for verdict in known.values() {
             if let Verdict::Broken(complaint) = verdict {
-                kinds.insert(complaint.kind(run));
+                kinds.insert(kinds_of.of(complaint));
             }
         }
         let bar = campaign::Progress::new(name, "states", Some(count));
@@ -446,7 +446,7 @@ impl<'a> Visit<'a> {
             results: self.results.as_deref_mut(),
             level: self.level,
             control: self.control,
-            run,
+            kinds_of,
             count,
             kinds,
             bar,
@@ -460,7 +460,7 @@ pub(crate) struct Watcher<'a> {
     results: Option<&'a mut Results>,
     level: Level,
     control: &'a Control<'a>,
-    run: &'a Run,
+    kinds_of: Kinds<'a>,
     /// States in all.
     count: u64,
     /// The different things that were said of broken states.
@@ -483,7 +483,7 @@ impl Watch for Watcher<'_> {
             results.append(self.level, state, key, verdict)?;
         }
         if let Verdict::Broken(complaint) = verdict {
-            self.kinds.insert(complaint.kind(self.run));
+            self.kinds.insert(self.kinds_of.of(complaint));
             if self.control.stop_after.is_some_and(|most| self.kinds.len() as u64 >= most) {
                 self.control.interrupt.request();
             }

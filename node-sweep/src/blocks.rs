@@ -13,6 +13,7 @@ use trace::{Disk, Trace};
 
 use crate::bay::{Bay, Held, HeldDisk};
 use crate::check::Complaint;
+use crate::damage::Damage;
 use crate::disks::Disks;
 use crate::findings::{DiskStory, Finding, Findings, plain};
 use crate::program::scratch;
@@ -146,10 +147,11 @@ impl BlockFindings<'_> {
     pub fn of(&self, swept: &Swept) -> anyhow::Result<Vec<Finding>> {
         let mut groups: HashMap<(Vec<String>, Kind), (Size, Broken)> = HashMap::new();
         let names: Vec<_> = self.trace.run.nodes.iter().map(|node| &*node.name).collect();
+        let likeness = Findings::without_space(self.trace).likeness;
         for broken in swept.broken.values() {
             let state = self.space.state(broken.smallest);
             let own = size(self.space, &state);
-            let group = groups.entry((plain(&broken.complaint.words, &names), state.kind));
+            let group = groups.entry((plain(&broken.complaint.words, &names, &likeness), state.kind));
             let (smallest, group) = group.or_insert_with(|| (own, Broken { states: 0, ..broken.clone() }));
             let states = group.states + broken.states;
             if (own, broken.smallest) < (*smallest, group.smallest) {
@@ -157,11 +159,12 @@ impl BlockFindings<'_> {
             }
             group.states = states;
         }
-        let mut groups: Vec<_> = groups.into_iter().map(|((_, kind), (size, broken))| (size, broken, kind)).collect();
-        groups.sort_by_key(|(size, broken, _)| (*size, broken.smallest));
+        let mut groups: Vec<_> =
+            groups.into_iter().map(|((words, kind), (size, broken))| (size, broken, kind, words)).collect();
+        groups.sort_by_key(|(size, broken, ..)| (*size, broken.smallest));
         let mut blocks = Blocks::new(self.trace, self.space)?;
-        let told = |(place, (_, broken, kind)): (usize, (Size, Broken, Kind))| {
-            self.told(place + 1, &broken, kind, &mut blocks)
+        let told = |(place, (_, broken, kind, plain)): (usize, (Size, Broken, Kind, Vec<String>))| {
+            Ok(Finding { plain, ..self.told(place + 1, &broken, kind, &mut blocks)? })
         };
         groups.into_iter().enumerate().map(told).collect()
     }
@@ -175,11 +178,14 @@ impl BlockFindings<'_> {
         kind_words(kind).clone_into(&mut finding.relaxation);
         finding.complaint.clone_from(&broken.complaint);
         (finding.states, finding.state, finding.key) = (broken.states, broken.smallest, made.key);
+        finding.relaxations.insert(finding.relaxation.clone(), broken.states);
         let held: Vec<_> = blocks.disks.iter().map(|(node, _)| *node).zip(&made.disks).collect();
         for (node, held) in held {
             let of_node = state.disks[node].as_ref().expect("it has a disk");
             let mut story = self.disk(node, of_node);
-            story.differs = self.differs(node, state.cut[node], held)?;
+            let files = self.differs(node, state.cut[node], held)?;
+            story.differs = files.iter().map(Damage::line).collect();
+            finding.nodes[node].files = files;
             finding.nodes[node].disk = Some(story);
         }
         Ok(finding)
@@ -264,7 +270,7 @@ impl BlockFindings<'_> {
 
     /// Where what a disk shows, once its file system has recovered, is not what the node's processes saw
     /// before the crash.
-    fn differs(&self, node: usize, cut: usize, held: &Held) -> anyhow::Result<Vec<String>> {
+    fn differs(&self, node: usize, cut: usize, held: &Held) -> anyhow::Result<Vec<Damage>> {
         let of_node = &self.trace.run.nodes[node];
         let model = Model::named("posix").expect("there is one");
         let effects = micros(of_node, model).into_iter().take_while(|micro| micro.event < cut);
@@ -275,7 +281,7 @@ impl BlockFindings<'_> {
         let mut bay = Bay::default();
         let told = match bay.put(held, &scratch.path().join("disk"))? {
             Ok(data) => seen.differences(&data).with_context(|| format!("look at {}", data.display())),
-            Err(why) => Ok(vec![why]),
+            Err(why) => Ok(vec![Damage { path: "the disk".into(), words: why, dump: Vec::new() }]),
         };
         bay.put_away();
         told
@@ -306,8 +312,11 @@ impl Findings<'_> {
             relaxation: String::new(),
             complaint: Complaint::default(),
             states: 0,
+            relaxations: BTreeMap::new(),
+            patterns: BTreeMap::new(),
             state: 0,
             key: Default::default(),
+            plain: Vec::new(),
             nodes: this.nodes(&state),
             timeline: this.timeline(&state),
             acknowledged: this.acknowledged(&state),
@@ -322,15 +331,11 @@ impl Findings<'_> {
 /// and judged, and not some that were `drawn`.
 pub fn compare_levels(calls: (&mut [Finding], &Summary), disks: (&mut [Finding], &Summary), drawn: bool) {
     let ((calls, on_model), (disks, on_disk)) = (calls, disks);
-    let plain_words = |finding: &Finding| {
-        let names: Vec<_> = finding.nodes.iter().map(|node| &*node.node).collect();
-        plain(&finding.complaint.words, &names)
-    };
-    let words = |findings: &[Finding]| findings.iter().map(plain_words).collect::<HashSet<_>>();
+    let words = |findings: &[Finding]| findings.iter().map(|finding| finding.plain.clone()).collect::<HashSet<_>>();
     let (by_calls, by_disks) = (words(calls), words(disks));
     let note = |findings: &mut [Finding], found: &HashSet<Vec<String>>, other: &Summary| {
         for finding in findings {
-            let is_found = found.contains(&plain_words(finding));
+            let is_found = found.contains(&finding.plain);
             if is_found || !(drawn || other.interrupted || other.not_measured > 0) {
                 finding.models.insert(other.model.clone(), is_found);
             }

@@ -17,10 +17,7 @@ use campaign::Interrupt;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use pace_rules::nodes::Run;
 use serde::{Deserialize, Serialize};
-
-use crate::findings::plain;
 
 /// How often it is looked whether somebody interrupts.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -106,14 +103,6 @@ pub struct Complaint {
     pub log: Option<String>,
     /// How often the state was looked at until it had been found so twice, if that was more than twice.
     pub tries: Option<u32>,
-}
-
-impl Complaint {
-    /// What is said, but for numbers and the names of nodes: findings that are alike have the same.
-    pub fn kind(&self, run: &Run) -> Vec<String> {
-        let names: Vec<_> = run.nodes.iter().map(|node| &*node.name).collect();
-        plain(&self.words, &names)
-    }
 }
 
 impl From<Vec<String>> for Complaint {

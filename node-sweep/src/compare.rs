@@ -72,7 +72,7 @@ impl Tree {
 }
 
 /// The place of the first byte that differs, or of the end that does.
-pub(crate) fn first_difference(content: &Content, bytes: &[u8]) -> Option<u64> {
+fn first_difference(content: &Content, bytes: &[u8]) -> Option<u64> {
     let mut at = 0;
     let not_zero = |range: &[u8]| range.iter().position(|byte| *byte != 0);
     for (offset, piece) in content.pieces() {

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -33,6 +33,11 @@ impl fmt::Debug for Content {
         let chunks = self.chunks.iter().map(|(number, chunk)| (number, Brief(chunk.bytes)));
         f.debug_struct("Content").field("size", &self.size).field("chunks", &BriefList(chunks)).finish_non_exhaustive()
     }
+}
+
+/// The byte of it at a place of a file.
+pub(crate) fn garbage_at(at: u64) -> u8 {
+    GARBAGE[at as usize % GARBAGE.len()]
 }
 
 impl Content {
@@ -75,7 +80,7 @@ impl Content {
         self.size = self.size.max(offset + len);
         self.fill(offset, len, |at, piece| {
             for (place, byte) in piece.iter_mut().enumerate() {
-                *byte = GARBAGE[(at as usize + place) % GARBAGE.len()];
+                *byte = garbage_at(at + place as u64);
             }
         });
     }
@@ -86,6 +91,25 @@ impl Content {
             let offset = number * CHUNK;
             (offset, &chunk.bytes[..(self.size - offset).min(CHUNK) as usize])
         })
+    }
+
+    /// The bytes from a place on. Beyond the end there are zeros.
+    pub(crate) fn read(&self, offset: u64, len: u64) -> Vec<u8> {
+        let mut bytes = vec![0; len as usize];
+        for number in offset / CHUNK..(offset + len).div_ceil(CHUNK) {
+            let Some(chunk) = self.chunks.get(&number) else { continue };
+            let (from, to) = (offset.max(number * CHUNK), (offset + len).min((number + 1) * CHUNK));
+            let piece = &chunk.bytes[(from - number * CHUNK) as usize..][..(to - from) as usize];
+            bytes[(from - offset) as usize..][..piece.len()].copy_from_slice(piece);
+        }
+        bytes
+    }
+
+    /// The numbers of the chunks in which two contents are not the same.
+    pub(crate) fn chunks_that_differ(&self, other: &Self) -> BTreeSet<u64> {
+        let hash = |content: &Self, number: &u64| content.chunks.get(number).map(|chunk| chunk.hash);
+        let numbers = self.chunks.keys().chain(other.chunks.keys()).copied();
+        numbers.filter(|number| hash(self, number) != hash(other, number)).collect()
     }
 
     /// Calls `with` for each part of a range that lies in one chunk, with its offset.

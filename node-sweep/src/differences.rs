@@ -9,19 +9,16 @@ use std::path::{Path, PathBuf};
 
 use pace_rules::nodes::{FileId, Name};
 
-use crate::compare::first_difference;
 use crate::content::Content;
+use crate::damage::{Damage, damage, first_of};
 use crate::tree::{Holds, Tree};
 
-/// So many differences are told.
-const TOLD_MAX: usize = 8;
-
 impl Tree {
-    /// Where a directory differs from this, in words.
+    /// Where a directory is not what this says.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub(crate) fn differences(&self, directory: &Path) -> io::Result<Vec<String>> {
+    pub(crate) fn differences(&self, directory: &Path) -> io::Result<Vec<Damage>> {
         let mut told = Vec::new();
         let mut left = vec![(FileId::ROOT, PathBuf::new())];
         while let Some((id, path)) = left.pop() {
@@ -32,43 +29,36 @@ impl Tree {
                     let names = fs::read_dir(&real)?.map(|entry| Ok(Name::from(entry?.file_name().into_vec())));
                     let found: BTreeSet<Name> = names.collect::<io::Result<_>>()?;
                     let words = |name: &Name| path.join(OsStr::from_bytes(name)).display().to_string();
-                    told.extend(
-                        found
-                            .iter()
-                            .filter(|name| !entries.contains_key(*name))
-                            .map(|name| format!("{} is there", words(name))),
-                    );
+                    told.extend(found.iter().filter(|name| !entries.contains_key(*name)).map(|name| Damage {
+                        path: words(name),
+                        words: "is there, although that name was removed".into(),
+                        dump: Vec::new(),
+                    }));
                     for (name, file) in entries {
                         if found.contains(name) {
                             left.push((*file, path.join(OsStr::from_bytes(name))));
                         } else {
-                            told.push(format!("{} is not there", words(name)));
+                            told.push(Damage { path: words(name), words: "is not there".into(), dump: Vec::new() });
                         }
                     }
                 }
                 Holds::Bytes(content) => {
-                    let differs = different_content(content, &real)?;
-                    told.extend(differs.map(|what| format!("{} {what}", path.display())));
+                    told.extend(different_content(content, &path, &real)?);
                 }
                 Holds::Target(_) | Holds::Nothing => {}
             }
         }
-        let more = told.len().saturating_sub(TOLD_MAX);
-        told.truncate(TOLD_MAX);
-        told.extend((more > 0).then(|| format!("and {more} more")));
-        Ok(told)
+        Ok(first_of(told))
     }
 }
 
-fn different_content(content: &Content, path: &Path) -> io::Result<Option<String>> {
-    if !path.symlink_metadata()?.is_file() {
-        return Ok(Some("is another file".into()));
+fn different_content(content: &Content, path: &Path, real: &Path) -> io::Result<Option<Damage>> {
+    let path = path.display().to_string();
+    if !real.symlink_metadata()?.is_file() {
+        return Ok(Some(Damage { path, words: "is another file".into(), dump: Vec::new() }));
     }
-    let bytes = fs::read(path)?;
-    let (size, wanted) = (bytes.len(), content.size());
-    Ok(if size as u64 == wanted {
-        first_difference(content, &bytes).map(|from| format!("has other bytes from {from} on"))
-    } else {
-        Some(format!("has {size} bytes, and not {wanted}"))
-    })
+    let bytes = fs::read(real)?;
+    let mut held = Content::default();
+    held.write(0, &bytes);
+    Ok(damage(&path, &held, content))
 }

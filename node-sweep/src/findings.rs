@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use pace_rules::nodes::{Action, Effect, Micro, Relaxation, Run, Space, State};
+use pace_rules::nodes::{Action, Effect, Event, Message, Micro, Relaxation, Run, Space, State};
 use serde::{Deserialize, Serialize};
 use trace::Trace;
 
 use crate::check::Complaint;
-use crate::operations::{Operation, Operations, without_numbers};
+use crate::damage::{Damage, damages};
+use crate::likeness::Likeness;
+use crate::operations::{Operation, Operations};
 use crate::request::Level;
 use crate::states::States;
 use crate::sweep::{Broken, Size, Swept, size};
@@ -19,8 +21,8 @@ const KEPT_LISTED_MAX: usize = 6;
 /// So many things that had happened before the crash are kept with a finding.
 const MOMENTS_MAX: usize = 40;
 
-/// Broken states that are alike: what was lost is the same operations of the program, and the check says
-/// the same of them, but for numbers.
+/// Broken states of one cause: what was lost was done at the same call sites of the program, to the same
+/// files, and the check says the same of them, but for numbers and names that are random.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// From 1.
@@ -34,11 +36,21 @@ pub struct Finding {
     pub complaint: Complaint,
     /// How many states of the sweep are alike.
     pub states: u64,
+    /// How many of them there are of each relaxation.
+    #[serde(default)]
+    pub relaxations: BTreeMap<String, u64>,
+    /// Files that it is about, where their names are random: what they have in common, and how many of
+    /// them there are in the run.
+    #[serde(default)]
+    pub patterns: BTreeMap<String, usize>,
     /// The number of the one that is shown in its space.
     pub state: u64,
     /// The key of that state, by which it is known again.
     #[serde(skip)]
     pub key: Fingerprint,
+    /// What the check said, in words that are the same of all states that are alike.
+    #[serde(skip)]
+    pub(crate) plain: Vec<String>,
     /// What was on each disk of it.
     pub nodes: Vec<NodeStory>,
     /// What had happened last before the crash, in order, on all nodes.
@@ -75,6 +87,9 @@ pub struct NodeStory {
     pub kept_more: usize,
     /// The event of the first of it.
     pub kept_from: Option<usize>,
+    /// Where its files are not what they would be if nothing of what it had done were missing.
+    #[serde(default)]
+    pub files: Vec<Damage>,
     /// The disk, where the crash state is one of a disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<DiskStory>,
@@ -168,7 +183,13 @@ pub struct Findings<'a> {
     /// Its model.
     pub model: &'a str,
     operations: Vec<Operations>,
+    pub(crate) likeness: Likeness,
+    /// Of each direction of a connection, the nodes that sent and received there.
+    ends: HashMap<u32, Ends>,
 }
+
+/// Who sent, and who received.
+type Ends = (Option<usize>, Option<usize>);
 
 /// Of what an operation is made, in a crash state.
 #[derive(Debug, Default)]
@@ -190,15 +211,31 @@ impl Parts {
     }
 }
 
-/// What findings that are alike have in common.
+/// What findings that are alike have in common: their cause, as far as it can be told.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Kind {
-    /// Of each operation that is missing: whether it had returned, the call, the file and the stack. No sync
-    /// behind an operation helps against a crash in the midst of it.
-    missing: Vec<(bool, String, String, Option<String>)>,
-    /// The last operation of each node, where nothing is missing.
-    behind: Vec<String>,
+struct Cause {
+    /// The operations that are missing. No sync behind one helps against a crash in the midst of it, so
+    /// it counts whether it had returned.
+    missing: Vec<(bool, Site)>,
+    /// Where nothing is missing: the last operation of each node, and the next one if the last thing that
+    /// it did was to acknowledge something.
+    around: Vec<(bool, Site)>,
     words: Vec<String>,
+}
+
+/// Where a program does something, and to what.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Site {
+    call: String,
+    /// Where in the program the call is.
+    stack: u64,
+    /// What the file is called, but for what is random.
+    file: String,
+    /// And what it is called in the end: who writes two files through one function, under a name for the
+    /// time being, gives them other names.
+    last: Option<String>,
+    /// What the name is like that it gave.
+    to: Option<String>,
 }
 
 /// States that are alike.
@@ -206,6 +243,7 @@ struct Kind {
 pub(crate) struct Group {
     pub(crate) keys: HashSet<Fingerprint>,
     pub(crate) states: u64,
+    pub(crate) relaxations: BTreeMap<String, u64>,
     pub(crate) smallest: Broken,
     pub(crate) state: State,
     pub(crate) key: Fingerprint,
@@ -214,14 +252,24 @@ pub(crate) struct Group {
 impl<'a> Findings<'a> {
     /// Of a sweep of this space.
     pub fn new(trace: &'a Trace, space: &'a Space, model: &'a str) -> Self {
-        let operations = trace.run.nodes.iter().map(Operations::of).collect();
-        Self { trace, space: Some(space), model, operations }
+        Self { space: Some(space), model, ..Self::without_space(trace) }
     }
 
     /// One that tells what happened before a crash, and not what was lost.
     pub(crate) fn without_space(trace: &'a Trace) -> Self {
-        let operations = trace.run.nodes.iter().map(Operations::of).collect();
-        Self { trace, space: None, model: "", operations }
+        let operations: Vec<_> = trace.run.nodes.iter().map(Operations::of).collect();
+        let likeness = Likeness::of(&trace.run, &operations);
+        let mut ends: HashMap<u32, Ends> = HashMap::new();
+        for (place, node) in trace.run.nodes.iter().enumerate() {
+            for event in &node.events {
+                match &event.action {
+                    Action::Send(message) => ends.entry(message.stream).or_default().0 = Some(place),
+                    Action::Receive(message) => ends.entry(message.stream).or_default().1 = Some(place),
+                    _ => {}
+                }
+            }
+        }
+        Self { trace, space: None, model: "", operations, likeness, ends }
     }
 
     fn micros(&self, node: usize) -> &[Micro] {
@@ -232,16 +280,24 @@ impl<'a> Findings<'a> {
     /// possible, is not looked at here.
     pub fn of(&self, swept: &Swept) -> Vec<(Finding, HashSet<Fingerprint>)> {
         let groups = self.groups(swept);
+        let mut states = self.space.map(|space| States::new(&self.trace.run, space, self.trace));
         let story = |(place, group): (usize, Group)| {
+            let mut nodes = self.nodes(&group.state);
+            for (node, story) in nodes.iter_mut().enumerate() {
+                story.files = states.as_mut().map_or(Vec::new(), |states| self.damages(states, &group.state, node));
+            }
             let finding = Finding {
                 number: place + 1,
                 model: self.model.to_owned(),
                 relaxation: relaxation_words(group.state.relaxation).to_owned(),
                 complaint: group.smallest.complaint.clone(),
                 states: group.states,
+                relaxations: group.relaxations,
+                patterns: self.patterns(&nodes),
                 state: group.smallest.smallest,
                 key: group.key,
-                nodes: self.nodes(&group.state),
+                plain: self.plain(&group.smallest),
+                nodes,
                 timeline: self.timeline(&group.state),
                 acknowledged: self.acknowledged(&group.state),
                 prevented_by: Vec::new(),
@@ -252,23 +308,46 @@ impl<'a> Findings<'a> {
         groups.into_iter().enumerate().map(story).collect()
     }
 
+    /// What the files that something is missing of are like, where their names are random.
+    fn patterns(&self, nodes: &[NodeStory]) -> BTreeMap<String, usize> {
+        let missing = nodes.iter().flat_map(|node| node.lost.iter().chain(&node.midway));
+        let patterns = missing.map(|lost| self.likeness.pattern(&lost.path));
+        patterns
+            .map(|pattern| (self.likeness.files(&pattern), pattern))
+            .filter(|(files, _)| *files > 1)
+            .map(|(files, pattern)| (pattern, files))
+            .collect()
+    }
+
+    /// Where the files of a node are not what it had made them.
+    fn damages(&self, states: &mut States<'_>, state: &State, node: usize) -> Vec<Damage> {
+        let until = self.begun(state, node).map_or(state.cut[node], |event| event + 1);
+        let all = self.micros(node).partition_point(|micro| micro.event < until);
+        let trees = states.held_and_whole(node, &state.nodes[node], all);
+        trees.map_or(Vec::new(), |(held, whole)| damages(&held, &whole))
+    }
+
     fn groups(&self, swept: &Swept) -> Vec<Group> {
-        let mut groups: HashMap<Kind, Group> = HashMap::new();
+        let mut groups: HashMap<Cause, Group> = HashMap::new();
         let Some(space) = self.space else { return Vec::new() };
         let mut states = States::new(&self.trace.run, space, self.trace);
+        let mut smaller = HashMap::new();
         for (key, broken) in &swept.broken {
-            let shown = self.smaller(space, *key, swept, &mut states);
+            let shown = self.smallest(space, *key, swept, &mut states, &mut smaller);
             let smallest = &swept.broken[&shown];
             let state = space.state(smallest.smallest);
-            let group = groups.entry(self.kind(&state, smallest)).or_insert_with(|| Group {
+            let group = groups.entry(self.cause(&state, smallest)).or_insert_with(|| Group {
                 keys: HashSet::new(),
                 states: 0,
+                relaxations: BTreeMap::new(),
                 smallest: smallest.clone(),
                 state: state.clone(),
                 key: shown,
             });
             group.keys.insert(*key);
             group.states += broken.states;
+            let relaxation = relaxation_words(space.state(broken.smallest).relaxation);
+            *group.relaxations.entry(relaxation.to_owned()).or_default() += broken.states;
             if order(&state, smallest) < order(&group.state, &group.smallest) {
                 (group.smallest, group.state, group.key) = (smallest.clone(), state, shown);
             }
@@ -279,12 +358,25 @@ impl<'a> Findings<'a> {
     }
 
     /// The state in which as little is missing as still breaks the same, of those that were looked at.
-    fn smaller(&self, space: &Space, mut key: Fingerprint, swept: &Swept, states: &mut States<'_>) -> Fingerprint {
+    /// `known` has what one leads to.
+    fn smallest(
+        &self,
+        space: &Space,
+        key: Fingerprint,
+        swept: &Swept,
+        states: &mut States<'_>,
+        known: &mut HashMap<Fingerprint, Fingerprint>,
+    ) -> Fingerprint {
         let words = self.plain(&swept.broken[&key]);
-        loop {
+        let mut way = vec![key];
+        let smallest = loop {
+            let key = way[way.len() - 1];
+            if let Some(known) = known.get(&key) {
+                break *known;
+            }
             let broken = &swept.broken[&key];
             let state = space.state(broken.smallest);
-            let less = self.with_less_missing(&state).into_iter().find_map(|less| {
+            let less = self.with_less_missing(&state).into_iter().chain(self.earlier(&state)).find_map(|less| {
                 let made = states.make(&less).ok()?.key;
                 let found = swept.broken.get(&made)?;
                 // What was drawn may lack the very state, and have one that is the same to any check.
@@ -292,10 +384,12 @@ impl<'a> Findings<'a> {
                 (is_less && self.plain(found) == words).then_some(made)
             });
             match less {
-                Some(less) => key = less,
-                None => return key,
+                Some(less) => way.push(less),
+                None => break key,
             }
-        }
+        };
+        known.extend(way.into_iter().map(|key| (key, smallest)));
+        smallest
     }
 
     /// The same state with one of the operations whole that it lacks, or without one that it has a part of.
@@ -303,26 +397,64 @@ impl<'a> Findings<'a> {
         let mut all = Vec::new();
         for node in 0..state.nodes.len() {
             let micros = self.micros(node);
-            for event in self.missing_events(state, node) {
+            let missing = self.missing_events(state, node);
+            let mut retain = |lost: &dyn Fn(usize) -> bool| {
                 let mut less = state.clone();
-                less.nodes[node].lost.retain(|place| micros[*place].event != event);
+                less.nodes[node].lost.retain(|place| lost(micros[*place].event));
                 all.push(less);
+            };
+            // All but one, or one alone where a model takes others with it.
+            for event in &missing {
+                retain(&|other| other != *event);
+                if missing.len() > 2 {
+                    retain(&|other| other == *event);
+                }
             }
             if let Some(begun) = self.begun(state, node) {
-                let mut less = state.clone();
-                let of_node = &mut less.nodes[node];
-                of_node.micros = micros.partition_point(|micro| micro.event < begun);
-                of_node.lost.retain(|place| *place < of_node.micros);
-                all.push(less);
+                all.push(self.crashed_at(state, node, begun, 0));
             }
         }
         all
     }
 
+    /// Crashes that are earlier by one operation of a node. What is broken from some moment on, until something
+    /// mends it, is broken for one reason.
+    fn earlier(&self, state: &State) -> Vec<State> {
+        let mut all = Vec::new();
+        for node in 0..state.nodes.len() {
+            let events = &self.trace.run.nodes[node].events;
+            let first_lost = self.missing_events(state, node).first().copied();
+            let last_kept = state.nodes[node].micros.checked_sub(1).map(|last| self.micros(node)[last].event);
+            let last = first_lost.or(last_kept);
+            let Some(last) = last.filter(|last| *last < state.cut[node]) else { continue };
+            // If the end of an operation is lost and nobody was told, it can as well have been in flight. If
+            // somebody was, a sync would have helped.
+            let is_told = |event: &Event| matches!(event.action, Action::Mark { .. } | Action::Send(_));
+            let is_due = first_lost.is_some() && events[last..state.cut[node]].iter().any(is_told);
+            if is_due || self.begun(state, node).is_some() {
+                continue;
+            }
+            let of_event = self.micros(node).iter().filter(|micro| micro.event == last).count();
+            all.extend((0..=of_event).map(|parts| self.crashed_at(state, node, last, parts)));
+        }
+        all
+    }
+
+    /// The state if a node had crashed before it made a call, or within that, when so many of its parts had
+    /// reached the disk.
+    fn crashed_at(&self, state: &State, node: usize, event: usize, parts: usize) -> State {
+        let mut earlier = state.clone();
+        earlier.cut[node] = earlier.cut[node].min(event);
+        let of_node = &mut earlier.nodes[node];
+        of_node.micros = self.micros(node).partition_point(|micro| micro.event < event) + parts;
+        of_node.lost.retain(|place| *place < of_node.micros);
+        earlier
+    }
+
     /// What is broken, in words that are the same for states that are alike.
     fn plain(&self, broken: &Broken) -> Vec<String> {
         let names: Vec<_> = self.trace.run.nodes.iter().map(|node| &*node.name).collect();
-        plain(&broken.complaint.words, &names)
+        plain(&broken.complaint.words, &names, &self.likeness)
     }
 
     /// The events of a node of which something is lost.
@@ -333,26 +465,49 @@ impl<'a> Findings<'a> {
         events
     }
 
-    fn kind(&self, state: &State, broken: &Broken) -> Kind {
+    fn cause(&self, state: &State, broken: &Broken) -> Cause {
         let stories = self.nodes(state);
-        let lost = stories.iter().flat_map(|story| story.lost.iter().map(|lost| (true, lost)));
-        let midway = stories.iter().flat_map(|story| story.midway.iter().map(|lost| (false, lost)));
-        let missing: BTreeSet<_> = lost
-            .chain(midway)
-            .map(|(is_lost, of)| (is_lost, of.call.clone(), without_numbers(&of.path), of.stack.clone()))
-            .collect();
-        let mut behind = BTreeSet::new();
+        let mut missing = BTreeSet::new();
+        for (node, story) in stories.iter().enumerate() {
+            let events =
+                story.lost.iter().map(|lost| (true, lost)).chain(story.midway.iter().map(|lost| (false, lost)));
+            missing.extend(events.filter_map(|(is_lost, lost)| Some((is_lost, self.site(node, lost.event)?))));
+        }
+        let mut around = BTreeSet::new();
         if missing.is_empty() {
             // If what is broken names nodes, the others may be anywhere.
             let is_any_named = stories.iter().any(|story| is_named(&story.node, &broken.complaint.words));
             for (node, story) in stories.iter().enumerate() {
-                let last = self.parts(state, node).pop_last().and_then(|(event, _)| self.operation(node, event));
-                if let Some(last) = last.filter(|_| !is_any_named || is_named(&story.node, &broken.complaint.words)) {
-                    behind.insert(without_numbers(&last.words));
+                if !is_any_named || is_named(&story.node, &broken.complaint.words) {
+                    around.extend(self.around(state, node));
                 }
             }
         }
-        Kind { missing: Vec::from_iter(missing), behind: Vec::from_iter(behind), words: self.plain(broken) }
+        Cause { missing: Vec::from_iter(missing), around: Vec::from_iter(around), words: self.plain(broken) }
+    }
+
+    /// The operation before a crash, and the one after it if that should have come before what was
+    /// acknowledged.
+    fn around(&self, state: &State, node: usize) -> impl Iterator<Item = (bool, Site)> {
+        let (events, cut) = (&self.trace.run.nodes[node].events, state.cut[node]);
+        let is_told = cut.checked_sub(1).is_some_and(|last| matches!(events[last].action, Action::Mark { .. }));
+        let next = (cut..events.len()).find_map(|event| self.site(node, event)).filter(|_| is_told);
+        let last = self.parts(state, node).pop_last().and_then(|(event, _)| self.site(node, event));
+        last.map(|site| (false, site)).into_iter().chain(next.map(|site| (true, site)))
+    }
+
+    /// Where in the program an event comes from, and to what it was done.
+    fn site(&self, node: usize, event: usize) -> Option<Site> {
+        let operation = self.operations[node].get(event)?;
+        let like = |path: &str| self.likeness.pattern(path);
+        let last = self.operations[node].last_path(operation.file).map(like);
+        Some(Site {
+            call: operation.call.to_string(),
+            stack: operation.stack,
+            file: like(&operation.path),
+            last,
+            to: operation.names.as_deref().map(like),
+        })
     }
 
     pub(crate) fn operation(&self, node: usize, event: usize) -> Option<&Operation> {
@@ -388,7 +543,7 @@ impl<'a> Findings<'a> {
         parts
     }
 
-    /// What came last, and what is missing whenever it was.
+    /// What came last, what is missing whenever it was, and the last acknowledgement.
     pub(crate) fn timeline(&self, state: &State) -> Vec<Moment> {
         let run = &self.trace.run;
         let mut all: Vec<(u64, usize, usize)> = Vec::new();
@@ -401,9 +556,14 @@ impl<'a> Findings<'a> {
         let parts: Vec<_> = (0..run.nodes.len()).map(|node| self.parts(state, node)).collect();
         let late = all.len().saturating_sub(MOMENTS_MAX);
         let mut moments: Vec<Moment> = Vec::new();
+        let is_mark = |(_, node, event): &(u64, usize, usize)| {
+            matches!(run.nodes[*node].events[*event].action, Action::Mark { .. })
+        };
+        let acknowledged = all.iter().rposition(is_mark);
         for (place, (_, node, event)) in all.into_iter().enumerate() {
             let fate = parts[node].get(&event).map(Parts::fate);
-            if place < late && fate.is_none_or(|fate| fate == Fate::Kept) {
+            let is_due = Some(place) == acknowledged || fate.is_some_and(|fate| fate != Fate::Kept);
+            if place < late && !is_due {
                 continue;
             }
             moments.push(Moment { node, event, words: self.event_words(run, node, event), fate, from: None });
@@ -438,7 +598,8 @@ impl<'a> Findings<'a> {
         let behind = lost.first().map_or(usize::MAX, |first| first.event + 1);
         let persisted = parts.range(behind..).filter(|(_, parts)| parts.lost + parts.to_come < parts.all);
         let persisted: Vec<_> = persisted.map(|(event, _)| *event).collect();
-        let words = persisted.iter().filter_map(|event| Some(self.operations[node].get(*event)?.words.clone()));
+        let whole = persisted.iter().filter(|event| midway.as_ref().is_none_or(|midway| midway.event != **event));
+        let words = whole.filter_map(|event| Some(self.operations[node].get(*event)?.words.clone()));
         let mut all_kept: Vec<_> = words.collect();
         let kept_more = all_kept.len().saturating_sub(KEPT_LISTED_MAX);
         all_kept.truncate(KEPT_LISTED_MAX);
@@ -446,14 +607,15 @@ impl<'a> Findings<'a> {
         NodeStory {
             node: run.nodes[node].name.clone(),
             events,
-            behind: events.checked_sub(1).map(|last| self.event_words(run, node, last)),
-            before: (events < run.nodes[node].events.len()).then(|| self.event_words(run, node, events)),
+            behind: events.checked_sub(1).map(|last| self.moment_words(node, last, true)),
+            before: (events < run.nodes[node].events.len()).then(|| self.moment_words(node, events, false)),
             is_begun: self.begun(state, node).is_some(),
             lost,
             midway,
             kept: all_kept,
             kept_more,
             kept_from: persisted.first().copied(),
+            files: Vec::new(),
             disk: None,
         }
     }
@@ -476,10 +638,34 @@ impl<'a> Findings<'a> {
         }
         match &run.nodes[node].events[event].action {
             Action::Mark { line } => format!("the line `{}`", self.line(*line)),
-            Action::Send(message) => format!("send of {} bytes", message.to - message.from),
-            Action::Receive(message) => format!("receive of {} bytes", message.to - message.from),
+            Action::Send(message) => {
+                let to = self.peer(message, false).map_or(String::new(), |node| format!(" to {node}"));
+                format!("send of {} bytes{to}", message.to - message.from)
+            }
+            Action::Receive(message) => {
+                let from = self.peer(message, true).map_or(String::new(), |node| format!(" from {node}"));
+                format!("receive of {} bytes{from}", message.to - message.from)
+            }
             Action::File(_) => unreachable!("operations on files have words"),
         }
+    }
+
+    /// Who sent, or receives, at the other end.
+    fn peer(&self, message: &Message, sender: bool) -> Option<&str> {
+        let (sends, receives) = self.ends.get(&message.stream)?;
+        let node = if sender { *sends } else { *receives };
+        Some(&self.trace.run.nodes[node?].name)
+    }
+
+    /// The words for an event after or before which a node crashed.
+    fn moment_words(&self, node: usize, event: usize, is_past: bool) -> String {
+        let run = &self.trace.run;
+        let Action::Receive(message) = &run.nodes[node].events[event].action else {
+            return self.event_words(run, node, event);
+        };
+        let from = self.peer(message, true).map_or("a".into(), |name| format!("{name}'s"));
+        let arrives = if is_past { "arrived" } else { "arrives" };
+        format!("{from} message ({} bytes) {arrives}", message.to - message.from)
     }
 
     fn line(&self, line: pace_rules::nodes::Data) -> String {
@@ -526,14 +712,14 @@ fn is_named(node: &str, broken: &[String]) -> bool {
 
 /// What is broken, in words that are the same for states that are alike: whatever the numbers are, and
 /// whichever of the nodes of these names it is.
-pub(crate) fn plain(words: &[String], nodes: &[&str]) -> Vec<String> {
+pub(crate) fn plain(words: &[String], nodes: &[&str], likeness: &Likeness) -> Vec<String> {
     let plain = |words: &String| {
         let pieces = words.split_inclusive(|letter| !is_of_name(letter));
         let nameless = pieces.map(|piece| {
             let word = piece.trim_end_matches(|letter| !is_of_name(letter));
             if nodes.contains(&word) { piece.replacen(word, "NODE", 1) } else { piece.to_owned() }
         });
-        without_numbers(&nameless.collect::<String>())
+        likeness.plain(&nameless.collect::<String>())
     };
     words.iter().map(plain).collect()
 }
@@ -543,101 +729,20 @@ impl Finding {
     pub fn level(&self) -> Level {
         if self.nodes.iter().any(|node| node.disk.is_some()) { Level::Block } else { Level::Syscalls }
     }
-
-    /// It in words, for people.
-    pub fn text(&self) -> String {
-        let mut text = String::new();
-        for words in &self.complaint.words {
-            text += &format!("  broken    {words}\n");
-        }
-        if let Some(log) = &self.complaint.log {
-            text += &format!("  its log   {log}\n");
-        }
-        if let Some(tries) = self.complaint.tries {
-            text += &format!("  seen      in 2 of {tries} tries\n");
-        }
-        for node in &self.nodes {
-            text += &node.text(self.nodes.len() > 1);
-        }
-        if let Some(line) = &self.acknowledged {
-            text += &format!("  promised  {} had printed `{}`\n", line.node, line.line);
-        }
-        if !self.prevented_by.is_empty() {
-            let sync = |sync: &Sync| {
-                let node = if self.nodes.len() > 1 { format!(" on {}", sync.node) } else { String::new() };
-                format!("fsync of {}{node} before {}", sync.path, sync.before)
-            };
-            let syncs: Vec<_> = self.prevented_by.iter().map(sync).collect();
-            text += &format!("  prevented by {}\n", syncs.join(" and "));
-        }
-        text += &self.models_text();
-        text
-    }
-
-    fn models_text(&self) -> String {
-        let named = |possible: bool| {
-            let names = self.models.iter().filter(|(_, is)| **is == possible).map(|(name, _)| name.as_str());
-            names.collect::<Vec<_>>().join(", ")
-        };
-        match (named(true), named(false)) {
-            (yes, no) if yes.is_empty() && no.is_empty() => String::new(),
-            (yes, no) if yes.is_empty() => {
-                format!("  models    possible on {}, and not among the states of {no}\n", self.model)
-            }
-            (yes, no) if no.is_empty() => format!("  models    possible on {}, and on {yes} too\n", self.model),
-            (yes, no) => format!("  models    possible on {}, {yes}; not among the states of {no}\n", self.model),
-        }
-    }
-
-    /// What is missing, in one line.
-    pub fn missing(&self) -> String {
-        let missing: Vec<_> = self.nodes.iter().flat_map(|node| node.lost.iter().chain(&node.midway)).collect();
-        match missing.as_slice() {
-            [] => "nothing: all that was done".into(),
-            [one] => one.text(),
-            [first, rest @ ..] => format!("{} and {} more", first.text(), rest.len()),
-        }
-    }
 }
 
-impl NodeStory {
-    fn text(&self, is_named: bool) -> String {
-        let mut text = String::new();
-        let name = if is_named { format!("{}: ", self.node) } else { String::new() };
-        let behind = self.behind.as_ref().map_or("before anything was done".into(), |words| format!("behind {words}"));
-        let when = if self.is_begun { "during" } else { "before" };
-        let before = self.before.as_ref().map_or(String::new(), |words| format!(", {when} {words}"));
-        text += &format!("  crash     {name}{behind}{before}\n");
-        for lost in &self.lost {
-            text += &format!("  lost      {name}{}\n", lost.text());
-        }
-        if let Some(midway) = &self.midway {
-            text += &format!("  midway    {name}{}\n", midway.text());
-        }
-        for kept in &self.kept {
-            text += &format!("  kept      {name}{kept}\n");
-        }
-        if self.kept_more > 0 {
-            text += &format!("            {name}and {} more\n", self.kept_more);
-        }
-        if let Some(disk) = &self.disk {
-            text +=
-                &format!("  disk      {name}{}, {}, {} writes pending\n", disk.file_system, disk.state, disk.pending);
-            for lost in &disk.lost {
-                text += &format!("  lost      {name}{lost}\n");
-            }
-            for differs in &disk.differs {
-                text += &format!("  recovers  {name}{differs}\n");
-            }
-        }
-        text
-    }
-}
+/// Tells apart the different things that checks say of the states of a run.
+pub struct Kinds<'a>(Findings<'a>);
 
-impl Lost {
-    fn text(&self) -> String {
-        let parts = self.parts.map_or(String::new(), |(missing, all)| format!(", {missing} of its {all} parts"));
-        let stack = self.stack.as_ref().map_or(String::new(), |stack| format!(", stack {stack}"));
-        format!("{}{parts} ({}{stack})", self.words, self.call)
+impl<'a> Kinds<'a> {
+    /// Of the run of a trace.
+    pub fn new(trace: &'a Trace) -> Self {
+        Self(Findings::without_space(trace))
+    }
+
+    /// What is said, but for numbers, random names and the names of nodes.
+    pub fn of(&self, complaint: &Complaint) -> Vec<String> {
+        let names: Vec<_> = self.0.trace.run.nodes.iter().map(|node| &*node.name).collect();
+        plain(&complaint.words, &names, &self.0.likeness)
     }
 }

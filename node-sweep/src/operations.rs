@@ -8,6 +8,8 @@ use pace_rules::nodes::{Action, ChangeOfName, FileId, FileKind, FileOp, Name, No
 pub(crate) struct Operations {
     /// By event; none for those that do nothing to a file.
     of: Vec<Option<Operation>>,
+    /// By file: the path that it was given last.
+    last_paths: BTreeMap<FileId, String>,
 }
 
 /// Something done to a file, for people.
@@ -17,8 +19,12 @@ pub(crate) struct Operation {
     pub(crate) call: Arc<str>,
     /// Where in the program it came from, 0 if that is not known.
     pub(crate) stack: u64,
+    /// The file it was done to.
+    pub(crate) file: FileId,
     /// The file it was done to, as it was called then, from the node's directory on.
     pub(crate) path: String,
+    /// The path that it gave a file, if it gave it one.
+    pub(crate) names: Option<String>,
     /// What was done.
     pub(crate) words: String,
     /// A sync of any of these is what could make it durable: the file, and directories that have its
@@ -34,6 +40,10 @@ impl Operations {
                 names.add(parent, &file.name, file.file);
             }
         }
+        let mut last_paths = BTreeMap::new();
+        for file in &node.initial {
+            last_paths.insert(file.file, names.path(file.file));
+        }
         let of = node.events.iter().map(|event| {
             let Action::File(op) = &event.action else { return None };
             let before = names.path(subject(op));
@@ -41,6 +51,14 @@ impl Operations {
             names.apply(op);
             let path = if before.is_empty() { names.path(subject(op)) } else { before };
             let words = words(op, &path, &names);
+            let named = match op {
+                FileOp::Create { parent, name, .. } | FileOp::Link { parent, name, .. } => {
+                    Some(names.entry(*parent, name))
+                }
+                FileOp::Rename { names: ChangeOfName { to, .. }, .. } => Some(names.entry(to.0, &to.1)),
+                _ => None,
+            };
+            last_paths.extend(named.clone().map(|path| (subject(op), path)));
             let mut syncs: Vec<FileId> = match op {
                 FileOp::Write { .. } | FileOp::Resize { .. } | FileOp::Zero { .. } | FileOp::SetMode { .. } => {
                     Vec::new()
@@ -58,9 +76,22 @@ impl Operations {
             let mut seen = BTreeSet::new();
             syncs.retain(|file| seen.insert(*file));
             let syncs = syncs.into_iter().map(|file| (file, names.path_or_root(file))).collect();
-            Some(Operation { call: event.call.clone(), stack: event.stack, path, words, syncs })
+            Some(Operation {
+                call: event.call.clone(),
+                stack: event.stack,
+                file: subject(op),
+                path,
+                names: named,
+                words,
+                syncs,
+            })
         });
-        Self { of: of.collect() }
+        Self { of: of.collect(), last_paths }
+    }
+
+    /// The path that a file was given last, as it was then.
+    pub(crate) fn last_path(&self, file: FileId) -> Option<&str> {
+        self.last_paths.get(&file).map(String::as_str)
     }
 
     /// The one of an event.

@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use brief::Brief;
-use pace_rules::nodes::{Action, Data, Run, Space, State};
+use pace_rules::nodes::{Action, Data, NodeState, Run, Space, State};
 use trace::Trace;
 
 use crate::bay::Held;
@@ -58,6 +58,13 @@ impl<'a> States<'a> {
     pub fn last(&mut self, node: usize) -> Option<Tree> {
         let (_, disks) = self.disks.iter_mut().find(|(place, _)| *place == node)?;
         Some(disks.last(self.trace))
+    }
+
+    /// What a node's directory holds in a state, and what it would hold with all of the first `micros`
+    /// on its disk; none if it has no directory.
+    pub(crate) fn held_and_whole(&mut self, node: usize, kept: &NodeState, micros: usize) -> Option<(Tree, Tree)> {
+        let (_, disks) = self.disks.iter_mut().find(|(place, _)| *place == node)?;
+        Some((disks.tree(kept.micros, &kept.lost, self.trace), disks.tree(micros, &[], self.trace)))
     }
 
     /// Makes one.

@@ -414,3 +414,94 @@ fn nothing_is_begun_once_the_time_is_up() {
     let (swept, looked_at) = planned(&trace, &plan, &mut (), &Interrupt::default());
     assert!(!swept.is_over && looked_at == swept.checked, "{swept:?}");
 }
+
+/// What was acknowledged is in a file of that name, whole.
+const ALL_THERE: &str = r#"for file in $(cat {acks}); do if ! grep -qx "all of it" {dir}/$file; then echo "broken $file is lost"; exit; fi; done; echo ok"#;
+
+/// Saves files of these names, and syncs nothing but the directory.
+fn saves(names: &[&str]) -> Trace {
+    let mut recording = Recording::default();
+    for (number, name) in (1..).zip(names) {
+        recording.create(name, FileId(number)).append(FileId(number), 0, b"all of it\n");
+        recording.fsync(FileId::ROOT).mark(name);
+    }
+    recording.trace()
+}
+
+/// What is missing in each finding.
+fn missing(findings: &[Finding]) -> Vec<Vec<&str>> {
+    fn words(finding: &Finding) -> Vec<&str> {
+        let missing = finding.nodes.iter().flat_map(|node| node.lost.iter().chain(&node.midway));
+        missing.map(|lost| lost.words.as_str()).collect()
+    }
+    findings.iter().map(words).collect()
+}
+
+#[test]
+fn files_with_names_that_were_drawn_are_one_finding_and_it_says_how_many_there_are() {
+    let names = ["m.TVsH5XAS", "m.CNEof5r6", "m.cOuqfcmi", "m.wUPAU772"];
+    let (swept, findings) = swept(&saves(&names), "posix", ALL_THERE, 2);
+    assert_eq!(missing(&findings), [["append m.TVsH5XAS, 10 bytes at 0"]]);
+    assert_eq!(
+        findings[0].patterns.iter().map(|(name, files)| (name.as_str(), *files)).collect::<Vec<_>>(),
+        [("m.*", 4)]
+    );
+    assert_eq!(findings[0].states, swept.broken.values().map(|broken| broken.states).sum::<u64>());
+    assert_eq!(findings[0].states, findings[0].relaxations.values().sum::<u64>());
+}
+
+#[test]
+fn files_with_names_that_mean_something_are_a_finding_each() {
+    let (_, found) = swept(&saves(&["customers.db", "purchases.db"]), "posix", ALL_THERE, 2);
+    assert_eq!(missing(&found).len(), 2, "{found:#?}");
+    // Also where the check does not name them, and where the names are those of files in two steps.
+    let silent = ALL_THERE.replace("broken $file", "broken something");
+    let (_, found) = swept(&saves(&["customers.db", "purchases.db"]), "posix", &silent, 2);
+    assert_eq!(missing(&found).len(), 2, "{found:#?}");
+    let mut recording = Recording::default();
+    for (number, (tmp, name)) in
+        (1..).zip([("t.TVsH5XAS", "config"), ("t.CNEof5r6", "state"), ("t.cOuqfcmi", "config")])
+    {
+        recording.create(tmp, FileId(number)).append(FileId(number), 0, b"all of it\n");
+        recording.rename(tmp, name, FileId(number)).fsync(FileId::ROOT).mark(name);
+    }
+    let (_, found) = swept(&recording.trace(), "posix", &silent, 2);
+    assert_eq!(missing(&found).len(), 2, "{found:#?}");
+}
+
+#[test]
+fn another_call_or_another_place_in_the_program_is_another_finding() {
+    let silent = ALL_THERE.replace("broken $file", "broken something");
+    let findings = |change: &dyn Fn(&mut Event)| {
+        let mut trace = saves(&["m.TVsH5XAS", "m.CNEof5r6"]);
+        let events = &mut trace.run.nodes[0].events;
+        let last = events.iter_mut().rfind(|event| matches!(event.action, Action::File(FileOp::Write { .. })));
+        change(last.expect("one"));
+        swept(&trace, "posix", &silent, 2).1.len()
+    };
+    assert_eq!(findings(&|_| {}), 1);
+    assert_eq!(findings(&|event| event.stack = 0xdef), 2);
+    assert_eq!(findings(&|event| event.call = "pwrite64".into()), 2);
+}
+
+#[test]
+fn what_is_broken_until_it_is_mended_is_one_finding_and_the_next_time_is_another() {
+    let mut recording = Recording::default();
+    // In order, there are two times when `busy` is there.
+    for (number, (from, to)) in (1..).zip([("one", "busy"), ("two", "busy")]) {
+        let file = FileId(number);
+        recording.create(from, file).fsync(FileId::ROOT);
+        recording.rename(from, to, file).fsync(FileId::ROOT).mark("there");
+        recording.append(file, 0, b"first").append(file, 5, b"second").fsync(file).mark("still");
+        recording.file("unlink", FileOp::Unlink { parent: FileId::ROOT, name: name(to), file }).fsync(FileId::ROOT);
+    }
+    let check = "if test -e {dir}/busy; then echo broken it is there; else echo ok; fi";
+    let (swept, findings) = swept(&recording.trace(), "posix", check, 2);
+    assert!(swept.broken.len() > 6, "{swept:?}");
+    let events: Vec<_> = findings.iter().map(|finding| finding.nodes[0].events).collect();
+    assert_eq!(events, [5, 16], "{findings:#?}");
+    assert_eq!(
+        findings.iter().map(|finding| finding.states).sum::<u64>(),
+        swept.broken.values().map(|broken| broken.states).sum::<u64>()
+    );
+}

@@ -161,8 +161,42 @@ fn what_a_sweep_found_is_shown_again() {
         String::from_utf8(output.stdout).expect("text")
     };
     assert!(show(&[]).contains("the new file is lost"));
-    assert!(show(&["1"]).contains("promised  program had printed `replaced`"), "{}", show(&["1"]));
+    assert!(show(&["1"]).contains("  acknowledged  `replaced`, printed by program"), "{}", show(&["1"]));
+    assert!(show(&["1"]).lines().count() <= 24, "{}", show(&["1"]));
+    let all = show(&["1", "--all"]);
+    assert!(show(&["1"]).lines().filter(|line| !line.contains('…')).all(|line| all.contains(line)), "{all}");
     assert!(Path::new(out).join("trace/trace.json").exists());
+}
+
+/// Saves messages in files with names that mktemp draws, and says which.
+const DRAWN: &str = "cd {dir} && for number in 1 2 3 4 5; do \
+                     file=$(mktemp message.XXXXXXXXXXXX) && echo whole > $file && echo $file; done";
+
+#[test]
+fn files_that_mktemp_named_are_two_findings_the_name_and_the_data() {
+    let check = "for file in $(cat {acks}); do \
+                 if ! test -e {dir}/$file; then echo broken message $file is gone; exit; fi; \
+                 if ! grep -qx whole {dir}/$file; then echo broken message $file is damaged; exit; fi; done; echo ok";
+    let swept = sweep(&["--check", check], &["/bin/sh", "-c", DRAWN]);
+    swept.assert_found();
+    let calls: Vec<_> = swept.missing().into_iter().map(|(call, _)| call).collect();
+    assert_eq!(calls, ["openat", "write"], "{:#?}", swept.findings);
+    for finding in &swept.findings {
+        assert_eq!(finding["patterns"], serde_json::json!({ "message.*": 5 }), "{finding:#}");
+    }
+    let states: u64 = swept.findings.iter().filter_map(|finding| finding["states"].as_u64()).sum();
+    assert!(Some(states) >= swept.summary["broken"].as_u64() && states > 100, "{states}");
+}
+
+#[test]
+fn two_files_that_one_program_loses_in_the_same_words_are_not_one_finding() {
+    let script = "cd {dir} && echo whole > customers.db && sync . && echo customers.db && \
+                  echo whole > purchases.db && sync . && echo purchases.db";
+    let check = "for file in $(cat {acks}); do \
+                 if ! grep -qx whole {dir}/$file; then echo broken something is lost; exit; fi; done; echo ok";
+    let swept = sweep(&["--check", check], &["/bin/sh", "-c", script]);
+    let missing: Vec<_> = swept.missing().into_iter().map(|(_, words)| words).collect();
+    assert_eq!(missing, ["append customers.db, 6 bytes at 0", "append purchases.db, 6 bytes at 0"]);
 }
 
 #[test]

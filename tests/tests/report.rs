@@ -249,6 +249,54 @@ fn ten_thousand_findings_are_shown_and_filtered() {
     assert!(seen["opened"]["text"].as_str().expect("text").contains("Show more (616)"));
 }
 
+#[test]
+fn a_cluster_of_three_and_its_client_are_whole_on_a_desk_with_what_was_acknowledged() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("out")).expect("made");
+    let node = |name: &str| {
+        json!({
+            "node": name, "events": 3, "behind": null, "before": null, "is_begun": false, "lost": [], "midway": null,
+            "kept": [], "kept_more": 0, "kept_from": null,
+        })
+    };
+    let nodes = ["a", "b", "c", "client"].map(node);
+    let moment = |node: usize, words: &str, fate: Value, from: Value| json!({ "node": node, "event": 0, "words": words, "fate": fate, "from": from });
+    let finding = json!({
+        "type": "states-finding", "number": 1, "model": "posix", "relaxation": "in order", "broken": ["put 1 is lost"],
+        "log": null, "tries": null, "states": 7, "state": 3, "nodes": nodes,
+        "timeline": [
+            moment(0, "append log/wal-00000003, 50 bytes at 315", json!("kept"), Value::Null),
+            moment(1, "append log/wal-00000003, 50 bytes at 315", json!("lost"), Value::Null),
+            moment(2, "send of 3 bytes to client", Value::Null, Value::Null),
+            moment(3, "receive of 3 bytes from c", Value::Null, json!(2)),
+            moment(3, "the line `put 1`", Value::Null, Value::Null),
+        ],
+        "acknowledged": { "node": "client", "line": "put 1" }, "prevented_by": [], "models": {},
+    });
+    let manifest = json!({
+        "type": "states-manifest", "format": 2, "version": env!("CARGO_PKG_VERSION"), "name": "trace", "model": "posix",
+        "request": {
+            "level": "syscalls", "model": "posix", "explore": "pace", "lost": 1, "split": "3", "states": "flushed",
+            "sample": null, "seed": 0, "judge": "cluster",
+        },
+        "shard": null, "trace": "", "jobs": 1, "command_line": [], "kernel_release": "6.1",
+    });
+    std::fs::write(place.path("out/manifest.json"), manifest.to_string()).expect("written");
+    std::fs::write(place.path("out/findings.jsonl"), format!("{finding}\n")).expect("written");
+    let (page, _) = place.report(&["out"]);
+    let text = std::fs::read_to_string(page).expect("read");
+    let picture = text.split("<svg width=\"").last().and_then(|rest| rest.split('"').next());
+    let width: u32 = picture.and_then(|width| width.parse().ok()).expect("a width");
+    // What the page leaves of 1280 pixels.
+    assert!((1000..=1054).contains(&width), "{width}");
+    let acknowledged = text.split("<g class=\"acknowledged\"><title>").nth(1).expect("one");
+    assert!(acknowledged.starts_with("the line `put 1`</title>"), "{acknowledged}");
+    for legend in ["on the disk after the crash", "lost</li>", "in part", "the last acknowledgement", "the power fails"]
+    {
+        assert!(text.contains(legend), "{legend}");
+    }
+}
+
 /// As nasty as a file name and a kernel's message can be.
 const NASTY: &str = "</script><script>document.title='out'</script><!-- <b> ]]> & \" ' \u{1} \u{1b}[0m \u{fffe}";
 

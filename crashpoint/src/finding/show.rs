@@ -27,34 +27,37 @@ pub(crate) struct ShowArgs {
     #[arg(value_name = "N")]
     number: Option<usize>,
 
-    /// List each finding, not one for those that are alike
-    #[arg(long, conflicts_with = "number")]
+    /// List each finding, not one for those that are alike; of one finding of a program or a cluster, tell
+    /// everything
+    #[arg(long)]
     all: bool,
 }
 
 /// Does it.
 pub(crate) fn show(arguments: ShowArgs, fs: &Command) -> anyhow::Result<Outcome> {
     if let Some(recorded) = Recorded::read(&arguments.results)? {
-        return states(&recorded, arguments.number);
+        return states(&recorded, arguments.number, arguments.all);
     }
     if arguments.results.join(TRACE).exists() {
         return describe(&arguments);
     }
     match arguments.number {
+        Some(_) if arguments.all => bail!("a finding of a file system is told whole: leave out --all"),
         Some(number) => tell(&Named { results: arguments.results, number }, fs),
         None => list(&Findings::read(&arguments.results)?, arguments.all),
     }
 }
 
 /// Of a sweep of the crash states of a program or a cluster.
-fn states(recorded: &Recorded, number: Option<usize>) -> anyhow::Result<Outcome> {
+fn states(recorded: &Recorded, number: Option<usize>, all: bool) -> anyhow::Result<Outcome> {
     let mut out = io::stdout().lock();
     let findings = &recorded.findings;
     if let Some(number) = number {
         let finding = findings.iter().find(|finding| finding.number == number);
         let finding =
             finding.with_context(|| format!("there is no finding {number}: the last is {}", findings.len()))?;
-        write!(out, "{}  program   {}\n{}", title(finding), recorded.manifest.name, finding.text())?;
+        let text = if all { finding.text_all() } else { finding.text() };
+        write!(out, "{}{text}", title(finding))?;
         return Ok(Outcome::Findings);
     }
     let Some(summary) = &recorded.summary else {

@@ -8,17 +8,22 @@ use node_sweep::{Fate, Finding, Moment, Recorded};
 
 use crate::states::{not_measured, table};
 
-/// How wide a lane is, in pixels.
-const LANE: usize = 330;
+/// How wide a lane is at most, in pixels.
+const LANE_MAX: usize = 330;
+
+/// All lanes together have so much on a page that is 1280 pixels wide, unless each would have less than
+/// its least.
+const LANES: usize = 1040;
+const LANE_MIN: usize = 120;
+
+/// How wide a letter is, in tenths of a pixel.
+const LETTER_TENTHS: usize = 67;
 
 /// How high a line of it is.
 const LINE: usize = 24;
 
 /// Below the names of the nodes.
 const TOP: usize = 28;
-
-/// So many letters fit into a lane. The others are in the title.
-const LETTERS: usize = 44;
 
 #[derive(Template)]
 #[template(path = "states.html")]
@@ -98,20 +103,24 @@ fn view(sweep: usize, finding: &Finding) -> FindingView {
     // Nodes that did nothing that is shown need no lane.
     let shown = (0..finding.nodes.len()).filter(|node| finding.timeline.iter().any(|moment| moment.node == *node));
     let shown: Vec<_> = shown.collect();
-    let x = |node: usize| shown.iter().position(|shown| *shown == node).unwrap_or_default() * LANE + 10;
+    let lane = (LANES / shown.len().max(1)).clamp(LANE_MIN, LANE_MAX);
+    let x = |node: usize| shown.iter().position(|shown| *shown == node).unwrap_or_default() * lane + 10;
     let y = |place: usize| TOP + place * LINE;
+    let last_line = finding.acknowledged.as_ref().map(|line| format!("the line `{}`", line.line));
+    let acknowledged = finding.timeline.iter().rposition(|moment| Some(&moment.words) == last_line.as_ref());
     let moment = |(place, moment): (usize, &Moment)| MomentView {
         class: match moment.fate {
+            None if acknowledged == Some(place) => "acknowledged",
             Some(Fate::Kept) => "kept",
             Some(Fate::InPart) => "in-part",
             Some(Fate::Lost) => "lost",
             None => "",
         },
-        short: short(&moment.words),
+        short: short(&moment.words, (lane - 30 - 12) * 10 / LETTER_TENTHS),
         words: moment.words.clone(),
         x: x(moment.node),
         y: y(place),
-        width: LANE - 30,
+        width: lane - 30,
     };
     let message = |(place, moment): (usize, &Moment)| {
         let from = moment.from?;
@@ -125,17 +134,18 @@ fn view(sweep: usize, finding: &Finding) -> FindingView {
         relaxation: finding.relaxation.clone(),
         states: finding.states,
         text: finding.text(),
-        width: shown.len() * LANE + 10,
-        height: y(finding.timeline.len()) + 12,
+        width: shown.len() * lane + 10,
+        height: y(finding.timeline.len()) + 22,
         lanes: shown.iter().map(|node| Lane { name: finding.nodes[*node].node.clone(), x: x(*node) }).collect(),
         moments: finding.timeline.iter().enumerate().map(moment).collect(),
         messages: finding.timeline.iter().enumerate().filter_map(message).collect(),
     }
 }
 
-fn short(words: &str) -> String {
-    if words.chars().count() <= LETTERS {
+/// What fits into a lane. All is in the title.
+fn short(words: &str, letters: usize) -> String {
+    if words.chars().count() <= letters {
         return words.to_owned();
     }
-    words.chars().take(LETTERS - 1).chain(['…']).collect()
+    words.chars().take(letters - 1).chain(['…']).collect()
 }

@@ -1,0 +1,446 @@
+//! A finding in words, for people: what is broken first, and no more than fits on a screen.
+
+use std::collections::BTreeMap;
+
+use crate::findings::{Finding, Lost, NodeStory, Sync};
+
+/// A finding has so many lines.
+const LINES_MAX: usize = 23;
+
+/// So many letters fit on a line.
+const COLUMNS: usize = 80;
+
+/// Where the words begin.
+const INDENT: usize = 16;
+
+/// How much is said of what there is much of.
+#[derive(Debug, Clone, Copy)]
+struct Detail {
+    /// Things that the check said.
+    broken: usize,
+    /// Operations of a node that are missing.
+    lost: usize,
+    /// Files of a node.
+    files: usize,
+    /// Whether the bytes at the place are shown.
+    dump: bool,
+    /// Operations of a node that persisted.
+    kept: usize,
+    /// Nodes of which something is missing.
+    harmed: usize,
+    /// Nodes of which nothing is.
+    nodes: usize,
+    /// Lines of one thing.
+    lines: usize,
+}
+
+/// Everything.
+const ALL: Detail = Detail {
+    broken: usize::MAX,
+    lost: usize::MAX,
+    files: usize::MAX,
+    dump: true,
+    kept: usize::MAX,
+    harmed: usize::MAX,
+    nodes: usize::MAX,
+    lines: usize::MAX,
+};
+
+/// From much to little. The first is taken that fits.
+const DETAILS: [Detail; 4] = [
+    Detail { broken: 3, lost: 4, files: 3, dump: true, kept: 3, harmed: 4, nodes: 5, lines: 3 },
+    Detail { broken: 2, lost: 2, files: 2, dump: true, kept: 2, harmed: 3, nodes: 4, lines: 2 },
+    Detail { broken: 1, lost: 1, files: 1, dump: true, kept: 1, harmed: 2, nodes: 2, lines: 2 },
+    Detail { broken: 1, lost: 1, files: 1, dump: false, kept: 0, harmed: 1, nodes: 0, lines: 1 },
+];
+
+/// Lines, each with what it is about.
+#[derive(Debug, Default)]
+struct Lines {
+    text: String,
+    count: usize,
+    /// What the last was about.
+    head: String,
+}
+
+impl Lines {
+    /// Adds words in so many lines at most. Those that are about the same as the last have no head.
+    fn add(&mut self, head: &str, words: &str, lines_max: usize) {
+        let mut lines = wrapped(words, COLUMNS - INDENT);
+        if lines.len() > lines_max {
+            lines.truncate(lines_max);
+            let last = lines.last_mut().expect("one at least");
+            *last = last.chars().take(COLUMNS - INDENT - 1).chain(['…']).collect();
+        }
+        for (place, line) in lines.iter().enumerate() {
+            let head = if place == 0 && self.head != head { head } else { "" };
+            self.text += format!("  {head:<width$}{line}", width = INDENT - 2).trim_end();
+            self.text.push('\n');
+        }
+        self.count += lines.len();
+        head.clone_into(&mut self.head);
+    }
+
+    /// Adds a line as it is.
+    fn add_dump(&mut self, line: &str) {
+        self.text += &format!("{:INDENT$}{line}\n", "");
+        self.count += 1;
+    }
+}
+
+/// Words in lines of so many letters, broken between words where that can be.
+fn wrapped(words: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = vec![String::new()];
+    let mut used = 0;
+    for word in words.split(' ') {
+        let len = word.chars().count();
+        if used > 0 && used + 1 + len > columns {
+            lines.push(String::new());
+            used = 0;
+        }
+        let line = lines.last_mut().expect("one at least");
+        if used > 0 {
+            line.push(' ');
+            used += 1;
+        }
+        line.push_str(word);
+        used += len;
+        while used > columns {
+            let line = lines.last_mut().expect("one at least");
+            let rest = line.chars().skip(columns).collect::<String>();
+            *line = line.chars().take(columns).collect();
+            used = rest.chars().count();
+            lines.push(rest);
+        }
+    }
+    lines
+}
+
+impl Finding {
+    /// It in words that fit on a screen.
+    pub fn text(&self) -> String {
+        let texts = DETAILS.iter().map(|detail| self.lines(*detail));
+        let mut last = String::new();
+        for lines in texts {
+            if lines.count <= LINES_MAX {
+                return lines.text;
+            }
+            last = lines.text;
+        }
+        last
+    }
+
+    /// All that there is to say of it.
+    pub fn text_all(&self) -> String {
+        self.lines(ALL).text
+    }
+
+    fn lines(&self, detail: Detail) -> Lines {
+        let mut lines = Lines::default();
+        for words in self.complaint.words.iter().take(detail.broken) {
+            lines.add("broken", words, detail.lines);
+        }
+        let more = self.complaint.words.len().saturating_sub(detail.broken);
+        if more > 0 {
+            lines.add("broken", &format!("and {more} more (--all shows them)"), 1);
+        }
+        if let Some(log) = &self.complaint.log {
+            lines.add("its log", log, detail.lines);
+        }
+        if let Some(tries) = self.complaint.tries {
+            lines.add("seen", &format!("in 2 of {tries} tries"), 1);
+        }
+        if let Some(line) = &self.acknowledged {
+            lines.add(
+                "acknowledged",
+                &format!("`{}`, printed by {} before the crash", line.line, line.node),
+                detail.lines,
+            );
+        }
+        self.add_nodes(&mut lines, detail);
+        self.add_remedies(&mut lines, detail);
+        lines
+    }
+
+    /// What is missing on the nodes, what their files are, and when they crashed.
+    fn add_nodes(&self, lines: &mut Lines, detail: Detail) {
+        let is_named = self.nodes.len() > 1;
+        let (harmed, whole): (Vec<_>, Vec<_>) = self.nodes.iter().partition(|node| node.is_harmed());
+        let shown = &harmed[..harmed.len().min(detail.harmed)];
+        for node in shown {
+            node.add_missing(lines, is_named, detail);
+        }
+        let more = harmed.len() - shown.len();
+        if more > 0 {
+            lines.add("lost", &format!("and something on {more} more nodes (--all shows it)"), 1);
+        }
+        for node in shown {
+            node.add_files(lines, is_named, detail);
+        }
+        for node in shown {
+            node.add_kept(lines, is_named, detail);
+        }
+        for (pattern, files) in &self.patterns {
+            let words = format!("{files} files of the run are called {pattern}: they are one finding");
+            lines.add("alike", &words, detail.lines);
+        }
+        let crashed = shown.iter().chain(whole.iter().take(detail.nodes));
+        for node in crashed {
+            lines.add("crash", &node.crash(is_named), detail.lines);
+        }
+        let more = more + whole.len().saturating_sub(detail.nodes);
+        if more > 0 {
+            lines.add("crash", &format!("and {more} more nodes (--all shows them)"), 1);
+        }
+    }
+
+    fn add_remedies(&self, lines: &mut Lines, detail: Detail) {
+        if !self.prevented_by.is_empty() {
+            let sync = |sync: &Sync| {
+                let node = if self.nodes.len() > 1 { format!(" on {}", sync.node) } else { String::new() };
+                format!("fsync of {}{node} before {}", sync.path, sync.before)
+            };
+            let syncs: Vec<_> = self.prevented_by.iter().map(sync).collect();
+            lines.add("prevented by", &syncs.join(" and "), detail.lines);
+        }
+        let named = |possible: bool| {
+            let names = self.models.iter().filter(|(_, is)| **is == possible).map(|(name, _)| name.as_str());
+            names.collect::<Vec<_>>().join(", ")
+        };
+        let words = match (named(true), named(false)) {
+            (yes, no) if yes.is_empty() && no.is_empty() => return,
+            (yes, no) if yes.is_empty() => format!("possible on {}, and not among the states of {no}", self.model),
+            (yes, no) if no.is_empty() => format!("possible on {}, and on {yes} too", self.model),
+            (yes, no) => format!("possible on {}, {yes}; not among the states of {no}", self.model),
+        };
+        lines.add("models", &words, detail.lines);
+    }
+
+    /// What is missing, in one line.
+    pub fn missing(&self) -> String {
+        let missing: Vec<_> = self.nodes.iter().flat_map(|node| node.lost.iter().chain(&node.midway)).collect();
+        match missing.as_slice() {
+            [] => "nothing: all that was done".into(),
+            [one] => one.text(),
+            [first, rest @ ..] => format!("{} and {} more", first.text(), rest.len()),
+        }
+    }
+}
+
+impl NodeStory {
+    /// Whether there is more to say of it than when it crashed.
+    fn is_harmed(&self) -> bool {
+        !self.lost.is_empty() || self.midway.is_some() || !self.files.is_empty() || self.disk.is_some()
+    }
+
+    fn name(&self, is_named: bool) -> String {
+        if is_named { format!("{}: ", self.node) } else { String::new() }
+    }
+
+    /// What is missing.
+    fn add_missing(&self, lines: &mut Lines, is_named: bool, detail: Detail) {
+        let name = self.name(is_named);
+        for lost in self.lost.iter().take(detail.lost) {
+            lines.add("lost", &format!("{name}{}", lost.text()), detail.lines);
+        }
+        if self.lost.len() > detail.lost {
+            let rest: Vec<_> = self.lost[detail.lost..].iter().collect();
+            lines.add("lost", &format!("{name}and {} (--all shows them)", counted(&rest)), 1);
+        }
+        if let Some(midway) = &self.midway {
+            lines.add("in flight", &format!("{name}{}", midway.text()), detail.lines);
+        }
+        if let Some(disk) = &self.disk {
+            let words = format!("{name}{}, {}, {} writes pending", disk.file_system, disk.state, disk.pending);
+            lines.add("disk", &words, detail.lines);
+            for lost in disk.lost.iter().take(detail.lost) {
+                lines.add("lost", &format!("{name}{lost}"), detail.lines);
+            }
+            if disk.lost.len() > detail.lost {
+                let more = disk.lost.len() - detail.lost;
+                lines.add("lost", &format!("{name}and {more} more writes (--all shows them)"), 1);
+            }
+        }
+    }
+
+    /// What the files are.
+    fn add_files(&self, lines: &mut Lines, is_named: bool, detail: Detail) {
+        let name = self.name(is_named);
+        let head = if self.disk.is_some() { "recovers" } else { "state" };
+        for (place, damage) in self.files.iter().take(detail.files).enumerate() {
+            lines.add(head, &format!("{name}{}", damage.line()), detail.lines);
+            if detail.dump && (place == 0 || detail.lines == usize::MAX) {
+                damage.dump.iter().for_each(|line| lines.add_dump(line));
+            }
+        }
+        if self.files.len() > detail.files {
+            let more = self.files.len() - detail.files;
+            lines.add(head, &format!("{name}and {more} more files (--all shows them)"), 1);
+        }
+    }
+
+    /// What persisted although something before it did not.
+    fn add_kept(&self, lines: &mut Lines, is_named: bool, detail: Detail) {
+        let name = self.name(is_named);
+        for kept in self.kept.iter().take(detail.kept) {
+            lines.add("kept", &format!("{name}{kept}"), detail.lines);
+        }
+        let more = self.kept.len().saturating_sub(detail.kept) + self.kept_more;
+        if more > 0 && detail.kept > 0 {
+            lines.add("kept", &format!("{name}and {more} later operations"), 1);
+        }
+    }
+
+    fn crash(&self, is_named: bool) -> String {
+        let after = self.behind.as_ref().map_or("before anything was done".into(), |words| format!("after {words}"));
+        let when = if self.is_begun { "during" } else { "before" };
+        let before = self.before.as_ref().map_or(String::new(), |words| format!(", {when} {words}"));
+        format!("{}{after}{before}", self.name(is_named))
+    }
+}
+
+/// So many more operations, by what they are.
+fn counted(rest: &[&Lost]) -> String {
+    let mut kinds: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for lost in rest {
+        let verb = lost.words.split(' ').next().unwrap_or_default();
+        *kinds.entry((verb, &lost.path)).or_default() += 1;
+    }
+    match kinds.first_key_value() {
+        Some(((verb, path), count)) if kinds.len() == 1 && *count > 1 => {
+            let verbs = match *verb {
+                "append" => "appends to",
+                "write" => "writes to",
+                "truncate" => "changes of the size of",
+                _ => "operations on",
+            };
+            format!("{count} more {verbs} {path}")
+        }
+        _ => format!("{} more operations", rest.len()),
+    }
+}
+
+impl Lost {
+    fn text(&self) -> String {
+        let parts = if self.parts.is_some() { ", in part" } else { "" };
+        format!("{}{parts} ({})", self.words, self.call)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::Complaint;
+    use crate::damage::Damage;
+    use crate::findings::Line;
+
+    fn append(event: usize) -> Lost {
+        Lost {
+            call: "pwrite64".into(),
+            stack: None,
+            path: "msgs/1.blk".into(),
+            words: format!("append msgs/1.blk, 4096 bytes at {}", 4096 * event),
+            parts: (event == 0).then_some((8, 9)),
+            event,
+        }
+    }
+
+    /// A node that lost so many operations.
+    fn node(name: &str, lost: usize) -> NodeStory {
+        let file = |number: usize| Damage {
+            path: format!("msgs/{number}.blk"),
+            words: "bytes 4096 to 8192 are zeros".into(),
+            dump: vec!["has    00 00".into(), "wrote  43 43".into()],
+        };
+        NodeStory {
+            node: name.into(),
+            events: 120,
+            behind: Some("other's message (42 bytes) arrived".into()),
+            before: Some("fdatasync msgs/1.blk".into()),
+            is_begun: false,
+            lost: (0..lost).map(append).collect(),
+            midway: None,
+            kept: (0..lost.min(6)).map(|number| format!("write index, 8 bytes at {}", number * 8)).collect(),
+            kept_more: lost,
+            kept_from: None,
+            files: (0..lost.min(8)).map(file).collect(),
+            disk: None,
+        }
+    }
+
+    fn finding(nodes: Vec<NodeStory>) -> Finding {
+        let words = "acknowledged message 17 of queue `orders` is not there, and message 18 of it is";
+        let sync = Sync { node: "n1".into(), path: "msgs/1.blk".into(), before: "send of 42 bytes to n2".into() };
+        Finding {
+            number: 1,
+            model: "posix".into(),
+            relaxation: "operations lost".into(),
+            complaint: Complaint { words: vec![words.into(); 9], log: Some(words.repeat(40)), tries: Some(3) },
+            states: 45,
+            relaxations: BTreeMap::new(),
+            patterns: BTreeMap::new(),
+            state: 7,
+            key: Default::default(),
+            plain: Vec::new(),
+            nodes,
+            timeline: Vec::new(),
+            acknowledged: Some(Line { node: "client".into(), line: "acknowledged 17 ".repeat(30) }),
+            prevented_by: vec![sync; 30],
+            models: ["btrfs", "xfs", "ext4-ordered"].map(|name| (name.to_owned(), name == "xfs")).into(),
+        }
+    }
+
+    #[test]
+    fn a_finding_fits_on_a_screen_and_all_of_it_can_be_asked_for() {
+        let many = |lost: usize| (1..8).map(|number| node(&format!("node{number}"), lost)).collect::<Vec<_>>();
+        for nodes in [vec![node("program", 0)], vec![node("program", 63)], many(0), many(2)] {
+            let finding = finding(nodes);
+            let text = finding.text();
+            assert!(text.lines().count() <= LINES_MAX, "{text}");
+            assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
+            assert!(finding.text_all().lines().count() >= text.lines().count());
+        }
+    }
+
+    #[test]
+    fn what_is_broken_comes_first_and_what_there_is_much_of_is_counted() {
+        let mut one = finding(vec![node("program", 63)]);
+        one.complaint = vec!["message 17 is lost".to_owned()].into();
+        one.prevented_by.truncate(1);
+        one.acknowledged = Some(Line { node: "program".into(), line: "stored 17".into() });
+        let expected = "  broken        message 17 is lost
+  acknowledged  `stored 17`, printed by program before the crash
+  lost          append msgs/1.blk, 4096 bytes at 0, in part (pwrite64)
+                append msgs/1.blk, 4096 bytes at 4096 (pwrite64)
+                append msgs/1.blk, 4096 bytes at 8192 (pwrite64)
+                append msgs/1.blk, 4096 bytes at 12288 (pwrite64)
+                and 59 more appends to msgs/1.blk (--all shows them)
+  state         msgs/0.blk: bytes 4096 to 8192 are zeros
+                has    00 00
+                wrote  43 43
+                msgs/1.blk: bytes 4096 to 8192 are zeros
+                msgs/2.blk: bytes 4096 to 8192 are zeros
+                and 5 more files (--all shows them)
+  kept          write index, 8 bytes at 0
+                write index, 8 bytes at 8
+                write index, 8 bytes at 16
+                and 66 later operations
+  crash         after other's message (42 bytes) arrived, before fdatasync
+                msgs/1.blk
+  prevented by  fsync of msgs/1.blk before send of 42 bytes to n2
+  models        possible on posix, xfs; not among the states of btrfs,
+                ext4-ordered
+";
+        assert_eq!(one.text(), expected);
+        let all = one.text_all();
+        assert_eq!(all.matches("append msgs/1.blk").count(), 63);
+        assert!(!all.contains("--all"));
+    }
+
+    #[test]
+    fn long_words_are_broken() {
+        assert_eq!(wrapped("a bc def", 4), ["a bc", "def"]);
+        assert_eq!(wrapped("abcdefghij k", 4), ["abcd", "efgh", "ij k"]);
+        assert_eq!(wrapped("", 4), [""]);
+    }
+}

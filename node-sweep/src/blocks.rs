@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use block_dev::{FrontEnd, Image, ImageHash, Kind as Request, MemfdDisk};
+use crash_images::{rebuild, requests};
 use local_fs::{Mounted, Variant, block_names};
 use pace_rules::disk::{self, Disk as Keeping, Kind, Relaxation};
 use pace_rules::nodes::{BlockSpace, BlockState, Model, NodeState, RecordedDisk, Relaxation as OfNodes, State, micros};
-use replayer::{rebuild, requests};
 use trace::{Disk, Trace};
 
 use crate::bay::{Bay, Held, HeldDisk};

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use block_dev::{Base, BlockLog, FrontEnd, Image, ImageHash, Kind, Mark, Unordered};
 use checker::{Contract, Finding, Model, Promise, oracle, write_check};
+use crash_images::{rebuild, rebuild_swapped, requests};
 use local_fs::{FileSystem, FsckReport, KernelLog, KernelMessage, Lack, Mounted, Tree, Variant, WalkOptions, walk};
 use pace_rules::disk::{Disk, Log, Relaxation, Space, State, States};
 use recorder::{CrashPoint, Outcome, Recorder, Trace};
@@ -20,7 +21,6 @@ use crate::fsck::FsckPlace;
 use crate::import::{Import, Imported, Places, has_operations, something_in};
 use crate::moment::{Progress, disagreement};
 use crate::result::{LostBytes, RunLog, StateFindings, Timing, WorkloadResult};
-use crate::states::{rebuild, rebuild_swapped, requests};
 
 /// So many crash states of one workload are visited without a limit of time: hours.
 const STATES_MAX: u128 = 10_000_000;

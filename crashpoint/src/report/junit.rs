@@ -131,7 +131,7 @@ fn states_suite(directory: &Path, recorded: &Recorded) -> Suite {
         let error = Some(Said::new("not-measured", message, message));
         Case { name: name.into(), failure: None, error }
     };
-    let finished = summary.as_ref().filter(|summary| !summary.interrupted);
+    let finished = summary.as_ref().filter(|summary| summary.is_whole());
     match finished {
         None => cases.push(error("the sweep", "it was stopped before its end")),
         Some(summary) => {

@@ -1,13 +1,13 @@
 //! What the blocks hold that a run wrote: told to people, and used for nothing else.
 
 use block_dev::{BlockLog, FrontEnd};
+use crash_images::{rebuild, requests};
 use local_fs::Mounted;
 use pace_rules::disk::{Disk, Log, Relaxation, State};
 use recorder::Trace;
 
 use super::Engine;
 use crate::result::{Timing, WorkloadResult};
-use crate::states::{rebuild, requests};
 
 impl Engine {
     /// Says whether the file system's own debugger is asked what lost and kept blocks hold.

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use block_dev::FrontEnd;
 use checker::Promise;
+use crash_images::{rebuild, requests};
 use local_fs::{KernelMessage, Mounted};
 use pace_rules::disk::{Log, Relaxation, Space, State, States};
 use recorder::Trace;
@@ -18,7 +19,6 @@ use super::{Engine, Result, StateId, Tell, Unfinished, live_at, lost, not_measur
 use crate::ddmin::ddmin;
 use crate::moment::Progress;
 use crate::result::{StateFindings, Timing, WorkloadResult};
-use crate::states::{rebuild, requests};
 
 /// A search looks at no more states than this: what is that far from the state wanted is another
 /// finding.

@@ -1,5 +1,7 @@
 //! From a block log to the disk's content after a crash.
 
+#![forbid(unsafe_code)]
+
 use block_dev::{BlockLog, Entry, Image, Kind, Unordered};
 use pace_rules::disk::{Log, Request, State, Write};
 use workloads::pattern;
@@ -30,7 +32,7 @@ pub fn rebuild(image: &mut Image, log: &BlockLog, rules: &Log, state: &State) {
 }
 
 /// The same, with each of these writes before the one with FUA that stands before it.
-pub(crate) fn rebuild_swapped(image: &mut Image, log: &BlockLog, rules: &Log, state: &State, swapped: &[Unordered]) {
+pub fn rebuild_swapped(image: &mut Image, log: &BlockLog, rules: &Log, state: &State, swapped: &[Unordered]) {
     image.reset();
     for piece in rules.pieces(state) {
         let place = piece.place;

@@ -51,7 +51,7 @@ pub(crate) struct AppArgs {
     trace: Option<PathBuf>,
 
     /// Keep the program's data on a recorded disk of its own, with this file system: ext4, xfs, btrfs or
-    /// f2fs, and mount options behind a colon
+    /// f2fs, and mount options after a colon
     #[arg(long, value_name = "FILE SYSTEM", conflicts_with = "resume")]
     disk: Option<String>,
 
@@ -81,7 +81,9 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
         let Judge::Program { check, limit_s } = &request.judge else {
             unreachable!("others are refused");
         };
-        let (place, check) = (Place::of(&trace, PROGRAM, scratch.path())?, check_of(check, *limit_s, interrupt));
+        let begun_in = &results.manifest().working_directory;
+        let check = check_of(check, *limit_s, Some(begun_in), interrupt)?;
+        let place = Place::of(&trace, PROGRAM, scratch.path())?;
         let explore = request.explore(None, &trace.run)?;
         let mut subjects = subjects(scratch.path(), &place, &check);
         return states::resume(results, &trace, explore, &mut subjects, &control);
@@ -95,7 +97,7 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
     };
     let Some(trace) = recorded else { return Ok(Outcome::Incomplete) };
     let Judge::Program { check, limit_s } = &judge else { unreachable!("a program is judged by its check") };
-    let (place, check) = (Place::of(&trace, PROGRAM, scratch.path())?, check_of(check, *limit_s, interrupt));
+    let (place, check) = (Place::of(&trace, PROGRAM, scratch.path())?, check_of(check, *limit_s, None, interrupt)?);
     let request = visit.request(Rule::BruteForce, judge.clone())?;
     let explore = request.explore(None, &trace.run)?;
     let what = Subjects { trace: &trace, name: name_of(&trace), request, explore };
@@ -109,9 +111,21 @@ fn name_of(trace: &Trace) -> String {
 }
 
 /// A check as a manifest has it.
-pub(crate) fn check_of(command: &CheckCommand, limit_s: u32, interrupt: &Interrupt) -> Check {
+///
+/// # Errors
+/// If it is to be started in a directory that is not there.
+pub(crate) fn check_of(
+    command: &CheckCommand,
+    limit_s: u32,
+    working_directory: Option<&str>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Check> {
+    if let Some(directory) = working_directory.filter(|directory| !Path::new(directory).is_dir()) {
+        bail!("the sweep was begun in {directory}, which is not there: its check may lead from there");
+    }
     let (command, limit) = (command.clone(), Duration::from_secs(limit_s.into()));
-    Check { command, limit, environment: Vec::new(), interrupt: interrupt.clone() }
+    let working_directory = working_directory.map(PathBuf::from);
+    Ok(Check { command, limit, environment: Vec::new(), working_directory, interrupt: interrupt.clone() })
 }
 
 /// Makes what looks at the states of a program, each in a directory of its own.

@@ -26,7 +26,7 @@ pub(crate) use show::{ShowArgs, show};
 /// A finding as the command line names it.
 #[derive(Debug, Args)]
 struct Named {
-    /// The directory that fs --out made
+    /// The directory of results: what --out named
     #[arg(value_name = "RESULTS")]
     results: PathBuf,
 

@@ -45,7 +45,7 @@ enum Command {
     /// Runs each workload, cuts the power at every persistence point, lets the file system
     /// recover, and says which promises it broke. Of generated workloads (--ops, --preset) those
     /// that a file system could not tell from an earlier one are left out. With --out the sweep can
-    /// be stopped and killed at any moment, and gone on with by --resume.
+    /// be stopped and killed at any moment, and continued by --resume.
     Fs(Box<fs::FsArgs>),
     /// Test a program: cut the power at every point of a run of it
     ///
@@ -57,7 +57,7 @@ enum Command {
     /// Put the shards of a sweep together
     ///
     /// Makes the directory that one sweep of everything would have made of those of its parts
-    /// (fs --shard I/N --out DIR), and exits as that sweep would have.
+    /// (--shard I/N --out DIR), and exits as that sweep would have.
     Merge(merge::MergeArgs),
     /// Write a finding as a test for others: a case of fstests, a shell script, or J-lang
     ///

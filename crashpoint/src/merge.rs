@@ -19,7 +19,7 @@ pub(crate) struct MergeArgs {
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 
-    /// Shards may be missing or unfinished: the result can be gone on with by fs --resume
+    /// Shards may be missing or unfinished: --resume continues with the result
     #[arg(long)]
     incomplete: bool,
 

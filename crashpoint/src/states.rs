@@ -251,7 +251,7 @@ impl VisitArgs {
             return Ok(Err(print_recorded(directory, self.format)?));
         }
         let count = results.count();
-        campaign::say(&format!("continuing in {}: {count} different states were looked at", directory.display()));
+        campaign::say(&format!("continuing in {}: {count} of its different states are judged", directory.display()));
         Ok(Ok((results, trace)))
     }
 }

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,8 @@ pub struct Check {
     pub limit: Duration,
     /// What is added to its environment.
     pub environment: Vec<(String, OsString)>,
+    /// Where it is started, if that is not where we are.
+    pub working_directory: Option<PathBuf>,
     /// Whoever interrupts does not wait for it.
     pub interrupt: Interrupt,
 }
@@ -167,7 +169,7 @@ impl Checker {
 
     fn judge_once(&self, words: &str) -> io::Result<Verdict> {
         let (mut said, mut errors) = (tempfile::tempfile()?, tempfile::tempfile()?);
-        let mut command = shell(words, &self.check.environment);
+        let mut command = shell(words, &self.check);
         command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(errors.try_clone()?);
         let mut group = Group::start(&mut command)?;
         let Some(status) = group.wait(self.check.patience())? else { return Ok(self.check.too_long()) };
@@ -191,7 +193,7 @@ impl Checker {
         }
         let server = match &mut self.server {
             Some(server) => server,
-            none => none.insert(Server::start(&mut shell(words, &self.check.environment))?),
+            none => none.insert(Server::start(&mut shell(words, &self.check))?),
         };
         let request = format!("{}\t{}\n", directory.display(), acks.display());
         match server.ask(request.as_bytes(), self.check.patience())? {
@@ -324,9 +326,12 @@ impl Drop for Group {
     }
 }
 
-fn shell(words: &str, environment: &[(String, OsString)]) -> Command {
+fn shell(words: &str, check: &Check) -> Command {
     let mut command = Command::new("/bin/sh");
-    command.arg("-c").arg(words).envs(environment.iter().map(|(name, value)| (name, value)));
+    command.arg("-c").arg(words).envs(check.environment.iter().map(|(name, value)| (name, value)));
+    if let Some(directory) = &check.working_directory {
+        command.current_dir(directory);
+    }
     command
 }
 
@@ -387,7 +392,13 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(600);
 
     fn checker(command: CheckCommand) -> Checker {
-        Checker::new(Check { command, limit: PATIENCE, environment: Vec::new(), interrupt: Interrupt::default() })
+        Checker::new(Check {
+            command,
+            limit: PATIENCE,
+            environment: Vec::new(),
+            working_directory: None,
+            interrupt: Interrupt::default(),
+        })
     }
 
     fn once(words: &str) -> Verdict {
@@ -459,7 +470,8 @@ mod tests {
 
     #[test]
     fn a_check_that_ended_before_it_was_asked_is_told_with_what_it_said() {
-        let mut server = Server::start(&mut shell("echo no such database >&2; exit 7", &[])).expect("started");
+        let mut server =
+            Server::start(Command::new("/bin/sh").args(["-c", "echo no such database >&2; exit 7"])).expect("started");
         let interrupt = Interrupt::default();
         let patience = Patience { deadline: Instant::now() + PATIENCE, interrupt: &interrupt };
         let status = server.group.wait(patience).expect("waited for").expect("it ends");

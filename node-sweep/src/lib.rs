@@ -38,7 +38,7 @@ pub use damage::Damage;
 pub use disks::Disks;
 pub use findings::{DiskStory, Fate, Finding, Findings, Kinds, Line, Lost, Moment, NodeStory, Sync, relaxation_words};
 pub use nodes::Nodes;
-pub use place::Place;
+pub use place::{Place, mentions};
 pub use program::{Program, is_scratch, scratch};
 pub use request::{Judge, Level, Request, Rule, explore};
 pub use results::{Manifest, Merged, Recorded, Results, Summary, Verdicts, merge};

@@ -38,7 +38,7 @@ impl Place {
     pub fn of(trace: &Trace, node: &str, scratch: &Path) -> anyhow::Result<Self> {
         let data = trace.about.directories.get(node).context("nothing was recorded of the program's directory")?;
         if !geteuid().is_root() {
-            if contains(&trace.data, data.as_bytes()) {
+            if mentions(trace, data) {
                 bail!(
                     "the program keeps the path of its directory in its files, where only root can show a crash state: \
                      run this as root"
@@ -94,6 +94,11 @@ impl Drop for Top {
             let _ = fs::remove_dir(&self.path);
         }
     }
+}
+
+/// Whether a path is somewhere in what a program wrote.
+pub fn mentions(trace: &Trace, path: &str) -> bool {
+    contains(&trace.data, path.as_bytes())
 }
 
 /// Whether bytes are somewhere among others.

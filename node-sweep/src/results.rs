@@ -55,6 +55,8 @@ pub struct Manifest {
     pub jobs: usize,
     /// How it was started.
     pub command_line: Vec<String>,
+    /// Where it was started: paths in the words of a check lead from there.
+    pub working_directory: String,
     /// The kernel's release.
     pub kernel_release: String,
 }
@@ -222,6 +224,7 @@ impl Manifest {
             trace: String::new(),
             jobs,
             command_line: command_line(),
+            working_directory: std::env::current_dir().unwrap_or_default().to_string_lossy().into_owned(),
             kernel_release: kernel.trim().to_owned(),
         }
     }

@@ -88,6 +88,13 @@ impl Lines {
     }
 }
 
+/// The end of a text, as much as there is room for in so many lines: what somebody logged last matters most.
+fn end_of(words: &str, lines_max: usize) -> String {
+    let room = lines_max.saturating_mul(COLUMNS - INDENT).saturating_sub(COLUMNS / 2);
+    let len = words.chars().count();
+    if len <= room { words.to_owned() } else { ['…'].into_iter().chain(words.chars().skip(len - room)).collect() }
+}
+
 /// Words in lines of so many letters, broken between words where that can be.
 fn wrapped(words: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = vec![String::new()];
@@ -145,7 +152,7 @@ impl Finding {
             lines.add("broken", &format!("and {more} more (--all shows them)"), 1);
         }
         if let Some(log) = &self.complaint.log {
-            lines.add("its log", log, detail.lines);
+            lines.add("its log", &end_of(log, detail.lines), detail.lines);
         }
         if let Some(tries) = self.complaint.tries {
             lines.add("seen", &format!("in 2 of {tries} tries"), 1);

@@ -100,6 +100,7 @@ fn swept(trace: &Trace, model: &str, check: &str, jobs: usize) -> (Swept, Vec<Fi
         command: CheckCommand::Once(check.into()),
         limit: Duration::from_secs(600),
         environment: Vec::new(),
+        working_directory: None,
         interrupt: Interrupt::default(),
     };
     let subjects = (0..jobs).map(|number| {

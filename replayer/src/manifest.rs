@@ -142,7 +142,8 @@ impl Manifest {
             serde_json::from_slice(&text).with_context(|| format!("{} is not a manifest", path.display()))?;
         if value["type"] == "states-manifest" {
             bail!(
-                "{} is of crash states of a program or a cluster, which `crashpoint show` and `crashpoint report` read",
+                "{} is of a program or a cluster, and this is for file systems: `crashpoint show`, `replay`, `report` and \
+                 `merge` take both",
                 path.display()
             );
         }

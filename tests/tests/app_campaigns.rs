@@ -197,6 +197,46 @@ fn the_state_of_a_finding_is_made_again() {
 }
 
 #[test]
+fn a_finding_is_exported_as_a_script_that_shows_it() {
+    let place = Place::new(&[]);
+    for (number, path) in [("1", "repro.sh"), ("2", "other.sh")] {
+        let output = place.run(&["export", "whole", number, "--as", "script", "-o", path]);
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        let mut script = Command::new(place.path(path));
+        let shown = script.env("TMPDIR", place.directory.path()).stdin(Stdio::null()).output().expect("it runs");
+        assert!(printed(&shown).contains("broken a file that was saved is empty or missing"), "{shown:?}");
+        let text = std::fs::read_to_string(place.path(path)).expect("read");
+        assert!(text.contains("#  broken ") && text.contains("#  lost "), "{text}");
+    }
+    let output = place.run(&["export", "whole", "1", "--as", "jlang"]);
+    assert!(said(&output).contains("--as script"), "{}", said(&output));
+}
+
+/// A program that keeps its path in its files: the script makes the state there.
+#[test]
+fn a_script_makes_the_state_where_the_program_had_it() {
+    require_root();
+    let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let save = "echo one > {dir}/a && ln -s {dir}/a {dir}/link && echo saved";
+    let check =
+        "if grep -q saved {acks} && ! test -s {dir}/link; then echo broken the link leads nowhere; else echo ok; fi";
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(program("crashpoint"));
+        command.args(arguments).current_dir(directory.path()).output().expect("it runs")
+    };
+    let swept = run(&["app", "--check", check, "--out", "out", "--", "sh", "-c", save]);
+    assert_eq!(swept.status.code(), Some(1), "{}", said(&swept));
+    run(&["export", "out", "1", "--as", "script", "-o", "repro.sh"]);
+    let shown = Command::new(directory.path().join("repro.sh")).output().expect("it runs");
+    assert!(printed(&shown).contains("broken the link leads nowhere"), "{shown:?}");
+    let place =
+        printed(&shown).split("directory is ").nth(1).and_then(|rest| rest.split(',').next()).map(str::to_owned);
+    let place = PathBuf::from(place.expect("it says where"));
+    assert!(place.starts_with("/dev/shm/") && place.file_name().is_some_and(|name| name == "data"), "{place:?}");
+    std::fs::remove_dir_all(place.parent().expect("one")).expect("removed");
+}
+
+#[test]
 fn a_finding_that_is_none_any_more_says_so() {
     let place = Place::new(&[]);
     let path = place.path("whole/manifest.json");
@@ -207,6 +247,24 @@ fn a_finding_that_is_none_any_more_says_so() {
     let output = place.run(&["replay", "whole", "1", "--command", "true"]);
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     assert!(said(&output).contains("did not come again"), "{}", said(&output));
+}
+
+/// A check is named by where it lies for whoever begins.
+#[test]
+fn a_sweep_is_continued_from_anywhere() {
+    let place = Place::new(&[]);
+    std::fs::write(place.path("check.sh"), format!("#!/bin/sh\n{CHECK}\n")).expect("written");
+    let begin =
+        ["app", "--trace", "whole/trace", "--check-server", "sh ./check.sh", "--out", "here", "--budget", "50ms"];
+    place.run(&begin);
+    let here = place.path("here");
+    let mut elsewhere = place.command(&["app", "--resume", here.to_str().expect("text")]);
+    let output = elsewhere.current_dir("/").output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    place.assert_equal("here");
+    let mut elsewhere = place.command(&["replay", here.to_str().expect("text"), "1", "--command", "true"]);
+    let output = elsewhere.current_dir("/").output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
 }
 
 #[test]

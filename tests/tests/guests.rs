@@ -133,7 +133,9 @@ fn where_a_repair_runs_makes_no_difference() {
             let fs = ["--fs", file_system, "three.wl"];
             let report = Report::of_process(place.crashpoint(&[&SWEEP, words(kernel).as_slice(), &fs].concat()));
             assert_eq!((report.total("workloads"), report.total("not_measured")), (3, 0), "{:?}", report.results);
-            (report.broken(), report.total("states_checked"))
+            // How many states differ is up to what the kernel writes by itself meanwhile.
+            assert!(report.total("states_checked") > 3, "{:?}", report.results);
+            report.broken()
         };
         assert_eq!(sweep(&kernel[1..]), sweep(&kernel), "{file_system}");
     }

@@ -279,7 +279,8 @@ fn a_cluster_of_three_and_its_client_are_whole_on_a_desk_with_what_was_acknowled
             "level": "syscalls", "model": "posix", "explore": "pace", "lost": 1, "split": "3", "states": "flushed",
             "sample": null, "seed": 0, "judge": "cluster",
         },
-        "shard": null, "trace": "", "jobs": 1, "command_line": [], "kernel_release": "6.1",
+        "shard": null, "trace": "", "jobs": 1, "command_line": [], "working_directory": "/",
+        "kernel_release": "6.1",
     });
     std::fs::write(place.path("out/manifest.json"), manifest.to_string()).expect("written");
     std::fs::write(place.path("out/findings.jsonl"), format!("{finding}\n")).expect("written");

@@ -27,7 +27,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     client: bool,
 
-    /// Kill all nodes at once, behind the client, and start them again on what they have
+    /// Kill all nodes at once, after the client, and start them again on what they have
     #[arg(long)]
     restart: bool,
 

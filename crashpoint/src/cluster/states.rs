@@ -150,7 +150,7 @@ fn load(directory: &Path) -> anyhow::Result<(Trace, ClusterFile)> {
 /// The cluster file in a trace.
 fn cluster_file(trace: &Trace, directory: &Path) -> anyhow::Result<ClusterFile> {
     let Some(text) = &trace.about.cluster else {
-        bail!("{} is the trace of a program: sweep it with crashpoint app --trace", directory.display());
+        bail!("{0} is the trace of a program: sweep it with crashpoint app --trace {0}", directory.display());
     };
     Ok(ClusterFile::parse(text, directory, Path::new("/"))?)
 }

@@ -9,9 +9,11 @@ use anyhow::{Context, bail};
 use campaign::Outcome;
 use clap::{Args, Command, ValueEnum};
 use export::{Case, Crash};
+use node_sweep::Recorded;
 use replayer::{Found, FoundWhat, KernelChoice};
 use workloads::{Op, Step, Workload};
 
+use super::states::State;
 use super::{Named, Opened};
 
 /// The name of a case without a file.
@@ -39,12 +41,20 @@ enum Form {
     Fstests,
     /// CrashMonkey's language
     Jlang,
-    /// A shell script, for a loop device
+    /// A shell script: for a loop device, or of a program with the directory of its crash state
     Script,
 }
 
 /// Does it.
 pub(crate) fn export(arguments: &ExportArgs, fs: &Command) -> anyhow::Result<Outcome> {
+    if let Some(recorded) = Recorded::read(&arguments.named.results)? {
+        if arguments.form != Form::Script {
+            bail!("a finding of a program is exported as a script: --as script");
+        }
+        let state = State { directory: &arguments.named.results, recorded, number: arguments.named.number };
+        write_one(&state.script()?, arguments.output.as_deref(), 0o755)?;
+        return Ok(Outcome::Clean);
+    }
     let opened = arguments.named.open(fs)?;
     let found = &opened.found;
     let FoundWhat::State(state) = &found.what else {

@@ -19,7 +19,7 @@ const TRACE: &str = "trace.json";
 /// The arguments of `crashpoint show`.
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// The directory that fs --out made, or the trace of a program or a cluster
+    /// The directory of results, which --out named, or the trace of a program or a cluster
     #[arg(value_name = "RESULTS")]
     results: PathBuf,
 

@@ -4,9 +4,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, quoted, say};
-use node_sweep::{Finding, Judge, Level, Made, Place, Program, Recorded, Subject, Verdict, keep, make_again, scratch};
+use node_sweep::{
+    CheckCommand, Finding, Judge, Level, Made, Place, Program, Recorded, Subject, Verdict, keep, make_again, scratch,
+};
 use trace::Trace;
 
 use super::replay::{run_to_end, wait_for_enter};
@@ -71,7 +73,8 @@ impl State<'_> {
         }
         let place = Place::of(trace, PROGRAM, scratch.path())?;
         let seen_at = place.seen_at().map(Path::to_owned);
-        let check = check_of(check, *limit_s, look.interrupt);
+        let begun_in = &self.recorded.manifest.working_directory;
+        let check = check_of(check, *limit_s, Some(begun_in), look.interrupt)?;
         let mut program = Program::new(scratch.path().to_owned(), seen_at, &check);
         let verdict = program.judge(&state, false)?;
         let outcome = look.tell(self.number, &verdict);
@@ -105,6 +108,62 @@ impl State<'_> {
         held.unwrap_or_else(|why| say(&format!("there is no cluster to talk to: {why}; --keep DIR writes its files")));
         Ok(outcome)
     }
+}
+
+impl State<'_> {
+    /// The finding of a program as a shell script, which makes the crash state and has the check look at it.
+    pub(super) fn script(&self) -> anyhow::Result<String> {
+        let finding = self.finding()?;
+        let manifest = &self.recorded.manifest;
+        let Judge::Program { check, .. } = &manifest.request.judge else {
+            bail!(
+                "finding {0} is of a cluster, which no script can start: `crashpoint replay {1} {0} --keep DIR` writes \
+                 the directories of its nodes",
+                self.number,
+                quoted(&self.directory.to_string_lossy())
+            );
+        };
+        let path = self.directory.join("trace");
+        let trace = Trace::load(&path).with_context(|| format!("load {}", path.display()))?;
+        let scratch = scratch()?;
+        if finding.level() == Level::Block {
+            local_fs::enter_mount_namespace()?;
+        }
+        let state = make_again(&trace, &manifest.request, None, finding)?;
+        let kept = scratch.path().join("kept");
+        keep(&trace, &state, &kept)?;
+        let told = finding.text();
+        let story = told.lines().fold(String::new(), |story, line| story + "#" + line + "\n");
+        // A program that wrote its path into its files finds them nowhere else.
+        let data = trace.about.directories.get(PROGRAM).context("nothing was recorded of the program's directory")?;
+        let place = if node_sweep::mentions(&trace, data) { quoted(data).into_owned() } else { "$(mktemp -d)".into() };
+        let command = match check {
+            CheckCommand::Once(words) => words.replace("{dir}", "\"$dir\"").replace("{acks}", "\"$acks\""),
+            CheckCommand::Serve(words) => format!("printf '%s\\t%s\\n' \"$dir\" \"$acks\" | {words}"),
+        };
+        Ok(format!(
+            "#!/bin/sh\n# A state that a power failure can leave of: {}\n# Found by Crashpoint {}, on {}: {}.\n#\n{story}#\n\
+             # This makes the directory of that state, and has the check look at it.\n\
+             # Exit status: that of the check.\nset -eu\n\ndir={place}\nacks=$(mktemp)\nmkdir -p \"$dir\"\n\
+             base64 -d <<'END' | tar -xzf - -C \"$dir\"\n{}END\nbase64 -d >\"$acks\" <<'END'\n{}END\n\
+             echo \"the program's directory is $dir, what it had acknowledged is in $acks\"\n{command}\n",
+            manifest.name,
+            env!("CARGO_PKG_VERSION"),
+            finding.model,
+            finding.relaxation,
+            piped("tar -C \"$1\" --numeric-owner -czf - . | base64", &kept.join(PROGRAM))?,
+            piped("base64 \"$1\"", &kept.join("acknowledged"))?,
+        ))
+    }
+}
+
+/// What a shell prints, with a path as its first argument.
+fn piped(script: &str, path: &Path) -> anyhow::Result<String> {
+    let output = Command::new("sh").args(["-c", script, "sh"]).arg(path).output().context("run sh")?;
+    if !output.status.success() {
+        bail!("`{script}` failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 impl Look<'_> {

@@ -19,7 +19,7 @@ use sweep::Sweep;
 /// The arguments of `crashpoint report`.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// Directories of results: what fs --out and merge --out named
+    /// Directories of results: what --out named
     #[arg(value_name = "RESULTS", required = true)]
     directories: Vec<PathBuf>,
 

@@ -1,6 +1,7 @@
 //! A sweep at the block level: the disks that the nodes had, each with its file system.
 
 use campaign::columns;
+use local_fs::enter_mount_namespace;
 use node_sweep::{BlockFindings, Blocks, Level, Request, kind_words, recorded_disks, sweep_source};
 use pace_rules::nodes::{BlockRequest, BlockSpace, Explore};
 use trace::Trace;
@@ -28,6 +29,8 @@ impl Subjects<'_> {
         subjects: MakeSubjects<'_, '_>,
         visit: &mut Visit<'_>,
     ) -> anyhow::Result<Visited> {
+        // What is mounted to tell of findings is nobody else's, and goes with us.
+        enter_mount_namespace()?;
         let blocks = Blocks::new(self.trace, space)?;
         let jobs = if blocks.one_at_a_time() { 1 } else { visit.control.jobs };
         let judged = BlockFindings { trace: self.trace, space };

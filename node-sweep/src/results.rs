@@ -281,9 +281,16 @@ impl Manifest {
         Self { shard: None, command_line: command_line(), ..self.clone() }
     }
 
-    /// Whether two are of one sweep, or parts of one.
-    fn is_of_same(&self, other: &Self) -> bool {
-        (&self.request, &self.trace, &self.kernel_release) == (&other.request, &other.trace, &other.kernel_release)
+    /// Where it differs from another one so that they are not parts of one sweep, in words.
+    fn difference(&self, other: &Self) -> Option<String> {
+        if self.trace != other.trace {
+            return Some("each has a trace of its own: record once, and sweep that trace in parts".into());
+        }
+        if self.request != other.request {
+            return Some("they were begun with other options".into());
+        }
+        let (own, others) = (&self.kernel_release, &other.kernel_release);
+        (own != others).then(|| format!("the kernel was {own} in one and {others} in the other"))
     }
 }
 
@@ -549,11 +556,9 @@ pub fn merge(parts: &[impl AsRef<Path>], out: &Path, incomplete: bool) -> anyhow
         };
         if let Some((first, _)) = shards.values().next() {
             let of_first = first.manifest.shard()?.map_or(0, Shard::count);
-            if !part.manifest.is_of_same(&first.manifest) || of_first != shard.count() {
-                bail!(
-                    "{at} and {} are not shards of one sweep: shards are of one trace, with the same options",
-                    first.directory().display()
-                );
+            let of_others = (of_first != shard.count()).then(|| "they are of another number of shards".to_owned());
+            if let Some(why) = part.manifest.difference(&first.manifest).or(of_others) {
+                bail!("{at} and {} are not shards of one sweep: {why}", first.directory().display());
             }
         }
         if !part.finished && !incomplete {

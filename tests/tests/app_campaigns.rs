@@ -249,6 +249,20 @@ fn a_finding_that_is_none_any_more_says_so() {
     assert!(said(&output).contains("did not come again"), "{}", said(&output));
 }
 
+#[test]
+fn shards_of_disks_are_put_together_and_nothing_is_left_mounted() {
+    let place = Place::new(&["--disk", "ext4"]);
+    for number in 1..=2 {
+        place.again(&format!("part{number}"), &["--level", "both", "--shard", &format!("{number}/2")]);
+    }
+    let mounts = || std::fs::read_to_string("/proc/self/mounts").expect("read");
+    let before = mounts();
+    let output = place.run(&["merge", "part1", "part2", "--out", "merged"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert_eq!(mounts(), before);
+    place.assert_equal("merged");
+}
+
 /// A check is named by where it lies for whoever begins.
 #[test]
 fn a_sweep_is_continued_from_anywhere() {

@@ -119,6 +119,11 @@ impl Source for Blocks<'_> {
     }
 }
 
+/// When the power failed: what the nodes had done, and what each disk had been sent.
+fn moment(state: &BlockState) -> (Vec<usize>, Vec<Option<usize>>) {
+    (state.cut.clone(), state.disks.iter().map(|disk| disk.as_ref().map(|disk| disk.position)).collect())
+}
+
 /// How much there is to understand in a state: how many writes were lost, what came before the crash,
 /// and how much of that reached the disks.
 fn size(space: &BlockSpace, state: &BlockState) -> Size {
@@ -128,6 +133,17 @@ fn size(space: &BlockSpace, state: &BlockState) -> Size {
         _ => recorded.log.lost(disk).len(),
     });
     (lost.sum(), state.cut.iter().sum(), disks().map(|(_, disk)| disk.position).sum())
+}
+
+/// Broken states that are alike.
+struct Group {
+    size: Size,
+    /// The smallest of them, with how many they are.
+    broken: Broken,
+    /// What the disks did.
+    kind: Kind,
+    /// What the check said, but for what differs.
+    plain: Vec<String>,
 }
 
 /// What was found on disks.
@@ -140,18 +156,35 @@ pub struct BlockFindings<'a> {
 
 impl BlockFindings<'_> {
     /// The findings of a sweep, the smallest first. Broken states are alike if the check says the same
-    /// of them, but for numbers, and the disks did the same.
+    /// of them, but for numbers, and the disks did the same; or if it says that as well of the state of the
+    /// same moment in which nothing was lost.
     ///
     /// # Errors
     /// If a disk that was looked at before cannot be looked at again.
     pub fn of(&self, swept: &Swept) -> anyhow::Result<Vec<Finding>> {
+        let mut blocks = Blocks::new(self.trace, self.space)?;
+        let told = |(place, group): (usize, Group)| {
+            let Group { broken, kind, plain, .. } = group;
+            Ok(Finding { plain, ..self.told(place + 1, &broken, kind, &mut blocks)? })
+        };
+        self.groups(swept).into_iter().enumerate().map(told).collect()
+    }
+
+    /// The broken states that are alike together, the smallest first.
+    fn groups(&self, swept: &Swept) -> Vec<Group> {
         let mut groups: HashMap<(Vec<String>, Kind), (Size, Broken)> = HashMap::new();
         let names: Vec<_> = self.trace.run.nodes.iter().map(|node| &*node.name).collect();
         let likeness = Findings::without_space(self.trace).likeness;
-        for broken in swept.broken.values() {
-            let state = self.space.state(broken.smallest);
+        let all: Vec<_> = swept.broken.values().map(|broken| (self.space.state(broken.smallest), broken)).collect();
+        let words = |broken: &Broken| plain(&broken.complaint.words, &names, &likeness);
+        // Where nothing was lost and the same is broken, it is not for what was lost.
+        let in_order = all.iter().filter(|(state, _)| state.kind == Kind::Prefix);
+        let in_order: HashSet<_> = in_order.map(|(state, broken)| (moment(state), words(broken))).collect();
+        for (state, broken) in all {
             let own = size(self.space, &state);
-            let group = groups.entry((plain(&broken.complaint.words, &names, &likeness), state.kind));
+            let words = words(broken);
+            let needs_no_loss = in_order.contains(&(moment(&state), words.clone()));
+            let group = groups.entry((words, if needs_no_loss { Kind::Prefix } else { state.kind }));
             let (smallest, group) = group.or_insert_with(|| (own, Broken { states: 0, ..broken.clone() }));
             let states = group.states + broken.states;
             if (own, broken.smallest) < (*smallest, group.smallest) {
@@ -159,14 +192,10 @@ impl BlockFindings<'_> {
             }
             group.states = states;
         }
-        let mut groups: Vec<_> =
-            groups.into_iter().map(|((words, kind), (size, broken))| (size, broken, kind, words)).collect();
-        groups.sort_by_key(|(size, broken, ..)| (*size, broken.smallest));
-        let mut blocks = Blocks::new(self.trace, self.space)?;
-        let told = |(place, (_, broken, kind, plain)): (usize, (Size, Broken, Kind, Vec<String>))| {
-            Ok(Finding { plain, ..self.told(place + 1, &broken, kind, &mut blocks)? })
-        };
-        groups.into_iter().enumerate().map(told).collect()
+        let group = |((plain, kind), (size, broken))| Group { size, broken, kind, plain };
+        let mut groups: Vec<_> = groups.into_iter().map(group).collect();
+        groups.sort_by_key(|group: &Group| (group.size, group.broken.smallest));
+        groups
     }
 
     fn told(&self, number: usize, broken: &Broken, kind: Kind, blocks: &mut Blocks<'_>) -> anyhow::Result<Finding> {
@@ -343,4 +372,76 @@ pub fn compare_levels(calls: (&mut [Finding], &Summary), disks: (&mut [Finding],
     };
     note(calls, &by_disks, on_disk);
     note(disks, &by_calls, on_model);
+}
+
+#[cfg(test)]
+mod tests {
+    use pace_rules::disk::{Request, Write};
+    use pace_rules::nodes::{BlockRequest, Explore, FileId, FileKind, InitialFile, Node};
+
+    use super::*;
+
+    /// One node, whose disk was sent two writes that nothing covers.
+    fn two_writes() -> (Trace, BlockSpace) {
+        let root = InitialFile {
+            file: FileId::ROOT,
+            parent: None,
+            name: Arc::from(*b""),
+            kind: FileKind::Directory,
+            mode: 0o755,
+            size: 0,
+            content: Vec::new(),
+        };
+        let node = Node { name: "program".into(), initial: vec![root], events: Vec::new() };
+        let mut trace = Trace::default();
+        trace.run.nodes.push(node);
+        let write = |place: usize| {
+            let offset = 4096 * place as u64;
+            Request::Write(Write { fua: false, offset, length: 4096, completed: place + 1, priority: 0 })
+        };
+        let log = disk::Log::new(&[write(0), write(1)], 0, Keeping::Honest);
+        let disks = vec![Some(RecordedDisk { log, times_ns: vec![10, 20], durable: 0 })];
+        let states = "every-write,reorder:1".parse().expect("states");
+        let request = BlockRequest { explore: Explore::BruteForce, states };
+        let space = BlockSpace::new(&trace.run, disks, &request).expect("a space");
+        (trace, space)
+    }
+
+    /// The kinds of the findings, if these states are broken in the same words.
+    fn kinds(is_broken: impl Fn(&BlockState) -> bool) -> Vec<(Kind, u64)> {
+        let (trace, space) = two_writes();
+        let mut swept = Swept::default();
+        for index in (0..space.len()).filter(|index| is_broken(&space.state(*index))) {
+            let key = *blake3::hash(&index.to_le_bytes()).as_bytes();
+            let complaint = vec![format!("key {index} is lost")].into();
+            swept.broken.insert(key, Broken { states: 1, smallest: index, complaint });
+        }
+        let findings = BlockFindings { trace: &trace, space: &space };
+        findings.groups(&swept).into_iter().map(|group| (group.kind, group.broken.states)).collect()
+    }
+
+    fn is_at(state: &BlockState, position: usize) -> bool {
+        state.disks[0].as_ref().is_some_and(|disk| disk.position == position)
+    }
+
+    #[test]
+    fn what_is_lost_is_not_the_cause_where_the_same_is_broken_without_it() {
+        let (_, space) = two_writes();
+        let all: Vec<_> = (0..space.len()).map(|index| space.state(index)).collect();
+        let count = |kind: Kind, position| {
+            all.iter().filter(|state| state.kind == kind && is_at(state, position)).count() as u64
+        };
+        assert!(count(Kind::Lost(1), 2) > 0 && count(Kind::Prefix, 2) > 0, "{all:?}");
+        // Every state of the last moment is broken: one finding.
+        let together = count(Kind::Lost(1), 2) + count(Kind::Prefix, 2);
+        assert_eq!(kinds(|state| is_at(state, 2)), [(Kind::Prefix, together)]);
+        // Only those in which something was lost: that is what does it.
+        let lost = count(Kind::Lost(1), 2);
+        assert_eq!(kinds(|state| is_at(state, 2) && state.kind != Kind::Prefix), [(Kind::Lost(1), lost)]);
+        // What is broken in order at another moment says nothing of this one.
+        let other = kinds(|state| {
+            (is_at(state, 2) && state.kind != Kind::Prefix) || (is_at(state, 1) && state.kind == Kind::Prefix)
+        });
+        assert_eq!(other.len(), 2, "{other:?}");
+    }
 }

@@ -10,6 +10,7 @@ mod cluster;
 mod doctor;
 mod finding;
 mod fs;
+mod groups;
 mod import;
 mod machine;
 mod manual;
@@ -27,8 +28,8 @@ use campaign::{Interrupt, Outcome};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use replayer::Options;
 
-/// Cuts the power of a file system at every point where it has promised something, and says
-/// what was not there afterwards.
+/// Cuts the power of file systems, programs and clusters at every point where they have promised
+/// something, and says what was not there afterwards.
 ///
 /// Exit status: 0 nothing found, 1 findings, 2 could not run, 3 not everything was measured.
 #[derive(Debug, Parser)]
@@ -140,7 +141,7 @@ struct Parsed {
 
 /// The command line, as it is parsed, completed and described.
 fn command() -> clap::Command {
-    Cli::command().mut_subcommand("fs", fs::adapt).mut_subcommand("import", import::adapt)
+    groups::grouped(Cli::command().mut_subcommand("fs", fs::adapt).mut_subcommand("import", import::adapt))
 }
 
 fn parse() -> Result<Parsed, clap::Error> {

@@ -132,8 +132,8 @@ fn there_is_a_manual_page_for_each_command() {
     let pages = directory.path().join("man1");
     crashpoint().arg("man").arg(&pages).assert().success().stdout(is_empty());
     let commands = help(&[]);
-    let commands = commands.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    let names = commands.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help");
+    let commands = commands.lines().take_while(|line| *line != "Options:").filter(|line| line.starts_with("  "));
+    let names = commands.filter_map(|line| line.split_whitespace().next());
     let names: Vec<_> = names.map(|name| format!("crashpoint-{name}.1")).collect();
     assert!(names.len() > 8, "{names:?}");
     for name in names.iter().map(String::as_str).chain(["crashpoint.1"]) {

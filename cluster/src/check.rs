@@ -104,18 +104,22 @@ fn too_long(within: Duration) -> Verdict {
     Verdict::NotMeasured(format!("the check did not end within {within:?}"))
 }
 
-fn verdict(said: &[String], success: bool) -> Verdict {
-    let broken = said.iter().filter_map(|line| match line.split_once(' ') {
-        Some(("broken", what)) => Some(what.to_owned()),
-        _ => (line == "broken").then(String::new),
+/// The verdict of a check that printed these lines: `ok` or `broken`, alone or with more words behind a
+/// space. All else is talk. `success` is whether it ended with status 0, or goes on running: who says `ok` and
+/// ends otherwise has decided nothing.
+pub fn verdict(said: &[impl AsRef<str>], success: bool) -> Verdict {
+    let lines = || said.iter().map(|line| line.as_ref().trim_end());
+    let broken = lines().filter_map(|line| match line.split_once(' ') {
+        Some(("broken", what)) => Some(what.trim().to_owned()),
+        _ => (line == "broken").then(|| line.to_owned()),
     });
     let broken: Vec<_> = broken.collect();
-    let ok = said.iter().any(|line| line == "ok" || line.starts_with("ok "));
+    let ok = lines().any(|line| line == "ok" || line.starts_with("ok "));
     match (broken.is_empty(), ok) {
         (false, _) => Verdict::Broken(broken),
         (true, true) if success => Verdict::Ok,
-        (true, true) => Verdict::NotMeasured("the check says ok and ended with status 1".into()),
-        (true, false) => Verdict::NotMeasured(match said.last() {
+        (true, true) => Verdict::NotMeasured("the check said `ok` and ended with status 1".into()),
+        (true, false) => Verdict::NotMeasured(match lines().last() {
             Some(line) => format!("the check gave no verdict: the last that it printed is `{line}`"),
             None => "the check gave no verdict: it printed nothing".into(),
         }),
@@ -148,10 +152,12 @@ mod tests {
     #[test]
     fn only_a_check_that_ends_as_it_should_and_says_so_decides() {
         assert_eq!(of("echo talk; echo ok"), Verdict::Ok);
+        assert_eq!(of("echo ok 5 keys"), Verdict::Ok);
+        assert_eq!(of("echo broken; echo 'brokenness is talk'"), Verdict::Broken(vec!["broken".into()]));
         assert_eq!(of("echo ok; echo broken k1 is lost; exit 1"), Verdict::Broken(vec!["k1 is lost".into()]));
         assert_eq!(of("echo broken k1 is lost"), Verdict::Broken(vec!["k1 is lost".into()]));
         assert_eq!(of("echo okay"), not_measured("the check gave no verdict: the last that it printed is `okay`"));
-        assert_eq!(of("echo ok; exit 1"), not_measured("the check says ok and ended with status 1"));
+        assert_eq!(of("echo ok; exit 1"), not_measured("the check said `ok` and ended with status 1"));
         assert_eq!(of("echo broken x; exit 2"), not_measured("the check ended with status 2"));
         assert_eq!(of("echo ok; kill -SEGV $$"), not_measured("the check was ended by SIGSEGV"));
         for script in ["echo ok; exec sleep 3000", "echo ok; exec >&-; exec sleep 3000"] {

@@ -19,7 +19,7 @@ mod process;
 mod ready;
 mod words;
 
-pub use check::Verdict;
+pub use check::{Verdict, verdict};
 pub use cluster::{Cluster, Settings};
 pub use error::{Error, Result};
 pub use file::{

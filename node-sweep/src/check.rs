@@ -113,24 +113,21 @@ impl From<Vec<String>> for Complaint {
     }
 }
 
+impl From<cluster::Verdict> for Verdict {
+    fn from(verdict: cluster::Verdict) -> Self {
+        match verdict {
+            cluster::Verdict::Ok => Self::Ok,
+            cluster::Verdict::Broken(words) => Self::Broken(words.into()),
+            cluster::Verdict::NotMeasured(why) => Self::NotMeasured(why),
+        }
+    }
+}
+
 impl Verdict {
-    /// That of these lines.
-    fn of(said: &[u8]) -> Self {
+    /// That of what a check printed; `success` is whether it ended with status 0, or goes on running.
+    fn of(said: &[u8], success: bool) -> Self {
         let said = String::from_utf8_lossy(said);
-        let mut broken = Vec::new();
-        let mut ok = false;
-        for line in said.lines().map(str::trim_end) {
-            ok |= line == "ok";
-            if let Some(words) = line.strip_prefix("broken").filter(|words| words.is_empty() || words.starts_with(' '))
-            {
-                broken.push(if words.is_empty() { "broken".to_owned() } else { words.trim().to_owned() });
-            }
-        }
-        match (broken.is_empty(), ok) {
-            (false, _) => Self::Broken(broken.into()),
-            (true, true) => Self::Ok,
-            (true, false) => Self::NotMeasured("the check said neither `ok` nor `broken`".into()),
-        }
+        cluster::verdict(&said.lines().collect::<Vec<_>>(), success).into()
     }
 }
 
@@ -177,13 +174,7 @@ impl Checker {
         if !matches!(status.code(), Some(0 | 1)) {
             return Ok(Verdict::NotMeasured(ended(status, &mut errors)));
         }
-        let verdict = Verdict::of(&content(&mut said)?);
-        Ok(match verdict {
-            Verdict::Ok if status.code() == Some(1) => {
-                Verdict::NotMeasured("the check said `ok` and ended with status 1".into())
-            }
-            verdict => verdict,
-        })
+        Ok(Verdict::of(&content(&mut said)?, status.success()))
     }
 
     fn judge_served(&mut self, words: &str, directory: &Path, acks: &Path) -> io::Result<Verdict> {
@@ -197,7 +188,7 @@ impl Checker {
         };
         let request = format!("{}\t{}\n", directory.display(), acks.display());
         match server.ask(request.as_bytes(), self.check.patience())? {
-            Answer::Said(said) => Ok(Verdict::of(&said)),
+            Answer::Said(said) => Ok(Verdict::of(&said, true)),
             Answer::Hung => {
                 self.server = None;
                 Ok(self.check.too_long())
@@ -414,10 +405,10 @@ mod tests {
     fn only_a_check_that_says_so_and_ends_well_passes_a_state() {
         assert_eq!(once("echo hello; echo ok"), Verdict::Ok);
         for (words, why) in [
-            ("true", "neither"),
+            ("true", "no verdict"),
             ("echo ok; exit 3", "status 3"),
             ("echo ok; exit 1", "status 1"),
-            ("echo okay", "neither"),
+            ("echo okay", "no verdict"),
             ("echo ok; kill -SEGV $$", "SIGSEGV"),
             ("echo broken x; echo why >&2; exit 4", "status 4: why"),
             ("/does/not/exist", "status 127"),
@@ -521,7 +512,7 @@ mod tests {
         let checker = &mut checker;
         assert_eq!(judge(checker, "good"), Verdict::Ok);
         assert_eq!(judge(checker, "bad"), Verdict::Broken(vec!["/states/bad /acks as state 2".into()].into()));
-        assert!(is_open(&judge(checker, "silent"), "neither"));
+        assert!(is_open(&judge(checker, "silent"), "no verdict"));
         assert!(is_open(&judge(checker, "crash"), "status 7: oh no"));
         assert_eq!(judge(checker, "good"), Verdict::Ok);
         assert!(is_open(&judge(checker, "hang"), "longer than"));

@@ -99,14 +99,13 @@ impl Nodes {
             fs::write(&acks, lines).with_context(|| format!("write {}", acks.display()))?;
             let verdict = self.cluster.run_check(&acks, &cancelled)?;
             Ok(match (verdict, self.cluster.refuse_end()) {
-                (cluster::Verdict::Broken(words), _) => Verdict::Broken(words.into()),
+                (broken @ cluster::Verdict::Broken(_), _) => broken.into(),
                 // One that seemed ready may have been about to look at what it has.
                 (_, Err(Error::NotReady { node, what, tail })) => {
                     Verdict::Broken(of_node(format!("node {node} does not stay up: it {what}"), &tail))
                 }
                 (_, Err(error)) => return Err(error.into()),
-                (cluster::Verdict::Ok, _) => Verdict::Ok,
-                (cluster::Verdict::NotMeasured(why), _) => Verdict::NotMeasured(why),
+                (verdict, Ok(())) => verdict.into(),
             })
         };
         acknowledged.iter().map(ask).collect()

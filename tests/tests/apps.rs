@@ -296,7 +296,7 @@ fn an_interrupt_ends_a_program_that_is_recorded_and_all_that_it_started() {
 
 #[test]
 fn a_check_that_decides_nothing_passes_nothing() {
-    let cases = [("true", "neither", "600"), ("kill -9 $$", "SIGKILL", "600"), ("sleep 3000", "longer than", "1")];
+    let cases = [("true", "no verdict", "600"), ("kill -9 $$", "SIGKILL", "600"), ("sleep 3000", "longer than", "1")];
     for (check, why, limit) in cases {
         let options = ["--check", check, "--check-limit", limit];
         let swept = sweep(&options, &["/bin/sh", "-c", "echo new > {dir}/file"]);

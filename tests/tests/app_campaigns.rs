@@ -138,6 +138,22 @@ fn stopped_after_what_was_asked_for() {
 }
 
 #[test]
+fn a_verdict_that_is_gone_is_found_again() {
+    let place = Place::new(&[]);
+    let path = place.path("whole/results.jsonl");
+    let text = std::fs::read_to_string(&path).expect("read");
+    let (first, others) = text.split_once('\n').expect("a line");
+    std::fs::write(&path, others).expect("written");
+    let before = place.left_in("whole");
+    let output = place.run(&["app", "--resume", "whole"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(!said(&output).contains("is finished"), "{}", said(&output));
+    assert_eq!(place.left_in("whole"), before);
+    let text = std::fs::read_to_string(&path).expect("read");
+    assert!(text.lines().any(|line| line == first), "{first}");
+}
+
+#[test]
 fn divided_and_put_together() {
     let place = Place::new(&[]);
     for number in 1..=3 {

@@ -228,6 +228,28 @@ fn a_finding_is_exported_as_a_script_that_shows_it() {
     assert!(said(&output).contains("--as script"), "{}", said(&output));
 }
 
+/// What the program does is no part of the script, also where it is words of several lines.
+#[test]
+fn a_script_does_not_run_the_program() {
+    require_root();
+    let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(program("crashpoint"));
+        command.args(arguments).current_dir(directory.path()).output().expect("it runs")
+    };
+    let ran = directory.path().join("ran");
+    let save = format!("# {{dir}}\necho one > {{dir}}/a\necho saved\ntouch {}\n#", ran.display());
+    let check = "if grep -q saved {acks} && ! test -s {dir}/a; then echo broken it is lost; else echo ok; fi";
+    let swept = run(&["app", "--check", check, "--out", "out", "--", "sh", "-c", &save]);
+    assert_eq!((swept.status.code(), ran.exists()), (Some(1), true), "{}", said(&swept));
+    std::fs::remove_file(&ran).expect("removed");
+    run(&["export", "out", "1", "--as", "script", "-o", "repro.sh"]);
+    let mut script = Command::new(directory.path().join("repro.sh"));
+    let shown = script.env("TMPDIR", directory.path()).output().expect("it runs");
+    assert!(!ran.exists(), "it ran the program");
+    assert!(printed(&shown).contains("broken it is lost"), "{shown:?}");
+}
+
 /// A program that keeps its path in its files: the script makes the state there.
 #[test]
 fn a_script_makes_the_state_where_the_program_had_it() {

@@ -354,7 +354,8 @@ impl Subjects<'_> {
         let drawn = self.request.sample_of_disks().is_some();
         let (findings, mut summary) = together(visited, drawn || shard.is_some());
         summary.interrupted |= failure.is_some();
-        print(control.format, &findings, &summary)?;
+        // Where nobody reads it, it is kept all the same.
+        let printed = print(control.format, &findings, &summary);
         if let Some(results) = results {
             results.finish(&findings, &summary, &table(&summary))?;
             if !summary.is_whole() {
@@ -363,6 +364,7 @@ impl Subjects<'_> {
                 campaign::say(&format!("continue with: {} {command} --resume {}", own_call(), quoted(&directory)));
             }
         }
+        printed?;
         failure.map_or_else(|| Ok(outcome(&summary)), Err)
     }
 

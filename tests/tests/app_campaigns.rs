@@ -138,6 +138,16 @@ fn stopped_after_what_was_asked_for() {
 }
 
 #[test]
+fn what_nobody_could_read_is_kept() {
+    let place = Place::new(&[]);
+    let sweep = ["app", "--trace", "whole/trace", "--check-server", CHECK, "--out", "unread"];
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("opened");
+    let output = place.command(&sweep).stdout(full).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    place.assert_equal("unread");
+}
+
+#[test]
 fn a_verdict_that_is_gone_is_found_again() {
     let place = Place::new(&[]);
     let path = place.path("whole/results.jsonl");

@@ -329,9 +329,7 @@ impl Subjects<'_> {
         let mut visited: Vec<Visited> = Vec::new();
         let mut failure = None;
         for (place, level) in levels.iter().enumerate() {
-            let left = u32::try_from(levels.len() - place).expect("they are few");
-            let now = Instant::now();
-            let deadline = end.map(|end| now + end.saturating_duration_since(now) / left);
+            let deadline = end.map(|end| part_of_time(Instant::now(), end, levels.len() - place));
             let mut visit = Visit {
                 known: results.as_deref_mut().map(|results| results.begin(*level)).unwrap_or_default(),
                 results: results.as_deref_mut(),
@@ -351,10 +349,10 @@ impl Subjects<'_> {
                 Err(error) => return Err(error),
             }
         }
-        let drawn = self.request.sample_of_disks().is_some();
-        let (findings, mut summary) = together(visited, drawn || shard.is_some());
+        let (findings, mut summary) = together(visited, is_part(&self.request, shard));
         summary.interrupted |= failure.is_some();
-        print(control.format, &findings, &summary)?;
+        // Where nobody reads it, it is kept all the same.
+        let printed = print(control.format, &findings, &summary);
         if let Some(results) = results {
             results.finish(&findings, &summary, &table(&summary))?;
             if !summary.is_whole() {
@@ -363,6 +361,7 @@ impl Subjects<'_> {
                 campaign::say(&format!("continue with: {} {command} --resume {}", own_call(), quoted(&directory)));
             }
         }
+        printed?;
         failure.map_or_else(|| Ok(outcome(&summary)), Err)
     }
 
@@ -497,6 +496,16 @@ impl Watch for Watcher<'_> {
         let expected = (share * self.count as f64).ceil() as u64;
         self.bar.set(at.checked, expected.max(at.checked), self.kinds.len() as u64, at.open);
     }
+}
+
+/// Whether there are states that nobody is to look at: what is not found may be among them.
+fn is_part(request: &Request, shard: Option<Shard>) -> bool {
+    request.sample_of_disks().is_some() || shard.is_some()
+}
+
+/// When the next of so many levels has had its part of the time that is left.
+fn part_of_time(now: Instant, end: Instant, levels: usize) -> Instant {
+    now + end.saturating_duration_since(now) / u32::try_from(levels).expect("they are few")
 }
 
 /// How many states were not visited.
@@ -638,5 +647,48 @@ pub(crate) fn outcome(summary: &Summary) -> Outcome {
         Outcome::Incomplete
     } else {
         Outcome::Clean
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_level_has_its_part_of_the_time_and_the_last_one_all_that_is_left() {
+        let now = Instant::now();
+        let at = |seconds| now + Duration::from_secs(seconds);
+        assert_eq!(part_of_time(now, at(10), 1), at(10));
+        assert_eq!(part_of_time(now, at(10), 2), at(5));
+        // The first one was done before, or was late.
+        assert_eq!(part_of_time(at(2), at(10), 1), at(10));
+        assert_eq!(part_of_time(at(12), at(10), 1), at(12));
+    }
+
+    #[test]
+    fn what_was_not_visited_is_counted_whatever_stopped_it() {
+        let swept = |interrupted, is_over| Swept { states: 30, others: 50, interrupted, is_over, ..Swept::default() };
+        assert_eq!(left(100, &swept(false, false)), 0);
+        for stopped in [swept(true, false), swept(false, true), swept(true, true)] {
+            assert_eq!(left(100, &stopped), 20);
+        }
+    }
+
+    #[test]
+    fn a_shard_is_a_part_and_so_is_what_was_drawn() {
+        let request = |sample, states: &str| Request {
+            level: Level::Both,
+            model: "posix".into(),
+            explore: Rule::BruteForce,
+            lost: 1,
+            split: "3".parse().expect("a split"),
+            states: states.parse().expect("states"),
+            sample,
+            seed: 0,
+            judge: Judge::Cluster,
+        };
+        assert!(!is_part(&request(None, DISK_STATES), None));
+        assert!(is_part(&request(None, DISK_STATES), Shard::new(1, 2)));
+        assert!(is_part(&request(Some(9), DISK_STATES), None));
     }
 }

@@ -365,7 +365,7 @@ pub fn compare_levels(calls: (&mut [Finding], &Summary), disks: (&mut [Finding],
     let note = |findings: &mut [Finding], found: &HashSet<Vec<String>>, other: &Summary| {
         for finding in findings {
             let is_found = found.contains(&finding.plain);
-            if is_found || !(drawn || other.interrupted || other.not_measured > 0) {
+            if is_found || !(drawn || !other.is_whole() || other.not_measured > 0) {
                 finding.models.insert(other.model.clone(), is_found);
             }
         }
@@ -376,10 +376,12 @@ pub fn compare_levels(calls: (&mut [Finding], &Summary), disks: (&mut [Finding],
 
 #[cfg(test)]
 mod tests {
+    use block_dev::{Base, BlockLog};
     use pace_rules::disk::{Request, Write};
     use pace_rules::nodes::{BlockRequest, Explore, FileId, FileKind, InitialFile, Node};
 
     use super::*;
+    use crate::{CheckCommand, Judge, Level, Rule, make_again};
 
     /// One node, whose disk was sent two writes that nothing covers.
     fn two_writes() -> (Trace, BlockSpace) {
@@ -407,17 +409,22 @@ mod tests {
         (trace, space)
     }
 
-    /// The kinds of the findings, if these states are broken in the same words.
-    fn kinds(is_broken: impl Fn(&BlockState) -> bool) -> Vec<(Kind, u64)> {
+    /// The findings, if this is said of states; each of them stands for two.
+    fn groups(words: impl Fn(u64, &BlockState) -> Option<String>) -> Vec<Group> {
         let (trace, space) = two_writes();
         let mut swept = Swept::default();
-        for index in (0..space.len()).filter(|index| is_broken(&space.state(*index))) {
+        for index in 0..space.len() {
+            let Some(words) = words(index, &space.state(index)) else { continue };
             let key = *blake3::hash(&index.to_le_bytes()).as_bytes();
-            let complaint = vec![format!("key {index} is lost")].into();
-            swept.broken.insert(key, Broken { states: 1, smallest: index, complaint });
+            swept.broken.insert(key, Broken { states: 2, smallest: index, complaint: vec![words].into() });
         }
-        let findings = BlockFindings { trace: &trace, space: &space };
-        findings.groups(&swept).into_iter().map(|group| (group.kind, group.broken.states)).collect()
+        BlockFindings { trace: &trace, space: &space }.groups(&swept)
+    }
+
+    /// The kinds of the findings, if these states are broken in the same words.
+    fn kinds(is_broken: impl Fn(&BlockState) -> bool) -> Vec<(Kind, u64)> {
+        let groups = groups(|index, state| is_broken(state).then(|| format!("key {index} is lost")));
+        groups.into_iter().map(|group| (group.kind, group.broken.states / 2)).collect()
     }
 
     fn is_at(state: &BlockState, position: usize) -> bool {
@@ -443,5 +450,102 @@ mod tests {
             (is_at(state, 2) && state.kind != Kind::Prefix) || (is_at(state, 1) && state.kind == Kind::Prefix)
         });
         assert_eq!(other.len(), 2, "{other:?}");
+    }
+
+    #[test]
+    fn what_is_broken_in_other_words_is_another_finding() {
+        let (_, space) = two_writes();
+        let is_odd = |index: u64| if index % 2 == 1 { "an odd one" } else { "an even one" };
+        let found = groups(|index, _| Some(is_odd(index).to_owned()));
+        let words: HashSet<_> = found.iter().map(|group| group.plain.clone()).collect();
+        assert_eq!(words.len(), 2);
+        assert_eq!(found.iter().map(|group| group.broken.states).sum::<u64>(), 2 * space.len());
+        for group in &found {
+            assert_eq!(group.plain, [is_odd(group.broken.smallest)]);
+            assert_eq!(group.broken.complaint.words, group.plain);
+        }
+    }
+
+    #[test]
+    fn a_finding_shows_its_smallest_state() {
+        let (_, space) = two_writes();
+        let found = groups(|_, state| (state.kind == Kind::Prefix).then(|| "lost".to_owned()));
+        let all = (0..space.len()).filter(|index| space.state(*index).kind == Kind::Prefix);
+        let smallest = all.map(|index| (size(&space, &space.state(index)), index)).min().expect("one");
+        assert!(found[0].broken.states > 2, "there is one to choose");
+        assert_eq!((found[0].size, found[0].broken.smallest), smallest);
+    }
+
+    #[test]
+    fn the_state_of_a_disk_is_made_again_and_no_other() {
+        let (mut trace, _) = two_writes();
+        let mut log = BlockLog::default();
+        log.push_write(0, &[1; 4096], 10);
+        log.push_write(4096, &[2; 4096], 20);
+        let (file_system, directory) = ("ext4".to_owned(), "data".to_owned());
+        let base = Arc::new(Base::empty(1 << 20));
+        trace.disks.insert("program".into(), Disk { file_system, directory, base, log, durable: 0 });
+        let judge = Judge::Program { check: CheckCommand::Once("true".into()), limit_s: 30 };
+        let states = "every-write,flushed,reorder:1".parse().expect("states");
+        let asked = crate::Request {
+            level: Level::Both,
+            model: "posix".into(),
+            explore: Rule::BruteForce,
+            lost: 1,
+            split: "3".parse().expect("a split"),
+            states,
+            sample: None,
+            seed: 0,
+            judge,
+        };
+        let request = BlockRequest { explore: Explore::BruteForce, states };
+        let space = BlockSpace::new(&trace.run, recorded_disks(&trace), &request).expect("a space");
+        let mut blocks = Blocks::new(&trace, &space).expect("they are known");
+        let mut keys = HashSet::new();
+        let mut finding = Findings::told(&trace, &[0]);
+        let (file_system, state) = ("ext4".into(), String::new());
+        finding.nodes[0].disk =
+            Some(DiskStory { file_system, state, lost: Vec::new(), pending: 0, differs: Vec::new() });
+        for index in 0..space.len() {
+            let (_, made) = blocks.make(index);
+            let key = made.expect("a disk").key;
+            finding.state = index;
+            assert_eq!(make_again(&trace, &asked, None, &finding).expect("made").key, key, "{index}");
+            keys.insert(key);
+        }
+        assert!(keys.len() > 3, "{keys:?}");
+        finding.state = space.len();
+        assert!(make_again(&trace, &asked, None, &finding).is_err());
+    }
+
+    /// What is noted with a finding at a level where the other one came to this, and found nothing.
+    fn noted(drawn: bool, change: impl FnOnce(&mut Summary)) -> BTreeMap<String, bool> {
+        let mut calls = [Finding { plain: vec!["lost".into()], ..Findings::told(&Trace::default(), &[]) }];
+        let on_model = Summary { model: "posix".into(), ..Summary::default() };
+        let mut on_disk = Summary { model: "ext4 on disk".into(), ..Summary::default() };
+        change(&mut on_disk);
+        compare_levels((&mut calls, &on_model), (&mut [], &on_disk), drawn);
+        calls[0].models.clone()
+    }
+
+    #[test]
+    fn a_level_did_not_find_it_only_if_it_has_seen_all() {
+        assert_eq!(noted(false, |_| {}), BTreeMap::from([("ext4 on disk".to_owned(), false)]));
+        let nothing = BTreeMap::new();
+        assert_eq!(noted(true, |_| {}), nothing);
+        assert_eq!(noted(false, |disk| disk.interrupted = true), nothing);
+        assert_eq!(noted(false, |disk| disk.left = 1), nothing);
+        assert_eq!(noted(false, |disk| disk.not_measured = 1), nothing);
+    }
+
+    #[test]
+    fn what_both_levels_found_is_noted_whatever_they_left() {
+        let of_model = |model: &str| Summary { model: model.into(), left: 1, interrupted: true, ..Summary::default() };
+        let told = |words: &str| Finding { plain: vec![words.into()], ..Findings::told(&Trace::default(), &[]) };
+        let (mut calls, mut disks) = ([told("lost"), told("torn")], [told("gone"), told("lost")]);
+        compare_levels((&mut calls, &of_model("posix")), (&mut disks, &of_model("ext4 on disk")), true);
+        let models = |finding: &Finding| finding.models.clone().into_iter().collect::<Vec<_>>();
+        assert_eq!(calls.each_ref().map(models), [vec![("ext4 on disk".into(), true)], Vec::new()]);
+        assert_eq!(disks.each_ref().map(models), [Vec::new(), vec![("posix".into(), true)]]);
     }
 }

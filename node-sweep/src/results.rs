@@ -404,9 +404,11 @@ impl Results {
             *seconds.entry(line.level).or_default() += line.seconds;
             Ok(())
         })?;
+        // A verdict that is not there any more is to be found again.
+        let judged = verdicts.values().map(HashMap::len).sum::<usize>() as u64;
         let mut finished = false;
         read_lines(&directory.join(SUMMARY), |_, line: Line| {
-            finished = matches!(line, Line::Summary(summary) if summary.is_whole());
+            finished = matches!(line, Line::Summary(summary) if summary.is_whole() && summary.checked == judged);
             Ok(())
         })?;
         let now = Instant::now();
@@ -613,5 +615,241 @@ impl Recorded {
             })?;
         }
         Ok(Some(this))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::{CheckCommand, Judge, Rule};
+
+    struct Place(TempDir);
+
+    impl Place {
+        fn new() -> Self {
+            Self(tempfile::tempdir().expect("a directory"))
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.0.path().join(name)
+        }
+
+        /// Begins a sweep of part `shard` of a trace in which `line` is all data.
+        fn begin(&self, name: &str, shard: Option<&str>, line: &str) -> Results {
+            let judge = Judge::Program { check: CheckCommand::Once("true".into()), limit_s: 30 };
+            let request = Request {
+                level: Level::Both,
+                model: "posix".into(),
+                explore: Rule::BruteForce,
+                lost: 1,
+                split: "3".parse().expect("a split"),
+                states: "every-write".parse().expect("states"),
+                sample: None,
+                seed: 0,
+                judge,
+            };
+            let shard = shard.map(|shard| shard.parse().expect("a shard"));
+            let manifest = Manifest::new("program".into(), "posix".into(), request, shard, 1);
+            let mut trace = Trace::default();
+            trace.add(line.as_bytes());
+            Results::create(&self.path(name), manifest, &trace).expect("begun")
+        }
+
+        fn open(&self, name: &str) -> Results {
+            Results::open(&self.path(name)).expect("opened").0
+        }
+
+        /// What was said when these were to be put together.
+        fn refused(&self, parts: &[&str]) -> String {
+            let parts: Vec<_> = parts.iter().map(|name| self.path(name)).collect();
+            let said = merge(&parts, &self.path("merged"), false).expect_err("they do not belong together");
+            assert!(!self.path("merged").exists());
+            format!("{said:#}")
+        }
+    }
+
+    const LEVELS: [Level; 2] = [Level::Syscalls, Level::Block];
+
+    fn key(number: u8) -> Fingerprint {
+        [number; 32]
+    }
+
+    /// One of each kind.
+    fn verdicts() -> Vec<Verdict> {
+        let words = vec!["the first".to_owned(), "the \"second\"".to_owned()];
+        let complaint = Complaint { words, log: Some("panic".into()), tries: Some(3) };
+        vec![Verdict::Ok, Verdict::Broken(complaint), Verdict::NotMeasured("nobody knows".into())]
+    }
+
+    fn append(results: &mut Results, level: Level, number: u8, verdict: &Verdict) {
+        results.append(level, number.into(), &key(number), verdict).expect("appended");
+    }
+
+    /// Ends a sweep in which so many different states were looked at.
+    fn finish(mut results: Results, checked: u64, change: impl FnOnce(&mut Summary)) {
+        let mut summary = Summary { checked, states: checked, ..Summary::default() };
+        change(&mut summary);
+        results.finish(&[], &summary, "a table\n").expect("finished");
+    }
+
+    #[test]
+    fn each_verdict_comes_back_as_it_was_and_at_its_level() {
+        let place = Place::new();
+        let mut results = place.begin("out", None, "x");
+        let mut number = 0;
+        for level in LEVELS {
+            for verdict in verdicts() {
+                append(&mut results, level, number, &verdict);
+                number += 1;
+            }
+        }
+        // What is the same at both levels need not be judged the same.
+        append(&mut results, Level::Syscalls, 99, &Verdict::Ok);
+        append(&mut results, Level::Block, 99, &Verdict::NotMeasured("no disk".into()));
+        drop(results);
+        let mut results = place.open("out");
+        assert_eq!(results.count(), 8);
+        for (level, first) in LEVELS.into_iter().zip([0, 3]) {
+            let mut known = results.begin(level);
+            let last = known.remove(&key(99));
+            assert_eq!(last == Some(Verdict::Ok), level == Level::Syscalls);
+            let expected: Verdicts = (first..).map(key).zip(verdicts()).collect();
+            assert_eq!(known, expected, "{level:?}");
+        }
+        assert!(results.begin(Level::Both).is_empty());
+    }
+
+    #[test]
+    fn the_time_of_each_level_goes_on_where_it_was() {
+        let place = Place::new();
+        let mut results = place.begin("out", None, "x");
+        results.begin(Level::Block);
+        std::thread::sleep(Duration::from_millis(20));
+        let before = results.note_time(Level::Block).expect("noted");
+        assert!(before >= 0.02, "{before}");
+        drop(results);
+        let mut results = place.open("out");
+        results.begin(Level::Syscalls);
+        let other = results.note_time(Level::Syscalls).expect("noted");
+        results.begin(Level::Block);
+        let after = results.note_time(Level::Block).expect("noted");
+        assert!(after > before && other < before, "{before} {other} {after}");
+    }
+
+    #[test]
+    fn what_a_kill_left_of_the_last_verdict_is_no_verdict() {
+        let place = Place::new();
+        let mut results = place.begin("out", None, "x");
+        append(&mut results, Level::Syscalls, 1, &Verdict::Ok);
+        append(&mut results, Level::Syscalls, 2, &Verdict::Ok);
+        drop(results);
+        let path = place.path("out").join(RESULTS);
+        let whole = fs::read(&path).expect("read");
+        let first = whole.iter().position(|byte| *byte == b'\n').expect("a line") + 1;
+        // Even where only the line feed is not there: who knows whether it was the whole line.
+        for length in first..whole.len() {
+            fs::write(&path, &whole[..length]).expect("written");
+            assert_eq!(place.open("out").begin(Level::Syscalls).len(), 1, "{length}");
+            assert_eq!(fs::read(&path).expect("read"), whole[..first]);
+        }
+    }
+
+    #[test]
+    fn a_state_with_two_verdicts_is_refused() {
+        let place = Place::new();
+        let mut results = place.begin("out", None, "x");
+        append(&mut results, Level::Syscalls, 1, &Verdict::Ok);
+        drop(results);
+        let path = place.path("out").join(RESULTS);
+        let line = fs::read_to_string(&path).expect("read");
+        fs::write(&path, [&*line, &line.replace("\"ok\"", "\"not-measured\"")].concat()).expect("written");
+        let said = Results::open(&place.path("out")).expect_err("which one is it");
+        assert!(format!("{said:#}").contains("results.jsonl:2: a state that is there a second time"), "{said:#}");
+    }
+
+    #[test]
+    fn what_was_stopped_is_not_finished() {
+        let is_finished = |checked, change: fn(&mut Summary)| {
+            let place = Place::new();
+            let mut results = place.begin("out", None, "x");
+            append(&mut results, Level::Syscalls, 1, &Verdict::Ok);
+            append(&mut results, Level::Block, 1, &Verdict::Ok);
+            assert!(!results.is_finished());
+            finish(results, checked, change);
+            place.open("out").is_finished()
+        };
+        assert!(is_finished(2, |_| {}));
+        assert!(!is_finished(2, |summary| summary.interrupted = true));
+        assert!(!is_finished(2, |summary| summary.left = 1));
+        assert!(!is_finished(2, |summary| summary.left = u64::MAX));
+        // A line was removed, or is not there any more since the machine went down.
+        assert!(!is_finished(3, |_| {}));
+        let levels = |one: u64, other: u64| {
+            let level = |left| Summary { left, ..Summary::default() };
+            Summary::of_levels(vec![level(one), level(other)])
+        };
+        assert!(levels(0, 0).is_whole());
+        assert!(!levels(0, 1).is_whole() && !levels(1, 0).is_whole());
+        assert_eq!(levels(u64::MAX, 1).left, u64::MAX);
+    }
+
+    #[test]
+    fn parts_that_are_put_together_are_the_whole_sweep() {
+        let place = Place::new();
+        let mut expected: HashMap<Level, Verdicts> = HashMap::new();
+        for (shard, name, first) in [("1/2", "one", 0), ("2/2", "two", 10)] {
+            let mut results = place.begin(name, Some(shard), "x");
+            for level in LEVELS {
+                for (number, verdict) in (first..).zip(verdicts()) {
+                    append(&mut results, level, number, &verdict);
+                    expected.entry(level).or_default().insert(key(number), verdict);
+                }
+                results.begin(level);
+                std::thread::sleep(Duration::from_millis(20));
+                results.note_time(level).expect("noted");
+            }
+            finish(results, 6, |_| {});
+        }
+        let parts = [place.path("two"), place.path("one")];
+        let merged = merge(&parts, &place.path("merged"), false).expect("merged");
+        assert!(merged.is_whole && !merged.results.is_finished());
+        assert_eq!(merged.results.manifest().shard().expect("none"), None);
+        let mut results = merged.results;
+        for level in LEVELS {
+            assert_eq!(results.begin(level), expected[&level], "{level:?}");
+            let seconds = results.note_time(level).expect("noted");
+            assert!(seconds >= 0.04, "{seconds}");
+        }
+        drop(results);
+        // What is read later is the same.
+        let mut merged = place.open("merged");
+        for level in LEVELS {
+            assert_eq!(merged.begin(level), expected[&level], "{level:?}");
+            let seconds = merged.note_time(level).expect("noted");
+            assert!(seconds >= 0.04, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn parts_that_do_not_belong_together_are_refused() {
+        let place = Place::new();
+        finish(place.begin("one", Some("1/2"), "x"), 0, |_| {});
+        finish(place.begin("of another trace", Some("2/2"), "y"), 0, |_| {});
+        finish(place.begin("of another number", Some("2/3"), "x"), 0, |_| {});
+        finish(place.begin("stopped", Some("2/2"), "x"), 0, |summary| summary.left = 1);
+        drop(place.begin("killed", Some("2/2"), "x"));
+        assert!(place.refused(&["one", "of another trace"]).contains("each has a trace of its own"));
+        assert!(place.refused(&["one", "of another number"]).contains("another number of shards"));
+        for name in ["stopped", "killed"] {
+            assert!(place.refused(&["one", name]).contains("is not finished"));
+            let parts = [place.path("one"), place.path(name)];
+            let merged = merge(&parts, &place.path(&format!("{name}, merged")), true).expect("merged");
+            assert!(!merged.is_whole);
+        }
+        assert!(place.refused(&["one"]).contains("shard 2/2 is missing"));
     }
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use campaign::{Interrupt, Shard};
 use node_sweep::{
-    Check, CheckCommand, Finding, Findings, Held, Made, NodeStory, Plan, Program, Subject, Swept, Verdict, Verdicts,
-    Watch, sweep,
+    Check, CheckCommand, Finding, Findings, Held, Judge, Level, Made, NodeStory, Plan, Program, Rule, Subject, Swept,
+    Verdict, Verdicts, Watch, make_again, sweep,
 };
 use pace_rules::nodes::{
     Action, ChangeOfName, Event, Explore, FileId, FileKind, FileOp, InitialFile, Model, Name, Node, Relaxations,
@@ -44,6 +44,11 @@ impl Recording {
     fn create(&mut self, at: &str, file: FileId) -> &mut Self {
         let (parent, kind) = (FileId::ROOT, FileKind::Regular);
         self.file("openat", FileOp::Create { parent, name: name(at), file, kind, mode: 0o644 })
+    }
+
+    fn create_directory(&mut self, at: &str, file: FileId) -> &mut Self {
+        let (parent, kind) = (FileId::ROOT, FileKind::Directory);
+        self.file("mkdir", FileOp::Create { parent, name: name(at), file, kind, mode: 0o755 })
     }
 
     fn append(&mut self, file: FileId, offset: u64, bytes: &[u8]) -> &mut Self {
@@ -386,10 +391,22 @@ fn what_was_looked_at_before_is_not_looked_at_again_and_counts() {
     }
 }
 
+/// Gives directories other names, and again: no file system shows one with two.
+fn moves() -> Trace {
+    let mut recording = Recording::default();
+    for (file, names) in [(1, ["a", "b", "c"]), (2, ["d", "e", "f"])] {
+        let [first, second, third] = names;
+        recording.create_directory(first, FileId(file));
+        recording.rename(first, second, FileId(file)).rename(second, third, FileId(file));
+    }
+    recording.mark("moved").trace()
+}
+
 #[test]
 fn the_shards_of_a_sweep_are_all_of_it_and_nothing_twice() {
-    let trace = saved(false, false);
+    let trace = moves();
     let (whole, all) = planned(&trace, &Plan::default(), &mut (), &Interrupt::default());
+    assert!(whole.impossible > 1 && all > 8, "{whole:?}");
     for count in 1..5 {
         let (mut states, mut impossible, mut looked_at, mut found) = (0, 0, 0, HashMap::new());
         for number in 1..=count {
@@ -403,6 +420,104 @@ fn the_shards_of_a_sweep_are_all_of_it_and_nothing_twice() {
         assert_eq!((states, impossible, looked_at), (whole.states, whole.impossible, all), "{count}");
         assert_eq!(found, broken(&whole), "{count}");
     }
+}
+
+/// The states that are the same as this one to any check, with how much there is to understand in them.
+fn same(trace: &Trace, space: &Space, key: &node_sweep::Fingerprint) -> Vec<((usize, usize, usize), u64)> {
+    let mut states = node_sweep::States::new(&trace.run, space, trace);
+    let size = |state: &pace_rules::nodes::State| {
+        let nodes = || state.nodes.iter();
+        let (lost, kept) = (nodes().map(|node| node.lost.len()).sum(), nodes().map(|node| node.micros).sum());
+        (lost, state.cut.iter().sum(), kept)
+    };
+    let all = (0..space.len()).map(|index| (index, space.state(index)));
+    let same = all.filter(|(_, state)| states.make(state).is_ok_and(|made| made.key == *key));
+    same.map(|(index, state)| (size(&state), index)).collect()
+}
+
+/// Finds every state broken, and notes those that it was asked of again.
+struct Everything(Arc<Mutex<HashSet<node_sweep::Fingerprint>>>);
+
+impl Subject for Everything {
+    fn judge(&mut self, state: &Made, again: bool) -> anyhow::Result<Verdict> {
+        let mut confirmed = self.0.lock().expect("nobody panics with it");
+        if again {
+            confirmed.insert(state.key);
+        }
+        Ok(Verdict::Broken(vec!["broken".to_owned()].into()))
+    }
+}
+
+#[test]
+fn of_states_that_are_the_same_the_smallest_is_shown() {
+    let trace = saved(false, false);
+    let space = Space::new(&trace.run, &request("posix")).expect("a space");
+    let swept = |indices: Vec<u64>| {
+        let subjects: Vec<Box<dyn Subject>> = vec![Box::new(Everything(Arc::default()))];
+        sweep(&trace, &space, indices.into_iter(), subjects, &Plan::default(), &Interrupt::default(), &mut ())
+            .expect("swept")
+    };
+    let (forwards, backwards) = (swept((0..space.len()).collect()), swept((0..space.len()).rev().collect()));
+    assert!(forwards.broken.values().any(|broken| broken.states > 1), "{forwards:?}");
+    assert_eq!(broken(&forwards), broken(&backwards));
+    for (key, broken) in &forwards.broken {
+        let same = same(&trace, &space, key);
+        let (_, smallest) = same.iter().min().expect("itself");
+        assert_eq!((broken.smallest, broken.states), (*smallest, same.len() as u64));
+    }
+}
+
+#[test]
+fn the_state_of_a_finding_is_made_again_and_no_other() {
+    for model in ["posix", "xfs"] {
+        let trace = saved(false, false);
+        let (_, findings) = swept(&trace, model, SAVED, 1);
+        assert!(!findings.is_empty(), "{model}");
+        // Whatever else was asked for.
+        for level in [Level::Syscalls, Level::Both] {
+            let asked = node_sweep::Request {
+                level,
+                model: model.into(),
+                explore: Rule::BruteForce,
+                lost: 1,
+                split: Split::default(),
+                states: "every-write".parse().expect("states"),
+                sample: None,
+                seed: 0,
+                judge: Judge::Program { check: CheckCommand::Once(SAVED.into()), limit_s: 600 },
+            };
+            for finding in &findings {
+                let made = make_again(&trace, &asked, None, finding).expect("made");
+                assert_eq!(made.key, finding.key, "{model} {}", finding.number);
+            }
+            let mut other = findings[0].clone();
+            other.state = u64::MAX;
+            assert!(make_again(&trace, &asked, None, &other).is_err());
+        }
+    }
+}
+
+/// Takes no verdict on a state that was looked at once only.
+struct Confirmed(Arc<Mutex<HashSet<node_sweep::Fingerprint>>>, u64);
+
+impl Watch for Confirmed {
+    fn judged(&mut self, _: u64, key: &node_sweep::Fingerprint, _: &Verdict) -> anyhow::Result<()> {
+        self.1 += 1;
+        assert!(self.0.lock().expect("nobody panics with it").contains(key), "written down too early");
+        Ok(())
+    }
+}
+
+#[test]
+fn nothing_is_written_down_as_broken_before_it_was_so_twice() {
+    let trace = saved(true, false);
+    let space = Space::new(&trace.run, &request("posix")).expect("a space");
+    let confirmed = Arc::default();
+    let mut watch = Confirmed(Arc::clone(&confirmed), 0);
+    let subjects = (0..2).map(|_| Box::new(Everything(Arc::clone(&confirmed))) as Box<dyn Subject>).collect();
+    let swept = sweep(&trace, &space, 0..space.len(), subjects, &Plan::default(), &Interrupt::default(), &mut watch)
+        .expect("swept");
+    assert_eq!((watch.1, swept.broken.len() as u64), (swept.checked, swept.checked));
 }
 
 #[test]

@@ -133,6 +133,8 @@ impl State<'_> {
         let kept = scratch.path().join("kept");
         keep(&trace, &state, &kept)?;
         let told = finding.text();
+        // A word of the program may have several lines.
+        let name = manifest.name.lines().collect::<Vec<_>>().join("\n# ");
         let story = told.lines().fold(String::new(), |story, line| story + "#" + line + "\n");
         // A program that wrote its path into its files finds them nowhere else.
         let data = trace.about.directories.get(PROGRAM).context("nothing was recorded of the program's directory")?;
@@ -147,7 +149,7 @@ impl State<'_> {
              # Exit status: that of the check.\nset -eu\n\ndir={place}\nacks=$(mktemp)\nmkdir -p \"$dir\"\n\
              base64 -d <<'END' | tar -xzf - -C \"$dir\"\n{}END\nbase64 -d >\"$acks\" <<'END'\n{}END\n\
              echo \"the program's directory is $dir, what it had acknowledged is in $acks\"\n{command}\n",
-            manifest.name,
+            name,
             env!("CARGO_PKG_VERSION"),
             finding.model,
             finding.relaxation,

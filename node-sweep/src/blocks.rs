@@ -378,23 +378,14 @@ pub fn compare_levels(calls: (&mut [Finding], &Summary), disks: (&mut [Finding],
 mod tests {
     use block_dev::{Base, BlockLog};
     use pace_rules::disk::{Request, Write};
-    use pace_rules::nodes::{BlockRequest, Explore, FileId, FileKind, InitialFile, Node};
+    use pace_rules::nodes::{BlockRequest, Explore, InitialFile, Node};
 
     use super::*;
     use crate::{CheckCommand, Judge, Level, Rule, make_again};
 
     /// One node, whose disk was sent two writes that nothing covers.
     fn two_writes() -> (Trace, BlockSpace) {
-        let root = InitialFile {
-            file: FileId::ROOT,
-            parent: None,
-            name: Arc::from(*b""),
-            kind: FileKind::Directory,
-            mode: 0o755,
-            size: 0,
-            content: Vec::new(),
-        };
-        let node = Node { name: "program".into(), initial: vec![root], events: Vec::new() };
+        let node = Node { name: "program".into(), initial: vec![InitialFile::empty_root()], events: Vec::new() };
         let mut trace = Trace::default();
         trace.run.nodes.push(node);
         let write = |place: usize| {

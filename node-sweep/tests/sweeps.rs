@@ -72,17 +72,8 @@ impl Recording {
 
     /// What was written down is a node of this name.
     fn node(&mut self, name_of: &str) -> &mut Self {
-        let root = InitialFile {
-            file: FileId::ROOT,
-            parent: None,
-            name: name(""),
-            kind: FileKind::Directory,
-            mode: 0o755,
-            size: 0,
-            content: Vec::new(),
-        };
         let events = std::mem::take(&mut self.events);
-        self.trace.run.nodes.push(Node { name: name_of.into(), initial: vec![root], events });
+        self.trace.run.nodes.push(Node { name: name_of.into(), initial: vec![InitialFile::empty_root()], events });
         self
     }
 

@@ -2,7 +2,7 @@ use std::fs;
 use std::sync::Arc;
 
 use block_dev::{Base, BlockLog, Kind};
-use pace_rules::nodes::{Action, Event, FileId, FileKind, FileOp, InitialFile, Node, Run};
+use pace_rules::nodes::{Action, Event, FileId, FileOp, InitialFile, Node, Run};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -14,15 +14,7 @@ const FILES: [&str; 5] = ["trace.json", "run.zst", "data.zst", "disk-0-base.zst"
 fn trace(bytes: &[u8]) -> Trace {
     let mut trace = Trace { about: About { kernel: "6.18".into(), ..About::default() }, ..Trace::default() };
     let (data, line) = (trace.add(bytes), trace.add(b"done"));
-    let root = InitialFile {
-        file: FileId::ROOT,
-        parent: None,
-        name: Arc::from(*b""),
-        kind: FileKind::Directory,
-        mode: 0o755,
-        size: 0,
-        content: Vec::new(),
-    };
+    let root = InitialFile::empty_root();
     let event = |end_ns, call: &str, action| Event {
         start_ns: end_ns - 1,
         end_ns,

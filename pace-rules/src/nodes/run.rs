@@ -78,6 +78,21 @@ pub struct InitialFile {
     pub content: Vec<(u64, Data)>,
 }
 
+impl InitialFile {
+    /// The directory of a node that has nothing in it yet.
+    pub fn empty_root() -> Self {
+        Self {
+            file: FileId::ROOT,
+            parent: None,
+            name: Name::from(*b""),
+            kind: FileKind::Directory,
+            mode: 0o755,
+            size: 0,
+            content: Vec::new(),
+        }
+    }
+}
+
 /// Something that a node did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {

@@ -7,20 +7,15 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use campaign::{
-    Directory, Lines, MANIFEST, RESULTS, SUMMARY, Shard, TABLE, TIMES, command_line, read_lines, write_whole,
-};
+use campaign::{Directory, Lines, MANIFEST, RESULTS, SUMMARY, TABLE, TIMES, read_lines, write_whole};
 use serde::{Deserialize, Serialize};
 use trace::Trace;
 
 use crate::check::{Complaint, Verdict};
 use crate::findings::Finding;
-use crate::request::{Level, Request};
+use crate::manifest::Manifest;
+use crate::request::Level;
 use crate::tree::Fingerprint;
-
-/// The version of the directory. A change that older versions of this program would misread makes
-/// another one.
-const FORMAT: u32 = 2;
 
 const TRACE: &str = "trace";
 const FINDINGS: &str = "findings.jsonl";
@@ -33,39 +28,6 @@ const SYNC_EVERY: Duration = Duration::from_secs(1);
 
 /// How often the time that has passed is written down.
 const NOTE_EVERY: Duration = Duration::from_millis(250);
-
-/// What a sweep of the crash states of nodes is. docs/json.md has its fields.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Manifest {
-    #[serde(rename = "type")]
-    kind: Kind,
-    format: u32,
-    version: String,
-    /// What was swept: the command of the program, or the name of the cluster.
-    pub name: String,
-    /// What the disks may hold, in words.
-    pub model: String,
-    /// Everything that decides what is visited and how it is judged.
-    pub request: Request,
-    /// The part of the states that is looked at, such as `2/4`, if not all.
-    pub shard: Option<String>,
-    /// The BLAKE3 hash of the trace.
-    pub trace: String,
-    /// How many states are looked at side by side.
-    pub jobs: usize,
-    /// How it was started.
-    pub command_line: Vec<String>,
-    /// Where it was started: paths in the words of a check lead from there.
-    pub working_directory: String,
-    /// The kernel's release.
-    pub kernel_release: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum Kind {
-    #[serde(rename = "states-manifest")]
-    States,
-}
 
 /// What a sweep came to.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -206,91 +168,6 @@ impl StateLine {
             Word::Broken => Verdict::Broken(Complaint { words: self.broken, log: self.log, tries: self.tries }),
             Word::NotMeasured => Verdict::NotMeasured(self.why.unwrap_or_default()),
         }
-    }
-}
-
-impl Manifest {
-    /// Of a sweep that is about to begin.
-    pub fn new(name: String, model: String, request: Request, shard: Option<Shard>, jobs: usize) -> Self {
-        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        Self {
-            kind: Kind::States,
-            format: FORMAT,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            name,
-            model,
-            request,
-            shard: shard.map(|shard| shard.to_string()),
-            trace: String::new(),
-            jobs,
-            command_line: command_line(),
-            working_directory: std::env::current_dir().unwrap_or_default().to_string_lossy().into_owned(),
-            kernel_release: kernel.trim().to_owned(),
-        }
-    }
-
-    /// Which part it is, if it is one.
-    ///
-    /// # Errors
-    /// If the manifest was changed.
-    pub fn shard(&self) -> anyhow::Result<Option<Shard>> {
-        let shard = self.shard.as_deref().map(str::parse).transpose();
-        shard.map_err(|why: String| anyhow::anyhow!("the manifest names the shard {:?}: {why}", self.shard))
-    }
-
-    /// The explore rule, in words.
-    pub fn explore(&self) -> String {
-        use clap::ValueEnum;
-        self.request.explore.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-    }
-
-    /// How states are judged, in words.
-    pub fn check(&self) -> &str {
-        match &self.request.judge {
-            crate::Judge::Program { check, .. } => check.words(),
-            crate::Judge::Cluster => "the [check] of the cluster file",
-        }
-    }
-
-    /// Reads that of a directory; none if it is one of another kind of sweep, or there is none.
-    ///
-    /// # Errors
-    /// If it cannot be read, or is of another version.
-    pub fn read(directory: &Path) -> anyhow::Result<Option<Self>> {
-        let path = directory.join(MANIFEST);
-        let Ok(text) = fs::read_to_string(&path) else { return Ok(None) };
-        let read: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-        if read["type"] != "states-manifest" {
-            return Ok(None);
-        }
-        let (version, format) = (read["version"].as_str().unwrap_or("unknown"), &read["format"]);
-        if version != env!("CARGO_PKG_VERSION") || *format != FORMAT {
-            bail!(
-                "{} was written by Crashpoint {version} (format {format} of its results), and this is {} (format \
-                 {FORMAT}): use that version, or sweep again into another directory",
-                path.display(),
-                env!("CARGO_PKG_VERSION")
-            );
-        }
-        let manifest = serde_json::from_value(read);
-        Ok(Some(manifest.with_context(|| format!("{} is not a manifest of this version", path.display()))?))
-    }
-
-    /// The same sweep, whole.
-    fn whole(&self) -> Self {
-        Self { shard: None, command_line: command_line(), ..self.clone() }
-    }
-
-    /// Where it differs from another one so that they are not parts of one sweep, in words.
-    fn difference(&self, other: &Self) -> Option<String> {
-        if self.trace != other.trace {
-            return Some("each has a trace of its own: record once, and sweep that trace in parts".into());
-        }
-        if self.request != other.request {
-            return Some("they were begun with other options".into());
-        }
-        let (own, others) = (&self.kernel_release, &other.kernel_release);
-        (own != others).then(|| format!("the kernel was {own} in one and {others} in the other"))
     }
 }
 
@@ -497,7 +374,7 @@ impl Results {
     }
 
     /// Appends everything that is recorded in a part of this sweep.
-    fn append_all(&mut self, part: &Self) -> anyhow::Result<()> {
+    pub(crate) fn append_all(&mut self, part: &Self) -> anyhow::Result<()> {
         let mut lines = Vec::new();
         read_lines(&part.directory.join(RESULTS), |_, line: serde_json::Value| {
             lines.push(line.to_string());
@@ -522,67 +399,6 @@ fn trace_hash(directory: &Path) -> anyhow::Result<String> {
     let path = directory.join("trace.json");
     let text = fs::read(&path).with_context(|| format!("read {}", path.display()))?;
     Ok(blake3::hash(&text).to_hex().to_string())
-}
-
-/// Shards of a sweep, put together in a new directory.
-#[derive(Debug)]
-pub struct Merged {
-    /// What they amount to, with nothing summed up yet.
-    pub results: Results,
-    /// What was recorded.
-    pub trace: Trace,
-    /// Whether all shards were there, and finished.
-    pub is_whole: bool,
-}
-
-/// Writes everything that is known of the shards of a sweep to `out`. With `incomplete` shards may be
-/// missing or unfinished.
-///
-/// # Errors
-/// If they are not the shards of one sweep, or something cannot be read or written.
-pub fn merge(parts: &[impl AsRef<Path>], out: &Path, incomplete: bool) -> anyhow::Result<Merged> {
-    let mut shards: BTreeMap<String, (Results, Trace)> = BTreeMap::new();
-    let mut count = 0;
-    let mut seen = Vec::new();
-    for directory in parts {
-        let real = directory.as_ref().canonicalize();
-        let real = real.with_context(|| format!("open {}", directory.as_ref().display()))?;
-        if seen.contains(&real) {
-            bail!("{} is named twice: name it once", directory.as_ref().display());
-        }
-        seen.push(real);
-        let (part, trace) = Results::open(directory.as_ref())?;
-        let at = directory.as_ref().display();
-        let Some(shard) = part.manifest.shard()? else {
-            bail!("{at} is not a shard of a sweep, but all of it: there is nothing to merge it with");
-        };
-        if let Some((first, _)) = shards.values().next() {
-            let of_first = first.manifest.shard()?.map_or(0, Shard::count);
-            let of_others = (of_first != shard.count()).then(|| "they are of another number of shards".to_owned());
-            if let Some(why) = part.manifest.difference(&first.manifest).or(of_others) {
-                bail!("{at} and {} are not shards of one sweep: {why}", first.directory().display());
-            }
-        }
-        if !part.finished && !incomplete {
-            bail!("shard {shard} in {at} is not finished: continue it with --resume {at}");
-        }
-        count = shard.count();
-        if let Some((other, _)) = shards.insert(shard.to_string(), (part, trace)) {
-            bail!("{at} and {} are the same shard, {shard}: leave one out", other.directory().display());
-        }
-    }
-    let missing = (1..=count).map(|number| format!("{number}/{count}")).find(|name| !shards.contains_key(name));
-    if let Some(missing) = missing.as_ref().filter(|_| !incomplete) {
-        bail!("shard {missing} is missing: a sweep is merged from all of its shards");
-    }
-    let is_whole = missing.is_none() && shards.values().all(|(part, _)| part.finished);
-    let (first, trace) = shards.values().next().context("no part to merge")?;
-    let mut results = Results::create(out, first.manifest.whole(), trace)?;
-    for (part, _) in shards.values() {
-        results.append_all(part).with_context(|| format!("merge {}", part.directory().display()))?;
-    }
-    let (_, trace) = shards.into_values().next().context("no part to merge")?;
-    Ok(Merged { results, trace, is_whole })
 }
 
 /// What is in a directory of results.
@@ -625,7 +441,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::{CheckCommand, Judge, Rule};
+    use crate::{CheckCommand, Judge, Request, Rule, merge};
 
     struct Place(TempDir);
 

@@ -1,0 +1,133 @@
+//! What a sweep of crash states is: written beside its results, and compared before anything is added to
+//! them.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use campaign::{MANIFEST, Shard, command_line};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::request::{Judge, Request};
+
+/// The version of the directory. A change that older versions of this program would misread makes
+/// another one.
+const FORMAT: u32 = 2;
+
+/// What a sweep of the crash states of nodes is. docs/json.md has its fields.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    #[serde(rename = "type")]
+    kind: Kind,
+    format: u32,
+    version: String,
+    /// What was swept: the command of the program, or the name of the cluster.
+    pub name: String,
+    /// What the disks may hold, in words.
+    pub model: String,
+    /// Everything that decides what is visited and how it is judged.
+    pub request: Request,
+    /// The part of the states that is looked at, such as `2/4`, if not all.
+    pub shard: Option<String>,
+    /// The BLAKE3 hash of the trace.
+    pub trace: String,
+    /// How many states are looked at side by side.
+    pub jobs: usize,
+    /// How it was started.
+    pub command_line: Vec<String>,
+    /// Where it was started: paths in the words of a check lead from there.
+    pub working_directory: String,
+    /// The kernel's release.
+    pub kernel_release: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Kind {
+    #[serde(rename = "states-manifest")]
+    States,
+}
+
+impl Manifest {
+    /// Of a sweep that is about to begin.
+    pub fn new(name: String, model: String, request: Request, shard: Option<Shard>, jobs: usize) -> Self {
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Self {
+            kind: Kind::States,
+            format: FORMAT,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            name,
+            model,
+            request,
+            shard: shard.map(|shard| shard.to_string()),
+            trace: String::new(),
+            jobs,
+            command_line: command_line(),
+            working_directory: std::env::current_dir().unwrap_or_default().to_string_lossy().into_owned(),
+            kernel_release: kernel.trim().to_owned(),
+        }
+    }
+
+    /// Which part it is, if it is one.
+    ///
+    /// # Errors
+    /// If the manifest was changed.
+    pub fn shard(&self) -> anyhow::Result<Option<Shard>> {
+        let shard = self.shard.as_deref().map(str::parse).transpose();
+        shard.map_err(|why: String| anyhow::anyhow!("the manifest names the shard {:?}: {why}", self.shard))
+    }
+
+    /// The explore rule, in words.
+    pub fn explore(&self) -> String {
+        self.request.explore.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// How states are judged, in words.
+    pub fn check(&self) -> &str {
+        match &self.request.judge {
+            Judge::Program { check, .. } => check.words(),
+            Judge::Cluster => "the [check] of the cluster file",
+        }
+    }
+
+    /// Reads that of a directory; none if it is one of another kind of sweep, or there is none.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is of another version.
+    pub fn read(directory: &Path) -> anyhow::Result<Option<Self>> {
+        let path = directory.join(MANIFEST);
+        let Ok(text) = fs::read_to_string(&path) else { return Ok(None) };
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        if read["type"] != "states-manifest" {
+            return Ok(None);
+        }
+        let (version, format) = (read["version"].as_str().unwrap_or("unknown"), &read["format"]);
+        if version != env!("CARGO_PKG_VERSION") || *format != FORMAT {
+            bail!(
+                "{} was written by Crashpoint {version} (format {format} of its results), and this is {} (format \
+                 {FORMAT}): use that version, or sweep again into another directory",
+                path.display(),
+                env!("CARGO_PKG_VERSION")
+            );
+        }
+        let manifest = serde_json::from_value(read);
+        Ok(Some(manifest.with_context(|| format!("{} is not a manifest of this version", path.display()))?))
+    }
+
+    /// The same sweep, whole.
+    pub(crate) fn whole(&self) -> Self {
+        Self { shard: None, command_line: command_line(), ..self.clone() }
+    }
+
+    /// Where it differs from another one so that they are not parts of one sweep, in words.
+    pub(crate) fn difference(&self, other: &Self) -> Option<String> {
+        if self.trace != other.trace {
+            return Some("each has a trace of its own: record once, and sweep that trace in parts".into());
+        }
+        if self.request != other.request {
+            return Some("they were begun with other options".into());
+        }
+        let (own, others) = (&self.kernel_release, &other.kernel_release);
+        (own != others).then(|| format!("the kernel was {own} in one and {others} in the other"))
+    }
+}

@@ -17,8 +17,26 @@ fn main() {
     }
     let library = PathBuf::from(variable("OUT_DIR")).join("ptrace.so");
     let mut rustc = Command::new(variable("RUSTC"));
-    rustc.args(["--edition", "2024", "--crate-name", "ptrace", "--crate-type", "cdylib", "-D", "warnings"]);
-    rustc.args(["-C", "opt-level=2", "-C", "panic=abort", "-C", "strip=symbols", "-C", "target-feature=-crt-static"]);
+    rustc.args([
+        "--edition",
+        "2024",
+        "--crate-name",
+        "ptrace",
+        "--crate-type",
+        "cdylib",
+        "-D",
+        "warnings",
+    ]);
+    rustc.args([
+        "-C",
+        "opt-level=2",
+        "-C",
+        "panic=abort",
+        "-C",
+        "strip=symbols",
+        "-C",
+        "target-feature=-crt-static",
+    ]);
     // Whatever C library the kernel has, has the two functions that it calls.
     rustc.args(["-C", "link-arg=-nostdlib", "-C", "link-arg=-nostartfiles"]);
     rustc.args(["--target", &variable("TARGET")]);
@@ -29,6 +47,11 @@ fn main() {
             option
         });
     }
-    let status = rustc.arg("-o").arg(&library).arg(SOURCE).status().expect("run rustc");
+    let status = rustc
+        .arg("-o")
+        .arg(&library)
+        .arg(SOURCE)
+        .status()
+        .expect("run rustc");
     assert!(status.success(), "{SOURCE} does not compile: {status}");
 }

@@ -204,14 +204,24 @@ impl SelectionArgs {
     pub fn selection(&self) -> Selection {
         Selection {
             unique: self.unique,
-            range: self.index.map(|index| index..index.saturating_add(1)).or_else(|| self.range.clone()),
-            sample: self.sample.map(|count| Sample { count, seed: self.seed }),
+            range: self
+                .index
+                .map(|index| index..index.saturating_add(1))
+                .or_else(|| self.range.clone()),
+            sample: self.sample.map(|count| Sample {
+                count,
+                seed: self.seed,
+            }),
             shard: self.shard,
         }
     }
 }
 
 fn parse_range(text: &str) -> Result<Range<u64>, String> {
-    let parsed = text.split_once("..").and_then(|(start, end)| Some(start.parse().ok()?..end.parse().ok()?));
-    parsed.filter(|range| range.start <= range.end).ok_or_else(|| "a range is A..B with A not above B".to_owned())
+    let parsed = text
+        .split_once("..")
+        .and_then(|(start, end)| Some(start.parse().ok()?..end.parse().ok()?));
+    parsed
+        .filter(|range| range.start <= range.end)
+        .ok_or_else(|| "a range is A..B with A not above B".to_owned())
 }

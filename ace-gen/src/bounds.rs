@@ -113,12 +113,20 @@ impl Bounds {
                 FallocMode::KeepSize,
                 FallocMode::Allocate,
             ],
-            write_ranges: vec![DataRange::Append, DataRange::OverlapUnalignedStart, DataRange::OverlapExtend],
+            write_ranges: vec![
+                DataRange::Append,
+                DataRange::OverlapUnalignedStart,
+                DataRange::OverlapExtend,
+            ],
             block_ranges: vec![DataRange::Append, DataRange::OverlapStart],
             truncate_sizes: vec![0, 2500],
             link_pairs: LinkPairs::IntoSecond,
             persistence: vec![Persistence::Fsync, Persistence::Sync, Persistence::None],
-            persist_names: if long { PersistNames::Used } else { PersistNames::Related },
+            persist_names: if long {
+                PersistNames::Used
+            } else {
+                PersistNames::Related
+            },
             reuse: if long { Reuse::Overlap } else { Reuse::Any },
             skip_all_write: long,
             append_first: false,
@@ -134,7 +142,8 @@ impl Bounds {
 
     /// Takes `fdatasync` away, which the published ace.py does not have among its operations.
     pub fn as_shipped(&mut self) {
-        self.operations.retain(|operation| *operation != Operation::Fdatasync);
+        self.operations
+            .retain(|operation| *operation != Operation::Fdatasync);
     }
 
     /// Names bounds that are nobody's preset, so that their indices are not taken for another's.

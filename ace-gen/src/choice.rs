@@ -32,7 +32,10 @@ impl Choice {
     }
 
     pub(crate) fn appends(&self) -> bool {
-        matches!(self.argument, Argument::Range(DataRange::Append) | Argument::Falloc(_, DataRange::Append))
+        matches!(
+            self.argument,
+            Argument::Range(DataRange::Append) | Argument::Falloc(_, DataRange::Append)
+        )
     }
 }
 
@@ -71,13 +74,20 @@ impl<'a> Choices<'a> {
     pub(crate) fn of(&self, operation: Operation) -> Vec<Choice> {
         use Operation as O;
         match operation {
-            O::Creat | O::Mknod | O::Mkfifo | O::Fsetxattr | O::Removexattr | O::Chmod | O::Chown | O::Fdatasync => {
-                on_each(operation, &self.first, &[Argument::None])
-            }
+            O::Creat
+            | O::Mknod
+            | O::Mkfifo
+            | O::Fsetxattr
+            | O::Removexattr
+            | O::Chmod
+            | O::Chown
+            | O::Fdatasync => on_each(operation, &self.first, &[Argument::None]),
             O::Unlink | O::Remove => on_each(operation, &self.all, &[Argument::None]),
             O::Mkdir | O::Rmdir => on_each(operation, &self.first_dirs, &[Argument::None]),
             O::Write => on_each(operation, &self.first, &ranges(&self.bounds.write_ranges)),
-            O::Dwrite | O::MmapWrite => on_each(operation, &self.first, &ranges(&self.bounds.block_ranges)),
+            O::Dwrite | O::MmapWrite => {
+                on_each(operation, &self.first, &ranges(&self.bounds.block_ranges))
+            }
             O::Truncate => on_each(operation, &self.first, &self.sizes()),
             O::Falloc => on_each(operation, &self.first, &self.allocations()),
             O::Link | O::Symlink | O::Reflink => self.links(operation),
@@ -110,13 +120,23 @@ impl<'a> Choices<'a> {
     }
 
     fn sizes(&self) -> Vec<Argument> {
-        self.bounds.truncate_sizes.iter().copied().map(Argument::Size).collect()
+        self.bounds
+            .truncate_sizes
+            .iter()
+            .copied()
+            .map(Argument::Size)
+            .collect()
     }
 
     fn allocations(&self) -> Vec<Argument> {
         let modes = self.bounds.falloc_modes.iter();
         modes
-            .flat_map(|&mode| self.bounds.write_ranges.iter().map(move |&range| Argument::Falloc(mode, range)))
+            .flat_map(|&mode| {
+                self.bounds
+                    .write_ranges
+                    .iter()
+                    .map(move |&range| Argument::Falloc(mode, range))
+            })
             .collect()
     }
 }
@@ -124,7 +144,10 @@ impl<'a> Choices<'a> {
 /// The pairs of directories that `choices` rename, in both directions where they are swapped.
 pub(crate) fn directory_pairs(choices: &[Choice], paths: &PathTable) -> Vec<(PathId, PathId)> {
     let mut pairs = Vec::new();
-    for choice in choices.iter().filter(|choice| choice.path != choice.other && paths.is_dir(choice.path)) {
+    for choice in choices
+        .iter()
+        .filter(|choice| choice.path != choice.other && paths.is_dir(choice.path))
+    {
         pairs.push((choice.path, choice.other));
         if choice.operation == Operation::RenameExchange {
             pairs.push((choice.other, choice.path));
@@ -140,14 +163,35 @@ fn ranges(list: &[DataRange]) -> Vec<Argument> {
 }
 
 fn on_each(operation: Operation, paths: &[PathId], arguments: &[Argument]) -> Vec<Choice> {
-    let choice = |path, argument| Choice { operation, path, other: path, argument };
-    paths.iter().flat_map(|&path| arguments.iter().map(move |&argument| choice(path, argument))).collect()
+    let choice = |path, argument| Choice {
+        operation,
+        path,
+        other: path,
+        argument,
+    };
+    paths
+        .iter()
+        .flat_map(|&path| {
+            arguments
+                .iter()
+                .map(move |&argument| choice(path, argument))
+        })
+        .collect()
 }
 
 fn on_pairs(operation: Operation, sources: &[PathId], dests: &[PathId]) -> Vec<Choice> {
-    let pairs = sources.iter().flat_map(|&path| dests.iter().map(move |&other| (path, other)));
+    let pairs = sources
+        .iter()
+        .flat_map(|&path| dests.iter().map(move |&other| (path, other)));
     let different = pairs.filter(|(path, other)| path != other);
-    different.map(|(path, other)| Choice { operation, path, other, argument: Argument::None }).collect()
+    different
+        .map(|(path, other)| Choice {
+            operation,
+            path,
+            other,
+            argument: Argument::None,
+        })
+        .collect()
 }
 
 fn distinct(ids: impl Iterator<Item = PathId>) -> Vec<PathId> {

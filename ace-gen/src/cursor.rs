@@ -48,7 +48,11 @@ impl<'a> Cursor<'a> {
 
     /// Goes to workload `index`, which must exist.
     pub(crate) fn go_to(&mut self, index: u64) {
-        assert!(index < self.index.len(), "workload {index} of {}", self.index.len());
+        assert!(
+            index < self.index.len(),
+            "workload {index} of {}",
+            self.index.len()
+        );
         let mut steps = 0;
         while index >= self.block_end && steps < STEPS_MAX && self.next_block() {
             steps += 1;
@@ -56,7 +60,9 @@ impl<'a> Cursor<'a> {
         if index < self.block_start || index >= self.block_end {
             self.address(index);
         }
-        self.index.menu.permutation(&self.names, index - self.block_start, &mut self.persists);
+        self.index
+            .menu
+            .permutation(&self.names, index - self.block_start, &mut self.persists);
     }
 
     /// The operations of the workload, each with what persists after it.
@@ -84,7 +90,9 @@ impl<'a> Cursor<'a> {
     /// remaining ones has, and how far behind the first with that parameter it is.
     fn choose(&mut self, position: usize, mut rest: u64) -> u64 {
         for choice in 0..self.choices_at(position) {
-            let Some(next) = self.step(position, choice) else { continue };
+            let Some(next) = self.step(position, choice) else {
+                continue;
+            };
             let count = self.weights[position + 1][next as usize];
             if rest < count {
                 self.choices[position] = choice;
@@ -101,13 +109,19 @@ impl<'a> Cursor<'a> {
     }
 
     fn step(&self, position: usize, choice: usize) -> Option<StateId> {
-        self.index.graph.step(position, self.states[position], self.operations[position], choice)
+        self.index.graph.step(
+            position,
+            self.states[position],
+            self.operations[position],
+            choice,
+        )
     }
 
     fn enter_block(&mut self, start: u64) {
         let last = self.states[self.operations.len()];
         self.names.clear();
-        self.names.extend(bits(self.index.menu.names(self.index.graph.used(last))));
+        self.names
+            .extend(bits(self.index.menu.names(self.index.graph.used(last))));
         self.block_start = start;
         self.block_end = start + self.index.graph.permutations(last);
     }

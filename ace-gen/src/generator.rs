@@ -38,14 +38,24 @@ impl Generator {
         if bounds.operations.is_empty() {
             return Err(BoundsError::Empty("there are no operations"));
         }
-        let mut paths =
-            PathTable::new(&[&bounds.first_files, &bounds.second_files], &[&bounds.first_dirs, &bounds.second_dirs])?;
+        let mut paths = PathTable::new(
+            &[&bounds.first_files, &bounds.second_files],
+            &[&bounds.first_dirs, &bounds.second_dirs],
+        )?;
         let lister = Choices::new(&bounds, &paths);
-        let choices: Vec<_> = bounds.operations.iter().map(|&operation| lister.of(operation)).collect();
+        let choices: Vec<_> = bounds
+            .operations
+            .iter()
+            .map(|&operation| lister.of(operation))
+            .collect();
         let pairs = directory_pairs(&choices.concat(), &paths);
         let index = Index::new(&bounds, &paths, choices)?;
         paths.close_over(&pairs, bounds.ops)?;
-        Ok(Generator { bounds, paths, index })
+        Ok(Generator {
+            bounds,
+            paths,
+            index,
+        })
     }
 
     /// The bounds.
@@ -79,7 +89,10 @@ impl Generator {
 
     /// The workloads of a range of numbers, as far as they exist.
     pub fn range(&self, range: Range<u64>) -> Workloads<'_> {
-        Workloads { walk: self.walk(), range: range.start..range.end.min(self.len()) }
+        Workloads {
+            walk: self.walk(),
+            range: range.start..range.end.min(self.len()),
+        }
     }
 
     /// The workloads that a file system can tell from all earlier ones, with their numbers.
@@ -128,7 +141,10 @@ impl Walker<'_> {
     /// # Panics
     /// If there is no such workload.
     pub fn workload(&mut self, index: u64) -> Workload {
-        let mut sink = OpSink { paths: self.paths, ops: Vec::new() };
+        let mut sink = OpSink {
+            paths: self.paths,
+            ops: Vec::new(),
+        };
         self.resolve(index, &mut sink);
         Workload {
             name: format!("{}/{index}", self.name),

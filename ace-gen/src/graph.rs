@@ -67,7 +67,13 @@ impl Graph {
         menu: &Menu,
         choices: &[Vec<Choice>],
     ) -> Result<Self, BoundsError> {
-        let start = Level { states: vec![State { used: 0, all_append: bounds.append_first }], next: Vec::new() };
+        let start = Level {
+            states: vec![State {
+                used: 0,
+                all_append: bounds.append_first,
+            }],
+            next: Vec::new(),
+        };
         let mut graph = Graph {
             rules: Rules::new(bounds, paths),
             classes: Vec::new(),
@@ -76,24 +82,37 @@ impl Graph {
             permutations: Vec::new(),
         };
         for (operation, list) in choices.iter().enumerate() {
-            let classes = list.iter().map(|choice| graph.classify(operation, choice)).collect();
+            let classes = list
+                .iter()
+                .map(|choice| graph.classify(operation, choice))
+                .collect();
             graph.class_of.push(classes);
         }
         for position in 0..bounds.ops {
             graph.add_level(position)?;
         }
         let last = graph.levels[bounds.ops].states.iter();
-        let permutations: Result<_, _> = last.map(|state| u64::try_from(menu.permutations(state.used))).collect();
+        let permutations: Result<_, _> = last
+            .map(|state| u64::try_from(menu.permutations(state.used)))
+            .collect();
         graph.permutations = permutations.map_err(|_| BoundsError::TooMany)?;
         Ok(graph)
     }
 
     fn classify(&mut self, operation: usize, choice: &Choice) -> usize {
         let (names, appends) = (choice.names(), self.rules.append_first && choice.appends());
-        let same = |class: &Class| (class.operation, class.names, class.appends) == (operation, names, appends);
+        let same = |class: &Class| {
+            (class.operation, class.names, class.appends) == (operation, names, appends)
+        };
         let class = self.classes.iter().position(same).unwrap_or_else(|| {
             let on_dir = names & self.rules.dirs != 0;
-            self.classes.push(Class { operation, names, on_dir, appends, choices: 0 });
+            self.classes.push(Class {
+                operation,
+                names,
+                on_dir,
+                appends,
+                choices: 0,
+            });
             self.classes.len() - 1
         });
         self.classes[class].choices += 1;
@@ -118,7 +137,10 @@ impl Graph {
                 level.next.push(next.unwrap_or(NO_STATE));
             }
         }
-        self.levels.push(Level { states, next: Vec::new() });
+        self.levels.push(Level {
+            states,
+            next: Vec::new(),
+        });
         Ok(())
     }
 
@@ -133,7 +155,13 @@ impl Graph {
     }
 
     /// The state after parameter `choice` of `operation` at `position`, if the bounds allow it.
-    pub(crate) fn step(&self, position: usize, state: StateId, operation: usize, choice: usize) -> Option<StateId> {
+    pub(crate) fn step(
+        &self,
+        position: usize,
+        state: StateId,
+        operation: usize,
+        choice: usize,
+    ) -> Option<StateId> {
         self.step_class(position, state, self.class_of[operation][choice])
     }
 
@@ -155,8 +183,15 @@ impl Graph {
 
     /// The weights at `position` where `operation` is there and `after` are those behind it.
     /// `None` if they do not fit.
-    pub(crate) fn weights_before(&self, position: usize, operation: usize, after: &[u64]) -> Option<Vec<u64>> {
-        let classes: Vec<_> = (0..self.classes.len()).filter(|&id| self.classes[id].operation == operation).collect();
+    pub(crate) fn weights_before(
+        &self,
+        position: usize,
+        operation: usize,
+        after: &[u64],
+    ) -> Option<Vec<u64>> {
+        let classes: Vec<_> = (0..self.classes.len())
+            .filter(|&id| self.classes[id].operation == operation)
+            .collect();
         let weight = |state: StateId| {
             classes.iter().try_fold(0_u64, |sum, &class| {
                 let next = self.step_class(position, state, class);
@@ -164,7 +199,9 @@ impl Graph {
                 sum.checked_add(self.classes[class].choices.checked_mul(continuations)?)
             })
         };
-        (0..self.levels[position].states.len() as StateId).map(weight).collect()
+        (0..self.levels[position].states.len() as StateId)
+            .map(weight)
+            .collect()
     }
 
     /// The weights behind the last operation.
@@ -196,12 +233,19 @@ impl Rules {
     fn step(&self, position: usize, state: State, class: &Class) -> Option<State> {
         let all_append = state.all_append && class.appends;
         let allowed = self.overlaps(position, state, class) && self.appends(position, all_append);
-        allowed.then_some(State { used: state.used | class.names, all_append })
+        allowed.then_some(State {
+            used: state.used | class.names,
+            all_append,
+        })
     }
 
     fn overlaps(&self, position: usize, state: State, class: &Class) -> bool {
         let after_two_dirs = state.used.count_ones() == 2 && state.used & !self.dirs == 0;
-        position == 0 || self.reuse == Reuse::Any || class.names & state.used != 0 || class.on_dir || after_two_dirs
+        position == 0
+            || self.reuse == Reuse::Any
+            || class.names & state.used != 0
+            || class.on_dir
+            || after_two_dirs
     }
 
     fn appends(&self, position: usize, all_append: bool) -> bool {

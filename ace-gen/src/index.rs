@@ -28,20 +28,40 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    pub(crate) fn new(bounds: &Bounds, paths: &PathTable, choices: Vec<Vec<Choice>>) -> Result<Self, BoundsError> {
+    pub(crate) fn new(
+        bounds: &Bounds,
+        paths: &PathTable,
+        choices: Vec<Vec<Choice>>,
+    ) -> Result<Self, BoundsError> {
         let skeletons = (choices.len() as u64).checked_pow(bounds.ops as u32);
-        let skeletons = skeletons.filter(|&count| count <= SKELETONS_MAX).ok_or(BoundsError::TooMany)?;
+        let skeletons = skeletons
+            .filter(|&count| count <= SKELETONS_MAX)
+            .ok_or(BoundsError::TooMany)?;
         let menu = Menu::new(bounds, paths)?;
         let graph = Graph::new(bounds, paths, &menu, &choices)?;
-        let mut index = Index { ops: bounds.ops, choices, menu, graph, starts: Vec::new() };
+        let mut index = Index {
+            ops: bounds.ops,
+            choices,
+            menu,
+            graph,
+            starts: Vec::new(),
+        };
         let mut totals = vec![0; skeletons as usize];
-        index.count(bounds.ops - 1, index.graph.weights_behind(), 0, 1, &mut totals)?;
+        index.count(
+            bounds.ops - 1,
+            index.graph.weights_behind(),
+            0,
+            1,
+            &mut totals,
+        )?;
         if bounds.skip_all_write {
             index.skip_all_write(bounds, &mut totals);
         }
         index.starts = prefix_sums(&totals)?;
         if index.len() == 0 {
-            return Err(BoundsError::Empty("no parameters fit the operations and names"));
+            return Err(BoundsError::Empty(
+                "no parameters fit the operations and names",
+            ));
         }
         Ok(index)
     }
@@ -57,19 +77,34 @@ impl Index {
         totals: &mut [u64],
     ) -> Result<(), BoundsError> {
         for operation in 0..self.choices.len() {
-            let weights = self.graph.weights_before(position, operation, after).ok_or(BoundsError::TooMany)?;
+            let weights = self
+                .graph
+                .weights_before(position, operation, after)
+                .ok_or(BoundsError::TooMany)?;
             let suffix = operation * base + suffix;
             if position == 0 {
                 totals[suffix] = weights[Graph::START as usize];
             } else {
-                self.count(position - 1, &weights, suffix, base * self.choices.len(), totals)?;
+                self.count(
+                    position - 1,
+                    &weights,
+                    suffix,
+                    base * self.choices.len(),
+                    totals,
+                )?;
             }
         }
         Ok(())
     }
 
     fn skip_all_write(&self, bounds: &Bounds, totals: &mut [u64]) {
-        let Some(write) = bounds.operations.iter().position(|operation| *operation == Operation::Write) else { return };
+        let Some(write) = bounds
+            .operations
+            .iter()
+            .position(|operation| *operation == Operation::Write)
+        else {
+            return;
+        };
         let skeleton = (0..self.ops).fold(0, |number, _| number * self.choices.len() + write);
         totals[skeleton] = 0;
     }

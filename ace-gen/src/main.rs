@@ -45,8 +45,15 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> anyhow::Result<()> {
     let generator = cli.bounds.generator().context("failed to use the bounds")?;
-    if let Some(index) = cli.selection.index.filter(|index| *index >= generator.len()) {
-        anyhow::bail!("there is no workload {index}; the last is {}", generator.len() - 1);
+    if let Some(index) = cli
+        .selection
+        .index
+        .filter(|index| *index >= generator.len())
+    {
+        anyhow::bail!(
+            "there is no workload {index}; the last is {}",
+            generator.len() - 1
+        );
     }
     if let Some(count) = cli.selection.sample {
         eprintln!("sampling {count} with --seed {}", cli.selection.seed);
@@ -77,13 +84,21 @@ fn print(cli: &Cli, generator: &Generator) -> Result<(), OutputError> {
 
 /// Prints help, or what was wrong with the arguments in one line.
 fn usage(error: &clap::Error) -> ExitCode {
-    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+    if matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+    ) {
         // The reader may be gone.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
     let text = error.to_string();
-    fail(text.lines().next().unwrap_or_default().trim_start_matches("error: "))
+    fail(
+        text.lines()
+            .next()
+            .unwrap_or_default()
+            .trim_start_matches("error: "),
+    )
 }
 
 fn fail(message: &str) -> ExitCode {

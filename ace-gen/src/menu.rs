@@ -45,7 +45,9 @@ impl Menu {
             }
         }
         if menu.on_names.is_empty() && menu.on_all.is_empty() {
-            return Err(BoundsError::Empty("the last operation needs a persistence operation"));
+            return Err(BoundsError::Empty(
+                "the last operation needs a persistence operation",
+            ));
         }
         Ok(menu)
     }
@@ -57,14 +59,17 @@ impl Menu {
 
     /// What can follow the last operation, then what can follow the others.
     fn sizes(&self, names: u64) -> (u64, u64) {
-        let last = u64::from(names.count_ones()) * self.on_names.len() as u64 + self.on_all.len() as u64;
+        let last =
+            u64::from(names.count_ones()) * self.on_names.len() as u64 + self.on_all.len() as u64;
         (last, last + u64::from(self.none))
     }
 
     /// How many permutations there are where `used` is used.
     pub(crate) fn permutations(&self, used: u64) -> u128 {
         let (last, other) = self.sizes(self.names(used));
-        u128::from(other).saturating_pow(self.ops - 1).saturating_mul(u128::from(last))
+        u128::from(other)
+            .saturating_pow(self.ops - 1)
+            .saturating_mul(u128::from(last))
     }
 
     /// Permutation `index` over the names `names`, the last operation varying fastest.
@@ -86,7 +91,10 @@ impl Menu {
             let kinds = self.on_names.len();
             return self.on_names[item % kinds](names[item / kinds]);
         }
-        self.on_all.get(item - on_names).copied().unwrap_or(Persist::None)
+        self.on_all
+            .get(item - on_names)
+            .copied()
+            .unwrap_or(Persist::None)
     }
 }
 
@@ -115,5 +123,7 @@ fn siblings(path: PathId, paths: &PathTable) -> u64 {
             && paths.is_dir(*other) == paths.is_dir(path)
             && *other != paths.root()
     };
-    (0..paths.named()).filter(is_sibling).fold(0, |set, other| set | 1 << other)
+    (0..paths.named())
+        .filter(is_sibling)
+        .fold(0, |set, other| set | 1 << other)
 }

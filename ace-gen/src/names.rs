@@ -13,12 +13,20 @@ pub struct UnknownName {
 }
 
 /// Finds the value called `given` in a table of names.
-pub(crate) fn find<T: Copy>(kind: &'static str, table: &[(T, &str)], given: &str) -> Result<T, UnknownName> {
+pub(crate) fn find<T: Copy>(
+    kind: &'static str,
+    table: &[(T, &str)],
+    given: &str,
+) -> Result<T, UnknownName> {
     let found = table.iter().find(|(_, name)| *name == given);
     found.map(|(value, _)| *value).ok_or_else(|| UnknownName {
         kind,
         given: given.to_owned(),
-        known: table.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", "),
+        known: table
+            .iter()
+            .map(|(_, name)| *name)
+            .collect::<Vec<_>>()
+            .join(", "),
     })
 }
 

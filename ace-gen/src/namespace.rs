@@ -35,7 +35,10 @@ pub(crate) struct Namespace {
 
 impl Namespace {
     pub(crate) fn new(paths: &PathTable) -> Self {
-        Namespace { at: vec![ABSENT; paths.len()], nodes: Vec::new() }
+        Namespace {
+            at: vec![ABSENT; paths.len()],
+            nodes: Vec::new(),
+        }
     }
 
     /// An empty file system with its root.
@@ -50,7 +53,8 @@ impl Namespace {
     }
 
     pub(crate) fn kind(&self, path: PathId) -> Option<Kind> {
-        self.exists(path).then(|| self.nodes[usize::from(self.at[usize::from(path)])].kind)
+        self.exists(path)
+            .then(|| self.nodes[usize::from(self.at[usize::from(path)])].kind)
     }
 
     /// The file called `path`, which exists.
@@ -60,7 +64,12 @@ impl Namespace {
 
     pub(crate) fn make(&mut self, path: PathId, kind: Kind) {
         self.at[usize::from(path)] = self.nodes.len() as u16;
-        self.nodes.push(Node { kind, size: 0, written: false, xattr: false });
+        self.nodes.push(Node {
+            kind,
+            size: 0,
+            written: false,
+            xattr: false,
+        });
     }
 
     pub(crate) fn remove(&mut self, path: PathId) {
@@ -85,7 +94,11 @@ impl Namespace {
 
     /// Swaps two files, or two directories with what is below each.
     pub(crate) fn swap(&mut self, there: &[(PathId, PathId)], back: &[(PathId, PathId)]) {
-        let values: Vec<_> = there.iter().chain(back).map(|&(from, to)| (to, self.at[usize::from(from)])).collect();
+        let values: Vec<_> = there
+            .iter()
+            .chain(back)
+            .map(|&(from, to)| (to, self.at[usize::from(from)]))
+            .collect();
         for &(from, _) in there.iter().chain(back) {
             self.remove(from);
         }

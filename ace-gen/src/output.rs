@@ -79,7 +79,12 @@ pub fn write(
     Ok(())
 }
 
-fn append(walk: &mut Walker<'_>, index: u64, format: Format, buffer: &mut Vec<u8>) -> Result<(), OutputError> {
+fn append(
+    walk: &mut Walker<'_>,
+    index: u64,
+    format: Format,
+    buffer: &mut Vec<u8>,
+) -> Result<(), OutputError> {
     match format {
         Format::Text => walk.write_text(index, buffer),
         Format::Json => {
@@ -93,7 +98,10 @@ fn append(walk: &mut Walker<'_>, index: u64, format: Format, buffer: &mut Vec<u8
 
 fn append_jlang(workload: Workload, buffer: &mut Vec<u8>) -> Result<(), OutputError> {
     let name = workload.name.clone();
-    let text = to_jlang(&as_ace(workload)).map_err(|reason| OutputError::Jlang { workload: name.clone(), reason })?;
+    let text = to_jlang(&as_ace(workload)).map_err(|reason| OutputError::Jlang {
+        workload: name.clone(),
+        reason,
+    })?;
     writeln!(buffer, "# workload {name}\n{text}")?;
     Ok(())
 }

@@ -55,7 +55,11 @@ impl PathTable {
     }
 
     /// Adds every name that up to `renames` renames among `pairs` of directories can make.
-    pub(crate) fn close_over(&mut self, pairs: &[(PathId, PathId)], renames: usize) -> Result<(), BoundsError> {
+    pub(crate) fn close_over(
+        &mut self,
+        pairs: &[(PathId, PathId)],
+        renames: usize,
+    ) -> Result<(), BoundsError> {
         for _ in 0..renames {
             for &(source, dest) in pairs {
                 for below in self.below(source) {
@@ -65,24 +69,40 @@ impl PathTable {
             }
         }
         self.link_parents()?;
-        self.moves = pairs.iter().map(|&(source, dest)| self.moves_of(source, dest)).collect();
+        self.moves = pairs
+            .iter()
+            .map(|&(source, dest)| self.moves_of(source, dest))
+            .collect();
         Ok(())
     }
 
     fn moves_of(&self, source: PathId, dest: PathId) -> Move {
         let mut names = vec![(source, dest)];
         for below in self.below(source) {
-            names.extend(self.find(&self.moved(below, source, dest)).map(|to| (below, to)));
+            names.extend(
+                self.find(&self.moved(below, source, dest))
+                    .map(|to| (below, to)),
+            );
         }
-        Move { source, dest, names }
+        Move {
+            source,
+            dest,
+            names,
+        }
     }
 
     fn moved(&self, path: PathId, source: PathId, dest: PathId) -> String {
-        format!("{}{}", self.text(dest), &self.text(path)[self.text(source).len()..])
+        format!(
+            "{}{}",
+            self.text(dest),
+            &self.text(path)[self.text(source).len()..]
+        )
     }
 
     fn below(&self, dir: PathId) -> Vec<PathId> {
-        (0..self.text.len() as PathId).filter(|&path| self.is_below(path, dir)).collect()
+        (0..self.text.len() as PathId)
+            .filter(|&path| self.is_below(path, dir))
+            .collect()
     }
 
     fn intern(&mut self, path: &str, is_dir: bool) -> Result<PathId, BoundsError> {
@@ -133,7 +153,10 @@ impl PathTable {
     }
 
     pub(crate) fn find(&self, path: &str) -> Option<PathId> {
-        self.text.iter().position(|known| known == path).map(|id| id as PathId)
+        self.text
+            .iter()
+            .position(|known| known == path)
+            .map(|id| id as PathId)
     }
 
     pub(crate) fn text(&self, path: PathId) -> &str {
@@ -166,7 +189,10 @@ impl PathTable {
 
     /// From and to of every name that moves when the directory `source` becomes `dest`.
     pub(crate) fn moves(&self, source: PathId, dest: PathId) -> &[(PathId, PathId)] {
-        let found = self.moves.iter().find(|known| known.source == source && known.dest == dest);
+        let found = self
+            .moves
+            .iter()
+            .find(|known| known.source == source && known.dest == dest);
         found.map_or(&[], |known| &known.names)
     }
 }
@@ -176,7 +202,11 @@ fn check(path: &str) -> Result<(), BoundsError> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || "._-+".contains(c);
         !part.is_empty() && part != "." && part != ".." && part.chars().all(allowed)
     };
-    if path.split('/').all(plain) { Ok(()) } else { Err(BoundsError::Path(path.to_owned())) }
+    if path.split('/').all(plain) {
+        Ok(())
+    } else {
+        Err(BoundsError::Path(path.to_owned()))
+    }
 }
 
 #[cfg(test)]

@@ -50,7 +50,12 @@ impl Preset {
 fn seq_3_data() -> Bounds {
     Bounds {
         name: Preset::Seq3Data.name().to_owned(),
-        operations: vec![Operation::Write, Operation::MmapWrite, Operation::Falloc, Operation::Dwrite],
+        operations: vec![
+            Operation::Write,
+            Operation::MmapWrite,
+            Operation::Falloc,
+            Operation::Dwrite,
+        ],
         first_files: names(&["A/foo"]),
         write_ranges: vec![
             DataRange::Append,
@@ -58,8 +63,16 @@ fn seq_3_data() -> Bounds {
             DataRange::OverlapUnalignedEnd,
             DataRange::OverlapExtend,
         ],
-        block_ranges: vec![DataRange::Append, DataRange::OverlapStart, DataRange::OverlapEnd],
-        persistence: vec![Persistence::Fsync, Persistence::Fdatasync, Persistence::None],
+        block_ranges: vec![
+            DataRange::Append,
+            DataRange::OverlapStart,
+            DataRange::OverlapEnd,
+        ],
+        persistence: vec![
+            Persistence::Fsync,
+            Persistence::Fdatasync,
+            Persistence::None,
+        ],
         reuse: Reuse::Any,
         append_first: true,
         ..Bounds::of_length(3)
@@ -69,7 +82,13 @@ fn seq_3_data() -> Bounds {
 fn seq_3_metadata() -> Bounds {
     Bounds {
         name: Preset::Seq3Metadata.name().to_owned(),
-        operations: vec![Operation::Write, Operation::Link, Operation::Unlink, Operation::Rename, Operation::Truncate],
+        operations: vec![
+            Operation::Write,
+            Operation::Link,
+            Operation::Unlink,
+            Operation::Rename,
+            Operation::Truncate,
+        ],
         first_files: names(&["B/foo", "A/foo"]),
         second_files: names(&["B/bar", "A/bar"]),
         write_ranges: vec![DataRange::Append, DataRange::OverlapUnaligned],

@@ -22,13 +22,24 @@ pub(crate) struct Resolver<'a> {
 
 impl<'a> Resolver<'a> {
     pub(crate) fn new(paths: &'a PathTable) -> Self {
-        Resolver { paths, names: Namespace::new(paths) }
+        Resolver {
+            paths,
+            names: Namespace::new(paths),
+        }
     }
 
     /// Resolves one workload.
-    pub(crate) fn run<'c, S: Sink>(&mut self, plan: impl Iterator<Item = (&'c Choice, Persist)>, sink: &mut S) {
+    pub(crate) fn run<'c, S: Sink>(
+        &mut self,
+        plan: impl Iterator<Item = (&'c Choice, Persist)>,
+        sink: &mut S,
+    ) {
         self.names.clear(self.paths.root());
-        let mut run = Run { paths: self.paths, names: &mut self.names, sink };
+        let mut run = Run {
+            paths: self.paths,
+            names: &mut self.names,
+            sink,
+        };
         for (choice, persist) in plan {
             run.operation(choice);
             if !choice.operation.persists_itself() {
@@ -53,8 +64,17 @@ impl<S: Sink> Run<'_, S> {
             Operation::Mkdir => self.make(path, Kind::Dir, Action::Mkdir(path)),
             Operation::Mknod => self.make(path, Kind::Special, Action::Mknod(path)),
             Operation::Mkfifo => self.make(path, Kind::Special, Action::Mkfifo(path)),
-            Operation::Symlink => self.make(other, Kind::Symlink, Action::Symlink { target: path, path: other }),
-            Operation::Falloc | Operation::Write | Operation::Dwrite | Operation::MmapWrite => self.data(choice),
+            Operation::Symlink => self.make(
+                other,
+                Kind::Symlink,
+                Action::Symlink {
+                    target: path,
+                    path: other,
+                },
+            ),
+            Operation::Falloc | Operation::Write | Operation::Dwrite | Operation::MmapWrite => {
+                self.data(choice)
+            }
             Operation::Truncate => self.truncate(choice),
             Operation::Link => self.link(path, other),
             Operation::Reflink => self.reflink(path, other),
@@ -235,8 +255,16 @@ impl<S: Sink> Run<'_, S> {
         let there = [(source, dest)];
         let back = [(dest, source)];
         let dir = self.paths.is_dir(source);
-        let there = if dir { self.paths.moves(source, dest) } else { &there };
-        let back = if dir { self.paths.moves(dest, source) } else { &back };
+        let there = if dir {
+            self.paths.moves(source, dest)
+        } else {
+            &there
+        };
+        let back = if dir {
+            self.paths.moves(dest, source)
+        } else {
+            &back
+        };
         if flag == RenameFlag::Exchange {
             self.names.swap(there, back);
         } else {
@@ -273,20 +301,36 @@ impl<S: Sink> Run<'_, S> {
     fn write(&mut self, path: PathId, range: DataRange) {
         let (offset, length) = range.at(self.names.node(path).size);
         self.grow(path, offset + length);
-        self.sink.act(Action::Write { path, offset, length });
+        self.sink.act(Action::Write {
+            path,
+            offset,
+            length,
+        });
     }
 
     fn direct_write(&mut self, path: PathId, range: DataRange) {
         let (offset, length) = range.blocks_at(self.names.node(path).size);
         self.grow(path, offset + length);
-        self.sink.act(Action::DirectWrite { path, offset, length });
+        self.sink.act(Action::DirectWrite {
+            path,
+            offset,
+            length,
+        });
     }
 
     fn mmap_write(&mut self, path: PathId, range: DataRange) {
         let (offset, length) = range.blocks_at(self.names.node(path).size);
         self.grow(path, offset + length);
-        self.sink.act(Action::MmapWrite { path, offset, length });
-        self.sink.act(Action::Msync { path, offset, length });
+        self.sink.act(Action::MmapWrite {
+            path,
+            offset,
+            length,
+        });
+        self.sink.act(Action::Msync {
+            path,
+            offset,
+            length,
+        });
     }
 
     fn grow(&mut self, path: PathId, end: u64) {
@@ -298,13 +342,20 @@ impl<S: Sink> Run<'_, S> {
     fn falloc(&mut self, path: PathId, mode: FallocMode, range: DataRange) {
         let (mut offset, mut length) = range.at(self.names.node(path).size);
         match mode {
-            FallocMode::Allocate | FallocMode::ZeroRange | FallocMode::UnshareRange => self.grow(path, offset + length),
+            FallocMode::Allocate | FallocMode::ZeroRange | FallocMode::UnshareRange => {
+                self.grow(path, offset + length)
+            }
             FallocMode::KeepSize | FallocMode::ZeroRangeKeepSize | FallocMode::PunchHole => {}
             FallocMode::CollapseRange | FallocMode::InsertRange => {
                 (offset, length) = self.shift(path, mode, offset);
             }
         }
-        self.sink.act(Action::Falloc { path, mode, offset, length });
+        self.sink.act(Action::Falloc {
+            path,
+            mode,
+            offset,
+            length,
+        });
     }
 
     /// One block in the middle of the file: what is behind it moves, so there must be some.
@@ -322,10 +373,15 @@ impl<S: Sink> Run<'_, S> {
     }
 
     fn truncate(&mut self, choice: &Choice) {
-        let Argument::Size(size) = choice.argument else { unreachable!("truncate has a size") };
+        let Argument::Size(size) = choice.argument else {
+            unreachable!("truncate has a size")
+        };
         self.need_data(choice.path);
         self.names.node(choice.path).size = size;
-        self.sink.act(Action::Truncate { path: choice.path, size });
+        self.sink.act(Action::Truncate {
+            path: choice.path,
+            size,
+        });
     }
 
     fn set_xattr(&mut self, path: PathId) {

@@ -36,21 +36,39 @@ impl Selection {
     /// The numbers of the wanted workloads, in order.
     pub fn indices<'a>(&self, generator: &'a Generator) -> Indices<'a> {
         let range = self.range_in(generator);
-        let wanted = Wanted { range: range.clone(), shard: self.shard };
+        let wanted = Wanted {
+            range: range.clone(),
+            shard: self.shard,
+        };
         match (self.unique, self.sample) {
-            (false, None) => Indices { source: Source::steps(range, self.shard), removed: None },
+            (false, None) => Indices {
+                source: Source::steps(range, self.shard),
+                removed: None,
+            },
             (true, None) => Indices {
                 source: Source::Unique(Box::new(generator.unique()), wanted),
                 removed: Some(Removed::default()),
             },
             (false, Some(sample)) => {
-                let chosen = sample.positions(range.end - range.start).into_iter().map(|at| range.start + at);
-                Indices { source: wanted.list(chosen), removed: None }
+                let chosen = sample
+                    .positions(range.end - range.start)
+                    .into_iter()
+                    .map(|at| range.start + at);
+                Indices {
+                    source: wanted.list(chosen),
+                    removed: None,
+                }
             }
             (true, Some(sample)) => {
                 let (unique, removed) = all_unique(generator, &range);
-                let chosen = sample.positions(unique.len() as u64).into_iter().map(|at| unique[at as usize]);
-                Indices { source: wanted.list(chosen), removed: Some(removed) }
+                let chosen = sample
+                    .positions(unique.len() as u64)
+                    .into_iter()
+                    .map(|at| unique[at as usize]);
+                Indices {
+                    source: wanted.list(chosen),
+                    removed: Some(removed),
+                }
             }
         }
     }
@@ -74,7 +92,9 @@ impl Selection {
 
 fn all_unique(generator: &Generator, range: &Range<u64>) -> (Vec<u64>, Removed) {
     let mut unique = generator.unique();
-    let kept = std::iter::from_fn(|| unique.next_index()).filter(|index| range.contains(index)).collect();
+    let kept = std::iter::from_fn(|| unique.next_index())
+        .filter(|index| range.contains(index))
+        .collect();
     (kept, unique.removed())
 }
 
@@ -137,7 +157,9 @@ type Steps = StepBy<Range<u64>>;
 
 impl Source<'_> {
     fn steps(range: Range<u64>, shard: Option<Shard>) -> Self {
-        let (start, step) = shard.map_or((range.start, 1), |shard| (shard.first_from(range.start), shard.count()));
+        let (start, step) = shard.map_or((range.start, 1), |shard| {
+            (shard.first_from(range.start), shard.count())
+        });
         Source::Steps((start..range.end).step_by(step as usize))
     }
 }
@@ -178,7 +200,10 @@ mod tests {
         let sample = Sample { count: 50, seed: 7 };
         assert_eq!(sample.positions(60).len(), 50);
         assert_eq!(sample.positions(60), sample.positions(60));
-        assert_ne!(sample.positions(1000), Sample { seed: 8, ..sample }.positions(1000));
+        assert_ne!(
+            sample.positions(1000),
+            Sample { seed: 8, ..sample }.positions(1000)
+        );
         assert_eq!(sample.positions(10), (0..10).collect());
     }
 
@@ -188,6 +213,13 @@ mod tests {
             assert!(bad.parse::<Shard>().is_err(), "{bad}");
         }
         let shard: Shard = "2/3".parse().unwrap();
-        assert_eq!((shard.first_from(0), shard.first_from(1), shard.first_from(2)), (1, 1, 4));
+        assert_eq!(
+            (
+                shard.first_from(0),
+                shard.first_from(1),
+                shard.first_from(2)
+            ),
+            (1, 1, 4)
+        );
     }
 }

@@ -29,15 +29,36 @@ impl Sink for TextSink<'_> {
                 self.on_both("rename", source, dest);
                 self.word(rename_word(flag));
             }
-            Action::Write { path, offset, length } => self.on_range("write", path, offset, length),
-            Action::DirectWrite { path, offset, length } => self.on_range("dwrite", path, offset, length),
-            Action::MmapWrite { path, offset, length } => self.on_range("mmapwrite", path, offset, length),
-            Action::Msync { path, offset, length } => self.on_range("msync", path, offset, length),
+            Action::Write {
+                path,
+                offset,
+                length,
+            } => self.on_range("write", path, offset, length),
+            Action::DirectWrite {
+                path,
+                offset,
+                length,
+            } => self.on_range("dwrite", path, offset, length),
+            Action::MmapWrite {
+                path,
+                offset,
+                length,
+            } => self.on_range("mmapwrite", path, offset, length),
+            Action::Msync {
+                path,
+                offset,
+                length,
+            } => self.on_range("msync", path, offset, length),
             Action::Truncate { path, size } => {
                 self.on("truncate", path);
                 self.bytes(size);
             }
-            Action::Falloc { path, mode, offset, length } => {
+            Action::Falloc {
+                path,
+                mode,
+                offset,
+                length,
+            } => {
                 self.on("falloc", path);
                 self.word(falloc_mode_name(mode));
                 self.bytes(offset);

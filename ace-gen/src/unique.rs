@@ -36,8 +36,18 @@ impl Removed {
 
 impl fmt::Display for Removed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (count, Removed { total, equal, remove_is_unlink }) = (self.count(), *self);
-        write!(f, "removed {count} of {total}: {equal} equal, {remove_is_unlink} that say remove for unlink")
+        let (
+            count,
+            Removed {
+                total,
+                equal,
+                remove_is_unlink,
+            },
+        ) = (self.count(), *self);
+        write!(
+            f,
+            "removed {count} of {total}: {equal} equal, {remove_is_unlink} that say remove for unlink"
+        )
     }
 }
 
@@ -96,12 +106,20 @@ impl<'a> Unique<'a> {
     fn is_new(&mut self, index: u64) -> bool {
         self.seen_text.clear();
         self.own_text.clear();
-        let mut sink = SeenSink { paths: self.paths, seen: &mut self.seen_text, own: &mut self.own_text };
+        let mut sink = SeenSink {
+            paths: self.paths,
+            seen: &mut self.seen_text,
+            own: &mut self.own_text,
+        };
         self.walk.resolve(index, &mut sink);
         let seen = digest(&self.seen_text);
         let as_written = self.seen_text == self.own_text;
         let known = self.seen.get(&seen).copied();
-        let equal = if as_written { known == Some(true) } else { !self.with_remove.insert(digest(&self.own_text)) };
+        let equal = if as_written {
+            known == Some(true)
+        } else {
+            !self.with_remove.insert(digest(&self.own_text))
+        };
         match known {
             Some(_) if equal => self.removed.equal += 1,
             Some(_) => self.removed.remove_is_unlink += 1,
@@ -116,7 +134,8 @@ impl Iterator for Unique<'_> {
     type Item = (u64, Workload);
 
     fn next(&mut self) -> Option<(u64, Workload)> {
-        self.next_index().map(|index| (index, self.walk.workload(index)))
+        self.next_index()
+            .map(|index| (index, self.walk.workload(index)))
     }
 }
 
@@ -139,7 +158,15 @@ impl Sink for SeenSink<'_> {
             Action::Remove(path) => Action::Unlink(path),
             other => other,
         };
-        TextSink { paths: self.paths, line: &mut *self.own }.act(action);
-        TextSink { paths: self.paths, line: &mut *self.seen }.act(effect);
+        TextSink {
+            paths: self.paths,
+            line: &mut *self.own,
+        }
+        .act(action);
+        TextSink {
+            paths: self.paths,
+            line: &mut *self.seen,
+        }
+        .act(effect);
     }
 }

@@ -8,7 +8,10 @@ fn count(bounds: Bounds) -> u64 {
 
 #[test]
 fn presets_have_the_counts_of_ace() {
-    let counts: Vec<_> = Preset::ALL.iter().map(|(preset, name)| (*name, count(preset.bounds()))).collect();
+    let counts: Vec<_> = Preset::ALL
+        .iter()
+        .map(|(preset, name)| (*name, count(preset.bounds())))
+        .collect();
     let golden = [
         ("seq-1", 336),
         ("seq-2", 254_032),
@@ -31,7 +34,10 @@ fn the_shipped_operations_have_the_counts_of_ace() {
 
 #[test]
 fn pairs_of_links_from_first_files_give_the_count_of_seq3generator() {
-    let bounds = Bounds { link_pairs: LinkPairs::FromFirst, ..Preset::Seq3Metadata.bounds() };
+    let bounds = Bounds {
+        link_pairs: LinkPairs::FromFirst,
+        ..Preset::Seq3Metadata.bounds()
+    };
     assert_eq!(count(bounds), 1_520_892);
 }
 

@@ -70,7 +70,10 @@ fn unique_workloads_differ_and_what_is_left_out_is_like_an_earlier_one() {
     let distinct: HashSet<_> = kept.iter().map(|&index| body(index)).collect();
     assert_eq!(distinct.len(), kept.len());
     assert_eq!(distinct, (0..generator.len()).map(body).collect());
-    assert_eq!(unique.removed().to_string(), "removed 34 of 336: 18 equal, 16 that say remove for unlink");
+    assert_eq!(
+        unique.removed().to_string(),
+        "removed 34 of 336: 18 equal, 16 that say remove for unlink"
+    );
 }
 
 #[test]
@@ -81,9 +84,18 @@ fn a_selection_counts_what_it_yields() {
         for range in [None, Some(17..200), Some(300..900), Some(500..900)] {
             for sample in [None, Some(Sample { count: 40, seed: 1 })] {
                 for shard in [None, shard] {
-                    let selection = Selection { unique, range: range.clone(), sample, shard };
+                    let selection = Selection {
+                        unique,
+                        range: range.clone(),
+                        sample,
+                        shard,
+                    };
                     let indices: Vec<_> = selection.indices(&generator).collect();
-                    assert_eq!(selection.count(&generator).0, indices.len() as u64, "{selection:?}");
+                    assert_eq!(
+                        selection.count(&generator).0,
+                        indices.len() as u64,
+                        "{selection:?}"
+                    );
                     assert!(indices.is_sorted(), "{selection:?}");
                 }
             }

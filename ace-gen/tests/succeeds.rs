@@ -4,7 +4,9 @@ mod toy;
 
 use std::sync::LazyLock;
 
-use ace_gen::{Bounds, DataRange, FALLOC_MODES, Generator, LinkPairs, Operation, Persistence, Preset, Reuse};
+use ace_gen::{
+    Bounds, DataRange, FALLOC_MODES, Generator, LinkPairs, Operation, Persistence, Preset, Reuse,
+};
 use proptest::prelude::*;
 use toy::Toy;
 
@@ -42,9 +44,15 @@ fn operations_succeed_in_workloads_of_seq_3() {
 fn wide(ops: usize) -> Bounds {
     let mut bounds = Bounds::of_length(ops);
     bounds.nest();
-    bounds.operations = Operation::ALL.iter().map(|(operation, _)| *operation).collect();
+    bounds.operations = Operation::ALL
+        .iter()
+        .map(|(operation, _)| *operation)
+        .collect();
     bounds.falloc_modes = FALLOC_MODES.iter().map(|(mode, _)| *mode).collect();
-    bounds.persistence = Persistence::ALL.iter().map(|(persistence, _)| *persistence).collect();
+    bounds.persistence = Persistence::ALL
+        .iter()
+        .map(|(persistence, _)| *persistence)
+        .collect();
     bounds.block_ranges = DataRange::ALL.iter().map(|(range, _)| *range).collect();
     bounds.truncate_sizes = vec![0, 2500, 40000];
     bounds.link_pairs = LinkPairs::FromFirst;
@@ -97,6 +105,8 @@ fn the_toy_refuses_what_posix_refuses() {
 
 #[test]
 fn what_is_below_a_directory_is_renamed_with_it() {
-    let workload = workloads::parse("mkdir A; creat A/foo; rename A B; fsync B/foo", "test").unwrap().remove(0);
+    let workload = workloads::parse("mkdir A; creat A/foo; rename A B; fsync B/foo", "test")
+        .unwrap()
+        .remove(0);
     assert_eq!(Toy::run(&workload), Ok(()));
 }

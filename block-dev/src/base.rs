@@ -11,8 +11,8 @@ use crate::{PAGE_SIZE, Page};
 /// A page that holds nothing.
 pub(crate) static ZERO_PAGE: Page = [0; PAGE_SIZE];
 
-/// The size of the largest disk that is unpacked, in bytes. What claims to be larger is damaged: even to
-/// make an empty one would take gigabytes.
+/// The size of the largest disk that is unpacked, in bytes. What claims to be larger is damaged:
+/// even to make an empty one would take gigabytes.
 const PACKED_MAX: u64 = 1 << 40;
 
 /// A formatted disk that many images share. It never changes, and pages of zeros cost nothing.
@@ -30,9 +30,18 @@ impl Base {
     /// # Panics
     /// If the size is not a multiple of the page size.
     pub fn empty(size_bytes: u64) -> Self {
-        assert_eq!(size_bytes % PAGE_SIZE as u64, 0, "a disk's size is a multiple of {PAGE_SIZE}");
+        assert_eq!(
+            size_bytes % PAGE_SIZE as u64,
+            0,
+            "a disk's size is a multiple of {PAGE_SIZE}"
+        );
         let page_count = (size_bytes / PAGE_SIZE as u64) as usize;
-        Self { size_bytes, slots: vec![0; page_count], pages: Vec::new(), hash: ImageHash::default() }
+        Self {
+            size_bytes,
+            slots: vec![0; page_count],
+            pages: Vec::new(),
+            hash: ImageHash::default(),
+        }
     }
 
     /// Reads a disk from a file; holes are skipped.
@@ -42,7 +51,10 @@ impl Base {
     pub fn from_file(file: &File) -> io::Result<Self> {
         let size_bytes = file.metadata()?.len();
         if size_bytes % PAGE_SIZE as u64 != 0 {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "its size is not a multiple of 4096"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "its size is not a multiple of 4096",
+            ));
         }
         let mut base = Self::empty(size_bytes);
         for extent in DataExtents::of(file, size_bytes) {
@@ -75,7 +87,10 @@ impl Base {
         let damaged = || io::Error::new(io::ErrorKind::InvalidData, "a packed disk is damaged");
         let (size, rest) = packed.split_first_chunk().ok_or_else(damaged)?;
         let size_bytes = u64::from_le_bytes(*size);
-        if size_bytes > PACKED_MAX || size_bytes % PAGE_SIZE as u64 != 0 || rest.len() % (4 + PAGE_SIZE) != 0 {
+        if size_bytes > PACKED_MAX
+            || size_bytes % PAGE_SIZE as u64 != 0
+            || rest.len() % (4 + PAGE_SIZE) != 0
+        {
             return Err(damaged());
         }
         let mut base = Self::empty(size_bytes);
@@ -121,14 +136,20 @@ impl Base {
     pub fn differing<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = (u32, &'a Page)> + 'a {
         let places = self.slots.iter().zip(&other.slots).enumerate();
         // Most pages are of zeros in both.
-        let used = places.filter(|(_, slots)| *slots != (&0, &0)).map(|(number, _)| number as u32);
+        let used = places
+            .filter(|(_, slots)| *slots != (&0, &0))
+            .map(|(number, _)| number as u32);
         let differing = used.filter(|number| self.page(*number) != other.page(*number));
         differing.map(|number| (number, other.page(number).unwrap_or(&ZERO_PAGE)))
     }
 
     /// The numbers of the pages that hold something other than zeros, in order.
     pub(crate) fn used(&self) -> impl Iterator<Item = u32> + '_ {
-        self.slots.iter().enumerate().filter(|(_, slot)| **slot != 0).map(|(number, _)| number as u32)
+        self.slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| **slot != 0)
+            .map(|(number, _)| number as u32)
     }
 }
 
@@ -156,7 +177,11 @@ pub(crate) struct DataExtents<'a> {
 
 impl<'a> DataExtents<'a> {
     pub(crate) fn of(file: &'a File, size_bytes: u64) -> Self {
-        Self { file, at: 0, size_bytes: size_bytes as i64 }
+        Self {
+            file,
+            at: 0,
+            size_bytes: size_bytes as i64,
+        }
     }
 }
 
@@ -176,7 +201,10 @@ impl Iterator for DataExtents<'_> {
         match lseek(self.file, start, Whence::SeekHole) {
             Ok(end) => {
                 self.at = end;
-                Some(Ok((page(start), page(end.min(self.size_bytes) + PAGE_SIZE as i64 - 1))))
+                Some(Ok((
+                    page(start),
+                    page(end.min(self.size_bytes) + PAGE_SIZE as i64 - 1),
+                )))
             }
             Err(error) => Some(Err(error.into())),
         }
@@ -185,7 +213,12 @@ impl Iterator for DataExtents<'_> {
 
 impl std::fmt::Debug for DataExtents<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "DataExtents(fd {}, at {})", self.file.as_raw_fd(), self.at)
+        write!(
+            f,
+            "DataExtents(fd {}, at {})",
+            self.file.as_raw_fd(),
+            self.at
+        )
     }
 }
 
@@ -201,7 +234,10 @@ mod tests {
         let packed = base.pack();
         assert!(packed.len() < 3 * PAGE_SIZE);
         let unpacked = Base::unpack(&packed).expect("whole");
-        assert_eq!((unpacked.size_bytes(), unpacked.hash()), (base.size_bytes(), base.hash()));
+        assert_eq!(
+            (unpacked.size_bytes(), unpacked.hash()),
+            (base.size_bytes(), base.hash())
+        );
         assert!(unpacked.used().eq([2, 8]));
         assert!(Base::unpack(&packed[..packed.len() - 1]).is_err());
         assert!(Base::unpack(&packed[..7]).is_err());

@@ -13,9 +13,9 @@ pub enum Completion {
     /// before it, even if nobody waited for them.
     #[default]
     AtOnce,
-    /// Some of them only after later requests have come, or none has for a few milliseconds: a flush
-    /// that was sent without waiting for them does not cover them. What was written can be read at
-    /// once: the disk has a volatile cache, and only says late that it is there.
+    /// Some of them only after later requests have come, or none has for a few milliseconds: a
+    /// flush that was sent without waiting for them does not cover them. What was written can be
+    /// read at once: the disk has a volatile cache, and only says late that it is there.
     Lazy {
         /// Which writes, and for how many requests, follows from this and the place in the log.
         seed: u64,
@@ -26,7 +26,9 @@ impl Completion {
     /// For how many later requests the write at `place` of the log waits; none if it is answered at
     /// once.
     pub(crate) fn requests_to_wait(self, place: usize) -> Option<u8> {
-        let Self::Lazy { seed } = self else { return None };
+        let Self::Lazy { seed } = self else {
+            return None;
+        };
         let mut hasher = blake3::Hasher::new();
         hasher.update(&seed.to_le_bytes());
         hasher.update(&(place as u64).to_le_bytes());
@@ -41,7 +43,9 @@ mod tests {
     use super::*;
 
     fn waits(seed: u64) -> Vec<Option<u8>> {
-        (0..1000).map(|place| Completion::Lazy { seed }.requests_to_wait(place)).collect()
+        (0..1000)
+            .map(|place| Completion::Lazy { seed }.requests_to_wait(place))
+            .collect()
     }
 
     #[test]
@@ -53,7 +57,12 @@ mod tests {
         for requests in 1..=REQUESTS_MAX {
             assert!(waits(1).contains(&Some(requests)), "{requests}");
         }
-        assert!(waits(1).iter().flatten().all(|requests| (1..=REQUESTS_MAX).contains(requests)));
+        assert!(
+            waits(1)
+                .iter()
+                .flatten()
+                .all(|requests| (1..=REQUESTS_MAX).contains(requests))
+        );
         assert_eq!(Completion::AtOnce.requests_to_wait(5), None);
     }
 }

@@ -15,7 +15,9 @@ pub enum Error {
         source: io::Error,
     },
     /// No loop device could be had.
-    #[error("attach a loop device: {source} (is every loop device in use? `losetup -a` lists them)")]
+    #[error(
+        "attach a loop device: {source} (is every loop device in use? `losetup -a` lists them)"
+    )]
     NoLoopDevice {
         /// The system's answer.
         source: io::Error,
@@ -40,6 +42,9 @@ pub(crate) trait Context<T> {
 
 impl<T, E: Into<io::Error>> Context<T> for std::result::Result<T, E> {
     fn doing<D: Into<String>>(self, doing: impl FnOnce() -> D) -> Result<T> {
-        self.map_err(|source| Error::Io { doing: doing().into(), source: source.into() })
+        self.map_err(|source| Error::Io {
+            doing: doing().into(),
+            source: source.into(),
+        })
     }
 }

@@ -8,8 +8,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::{
-    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig, LockOwner,
-    OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyOpen, ReplyWrite, Request, Session, SessionACL, WriteFlags,
+    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyOpen, ReplyWrite,
+    Request, Session, SessionACL, WriteFlags,
 };
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::time::{ClockId, clock_gettime};
@@ -63,16 +64,37 @@ impl FuseDisk {
         let mount_point = directory.join("disk");
         File::create(&mount_point).doing(|| format!("create {}", mount_point.display()))?;
         let image = Image::new(Arc::clone(base));
-        let disk = Disk { image, log: BlockLog::default(), recording: false, recordings: 0 };
+        let disk = Disk {
+            image,
+            log: BlockLog::default(),
+            recording: false,
+            recordings: 0,
+        };
         let shared = Arc::new(Mutex::new(disk));
-        let late = (completion != Completion::AtOnce).then(|| Arc::new(LateAnswers::new(Arc::clone(&shared))));
-        let server = Server { disk: Arc::clone(&shared), size_bytes: base.size_bytes(), completion, late };
+        let late = (completion != Completion::AtOnce)
+            .then(|| Arc::new(LateAnswers::new(Arc::clone(&shared))));
+        let server = Server {
+            disk: Arc::clone(&shared),
+            size_bytes: base.size_bytes(),
+            completion,
+            late,
+        };
         let server = serve(server, mount_point.clone())?;
-        let mut this = Self { device: None, mount_point, server: Some(server), shared };
-        let backing = OpenOptions::new().read(true).write(true).open(&this.mount_point);
+        let mut this = Self {
+            device: None,
+            mount_point,
+            server: Some(server),
+            shared,
+        };
+        let backing = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&this.mount_point);
         let backing = backing.doing(|| format!("open {}", this.mount_point.display()))?;
         // On a 6.1 kernel the loop device would have size 0 without this.
-        backing.metadata().doing(|| format!("stat {}", this.mount_point.display()))?;
+        backing
+            .metadata()
+            .doing(|| format!("stat {}", this.mount_point.display()))?;
         this.device = Some(LoopDevice::attach(backing.as_fd(), true)?);
         Ok(this)
     }
@@ -153,7 +175,10 @@ impl FrontEnd for FuseDisk {
         let mut disk = self.lock();
         disk.image.reset();
         for number in image.written() {
-            disk.image.write(u64::from(number) * crate::PAGE_SIZE as u64, image.page(number));
+            disk.image.write(
+                u64::from(number) * crate::PAGE_SIZE as u64,
+                image.page(number),
+            );
         }
         Ok(())
     }
@@ -192,46 +217,52 @@ pub(crate) fn now_ns() -> u64 {
 /// system, that thread cannot end before it is answered; the connection is cut as soon as the
 /// server's table goes, and the wait with it. For the same reason the thread has a mount namespace
 /// of its own, without a mount in it: the last thread of a namespace unmounts what is on the disk
-/// before it closes anything, so it must not be this one. Of what others have open nothing is left in
-/// its table: a loop device that is open there stays, and with it the disk of another server.
+/// before it closes anything, so it must not be this one. Of what others have open nothing is left
+/// in its table: a loop device that is open there stays, and with it the disk of another server.
 fn serve(server: Server, mount_point: PathBuf) -> Result<JoinHandle<()>> {
     let (ready, started) = mpsc::channel();
-    let thread = std::thread::Builder::new().name("fuse".into()).spawn(move || {
-        let mounted = sys::leave_files()
-            .doing(|| "give the FUSE server a table of descriptors of its own")
-            .and_then(|()| mount_fuse(&mount_point))
-            .and_then(|fuse| {
-                let left = machine::have_no_mounts().doing(|| "give the FUSE server a mount namespace of its own");
-                left.map(|()| fuse)
-            });
-        let fuse = match mounted {
-            Ok(fuse) => fuse,
-            Err(error) => return drop(ready.send(Err(error))),
-        };
-        let late = server.late.clone();
-        let session = Session::from_fd(server, fuse, SessionACL::All, fuser::Config::default());
-        match session.doing(|| "start the FUSE session") {
-            // Late answers are written to `/dev/fuse`, which only this thread and its own have.
-            Ok(session) => std::thread::scope(|scope| {
-                if let Some(late) = &late {
-                    let thread = std::thread::Builder::new().name("fuse-late".into());
-                    let thread = thread.spawn_scoped(scope, || late.answer_in_time());
-                    if let Err(error) = thread.doing(|| "start the FUSE server's second thread") {
-                        return drop(ready.send(Err(error)));
+    let thread = std::thread::Builder::new()
+        .name("fuse".into())
+        .spawn(move || {
+            let mounted = sys::leave_files()
+                .doing(|| "give the FUSE server a table of descriptors of its own")
+                .and_then(|()| mount_fuse(&mount_point))
+                .and_then(|fuse| {
+                    let left = machine::have_no_mounts()
+                        .doing(|| "give the FUSE server a mount namespace of its own");
+                    left.map(|()| fuse)
+                });
+            let fuse = match mounted {
+                Ok(fuse) => fuse,
+                Err(error) => return drop(ready.send(Err(error))),
+            };
+            let late = server.late.clone();
+            let session = Session::from_fd(server, fuse, SessionACL::All, fuser::Config::default());
+            match session.doing(|| "start the FUSE session") {
+                // Late answers are written to `/dev/fuse`, which only this thread and its own have.
+                Ok(session) => std::thread::scope(|scope| {
+                    if let Some(late) = &late {
+                        let thread = std::thread::Builder::new().name("fuse-late".into());
+                        let thread = thread.spawn_scoped(scope, || late.answer_in_time());
+                        if let Err(error) = thread.doing(|| "start the FUSE server's second thread")
+                        {
+                            return drop(ready.send(Err(error)));
+                        }
                     }
-                }
-                drop(ready.send(Ok(())));
-                // It ends with an error when the file system is unmounted lazily; so be it.
-                let _ = session.run();
-                if let Some(late) = &late {
-                    late.end();
-                }
-            }),
-            Err(error) => drop(ready.send(Err(error))),
-        }
-    });
+                    drop(ready.send(Ok(())));
+                    // It ends with an error when the file system is unmounted lazily; so be it.
+                    let _ = session.run();
+                    if let Some(late) = &late {
+                        late.end();
+                    }
+                }),
+                Err(error) => drop(ready.send(Err(error))),
+            }
+        });
     let thread = thread.doing(|| "start the FUSE server")?;
-    started.recv().unwrap_or_else(|_| Err(io::Error::other("it died")).doing(|| "start the FUSE server"))?;
+    started
+        .recv()
+        .unwrap_or_else(|_| Err(io::Error::other("it died")).doing(|| "start the FUSE server"))?;
     Ok(thread)
 }
 
@@ -242,10 +273,19 @@ fn mount_fuse(mount_point: &Path) -> Result<OwnedFd> {
         hint: "root and FUSE are needed; try `modprobe fuse`; a container must be given the device",
         source,
     })?;
-    let options = format!("fd={},rootmode=100000,user_id=0,group_id=0,allow_other", fuse.as_raw_fd());
+    let options = format!(
+        "fd={},rootmode=100000,user_id=0,group_id=0,allow_other",
+        fuse.as_raw_fd()
+    );
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
-    mount(Some(NAME_MARK), mount_point, Some("fuse"), flags, Some(options.as_str()))
-        .doing(|| format!("mount FUSE on {}", mount_point.display()))?;
+    mount(
+        Some(NAME_MARK),
+        mount_point,
+        Some("fuse"),
+        flags,
+        Some(options.as_str()),
+    )
+    .doing(|| format!("mount FUSE on {}", mount_point.display()))?;
     Ok(fuse.into())
 }
 
@@ -275,9 +315,15 @@ impl Server {
 impl Filesystem for Server {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         if self.late.is_some() {
-            let missing =
-                |_| io::Error::new(io::ErrorKind::Unsupported, "this kernel's FUSE has no asynchronous direct I/O");
-            config.add_capabilities(InitFlags::FUSE_ASYNC_DIO).map_err(missing)?;
+            let missing = |_| {
+                io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    "this kernel's FUSE has no asynchronous direct I/O",
+                )
+            };
+            config
+                .add_capabilities(InitFlags::FUSE_ASYNC_DIO)
+                .map_err(missing)?;
         }
         Ok(())
     }
@@ -304,7 +350,10 @@ impl Filesystem for Server {
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
+        reply.opened(
+            FileHandle(0),
+            FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH,
+        );
     }
 
     fn read(
@@ -354,7 +403,16 @@ impl Filesystem for Server {
         });
         match (wait, &self.late) {
             (Some((place, recording, requests, time_ns)), Some(late)) => {
-                late.hold(LateWrite { reply, length, place, recording }, requests, time_ns);
+                late.hold(
+                    LateWrite {
+                        reply,
+                        length,
+                        place,
+                        recording,
+                    },
+                    requests,
+                    time_ns,
+                );
             }
             _ => reply.written(length),
         }
@@ -369,7 +427,16 @@ impl Filesystem for Server {
         reply.ok();
     }
 
-    fn fallocate(&self, _: &Request, _: INodeNo, _: FileHandle, offset: u64, length: u64, _: i32, reply: ReplyEmpty) {
+    fn fallocate(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        length: u64,
+        _: i32,
+        reply: ReplyEmpty,
+    ) {
         // The loop driver asks for holes (discard) and zeros (write zeroes), nothing else.
         let length = length.min(self.size_bytes.saturating_sub(offset));
         self.carry_out(|disk, time_ns| {
@@ -389,11 +456,12 @@ mod sys {
     /// The first descriptor behind those of standard input, output and error.
     const FIRST: libc::c_uint = 3;
 
-    /// Gives this thread a table of descriptors of its own, with nothing in it but the standard ones.
+    /// Gives this thread a table of descriptors of its own, with nothing in it but the standard
+    /// ones.
     pub(super) fn leave_files() -> io::Result<()> {
         let flags = libc::CLOSE_RANGE_UNSHARE as libc::c_int;
-        // SAFETY: what is closed is closed in this thread's new table only, and nothing that this thread
-        // owns is open: it has just been started.
+        // SAFETY: what is closed is closed in this thread's new table only, and nothing that this
+        // thread owns is open: it has just been started.
         match unsafe { libc::close_range(FIRST, libc::c_uint::MAX, flags) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),

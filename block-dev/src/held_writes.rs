@@ -26,21 +26,33 @@ struct Waiting<T> {
 
 impl<T> HeldWrites<T> {
     pub(crate) fn new() -> Self {
-        Self { waiting: VecDeque::with_capacity(HELD_MAX) }
+        Self {
+            waiting: VecDeque::with_capacity(HELD_MAX),
+        }
     }
 
     /// Has a write that came at `now_ns` wait for so many requests behind it. Returns the oldest
     /// one, if there is no place for both.
     pub(crate) fn hold(&mut self, write: T, requests: u8, now_ns: u64) -> Option<T> {
-        let oldest = if self.waiting.len() < HELD_MAX { None } else { self.waiting.pop_front() };
+        let oldest = if self.waiting.len() < HELD_MAX {
+            None
+        } else {
+            self.waiting.pop_front()
+        };
         let deadline_ns = now_ns + HOLD_MAX.as_nanos() as u64;
-        self.waiting.push_back(Waiting { write, requests, deadline_ns });
+        self.waiting.push_back(Waiting {
+            write,
+            requests,
+            deadline_ns,
+        });
         oldest.map(|oldest| oldest.write)
     }
 
     /// Another request has come: returns the writes that waited for it.
     pub(crate) fn request_came(&mut self) -> Vec<T> {
-        self.waiting.iter_mut().for_each(|waiting| waiting.requests -= 1);
+        self.waiting
+            .iter_mut()
+            .for_each(|waiting| waiting.requests -= 1);
         self.take(|waiting| waiting.requests == 0)
     }
 

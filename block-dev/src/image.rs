@@ -10,7 +10,9 @@ use crate::{PAGE_SIZE, Page};
 ///
 /// It is the sum over all pages of blake3(number, content), a page of zeros counting nothing,
 /// so that a changed page is taken out and put in without looking at the others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
+)]
 pub struct ImageHash(pub u128);
 
 impl ImageHash {
@@ -31,7 +33,9 @@ pub(crate) fn page_hash(number: u32, page: &Page) -> ImageHash {
     hasher.update(page);
     hasher.update(&number.to_le_bytes());
     let bytes: [u8; 32] = hasher.finalize().into();
-    ImageHash(u128::from_le_bytes(bytes[..16].try_into().expect("16 of 32 bytes")))
+    ImageHash(u128::from_le_bytes(
+        bytes[..16].try_into().expect("16 of 32 bytes"),
+    ))
 }
 
 #[derive(Clone)]
@@ -55,7 +59,13 @@ impl Image {
     /// An image that is nothing but its base.
     pub fn new(base: Arc<Base>) -> Self {
         let hash = base.hash();
-        Self { base, overlay: BTreeMap::new(), hash, unhashed: Vec::new(), spare: Vec::new() }
+        Self {
+            base,
+            overlay: BTreeMap::new(),
+            hash,
+            unhashed: Vec::new(),
+            spare: Vec::new(),
+        }
     }
 
     /// What it is an overlay of.
@@ -70,9 +80,12 @@ impl Image {
 
     /// Back to the base.
     pub fn reset(&mut self) {
-        let pages = std::mem::take(&mut self.overlay).into_values().map(|overlaid| overlaid.page);
+        let pages = std::mem::take(&mut self.overlay)
+            .into_values()
+            .map(|overlaid| overlaid.page);
         // Enough for a workload; what a large one needed goes back to the system.
-        self.spare.extend(pages.take(1024_usize.saturating_sub(self.spare.len())));
+        self.spare
+            .extend(pages.take(1024_usize.saturating_sub(self.spare.len())));
         self.unhashed.clear();
         self.hash = self.base.hash();
     }
@@ -120,8 +133,12 @@ impl Image {
     pub fn discard(&mut self, offset: u64, length: u64) {
         let mut done = 0;
         while done < length {
-            let (number, at, piece_length) = piece(offset + done, (length - done).min(1 << 30) as usize);
-            if self.page(number)[at..at + piece_length].iter().any(|byte| *byte != 0) {
+            let (number, at, piece_length) =
+                piece(offset + done, (length - done).min(1 << 30) as usize);
+            if self.page(number)[at..at + piece_length]
+                .iter()
+                .any(|byte| *byte != 0)
+            {
                 self.page_mut(number)[at..at + piece_length].fill(0);
             }
             done += piece_length as u64;
@@ -129,12 +146,23 @@ impl Image {
     }
 
     fn page_mut(&mut self, number: u32) -> &mut Page {
-        let Self { base, overlay, hash, unhashed, spare } = self;
+        let Self {
+            base,
+            overlay,
+            hash,
+            unhashed,
+            spare,
+        } = self;
         let overlaid = overlay.entry(number).or_insert_with(|| {
             let content = base.page(number);
             let mut page = spare.pop().unwrap_or_else(|| Box::new(ZERO_PAGE));
             page.copy_from_slice(content.unwrap_or(&ZERO_PAGE));
-            Overlaid { hash: Some(content.map_or(ImageHash::default(), |content| page_hash(number, content))), page }
+            Overlaid {
+                hash: Some(
+                    content.map_or(ImageHash::default(), |content| page_hash(number, content)),
+                ),
+                page,
+            }
         });
         if let Some(old) = overlaid.hash.take() {
             hash.subtract(old);
@@ -146,7 +174,10 @@ impl Image {
     /// The hash of the content. Only pages written since the last call are hashed.
     pub fn hash(&mut self) -> ImageHash {
         for number in std::mem::take(&mut self.unhashed) {
-            let overlaid = self.overlay.get_mut(&number).expect("an unhashed page is in the overlay");
+            let overlaid = self
+                .overlay
+                .get_mut(&number)
+                .expect("an unhashed page is in the overlay");
             let hash = page_hash(number, &overlaid.page);
             overlaid.hash = Some(hash);
             self.hash.add(hash);
@@ -170,7 +201,11 @@ impl Clone for Image {
 /// The part of a range that lies in the page it starts in: page number, offset in it, length.
 fn piece(offset: u64, length: usize) -> (u32, usize, usize) {
     let at = (offset % PAGE_SIZE as u64) as usize;
-    ((offset / PAGE_SIZE as u64) as u32, at, length.min(PAGE_SIZE - at))
+    (
+        (offset / PAGE_SIZE as u64) as u32,
+        at,
+        length.min(PAGE_SIZE - at),
+    )
 }
 
 #[cfg(test)]

@@ -25,7 +25,12 @@ impl ImageFile {
     /// If it cannot be made.
     pub fn create(path: &Path, base: &Arc<Base>) -> Result<Self> {
         let file = File::create_new(path).doing(|| format!("create {}", path.display()))?;
-        let mut this = Self { file, base: Arc::clone(base), holds: None, writer: PageWriter::default() };
+        let mut this = Self {
+            file,
+            base: Arc::clone(base),
+            holds: None,
+            writer: PageWriter::default(),
+        };
         this.hold(Arc::new(Image::new(Arc::clone(base))))?;
         Ok(this)
     }
@@ -38,10 +43,15 @@ impl ImageFile {
         // Not known again until all is written.
         let mut numbers: Vec<u32> = if let Some(old) = self.holds.take() {
             let written = old.written().chain(image.written());
-            written.filter(|number| old.page(*number) != image.page(*number)).collect()
+            written
+                .filter(|number| old.page(*number) != image.page(*number))
+                .collect()
         } else {
             let size_bytes = self.base.size_bytes();
-            [0, size_bytes].into_iter().try_for_each(|size| self.file.set_len(size)).doing(|| "size an image")?;
+            [0, size_bytes]
+                .into_iter()
+                .try_for_each(|size| self.file.set_len(size))
+                .doing(|| "size an image")?;
             self.base.used().chain(image.written()).collect()
         };
         numbers.sort_unstable();
@@ -51,16 +61,22 @@ impl ImageFile {
         Ok(())
     }
 
-    /// Has somebody else write to the file, who returns the pages that he changed. What it holds then
-    /// is returned. If he fails, the next `hold` writes everything.
+    /// Has somebody else write to the file, who returns the pages that he changed. What it holds
+    /// then is returned. If he fails, the next `hold` writes everything.
     ///
     /// # Errors
     /// If he does.
     ///
     /// # Panics
     /// If the file could not be written before, or a page does not lie within the image.
-    pub fn change<E>(&mut self, by: impl FnOnce() -> Result<Vec<ChangedPage>, E>) -> Result<Arc<Image>, E> {
-        let before = self.holds.take().expect("whoever has it changed has it hold something first");
+    pub fn change<E>(
+        &mut self,
+        by: impl FnOnce() -> Result<Vec<ChangedPage>, E>,
+    ) -> Result<Arc<Image>, E> {
+        let before = self
+            .holds
+            .take()
+            .expect("whoever has it changed has it hold something first");
         let changed = by()?;
         let mut image = Arc::unwrap_or_clone(before);
         for (number, page) in changed {
@@ -71,8 +87,12 @@ impl ImageFile {
 
     /// Writes these pages of an image; `numbers` are in order.
     fn write(&mut self, image: &Image, numbers: &[u32]) -> Result<()> {
-        let written = self.writer.write(&self.file, image, numbers.iter().copied());
-        written.and_then(|()| self.file.sync_data()).doing(|| "write an image")
+        let written = self
+            .writer
+            .write(&self.file, image, numbers.iter().copied());
+        written
+            .and_then(|()| self.file.sync_data())
+            .doing(|| "write an image")
     }
 }
 
@@ -101,11 +121,19 @@ mod tests {
 
     /// Writes to a file that another has open; says which pages that changed.
     fn write_from_outside(directory: &tempfile::TempDir, page: u64, value: u8) -> Vec<ChangedPage> {
-        let file = File::options().read(true).write(true).open(directory.path().join("image")).expect("opened");
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open(directory.path().join("image"))
+            .expect("opened");
         let before = Base::from_file(&file).expect("read");
-        file.write_all_at(&[value; PAGE_SIZE], page * PAGE_SIZE as u64).expect("written");
+        file.write_all_at(&[value; PAGE_SIZE], page * PAGE_SIZE as u64)
+            .expect("written");
         let after = Base::from_file(&file).expect("read");
-        before.differing(&after).map(|(number, page)| (number, page.to_vec())).collect()
+        before
+            .differing(&after)
+            .map(|(number, page)| (number, page.to_vec()))
+            .collect()
     }
 
     #[test]
@@ -125,7 +153,9 @@ mod tests {
     fn what_somebody_else_wrote_to_a_file_is_known() {
         let (directory, base, mut file) = file();
         for (page, value) in [(3, 9), (6, 0), (2, 2)] {
-            let known = file.change(|| Ok::<_, ()>(write_from_outside(&directory, page, value))).expect("changed");
+            let known = file
+                .change(|| Ok::<_, ()>(write_from_outside(&directory, page, value)))
+                .expect("changed");
             let known: Vec<_> = (0..8).map(|number| known.page(number)[0]).collect();
             assert_eq!(known, firsts(&directory));
         }

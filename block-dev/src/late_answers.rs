@@ -35,8 +35,15 @@ struct Waiting {
 
 impl LateAnswers {
     pub(crate) fn new(disk: Arc<Mutex<Disk>>) -> Self {
-        let waiting = Waiting { writes: HeldWrites::new(), ended: false };
-        Self { disk, waiting: Mutex::new(waiting), changed: Condvar::new() }
+        let waiting = Waiting {
+            writes: HeldWrites::new(),
+            ended: false,
+        };
+        Self {
+            disk,
+            waiting: Mutex::new(waiting),
+            changed: Condvar::new(),
+        }
     }
 
     /// Answers a write only when so many requests have come behind it, or none for a while.
@@ -95,7 +102,8 @@ impl LateAnswers {
                 disk.log.complete(write.place);
             }
             drop(disk);
-            // Only after it was noted: whoever waited for it and then sends a flush finds it covered.
+            // Only after it was noted: whoever waited for it and then sends a flush finds it
+            // covered.
             write.reply.written(write.length);
         }
     }

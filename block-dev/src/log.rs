@@ -83,7 +83,14 @@ pub struct BlockLog {
 impl fmt::Debug for BlockLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BlockLog")
-            .field("entries", &BriefList(self.entries.iter().map(|entry| (entry, self.written(entry).map(Brief)))))
+            .field(
+                "entries",
+                &BriefList(
+                    self.entries
+                        .iter()
+                        .map(|entry| (entry, self.written(entry).map(Brief))),
+                ),
+            )
             .field("data", &Brief(&self.data))
             .finish()
     }
@@ -105,14 +112,22 @@ impl BlockLog {
         &self.entries
     }
 
-    /// Whether all that it asks for lies on a disk of this size, and all that it wrote is there: one
-    /// that was read from a file may be damaged.
+    /// Whether all that it asks for lies on a disk of this size, and all that it wrote is there:
+    /// one that was read from a file may be damaged.
     pub fn is_within(&self, size_bytes: u64) -> bool {
         self.entries.iter().enumerate().all(|(place, entry)| {
             let (offset, length) = entry.range();
-            let data = if matches!(entry.kind, Kind::Write { .. }) { length } else { 0 };
-            offset.checked_add(length).is_some_and(|end| end <= size_bytes)
-                && (entry.data_start as u64).checked_add(data).is_some_and(|end| end <= self.data.len() as u64)
+            let data = if matches!(entry.kind, Kind::Write { .. }) {
+                length
+            } else {
+                0
+            };
+            offset
+                .checked_add(length)
+                .is_some_and(|end| end <= size_bytes)
+                && (entry.data_start as u64)
+                    .checked_add(data)
+                    .is_some_and(|end| end <= self.data.len() as u64)
                 && entry.completed > place
         })
     }
@@ -143,26 +158,46 @@ impl BlockLog {
 
     /// What a write of this log wrote. It may be damaged: see [`Self::is_within`].
     fn written(&self, entry: &Entry) -> Option<&[u8]> {
-        let Kind::Write { length, .. } = entry.kind else { return None };
+        let Kind::Write { length, .. } = entry.kind else {
+            return None;
+        };
         self.data.get(entry.data_start..)?.get(..length as usize)
     }
 
     /// The writes and discards that the flush at `index` covers: those that had completed when it
     /// was submitted. What is not a flush covers none.
     pub fn covered_by(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
-        let reach = if self.entries[index].kind == Kind::Flush { index } else { 0 };
-        let is_covered = move |entry: &Entry| {
-            matches!(entry.kind, Kind::Write { .. } | Kind::Discard { .. }) && entry.completed <= reach
+        let reach = if self.entries[index].kind == Kind::Flush {
+            index
+        } else {
+            0
         };
-        self.entries[..reach].iter().enumerate().filter(move |(_, entry)| is_covered(entry)).map(|(place, _)| place)
+        let is_covered = move |entry: &Entry| {
+            matches!(entry.kind, Kind::Write { .. } | Kind::Discard { .. })
+                && entry.completed <= reach
+        };
+        self.entries[..reach]
+            .iter()
+            .enumerate()
+            .filter(move |(_, entry)| is_covered(entry))
+            .map(|(place, _)| place)
     }
 
     /// Adds a write that is answered at once.
     pub fn push_write(&mut self, offset: u64, data: &[u8], time_ns: u64) {
         let data_start = self.data.len();
         self.data.extend_from_slice(data);
-        let kind = Kind::Write { offset, length: data.len() as u32, fua: false };
-        self.entries.push(Entry { kind, time_ns, completed: self.entries.len() + 1, data_start });
+        let kind = Kind::Write {
+            offset,
+            length: data.len() as u32,
+            fua: false,
+        };
+        self.entries.push(Entry {
+            kind,
+            time_ns,
+            completed: self.entries.len() + 1,
+            data_start,
+        });
     }
 
     /// Adds a write that is not answered yet; returns its place, for [`Self::complete`].
@@ -183,9 +218,17 @@ impl BlockLog {
     /// # Panics
     /// If it is a write.
     pub fn push(&mut self, kind: Kind, time_ns: u64) {
-        assert!(!matches!(kind, Kind::Write { .. }), "a write is logged with its data");
+        assert!(
+            !matches!(kind, Kind::Write { .. }),
+            "a write is logged with its data"
+        );
         let completed = self.entries.len() + 1;
-        self.entries.push(Entry { kind, time_ns, completed, data_start: self.data.len() });
+        self.entries.push(Entry {
+            kind,
+            time_ns,
+            completed,
+            data_start: self.data.len(),
+        });
     }
 
     /// Corrects what entry `index` is taken for, once it is known: see [`Kind::FuaFlush`].
@@ -211,7 +254,10 @@ impl BlockLog {
         match self.entries[index].kind {
             Kind::Write { offset, length, .. } => {
                 let end = bytes.end.min(length.into());
-                image.write(offset + bytes.start, &self.data(index)[bytes.start as usize..end as usize]);
+                image.write(
+                    offset + bytes.start,
+                    &self.data(index)[bytes.start as usize..end as usize],
+                );
             }
             Kind::Discard { offset, length } => {
                 let end = bytes.end.min(length);
@@ -235,7 +281,13 @@ mod tests {
         let mut log = BlockLog::default();
         log.push_write(0, &[1; 512], 1);
         let held = log.push_held_write(512, &[2; 512], 2);
-        log.push(Kind::Discard { offset: 0, length: 512 }, 3);
+        log.push(
+            Kind::Discard {
+                offset: 0,
+                length: 512,
+            },
+            3,
+        );
         log.push(Kind::Mark(Mark::OperationStart(0)), 3);
         log.push(Kind::Flush, 4);
         // However soon it followed.
@@ -245,7 +297,11 @@ mod tests {
         log.push(Kind::FuaFlush, 7);
         assert_eq!(covered(&log, 4), [0, 2]);
         assert_eq!(covered(&log, 6), [0, held, 2]);
-        assert_eq!(covered(&log, 7), [0; 0], "it says what the write's own FUA says already");
+        assert_eq!(
+            covered(&log, 7),
+            [0; 0],
+            "it says what the write's own FUA says already"
+        );
         assert_eq!(covered(&log, 0), [0; 0], "no flush");
         assert_eq!(log.entries()[held].completed, 5);
         assert_eq!(log.entries()[never].completed, NEVER);
@@ -260,7 +316,13 @@ mod tests {
         }
         let printed = format!("{log:?}");
         assert!(printed.len() < 20_000, "{} bytes", printed.len());
-        for part in ["kind: Flush", "offset: 0, length: 4096", r"\x01\x00\x00\x00", "and 1937 more", "8192000 bytes"] {
+        for part in [
+            "kind: Flush",
+            "offset: 0, length: 4096",
+            r"\x01\x00\x00\x00",
+            "and 1937 more",
+            "8192000 bytes",
+        ] {
             assert!(printed.contains(part), "{part} is not in {printed}");
         }
         // One that was read from a damaged file is printed, too.
@@ -294,11 +356,20 @@ mod tests {
         at_once.push_write(0, &[1; 512], 7);
         at_once.push(Kind::Flush, 8);
         at_once.push(Kind::Flush, 9);
-        assert_eq!(log([1, 1]).hash(), at_once.hash(), "held, but answered before anything else came");
+        assert_eq!(
+            log([1, 1]).hash(),
+            at_once.hash(),
+            "held, but answered before anything else came"
+        );
         assert_ne!(log([2, 2]).hash(), at_once.hash());
         assert_ne!(log([0, 0]).hash(), log([2, 2]).hash());
         // Recordings in virtual time are compared by it: an ordinary one adds nothing.
-        let text = [b"Write { offset: 0, length: 512, fua: false };".as_slice(), &[1; 512], b"Flush;Flush;"].concat();
+        let text = [
+            b"Write { offset: 0, length: 512, fua: false };".as_slice(),
+            &[1; 512],
+            b"Flush;Flush;",
+        ]
+        .concat();
         assert_eq!(at_once.hash(), blake3::hash(&text).to_hex().to_string());
     }
 }

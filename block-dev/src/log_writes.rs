@@ -116,12 +116,18 @@ impl OperationMark {
     /// What the text of a mark says, if it is of an operation.
     pub fn of(text: &str) -> Option<Self> {
         let words: Vec<_> = text.split([' ', '-']).collect();
-        let number = |text: &str| text.parse::<u32>().ok().filter(|number| number.to_string() == text);
+        let number = |text: &str| {
+            text.parse::<u32>()
+                .ok()
+                .filter(|number| number.to_string() == text)
+        };
         Some(match words.as_slice() {
             ["setup", "end"] => Self::SetupEnd,
             ["op", place, "start"] => Self::Start(number(place)?),
             ["op", place, "end"] => Self::End(number(place)?),
-            ["op", place, "refused", errno] => Self::Refused(number(place)?, number(errno)?.try_into().ok()?),
+            ["op", place, "refused", errno] => {
+                Self::Refused(number(place)?, number(errno)?.try_into().ok()?)
+            }
             _ => return None,
         })
     }
@@ -168,9 +174,17 @@ impl LogWrites {
     /// # Errors
     /// If it cannot be read, or is damaged or cut short, with the place.
     pub fn read(input: impl Read, log_bytes: u64, disk_bytes: u64) -> Result<Self> {
-        let mut input = Input { source: input, at: 0, length: log_bytes, entry: None };
+        let mut input = Input {
+            source: input,
+            at: 0,
+            length: log_bytes,
+            entry: None,
+        };
         let header = input.header()?;
-        let mut reading = Reading { disk_bytes, ..Reading::default() };
+        let mut reading = Reading {
+            disk_bytes,
+            ..Reading::default()
+        };
         for number in 0..header.entries {
             input.entry = Some(number);
             reading.entry(&mut input, header.sector_bytes)?;
@@ -178,7 +192,10 @@ impl LogWrites {
             found.entry_numbers.resize(found.log.len(), number);
         }
         let mut found = reading.found;
-        found.ended = found.marks.last().is_some_and(|mark| mark.text == END_MARK && mark.position == found.log.len());
+        found.ended = found
+            .marks
+            .last()
+            .is_some_and(|mark| mark.text == END_MARK && mark.position == found.log.len());
         Ok(found)
     }
 }
@@ -198,14 +215,21 @@ struct Input<R> {
 
 impl<R: Read> Input<R> {
     fn damaged<T>(&self, offset: u64, what: impl Into<String>) -> Result<T> {
-        Err(LogWritesError::Damaged { offset, entry: self.entry, what: what.into() })
+        Err(LogWritesError::Damaged {
+            offset,
+            entry: self.entry,
+            what: what.into(),
+        })
     }
 
     /// Reads so many bytes behind those that are in `into` already.
     fn bytes(&mut self, count: u64, into: &mut Vec<u8>, what: &str) -> Result<()> {
         let left = self.length.saturating_sub(self.at);
         if count > left {
-            return self.damaged(self.at, format!("{what} has {count} bytes, and the file ends after {left}"));
+            return self.damaged(
+                self.at,
+                format!("{what} has {count} bytes, and the file ends after {left}"),
+            );
         }
         let mut missing = count;
         while missing > 0 {
@@ -213,7 +237,9 @@ impl<R: Read> Input<R> {
             let start = into.len();
             into.resize(start + piece, 0);
             let offset = self.at;
-            self.source.read_exact(&mut into[start..]).map_err(|source| LogWritesError::Io { offset, source })?;
+            self.source
+                .read_exact(&mut into[start..])
+                .map_err(|source| LogWritesError::Io { offset, source })?;
             self.at += piece as u64;
             missing -= piece as u64;
         }
@@ -224,22 +250,36 @@ impl<R: Read> Input<R> {
         let mut bytes = Vec::new();
         self.bytes(512, &mut bytes, "the header")?;
         let (magic, version, entries) = (number(&bytes, 0), number(&bytes, 8), number(&bytes, 16));
-        let sector_bytes = u64::from(u32::from_le_bytes(bytes[24..HEADER_BYTES].try_into().expect("4 bytes")));
+        let sector_bytes = u64::from(u32::from_le_bytes(
+            bytes[24..HEADER_BYTES].try_into().expect("4 bytes"),
+        ));
         if magic != MAGIC {
-            return self.damaged(0, format!("not a log of dm-log-writes: it starts with {magic:#x}, not {MAGIC:#x}"));
+            return self.damaged(
+                0,
+                format!("not a log of dm-log-writes: it starts with {magic:#x}, not {MAGIC:#x}"),
+            );
         }
         if version != VERSION {
-            return self.damaged(8, format!("version {version} of the log; only {VERSION} is known"));
+            return self.damaged(
+                8,
+                format!("version {version} of the log; only {VERSION} is known"),
+            );
         }
         if !sector_bytes.is_power_of_two() || !(512..=SECTOR_BYTES_MAX).contains(&sector_bytes) {
             return self.damaged(24, format!("a sector of {sector_bytes} bytes"));
         }
         let room = (self.length / sector_bytes).saturating_sub(1);
         if entries > room {
-            return self.damaged(16, format!("{entries} entries, and the file has room for {room}"));
+            return self.damaged(
+                16,
+                format!("{entries} entries, and the file has room for {room}"),
+            );
         }
         self.bytes(sector_bytes - 512, &mut bytes, "the header")?;
-        Ok(Header { entries, sector_bytes })
+        Ok(Header {
+            entries,
+            sector_bytes,
+        })
     }
 }
 
@@ -269,7 +309,8 @@ impl Reading {
         let start = input.at;
         self.sector.clear();
         input.bytes(sector_bytes, &mut self.sector, "an entry")?;
-        let [sector, sectors, flags, data_bytes] = [0, 8, 16, 24].map(|at| number(&self.sector, at));
+        let [sector, sectors, flags, data_bytes] =
+            [0, 8, 16, 24].map(|at| number(&self.sector, at));
         let unknown = flags & !(FLUSH | FUA | DISCARD | MARK | METADATA);
         if unknown != 0 {
             return input.damaged(start + 16, format!("unknown flags {unknown:#x}"));
@@ -279,14 +320,26 @@ impl Reading {
         }
         let range = |sector: u64| sector.checked_mul(sector_bytes);
         let (Some(offset), Some(length)) = (range(sector), range(sectors)) else {
-            return input.damaged(start, format!("sector {sector} and {sectors} more do not exist"));
+            return input.damaged(
+                start,
+                format!("sector {sector} and {sectors} more do not exist"),
+            );
         };
-        if offset.checked_add(length).is_none_or(|end| end > self.disk_bytes) {
-            let what = format!("{length} bytes at {offset} do not lie on the disk, which has {}", self.disk_bytes);
+        if offset
+            .checked_add(length)
+            .is_none_or(|end| end > self.disk_bytes)
+        {
+            let what = format!(
+                "{length} bytes at {offset} do not lie on the disk, which has {}",
+                self.disk_bytes
+            );
             return input.damaged(start, what);
         }
         if data_bytes > length {
-            return input.damaged(start + 24, format!("{data_bytes} bytes of data for {length} bytes"));
+            return input.damaged(
+                start + 24,
+                format!("{data_bytes} bytes of data for {length} bytes"),
+            );
         }
         if flags & DISCARD != 0 {
             return self.discard(input, start, flags, offset, length);
@@ -300,7 +353,11 @@ impl Reading {
             self.fua_writes.swap(0, 1);
             self.fua_writes[0].clear();
         }
-        if length > 0 { self.write(input, start, flags & FUA != 0, offset, length) } else { Ok(()) }
+        if length > 0 {
+            self.write(input, start, flags & FUA != 0, offset, length)
+        } else {
+            Ok(())
+        }
     }
 
     fn mark<R: Read>(&mut self, input: &Input<R>, start: u64, fields: [u64; 4]) -> Result<()> {
@@ -308,38 +365,74 @@ impl Reading {
         if flags != MARK || sector != 0 || sectors != 0 {
             return input.damaged(start, "a mark that is a request too");
         }
-        let Some(text) = self.sector[ENTRY_BYTES..].get(..usize::try_from(text_bytes).unwrap_or(usize::MAX)) else {
-            return input.damaged(start + 24, format!("a mark of {text_bytes} bytes does not fit in its sector"));
+        let Some(text) =
+            self.sector[ENTRY_BYTES..].get(..usize::try_from(text_bytes).unwrap_or(usize::MAX))
+        else {
+            return input.damaged(
+                start + 24,
+                format!("a mark of {text_bytes} bytes does not fit in its sector"),
+            );
         };
         if text.contains(&0) {
-            return input.damaged(start + 24, format!("a mark of {text_bytes} bytes, and its text is shorter"));
+            return input.damaged(
+                start + 24,
+                format!("a mark of {text_bytes} bytes, and its text is shorter"),
+            );
         }
         let text = String::from_utf8_lossy(text).into_owned();
         match OperationMark::of(&text) {
-            Some(OperationMark::Start(number)) => self.found.log.push(Kind::Mark(Mark::OperationStart(number)), 0),
+            Some(OperationMark::Start(number)) => self
+                .found
+                .log
+                .push(Kind::Mark(Mark::OperationStart(number)), 0),
             Some(OperationMark::End(number) | OperationMark::Refused(number, _)) => {
-                self.found.log.push(Kind::Mark(Mark::OperationEnd(number)), 0);
+                self.found
+                    .log
+                    .push(Kind::Mark(Mark::OperationEnd(number)), 0);
             }
             Some(OperationMark::SetupEnd) | None => {}
         }
-        self.found.marks.push(LogMark { position: self.found.log.len(), text });
+        self.found.marks.push(LogMark {
+            position: self.found.log.len(),
+            text,
+        });
         Ok(())
     }
 
-    fn discard<R: Read>(&mut self, input: &Input<R>, start: u64, flags: u64, offset: u64, length: u64) -> Result<()> {
+    fn discard<R: Read>(
+        &mut self,
+        input: &Input<R>,
+        start: u64,
+        flags: u64,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
         if flags & (FLUSH | FUA) != 0 || length == 0 {
-            return input.damaged(start + 16, "a discard that is a flush, has FUA, or is of nothing");
+            return input.damaged(
+                start + 16,
+                "a discard that is a flush, has FUA, or is of nothing",
+            );
         }
         self.look_for_fua(offset, length, None);
         self.found.log.push(Kind::Discard { offset, length }, 0);
         Ok(())
     }
 
-    fn write<R: Read>(&mut self, input: &mut Input<R>, start: u64, fua: bool, offset: u64, length: u64) -> Result<()> {
+    fn write<R: Read>(
+        &mut self,
+        input: &mut Input<R>,
+        start: u64,
+        fua: bool,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
         self.data_bytes += length;
         if self.data_bytes > DATA_BYTES_MAX || length > u64::from(u32::MAX) {
             let gib = DATA_BYTES_MAX >> 30;
-            return input.damaged(start, format!("more than {gib} GiB of writes, or 4 GiB in one, are not imported"));
+            return input.damaged(
+                start,
+                format!("more than {gib} GiB of writes, or 4 GiB in one, are not imported"),
+            );
         }
         let mut data = std::mem::take(&mut self.data);
         data.clear();
@@ -351,15 +444,19 @@ impl Reading {
         }
         self.found.log.push_write(offset, &data, 0);
         if fua {
-            let kind = Kind::Write { offset, length: length as u32, fua };
+            let kind = Kind::Write {
+                offset,
+                length: length as u32,
+                fua,
+            };
             self.found.log.reclassify(self.found.log.len() - 1, kind);
         }
         self.data = data;
         Ok(())
     }
 
-    /// Notes the last writes with FUA that may have come behind this one, and are not the same where
-    /// they overlap; a discard has no data.
+    /// Notes the last writes with FUA that may have come behind this one, and are not the same
+    /// where they overlap; a discard has no data.
     fn look_for_fua(&mut self, offset: u64, length: u64, data: Option<&[u8]>) {
         let log = &self.found.log;
         let overlap = |((start, size), fua_place): (&(u64, u64), &usize)| {
@@ -368,11 +465,22 @@ impl Reading {
                 return None;
             }
             let part = |start: u64| (from - start) as usize..(to - start) as usize;
-            let same = data.is_some_and(|data| data[part(offset)] == log.data(*fua_place)[part(*start)]);
-            let found = Unordered { place: log.len(), fua_place: *fua_place, offset: from, length: to - from };
+            let same =
+                data.is_some_and(|data| data[part(offset)] == log.data(*fua_place)[part(*start)]);
+            let found = Unordered {
+                place: log.len(),
+                fua_place: *fua_place,
+                offset: from,
+                length: to - from,
+            };
             (!same).then_some(found)
         };
-        let mut found: Vec<_> = self.fua_writes.iter().flatten().filter_map(overlap).collect();
+        let mut found: Vec<_> = self
+            .fua_writes
+            .iter()
+            .flatten()
+            .filter_map(overlap)
+            .collect();
         found.sort_unstable_by_key(|unordered| unordered.fua_place);
         self.found.unordered.extend(found);
     }
@@ -395,10 +503,21 @@ mod tests {
 
     impl Made {
         fn new(sector_bytes: usize) -> Self {
-            Self { bytes: vec![0; sector_bytes], entries: 0, sector_bytes }
+            Self {
+                bytes: vec![0; sector_bytes],
+                entries: 0,
+                sector_bytes,
+            }
         }
 
-        fn entry(mut self, sector: u64, sectors: u64, flags: u64, text: &[u8], data: &[u8]) -> Self {
+        fn entry(
+            mut self,
+            sector: u64,
+            sectors: u64,
+            flags: u64,
+            text: &[u8],
+            data: &[u8],
+        ) -> Self {
             let start = self.bytes.len();
             for number in [sector, sectors, flags, text.len() as u64] {
                 self.bytes.extend(number.to_le_bytes());
@@ -442,8 +561,15 @@ mod tests {
 
     /// Every kind of entry there is.
     fn sample(sector_bytes: usize) -> Vec<u8> {
-        let made = Made::new(sector_bytes).mark("op 0 start").write(3, 0, 7).write(4, FUA | METADATA, 8).flush();
-        let made = made.write(5, FLUSH | FUA, 9).mark("op-0-end").entry(8, 16, DISCARD, &[], &[]);
+        let made = Made::new(sector_bytes)
+            .mark("op 0 start")
+            .write(3, 0, 7)
+            .write(4, FUA | METADATA, 8)
+            .flush();
+        let made = made
+            .write(5, FLUSH | FUA, 9)
+            .mark("op-0-end")
+            .entry(8, 16, DISCARD, &[], &[]);
         made.mark("a mark").mark(END_MARK).finish()
     }
 
@@ -452,7 +578,11 @@ mod tests {
         for sector_bytes in [512, 4096] {
             let found = read(&sample(sector_bytes)).expect("it is whole");
             let unit = sector_bytes as u64;
-            let write = |sector: u64, fua| Kind::Write { offset: sector * unit, length: sector_bytes as u32, fua };
+            let write = |sector: u64, fua| Kind::Write {
+                offset: sector * unit,
+                length: sector_bytes as u32,
+                fua,
+            };
             let expected = [
                 Kind::Mark(Mark::OperationStart(0)),
                 write(3, false),
@@ -461,12 +591,27 @@ mod tests {
                 Kind::Flush,
                 write(5, true),
                 Kind::Mark(Mark::OperationEnd(0)),
-                Kind::Discard { offset: 8 * unit, length: 16 * unit },
+                Kind::Discard {
+                    offset: 8 * unit,
+                    length: 16 * unit,
+                },
             ];
             assert_eq!(kinds(&found), expected);
             assert_eq!(found.log.data(5), vec![9; sector_bytes]);
-            let marks: Vec<_> = found.marks.iter().map(|mark| (mark.position, mark.text.as_str())).collect();
-            assert_eq!(marks, [(1, "op 0 start"), (7, "op-0-end"), (8, "a mark"), (8, END_MARK)]);
+            let marks: Vec<_> = found
+                .marks
+                .iter()
+                .map(|mark| (mark.position, mark.text.as_str()))
+                .collect();
+            assert_eq!(
+                marks,
+                [
+                    (1, "op 0 start"),
+                    (7, "op-0-end"),
+                    (8, "a mark"),
+                    (8, END_MARK)
+                ]
+            );
             assert!(found.ended);
             assert_eq!(found.unordered, []);
             assert_eq!(found.entry_numbers, [0, 1, 2, 3, 4, 4, 5, 6]);
@@ -482,19 +627,40 @@ mod tests {
             read(&bytes).expect_err("it is damaged").to_string()
         };
         assert!(damaged(0, 1).starts_with("at byte 0: not a log of dm-log-writes"));
-        assert_eq!(damaged(8, 2), "at byte 8: version 2 of the log; only 1 is known");
+        assert_eq!(
+            damaged(8, 2),
+            "at byte 8: version 2 of the log; only 1 is known"
+        );
         assert_eq!(damaged(24, 1), "at byte 24: a sector of 513 bytes");
-        assert_eq!(damaged(22, 1), "at byte 16: 281474976710665 entries, and the file has room for 12");
+        assert_eq!(
+            damaged(22, 1),
+            "at byte 16: 281474976710665 entries, and the file has room for 12"
+        );
         // Entry 1, the first write, starts behind the header and a mark.
-        assert_eq!(damaged(1024 + 17, 1), "at byte 1040 (entry 1): unknown flags 0x100");
+        assert_eq!(
+            damaged(1024 + 17, 1),
+            "at byte 1040 (entry 1): unknown flags 0x100"
+        );
         assert_eq!(
             damaged(1024 + 6, 1),
             "at byte 1024 (entry 1): 512 bytes at 144115188075857408 do not lie on the disk, which has 1048576"
         );
-        assert_eq!(damaged(1024 + 7, 1), "at byte 1024 (entry 1): sector 72057594037927939 and 1 more do not exist");
-        assert_eq!(damaged(1024 + 8, 0), "at byte 1032 (entry 1): a write of nothing that is not a flush");
-        assert_eq!(damaged(512 + 24, 255), "at byte 536 (entry 0): a mark of 255 bytes, and its text is shorter");
-        assert_eq!(damaged(512 + 25, 2), "at byte 536 (entry 0): a mark of 522 bytes does not fit in its sector");
+        assert_eq!(
+            damaged(1024 + 7, 1),
+            "at byte 1024 (entry 1): sector 72057594037927939 and 1 more do not exist"
+        );
+        assert_eq!(
+            damaged(1024 + 8, 0),
+            "at byte 1032 (entry 1): a write of nothing that is not a flush"
+        );
+        assert_eq!(
+            damaged(512 + 24, 255),
+            "at byte 536 (entry 0): a mark of 255 bytes, and its text is shorter"
+        );
+        assert_eq!(
+            damaged(512 + 25, 2),
+            "at byte 536 (entry 0): a mark of 522 bytes does not fit in its sector"
+        );
         let cut = &whole[..whole.len() - 1];
         assert_eq!(
             read(cut).unwrap_err().to_string(),
@@ -510,24 +676,37 @@ mod tests {
     #[test]
     fn a_log_that_was_not_ended_says_so() {
         assert!(!read(&Made::new(512).write(1, 0, 1).finish()).unwrap().ended);
-        assert!(!read(&Made::new(512).mark(END_MARK).write(1, 0, 1).finish()).unwrap().ended);
+        assert!(
+            !read(&Made::new(512).mark(END_MARK).write(1, 0, 1).finish())
+                .unwrap()
+                .ended
+        );
     }
 
     #[test]
     fn writes_whose_order_is_lost_are_found() {
         let unordered = |made: Made| {
             let found = read(&made.finish()).unwrap().unordered;
-            found.iter().map(|pair| (pair.place, pair.fua_place, pair.offset, pair.length)).collect::<Vec<_>>()
+            found
+                .iter()
+                .map(|pair| (pair.place, pair.fua_place, pair.offset, pair.length))
+                .collect::<Vec<_>>()
         };
         let fua = || Made::new(512).write(7, FUA, 1);
         assert_eq!(unordered(fua().write(7, 0, 2)), [(1, 0, 3584, 512)]);
         assert_eq!(unordered(fua().flush().write(7, 0, 2)), [(2, 0, 3584, 512)]);
-        assert_eq!(unordered(fua().entry(0, 8, DISCARD, &[], &[])), [(1, 0, 3584, 512)]);
+        assert_eq!(
+            unordered(fua().entry(0, 8, DISCARD, &[], &[])),
+            [(1, 0, 3584, 512)]
+        );
         // The same bytes, another place, flushes between them, or in the order in which they came.
         assert_eq!(unordered(fua().write(7, 0, 1)), []);
         assert_eq!(unordered(fua().write(8, 0, 2)), []);
         assert_eq!(unordered(fua().flush().flush().write(7, 0, 2)), []);
-        assert_eq!(unordered(Made::new(512).write(7, 0, 2).write(7, FUA, 1)), []);
+        assert_eq!(
+            unordered(Made::new(512).write(7, 0, 2).write(7, FUA, 1)),
+            []
+        );
         assert_eq!(unordered(fua().write(7, FUA, 2)), []);
     }
 
@@ -540,9 +719,20 @@ mod tests {
             OperationMark::SetupEnd,
         ] {
             assert_eq!(OperationMark::of(&mark.text()), Some(mark));
-            assert_eq!(OperationMark::of(&mark.text().replace('-', " ")), Some(mark));
+            assert_eq!(
+                OperationMark::of(&mark.text().replace('-', " ")),
+                Some(mark)
+            );
         }
-        for other in ["", "op", "op-01-end", "op--1-end", "op-1-end-2", "op-4294967296-end", "mkfs"] {
+        for other in [
+            "",
+            "op",
+            "op-01-end",
+            "op--1-end",
+            "op-1-end-2",
+            "op-4294967296-end",
+            "mkfs",
+        ] {
             assert_eq!(OperationMark::of(other), None, "{other}");
         }
     }

@@ -35,13 +35,22 @@ impl LoopDevice {
             hint: "root and the loop driver are needed; try `modprobe loop`; a container must be given the device",
             source,
         })?;
-        let config = sys::Config::new(backing, direct, &format!("{NAME_MARK}:{}", std::process::id()));
+        let config = sys::Config::new(
+            backing,
+            direct,
+            &format!("{NAME_MARK}:{}", std::process::id()),
+        );
         let mut last = io::Error::from(io::ErrorKind::ResourceBusy);
         for attempt in 0..ATTACH_ATTEMPTS_MAX {
-            let number = sys::get_free(control.as_fd()).map_err(|source| Error::NoLoopDevice { source })?;
+            let number =
+                sys::get_free(control.as_fd()).map_err(|source| Error::NoLoopDevice { source })?;
             let path = PathBuf::from(format!("/dev/loop{number}"));
             // O_EXCL would be refused while a probing daemon has the device open.
-            let device = OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(&path);
+            let device = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .custom_flags(libc::O_CLOEXEC)
+                .open(&path);
             let device = device.map_err(|source| Error::NoLoopDevice { source })?;
             match sys::configure(device.as_fd(), &config) {
                 Ok(()) => return Ok(Self { path, device }),
@@ -63,7 +72,10 @@ impl LoopDevice {
 
     /// `loopN`, as the kernel's log names it.
     pub fn name(&self) -> &str {
-        self.path.file_name().and_then(|name| name.to_str()).expect("named by us")
+        self.path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .expect("named by us")
     }
 
     /// The device's number, as traces show it.
@@ -71,16 +83,19 @@ impl LoopDevice {
     /// # Errors
     /// If it cannot be stat'ed.
     pub fn number(&self) -> Result<u64> {
-        let stat = nix::sys::stat::fstat(&self.device).doing(|| format!("stat {}", self.path.display()))?;
+        let stat = nix::sys::stat::fstat(&self.device)
+            .doing(|| format!("stat {}", self.path.display()))?;
         Ok(stat.st_rdev)
     }
 
-    /// Drops what the kernel has cached of the device, after its backing file was changed behind it.
+    /// Drops what the kernel has cached of the device, after its backing file was changed behind
+    /// it.
     ///
     /// # Errors
     /// If the ioctl fails.
     pub fn drop_cache(&self) -> Result<()> {
-        sys::flush_buffers(self.device.as_fd()).doing(|| format!("drop the cache of {}", self.path.display()))
+        sys::flush_buffers(self.device.as_fd())
+            .doing(|| format!("drop the cache of {}", self.path.display()))
     }
 }
 
@@ -91,8 +106,8 @@ impl Drop for LoopDevice {
     }
 }
 
-/// A loop device with our mark that some process attached. It is open, so that it stays what it is: once
-/// it were detached its number could be that of a device of anybody.
+/// A loop device with our mark that some process attached. It is open, so that it stays what it is:
+/// once it were detached its number could be that of a device of anybody.
 #[derive(Debug)]
 pub struct Marked {
     /// `/dev/loopN`.
@@ -107,8 +122,16 @@ impl Marked {
     fn open(path: PathBuf) -> Option<Self> {
         let device = File::open(&path).ok()?;
         let file_name = sys::file_name(device.as_fd()).ok()?;
-        let owner_pid = file_name.strip_prefix(NAME_MARK)?.strip_prefix(':')?.parse().ok()?;
-        Some(Self { path, owner_pid, device })
+        let owner_pid = file_name
+            .strip_prefix(NAME_MARK)?
+            .strip_prefix(':')?
+            .parse()
+            .ok()?;
+        Some(Self {
+            path,
+            owner_pid,
+            device,
+        })
     }
 
     /// Has it go with whoever has it open last.
@@ -125,10 +148,15 @@ impl Marked {
 /// # Errors
 /// If `/sys/block` cannot be read.
 pub fn marked() -> io::Result<impl Iterator<Item = Marked>> {
-    let names = std::fs::read_dir("/sys/block")?.flatten().map(|entry| entry.file_name());
+    let names = std::fs::read_dir("/sys/block")?
+        .flatten()
+        .map(|entry| entry.file_name());
     Ok(names.filter_map(|name| {
-        let attached = name.to_str()?.starts_with("loop") && Path::new("/sys/block").join(&name).join("loop").exists();
-        attached.then(|| Marked::open(Path::new("/dev").join(&name))).flatten()
+        let attached = name.to_str()?.starts_with("loop")
+            && Path::new("/sys/block").join(&name).join("loop").exists();
+        attached
+            .then(|| Marked::open(Path::new("/dev").join(&name)))
+            .flatten()
     }))
 }
 
@@ -191,12 +219,21 @@ mod sys {
             info.flags = LO_FLAGS_AUTOCLEAR | if direct { LO_FLAGS_DIRECT_IO } else { 0 };
             let length = file_name.len().min(63);
             info.file_name[..length].copy_from_slice(&file_name.as_bytes()[..length]);
-            Self { fd: backing.as_raw_fd() as u32, block_size: 0, info, reserved: [0; 8] }
+            Self {
+                fd: backing.as_raw_fd() as u32,
+                block_size: 0,
+                info,
+                reserved: [0; 8],
+            }
         }
     }
 
     fn answer(result: libc::c_int) -> io::Result<i32> {
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+        if result < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(result)
+        }
     }
 
     pub(super) fn get_free(control: BorrowedFd<'_>) -> io::Result<i32> {
@@ -206,7 +243,14 @@ mod sys {
 
     pub(super) fn configure(device: BorrowedFd<'_>, config: &Config) -> io::Result<()> {
         // SAFETY: the kernel reads one `struct loop_config`, which `Config` lays out.
-        answer(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, std::ptr::from_ref(config)) }).map(drop)
+        answer(unsafe {
+            libc::ioctl(
+                device.as_raw_fd(),
+                LOOP_CONFIGURE,
+                std::ptr::from_ref(config),
+            )
+        })
+        .map(drop)
     }
 
     pub(super) fn clear(device: BorrowedFd<'_>) -> io::Result<()> {
@@ -222,8 +266,18 @@ mod sys {
     pub(super) fn file_name(device: BorrowedFd<'_>) -> io::Result<String> {
         let mut info = empty_info();
         // SAFETY: the kernel writes one `struct loop_info64`, which `Info64` lays out.
-        answer(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, std::ptr::from_mut(&mut info)) })?;
-        let end = info.file_name.iter().position(|byte| *byte == 0).unwrap_or(64);
+        answer(unsafe {
+            libc::ioctl(
+                device.as_raw_fd(),
+                LOOP_GET_STATUS64,
+                std::ptr::from_mut(&mut info),
+            )
+        })?;
+        let end = info
+            .file_name
+            .iter()
+            .position(|byte| *byte == 0)
+            .unwrap_or(64);
         Ok(String::from_utf8_lossy(&info.file_name[..end]).into_owned())
     }
 }

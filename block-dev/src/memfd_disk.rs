@@ -47,7 +47,11 @@ impl MemfdDisk {
             write_page(&file, number, base.page(number).unwrap_or(&ZERO_PAGE))?;
         }
         let device = LoopDevice::attach(file.as_fd(), false)?;
-        let content_path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
+        let content_path = PathBuf::from(format!(
+            "/proc/{}/fd/{}",
+            std::process::id(),
+            file.as_raw_fd()
+        ));
         let page_count = (base.size_bytes() / PAGE_SIZE as u64) as usize;
         Ok(Self {
             file,
@@ -71,12 +75,17 @@ impl MemfdDisk {
         let mut seen = std::mem::take(&mut self.seen);
         let mut buffer = std::mem::take(&mut self.buffer);
         seen.fill(false);
-        let extents: Vec<_> =
-            DataExtents::of(&self.file, self.size_bytes).try_collect().doing(|| "find the disk's data")?;
-        // What lies between two extents reads as zeros, and to read a little of that takes less than
-        // another system call.
+        let extents: Vec<_> = DataExtents::of(&self.file, self.size_bytes)
+            .try_collect()
+            .doing(|| "find the disk's data")?;
+        // What lies between two extents reads as zeros, and to read a little of that takes less
+        // than another system call.
         let near = |one: (u32, u32), next: (u32, u32)| {
-            if next.0 - one.1 <= GAP_PAGES_MAX { Ok((one.0, next.1)) } else { Err((one, next)) }
+            if next.0 - one.1 <= GAP_PAGES_MAX {
+                Ok((one.0, next.1))
+            } else {
+                Err((one, next))
+            }
         };
         for (first, end) in extents.into_iter().coalesce(near) {
             seen[first as usize..end as usize].fill(true);
@@ -107,18 +116,24 @@ impl MemfdDisk {
         numbers.sort_unstable();
         numbers.dedup();
         numbers.retain(|number| image.page(*number) != known.page(*number));
-        let (zeros, others): (Vec<u32>, Vec<u32>) =
-            numbers.into_iter().partition(|number| image.page(*number) == &ZERO_PAGE);
-        self.writer.write(&self.file, image, others.into_iter()).doing(|| "write the disk's memory")?;
+        let (zeros, others): (Vec<u32>, Vec<u32>) = numbers
+            .into_iter()
+            .partition(|number| image.page(*number) == &ZERO_PAGE);
+        self.writer
+            .write(&self.file, image, others.into_iter())
+            .doing(|| "write the disk's memory")?;
         // Pages of zeros go back to the system, or the file would fill up over a sweep.
         let runs = zeros.chunk_by(|one, next| one + 1 == *next);
-        runs.into_iter().try_for_each(|run| self.punch(run[0], run[0] + run.len() as u32))
+        runs.into_iter()
+            .try_for_each(|run| self.punch(run[0], run[0] + run.len() as u32))
     }
 
     /// Makes a run of pages that the file has hold what `image` holds.
     fn make_equal(&self, image: &Image, first: u32, end: u32, buffer: &mut [u8]) -> Result<()> {
         let buffer = &mut buffer[..(end - first) as usize * PAGE_SIZE];
-        self.file.read_exact_at(buffer, u64::from(first) * PAGE_SIZE as u64).doing(|| "read the disk's memory")?;
+        self.file
+            .read_exact_at(buffer, u64::from(first) * PAGE_SIZE as u64)
+            .doing(|| "read the disk's memory")?;
         // Pages of zeros go back to the system, or the file would fill up over a sweep.
         let mut zeros = first..first;
         for (number, present) in (first..end).zip(buffer.chunks_exact(PAGE_SIZE)) {
@@ -142,7 +157,8 @@ impl MemfdDisk {
         }
         let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
         let bytes = |pages: u32| i64::from(pages) * PAGE_SIZE as i64;
-        fallocate(&self.file, flags, bytes(first), bytes(end - first)).doing(|| "give back the disk's memory")
+        fallocate(&self.file, flags, bytes(first), bytes(end - first))
+            .doing(|| "give back the disk's memory")
     }
 }
 
@@ -157,7 +173,11 @@ impl FrontEnd for MemfdDisk {
 
     fn load(&mut self, image: &Image) -> Result<()> {
         self.device.drop_cache()?;
-        if let Some(known) = self.known.take().filter(|known| Arc::ptr_eq(known.base(), image.base())) {
+        if let Some(known) = self
+            .known
+            .take()
+            .filter(|known| Arc::ptr_eq(known.base(), image.base()))
+        {
             return self.change(&known, image);
         }
         let mut seen = std::mem::take(&mut self.seen);
@@ -171,7 +191,11 @@ impl FrontEnd for MemfdDisk {
             }
         }
         let base = Arc::clone(image.base());
-        for number in base.used().chain(image.written()).filter(|number| !seen[*number as usize]) {
+        for number in base
+            .used()
+            .chain(image.written())
+            .filter(|number| !seen[*number as usize])
+        {
             let wanted = image.page(number);
             if wanted != &ZERO_PAGE {
                 write_page(&self.file, number, wanted)?;
@@ -192,5 +216,6 @@ impl FrontEnd for MemfdDisk {
 }
 
 fn write_page(file: &File, number: u32, page: &Page) -> Result<()> {
-    file.write_all_at(page, u64::from(number) * PAGE_SIZE as u64).doing(|| "write the disk's memory")
+    file.write_all_at(page, u64::from(number) * PAGE_SIZE as u64)
+        .doing(|| "write the disk's memory")
 }

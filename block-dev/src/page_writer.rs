@@ -18,12 +18,18 @@ pub(crate) struct PageWriter {
 
 impl PageWriter {
     /// Writes the pages `numbers` of `image`, which are in order.
-    pub(crate) fn write(&mut self, file: &File, image: &Image, numbers: impl Iterator<Item = u32>) -> io::Result<()> {
+    pub(crate) fn write(
+        &mut self,
+        file: &File,
+        image: &Image,
+        numbers: impl Iterator<Item = u32>,
+    ) -> io::Result<()> {
         let mut start = 0;
         for number in numbers {
             let next = start + (self.buffer.len() / PAGE_SIZE) as u32;
             // A page of zeros may be a hole, and stays one.
-            let near = number - next <= GAP_PAGES_MAX && (next..number).all(|gap| image.page(gap) != &ZERO_PAGE);
+            let near = number - next <= GAP_PAGES_MAX
+                && (next..number).all(|gap| image.page(gap) != &ZERO_PAGE);
             if self.buffer.is_empty() || !near {
                 self.flush(file, start)?;
                 start = number;
@@ -57,12 +63,19 @@ mod tests {
         let image = Image::new(Arc::new(base));
         let mut writer = PageWriter::default();
         let unwritable = File::open("/dev/null").expect("opened");
-        writer.write(&unwritable, &image, [6, 7].into_iter()).expect_err("it is not open for writing");
+        writer
+            .write(&unwritable, &image, [6, 7].into_iter())
+            .expect_err("it is not open for writing");
         let file = tempfile::tempfile().expect("a file");
-        writer.write(&file, &image, [2].into_iter()).expect("written");
+        writer
+            .write(&file, &image, [2].into_iter())
+            .expect("written");
         let mut bytes = [0; 3 * PAGE_SIZE];
         file.read_exact_at(&mut bytes, 0).expect("read");
-        assert_eq!([bytes[0], bytes[PAGE_SIZE], bytes[2 * PAGE_SIZE]], [0, 0, 3]);
+        assert_eq!(
+            [bytes[0], bytes[PAGE_SIZE], bytes[2 * PAGE_SIZE]],
+            [0, 0, 3]
+        );
     }
 
     #[test]
@@ -70,18 +83,27 @@ mod tests {
         const COUNT: u32 = 40;
         let mut base = Base::empty(u64::from(COUNT) * PAGE_SIZE as u64);
         let used = |number: &u32| ![5, 6].contains(number);
-        (0..COUNT).filter(used).for_each(|number| base.set(number, &[number as u8 + 1; PAGE_SIZE]));
+        (0..COUNT)
+            .filter(used)
+            .for_each(|number| base.set(number, &[number as u8 + 1; PAGE_SIZE]));
         let image = Image::new(Arc::new(base));
         let file = tempfile::tempfile().expect("a file");
         file.set_len(image.size_bytes()).expect("sized");
-        PageWriter::default().write(&file, &image, [1, 4, 7, 8, 30].into_iter()).expect("written");
+        PageWriter::default()
+            .write(&file, &image, [1, 4, 7, 8, 30].into_iter())
+            .expect("written");
         let first_of = |number: u32| {
             let mut byte = [0];
-            file.read_exact_at(&mut byte, u64::from(number) * PAGE_SIZE as u64).expect("read");
+            file.read_exact_at(&mut byte, u64::from(number) * PAGE_SIZE as u64)
+                .expect("read");
             byte[0]
         };
         let written: Vec<u32> = (0..COUNT).filter(|number| first_of(*number) != 0).collect();
         assert_eq!(written, [1, 2, 3, 4, 7, 8, 30]);
-        assert!(written.iter().all(|number| first_of(*number) == *number as u8 + 1));
+        assert!(
+            written
+                .iter()
+                .all(|number| first_of(*number) == *number as u8 + 1)
+        );
     }
 }

@@ -8,7 +8,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use block_dev::{Base, BlockLog, Completion, FrontEnd, FuseDisk, Image, Kind, Mark, MemfdDisk, PAGE_SIZE};
+use block_dev::{
+    Base, BlockLog, Completion, FrontEnd, FuseDisk, Image, Kind, Mark, MemfdDisk, PAGE_SIZE,
+};
 use common::{AlignedPage, SIZE_BYTES, base, in_namespace, open_direct};
 
 fn content(image: &Image) -> Vec<u8> {
@@ -20,7 +22,10 @@ fn content(image: &Image) -> Vec<u8> {
 /// What the block device shows, past the kernel's cache.
 fn device_content(device: &Path) -> Vec<u8> {
     let mut bytes = vec![0; SIZE_BYTES as usize];
-    File::open(device).expect("open").read_exact_at(&mut bytes, 0).expect("read");
+    File::open(device)
+        .expect("open")
+        .read_exact_at(&mut bytes, 0)
+        .expect("read");
     bytes
 }
 
@@ -36,14 +41,20 @@ fn scribble(device: &Path, seed: u8) {
 
 fn holds_what_it_is_told(disk: &mut dyn FrontEnd, base: &Arc<Base>) {
     let mut image = Image::new(Arc::clone(base));
-    assert!(device_content(disk.device()) == content(&image), "a new disk holds its base");
+    assert!(
+        device_content(disk.device()) == content(&image),
+        "a new disk holds its base"
+    );
     for seed in 0..20 {
         scribble(disk.device(), seed);
         image.reset();
         image.write(u64::from(seed) * 70_000, &[0x55; 9000]);
         image.discard(3 * PAGE_SIZE as u64, u64::from(seed) * 100);
         disk.load(&image).expect("load");
-        assert!(device_content(disk.device()) == content(&image), "after load number {seed}");
+        assert!(
+            device_content(disk.device()) == content(&image),
+            "after load number {seed}"
+        );
     }
 }
 
@@ -55,13 +66,19 @@ fn the_memfd_disk_holds_what_it_is_told_whatever_was_written_to_it() {
         holds_what_it_is_told(&mut disk, &base);
         scribble(disk.device(), 7);
         let found = disk.content(&base).expect("content");
-        assert!(content(&found) == device_content(disk.device()), "its content is what the device shows");
+        assert!(
+            content(&found) == device_content(disk.device()),
+            "its content is what the device shows"
+        );
         // What it holds is known now, so the next load does not look at it.
         let mut image = Image::new(Arc::clone(&base));
         image.write(8 * PAGE_SIZE as u64, &[0x66; 9000]);
         image.discard(0, 3 * PAGE_SIZE as u64);
         disk.load(&image).expect("load");
-        assert!(device_content(disk.device()) == content(&image), "after a load that knew what was there");
+        assert!(
+            device_content(disk.device()) == content(&image),
+            "after a load that knew what was there"
+        );
     });
 }
 
@@ -92,20 +109,44 @@ fn the_log_of_the_fuse_disk_rebuilds_its_content_and_keeps_the_order_of_writes_f
         disk.mark(Mark::OperationEnd(0));
         let direct = open_direct(disk.device());
         let aligned = AlignedPage([0xAA; PAGE_SIZE]);
-        direct.write_all_at(&aligned.0, 100 * PAGE_SIZE as u64).expect("write");
+        direct
+            .write_all_at(&aligned.0, 100 * PAGE_SIZE as u64)
+            .expect("write");
         drop(direct);
         let shown = device_content(disk.device());
         let log = disk.stop_recording();
         scribble(disk.device(), 11);
-        assert!(rebuilt(&base, &log) == shown, "the log alone gives the content");
+        assert!(
+            rebuilt(&base, &log) == shown,
+            "the log alone gives the content"
+        );
 
         let kinds: Vec<Kind> = log.entries().iter().map(|entry| entry.kind).collect();
-        let place = |wanted: Kind| kinds.iter().position(|kind| *kind == wanted).expect("it is there");
-        let (start, end) = (place(Kind::Mark(Mark::OperationStart(0))), place(Kind::Mark(Mark::OperationEnd(0))));
+        let place = |wanted: Kind| {
+            kinds
+                .iter()
+                .position(|kind| *kind == wanted)
+                .expect("it is there")
+        };
+        let (start, end) = (
+            place(Kind::Mark(Mark::OperationStart(0))),
+            place(Kind::Mark(Mark::OperationEnd(0))),
+        );
         let flush = place(Kind::Flush);
-        assert!(start < flush && flush < end, "the flush of sync lies between the marks");
-        let last = Kind::Write { offset: 100 * PAGE_SIZE as u64, length: PAGE_SIZE as u32, fua: false };
+        assert!(
+            start < flush && flush < end,
+            "the flush of sync lies between the marks"
+        );
+        let last = Kind::Write {
+            offset: 100 * PAGE_SIZE as u64,
+            length: PAGE_SIZE as u32,
+            fua: false,
+        };
         assert!(place(last) > end, "a direct write arrives as it was sent");
-        assert!(log.entries().windows(2).all(|pair| pair[0].time_ns <= pair[1].time_ns));
+        assert!(
+            log.entries()
+                .windows(2)
+                .all(|pair| pair[0].time_ns <= pair[1].time_ns)
+        );
     });
 }

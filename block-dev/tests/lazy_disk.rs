@@ -72,8 +72,13 @@ fn recorded(directory: &Path, completion: Completion, writer: impl Fn(&FuseDisk)
 /// For each round, whether the next flush behind its write covers it.
 fn covered_by_next_flush(log: &BlockLog) -> Vec<bool> {
     let of_round = |round| {
-        let is_write = |kind: Kind| matches!(kind, Kind::Write { offset: at, .. } if at == offset(round));
-        let write = log.entries().iter().position(|entry| is_write(entry.kind)).expect("it was written");
+        let is_write =
+            |kind: Kind| matches!(kind, Kind::Write { offset: at, .. } if at == offset(round));
+        let write = log
+            .entries()
+            .iter()
+            .position(|entry| is_write(entry.kind))
+            .expect("it was written");
         let is_flush = |place: &usize| log.entries()[*place].kind == Kind::Flush;
         let flush = (write..log.len()).find(is_flush).expect("it was flushed");
         log.covered_by(flush).any(|place| place == write)
@@ -84,8 +89,8 @@ fn covered_by_next_flush(log: &BlockLog) -> Vec<bool> {
 #[test]
 fn a_flush_sent_while_a_write_is_under_way_does_not_cover_it_on_a_lazy_disk() {
     in_namespace(|directory| {
-        // One write of four is answered at once, and where the machine is busy the others are as well
-        // before the flush comes: there it takes more rounds.
+        // One write of four is answered at once, and where the machine is busy the others are as
+        // well before the flush comes: there it takes more rounds.
         let (mut uncovered, deadline) = (0, Instant::now() + PATIENCE);
         while uncovered < ROUNDS / 4 {
             assert!(Instant::now() < deadline, "{uncovered} in all");
@@ -93,9 +98,15 @@ fn a_flush_sent_while_a_write_is_under_way_does_not_cover_it_on_a_lazy_disk() {
             uncovered += covered.iter().filter(|covered| !**covered).count() as u64;
         }
         let log = recorded(directory, LAZY, patient_writer);
-        assert!(log.entries().iter().all(|entry| entry.completed != NEVER), "everything was answered");
+        assert!(
+            log.entries().iter().all(|entry| entry.completed != NEVER),
+            "everything was answered"
+        );
         let covered = covered_by_next_flush(&log);
-        assert!(covered.iter().all(|covered| *covered), "who waits is never accused: {covered:?}");
+        assert!(
+            covered.iter().all(|covered| *covered),
+            "who waits is never accused: {covered:?}"
+        );
     });
 }
 
@@ -105,7 +116,12 @@ fn an_ordinary_disk_hides_who_does_not_wait() {
         for writer in [hasty_writer, patient_writer] {
             let log = recorded(directory, Completion::AtOnce, writer);
             assert!(covered_by_next_flush(&log).iter().all(|covered| *covered));
-            assert!(log.entries().iter().enumerate().all(|(place, entry)| entry.completed == place + 1));
+            assert!(
+                log.entries()
+                    .iter()
+                    .enumerate()
+                    .all(|(place, entry)| entry.completed == place + 1)
+            );
         }
     });
 }
@@ -119,7 +135,9 @@ fn crowd(disk: &FuseDisk, content: &mut Image) {
                 let mut read = AlignedPage([0; PAGE_SIZE]);
                 for round in (writer..400).step_by(40) {
                     write(&device, round);
-                    device.read_exact_at(&mut read.0, offset(round)).expect("read");
+                    device
+                        .read_exact_at(&mut read.0, offset(round))
+                        .expect("read");
                     assert_eq!(read.0, page_of(round));
                 }
                 device.sync_data().expect("flush");
@@ -145,7 +163,12 @@ fn a_crowd_of_writers_gets_all_its_answers_and_reads_what_it_wrote() {
             (0..log.len()).for_each(|place| log.apply(place, &mut rebuilt));
             assert!(rebuilt.hash() == wanted.hash(), "the log gives the content");
             // Answers came between later requests too, not only at once.
-            assert!(log.entries().iter().enumerate().any(|(place, entry)| entry.completed > place + 1));
+            assert!(
+                log.entries()
+                    .iter()
+                    .enumerate()
+                    .any(|(place, entry)| entry.completed > place + 1)
+            );
             disk.recycle(log);
         }
     });

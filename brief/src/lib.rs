@@ -29,7 +29,12 @@ impl<T: AsRef<[u8]>> fmt::Debug for Brief<T> {
         let mut hasher = DefaultHasher::new();
         hasher.write(bytes);
         let first = bytes[..FIRST_BYTES].escape_ascii();
-        write!(f, "b\"{first}\".. ({} bytes, #{:08x})", bytes.len(), hasher.finish() as u32)
+        write!(
+            f,
+            "b\"{first}\".. ({} bytes, #{:08x})",
+            bytes.len(),
+            hasher.finish() as u32
+        )
     }
 }
 
@@ -53,19 +58,31 @@ mod tests {
 
     #[test]
     fn few_bytes_are_shown_as_they_are() {
-        assert_eq!(format!("{:?}", Brief("a name\0\"\u{e4}".as_bytes())), r#"b"a name\x00\"\xc3\xa4""#);
+        assert_eq!(
+            format!("{:?}", Brief("a name\0\"\u{e4}".as_bytes())),
+            r#"b"a name\x00\"\xc3\xa4""#
+        );
         assert_eq!(format!("{:?}", Brief([])), r#"b"""#);
-        assert_eq!(format!("{:?}", Brief([b'x'; SHOWN_BYTES_MAX])).len(), SHOWN_BYTES_MAX + 3);
+        assert_eq!(
+            format!("{:?}", Brief([b'x'; SHOWN_BYTES_MAX])).len(),
+            SHOWN_BYTES_MAX + 3
+        );
     }
 
     #[test]
     fn of_many_the_first_are_shown_and_others_that_begin_alike_are_told_from_them() {
         let mut bytes = vec![b'x'; 6 << 20];
         let one = format!("{:?}", Brief(&bytes));
-        assert!(one.starts_with("b\"xxxxxxxxxxxxxxxx\".. (6291456 bytes, #") && one.len() < 60, "{one}");
+        assert!(
+            one.starts_with("b\"xxxxxxxxxxxxxxxx\".. (6291456 bytes, #") && one.len() < 60,
+            "{one}"
+        );
         bytes[5 << 20] = b'y';
         let other = format!("{:?}", Brief(&bytes));
-        assert!(one != other && one.split('#').next() == other.split('#').next(), "{one} {other}");
+        assert!(
+            one != other && one.split('#').next() == other.split('#').next(),
+            "{one} {other}"
+        );
     }
 
     #[test]

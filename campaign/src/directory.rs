@@ -1,8 +1,8 @@
 //! The directory of a sweep's results. Whatever stops the sweep at whatever moment, it can be
 //! continued:
 //!
-//! - The manifest is written last of what describes the sweep, and whole. Before it is there, nothing
-//!   has begun.
+//! - The manifest is written last of what describes the sweep, and whole. Before it is there,
+//!   nothing has begun.
 //! - Results are appended one by one; what a kill leaves of the last line is cut off.
 //! - The summary is written last, whole. While it is not there, or does not agree with the
 //!   results, the sweep is not finished.
@@ -55,16 +55,25 @@ impl Directory {
     /// Makes the directory of a new sweep, which beside what every sweep has keeps `kept` in it.
     ///
     /// # Errors
-    /// If results are there already, or other files, another process is at work there, or it cannot be
-    /// written. Then nothing is left.
+    /// If results are there already, or other files, another process is at work there, or it cannot
+    /// be written. Then nothing is left.
     pub fn create(path: &Path, kept: &'static [&'static str]) -> anyhow::Result<Self> {
         let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
-        let made: Vec<PathBuf> = path.ancestors().take_while(missing).map(Path::to_owned).collect();
+        let made: Vec<PathBuf> = path
+            .ancestors()
+            .take_while(missing)
+            .map(Path::to_owned)
+            .collect();
         fs::create_dir_all(path).with_context(|| format!("create {}", path.display()))?;
         refuse(path, kept)?;
         let lock = lock(path).inspect_err(|_| remove_directories(&made))?;
         refuse_results(path, &[MANIFEST])?;
-        Ok(Self { path: path.to_owned(), kept, made: Some(made), _lock: lock })
+        Ok(Self {
+            path: path.to_owned(),
+            kept,
+            made: Some(made),
+            _lock: lock,
+        })
     }
 
     /// Says whether [`Directory::create`] would refuse a directory because of what is in it.
@@ -72,7 +81,11 @@ impl Directory {
     /// # Errors
     /// If it would.
     pub fn refuse(path: &Path, kept: &'static [&'static str]) -> anyhow::Result<()> {
-        if path.exists() { refuse(path, kept) } else { Ok(()) }
+        if path.exists() {
+            refuse(path, kept)
+        } else {
+            Ok(())
+        }
     }
 
     /// Opens the directory of a sweep that was begun.
@@ -82,9 +95,17 @@ impl Directory {
     pub fn open(path: &Path, kept: &'static [&'static str]) -> anyhow::Result<Self> {
         fs::metadata(path).with_context(|| format!("open {}", path.display()))?;
         if !path.join(MANIFEST).exists() {
-            bail!("no sweep was begun in {}: begin one with --out {0}", path.display());
+            bail!(
+                "no sweep was begun in {}: begin one with --out {0}",
+                path.display()
+            );
         }
-        Ok(Self { path: path.to_owned(), kept, made: None, _lock: lock(path)? })
+        Ok(Self {
+            path: path.to_owned(),
+            kept,
+            made: None,
+            _lock: lock(path)?,
+        })
     }
 
     /// Where it is.
@@ -110,7 +131,9 @@ impl Directory {
 
 /// How this program was started.
 pub fn command_line() -> Vec<String> {
-    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
+    std::env::args_os()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect()
 }
 
 /// Fails if a sweep may not begin here.
@@ -126,7 +149,8 @@ fn refuse(path: &Path, kept: &[&str]) -> anyhow::Result<()> {
 
 /// Fails if one of these files is there with something in it.
 fn refuse_results(directory: &Path, names: &[&str]) -> anyhow::Result<()> {
-    let holds = |name: &&str| fs::symlink_metadata(directory.join(name)).is_ok_and(|data| data.len() > 0);
+    let holds =
+        |name: &&str| fs::symlink_metadata(directory.join(name)).is_ok_and(|data| data.len() > 0);
     if names.iter().any(holds) {
         bail!(
             "{} holds results already: go on with them with --resume {0}, or choose another directory for --out",
@@ -138,11 +162,19 @@ fn refuse_results(directory: &Path, names: &[&str]) -> anyhow::Result<()> {
 
 /// Fails if the directory has files that are not of a sweep: the results would be lost among them.
 fn refuse_others(directory: &Path, kept: &[&str]) -> anyhow::Result<()> {
-    let entries = fs::read_dir(directory).with_context(|| format!("read {}", directory.display()))?;
-    let mut names: Vec<_> = entries.filter_map(|entry| entry.ok().map(|entry| entry.file_name())).collect();
+    let entries =
+        fs::read_dir(directory).with_context(|| format!("read {}", directory.display()))?;
+    let mut names: Vec<_> = entries
+        .filter_map(|entry| entry.ok().map(|entry| entry.file_name()))
+        .collect();
     names.sort();
-    // A file that was being written when its writer was killed has a name of ours with something behind it.
-    let is_ours = |name: &OsString| OWN.iter().chain(kept).any(|own| name.to_string_lossy().contains(own));
+    // A file that was being written when its writer was killed has a name of ours with something
+    // behind it.
+    let is_ours = |name: &OsString| {
+        OWN.iter()
+            .chain(kept)
+            .any(|own| name.to_string_lossy().contains(own))
+    };
     if let Some(other) = names.iter().find(|name| !is_ours(name)) {
         bail!(
             "{} has other files in it, such as {}: choose a new or an empty directory for --out",
@@ -158,15 +190,24 @@ fn lock(directory: &Path) -> anyhow::Result<Flock<File>> {
     let path = directory.join(LOCK);
     let deadline = Instant::now() + LOCK_PATIENCE;
     loop {
-        let opened = File::options().read(true).append(true).create(true).open(&path);
+        let opened = File::options()
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(&path);
         let file = opened.map_err(|error| cannot("open", &path, &error))?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             // Whoever had it may have removed it.
             Ok(lock) if lock.metadata().is_ok_and(|data| data.nlink() > 0) => return Ok(lock),
             Ok(_) => {}
-            Err((_, Errno::EAGAIN)) if Instant::now() < deadline => std::thread::sleep(LOCK_PATIENCE / 40),
+            Err((_, Errno::EAGAIN)) if Instant::now() < deadline => {
+                std::thread::sleep(LOCK_PATIENCE / 40)
+            }
             Err((_, Errno::EAGAIN)) => {
-                bail!("another crashpoint is at work in {}: wait for its end", directory.display())
+                bail!(
+                    "another crashpoint is at work in {}: wait for its end",
+                    directory.display()
+                )
             }
             Err((_, error)) => return Err(cannot("lock", &path, &error.into())),
         }

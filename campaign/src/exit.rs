@@ -29,7 +29,11 @@ impl Outcome {
     /// The same, but nothing that was broken off is clean.
     #[must_use]
     pub fn or_incomplete(self) -> Self {
-        if self == Self::Clean { Self::Incomplete } else { self }
+        if self == Self::Clean {
+            Self::Incomplete
+        } else {
+            self
+        }
     }
 }
 
@@ -95,14 +99,20 @@ fn one_line(error: &anyhow::Error) -> String {
         }
     }
     let is_short_of_files = line.contains(TOO_MANY_FILES) && !line.contains("ulimit");
-    line += if is_short_of_files { "; raise the limit on open files (`ulimit -n`)" } else { "" };
+    line += if is_short_of_files {
+        "; raise the limit on open files (`ulimit -n`)"
+    } else {
+        ""
+    };
     line.replace('\n', " ")
 }
 
 /// What clap says, without the usage and on one line.
 fn usage_line(text: &str) -> String {
     let said = text.lines().map(str::trim);
-    let said = said.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
+    let said = said.take_while(|line| {
+        !line.starts_with("Usage:") && !line.starts_with("For more information")
+    });
     let mut message = String::new();
     for line in said.filter(|line| !line.is_empty()) {
         let separator = match message.chars().last() {
@@ -125,14 +135,21 @@ mod tests {
 
     #[test]
     fn a_usage_error_is_one_line_without_the_usage() {
-        let text =
-            "error: unexpected argument '--job' found\n\n  tip: a similar argument exists: '--jobs'\n\nUsage: x\n";
-        assert_eq!(usage_line(text), "unexpected argument '--job' found; tip: a similar argument exists: '--jobs'");
+        let text = "error: unexpected argument '--job' found\n\n  tip: a similar argument exists: '--jobs'\n\nUsage: x\n";
+        assert_eq!(
+            usage_line(text),
+            "unexpected argument '--job' found; tip: a similar argument exists: '--jobs'"
+        );
         let text = "error: the following required arguments were not provided:\n  --fs <FS>\n\nUsage: x --fs\n";
-        assert_eq!(usage_line(text), "the following required arguments were not provided: --fs <FS>");
-        let text =
-            "error: invalid value 'x' for '--format <F>'\n  [possible values: text]\n\nFor more information, try\n";
-        assert_eq!(usage_line(text), "invalid value 'x' for '--format <F>' [possible values: text]");
+        assert_eq!(
+            usage_line(text),
+            "the following required arguments were not provided: --fs <FS>"
+        );
+        let text = "error: invalid value 'x' for '--format <F>'\n  [possible values: text]\n\nFor more information, try\n";
+        assert_eq!(
+            usage_line(text),
+            "invalid value 'x' for '--format <F>' [possible values: text]"
+        );
     }
 
     #[test]
@@ -144,7 +161,12 @@ mod tests {
 
     #[test]
     fn a_cause_is_not_said_twice() {
-        let error = Err::<(), _>(anyhow!("no such file")).context("open x: no such file").context("sweep");
-        assert_eq!(one_line(&error.expect_err("it is one")), "sweep: open x: no such file");
+        let error = Err::<(), _>(anyhow!("no such file"))
+            .context("open x: no such file")
+            .context("sweep");
+        assert_eq!(
+            one_line(&error.expect_err("it is one")),
+            "sweep: open x: no such file"
+        );
     }
 }

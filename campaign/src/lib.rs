@@ -1,8 +1,8 @@
 //! What every kind of sweep shares, whatever it tests.
 //!
 //! A sweep judges many items and keeps its results in a [`Directory`], where a kill at any moment
-//! costs nothing that was done. It is divided into [`Shard`]s, stopped by an [`Interrupt`], watched on a
-//! [`Progress`] bar, and ends as an [`Outcome`], which is the exit status.
+//! costs nothing that was done. It is divided into [`Shard`]s, stopped by an [`Interrupt`], watched
+//! on a [`Progress`] bar, and ends as an [`Outcome`], which is the exit status.
 
 #![forbid(unsafe_code)]
 

@@ -26,13 +26,22 @@ impl Lines {
         path: &Path,
         read: impl FnMut(usize, T) -> anyhow::Result<()>,
     ) -> anyhow::Result<Self> {
-        let opened = OpenOptions::new().read(true).append(true).create(true).open(path);
+        let opened = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(path);
         let file = opened.map_err(|error| cannot("open", path, &error))?;
         let Read { length, behind } = read_all(path, &file, read)?;
         if length < behind {
-            file.set_len(length).map_err(|error| cannot("shorten", path, &error))?;
+            file.set_len(length)
+                .map_err(|error| cannot("shorten", path, &error))?;
         }
-        Ok(Self { path: path.into(), file, length })
+        Ok(Self {
+            path: path.into(),
+            file,
+            length,
+        })
     }
 
     /// Whether nothing is in it.
@@ -60,12 +69,14 @@ impl Lines {
     /// # Errors
     /// If it cannot be written.
     pub fn sync(&self) -> anyhow::Result<()> {
-        self.file.sync_data().map_err(|error| cannot("write", &self.path, &error))
+        self.file
+            .sync_data()
+            .map_err(|error| cannot("write", &self.path, &error))
     }
 }
 
-/// Reads the same without changing anything: calls `read` with every line and its number. A file that
-/// is not there has none.
+/// Reads the same without changing anything: calls `read` with every line and its number. A file
+/// that is not there has none.
 ///
 /// # Errors
 /// Like [`Lines::open`].
@@ -75,7 +86,12 @@ pub fn read_lines<T: DeserializeOwned>(
 ) -> anyhow::Result<()> {
     match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        opened => read_all(path, &opened.map_err(|error| cannot("open", path, &error))?, read).map(drop),
+        opened => read_all(
+            path,
+            &opened.map_err(|error| cannot("open", path, &error))?,
+            read,
+        )
+        .map(drop),
     }
 }
 
@@ -97,7 +113,9 @@ fn read_all<T: DeserializeOwned>(
     let mut damaged = None;
     loop {
         line.clear();
-        let bytes = reader.read_until(b'\n', &mut line).with_context(|| format!("read {}", path.display()))?;
+        let bytes = reader
+            .read_until(b'\n', &mut line)
+            .with_context(|| format!("read {}", path.display()))?;
         if bytes == 0 {
             return Ok(Read { length, behind });
         }
@@ -142,14 +160,23 @@ pub fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
 }
 
 fn sync_directory(path: Option<&Path>) -> io::Result<()> {
-    let path = path.filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let path = path
+        .filter(|path| !path.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     File::open(path)?.sync_all()
 }
 
 /// The error, with what to do where that is known.
 pub fn cannot(what: &str, path: &Path, error: &io::Error) -> anyhow::Error {
-    let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-    let advice = if full { " (free some space, or choose another directory for --out)" } else { "" };
+    let full = matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    );
+    let advice = if full {
+        " (free some space, or choose another directory for --out)"
+    } else {
+        ""
+    };
     anyhow::anyhow!("{what} {}: {error}{advice}", path.display())
 }
 
@@ -168,14 +195,21 @@ mod tests {
             Ok(())
         });
         let appended = opened.and_then(|mut lines| lines.append("9"));
-        (appended.map(|()| found), std::fs::read_to_string(&path).expect("read"))
+        (
+            appended.map(|()| found),
+            std::fs::read_to_string(&path).expect("read"),
+        )
     }
 
     #[test]
     fn what_a_kill_left_of_the_last_lines_is_cut_off() {
         for torn in ["", "{", "3", "\0\0\0\0", "\0\0\n\0", "{\"a\":\n"] {
             let (found, content) = read(&format!("1\n2\n{torn}"));
-            assert_eq!((found.expect("read"), content.as_str()), (vec![1, 2], "1\n2\n9\n"), "{torn:?}");
+            assert_eq!(
+                (found.expect("read"), content.as_str()),
+                (vec![1, 2], "1\n2\n9\n"),
+                "{torn:?}"
+            );
         }
     }
 
@@ -195,6 +229,9 @@ mod tests {
             write_whole(&path, text).expect("written");
             assert_eq!(std::fs::read_to_string(&path).expect("read"), text);
         }
-        assert_eq!(std::fs::read_dir(directory.path()).expect("read").count(), 1);
+        assert_eq!(
+            std::fs::read_dir(directory.path()).expect("read").count(),
+            1
+        );
     }
 }

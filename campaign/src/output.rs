@@ -25,5 +25,8 @@ pub fn say(line: &str) {
 pub fn is_closed(output: impl AsFd) -> bool {
     let mut poll = [PollFd::new(output.as_fd(), PollFlags::empty())];
     let polled = nix::poll::poll(&mut poll, PollTimeout::ZERO);
-    polled.is_ok() && poll[0].revents().is_some_and(|events| events.contains(PollFlags::POLLERR))
+    polled.is_ok()
+        && poll[0]
+            .revents()
+            .is_some_and(|events| events.contains(PollFlags::POLLERR))
 }

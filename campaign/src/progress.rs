@@ -34,7 +34,9 @@ impl Progress {
             "{prefix} {spinner} {pos}  {rate}  {msg}"
         };
         let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
-        let style = ProgressStyle::with_template(template).expect("a fixed template").progress_chars("##-");
+        let style = ProgressStyle::with_template(template)
+            .expect("a fixed template")
+            .progress_chars("##-");
         // Over the whole run: items take much the same time, and a guess that jumps helps nobody.
         let style = style
             .with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
@@ -50,7 +52,13 @@ impl Progress {
         bar.set_prefix(name.to_owned());
         bar.set_message("no findings");
         let terminal = io::stderr().is_terminal();
-        Self { bar, name: name.to_owned(), unit, terminal, printed: Instant::now() }
+        Self {
+            bar,
+            name: name.to_owned(),
+            unit,
+            terminal,
+            printed: Instant::now(),
+        }
     }
 
     /// Prints something without the bar in between.
@@ -82,8 +90,15 @@ impl Progress {
         self.bar.set_position(done);
         if !self.terminal && self.printed.elapsed() >= PROGRESS_EVERY {
             self.printed = Instant::now();
-            let total = self.bar.length().map(|total| format!("/{total}")).unwrap_or_default();
-            say(&format!("{}: {done}{total} {}, {message}", self.name, self.unit));
+            let total = self
+                .bar
+                .length()
+                .map(|total| format!("/{total}"))
+                .unwrap_or_default();
+            say(&format!(
+                "{}: {done}{total} {}, {message}",
+                self.name, self.unit
+            ));
         }
     }
 

@@ -44,7 +44,9 @@ impl FromStr for Shard {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parsed = text.split_once('/').and_then(|(number, of)| Shard::new(number.parse().ok()?, of.parse().ok()?));
+        let parsed = text
+            .split_once('/')
+            .and_then(|(number, of)| Shard::new(number.parse().ok()?, of.parse().ok()?));
         parsed.ok_or_else(|| "a shard is I/N with I from 1 to N".to_owned())
     }
 }

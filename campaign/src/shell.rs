@@ -17,7 +17,11 @@ pub fn own_call() -> String {
     let called = std::env::args_os().next().unwrap_or_default();
     let name = quoted(&called.to_string_lossy()).into_owned();
     // sudo(8) sets it for what it starts. Whoever needed it once needs it again.
-    if std::env::var_os("SUDO_COMMAND").is_some() { format!("sudo {name}") } else { name }
+    if std::env::var_os("SUDO_COMMAND").is_some() {
+        format!("sudo {name}")
+    } else {
+        name
+    }
 }
 
 #[cfg(test)]
@@ -28,11 +32,27 @@ mod tests {
 
     #[test]
     fn a_shell_takes_a_quoted_word_as_it_was() {
-        for word in ["plain", "", "two words", "it's", r#"creat "a\nb"; $(exit) `x` "#, "--fs", "a=b:c,d", "*", "~"] {
+        for word in [
+            "plain",
+            "",
+            "two words",
+            "it's",
+            r#"creat "a\nb"; $(exit) `x` "#,
+            "--fs",
+            "a=b:c,d",
+            "*",
+            "~",
+        ] {
             let script = format!("printf %s {}", quoted(word));
-            let output = Command::new("sh").args(["-c", &script]).output().expect("it runs");
+            let output = Command::new("sh")
+                .args(["-c", &script])
+                .output()
+                .expect("it runs");
             assert_eq!(String::from_utf8_lossy(&output.stdout), word, "{script}");
         }
-        assert_eq!(quoted("target/release/crashpoint"), "target/release/crashpoint");
+        assert_eq!(
+            quoted("target/release/crashpoint"),
+            "target/release/crashpoint"
+        );
     }
 }

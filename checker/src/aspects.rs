@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use local_fs::{Content, Inode, InodeKind, Lack, Segment};
 
-use crate::content::{Chunk, FileContent, chunk_start, empty_chunk, tree_chunk, tree_chunk_numbers};
+use crate::content::{
+    Chunk, FileContent, chunk_start, empty_chunk, tree_chunk, tree_chunk_numbers,
+};
 use crate::durability::allowed_sizes;
 use crate::history::{Bound, History, Time};
 use crate::model::{Kind, Model, ModelInode};
@@ -15,10 +17,15 @@ use crate::{Finding, Promise};
 fn grown_from(allowed: &[(Time, FileContent)], size_bytes: u64) -> u64 {
     let sizes = || allowed.iter().map(|(_, version)| version.size_bytes());
     let steps = sizes().zip(sizes().skip(1));
-    let grown = steps.filter(|(before, after)| *before < size_bytes && size_bytes <= *after).map(|(before, _)| before);
+    let grown = steps
+        .filter(|(before, after)| *before < size_bytes && size_bytes <= *after)
+        .map(|(before, _)| before);
     // It may have had the size from the start.
     let start = sizes().next().filter(|first| *first >= size_bytes);
-    grown.chain(start).max().map_or(u64::MAX, |from| from.next_multiple_of(BLOCK_BYTES))
+    grown
+        .chain(start)
+        .max()
+        .map_or(u64::MAX, |from| from.next_multiple_of(BLOCK_BYTES))
 }
 
 /// The unit in which file systems count blocks here, in bytes; a sector is 512.
@@ -90,15 +97,20 @@ impl Aspects<'_> {
         if !lacks(Lack::Modes) && !allows(&self.expected.mode, self.floor(), &mode) {
             let what = format!(
                 "mode {mode:o}; expected {}",
-                versions(&self.expected.mode, self.floor(), |mode| format!("{mode:o}"))
+                versions(&self.expected.mode, self.floor(), |mode| format!(
+                    "{mode:o}"
+                ))
             );
             findings.push(self.finding(self.expected.mode.bound().max(self.floor()), what));
         }
         let owner = (self.inode.uid, self.inode.gid);
         if !lacks(Lack::Owners) && !allows(&self.expected.owner, self.floor(), &owner) {
             let text = |owner: &(u32, u32)| format!("{}:{}", owner.0, owner.1);
-            let what =
-                format!("owner {}; expected {}", text(&owner), versions(&self.expected.owner, self.floor(), text));
+            let what = format!(
+                "owner {}; expected {}",
+                text(&owner),
+                versions(&self.expected.owner, self.floor(), text)
+            );
             findings.push(self.finding(self.expected.owner.bound().max(self.floor()), what));
         }
     }
@@ -128,8 +140,14 @@ impl Aspects<'_> {
                 findings.push(self.finding(bound, what));
             }
         }
-        let foreign = self.inode.xattrs.keys().find(|name| !self.expected.xattrs.contains_key(*name));
-        if let Some(name) = foreign.filter(|name| name.starts_with("user.") || name.starts_with("trusted.")) {
+        let foreign = self
+            .inode
+            .xattrs
+            .keys()
+            .find(|name| !self.expected.xattrs.contains_key(*name));
+        if let Some(name) =
+            foreign.filter(|name| name.starts_with("user.") || name.starts_with("trusted."))
+        {
             let what = format!("extended attribute {name}, which nobody set");
             findings.push(Finding::new(Promise::NoForeignNames, self.path, what));
         }
@@ -139,13 +157,21 @@ impl Aspects<'_> {
         let history = &self.expected.content;
         let allowed = history.allowed(Bound::START);
         // Bytes that are being moved are between two places.
-        if self.expected.shifted.is_some_and(|time| allowed.len() > 1 && time > allowed[0].0) {
+        if self
+            .expected
+            .shifted
+            .is_some_and(|time| allowed.len() > 1 && time > allowed[0].0)
+        {
             return;
         }
         let (least, most) = allowed_sizes(history, &self.expected.durable_ranges);
         let size = self.inode.size_bytes;
         if size < least || size > most {
-            let expected = if least == most { least.to_string() } else { format!("{least} to {most}") };
+            let expected = if least == most {
+                least.to_string()
+            } else {
+                format!("{least} to {most}")
+            };
             let ranges = self.expected.durable_ranges.iter().map(|range| range.bound);
             let bound = ranges.fold(history.bound(), Bound::max);
             findings.push(self.finding(bound, format!("size {size}; expected {expected}")));
@@ -163,19 +189,31 @@ impl Aspects<'_> {
     fn data(&self, content: &Content, size: u64) -> Option<Finding> {
         let allowed = self.expected.content.allowed(Bound::START);
         let promised = self.model.contract.promises(Promise::DataWithSize);
-        let grown_from = if promised { grown_from(allowed, self.inode.size_bytes) } else { u64::MAX };
+        let grown_from = if promised {
+            grown_from(allowed, self.inode.size_bytes)
+        } else {
+            u64::MAX
+        };
         // Where no version has anything and nothing was found there are zeros on both sides.
         let mut numbers: BTreeSet<u64> = tree_chunk_numbers(content).collect();
-        numbers.extend(allowed.iter().flat_map(|(_, version)| version.chunk_numbers()));
+        numbers.extend(
+            allowed
+                .iter()
+                .flat_map(|(_, version)| version.chunk_numbers()),
+        );
         let mut seen = empty_chunk();
-        for index in numbers.into_iter().take_while(|index| chunk_start(*index) < size) {
+        for index in numbers
+            .into_iter()
+            .take_while(|index| chunk_start(*index) < size)
+        {
             tree_chunk(content, index, &mut seen);
             let start = chunk_start(index);
             let seen = &seen[..(size - start).min(seen.len() as u64) as usize];
             // The last block of a file that has grown is no older than what made it grow.
             let reaches = |version: &FileContent| version.size_bytes() > start;
             let last = start + BLOCK_BYTES >= self.inode.size_bytes;
-            let sized = last && start >= grown_from && allowed.iter().any(|(_, version)| reaches(version));
+            let sized =
+                last && start >= grown_from && allowed.iter().any(|(_, version)| reaches(version));
             let mut versions: Vec<(Time, &Chunk)> = allowed
                 .iter()
                 .filter(|(_, version)| !sized || reaches(version))
@@ -185,7 +223,11 @@ impl Aspects<'_> {
             versions.dedup_by(|next, kept| std::ptr::eq(next.1, kept.1));
             let same = |(_, version): &(Time, &Chunk)| version[..seen.len()] == *seen;
             let end = start + seen.len() as u64;
-            let ranges_apply = self.expected.durable_ranges.iter().any(|range| range.start < end && start < range.end);
+            let ranges_apply = self
+                .expected
+                .durable_ranges
+                .iter()
+                .any(|range| range.start < end && start < range.end);
             // What is there now is allowed everywhere.
             if versions.last().is_some_and(same) || (!ranges_apply && versions.iter().any(same)) {
                 continue;
@@ -193,15 +235,28 @@ impl Aspects<'_> {
             for (at, byte) in seen.iter().enumerate() {
                 let bound = self.bound_at(start + at as u64);
                 let after = versions.partition_point(|(since, _)| *since <= bound.time);
-                let versions: Vec<u8> =
-                    versions[after.saturating_sub(1)..].iter().map(|(_, version)| version[at]).collect();
+                let versions: Vec<u8> = versions[after.saturating_sub(1)..]
+                    .iter()
+                    .map(|(_, version)| version[at])
+                    .collect();
                 if !versions.contains(byte) && !self.may_be_stale(&versions) {
                     let bound = if grown && *byte == 0 {
-                        Bound { promise: Promise::DataWithSize, by: None, ..bound }
+                        Bound {
+                            promise: Promise::DataWithSize,
+                            by: None,
+                            ..bound
+                        }
                     } else {
                         bound
                     };
-                    return Some(self.wrong_byte(start + at as u64, *byte, versions, bound, index, at));
+                    return Some(self.wrong_byte(
+                        start + at as u64,
+                        *byte,
+                        versions,
+                        bound,
+                        index,
+                        at,
+                    ));
                 }
             }
         }
@@ -210,8 +265,14 @@ impl Aspects<'_> {
 
     /// By what the older versions of one byte are excluded.
     fn bound_at(&self, offset: u64) -> Bound {
-        let covering = self.expected.durable_ranges.iter().filter(|range| (range.start..range.end).contains(&offset));
-        covering.map(|range| range.bound).fold(self.expected.content.bound(), Bound::max)
+        let covering = self
+            .expected
+            .durable_ranges
+            .iter()
+            .filter(|range| (range.start..range.end).contains(&offset));
+        covering
+            .map(|range| range.bound)
+            .fold(self.expected.content.bound(), Bound::max)
     }
 
     /// Whether a byte may be what the disk held before: nothing was promised of that, and
@@ -221,19 +282,38 @@ impl Aspects<'_> {
         if !self.whole() && versions.iter().any(|version| *version != versions[0]) {
             return true;
         }
-        !self.model.contract.promises(Promise::NoForeignData) && versions.len() > 1 && versions.contains(&0)
+        !self.model.contract.promises(Promise::NoForeignData)
+            && versions.len() > 1
+            && versions.contains(&0)
     }
 
-    fn wrong_byte(&self, offset: u64, byte: u8, mut versions: Vec<u8>, bound: Bound, index: u64, at: usize) -> Finding {
-        let any = self.expected.content.at_any(|version| version.chunk(index)[at] == byte);
+    fn wrong_byte(
+        &self,
+        offset: u64,
+        byte: u8,
+        mut versions: Vec<u8>,
+        bound: Bound,
+        index: u64,
+        at: usize,
+    ) -> Finding {
+        let any = self
+            .expected
+            .content
+            .at_any(|version| version.chunk(index)[at] == byte);
         let seen = match byte {
             0 => "zero".to_owned(),
             _ if any => format!("{byte:#04x}, which is older than what is durable"),
             _ => format!("{byte:#04x}, which was never written there"),
         };
         versions.dedup();
-        let expected: Vec<_> = versions.iter().map(|version| format!("{version:#04x}")).collect();
-        let what = format!("the byte at {offset} is {seen}; expected {}", expected.join(" or "));
+        let expected: Vec<_> = versions
+            .iter()
+            .map(|version| format!("{version:#04x}"))
+            .collect();
+        let what = format!(
+            "the byte at {offset} is {seen}; expected {}",
+            expected.join(" or ")
+        );
         if byte != 0 && !any && self.model.contract.promises(Promise::NoForeignData) {
             Finding::new(Promise::NoForeignData, self.path, what)
         } else {
@@ -246,7 +326,13 @@ impl Aspects<'_> {
     fn untouched_since_durable(&self) -> bool {
         let content = &self.expected.content;
         let bound = content.bound();
-        let xattrs = self.expected.xattrs.values().map(History::changed).max().unwrap_or(0);
+        let xattrs = self
+            .expected
+            .xattrs
+            .values()
+            .map(History::changed)
+            .max()
+            .unwrap_or(0);
         content.changed() <= bound.time && xattrs <= bound.time
     }
 
@@ -259,12 +345,29 @@ impl Aspects<'_> {
         let bound = self.expected.content.bound();
         if self.model.contract.promises(Promise::BlocksExact) && seen != live.blocks {
             let what = format!("{seen} blocks of 512 bytes; expected {}", live.blocks);
-            return Some(self.finding(Bound { promise: Promise::BlocksExact, ..bound }, what));
+            return Some(self.finding(
+                Bound {
+                    promise: Promise::BlocksExact,
+                    ..bound
+                },
+                what,
+            ));
         }
-        let least = self.expected.content.current().allocated_blocks(BLOCK_BYTES) * SECTORS_PER_BLOCK;
+        let least = self
+            .expected
+            .content
+            .current()
+            .allocated_blocks(BLOCK_BYTES)
+            * SECTORS_PER_BLOCK;
         if seen < least && least <= live.blocks && !self.expected.shared {
             let what = format!("{seen} blocks of 512 bytes; {least} were allocated");
-            return Some(self.finding(Bound { promise: Promise::Preallocation, ..bound }, what));
+            return Some(self.finding(
+                Bound {
+                    promise: Promise::Preallocation,
+                    ..bound
+                },
+                what,
+            ));
         }
         None
     }
@@ -272,7 +375,9 @@ impl Aspects<'_> {
     /// Data where the live file had a hole. The other way round says nothing: pages of a
     /// preallocated range that happen to be cached show as data.
     fn holes(&self, content: &Content) -> Option<Finding> {
-        let InodeKind::File(live) = &self.live?.kind else { return None };
+        let InodeKind::File(live) = &self.live?.kind else {
+            return None;
+        };
         if !self.untouched_since_durable() || self.expected.shared {
             return None;
         }
@@ -287,18 +392,35 @@ impl Aspects<'_> {
             (at < end).then_some(at)
         };
         let hole_filled = content.segments.iter().find_map(covered)?;
-        let bound = Bound { promise: Promise::HoleLayout, ..self.expected.content.bound() };
-        Some(self.finding(bound, format!("there is data at {hole_filled}, where the file had a hole")))
+        let bound = Bound {
+            promise: Promise::HoleLayout,
+            ..self.expected.content.bound()
+        };
+        Some(self.finding(
+            bound,
+            format!("there is data at {hole_filled}, where the file had a hole"),
+        ))
     }
 }
 
 fn allows<T: PartialEq>(history: &History<T>, floor: Bound, seen: &T) -> bool {
-    history.allowed(floor).iter().any(|(_, version)| version == seen)
+    history
+        .allowed(floor)
+        .iter()
+        .any(|(_, version)| version == seen)
 }
 
 /// The allowed versions in words: `644 or 755`.
-fn versions<T: PartialEq>(history: &History<T>, floor: Bound, text: impl Fn(&T) -> String) -> String {
-    let mut texts: Vec<_> = history.allowed(floor).iter().map(|(_, version)| text(version)).collect();
+fn versions<T: PartialEq>(
+    history: &History<T>,
+    floor: Bound,
+    text: impl Fn(&T) -> String,
+) -> String {
+    let mut texts: Vec<_> = history
+        .allowed(floor)
+        .iter()
+        .map(|(_, version)| text(version))
+        .collect();
     texts.dedup();
     texts.join(" or ")
 }

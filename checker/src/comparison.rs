@@ -26,7 +26,12 @@ pub(crate) struct Sides<'a> {
 impl<'a> Sides<'a> {
     pub(crate) fn new(model: &'a Model, tree: &'a Tree, live: Option<&'a Tree>) -> Self {
         let live = live.map(|live| live_inodes(model, live));
-        Self { model, tree, live, fits: RefCell::default() }
+        Self {
+            model,
+            tree,
+            live,
+            fits: RefCell::default(),
+        }
     }
 }
 
@@ -35,13 +40,19 @@ fn live_inodes<'a>(model: &Model, live: &'a Tree) -> HashMap<InodeId, &'a Inode>
     let mut inodes = HashMap::new();
     let mut pending = vec![(ROOT, live.root)];
     while let Some((id, number)) = pending.pop() {
-        let Some(inode) = live.inode(number) else { continue };
+        let Some(inode) = live.inode(number) else {
+            continue;
+        };
         if inodes.insert(id, inode).is_some() {
             continue;
         }
         for (name, number) in live.entries(number) {
             let entry = model.inodes[id].entries.get(name);
-            pending.extend(entry.and_then(|entry| *entry.current()).map(|child| (child, number)));
+            pending.extend(
+                entry
+                    .and_then(|entry| *entry.current())
+                    .map(|child| (child, number)),
+            );
         }
     }
     inodes
@@ -98,7 +109,19 @@ impl<'a> Comparison<'a> {
     pub(crate) fn new(sides: &'a Sides<'a>, reading: Reading) -> Self {
         let (findings, assigned, found, entries, choices, unsettled) = <_>::default();
         let (model, tree, guessing) = (sides.model, sides.tree, false);
-        Self { sides, model, tree, findings, assigned, found, entries, reading, choices, unsettled, guessing }
+        Self {
+            sides,
+            model,
+            tree,
+            findings,
+            assigned,
+            found,
+            entries,
+            reading,
+            choices,
+            unsettled,
+            guessing,
+        }
     }
 
     /// Whether an operation on names is found whole or not at all.
@@ -165,7 +188,11 @@ impl<'a> Comparison<'a> {
             if path.is_empty() && self.model.contract.is_found_name(name) {
                 continue;
             }
-            let path = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
+            let path = if path.is_empty() {
+                name.to_owned()
+            } else {
+                format!("{path}/{name}")
+            };
             match (model.get(name), seen.get(name)) {
                 (None, Some(_)) if !known => {}
                 (Some(history), seen) => self.entry(directory, name, history, seen.copied(), &path),
@@ -191,11 +218,19 @@ impl<'a> Comparison<'a> {
         if !self.whole() && allowed.len() > 1 {
             if let Some(number) = seen {
                 let place = (directory, name.to_owned());
-                self.unsettled.push_back(Unsettled { place, number, path: path.to_owned() });
+                self.unsettled.push_back(Unsettled {
+                    place,
+                    number,
+                    path: path.to_owned(),
+                });
             }
             return;
         }
-        let mut candidates: Vec<InodeId> = allowed.iter().rev().filter_map(|(_, value)| *value).collect();
+        let mut candidates: Vec<InodeId> = allowed
+            .iter()
+            .rev()
+            .filter_map(|(_, value)| *value)
+            .collect();
         let mut known = BTreeSet::new();
         candidates.retain(|id| known.insert(*id));
         let place = (directory, name.to_owned());
@@ -216,18 +251,32 @@ impl<'a> Comparison<'a> {
             return;
         };
         if candidates.is_empty() {
-            let was = history.allowed(Bound::START).iter().any(|(_, value)| value.is_some()) || bound.by.is_some();
-            let what = if was { "the name is back although it was removed" } else { "a name that nobody made" };
+            let was = history
+                .allowed(Bound::START)
+                .iter()
+                .any(|(_, value)| value.is_some())
+                || bound.by.is_some();
+            let what = if was {
+                "the name is back although it was removed"
+            } else {
+                "a name that nobody made"
+            };
             return self.finding(bound, path, what.to_owned());
         }
         // What it can't be for want of reading is said by the tree's errors.
-        let Some(inode) = self.tree.inode(number) else { return };
+        let Some(inode) = self.tree.inode(number) else {
+            return;
+        };
         let chosen = self.choose(&candidates, history, number, inode);
         self.entries.insert(place, chosen);
         match chosen {
             None => {
                 let noun = self.model.inodes[candidates[0]].kind.noun();
-                self.finding(bound, path, format!("it is a {} and should be a {noun}", inode.kind.noun()));
+                self.finding(
+                    bound,
+                    path,
+                    format!("it is a {} and should be a {noun}", inode.kind.noun()),
+                );
             }
             Some(chosen) => self.take(chosen, number, path, bound),
         }
@@ -250,18 +299,29 @@ impl<'a> Comparison<'a> {
         let kind_fits = |id: &&InodeId| kind_matches(&self.model.inodes[**id].kind, &inode.kind);
         let fitting: Vec<_> = candidates.iter().filter(kind_fits).copied().collect();
         let legal = |id: &&InodeId| {
-            let free = self.found.get(*id).is_none_or(|(other, _)| *other == number);
+            let free = self
+                .found
+                .get(*id)
+                .is_none_or(|(other, _)| *other == number);
             free && self.fits(**id, number)
         };
         let legal: Vec<_> = fitting.iter().filter(legal).copied().collect();
         if legal.len() < 2 {
             return legal.first().or(fitting.first()).copied();
         }
-        let taken = self.reading.fixed.get(self.choices.len()).copied().unwrap_or_else(|| match self.reading.rule {
-            Rule::Newest => 0,
-            Rule::Oldest => legal.len() - 1,
-            Rule::At(time) => legal.iter().position(|id| *history.at(time) == Some(*id)).unwrap_or(0),
-        });
+        let taken = self
+            .reading
+            .fixed
+            .get(self.choices.len())
+            .copied()
+            .unwrap_or_else(|| match self.reading.rule {
+                Rule::Newest => 0,
+                Rule::Oldest => legal.len() - 1,
+                Rule::At(time) => legal
+                    .iter()
+                    .position(|id| *history.at(time) == Some(*id))
+                    .unwrap_or(0),
+            });
         let taken = taken.min(legal.len() - 1);
         self.choices.push((taken, legal.len()));
         legal.get(taken).copied()
@@ -275,10 +335,17 @@ impl<'a> Comparison<'a> {
         match (self.assigned.get(&number), self.found.get(&id)) {
             (Some(known), _) if *known != id => {
                 let other = self.found[known].1.clone();
-                self.finding(bound, path, format!("it is the same file as '{other}' and should be another"));
+                self.finding(
+                    bound,
+                    path,
+                    format!("it is the same file as '{other}' and should be another"),
+                );
             }
             (None, Some((_, other))) => {
-                let what = format!("it should be the same {} as '{other}'", self.model.inodes[id].kind.noun());
+                let what = format!(
+                    "it should be the same {} as '{other}'",
+                    self.model.inodes[id].kind.noun()
+                );
                 self.finding(bound, path, what);
             }
             (Some(_), _) => {}
@@ -312,9 +379,21 @@ impl<'a> Comparison<'a> {
 
     /// What is wrong with one inode, names aside.
     fn inode_findings(&self, id: InodeId, number: u64, path: &str) -> Vec<Finding> {
-        let Some(inode) = self.tree.inode(number) else { return Vec::new() };
-        let live = self.sides.live.as_ref().and_then(|live| live.get(&id).copied());
-        let aspects = Aspects { model: self.model, expected: &self.model.inodes[id], inode, live, path };
+        let Some(inode) = self.tree.inode(number) else {
+            return Vec::new();
+        };
+        let live = self
+            .sides
+            .live
+            .as_ref()
+            .and_then(|live| live.get(&id).copied());
+        let aspects = Aspects {
+            model: self.model,
+            expected: &self.model.inodes[id],
+            inode,
+            live,
+            path,
+        };
         aspects.findings()
     }
 
@@ -323,15 +402,25 @@ impl<'a> Comparison<'a> {
     /// what is there may have taken their numbers.
     fn unsettled_names(&mut self) {
         self.guessing = true;
-        while let Some(Unsettled { place: (directory, name), number, path }) = self.unsettled.pop_front() {
+        while let Some(Unsettled {
+            place: (directory, name),
+            number,
+            path,
+        }) = self.unsettled.pop_front()
+        {
             if self.model.removed || self.assigned.contains_key(&number) {
                 continue;
             }
             let history = &self.model.inodes[directory].entries[&name];
-            let candidates = history.allowed(self.model.prefix).iter().rev().filter_map(|(_, value)| *value);
+            let candidates = history
+                .allowed(self.model.prefix)
+                .iter()
+                .rev()
+                .filter_map(|(_, value)| *value);
             let legal = |id: &InodeId| {
                 let inode = self.tree.inode(number);
-                let same_kind = inode.is_some_and(|inode| kind_matches(&self.model.inodes[*id].kind, &inode.kind));
+                let same_kind = inode
+                    .is_some_and(|inode| kind_matches(&self.model.inodes[*id].kind, &inode.kind));
                 same_kind && !self.found.contains_key(id) && self.fits(*id, number)
             };
             if let Some(id) = candidates.into_iter().find(legal) {
@@ -350,9 +439,8 @@ fn kind_matches(expected: &Kind, seen: &InodeKind) -> bool {
         (Kind::Device { kind, major, minor }, seen) => {
             let number = rustix::fs::makedev(*major, *minor);
             match (kind, seen) {
-                (DeviceKind::Char, InodeKind::CharDevice(seen)) | (DeviceKind::Block, InodeKind::BlockDevice(seen)) => {
-                    *seen == number
-                }
+                (DeviceKind::Char, InodeKind::CharDevice(seen))
+                | (DeviceKind::Block, InodeKind::BlockDevice(seen)) => *seen == number,
                 _ => false,
             }
         }

@@ -25,7 +25,10 @@ pub(crate) struct FileContent {
 
 impl fmt::Debug for FileContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let chunks = self.chunks.iter().map(|(number, chunk)| (number, Brief(chunk.as_slice())));
+        let chunks = self
+            .chunks
+            .iter()
+            .map(|(number, chunk)| (number, Brief(chunk.as_slice())));
         f.debug_struct("FileContent")
             .field("size_bytes", &self.size_bytes)
             .field("chunks", &BriefList(chunks))
@@ -51,12 +54,18 @@ impl FileContent {
 
     /// How many whole blocks of `block_bytes` lie in space that the file holds or reserves.
     pub(crate) fn allocated_blocks(&self, block_bytes: u64) -> u64 {
-        let whole = |(start, end): &(u64, u64)| (end / block_bytes).saturating_sub(start.div_ceil(block_bytes));
+        let whole = |(start, end): &(u64, u64)| {
+            (end / block_bytes).saturating_sub(start.div_ceil(block_bytes))
+        };
         self.allocated.iter().map(whole).sum()
     }
 
     fn chunk_mut(&mut self, index: u64) -> &mut Chunk {
-        Arc::make_mut(self.chunks.entry(index).or_insert_with(|| Arc::new(ZERO_CHUNK)))
+        Arc::make_mut(
+            self.chunks
+                .entry(index)
+                .or_insert_with(|| Arc::new(ZERO_CHUNK)),
+        )
     }
 
     /// What operation number `operation` writes. Nothing written changes nothing, the size neither.
@@ -68,7 +77,9 @@ impl FileContent {
         for (index, start, stop) in pieces(offset, end) {
             let from = chunk_start(index);
             let bytes = &mut self.chunk_mut(index)[start..stop];
-            (from + start as u64..).zip(bytes).for_each(|(at, byte)| *byte = pattern::byte(operation, at));
+            (from + start as u64..)
+                .zip(bytes)
+                .for_each(|(at, byte)| *byte = pattern::byte(operation, at));
         }
         self.allocate(offset, end);
         self.extend(end);
@@ -80,10 +91,17 @@ impl FileContent {
             return;
         }
         let (first, last) = (start / CHUNK_BYTES, (end - 1) / CHUNK_BYTES);
-        let there: Vec<_> = self.chunks.range(first..=last).map(|(index, _)| *index).collect();
+        let there: Vec<_> = self
+            .chunks
+            .range(first..=last)
+            .map(|(index, _)| *index)
+            .collect();
         for index in there {
             let chunk_from = chunk_start(index);
-            let (from, to) = (start.saturating_sub(chunk_from), (end - chunk_from).min(CHUNK_BYTES));
+            let (from, to) = (
+                start.saturating_sub(chunk_from),
+                (end - chunk_from).min(CHUNK_BYTES),
+            );
             if (from, to) == (0, CHUNK_BYTES) {
                 self.chunks.remove(&index);
             } else {
@@ -97,7 +115,10 @@ impl FileContent {
         if start >= end {
             return;
         }
-        for (index, chunk) in source.chunks.range(start / CHUNK_BYTES..=(end - 1) / CHUNK_BYTES) {
+        for (index, chunk) in source
+            .chunks
+            .range(start / CHUNK_BYTES..=(end - 1) / CHUNK_BYTES)
+        {
             let chunk_from = chunk_start(*index);
             let (from, to) = (start.max(chunk_from), end.min(chunk_from + CHUNK_BYTES));
             let dest = from - start + offset;
@@ -132,7 +153,9 @@ impl FileContent {
             .allocated
             .iter()
             .filter(|range| touches(range))
-            .fold((start, end), |merged, range| (merged.0.min(range.0), merged.1.max(range.1)));
+            .fold((start, end), |merged, range| {
+                (merged.0.min(range.0), merged.1.max(range.1))
+            });
         self.allocated.retain(|range| !touches(range));
         self.allocated.push(merged);
         self.allocated.sort_unstable();
@@ -140,8 +163,10 @@ impl FileContent {
 
     /// Notes that a range holds no space any more.
     pub(crate) fn free(&mut self, start: u64, end: u64) {
-        let pieces =
-            self.allocated.iter().flat_map(|range| [(range.0, range.1.min(start)), (range.0.max(end), range.1)]);
+        let pieces = self
+            .allocated
+            .iter()
+            .flat_map(|range| [(range.0, range.1.min(start)), (range.0.max(end), range.1)]);
         self.allocated = pieces.filter(|(from, to)| from < to).collect();
     }
 
@@ -164,7 +189,13 @@ impl FileContent {
     }
 
     /// Takes a range of another file over (reflink).
-    pub(crate) fn clone_from(&mut self, source: &Self, source_offset: u64, length: u64, offset: u64) {
+    pub(crate) fn clone_from(
+        &mut self,
+        source: &Self,
+        source_offset: u64,
+        length: u64,
+        offset: u64,
+    ) {
         self.zero(offset, offset + length);
         self.copy(source, source_offset, source_offset + length, offset);
         self.extend(offset + length);
@@ -190,11 +221,17 @@ pub(crate) fn tree_chunk(content: &local_fs::Content, index: u64, chunk: &mut Ch
     chunk.fill(0);
     let start = chunk_start(index);
     let end = start + CHUNK_BYTES;
-    let before = content.segments.partition_point(|segment| segment_end(segment) <= start);
-    for segment in content.segments[before..].iter().take_while(|segment| segment.offset < end) {
+    let before = content
+        .segments
+        .partition_point(|segment| segment_end(segment) <= start);
+    for segment in content.segments[before..]
+        .iter()
+        .take_while(|segment| segment.offset < end)
+    {
         let (from, to) = (segment.offset.max(start), segment_end(segment).min(end));
         if from < to {
-            let bytes = &segment.data[(from - segment.offset) as usize..(to - segment.offset) as usize];
+            let bytes =
+                &segment.data[(from - segment.offset) as usize..(to - segment.offset) as usize];
             chunk[(from - start) as usize..(to - start) as usize].copy_from_slice(bytes);
         }
     }
@@ -202,7 +239,9 @@ pub(crate) fn tree_chunk(content: &local_fs::Content, index: u64, chunk: &mut Ch
 
 /// The numbers of the chunks of a recovered file that may be other than zeros.
 pub(crate) fn tree_chunk_numbers(content: &local_fs::Content) -> impl Iterator<Item = u64> {
-    content.segments.iter().flat_map(|segment| segment.offset / CHUNK_BYTES..segment_end(segment).div_ceil(CHUNK_BYTES))
+    content.segments.iter().flat_map(|segment| {
+        segment.offset / CHUNK_BYTES..segment_end(segment).div_ceil(CHUNK_BYTES)
+    })
 }
 
 fn segment_end(segment: &local_fs::Segment) -> u64 {
@@ -246,7 +285,8 @@ mod tests {
             range().prop_map(|(offset, length)| Change::Zero(offset, length)),
             range().prop_map(|(offset, length)| Change::Collapse(offset, length)),
             range().prop_map(|(offset, length)| Change::Insert(offset, length)),
-            (prop_oneof![1..6000_u64, Just(4096)], any::<bool>()).prop_map(|(length, down)| Change::Move(length, down)),
+            (prop_oneof![1..6000_u64, Just(4096)], any::<bool>())
+                .prop_map(|(length, down)| Change::Move(length, down)),
             (0..8u64, 0..3u64, 0..8u64).prop_map(|(from, length, to)| Change::Clone(
                 from * 2048,
                 length * 2048,
@@ -286,7 +326,8 @@ mod tests {
                         let (from, to) = ((offset as usize).min(size), ((offset + length) as usize).min(size));
                         flat[from..to].fill(0);
                     }
-                    // The kernel refuses to collapse up to or behind the end, and to insert behind it.
+                    // The kernel refuses to collapse up to or behind the end, and to insert behind
+                    // it.
                     Change::Collapse(offset, length) if ((offset + length) as usize) < size => {
                         content.collapse(base + offset, length);
                         flat.drain(offset as usize..(offset + length) as usize);
@@ -336,8 +377,14 @@ mod tests {
         content.zero(0, 1 << 39);
         content.insert(4096, 1 << 40);
         content.collapse(1 << 20, 1 << 30);
-        assert_eq!(content.size_bytes(), (8_000_000 << 20) + (1 << 40) - (1 << 30));
-        assert_eq!(content.chunk_numbers().collect::<Vec<_>>(), [((2 << 40) - (1 << 30)) / CHUNK_BYTES]);
+        assert_eq!(
+            content.size_bytes(),
+            (8_000_000 << 20) + (1 << 40) - (1 << 30)
+        );
+        assert_eq!(
+            content.chunk_numbers().collect::<Vec<_>>(),
+            [((2 << 40) - (1 << 30)) / CHUNK_BYTES]
+        );
     }
 
     #[test]

@@ -12,7 +12,8 @@ pub enum Promise {
     Mountable,
     /// Everything in it can be listed and read.
     Readable,
-    /// Files can be made, written, renamed and deleted in every directory, and everything can be removed.
+    /// Files can be made, written, renamed and deleted in every directory, and everything can be
+    /// removed.
     Usable,
     /// Its own checker finds nothing to repair after recovery.
     FsckClean,
@@ -119,17 +120,50 @@ const fn line(promise: Promise, source: &'static str) -> Line {
 
 /// What every file system that recovers from a log, or by writing no place twice, promises.
 static COMMON: &[Line] = &[
-    line(Promise::Mountable, "B3 (OSDI 2018), section 3; fstests generic/479, 480, 502 assert nothing else"),
-    line(Promise::Repairable, "fstests: _check_scratch_fs after every log-replay test"),
-    line(Promise::Readable, "B3, section 3: internal structures are consistent"),
-    line(Promise::Usable, "CrashMonkey's write checks; fstests generic/034, 039, 104, 481"),
-    line(Promise::FsckClean, "fstests: every log-replay test checks the scratch device at its end"),
-    line(Promise::KernelQuiet, "fstests: _check_dmesg fails a test on a warning or an error in the kernel's log"),
-    line(Promise::AtomicMetadata, "B3, section 3: internal structures are consistent, by the log alone"),
-    line(Promise::ReusedSpace, "fstests generic/042, 044-049: no data of other files"),
-    line(Promise::NoForeignNames, "B3, section 3: internal structures are consistent"),
-    line(Promise::NoForeignData, "fstests generic/042 (\"We should /never/ see 0xCD\"), 044-049"),
-    line(Promise::LinkCount, "fstests generic/040, 041, 065, 104; T. Ts'o, linux-fsdevel 2019 (msg145789)"),
+    line(
+        Promise::Mountable,
+        "B3 (OSDI 2018), section 3; fstests generic/479, 480, 502 assert nothing else",
+    ),
+    line(
+        Promise::Repairable,
+        "fstests: _check_scratch_fs after every log-replay test",
+    ),
+    line(
+        Promise::Readable,
+        "B3, section 3: internal structures are consistent",
+    ),
+    line(
+        Promise::Usable,
+        "CrashMonkey's write checks; fstests generic/034, 039, 104, 481",
+    ),
+    line(
+        Promise::FsckClean,
+        "fstests: every log-replay test checks the scratch device at its end",
+    ),
+    line(
+        Promise::KernelQuiet,
+        "fstests: _check_dmesg fails a test on a warning or an error in the kernel's log",
+    ),
+    line(
+        Promise::AtomicMetadata,
+        "B3, section 3: internal structures are consistent, by the log alone",
+    ),
+    line(
+        Promise::ReusedSpace,
+        "fstests generic/042, 044-049: no data of other files",
+    ),
+    line(
+        Promise::NoForeignNames,
+        "B3, section 3: internal structures are consistent",
+    ),
+    line(
+        Promise::NoForeignData,
+        "fstests generic/042 (\"We should /never/ see 0xCD\"), 044-049",
+    ),
+    line(
+        Promise::LinkCount,
+        "fstests generic/040, 041, 065, 104; T. Ts'o, linux-fsdevel 2019 (msg145789)",
+    ),
     line(
         Promise::RenameAtomic,
         "rename(2): \"an instance of newpath\" stays in place; fstests generic/321, 335, 640; commit 657ed1aa4898 \
@@ -140,30 +174,69 @@ static COMMON: &[Line] = &[
     line(Promise::FsyncData, FSYNC_DATA),
     line(Promise::FsyncAttributes, FSYNC_ATTRIBUTES),
     line(Promise::FsyncXattrs, "fstests generic/066, 489"),
-    line(Promise::FsyncDirectory, "fsync(2) on the directory's descriptor; fstests generic/321, 348, 557, 779"),
+    line(
+        Promise::FsyncDirectory,
+        "fsync(2) on the directory's descriptor; fstests generic/321, 348, 557, 779",
+    ),
     line(Promise::FdatasyncData, FDATASYNC_DATA),
-    line(Promise::RangeData, "msync(2) MS_SYNC; open(2) O_SYNC, O_DSYNC; fstests generic/325"),
+    line(
+        Promise::RangeData,
+        "msync(2) MS_SYNC; open(2) O_SYNC, O_DSYNC; fstests generic/325",
+    ),
     line(Promise::Preallocation, "fstests generic/468, 483, 677"),
-    line(Promise::HoleLayout, "fstests generic/177, 695: a punched range stays a hole over log replay"),
+    line(
+        Promise::HoleLayout,
+        "fstests generic/177, 695: a punched range stays a hole over log replay",
+    ),
 ];
 
 const SYNC: &str = "sync(2): all pending modifications to metadata and cached data are written";
-const FSYNC_DATA: &str = "fsync(2): \"all modified in-core data\", and the size as metadata of the file";
-const FSYNC_ATTRIBUTES: &str = "fsync(2): \"the metadata information associated with the file\"; fstests generic/535";
-const FDATASYNC_DATA: &str = "fdatasync(2): what is needed \"to allow a subsequent data retrieval\", the size too";
+const FSYNC_DATA: &str =
+    "fsync(2): \"all modified in-core data\", and the size as metadata of the file";
+const FSYNC_ATTRIBUTES: &str =
+    "fsync(2): \"the metadata information associated with the file\"; fstests generic/535";
+const FDATASYNC_DATA: &str =
+    "fdatasync(2): what is needed \"to allow a subsequent data retrieval\", the size too";
 
 /// What is left where nothing is logged, and each block is written in its place: what sync and
 /// fsync wrote, once the file system's own checker has repaired the rest.
 static IN_PLACE: &[Line] = &[
-    line(Promise::Repairable, "fsck(8): run on it after every crash, \"used to check and repair\""),
-    line(Promise::Mountable, "fsck(8): exit status 0 or 1, errors corrected"),
-    line(Promise::Readable, "fsck(8): exit status 0 or 1, errors corrected"),
-    line(Promise::Usable, "fsck(8): exit status 0 or 1, errors corrected"),
-    line(Promise::FsckClean, "fsck(8): exit status 0 or 1, errors corrected"),
-    line(Promise::KernelQuiet, "fsck(8): exit status 0 or 1, errors corrected"),
-    line(Promise::LinkCount, "fsck(8): exit status 0 or 1, errors corrected"),
-    line(Promise::NoForeignNames, "sync(2), fsync(2) of the directory: its names are those that were written"),
-    line(Promise::SymlinkComplete, "sync(2): a symlink that was written has its target"),
+    line(
+        Promise::Repairable,
+        "fsck(8): run on it after every crash, \"used to check and repair\"",
+    ),
+    line(
+        Promise::Mountable,
+        "fsck(8): exit status 0 or 1, errors corrected",
+    ),
+    line(
+        Promise::Readable,
+        "fsck(8): exit status 0 or 1, errors corrected",
+    ),
+    line(
+        Promise::Usable,
+        "fsck(8): exit status 0 or 1, errors corrected",
+    ),
+    line(
+        Promise::FsckClean,
+        "fsck(8): exit status 0 or 1, errors corrected",
+    ),
+    line(
+        Promise::KernelQuiet,
+        "fsck(8): exit status 0 or 1, errors corrected",
+    ),
+    line(
+        Promise::LinkCount,
+        "fsck(8): exit status 0 or 1, errors corrected",
+    ),
+    line(
+        Promise::NoForeignNames,
+        "sync(2), fsync(2) of the directory: its names are those that were written",
+    ),
+    line(
+        Promise::SymlinkComplete,
+        "sync(2): a symlink that was written has its target",
+    ),
     line(Promise::Sync, SYNC),
     line(Promise::FsyncData, FSYNC_DATA),
     line(Promise::FsyncAttributes, FSYNC_ATTRIBUTES),
@@ -172,23 +245,46 @@ static IN_PLACE: &[Line] = &[
         "fsync(2): the entry in the directory needs \"an explicit fsync() on a file descriptor for the directory\"",
     ),
     line(Promise::FdatasyncData, FDATASYNC_DATA),
-    line(Promise::RangeData, "msync(2) MS_SYNC; open(2) O_SYNC, O_DSYNC"),
+    line(
+        Promise::RangeData,
+        "msync(2) MS_SYNC; open(2) O_SYNC, O_DSYNC",
+    ),
 ];
 
 /// Why fsync of one thing makes everything durable.
-const FUSE2FS_FSYNC: &str = "misc/fuse2fs.c of e2fsprogs 1.47, op_fsync: \"flush everything, even if it's slow\"";
-const NTFS_3G_FSYNC: &str = "src/ntfs-3g.c of ntfs-3g 2022.10.3, ntfs_fuse_fsync: \"sync the full device\"";
+const FUSE2FS_FSYNC: &str =
+    "misc/fuse2fs.c of e2fsprogs 1.47, op_fsync: \"flush everything, even if it's slow\"";
+const NTFS_3G_FSYNC: &str =
+    "src/ntfs-3g.c of ntfs-3g 2022.10.3, ntfs_fuse_fsync: \"sync the full device\"";
 
-/// What ntfs-3g promises: its repair looks at what is needed to mount it, so that nothing is said of
-/// what was written by half.
+/// What ntfs-3g promises: its repair looks at what is needed to mount it, so that nothing is said
+/// of what was written by half.
 static NTFS_3G: &[Line] = &[
-    line(Promise::Repairable, "ntfsfix(8): \"repairs some fundamental NTFS inconsistencies\""),
-    line(Promise::Mountable, "ntfs-3g(8), recover: \"try to mount a partition which was not unmounted properly\""),
-    line(Promise::FsckClean, "ntfsfix(8): run on it after every crash"),
-    line(Promise::KernelQuiet, "fs/fuse: whatever a server answers is no error of the kernel"),
-    line(Promise::DriverAlive, "ntfs-3g(8), recover: \"try to mount a partition which was not unmounted properly\""),
+    line(
+        Promise::Repairable,
+        "ntfsfix(8): \"repairs some fundamental NTFS inconsistencies\"",
+    ),
+    line(
+        Promise::Mountable,
+        "ntfs-3g(8), recover: \"try to mount a partition which was not unmounted properly\"",
+    ),
+    line(
+        Promise::FsckClean,
+        "ntfsfix(8): run on it after every crash",
+    ),
+    line(
+        Promise::KernelQuiet,
+        "fs/fuse: whatever a server answers is no error of the kernel",
+    ),
+    line(
+        Promise::DriverAlive,
+        "ntfs-3g(8), recover: \"try to mount a partition which was not unmounted properly\"",
+    ),
     line(Promise::NoForeignNames, NTFS_3G_FSYNC),
-    line(Promise::Unmounted, "src/ntfs-3g.c, ntfs_close; libntfs-3g/unix_io.c: the device is synced when it is closed"),
+    line(
+        Promise::Unmounted,
+        "src/ntfs-3g.c, ntfs_close; libntfs-3g/unix_io.c: the device is synced when it is closed",
+    ),
     line(Promise::FsyncData, NTFS_3G_FSYNC),
     line(Promise::FsyncAttributes, NTFS_3G_FSYNC),
     line(Promise::FsyncXattrs, NTFS_3G_FSYNC),
@@ -201,10 +297,18 @@ static NTFS_3G: &[Line] = &[
 
 /// A contract that starts out from lines for all.
 const fn contract(name: &'static str, common: &'static [Line], own: &'static [Line]) -> Contract {
-    Contract { name, common, own, dropped: 0, lacks: &[], found_names: &[] }
+    Contract {
+        name,
+        common,
+        own,
+        dropped: 0,
+        lacks: &[],
+        found_names: &[],
+    }
 }
 
-const EXT4_NAMES: &str = "fstests generic/322, 520, 106, 107, 534; fs/ext4/fsync.c waits for i_sync_tid";
+const EXT4_NAMES: &str =
+    "fstests generic/322, 520, 106, 107, 534; fs/ext4/fsync.c waits for i_sync_tid";
 const EXT4_ORDER: &str = "Documentation/filesystems/ext4/journal.rst: one journal, replayed up to the last commit \
                           record; A. Goldstein, linux-fsdevel 2019 (msg140973)";
 
@@ -216,8 +320,10 @@ static F2FS: &[Line] = &[line(
 )];
 
 /// ... and with `fsync_mode=strict`.
-static F2FS_STRICT: &[Line] =
-    &[line(Promise::FsyncNames, F2FS_STRICT_SOURCE), line(Promise::NameConflict, F2FS_STRICT_SOURCE)];
+static F2FS_STRICT: &[Line] = &[
+    line(Promise::FsyncNames, F2FS_STRICT_SOURCE),
+    line(Promise::NameConflict, F2FS_STRICT_SOURCE),
+];
 const F2FS_STRICT_SOURCE: &str = "Documentation/filesystems/f2fs.rst, fsync_mode=strict: \"behaves in line with xfs, \
                                   ext4 and btrfs, where xfstest generic/342 will pass\"";
 
@@ -225,7 +331,11 @@ const F2FS_STRICT_SOURCE: &str = "Documentation/filesystems/f2fs.rst, fsync_mode
 fn unordered(mounted: &impl Fn(&str) -> bool) -> Vec<Promise> {
     // "in the default data=ordered mode", and unless it is switched off.
     let takes_back = mounted("data=writeback") || mounted("noauto_da_alloc");
-    if takes_back { vec![Promise::ReplaceByRename] } else { Vec::new() }
+    if takes_back {
+        vec![Promise::ReplaceByRename]
+    } else {
+        Vec::new()
+    }
 }
 
 /// Every contract.
@@ -362,8 +472,8 @@ pub static CONTRACTS: &[Contract] = &[
             line(Promise::DriverQuiet, "fsck(8): exit status 0 or 1, errors corrected"),
         ],
     )
-    // fs/fuse/inode.c, fuse_sync_fs: a server is not asked to sync but on virtiofs and, since 6.18, for
-    // a block device of the kernel's, which this has not. Nor would it know the request.
+    // fs/fuse/inode.c, fuse_sync_fs: a server is not asked to sync but on virtiofs and, since 6.18,
+    // for a block device of the kernel's, which this has not. Nor would it know the request.
     .without(&[Promise::Sync]),
     // It has such a device, but does not know the request either (libfuse-lite/fuse_lowlevel.c).
     contract("ntfs-3g", NTFS_3G, &[]),
@@ -386,7 +496,9 @@ const NO_RECOVERY: [&str; 7] = [
 impl Contract {
     /// The contract of a file system.
     pub fn of(file_system: &str) -> Option<&'static Contract> {
-        CONTRACTS.iter().find(|contract| contract.name == file_system)
+        CONTRACTS
+            .iter()
+            .find(|contract| contract.name == file_system)
     }
 
     /// The contract of a file system that is made and mounted with options. Those that are not
@@ -396,29 +508,44 @@ impl Contract {
     /// If there is no contract: nothing is promised of a crash, or nothing is known of it.
     pub fn for_variant(variant: &local_fs::Variant) -> Result<Contract, String> {
         let name = variant.file_system.name;
-        let mut contract = *Self::of(name).ok_or_else(|| format!("there is no contract for {name}"))?;
+        let mut contract =
+            *Self::of(name).ok_or_else(|| format!("there is no contract for {name}"))?;
         contract.lacks = variant.file_system.lacks;
         contract.found_names = variant.file_system.found_names;
         let given = |options: &[String], option: &str| {
-            options.iter().flat_map(|text| text.split([',', ' '])).any(|word| word.trim() == option)
+            options
+                .iter()
+                .flat_map(|text| text.split([',', ' ']))
+                .any(|word| word.trim() == option)
         };
         let mounted = |option: &str| given(&variant.mount_options, option);
         // `-O feature` and `-Ofeature`.
         let made = |feature: &str| {
-            given(&variant.mkfs_options, feature) || given(&variant.mkfs_options, &format!("-O{feature}"))
+            given(&variant.mkfs_options, feature)
+                || given(&variant.mkfs_options, &format!("-O{feature}"))
         };
         if let Some(option) = NO_RECOVERY.iter().find(|option| mounted(option)) {
-            return Err(format!("{name} with '-o {option}' promises nothing: it does not recover"));
+            return Err(format!(
+                "{name} with '-o {option}' promises nothing: it does not recover"
+            ));
         }
         if mounted("ro") {
-            return Err(format!("{name} with '-o ro' cannot be tested: nothing can be written to it"));
+            return Err(format!(
+                "{name} with '-o ro' cannot be tested: nothing can be written to it"
+            ));
         }
         let mut dropped = Vec::new();
         match name {
             "ext4" | "ext3" => {
-                let journal = !made("none") && !variant.mkfs_options.iter().any(|text| text.contains("^has_journal"));
+                let journal = !made("none")
+                    && !variant
+                        .mkfs_options
+                        .iter()
+                        .any(|text| text.contains("^has_journal"));
                 if !journal {
-                    return Err(format!("{name} without a journal is not supported: ext2 is, with the same fsck"));
+                    return Err(format!(
+                        "{name} without a journal is not supported: ext2 is, with the same fsck"
+                    ));
                 }
                 if name == "ext4" {
                     dropped.extend(unordered(&mounted));
@@ -431,9 +558,12 @@ impl Contract {
             "f2fs" => {
                 let disabled = |option: &String| option.trim().starts_with("checkpoint=disable");
                 if variant.mount_options.iter().any(disabled) {
-                    // Documentation/filesystems/f2fs.rst: after a crash all is "as they did when the
-                    // filesystem was mounted with that option".
-                    return Err("f2fs with 'checkpoint=disable' promises nothing until it is enabled".to_owned());
+                    // Documentation/filesystems/f2fs.rst: after a crash all is "as they did when
+                    // the filesystem was mounted with that option".
+                    return Err(
+                        "f2fs with 'checkpoint=disable' promises nothing until it is enabled"
+                            .to_owned(),
+                    );
                 }
                 if mounted("fsync_mode=strict") {
                     contract.own = F2FS_STRICT;
@@ -448,10 +578,14 @@ impl Contract {
         Ok(contract.without(&dropped))
     }
 
-    /// By which promise something is durable: where there is no sync, what was there from the start is
-    /// so because it was unmounted.
+    /// By which promise something is durable: where there is no sync, what was there from the start
+    /// is so because it was unmounted.
     pub(crate) fn by(&self, promise: Promise) -> Promise {
-        if promise == Promise::Sync && !self.promises(Promise::Sync) { Promise::Unmounted } else { promise }
+        if promise == Promise::Sync && !self.promises(Promise::Sync) {
+            Promise::Unmounted
+        } else {
+            promise
+        }
     }
 
     /// Whether something cannot be stored, and so is not compared.
@@ -489,7 +623,10 @@ impl Contract {
     /// All lines, those of its own first.
     pub fn lines(&self) -> impl Iterator<Item = &'static Line> {
         let dropped = self.dropped;
-        self.own.iter().chain(self.common).filter(move |line| line.promise.bit() & dropped == 0)
+        self.own
+            .iter()
+            .chain(self.common)
+            .filter(move |line| line.promise.bit() & dropped == 0)
     }
 }
 
@@ -503,39 +640,63 @@ impl Promise {
         match self {
             Self::Mountable => "a crash never leaves the file system unmountable",
             Self::Readable => "everything that has a name can be listed and read",
-            Self::Usable => "files can be made, written, renamed and deleted in every directory after recovery",
+            Self::Usable => {
+                "files can be made, written, renamed and deleted in every directory after recovery"
+            }
             Self::FsckClean => "its own checker finds nothing to repair after recovery",
             Self::KernelQuiet => "recovery and use of the file system raise no error in the kernel",
             Self::NoForeignNames => "no name appears that nobody made",
             Self::NoForeignData => "no byte appears in a file that was never written there",
             Self::LinkCount => "a file's link count is the number of its names",
-            Self::RenameAtomic => "a renamed file is at its old name or its new one, never at both or neither",
+            Self::RenameAtomic => {
+                "a renamed file is at its old name or its new one, never at both or neither"
+            }
             Self::SymlinkComplete => "a symlink that exists has its target",
             Self::Sync => "what was done before sync is durable",
             Self::FsyncData => "content and size of a file are durable after fsync",
             Self::FsyncAttributes => "mode and owner are durable after fsync",
             Self::FsyncXattrs => "extended attributes, and their removal, are durable after fsync",
-            Self::FsyncNames => "the names of a file are durable after fsync of it, and names it lost are gone",
+            Self::FsyncNames => {
+                "the names of a file are durable after fsync of it, and names it lost are gone"
+            }
             Self::FsyncDirectory => "the names in a directory are durable after fsync of it",
-            Self::FsyncNewSubdirectories => "names in new directories below a directory are durable after fsync of it",
-            Self::NameConflict => "a file whose old durable name is taken by one made durable keeps its new name",
-            Self::FdatasyncData => "content, size and allocation of a file are durable after fdatasync",
-            Self::RangeData => "the range is durable after msync, or after a write with O_SYNC or O_DSYNC",
+            Self::FsyncNewSubdirectories => {
+                "names in new directories below a directory are durable after fsync of it"
+            }
+            Self::NameConflict => {
+                "a file whose old durable name is taken by one made durable keeps its new name"
+            }
+            Self::FdatasyncData => {
+                "content, size and allocation of a file are durable after fdatasync"
+            }
+            Self::RangeData => {
+                "the range is durable after msync, or after a write with O_SYNC or O_DSYNC"
+            }
             Self::Preallocation => "space that fallocate allocated is durable with the file",
             Self::BlocksExact => "a durable file has as many blocks as before the crash",
             Self::HoleLayout => "a hole of a durable file stays a hole",
-            Self::OrderedMetadata => "metadata operations are durable in the order in which they were done",
-            Self::DirectoryLinkCount => "a directory's link count is two and one for each directory in it",
+            Self::OrderedMetadata => {
+                "metadata operations are durable in the order in which they were done"
+            }
+            Self::DirectoryLinkCount => {
+                "a directory's link count is two and one for each directory in it"
+            }
             Self::AtomicMetadata => "an operation on names is there whole or not at all",
             Self::Repairable => "its own checker can repair it after a crash",
-            Self::FsyncExists => "a file is somewhere after fsync of it, if only where the checker puts what it finds",
+            Self::FsyncExists => {
+                "a file is somewhere after fsync of it, if only where the checker puts what it finds"
+            }
             Self::FsyncNewNames => "the names that a file has are durable after fsync of it",
-            Self::NamesWithData => "the names of a file are durable after fsync of it that has data to write",
+            Self::NamesWithData => {
+                "the names of a file are durable after fsync of it that has data to write"
+            }
             Self::Unmounted => "what was done before the file system was unmounted is durable",
             Self::DriverAlive => "the driver survives recovery and use of the file system",
             Self::DriverQuiet => "recovery and use of the file system raise no error in its driver",
             Self::DataWithSize => "a file that has grown has the data at its end that made it grow",
-            Self::ReplaceByRename => "after a rename over a file the name has the new data whole, or the old",
+            Self::ReplaceByRename => {
+                "after a rename over a file the name has the new data whole, or the old"
+            }
             Self::ReusedSpace => "what is durable shares no space with removed files that are back",
         }
     }
@@ -562,7 +723,11 @@ mod tests {
     fn every_line_of_every_contract_has_a_source_and_stands_there_once() {
         for contract in CONTRACTS {
             let mut promises: Vec<_> = contract.lines().map(|line| line.promise).collect();
-            assert!(contract.lines().all(|line| line.source.len() > 10), "{}", contract.name);
+            assert!(
+                contract.lines().all(|line| line.source.len() > 10),
+                "{}",
+                contract.name
+            );
             let count = promises.len();
             promises.sort_unstable();
             promises.dedup();
@@ -578,15 +743,26 @@ mod tests {
     }
     fn variant(file_system: &str, mount: &[&str], mkfs: &[&str]) -> local_fs::Variant {
         let owned = |options: &[&str]| options.iter().map(|option| (*option).to_owned()).collect();
-        let plain = local_fs::Variant::plain(local_fs::find(file_system).expect("it is in the table"));
-        local_fs::Variant { mount_options: owned(mount), mkfs_options: owned(mkfs), ..plain }
+        let plain =
+            local_fs::Variant::plain(local_fs::find(file_system).expect("it is in the table"));
+        local_fs::Variant {
+            mount_options: owned(mount),
+            mkfs_options: owned(mkfs),
+            ..plain
+        }
     }
 
     /// What the options take from the contract.
     fn dropped(file_system: &str, mount: &[&str], mkfs: &[&str]) -> Vec<Promise> {
-        let contract = Contract::for_variant(&variant(file_system, mount, mkfs)).expect("it has a contract");
-        let plain = Contract::for_variant(&variant(file_system, &[], &[])).expect("it has a contract");
-        plain.lines().map(|line| line.promise).filter(|promise| !contract.promises(*promise)).collect()
+        let contract =
+            Contract::for_variant(&variant(file_system, mount, mkfs)).expect("it has a contract");
+        let plain =
+            Contract::for_variant(&variant(file_system, &[], &[])).expect("it has a contract");
+        plain
+            .lines()
+            .map(|line| line.promise)
+            .filter(|promise| !contract.promises(*promise))
+            .collect()
     }
 
     #[test]
@@ -595,31 +771,76 @@ mod tests {
             assert_eq!(dropped(row.name, &[], &[]), [], "{}", row.name);
         }
         let writeback = [Promise::ReplaceByRename, Promise::NoForeignData];
-        let harmless = ["barrier=0", "nobarrier", "noatime", "commit=1", "discard", "data=journal,nodelalloc"];
+        let harmless = [
+            "barrier=0",
+            "nobarrier",
+            "noatime",
+            "commit=1",
+            "discard",
+            "data=journal,nodelalloc",
+        ];
         assert_eq!(dropped("ext4", &harmless, &["-O", "^metadata_csum"]), []);
-        assert_eq!(dropped("btrfs", &["nobarrier", "compress=zstd,notreelog"], &["-O", "no-holes"]), []);
-        assert_eq!(dropped("xfs", &["logbsize=256k", "data=writeback"], &["-m", "crc=1"]), []);
+        assert_eq!(
+            dropped(
+                "btrfs",
+                &["nobarrier", "compress=zstd,notreelog"],
+                &["-O", "no-holes"]
+            ),
+            []
+        );
+        assert_eq!(
+            dropped(
+                "xfs",
+                &["logbsize=256k", "data=writeback"],
+                &["-m", "crc=1"]
+            ),
+            []
+        );
         assert_eq!(dropped("ext4", &["data=writeback"], &[]), writeback);
         assert_eq!(dropped("ext4", &["noatime,data=writeback"], &[]), writeback);
-        assert_eq!(dropped("ext4", &["noauto_da_alloc"], &[]), [Promise::ReplaceByRename]);
-        for fast in [&["-O", "fast_commit"][..], &["-Ofast_commit"], &["-O 64bit,fast_commit"]] {
-            assert_eq!(dropped("ext4", &[], fast), [Promise::OrderedMetadata], "{fast:?}");
+        assert_eq!(
+            dropped("ext4", &["noauto_da_alloc"], &[]),
+            [Promise::ReplaceByRename]
+        );
+        for fast in [
+            &["-O", "fast_commit"][..],
+            &["-Ofast_commit"],
+            &["-O 64bit,fast_commit"],
+        ] {
+            assert_eq!(
+                dropped("ext4", &[], fast),
+                [Promise::OrderedMetadata],
+                "{fast:?}"
+            );
         }
         assert_eq!(dropped("ext4", &[], &["-O", "^fast_commit"]), []);
         assert_eq!(dropped("ext3", &["data=journal"], &[]), []);
-        assert_eq!(dropped("ext3", &["data=writeback"], &[]), [Promise::NoForeignData]);
-        assert_eq!(dropped("reiserfs", &["data=writeback"], &[]), [Promise::NoForeignData]);
-        assert_eq!(dropped("f2fs", &["mode=lfs", "fsync_mode=posix", "nobarrier"], &[]), []);
+        assert_eq!(
+            dropped("ext3", &["data=writeback"], &[]),
+            [Promise::NoForeignData]
+        );
+        assert_eq!(
+            dropped("reiserfs", &["data=writeback"], &[]),
+            [Promise::NoForeignData]
+        );
+        assert_eq!(
+            dropped("f2fs", &["mode=lfs", "fsync_mode=posix", "nobarrier"], &[]),
+            []
+        );
         assert_eq!(dropped("nilfs2", &["order=strict"], &[]), []);
         assert_eq!(dropped("vfat", &["sync", "tz=UTC"], &[]), []);
     }
 
     #[test]
     fn an_option_of_f2fs_has_it_promise_what_others_do() {
-        let strict = Contract::for_variant(&variant("f2fs", &["fsync_mode=strict"], &[])).expect("it has a contract");
+        let strict = Contract::for_variant(&variant("f2fs", &["fsync_mode=strict"], &[]))
+            .expect("it has a contract");
         let plain = Contract::of("f2fs").expect("it has a contract");
         for promise in [Promise::FsyncNames, Promise::NameConflict] {
-            assert!(strict.promises(promise) && !plain.promises(promise), "{promise:?}");
+            assert!(
+                strict.promises(promise) && !plain.promises(promise),
+                "{promise:?}"
+            );
         }
     }
 
@@ -628,12 +849,31 @@ mod tests {
         for row in local_fs::TABLE {
             let contract = Contract::of(row.name).expect("it has a contract");
             let whole = contract.promises(Promise::AtomicMetadata);
-            assert_eq!(contract.promises(Promise::RenameAtomic), whole, "{}", row.name);
-            assert!(whole || row.repair.is_some(), "{} has nothing that recovers it", row.name);
+            assert_eq!(
+                contract.promises(Promise::RenameAtomic),
+                whole,
+                "{}",
+                row.name
+            );
+            assert!(
+                whole || row.repair.is_some(),
+                "{} has nothing that recovers it",
+                row.name
+            );
             assert!(contract.promises(Promise::FsyncData), "{}", row.name);
             // How the recorder makes the setup durable.
-            assert_eq!(contract.promises(Promise::Sync), row.driver.is_none(), "{}", row.name);
-            assert_eq!(contract.promises(Promise::Unmounted), row.driver.is_some(), "{}", row.name);
+            assert_eq!(
+                contract.promises(Promise::Sync),
+                row.driver.is_none(),
+                "{}",
+                row.name
+            );
+            assert_eq!(
+                contract.promises(Promise::Unmounted),
+                row.driver.is_some(),
+                "{}",
+                row.name
+            );
         }
     }
 
@@ -649,7 +889,10 @@ mod tests {
         assert!(refused("xfs", &["ro,norecovery"], &[]));
         assert!(!refused("ext4", &[], &["-O", "has_journal"]));
         assert!(refused("ext3", &[], &["-O", "^has_journal"]));
-        assert!(refused("f2fs", &["checkpoint=disable:10%"], &[]) && !refused("f2fs", &["checkpoint_merge"], &[]));
+        assert!(
+            refused("f2fs", &["checkpoint=disable:10%"], &[])
+                && !refused("f2fs", &["checkpoint_merge"], &[])
+        );
         assert!(refused("fuse2fs", &["ro"], &[]) && refused("fuse2fs", &["norecovery"], &[]));
         assert!(!refused("fuse2fs", &["minixdf"], &["-O", "^has_journal"]));
         assert!(refused("jfs", &["nointegrity"], &[]) && refused("reiserfs", &["nolog"], &[]));
@@ -658,7 +901,9 @@ mod tests {
     #[test]
     fn a_contract_without_a_promise_has_all_its_other_lines() {
         let ext4 = Contract::of("ext4").expect("it has a contract");
-        let less = ext4.without(&[Promise::Sync, Promise::DirectoryLinkCount]).without(&[Promise::Sync]);
+        let less = ext4
+            .without(&[Promise::Sync, Promise::DirectoryLinkCount])
+            .without(&[Promise::Sync]);
         assert_eq!(less.lines().count(), ext4.lines().count() - 2);
         assert!(!less.promises(Promise::Sync) && less.line(Promise::DirectoryLinkCount).is_none());
         assert!(less.promises(Promise::Mountable));

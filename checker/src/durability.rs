@@ -16,7 +16,10 @@ impl Model {
         if op.is_persistence() {
             self.called = self.time;
         }
-        if op.is_persistence() || synced_range(op).is_some() || matches!(op, Op::SyncFileRange { .. }) {
+        if op.is_persistence()
+            || synced_range(op).is_some()
+            || matches!(op, Op::SyncFileRange { .. })
+        {
             self.written_out = self.time;
         }
         Some(())
@@ -24,7 +27,9 @@ impl Model {
 
     fn raise_bounds(&mut self, operation: usize, op: &Op) -> Option<()> {
         match op {
-            Op::Sync | Op::Syncfs if self.contract.promises(Promise::Sync) => self.commit(Some(operation)),
+            Op::Sync | Op::Syncfs if self.contract.promises(Promise::Sync) => {
+                self.commit(Some(operation))
+            }
             Op::Sync | Op::Syncfs => {}
             _ if self.may_share_space() => {}
             Op::Fsync { target } => self.fsync(self.target(target)?, operation),
@@ -41,7 +46,9 @@ impl Model {
                     let inode = self.target(range.target)?;
                     let bound = self.bound(operation, Promise::RangeData);
                     let (start, end) = (range.start, range.end);
-                    self.inodes[inode].durable_ranges.push(DurableRange { start, end, bound });
+                    self.inodes[inode]
+                        .durable_ranges
+                        .push(DurableRange { start, end, bound });
                     self.file_stays(inode, bound);
                     if range.metadata {
                         self.fsync_metadata(inode, operation, true);
@@ -53,12 +60,20 @@ impl Model {
     }
 
     fn bound(&self, operation: usize, promise: Promise) -> Bound {
-        Bound { time: self.time, by: Some(operation), promise }
+        Bound {
+            time: self.time,
+            by: Some(operation),
+            promise,
+        }
     }
 
     /// Everything up to now is durable: a sync, or the end of the setup, which may be an unmount.
     pub fn commit(&mut self, operation: Option<usize>) {
-        let bound = Bound { time: self.time, by: operation, promise: Promise::Sync };
+        let bound = Bound {
+            time: self.time,
+            by: operation,
+            promise: Promise::Sync,
+        };
         (self.committed, self.called, self.written_out) = (self.time, self.time, self.time);
         self.removed = false;
         self.prefix = self.prefix.max(bound);
@@ -66,7 +81,10 @@ impl Model {
         for (id, inode) in self.inodes.iter_mut().enumerate() {
             inode.content.raise(bound);
             raise_attributes(inode, bound, bound);
-            inode.entries.values_mut().for_each(|entry| entry.raise(bound));
+            inode
+                .entries
+                .values_mut()
+                .for_each(|entry| entry.raise(bound));
             if named.contains(&id) {
                 inode.exists = Some(bound);
             }
@@ -75,7 +93,10 @@ impl Model {
 
     /// The inodes that some entry leads to now.
     fn named(&self) -> HashSet<InodeId> {
-        self.inodes.iter().flat_map(|inode| inode.entries.values().filter_map(|entry| *entry.current())).collect()
+        self.inodes
+            .iter()
+            .flat_map(|inode| inode.entries.values().filter_map(|entry| *entry.current()))
+            .collect()
     }
 
     /// Whether what is made durable now could lose it to something removed that is back.
@@ -85,7 +106,9 @@ impl Model {
 
     fn fsync(&mut self, inode: InodeId, operation: usize) {
         // What another call wrote already may have taken this file's data along.
-        let ModelInode { content, created, .. } = &self.inodes[inode];
+        let ModelInode {
+            content, created, ..
+        } = &self.inodes[inode];
         let writes_data = content.changed() > self.written_out.max(*created);
         if !self.is_deleted(inode) {
             let data = self.bound(operation, Promise::FsyncData);
@@ -121,7 +144,11 @@ impl Model {
         }
         let names = self.names_promise(inode, writes_data);
         if let Some(promise) = names.filter(|_| self.contract.promises(Promise::OrderedMetadata)) {
-            let names = Bound { time: self.inodes[inode].touched, by: Some(operation), promise };
+            let names = Bound {
+                time: self.inodes[inode].touched,
+                by: Some(operation),
+                promise,
+            };
             self.prefix = self.prefix.max(names);
         }
         if self.inodes[inode].kind == Kind::Directory {
@@ -151,12 +178,20 @@ impl Model {
             entry.raise(bound);
         }
         for child in children {
-            // A directory that an earlier call may have brought into the log is not looked into again.
-            let new = self.inodes[child].created > self.called && self.inodes[child].exists.is_none();
+            // A directory that an earlier call may have brought into the log is not looked into
+            // again.
+            let new =
+                self.inodes[child].created > self.called && self.inodes[child].exists.is_none();
             self.stays(child, bound);
             let recursive = self.contract.promises(Promise::FsyncNewSubdirectories);
             if recursive && new && self.inodes[child].kind == Kind::Directory {
-                self.entries_durable(child, Bound { promise: Promise::FsyncNewSubdirectories, ..bound });
+                self.entries_durable(
+                    child,
+                    Bound {
+                        promise: Promise::FsyncNewSubdirectories,
+                        ..bound
+                    },
+                );
             }
         }
     }
@@ -166,7 +201,10 @@ impl Model {
     fn entries_written(&mut self, directory: InodeId, bound: Bound) {
         let entries = self.inodes[directory].entries.iter();
         let written = |(name, entry): (&String, &History<Option<InodeId>>)| {
-            entry.current().is_none_or(|child| self.is_written(child)).then(|| name.clone())
+            entry
+                .current()
+                .is_none_or(|child| self.is_written(child))
+                .then(|| name.clone())
         };
         for name in entries.filter_map(written).collect::<Vec<_>>() {
             if let Some(entry) = self.inodes[directory].entries.get_mut(&name) {
@@ -190,7 +228,11 @@ impl Model {
             let (mut has_name, committed) = (false, self.committed);
             let touched = self.inodes[inode].touched;
             let loses = !is_conflict && !self.contract.promises(Promise::FsyncNewNames);
-            let losses = if loses { self.durable_losses(inode, bound.time) } else { HashMap::new() };
+            let losses = if loses {
+                self.durable_losses(inode, bound.time)
+            } else {
+                HashMap::new()
+            };
             for (directory, node) in self.inodes.iter_mut().enumerate() {
                 for (name, entry) in &mut node.entries {
                     if *entry.at(bound.time) == Some(inode) {
@@ -199,14 +241,31 @@ impl Model {
                         entry.raise(bound);
                         if node.created > committed {
                             // A directory that was renamed after the file was touched may be back.
-                            pending.push((directory, Bound { time: touched.min(bound.time), ..bound }));
+                            pending.push((
+                                directory,
+                                Bound {
+                                    time: touched.min(bound.time),
+                                    ..bound
+                                },
+                            ));
                         }
-                        if let Some(other) = previous.filter(|other| follow_conflicts && *other != inode) {
-                            pending.push((other, Bound { promise: Promise::NameConflict, ..bound }));
+                        if let Some(other) =
+                            previous.filter(|other| follow_conflicts && *other != inode)
+                        {
+                            pending.push((
+                                other,
+                                Bound {
+                                    promise: Promise::NameConflict,
+                                    ..bound
+                                },
+                            ));
                         }
                     } else if let Some(left) = losses.get(&(directory, name.clone())) {
                         // It is gone from here; what took its place since is not promised.
-                        entry.raise(Bound { time: *left, ..bound });
+                        entry.raise(Bound {
+                            time: *left,
+                            ..bound
+                        });
                     }
                 }
             }
@@ -222,7 +281,9 @@ impl Model {
         let mut losses = HashMap::new();
         for (directory, node) in self.inodes.iter().enumerate() {
             for (name, entry) in &node.entries {
-                let Some(left) = when_left(entry, inode).filter(|left| *left <= time) else { continue };
+                let Some(left) = when_left(entry, inode).filter(|left| *left <= time) else {
+                    continue;
+                };
                 let place = (directory, name.clone());
                 // Without an order, what was there before the inode may be back, and that it was
                 // replaced by a rename is not its own affair.
@@ -237,10 +298,13 @@ impl Model {
 
     /// Whether the operation that took a name from an inode renamed another one over it.
     fn was_replaced(&self, inode: InodeId, place: &(InodeId, String), left: Time) -> bool {
-        let source_now = |(directory, name): &(InodeId, String)| *self.inodes[*directory].entries[name].at(left);
-        self.renames
-            .iter()
-            .any(|rename| rename.time == left && rename.dest == *place && source_now(&rename.source) != Some(inode))
+        let source_now =
+            |(directory, name): &(InodeId, String)| *self.inodes[*directory].entries[name].at(left);
+        self.renames.iter().any(|rename| {
+            rename.time == left
+                && rename.dest == *place
+                && source_now(&rename.source) != Some(inode)
+        })
     }
 
     /// The inode may not vanish any more, unless a later operation takes its last name.
@@ -252,11 +316,15 @@ impl Model {
     /// Data of a file that was made durable is of no use without a name: a file whose data a
     /// call made durable does not vanish, though where it is found is not promised.
     fn file_stays(&mut self, inode: InodeId, bound: Bound) {
-        if self.inodes[inode].content.current().size_bytes() == 0 || !self.named().contains(&inode) {
+        if self.inodes[inode].content.current().size_bytes() == 0 || !self.named().contains(&inode)
+        {
             return;
         }
         let somewhere = [Promise::AtomicMetadata, Promise::FsyncExists];
-        if !somewhere.into_iter().any(|promise| self.contract.promises(promise)) {
+        if !somewhere
+            .into_iter()
+            .any(|promise| self.contract.promises(promise))
+        {
             return;
         }
         // The name that was given to an O_TMPFILE is no part of what its data needs.
@@ -265,7 +333,10 @@ impl Model {
         }
         self.stays(inode, bound);
         if self.contract.promises(Promise::OrderedMetadata) {
-            let created = Bound { time: self.inodes[inode].created, ..bound };
+            let created = Bound {
+                time: self.inodes[inode].created,
+                ..bound
+            };
             self.prefix = self.prefix.max(created);
         }
     }
@@ -274,14 +345,19 @@ impl Model {
 /// When an entry stopped leading to an inode that a crash may still show there.
 fn when_left(entry: &History<Option<InodeId>>, inode: InodeId) -> Option<Time> {
     let allowed = entry.allowed(Bound::START);
-    let last = allowed.iter().rposition(|(_, value)| *value == Some(inode))?;
+    let last = allowed
+        .iter()
+        .rposition(|(_, value)| *value == Some(inode))?;
     allowed.get(last + 1).map(|(time, _)| *time)
 }
 
 fn raise_attributes(inode: &mut ModelInode, attributes: Bound, xattrs: Bound) {
     inode.mode.raise(attributes);
     inode.owner.raise(attributes);
-    inode.xattrs.values_mut().for_each(|value| value.raise(xattrs));
+    inode
+        .xattrs
+        .values_mut()
+        .for_each(|value| value.raise(xattrs));
 }
 
 /// The sizes that a crash may show of a file: smallest, largest.
@@ -292,7 +368,11 @@ pub(crate) fn allowed_sizes(content: &History<FileContent>, ranges: &[DurableRan
     for range in ranges {
         // The end of the range as far as the file reached it, at that time and ever since.
         let since = since(content, range.bound.time);
-        let reached = since.iter().map(|(_, version)| version.size_bytes().min(range.end)).min().unwrap_or(0);
+        let reached = since
+            .iter()
+            .map(|(_, version)| version.size_bytes().min(range.end))
+            .min()
+            .unwrap_or(0);
         least = least.max(reached);
     }
     (least, most)
@@ -300,5 +380,8 @@ pub(crate) fn allowed_sizes(content: &History<FileContent>, ranges: &[DurableRan
 
 /// The versions from the one at `time` on.
 fn since<T>(history: &History<T>, time: Time) -> &[(Time, T)] {
-    history.allowed(Bound { time, ..Bound::START })
+    history.allowed(Bound {
+        time,
+        ..Bound::START
+    })
 }

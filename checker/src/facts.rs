@@ -64,7 +64,10 @@ impl Noun {
 /// The facts about a crash at the end of what the model knows, by path. They are fewer than the
 /// oracle checks: where a crash may leave several things, nothing is said.
 pub fn certain(model: &Model) -> Vec<Fact> {
-    let mut facts = Facts { model, found: Vec::new() };
+    let mut facts = Facts {
+        model,
+        found: Vec::new(),
+    };
     facts.directory(ROOT, "");
     for rename in &model.renames {
         facts.rename(rename);
@@ -79,7 +82,10 @@ struct Facts<'a> {
 
 impl Facts<'_> {
     fn add(&mut self, path: &str, kind: FactKind) {
-        self.found.push(Fact { path: path.into(), kind });
+        self.found.push(Fact {
+            path: path.into(),
+            kind,
+        });
     }
 
     /// The only version that a crash may show, if that is promised.
@@ -98,7 +104,11 @@ impl Facts<'_> {
     fn directory(&mut self, directory: InodeId, path: &str) {
         let model = self.model;
         for (name, history) in &model.inodes[directory].entries {
-            let path = if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
+            let path = if path.is_empty() {
+                name.clone()
+            } else {
+                format!("{path}/{name}")
+            };
             self.entry(history, &path);
         }
     }
@@ -107,12 +117,15 @@ impl Facts<'_> {
         let (model, contract) = (self.model, &self.model.contract);
         let allowed = history.allowed(model.prefix);
         // Where operations are not whole, of a name that changed anything may have become.
-        if !self.is_promised(history.bound()) || (allowed.len() > 1 && !contract.promises(Promise::AtomicMetadata)) {
+        if !self.is_promised(history.bound())
+            || (allowed.len() > 1 && !contract.promises(Promise::AtomicMetadata))
+        {
             return;
         }
         let ids: BTreeSet<Option<InodeId>> = allowed.iter().map(|(_, value)| *value).collect();
         let Some(ids) = ids.into_iter().collect::<Option<Vec<_>>>() else {
-            // Of a name that was never durable there is nothing to say: it may not have been made yet.
+            // Of a name that was never durable there is nothing to say: it may not have been made
+            // yet.
             if allowed.iter().all(|(_, value)| value.is_none()) {
                 self.add(path, FactKind::Gone);
             }
@@ -124,7 +137,10 @@ impl Facts<'_> {
         if unpromised && ids.len() > 1 && !contract.promises(Promise::OrderedMetadata) {
             return;
         }
-        let nouns: BTreeSet<_> = ids.iter().map(|id| Noun::of(&model.inodes[*id].kind)).collect();
+        let nouns: BTreeSet<_> = ids
+            .iter()
+            .map(|id| Noun::of(&model.inodes[*id].kind))
+            .collect();
         if let (Some(noun), 1) = (nouns.first(), nouns.len()) {
             self.add(path, FactKind::Exists(*noun));
         }
@@ -141,13 +157,20 @@ impl Facts<'_> {
         if inode.kind == Kind::File && self.only(&inode.content).is_some() {
             self.add(path, FactKind::SameContent);
         }
-        if matches!(inode.kind, Kind::Symlink(_)) && self.model.contract.promises(Promise::SymlinkComplete) {
+        if matches!(inode.kind, Kind::Symlink(_))
+            && self.model.contract.promises(Promise::SymlinkComplete)
+        {
             self.add(path, FactKind::SameTarget);
         }
         if self.only(&inode.mode).is_some() && self.only(&inode.owner).is_some() {
             self.add(path, FactKind::SameAttributes);
         }
-        if !inode.xattrs.is_empty() && inode.xattrs.values().all(|history| self.only(history).is_some()) {
+        if !inode.xattrs.is_empty()
+            && inode
+                .xattrs
+                .values()
+                .all(|history| self.only(history).is_some())
+        {
             self.add(path, FactKind::SameXattrs);
         }
     }
@@ -159,19 +182,30 @@ impl Facts<'_> {
         let (source, dest) = (history(&rename.source), history(&rename.dest));
         let path = |place: &(InodeId, String)| {
             let parent = model.current_path(place.0)?;
-            Some(if parent.is_empty() { place.1.clone() } else { format!("{parent}/{}", place.1) })
+            Some(if parent.is_empty() {
+                place.1.clone()
+            } else {
+                format!("{parent}/{}", place.1)
+            })
         };
-        let new = dest
-            .spans()
-            .all(|(start, _, value)| if start < rename.time { value.is_none() } else { start == rename.time });
+        let new = dest.spans().all(|(start, _, value)| {
+            if start < rename.time {
+                value.is_none()
+            } else {
+                start == rename.time
+            }
+        });
         let left = source.current().is_none() && source.changed() == rename.time;
         let moved = &model.inodes[rename.moved];
         let durable = moved.exists.is_some() && model.contract.promises(Promise::RenameAtomic);
         // By its names it is known to be where it is.
         let open = source.allowed(model.prefix).len() > 1 || dest.allowed(model.prefix).len() > 1;
         let durable = durable && moved.unlinked <= rename.time;
-        if let (true, Some(from), Some(to)) = (new && left && durable && open, path(&rename.source), path(&rename.dest))
-        {
+        if let (true, Some(from), Some(to)) = (
+            new && left && durable && open,
+            path(&rename.source),
+            path(&rename.dest),
+        ) {
             self.add(&to, FactKind::OrAt(from));
         }
     }
@@ -186,7 +220,11 @@ mod tests {
 
     /// What is certain on btrfs after a workload, in which `setup` is durable.
     fn facts(setup: &str, run: &str) -> Vec<String> {
-        let text = if setup.is_empty() { run.to_owned() } else { format!("setup\n{setup}\nrun\n{run}") };
+        let text = if setup.is_empty() {
+            run.to_owned()
+        } else {
+            format!("setup\n{setup}\nrun\n{run}")
+        };
         let workload = workloads::parse(&text, "test").expect("one").remove(0);
         let variant = local_fs::Variant::plain(local_fs::find("btrfs").expect("known"));
         let mut model = Model::new(&Contract::for_variant(&variant).expect("there is one"));
@@ -203,15 +241,28 @@ mod tests {
             other => format!("{}: {other:?}", fact.path),
         };
         let named = |fact: &Fact| fact.kind != FactKind::SameAttributes;
-        certain(&model).into_iter().filter(named).map(text).collect()
+        certain(&model)
+            .into_iter()
+            .filter(named)
+            .map(text)
+            .collect()
     }
 
     #[test]
     fn what_fsync_covers_is_certain_and_what_came_later_is_not() {
         let fsynced = ["foo: File", "foo: SameContent"];
         assert_eq!(facts("", "creat foo; write foo 0 4K; fsync foo"), fsynced);
-        assert_eq!(facts("", "creat foo; write foo 0 4K; fsync foo; creat bar; write bar 0 1"), fsynced);
-        assert_eq!(facts("", "creat foo; fsync foo; write foo 0 4K"), ["foo: File"]);
+        assert_eq!(
+            facts(
+                "",
+                "creat foo; write foo 0 4K; fsync foo; creat bar; write bar 0 1"
+            ),
+            fsynced
+        );
+        assert_eq!(
+            facts("", "creat foo; fsync foo; write foo 0 4K"),
+            ["foo: File"]
+        );
         assert_eq!(facts("", "creat foo; write foo 0 4K"), [""; 0]);
     }
 
@@ -223,17 +274,32 @@ mod tests {
 
     #[test]
     fn what_may_be_one_of_two_files_exists() {
-        let found = facts("", "creat c; creat b; fsync c; rename b c; creat d; fsync d");
-        assert!(found.contains(&"c: File".to_owned()) && !found.contains(&"c: SameContent".to_owned()), "{found:?}");
+        let found = facts(
+            "",
+            "creat c; creat b; fsync c; rename b c; creat d; fsync d",
+        );
+        assert!(
+            found.contains(&"c: File".to_owned()) && !found.contains(&"c: SameContent".to_owned()),
+            "{found:?}"
+        );
     }
 
     #[test]
     fn a_renamed_file_is_at_one_of_its_names() {
-        assert_eq!(facts("creat foo; mkdir A", "rename foo A/foo"), ["A: Directory", "A/foo or foo"]);
-        assert_eq!(facts("creat foo; creat bar", "rename foo bar"), ["bar: File"]);
+        assert_eq!(
+            facts("creat foo; mkdir A", "rename foo A/foo"),
+            ["A: Directory", "A/foo or foo"]
+        );
+        assert_eq!(
+            facts("creat foo; creat bar", "rename foo bar"),
+            ["bar: File"]
+        );
         let synced = facts("creat foo; mkdir A", "rename foo A/foo; fsync A");
         assert!(synced.contains(&"A/foo or foo".to_owned()), "{synced:?}");
         // Gone for good from both.
-        assert!(!facts("creat foo; link foo b", "rename foo bar; unlink b").contains(&"bar or foo".to_owned()));
+        assert!(
+            !facts("creat foo; link foo b", "rename foo bar; unlink b")
+                .contains(&"bar or foo".to_owned())
+        );
     }
 }

@@ -18,6 +18,11 @@ pub struct Finding {
 impl Finding {
     /// A finding that no single operation promised away.
     pub fn new(promise: Promise, path: impl Into<String>, what: impl Into<String>) -> Self {
-        Self { promise, path: path.into(), what: what.into(), promised_by: None }
+        Self {
+            promise,
+            path: path.into(),
+            what: what.into(),
+            promised_by: None,
+        }
     }
 }

@@ -18,7 +18,11 @@ pub(crate) struct Bound {
 
 impl Bound {
     /// Nothing was promised yet but the state from the start.
-    pub(crate) const START: Self = Self { time: 0, by: None, promise: Promise::Sync };
+    pub(crate) const START: Self = Self {
+        time: 0,
+        by: None,
+        promise: Promise::Sync,
+    };
 
     /// The later of two; of equals the first.
     pub(crate) fn max(self, other: Self) -> Self {
@@ -36,7 +40,10 @@ pub(crate) struct History<T> {
 impl<T> History<T> {
     /// A thing that was `first` from `time` on.
     pub(crate) fn new(time: Time, first: T) -> Self {
-        Self { versions: vec![(time, first)], bound: Bound::START }
+        Self {
+            versions: vec![(time, first)],
+            bound: Bound::START,
+        }
     }
 
     /// The current version.
@@ -80,9 +87,18 @@ impl<T> History<T> {
 
     /// The versions, each with the time from which and that up to which it was the current one.
     pub(crate) fn spans(&self) -> impl Iterator<Item = (Time, Time, &T)> {
-        let starts = std::iter::once(0).chain(self.versions.iter().skip(1).map(|(since, _)| *since));
-        let ends = self.versions.iter().skip(1).map(|(since, _)| *since).chain([Time::MAX]);
-        starts.zip(ends).zip(&self.versions).map(|((start, end), (_, version))| (start, end, version))
+        let starts =
+            std::iter::once(0).chain(self.versions.iter().skip(1).map(|(since, _)| *since));
+        let ends = self
+            .versions
+            .iter()
+            .skip(1)
+            .map(|(since, _)| *since)
+            .chain([Time::MAX]);
+        starts
+            .zip(ends)
+            .zip(&self.versions)
+            .map(|((start, end), (_, version))| (start, end, version))
     }
 
     /// The versions that a crash may show, given that nothing is older than `floor` either.
@@ -102,15 +118,37 @@ mod tests {
         let mut history = History::new(0, "a");
         history.set(2, "b");
         history.set(5, "c");
-        let seen =
-            |history: &History<&'static str>| history.allowed(Bound::START).iter().map(|v| v.1).collect::<String>();
+        let seen = |history: &History<&'static str>| {
+            history
+                .allowed(Bound::START)
+                .iter()
+                .map(|v| v.1)
+                .collect::<String>()
+        };
         assert_eq!(seen(&history), "abc");
-        history.raise(Bound { time: 1, ..Bound::START });
+        history.raise(Bound {
+            time: 1,
+            ..Bound::START
+        });
         assert_eq!(seen(&history), "abc");
-        history.raise(Bound { time: 4, ..Bound::START });
+        history.raise(Bound {
+            time: 4,
+            ..Bound::START
+        });
         assert_eq!(seen(&history), "bc");
-        assert_eq!(history.allowed(Bound { time: 5, ..Bound::START }).len(), 1);
+        assert_eq!(
+            history
+                .allowed(Bound {
+                    time: 5,
+                    ..Bound::START
+                })
+                .len(),
+            1
+        );
         assert_eq!((history.at(1), history.at(4)), (&"a", &"b"));
-        assert_eq!(history.spans().collect::<Vec<_>>(), [(0, 2, &"a"), (2, 5, &"b"), (5, Time::MAX, &"c")]);
+        assert_eq!(
+            history.spans().collect::<Vec<_>>(),
+            [(0, 2, &"a"), (2, 5, &"b"), (5, Time::MAX, &"c")]
+        );
     }
 }

@@ -22,7 +22,11 @@ pub(crate) enum Kind {
     Directory,
     Symlink(String),
     Fifo,
-    Device { kind: DeviceKind, major: u32, minor: u32 },
+    Device {
+        kind: DeviceKind,
+        major: u32,
+        minor: u32,
+    },
 }
 
 impl Kind {
@@ -32,8 +36,14 @@ impl Kind {
             Self::Directory => "directory",
             Self::Symlink(_) => "symlink",
             Self::Fifo => "fifo",
-            Self::Device { kind: DeviceKind::Char, .. } => "character device",
-            Self::Device { kind: DeviceKind::Block, .. } => "block device",
+            Self::Device {
+                kind: DeviceKind::Char,
+                ..
+            } => "character device",
+            Self::Device {
+                kind: DeviceKind::Block,
+                ..
+            } => "block device",
         }
     }
 }
@@ -135,7 +145,11 @@ pub(crate) struct NameCounts {
 impl NameCounts {
     /// The largest number of names it ever had at once.
     pub(crate) fn most(&self) -> usize {
-        self.steps.iter().map(|(_, count)| *count).max().unwrap_or(0)
+        self.steps
+            .iter()
+            .map(|(_, count)| *count)
+            .max()
+            .unwrap_or(0)
     }
 
     /// Whether it has had a name from some time on.
@@ -182,12 +196,13 @@ impl Model {
         if refused {
             return Ok(());
         }
-        self.make_durable(operation, op)
-            .ok_or_else(|| format!("the model cannot follow what operation {operation}, {op}, makes durable"))
+        self.make_durable(operation, op).ok_or_else(|| {
+            format!("the model cannot follow what operation {operation}, {op}, makes durable")
+        })
     }
 
-    /// The next operation was begun, and the power failed before it returned. What it does may show or
-    /// not; what its return promises was not promised. Nothing can be applied after it.
+    /// The next operation was begun, and the power failed before it returned. What it does may show
+    /// or not; what its return promises was not promised. Nothing can be applied after it.
     ///
     /// # Errors
     /// Like [`Self::apply`].
@@ -198,7 +213,9 @@ impl Model {
             return Ok(());
         }
         let done = match op {
-            Op::SetXattr { .. } | Op::RemoveXattr { .. } | Op::Chmod { .. } | Op::Chown { .. } => self.attributes(op),
+            Op::SetXattr { .. } | Op::RemoveXattr { .. } | Op::Chmod { .. } | Op::Chown { .. } => {
+                self.attributes(op)
+            }
             Op::Write { .. }
             | Op::Append { .. }
             | Op::DirectWrite { .. }
@@ -217,7 +234,9 @@ impl Model {
     pub(crate) fn lookup(&self, path: &str) -> Option<InodeId> {
         path.split('/')
             .filter(|name| !name.is_empty() && *name != ".")
-            .try_fold(ROOT, |directory, name| *self.inodes[directory].entries.get(name)?.current())
+            .try_fold(ROOT, |directory, name| {
+                *self.inodes[directory].entries.get(name)?.current()
+            })
     }
 
     pub(crate) fn target(&self, target: &Target) -> Option<InodeId> {
@@ -251,9 +270,18 @@ impl Model {
                 count += change;
                 (time, count as usize)
             };
-            NameCounts { steps: changes.into_iter().map(step).filter(|(time, _)| *time <= self.time).collect() }
+            NameCounts {
+                steps: changes
+                    .into_iter()
+                    .map(step)
+                    .filter(|(time, _)| *time <= self.time)
+                    .collect(),
+            }
         };
-        changes.into_iter().map(|(id, changes)| (id, steps(changes))).collect()
+        changes
+            .into_iter()
+            .map(|(id, changes)| (id, steps(changes)))
+            .collect()
     }
 
     /// A path that leads to an inode now; empty for the root.
@@ -261,11 +289,21 @@ impl Model {
         if id == ROOT {
             return Some(String::new());
         }
-        self.inodes.iter().enumerate().find_map(|(directory, inode)| {
-            let (name, _) = inode.entries.iter().find(|(_, entry)| *entry.current() == Some(id))?;
-            let parent = self.current_path(directory)?;
-            Some(if parent.is_empty() { name.clone() } else { format!("{parent}/{name}") })
-        })
+        self.inodes
+            .iter()
+            .enumerate()
+            .find_map(|(directory, inode)| {
+                let (name, _) = inode
+                    .entries
+                    .iter()
+                    .find(|(_, entry)| *entry.current() == Some(id))?;
+                let parent = self.current_path(directory)?;
+                Some(if parent.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{parent}/{name}")
+                })
+            })
     }
 
     /// The directory that a path's last name is in, and the name.
@@ -277,14 +315,20 @@ impl Model {
     }
 
     fn current(&self, place: &(InodeId, String)) -> Option<InodeId> {
-        self.inodes[place.0].entries.get(&place.1).and_then(|history| *history.current())
+        self.inodes[place.0]
+            .entries
+            .get(&place.1)
+            .and_then(|history| *history.current())
     }
 
     fn set_entry(&mut self, place: &(InodeId, String), inode: Option<InodeId>) {
         let time = self.time;
         let directory = &mut self.inodes[place.0];
         directory.touched = time;
-        let history = directory.entries.entry(place.1.clone()).or_insert_with(|| History::new(0, None));
+        let history = directory
+            .entries
+            .entry(place.1.clone())
+            .or_insert_with(|| History::new(0, None));
         history.set(time, inode);
         if let Some(inode) = inode {
             self.inodes[inode].named_once = true;
@@ -296,7 +340,8 @@ impl Model {
     }
 
     fn add_inode(&mut self, kind: Kind, mode: u32) -> InodeId {
-        self.inodes.push(ModelInode::new(kind, mode & 0o7777, self.time));
+        self.inodes
+            .push(ModelInode::new(kind, mode & 0o7777, self.time));
         self.inodes.len() - 1
     }
 
@@ -312,9 +357,20 @@ impl Model {
             Op::Creat { path, mode } => self.make(path, Kind::File, *mode),
             Op::Mkdir { path, mode } => self.make(path, Kind::Directory, *mode),
             Op::Mkfifo { path, mode } => self.make(path, Kind::Fifo, *mode),
-            Op::Mknod { path, kind, major, minor } => {
-                self.make(path, Kind::Device { kind: *kind, major: *major, minor: *minor }, 0o644)
-            }
+            Op::Mknod {
+                path,
+                kind,
+                major,
+                minor,
+            } => self.make(
+                path,
+                Kind::Device {
+                    kind: *kind,
+                    major: *major,
+                    minor: *minor,
+                },
+                0o644,
+            ),
             Op::Symlink { target, path } => self.make(path, Kind::Symlink(target.clone()), 0o777),
             Op::Link { source, dest } => {
                 let inode = self.target(source)?;
@@ -364,9 +420,14 @@ impl Model {
         let left_behind = match flag {
             RenameFlag::Replace | RenameFlag::NoReplace => None,
             RenameFlag::Exchange => replaced,
-            RenameFlag::Whiteout => {
-                Some(self.add_inode(Kind::Device { kind: DeviceKind::Char, major: 0, minor: 0 }, 0))
-            }
+            RenameFlag::Whiteout => Some(self.add_inode(
+                Kind::Device {
+                    kind: DeviceKind::Char,
+                    major: 0,
+                    minor: 0,
+                },
+                0,
+            )),
         };
         self.set_entry(&source, left_behind);
         self.set_entry(&dest, Some(moved));
@@ -375,8 +436,16 @@ impl Model {
             self.touch(replaced);
         }
         self.removed = true;
-        let replaces = flag == RenameFlag::Replace && replaced.is_some() && self.inodes[moved].kind == Kind::File;
-        self.renames.push(Rename { time: self.time, moved, source, dest, replaces });
+        let replaces = flag == RenameFlag::Replace
+            && replaced.is_some()
+            && self.inodes[moved].kind == Kind::File;
+        self.renames.push(Rename {
+            time: self.time,
+            moved,
+            source,
+            dest,
+            replaces,
+        });
         Some(())
     }
 
@@ -394,10 +463,25 @@ impl Model {
 
     fn data(&mut self, operation: usize, op: &Op) -> Option<()> {
         match op {
-            Op::Write { target, offset, length, .. } | Op::DirectWrite { target, offset, length, .. } => {
-                self.edit(self.target(target)?, |content| content.write(operation, *offset, *length))
+            Op::Write {
+                target,
+                offset,
+                length,
+                ..
             }
-            Op::MmapWrite { target, offset, length } => self.edit(self.target(target)?, |content| {
+            | Op::DirectWrite {
+                target,
+                offset,
+                length,
+                ..
+            } => self.edit(self.target(target)?, |content| {
+                content.write(operation, *offset, *length)
+            }),
+            Op::MmapWrite {
+                target,
+                offset,
+                length,
+            } => self.edit(self.target(target)?, |content| {
                 content.write(operation, *offset, *length);
                 content.extend(offset + length);
             }),
@@ -413,20 +497,37 @@ impl Model {
                 self.removed |= *size < before;
                 self.edit(inode, |content| content.truncate(*size))
             }
-            Op::Falloc { target, mode, offset, length } => {
+            Op::Falloc {
+                target,
+                mode,
+                offset,
+                length,
+            } => {
                 let inode = self.target(target)?;
                 if matches!(mode, FallocMode::CollapseRange | FallocMode::InsertRange) {
                     self.inodes[inode].shifted = Some(self.time);
                 }
                 self.edit(inode, |content| falloc(content, *mode, *offset, *length))
             }
-            Op::Reflink { source, source_offset, length, dest, dest_offset } => {
+            Op::Reflink {
+                source,
+                source_offset,
+                length,
+                dest,
+                dest_offset,
+            } => {
                 let (source, dest) = (self.target(source)?, self.target(dest)?);
                 let from = self.inodes[source].content.current().clone();
-                let length = if *length == 0 { from.size_bytes().checked_sub(*source_offset)? } else { *length };
+                let length = if *length == 0 {
+                    from.size_bytes().checked_sub(*source_offset)?
+                } else {
+                    *length
+                };
                 self.inodes[source].shared = true;
                 self.inodes[dest].shared = true;
-                self.edit(dest, |content| content.clone_from(&from, *source_offset, length, *dest_offset))
+                self.edit(dest, |content| {
+                    content.clone_from(&from, *source_offset, length, *dest_offset)
+                })
             }
             _ => None,
         }
@@ -435,7 +536,11 @@ impl Model {
     fn attributes(&mut self, op: &Op) -> Option<()> {
         let time = self.time;
         match op {
-            Op::SetXattr { target, name, value } => {
+            Op::SetXattr {
+                target,
+                name,
+                value,
+            } => {
                 self.set_xattr(self.target(target)?, name, Some(value.as_bytes().to_vec()));
             }
             Op::RemoveXattr { target, name } => self.set_xattr(self.target(target)?, name, None),
@@ -461,7 +566,10 @@ impl Model {
     fn set_xattr(&mut self, inode: InodeId, name: &str, value: Option<Vec<u8>>) {
         let time = self.time;
         let inode = &mut self.inodes[inode];
-        let history = inode.xattrs.entry(name.to_owned()).or_insert_with(|| History::new(0, None));
+        let history = inode
+            .xattrs
+            .entry(name.to_owned())
+            .or_insert_with(|| History::new(0, None));
         // A value that is there already may be skipped by the file system: nothing is touched.
         if *history.current() != value {
             history.set(time, value);
@@ -473,7 +581,11 @@ impl Model {
 /// chown(2) takes the set-ID bits of an executable file, even from root.
 fn without_set_id(mode: u32) -> u32 {
     let mode = mode & !0o4000;
-    if mode & 0o010 == 0 { mode } else { mode & !0o2000 }
+    if mode & 0o010 == 0 {
+        mode
+    } else {
+        mode & !0o2000
+    }
 }
 
 fn falloc(content: &mut FileContent, mode: FallocMode, offset: u64, length: u64) {
@@ -515,13 +627,29 @@ pub(crate) struct SyncedRange<'a> {
 /// What a write with `O_SYNC` or `O_DSYNC`, or an msync, makes durable; of nothing, nothing.
 pub(crate) fn synced_range(op: &Op) -> Option<SyncedRange<'_>> {
     let (target, offset, length, metadata) = match op {
-        Op::Write { target, offset, length, sync } | Op::DirectWrite { target, offset, length, sync }
-            if *sync != WriteSync::None =>
-        {
-            (target, *offset, *length, *sync == WriteSync::Sync)
+        Op::Write {
+            target,
+            offset,
+            length,
+            sync,
         }
-        Op::Msync { target, offset, length } => (target, *offset, *length, false),
+        | Op::DirectWrite {
+            target,
+            offset,
+            length,
+            sync,
+        } if *sync != WriteSync::None => (target, *offset, *length, *sync == WriteSync::Sync),
+        Op::Msync {
+            target,
+            offset,
+            length,
+        } => (target, *offset, *length, false),
         _ => return None,
     };
-    (length > 0).then(|| SyncedRange { target, start: offset, end: offset + length, metadata })
+    (length > 0).then(|| SyncedRange {
+        target,
+        start: offset,
+        end: offset + length,
+        metadata,
+    })
 }

@@ -56,7 +56,10 @@ pub fn check_live(model: &Model, live: &Tree) -> Result<(), String> {
     now.commit(None);
     match compare(&now, live, None)?.first() {
         None if live.errors.is_empty() => Ok(()),
-        None => Err(format!("{} of '{}' failed while it was running", live.errors[0].doing, live.errors[0].path)),
+        None => Err(format!(
+            "{} of '{}' failed while it was running",
+            live.errors[0].doing, live.errors[0].path
+        )),
         Some(finding) => Err(format!("'{}': {}", finding.path, finding.what)),
     }
 }
@@ -66,7 +69,11 @@ pub fn check_live(model: &Model, live: &Tree) -> Result<(), String> {
 /// otherwise is of the reading in which the least is wrong.
 fn compare(model: &Model, tree: &Tree, live: Option<&Tree>) -> Result<Vec<Finding>, String> {
     let sides = Sides::new(model, tree, live);
-    let mut search = Search { sides: &sides, readings: 0, names: 0 };
+    let mut search = Search {
+        sides: &sides,
+        readings: 0,
+        names: 0,
+    };
     let mut best = search.read(Vec::new(), Rule::Newest);
     // Else it is the only one.
     if !best.choices.is_empty() {
@@ -116,7 +123,10 @@ impl<'a> Search<'a> {
     fn best(&mut self, model: &Model, best: &mut Comparison<'a>) -> bool {
         let ordered = model.contract.promises(Promise::OrderedMetadata);
         let mut all_moments = true;
-        let rules = moments(model).into_iter().map(Rule::At).chain((!ordered).then_some(Rule::Oldest));
+        let rules = moments(model)
+            .into_iter()
+            .map(Rule::At)
+            .chain((!ordered).then_some(Rule::Oldest));
         for rule in rules {
             if best.findings.is_empty() || self.spent(2) {
                 all_moments = false;
@@ -166,7 +176,10 @@ impl<'a> Search<'a> {
             // The same up to one choice, and there another one.
             for place in given..comparison.choices.len() {
                 let (taken, of) = comparison.choices[place];
-                let before: Vec<_> = comparison.choices[..place].iter().map(|(taken, _)| *taken).collect();
+                let before: Vec<_> = comparison.choices[..place]
+                    .iter()
+                    .map(|(taken, _)| *taken)
+                    .collect();
                 pending.extend((taken + 1..of).map(|other| [before.as_slice(), &[other]].concat()));
             }
             if wrong(&comparison) < wrong(best) {
@@ -182,7 +195,13 @@ impl<'a> Search<'a> {
 
 /// How much is wrong in a reading. Names that are right, but of no one moment, are the better ones.
 fn wrong(comparison: &Comparison) -> usize {
-    let weight = |finding: &Finding| if finding.promise == Promise::OrderedMetadata { 1 } else { 2 };
+    let weight = |finding: &Finding| {
+        if finding.promise == Promise::OrderedMetadata {
+            1
+        } else {
+            2
+        }
+    };
     comparison.findings.iter().map(weight).sum()
 }
 
@@ -192,6 +211,9 @@ fn moments(model: &Model) -> Vec<Time> {
     let first = model.prefix.time;
     let entries = model.inodes.iter().flat_map(|inode| inode.entries.values());
     let changes = entries.flat_map(|entry| entry.spans().map(|(start, _, _)| start));
-    let moments: BTreeSet<_> = changes.filter(|time| *time > first).chain([first]).collect();
+    let moments: BTreeSet<_> = changes
+        .filter(|time| *time > first)
+        .chain([first])
+        .collect();
     moments.into_iter().rev().collect()
 }

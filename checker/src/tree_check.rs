@@ -13,7 +13,11 @@ pub(crate) fn check(contract: &Contract, tree: &Tree) -> Vec<Finding> {
         .iter()
         .map(|error| {
             let reason = std::io::Error::from_raw_os_error(error.errno);
-            Finding::new(Promise::Readable, &error.path, format!("{} fails: {reason}", error.doing))
+            Finding::new(
+                Promise::Readable,
+                &error.path,
+                format!("{} fails: {reason}", error.doing),
+            )
         })
         .collect();
     findings.extend(link_counts(tree));
@@ -28,7 +32,11 @@ fn paths(tree: &Tree) -> BTreeMap<u64, Vec<String>> {
     let mut pending = vec![(tree.root, String::new())];
     while let Some((directory, path)) = pending.pop() {
         for (name, number) in tree.entries(directory) {
-            let path = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
+            let path = if path.is_empty() {
+                name.to_owned()
+            } else {
+                format!("{path}/{name}")
+            };
             let known = paths.entry(number).or_default();
             known.push(path.clone());
             if known.len() == 1 && number != tree.root {
@@ -42,13 +50,20 @@ fn paths(tree: &Tree) -> BTreeMap<u64, Vec<String>> {
 fn link_counts(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (number, paths) in paths(tree) {
-        let Some(inode) = tree.inode(number) else { continue };
+        let Some(inode) = tree.inode(number) else {
+            continue;
+        };
         let directory = matches!(inode.kind, InodeKind::Directory(_));
         if directory && (paths.len() > 1 || number == tree.root) {
             let what = format!("the directory is at {}", paths.join(" and at "));
             findings.push(Finding::new(Promise::RenameAtomic, &paths[0], what));
         } else if !directory && inode.link_count != paths.len() as u64 {
-            let what = format!("link count {} with {} names: {}", inode.link_count, paths.len(), first(&paths));
+            let what = format!(
+                "link count {} with {} names: {}",
+                inode.link_count,
+                paths.len(),
+                first(&paths)
+            );
             findings.push(Finding::new(Promise::LinkCount, &paths[0], what));
         }
     }
@@ -59,7 +74,11 @@ fn link_counts(tree: &Tree) -> Vec<Finding> {
 fn first(paths: &[String]) -> String {
     const SHOWN_MAX: usize = 4;
     let shown = paths[..paths.len().min(SHOWN_MAX)].join(", ");
-    if paths.len() > SHOWN_MAX { format!("{shown}, ...") } else { shown }
+    if paths.len() > SHOWN_MAX {
+        format!("{shown}, ...")
+    } else {
+        shown
+    }
 }
 
 fn directories(contract: &Contract, tree: &Tree) -> Vec<Finding> {
@@ -72,12 +91,23 @@ fn directories(contract: &Contract, tree: &Tree) -> Vec<Finding> {
         if !matches!(inode.kind, InodeKind::Directory(_)) || *number == tree.root {
             continue;
         }
-        let is_directory =
-            |number: u64| tree.inode(number).is_some_and(|inode| matches!(inode.kind, InodeKind::Directory(_)));
-        let expected = 2 + tree.entries(*number).filter(|(_, child)| is_directory(*child)).count() as u64;
+        let is_directory = |number: u64| {
+            tree.inode(number)
+                .is_some_and(|inode| matches!(inode.kind, InodeKind::Directory(_)))
+        };
+        let expected = 2 + tree
+            .entries(*number)
+            .filter(|(_, child)| is_directory(*child))
+            .count() as u64;
         if inode.link_count != expected {
-            let path = paths(tree).remove(number).and_then(|paths| paths.into_iter().next()).unwrap_or_default();
-            let what = format!("link count {} of a directory; expected {expected}", inode.link_count);
+            let path = paths(tree)
+                .remove(number)
+                .and_then(|paths| paths.into_iter().next())
+                .unwrap_or_default();
+            let what = format!(
+                "link count {} of a directory; expected {expected}",
+                inode.link_count
+            );
             findings.push(Finding::new(Promise::DirectoryLinkCount, path, what));
         }
     }

@@ -25,12 +25,22 @@ pub fn write_check(root: impl AsFd, tree: &Tree, own_names: &[&str]) -> Option<F
             return Some(failure(&path, doing, errno));
         }
     }
-    let mut removal = Removal { root, tree, seen: HashSet::new() };
-    removal.empty(tree.root, "", own_names).err().map(|(path, doing, errno)| failure(&path, doing, errno))
+    let mut removal = Removal {
+        root,
+        tree,
+        seen: HashSet::new(),
+    };
+    removal
+        .empty(tree.root, "", own_names)
+        .err()
+        .map(|(path, doing, errno)| failure(&path, doing, errno))
 }
 
 fn failure(path: &str, doing: &str, errno: Errno) -> Finding {
-    let what = format!("{doing} fails after recovery: {}", std::io::Error::from(errno));
+    let what = format!(
+        "{doing} fails after recovery: {}",
+        std::io::Error::from(errno)
+    );
     Finding::new(Promise::Usable, path, what)
 }
 
@@ -42,7 +52,11 @@ fn directories(tree: &Tree) -> Vec<String> {
     while let Some((directory, path)) = pending.pop() {
         for (name, number) in tree.entries(directory) {
             if is_directory(tree, number) && seen.insert(number) {
-                let path = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
+                let path = if path.is_empty() {
+                    name.to_owned()
+                } else {
+                    format!("{path}/{name}")
+                };
                 found.push(path.clone());
                 pending.push((number, path));
             }
@@ -54,13 +68,15 @@ fn directories(tree: &Tree) -> Vec<String> {
 fn use_directory(root: impl AsFd, path: &str) -> Result<(), (&'static str, Errno)> {
     let (made, moved) = (format!("{path}/{MADE}"), format!("{path}/{MOVED}"));
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let file =
-        openat(root.as_fd(), &made, flags, Mode::from_raw_mode(0o600)).map_err(|errno| ("making a file", errno))?;
+    let file = openat(root.as_fd(), &made, flags, Mode::from_raw_mode(0o600))
+        .map_err(|errno| ("making a file", errno))?;
     let written = write(&file, b"crashpoint").map_err(|errno| ("writing a new file", errno));
     drop(file);
-    let renamed = renameat(root.as_fd(), &made, root.as_fd(), &moved).map_err(|errno| ("renaming a new file", errno));
+    let renamed = renameat(root.as_fd(), &made, root.as_fd(), &moved)
+        .map_err(|errno| ("renaming a new file", errno));
     let name = if renamed.is_ok() { &moved } else { &made };
-    let removed = unlinkat(root.as_fd(), name, AtFlags::empty()).map_err(|errno| ("deleting a new file", errno));
+    let removed = unlinkat(root.as_fd(), name, AtFlags::empty())
+        .map_err(|errno| ("deleting a new file", errno));
     written.map(drop).and(renamed).and(removed)
 }
 
@@ -81,8 +97,15 @@ impl Removal<'_> {
             return Ok(());
         }
         let tree = self.tree;
-        for (name, number) in tree.entries(directory).filter(|(name, _)| !skip.contains(name)) {
-            let path = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
+        for (name, number) in tree
+            .entries(directory)
+            .filter(|(name, _)| !skip.contains(name))
+        {
+            let path = if path.is_empty() {
+                name.to_owned()
+            } else {
+                format!("{path}/{name}")
+            };
             let (flags, doing) = if is_directory(tree, number) {
                 self.empty(number, &path, &[])?;
                 (AtFlags::REMOVEDIR, "removing the emptied directory")
@@ -96,5 +119,6 @@ impl Removal<'_> {
 }
 
 fn is_directory(tree: &Tree, number: u64) -> bool {
-    tree.inode(number).is_some_and(|inode| matches!(inode.kind, InodeKind::Directory(_)))
+    tree.inode(number)
+        .is_some_and(|inode| matches!(inode.kind, InodeKind::Directory(_)))
 }

@@ -37,10 +37,15 @@ fn operation(toy: &Toy, raw: &Raw) -> Option<String> {
     let (what, first, second, third) = raw;
     let all = paths(toy);
     let of = |kind: Kind| -> Vec<String> {
-        all.iter().filter(|(_, node)| toy.nodes[*node].kind == kind).map(|(path, _)| path.clone()).collect()
+        all.iter()
+            .filter(|(_, node)| toy.nodes[*node].kind == kind)
+            .map(|(path, _)| path.clone())
+            .collect()
     };
     let (files, directories) = (of(Kind::File), of(Kind::Directory));
-    let pick = |from: &[String], index: &Index| (!from.is_empty()).then(|| from[index.index(from.len())].clone());
+    let pick = |from: &[String], index: &Index| {
+        (!from.is_empty()).then(|| from[index.index(from.len())].clone())
+    };
     let file = pick(&files, first);
     let mut parents: Vec<_> = directories.iter().map(|path| format!("{path}/")).collect();
     parents.push(String::new());
@@ -54,7 +59,10 @@ fn operation(toy: &Toy, raw: &Raw) -> Option<String> {
             let place = format!("{parent}{}", ["A", "B"][third.index(2)]);
             toy.find(&place).is_none().then(|| format!("mkdir {place}"))
         }
-        4 | 5 => free.then_some(file).flatten().map(|file| format!("link {file} {place}")),
+        4 | 5 => free
+            .then_some(file)
+            .flatten()
+            .map(|file| format!("link {file} {place}")),
         6 => file.map(|file| format!("unlink {file}")),
         7..=9 => file.map(|file| format!("rename {file} {place}")),
         10 => {
@@ -62,7 +70,10 @@ fn operation(toy: &Toy, raw: &Raw) -> Option<String> {
             let same = toy.find(&other) == toy.find(&file.clone()?);
             (!same).then(|| format!("rename {} {other} exchange", file.unwrap_or_default()))
         }
-        11 => free.then_some(file).flatten().map(|file| format!("rename {file} {place} whiteout")),
+        11 => free
+            .then_some(file)
+            .flatten()
+            .map(|file| format!("rename {file} {place} whiteout")),
         12 => {
             let directory = pick(&directories, first)?;
             let place = format!("{parent}{}", ["A", "B", "C"][third.index(3)]);
@@ -101,7 +112,9 @@ fn run(setup: &[Raw], raw: &[Raw]) -> Option<Run> {
             text.push("run".to_owned());
         }
         let now = toys.last().expect("there is a first");
-        let Some(line) = operation(now, raw) else { continue };
+        let Some(line) = operation(now, raw) else {
+            continue;
+        };
         let op = operations(&support::workload(&line)).remove(0);
         let mut next = now.clone();
         next.apply(toys.len() - 1, &op);
@@ -112,7 +125,11 @@ fn run(setup: &[Raw], raw: &[Raw]) -> Option<Run> {
         return None;
     }
     let workload = support::workload(&text.join("; "));
-    Some(Run { operations: operations(&workload), workload, toys })
+    Some(Run {
+        operations: operations(&workload),
+        workload,
+        toys,
+    })
 }
 
 impl Run {
@@ -133,8 +150,14 @@ impl Run {
                 (0..toy.nodes.len()).for_each(|node| data[node] = now);
             }
             match op {
-                // The toy writes out all of the file for O_SYNC, not only the range that is promised.
-                Op::Fsync { target } | Op::Write { target, sync: WriteSync::Sync, .. } => {
+                // The toy writes out all of the file for O_SYNC, not only the range that is
+                // promised.
+                Op::Fsync { target }
+                | Op::Write {
+                    target,
+                    sync: WriteSync::Sync,
+                    ..
+                } => {
                     let node = toy.target(target).expect("it is there");
                     (log, data[node]) = (log.max(toy.nodes[node].touched), now);
                 }
@@ -145,7 +168,9 @@ impl Run {
                         log = log.max(toy.nodes[node].created);
                     }
                 }
-                Op::Write { sync, .. } => assert_eq!(*sync, WriteSync::None, "the toy knows no others"),
+                Op::Write { sync, .. } => {
+                    assert_eq!(*sync, WriteSync::None, "the toy knows no others")
+                }
                 _ => {}
             }
         }
@@ -154,7 +179,12 @@ impl Run {
 
     /// What is found when recovery stops at `prefix` of the log; `choose` gives the version of
     /// each block's data.
-    fn crashed(&self, prefix: usize, data: &[usize], mut choose: impl FnMut(usize) -> usize) -> Toy {
+    fn crashed(
+        &self,
+        prefix: usize,
+        data: &[usize],
+        mut choose: impl FnMut(usize) -> usize,
+    ) -> Toy {
         let mut toy = self.toys[prefix].clone();
         for (number, node) in toy.nodes.iter_mut().enumerate() {
             let mut version = || data[number] + choose(self.end() - data[number] + 1);
@@ -176,18 +206,32 @@ impl Run {
 
     /// Whether the toy made more data durable than is promised.
     fn has_synced_ranges(&self) -> bool {
-        self.operations.iter().any(|op| matches!(op, Op::Write { sync: WriteSync::Sync, .. }))
+        self.operations.iter().any(|op| {
+            matches!(
+                op,
+                Op::Write {
+                    sync: WriteSync::Sync,
+                    ..
+                }
+            )
+        })
     }
 
     fn broken(&self, file_system: &str, recovered: &Tree) -> Vec<String> {
         let live = self.toys[self.end()].tree(file_system);
         // The toy orders names, not data.
         let ordered_data = [Promise::DataWithSize, Promise::ReplaceByRename];
-        let contract = Contract::of(file_system).expect("it has a contract").without(&ordered_data);
+        let contract = Contract::of(file_system)
+            .expect("it has a contract")
+            .without(&ordered_data);
         let model = model_under(&contract, &self.workload);
         checker::oracle::check_live(&model, &live).expect("the toy and the model agree");
-        let findings = checker::oracle::check(&model, Some(&live), recovered).expect("it can be decided");
-        findings.iter().map(|finding| format!("{:?} '{}': {}", finding.promise, finding.path, finding.what)).collect()
+        let findings =
+            checker::oracle::check(&model, Some(&live), recovered).expect("it can be decided");
+        findings
+            .iter()
+            .map(|finding| format!("{:?} '{}': {}", finding.promise, finding.path, finding.what))
+            .collect()
     }
 
     /// The paths that are the same in every state that recovery could lead to.

@@ -1,5 +1,5 @@
-//! The power fails while an operation is under way: what it does may show, what its return would have
-//! promised is not promised yet.
+//! The power fails while an operation is under way: what it does may show, what its return would
+//! have promised is not promised yet.
 
 mod support;
 
@@ -25,8 +25,15 @@ fn broken_while(text: &str, lose: &[&str]) -> Vec<(&'static str, Vec<Promise>)> 
                     toy.apply(number, op);
                 }
             }
-            let findings = oracle::check(&model, None, &toy.tree(file_system)).expect("it can be decided");
-            (file_system, findings.into_iter().map(|finding| finding.promise).collect())
+            let findings =
+                oracle::check(&model, None, &toy.tree(file_system)).expect("it can be decided");
+            (
+                file_system,
+                findings
+                    .into_iter()
+                    .map(|finding| finding.promise)
+                    .collect(),
+            )
         })
         .collect()
 }
@@ -34,22 +41,34 @@ fn broken_while(text: &str, lose: &[&str]) -> Vec<(&'static str, Vec<Promise>)> 
 #[track_caller]
 fn legal(text: &str, lose: &[&str]) {
     for (file_system, broken) in broken_while(text, lose) {
-        assert!(broken.is_empty(), "{file_system}: {text} without {lose:?} breaks {broken:?}");
+        assert!(
+            broken.is_empty(),
+            "{file_system}: {text} without {lose:?} breaks {broken:?}"
+        );
     }
 }
 
 #[track_caller]
 fn breaks(text: &str, lose: &[&str], promise: Promise) {
     for (file_system, broken) in broken_while(text, lose) {
-        assert!(broken.contains(&promise), "{file_system}: {text} without {lose:?} breaks {broken:?}");
+        assert!(
+            broken.contains(&promise),
+            "{file_system}: {text} without {lose:?} breaks {broken:?}"
+        );
     }
 }
 
 #[test]
 fn a_persistence_operation_promises_nothing_before_it_returns() {
     for call in ["fsync foo", "fdatasync foo", "sync"] {
-        legal(&format!("creat foo; write foo 0 4K; {call}"), &["creat foo", "write foo 0 4K"]);
-        legal(&format!("creat foo; write foo 0 4K; {call}"), &["write foo 0 4K"]);
+        legal(
+            &format!("creat foo; write foo 0 4K; {call}"),
+            &["creat foo", "write foo 0 4K"],
+        );
+        legal(
+            &format!("creat foo; write foo 0 4K; {call}"),
+            &["write foo 0 4K"],
+        );
         legal(&format!("creat foo; write foo 0 4K; {call}"), &[]);
     }
     legal("creat foo; write foo 0 4K sync", &["write foo 0 4K sync"]);
@@ -58,8 +77,16 @@ fn a_persistence_operation_promises_nothing_before_it_returns() {
 #[test]
 fn what_was_promised_before_holds_meanwhile() {
     breaks("creat foo; sync; creat bar", &["creat foo"], Promise::Sync);
-    breaks("creat foo; fsync foo; sync", &["creat foo"], Promise::FsyncNames);
-    breaks("creat foo; write foo 0 4K; fsync foo; write foo 4K 4K", &["write foo 0 4K"], Promise::FsyncData);
+    breaks(
+        "creat foo; fsync foo; sync",
+        &["creat foo"],
+        Promise::FsyncNames,
+    );
+    breaks(
+        "creat foo; write foo 0 4K; fsync foo; write foo 4K 4K",
+        &["write foo 0 4K"],
+        Promise::FsyncData,
+    );
 }
 
 #[test]
@@ -69,7 +96,10 @@ fn what_is_being_done_may_show_or_not() {
         ("creat foo; sync; unlink foo", "unlink foo"),
         ("creat foo; sync; link foo bar", "link foo bar"),
         ("creat foo; sync; write foo 0 4K", "write foo 0 4K"),
-        ("creat foo; write foo 0 8K; sync; truncate foo 4K", "truncate foo 4K"),
+        (
+            "creat foo; write foo 0 8K; sync; truncate foo 4K",
+            "truncate foo 4K",
+        ),
         ("sync; mkdir A", "mkdir A"),
     ] {
         legal(text, &[]);
@@ -83,5 +113,9 @@ fn a_rename_under_way_leaves_one_name_or_the_other() {
     legal(text, &[]);
     legal(text, &["rename foo bar"]);
     // Gone from its old name, and not at the new one.
-    breaks(text, &["creat foo", "write foo 0 4K", "rename foo bar"], Promise::RenameAtomic);
+    breaks(
+        text,
+        &["creat foo", "write foo 0 4K", "rename foo bar"],
+        Promise::RenameAtomic,
+    );
 }

@@ -29,21 +29,39 @@ fn damage(toy: &mut Toy, path: &'static str, offset: usize) {
 
 #[test]
 fn after_sync_everything_is_durable() {
-    crash(IN_PLACE, "creat foo; sync").lose("creat foo").breaks(&[Promise::Sync]);
-    crash(IN_PLACE, "creat foo; write foo 0 4K; sync").edit(|toy| damage(toy, "foo", 5)).breaks(&[Promise::Sync]);
-    crash(IN_PLACE, "creat foo; mkdir A; sync; creat bar").lose("creat bar").legal();
+    crash(IN_PLACE, "creat foo; sync")
+        .lose("creat foo")
+        .breaks(&[Promise::Sync]);
+    crash(IN_PLACE, "creat foo; write foo 0 4K; sync")
+        .edit(|toy| damage(toy, "foo", 5))
+        .breaks(&[Promise::Sync]);
+    crash(IN_PLACE, "creat foo; mkdir A; sync; creat bar")
+        .lose("creat bar")
+        .legal();
 }
 
 #[test]
 fn names_are_durable_by_fsync_of_the_directory_and_the_file() {
     let both = "creat foo; write foo 0 4K; fsync foo; fsync .";
-    crash(IN_PLACE, both).unname("foo").breaks(&[Promise::FsyncDirectory]);
-    crash(EXT2, "creat foo; write foo 0 4K; fsync foo").edit(|toy| connect(toy, "foo")).legal();
+    crash(IN_PLACE, both)
+        .unname("foo")
+        .breaks(&[Promise::FsyncDirectory]);
+    crash(EXT2, "creat foo; write foo 0 4K; fsync foo")
+        .edit(|toy| connect(toy, "foo"))
+        .legal();
     // The name was written, what it leads to was not.
-    crash(IN_PLACE, "creat foo; write foo 0 4K; fsync .").unname("foo").legal();
-    crash(IN_PLACE, "creat foo | unlink foo").lose("unlink foo").legal();
-    crash(IN_PLACE, "creat foo | unlink foo; sync").lose("unlink foo").breaks(&[Promise::Sync]);
-    crash(EXT2, "creat foo | unlink foo; fsync .").lose("unlink foo").breaks(&[Promise::FsyncDirectory]);
+    crash(IN_PLACE, "creat foo; write foo 0 4K; fsync .")
+        .unname("foo")
+        .legal();
+    crash(IN_PLACE, "creat foo | unlink foo")
+        .lose("unlink foo")
+        .legal();
+    crash(IN_PLACE, "creat foo | unlink foo; sync")
+        .lose("unlink foo")
+        .breaks(&[Promise::Sync]);
+    crash(EXT2, "creat foo | unlink foo; fsync .")
+        .lose("unlink foo")
+        .breaks(&[Promise::FsyncDirectory]);
 }
 
 #[test]
@@ -51,12 +69,16 @@ fn what_ext2_wrote_is_under_a_name_or_in_lost_and_found() {
     let text = "mkdir A; creat A/foo; write A/foo 0 4K; fsync A/foo";
     crash(EXT2, text).edit(|toy| connect(toy, "A/foo")).legal();
     crash(EXT2, text).edit(|toy| connect(toy, "A")).legal();
-    crash(EXT2, text).unname("A/foo").breaks(&[Promise::FsyncExists]);
+    crash(EXT2, text)
+        .unname("A/foo")
+        .breaks(&[Promise::FsyncExists]);
     let damaged = |toy: &mut Toy| {
         damage(toy, "A/foo", 5);
         connect(toy, "A/foo");
     };
-    crash(EXT2, text).edit(damaged).breaks(&[Promise::FsyncExists]);
+    crash(EXT2, text)
+        .edit(damaged)
+        .breaks(&[Promise::FsyncExists]);
     // What has no blocks is not kept.
     crash(EXT2, "creat foo; fsync foo").unname("foo").legal();
     // Where nobody looks for what has no name, nothing is promised of it.
@@ -82,20 +104,30 @@ fn a_name_that_was_removed_may_lead_to_what_took_its_inode() {
         let node = toy.find("A/b").expect("made");
         toy.name("a", node);
     };
-    let text = "creat a; write a 0 4K; mkdir A | unlink a; creat A/b; write A/b 0 8K; fsync A/b; fsync A";
+    let text =
+        "creat a; write a 0 4K; mkdir A | unlink a; creat A/b; write A/b 0 8K; fsync A/b; fsync A";
     crash(EXT2, text).edit(stale).legal();
-    crash(EXT2, text).edit(stale).edit(|toy| damage(toy, "A/b", 5)).breaks(&[Promise::FsyncData]);
+    crash(EXT2, text)
+        .edit(stale)
+        .edit(|toy| damage(toy, "A/b", 5))
+        .breaks(&[Promise::FsyncData]);
 }
 
 #[test]
 fn space_that_was_given_back_may_hold_anything_in_what_is_not_durable() {
     let text = "creat foo; write foo 0 8K | truncate foo 4K; write foo 4K 4K";
-    crash(EXT2, text).edit(|toy| damage(toy, "foo", 5000)).legal();
-    crash(EXT2, text).edit(|toy| damage(toy, "foo", 50)).breaks(&[Promise::Sync]);
+    crash(EXT2, text)
+        .edit(|toy| damage(toy, "foo", 5000))
+        .legal();
+    crash(EXT2, text)
+        .edit(|toy| damage(toy, "foo", 50))
+        .breaks(&[Promise::Sync]);
     // fsck.fat takes clusters that two files claim from one of them.
     let reused = "creat a; write a 0 4K | creat b; unlink a; write b 0 4K; fsync b; fsync .";
     crash(VFAT, reused).edit(|toy| damage(toy, "b", 5)).legal();
-    crash(EXT2, reused).edit(|toy| damage(toy, "b", 5)).breaks(&[Promise::FsyncData]);
+    crash(EXT2, reused)
+        .edit(|toy| damage(toy, "b", 5))
+        .breaks(&[Promise::FsyncData]);
 }
 
 #[test]
@@ -104,7 +136,9 @@ fn names_in_a_directory_that_is_durable_are_those_that_were_made() {
         let node = toy.add(Kind::File, 0o644);
         toy.name("stray", node);
     };
-    crash(IN_PLACE, "creat foo; sync").edit(stray).breaks(&[Promise::NoForeignNames]);
+    crash(IN_PLACE, "creat foo; sync")
+        .edit(stray)
+        .breaks(&[Promise::NoForeignNames]);
     crash(VFAT, "creat foo; sync")
         .edit(|toy| {
             let node = toy.add(Kind::File, 0o644);
@@ -115,63 +149,97 @@ fn names_in_a_directory_that_is_durable_are_those_that_were_made() {
 
 #[test]
 fn what_vfat_cannot_store_is_not_compared() {
-    crash(VFAT, "creat foo; sync").edit(|toy| toy.node("foo").mode = 0o755).legal();
-    crash(EXT2, "creat foo; sync").edit(|toy| toy.node("foo").mode = 0o755).breaks(&[Promise::Sync]);
+    crash(VFAT, "creat foo; sync")
+        .edit(|toy| toy.node("foo").mode = 0o755)
+        .legal();
+    crash(EXT2, "creat foo; sync")
+        .edit(|toy| toy.node("foo").mode = 0o755)
+        .breaks(&[Promise::Sync]);
 }
 
 #[test]
 fn a_sync_that_no_driver_hears_of_promises_nothing() {
-    crash(DRIVERS, "creat foo; write foo 0 4K; sync").lose("creat foo; write foo 0 4K").legal();
+    crash(DRIVERS, "creat foo; write foo 0 4K; sync")
+        .lose("creat foo; write foo 0 4K")
+        .legal();
     crash(DRIVERS, "mkdir A; syncfs").lose("mkdir A").legal();
     // The setup was unmounted.
-    crash(DRIVERS, "creat foo; write foo 0 4K | creat bar; sync").unname("foo").breaks(&[Promise::Unmounted]);
+    crash(DRIVERS, "creat foo; write foo 0 4K | creat bar; sync")
+        .unname("foo")
+        .breaks(&[Promise::Unmounted]);
     let damaged = |toy: &mut Toy| damage(toy, "foo", 5);
-    crash(DRIVERS, "creat foo; write foo 0 4K | creat bar").edit(damaged).breaks(&[Promise::Unmounted]);
+    crash(DRIVERS, "creat foo; write foo 0 4K | creat bar")
+        .edit(damaged)
+        .breaks(&[Promise::Unmounted]);
 }
 
 #[test]
 fn drivers_write_everything_when_something_is_fsynced() {
     let names = "mkdir A; creat A/foo; write A/foo 0 4K; fsync A/foo";
-    crash(DRIVERS, names).lose("mkdir A").breaks(&[Promise::FsyncNames]);
-    crash(DRIVERS, names).edit(|toy| damage(toy, "A/foo", 5)).breaks(&[Promise::FsyncData]);
-    crash(DRIVERS, "creat foo | unlink foo; fsync .").lose("unlink foo").breaks(&[Promise::FsyncDirectory]);
+    crash(DRIVERS, names)
+        .lose("mkdir A")
+        .breaks(&[Promise::FsyncNames]);
+    crash(DRIVERS, names)
+        .edit(|toy| damage(toy, "A/foo", 5))
+        .breaks(&[Promise::FsyncData]);
+    crash(DRIVERS, "creat foo | unlink foo; fsync .")
+        .lose("unlink foo")
+        .breaks(&[Promise::FsyncDirectory]);
     crash(DRIVERS, "creat foo | setxattr foo user.a b; fsync foo")
         .lose("setxattr foo user.a b")
         .breaks(&[Promise::FsyncXattrs]);
     // What another file had is not said to be durable.
-    crash(DRIVERS, "creat foo; creat bar; fsync bar").lose("creat foo").legal();
+    crash(DRIVERS, "creat foo; creat bar; fsync bar")
+        .lose("creat foo")
+        .legal();
     // Space that was given back is so for good.
     let reused = "creat a; write a 0 4K | creat b; unlink a; write b 0 4K; fsync b";
-    crash(DRIVERS, reused).edit(|toy| damage(toy, "b", 5)).breaks(&[Promise::FsyncData]);
+    crash(DRIVERS, reused)
+        .edit(|toy| damage(toy, "b", 5))
+        .breaks(&[Promise::FsyncData]);
 }
 
 #[test]
 fn f2fs_recovers_the_names_of_new_files_and_no_removals() {
-    crash(F2FS, "creat foo; fsync foo").lose("creat foo").breaks(&[Promise::FsyncNewNames]);
+    crash(F2FS, "creat foo; fsync foo")
+        .lose("creat foo")
+        .breaks(&[Promise::FsyncNewNames]);
     let removed = "creat foo; link foo bar | unlink bar; fsync foo";
     crash(F2FS, removed).lose("unlink bar").legal();
-    crash(F2FS_STRICT, removed).lose("unlink bar").breaks(&[Promise::FsyncNames]);
+    crash(F2FS_STRICT, removed)
+        .lose("unlink bar")
+        .breaks(&[Promise::FsyncNames]);
 }
 
 #[test]
 fn a_new_file_may_displace_a_renamed_one_unless_f2fs_is_strict() {
     let text = "creat foo; write foo 0 4K | rename foo bar; creat foo; fsync foo";
     crash(F2FS, text).unname("bar").legal();
-    crash(F2FS_STRICT, text).unname("bar").breaks(&[Promise::NameConflict]);
+    crash(F2FS_STRICT, text)
+        .unname("bar")
+        .breaks(&[Promise::NameConflict]);
     // Without another one in its place it stays.
-    crash(F2FS, "creat foo; write foo 0 4K | rename foo bar").unname("bar").breaks(&[Promise::RenameAtomic]);
+    crash(F2FS, "creat foo; write foo 0 4K | rename foo bar")
+        .unname("bar")
+        .breaks(&[Promise::RenameAtomic]);
 }
 
 #[test]
 fn nilfs2_makes_names_durable_with_data() {
     let text = "creat foo; write foo 0 4K; fsync foo";
-    crash(NILFS2, text).lose("creat foo; write foo 0 4K").breaks(&[Promise::NamesWithData]);
-    crash(NILFS2, "creat foo; fsync foo").lose("creat foo").legal();
+    crash(NILFS2, text)
+        .lose("creat foo; write foo 0 4K")
+        .breaks(&[Promise::NamesWithData]);
+    crash(NILFS2, "creat foo; fsync foo")
+        .lose("creat foo")
+        .legal();
     let written = "creat foo | write foo 0 4K; sync_file_range foo 0 4K; rename foo bar; fsync bar";
     crash(NILFS2, written).lose("rename foo bar").legal();
     // What made something else durable wrote the data too.
     let before = "mkdir A; creat A/foo; write A/foo 0 4K; fsync .; rename A/foo bar; fsync bar";
     crash(NILFS2, before).lose("rename A/foo bar").legal();
     let again = "mkdir A; creat A/foo; fsync .; rename A/foo bar; write bar 0 4K; fsync bar";
-    crash(NILFS2, again).lose("rename A/foo bar; write bar 0 4K").breaks(&[Promise::NamesWithData]);
+    crash(NILFS2, again)
+        .lose("rename A/foo bar; write bar 0 4K")
+        .breaks(&[Promise::NamesWithData]);
 }

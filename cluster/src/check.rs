@@ -23,8 +23,15 @@ pub enum Verdict {
 ///
 /// # Errors
 /// If it cannot be run.
-pub(crate) fn judge(mut command: Command, within: Duration, cancelled: &dyn Fn() -> bool) -> io::Result<Verdict> {
-    let mut child = command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn()?;
+pub(crate) fn judge(
+    mut command: Command,
+    within: Duration,
+    cancelled: &dyn Fn() -> bool,
+) -> io::Result<Verdict> {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stdin(Stdio::null())
+        .spawn()?;
     let lines = lines_of(child.stdout.take().expect("piped"));
     let deadline = Instant::now() + within;
     let mut said = Vec::new();
@@ -32,11 +39,16 @@ pub(crate) fn judge(mut command: Command, within: Duration, cancelled: &dyn Fn()
         said.push(String::from_utf8_lossy(line).into_owned());
         true
     });
-    let left =
-        if heard == Heard::Stopped { Duration::ZERO } else { deadline.saturating_duration_since(Instant::now()) };
+    let left = if heard == Heard::Stopped {
+        Duration::ZERO
+    } else {
+        deadline.saturating_duration_since(Instant::now())
+    };
     Ok(match finish(&mut child, left, cancelled)? {
         None => too_long(within),
-        Some(status) if matches!(status.code(), Some(0 | 1)) => verdict(&said, status.code() == Some(0)),
+        Some(status) if matches!(status.code(), Some(0 | 1)) => {
+            verdict(&said, status.code() == Some(0))
+        }
         Some(status) => Verdict::NotMeasured(format!("the check {}", ending(status))),
     })
 }
@@ -57,7 +69,10 @@ impl Server {
     /// # Errors
     /// If it cannot be run.
     pub(crate) fn start(mut command: Command) -> io::Result<Self> {
-        let mut child = command.stdout(Stdio::piped()).stdin(Stdio::piped()).spawn()?;
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stdin(Stdio::piped())
+            .spawn()?;
         let lines = lines_of(child.stdout.take().expect("piped"));
         Ok(Self { child, lines })
     }
@@ -87,7 +102,10 @@ impl Server {
             Heard::Enough => (verdict(&said, true), Some(self)),
             Heard::Stopped => (too_long(within), None),
             Heard::All => match finish(&mut self.child, within, cancelled)? {
-                Some(status) => (Verdict::NotMeasured(format!("the check {}", ending(status))), None),
+                Some(status) => (
+                    Verdict::NotMeasured(format!("the check {}", ending(status))),
+                    None,
+                ),
                 None => (too_long(within), None),
             },
         })
@@ -104,9 +122,9 @@ fn too_long(within: Duration) -> Verdict {
     Verdict::NotMeasured(format!("the check did not end within {within:?}"))
 }
 
-/// The verdict of a check that printed these lines: `ok` or `broken`, alone or with more words behind a
-/// space. All else is talk. `success` is whether it ended with status 0, or goes on running: who says `ok` and
-/// ends otherwise has decided nothing.
+/// The verdict of a check that printed these lines: `ok` or `broken`, alone or with more words
+/// behind a space. All else is talk. `success` is whether it ended with status 0, or goes on
+/// running: who says `ok` and ends otherwise has decided nothing.
 pub fn verdict(said: &[impl AsRef<str>], success: bool) -> Verdict {
     let lines = || said.iter().map(|line| line.as_ref().trim_end());
     let broken = lines().filter_map(|line| match line.split_once(' ') {
@@ -120,7 +138,9 @@ pub fn verdict(said: &[impl AsRef<str>], success: bool) -> Verdict {
         (true, true) if success => Verdict::Ok,
         (true, true) => Verdict::NotMeasured("the check said `ok` and ended with status 1".into()),
         (true, false) => Verdict::NotMeasured(match lines().last() {
-            Some(line) => format!("the check gave no verdict: the last that it printed is `{line}`"),
+            Some(line) => {
+                format!("the check gave no verdict: the last that it printed is `{line}`")
+            }
             None => "the check gave no verdict: it printed nothing".into(),
         }),
     }
@@ -153,16 +173,44 @@ mod tests {
     fn only_a_check_that_ends_as_it_should_and_says_so_decides() {
         assert_eq!(of("echo talk; echo ok"), Verdict::Ok);
         assert_eq!(of("echo ok 5 keys"), Verdict::Ok);
-        assert_eq!(of("echo broken; echo 'brokenness is talk'"), Verdict::Broken(vec!["broken".into()]));
-        assert_eq!(of("echo ok; echo broken k1 is lost; exit 1"), Verdict::Broken(vec!["k1 is lost".into()]));
-        assert_eq!(of("echo broken k1 is lost"), Verdict::Broken(vec!["k1 is lost".into()]));
-        assert_eq!(of("echo okay"), not_measured("the check gave no verdict: the last that it printed is `okay`"));
-        assert_eq!(of("echo ok; exit 1"), not_measured("the check said `ok` and ended with status 1"));
-        assert_eq!(of("echo broken x; exit 2"), not_measured("the check ended with status 2"));
-        assert_eq!(of("echo ok; kill -SEGV $$"), not_measured("the check was ended by SIGSEGV"));
-        for script in ["echo ok; exec sleep 3000", "echo ok; exec >&-; exec sleep 3000"] {
+        assert_eq!(
+            of("echo broken; echo 'brokenness is talk'"),
+            Verdict::Broken(vec!["broken".into()])
+        );
+        assert_eq!(
+            of("echo ok; echo broken k1 is lost; exit 1"),
+            Verdict::Broken(vec!["k1 is lost".into()])
+        );
+        assert_eq!(
+            of("echo broken k1 is lost"),
+            Verdict::Broken(vec!["k1 is lost".into()])
+        );
+        assert_eq!(
+            of("echo okay"),
+            not_measured("the check gave no verdict: the last that it printed is `okay`")
+        );
+        assert_eq!(
+            of("echo ok; exit 1"),
+            not_measured("the check said `ok` and ended with status 1")
+        );
+        assert_eq!(
+            of("echo broken x; exit 2"),
+            not_measured("the check ended with status 2")
+        );
+        assert_eq!(
+            of("echo ok; kill -SEGV $$"),
+            not_measured("the check was ended by SIGSEGV")
+        );
+        for script in [
+            "echo ok; exec sleep 3000",
+            "echo ok; exec >&-; exec sleep 3000",
+        ] {
             let verdict = within(Duration::from_millis(400), script);
-            assert_eq!(verdict, not_measured("the check did not end within 400ms"), "{script}");
+            assert_eq!(
+                verdict,
+                not_measured("the check did not end within 400ms"),
+                "{script}"
+            );
         }
     }
 
@@ -173,23 +221,38 @@ mod tests {
             command.args(["-c", script]).process_group(0);
             Server::start(command).expect("started")
         };
-        let ask_within = |time: Duration, server: Server, line: &str| server.ask(line, time, &|| false).expect("asked");
+        let ask_within = |time: Duration, server: Server, line: &str| {
+            server.ask(line, time, &|| false).expect("asked")
+        };
         let ask = |server: Server, line: &str| ask_within(PATIENCE, server, line);
         let broken = |words: &str| Verdict::Broken(vec![words.into()]);
         let echo = "echo $$; while read line; do echo \"broken $line $$\"; echo end; done";
         let (first, server) = ask(start(echo), "one");
         let (second, server) = ask(server.expect("it goes on"), "two");
         let pid = server.expect("it goes on").child.id();
-        assert_eq!([first, second], [broken(&format!("one {pid}")), broken(&format!("two {pid}"))]);
+        assert_eq!(
+            [first, second],
+            [broken(&format!("one {pid}")), broken(&format!("two {pid}"))]
+        );
         for (script, why) in [
             ("read line; echo ok", "the check ended with status 0"),
-            ("echo end; exec sleep 3000", "the check gave no verdict: it printed nothing"),
+            (
+                "echo end; exec sleep 3000",
+                "the check gave no verdict: it printed nothing",
+            ),
         ] {
             assert_eq!(ask(start(script), "x").0, not_measured(why), "{script}");
         }
-        for script in ["echo ok; exec >&-; exec sleep 3000", "echo ok; exec sleep 3000"] {
+        for script in [
+            "echo ok; exec >&-; exec sleep 3000",
+            "echo ok; exec sleep 3000",
+        ] {
             let (verdict, _) = ask_within(Duration::from_millis(400), start(script), "x");
-            assert_eq!(verdict, not_measured("the check did not end within 400ms"), "{script}");
+            assert_eq!(
+                verdict,
+                not_measured("the check did not end within 400ms"),
+                "{script}"
+            );
         }
     }
 }

@@ -22,9 +22,9 @@ use crate::ready::{Asked, Probe};
 /// How often it is looked whether nodes are ready, or have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// How many numbers there are for the processes of a node that is started for the first time, and as
-/// many for those of the second and third time. A number that is in a file from another start must
-/// not be that of a process, or a server thinks that it runs already.
+/// How many numbers there are for the processes of a node that is started for the first time, and
+/// as many for those of the second and third time. A number that is in a file from another start
+/// must not be that of a process, or a server thinks that it runs already.
 const PIDS_OF_A_START: u32 = 3000;
 
 /// From which start on that is not done any more.
@@ -50,8 +50,8 @@ pub struct Cluster {
     /// The check, if it keeps running and has been asked.
     server: Option<Server>,
     client: Namespaces,
-    /// The network of each node. It outlives the processes in it: to make one takes the kernel longer
-    /// than many a node takes to start, and to take it down longer still.
+    /// The network of each node. It outlives the processes in it: to make one takes the kernel
+    /// longer than many a node takes to start, and to take it down longer still.
     connected: Vec<Connected>,
     network: Network,
     file: ClusterFile,
@@ -94,9 +94,18 @@ impl Cluster {
     /// Without root, or if the kernel lacks something.
     pub fn new(file: &ClusterFile, logs: &Path) -> Result<Self> {
         let network = Network::new()?;
-        let client = NodeSpec { name: CLIENT.into(), data: None, last_pid: PIDS_OF_A_START, hosts: hosts(file) };
+        let client = NodeSpec {
+            name: CLIENT.into(),
+            data: None,
+            last_pid: PIDS_OF_A_START,
+            hosts: hosts(file),
+        };
         let client = Namespaces::new(&network.connect(client_address())?, &client)?;
-        let connected = file.nodes.iter().map(|node| network.connect(node.address)).collect::<Result<_>>()?;
+        let connected = file
+            .nodes
+            .iter()
+            .map(|node| network.connect(node.address))
+            .collect::<Result<_>>()?;
         fs::create_dir_all(logs).doing(|| format!("create {}", logs.display()))?;
         Ok(Self {
             nodes: Vec::new(),
@@ -125,17 +134,32 @@ impl Cluster {
     }
 
     fn start_all(&mut self, settings: &mut Settings) -> Result<()> {
-        self.starts = if settings.first { 1 } else { self.starts + u32::from(self.starts > 0) };
+        self.starts = if settings.first {
+            1
+        } else {
+            self.starts + u32::from(self.starts > 0)
+        };
         let last_pid = match self.starts {
             0 | STARTS_MAX.. => later_last_pid(),
             starts => starts * PIDS_OF_A_START,
         };
-        for ((node, connected), directory) in self.file.nodes.iter().zip(&self.connected).zip(settings.directories) {
+        for ((node, connected), directory) in self
+            .file
+            .nodes
+            .iter()
+            .zip(&self.connected)
+            .zip(settings.directories)
+        {
             if node.has_data {
                 give_to_user(directory, node.user.as_deref())?;
             }
             let data = node.has_data.then(|| directory.clone());
-            let spec = NodeSpec { name: node.name.clone(), data, last_pid, hosts: hosts(&self.file) };
+            let spec = NodeSpec {
+                name: node.name.clone(),
+                data,
+                last_pid,
+                hosts: hosts(&self.file),
+            };
             self.nodes.push(Running {
                 probe: Probe::default(),
                 namespaces: Namespaces::new(connected, &spec)?,
@@ -188,11 +212,18 @@ impl Cluster {
             log_from: running.log_from,
             command: &|words| in_node(namespaces, node, words),
         };
-        running.is_ready = running.probe.ask(ready, &asked).doing(|| format!("ask whether {} is ready", node.name))?;
+        running.is_ready = running
+            .probe
+            .ask(ready, &asked)
+            .doing(|| format!("ask whether {} is ready", node.name))?;
         if !running.is_ready && running.is_late() {
             let what = format!("was not ready within {:?}", node.ready_within);
             let tail = log::tail_since(&log, running.log_from);
-            return Err(Error::NotReady { node: node.name.clone(), what, tail });
+            return Err(Error::NotReady {
+                node: node.name.clone(),
+                what,
+                tail,
+            });
         }
         Ok(())
     }
@@ -214,7 +245,8 @@ impl Cluster {
             let mut command = in_node(&self.nodes[place].namespaces, node, words);
             log_output(&mut command, &log)?;
             let mut child = command.spawn().doing(|| format!("set up {}", node.name))?;
-            let ended = finish(&mut child, SETUP_WITHIN, cancelled).doing(|| format!("set up {}", node.name))?;
+            let ended = finish(&mut child, SETUP_WITHIN, cancelled)
+                .doing(|| format!("set up {}", node.name))?;
             let how = match ended {
                 Some(status) if status.success() => continue,
                 Some(status) => ending(status),
@@ -222,7 +254,11 @@ impl Cluster {
                 None => format!("did not end within {SETUP_WITHIN:?}"),
             };
             let what = format!("cannot be set up: {} {how}", words.join(" "));
-            return Err(Error::NotReady { node: node.name.clone(), what, tail: log::tail(&log) });
+            return Err(Error::NotReady {
+                node: node.name.clone(),
+                what,
+                tail: log::tail(&log),
+            });
         }
         Ok(())
     }
@@ -235,7 +271,11 @@ impl Cluster {
         let running = &mut self.nodes[place];
         running.log_from = log.metadata().map_or(0, |data| data.len());
         running.begun = Instant::now();
-        running.process = Some(starter.start(node, command).doing(|| format!("start {}", node.name))?);
+        running.process = Some(
+            starter
+                .start(node, command)
+                .doing(|| format!("start {}", node.name))?,
+        );
         Ok(())
     }
 
@@ -248,8 +288,13 @@ impl Cluster {
         let begun = Instant::now();
         let mut left = Vec::new();
         for (node, running) in self.file.nodes.iter().zip(&mut self.nodes) {
-            let Some(process) = &mut running.process else { continue };
-            let has_ended = process.ended().doing(|| format!("look after {}", node.name))?.is_some();
+            let Some(process) = &mut running.process else {
+                continue;
+            };
+            let has_ended = process
+                .ended()
+                .doing(|| format!("look after {}", node.name))?
+                .is_some();
             if !has_ended && node.stop != Signal::SIGKILL {
                 let pid = Pid::from_raw(process.pid().cast_signed());
                 kill(pid, node.stop).doing(|| format!("stop {}", node.name))?;
@@ -260,7 +305,11 @@ impl Cluster {
         while !left.is_empty() && !cancelled() {
             let mut still = Vec::new();
             for (node, process) in left {
-                if process.ended().doing(|| format!("look after {}", node.name))?.is_some() {
+                if process
+                    .ended()
+                    .doing(|| format!("look after {}", node.name))?
+                    .is_some()
+                {
                     continue;
                 }
                 if begun.elapsed() > node.stop_within {
@@ -288,7 +337,11 @@ impl Cluster {
     /// That one.
     pub fn refuse_end(&mut self) -> Result<()> {
         for (node, running) in self.file.nodes.iter().zip(&mut self.nodes) {
-            running.refuse_end(&node.name, "by itself", &self.logs.join(log_name(&node.name)))?;
+            running.refuse_end(
+                &node.name,
+                "by itself",
+                &self.logs.join(log_name(&node.name)),
+            )?;
         }
         Ok(())
     }
@@ -298,14 +351,20 @@ impl Cluster {
     /// # Panics
     /// If the nodes are not started.
     pub fn node_command(&self, place: usize, words: &[String]) -> Command {
-        in_node(&self.nodes[place].namespaces, &self.file.nodes[place], words)
+        in_node(
+            &self.nodes[place].namespaces,
+            &self.file.nodes[place],
+            words,
+        )
     }
 
     /// What runs a command where the client is: it sees all nodes, and has their addresses in its
     /// environment ([`crate::ADDRESS_VARIABLE`]).
     pub fn client_command(&self, words: &[String]) -> Command {
         let mut command = self.client.command(words, &self.file.folder, None);
-        command.envs(self.file.addresses()).env(PATIENCE_VARIABLE, self.file.patience.to_string());
+        command
+            .envs(self.file.addresses())
+            .env(PATIENCE_VARIABLE, self.file.patience.to_string());
         command
     }
 
@@ -314,32 +373,54 @@ impl Cluster {
     /// # Errors
     /// If it fails, or takes too long.
     pub fn prepare(&self, cancelled: &dyn Fn() -> bool) -> Result<()> {
-        let Some(words) = &self.file.prepare else { return Ok(()) };
+        let Some(words) = &self.file.prepare else {
+            return Ok(());
+        };
         let log = self.log(PREPARE);
         let mut command = self.client_command(words);
         log_output(&mut command, &log)?;
         let mut child = command.spawn().doing(|| "prepare the cluster".into())?;
-        let how = match finish(&mut child, SETUP_WITHIN, cancelled).doing(|| "prepare the cluster".into())? {
+        let how = match finish(&mut child, SETUP_WITHIN, cancelled)
+            .doing(|| "prepare the cluster".into())?
+        {
             Some(status) if status.success() => return Ok(()),
             Some(status) => ending(status),
             None if cancelled() => return Err(Error::Interrupted),
             None => format!("did not end within {SETUP_WITHIN:?}"),
         };
-        Err(Error::Command { whose: "prepare".into(), what: how + &log_words(&log::tail(&log)) })
+        Err(Error::Command {
+            whose: "prepare".into(),
+            what: how + &log_words(&log::tail(&log)),
+        })
     }
 
-    /// Runs the client. Each line of its standard output is given to `acknowledged` as it comes; what
-    /// else it says goes to its log.
+    /// Runs the client. Each line of its standard output is given to `acknowledged` as it comes;
+    /// what else it says goes to its log.
     ///
     /// # Errors
     /// If there is none, it fails, or it takes too long.
-    pub fn run_client(&self, acknowledged: &mut dyn FnMut(&[u8]), cancelled: &dyn Fn() -> bool) -> Result<()> {
-        let failed = |what: String| Error::Command { whose: "the client".into(), what };
-        let client = self.file.client.as_ref().ok_or_else(|| failed("is not in the cluster file".into()))?;
+    pub fn run_client(
+        &self,
+        acknowledged: &mut dyn FnMut(&[u8]),
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        let failed = |what: String| Error::Command {
+            whose: "the client".into(),
+            what,
+        };
+        let client = self
+            .file
+            .client
+            .as_ref()
+            .ok_or_else(|| failed("is not in the cluster file".into()))?;
         let log = self.log(CLIENT);
         let errors = log::open(&log).doing(|| format!("open {}", log.display()))?;
         let mut command = self.client_command(&client.command);
-        let mut child = command.stdout(Stdio::piped()).stderr(errors).spawn().doing(|| "start the client".into())?;
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(errors)
+            .spawn()
+            .doing(|| "start the client".into())?;
         let lines = lines_of(child.stdout.take().expect("piped"));
         let deadline = Instant::now() + client.within;
         let heard = each_line(&lines, deadline, cancelled, |line| {
@@ -347,12 +428,20 @@ impl Cluster {
             true
         });
         let left = deadline.saturating_duration_since(Instant::now());
-        let left = if heard == Heard::Stopped { Duration::ZERO } else { left };
+        let left = if heard == Heard::Stopped {
+            Duration::ZERO
+        } else {
+            left
+        };
         match finish(&mut child, left, cancelled).doing(|| "wait for the client".into())? {
             Some(status) if status.success() => Ok(()),
             Some(status) => Err(failed(ending(status) + &log_words(&log::tail(&log)))),
             None if cancelled() => Err(Error::Interrupted),
-            None => Err(failed(format!("did not end within {:?}{}", client.within, log_words(&log::tail(&log))))),
+            None => Err(failed(format!(
+                "did not end within {:?}{}",
+                client.within,
+                log_words(&log::tail(&log))
+            ))),
         }
     }
 
@@ -361,10 +450,21 @@ impl Cluster {
     ///
     /// # Errors
     /// If there is none, or it cannot be run.
-    pub fn run_check(&mut self, acknowledgements: &Path, cancelled: &dyn Fn() -> bool) -> Result<Verdict> {
+    pub fn run_check(
+        &mut self,
+        acknowledgements: &Path,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Verdict> {
         let kept = self.server.take();
-        let failed = |what: String| Error::Command { whose: "the check".into(), what };
-        let check = self.file.check.as_ref().ok_or_else(|| failed("is not in the cluster file".into()))?;
+        let failed = |what: String| Error::Command {
+            whose: "the check".into(),
+            what,
+        };
+        let check = self
+            .file
+            .check
+            .as_ref()
+            .ok_or_else(|| failed("is not in the cluster file".into()))?;
         let log = self.log(CHECK);
         let command = |acknowledgements| {
             let mut command = self.client_command(&check.command(acknowledgements)?);
@@ -378,7 +478,9 @@ impl Cluster {
             };
             // There is a directory for each node, and none that is the state's.
             let line = format!("-\t{}", acknowledgements.display());
-            server.ask(&line, check.within, cancelled).doing(|| "ask the check".into())?
+            server
+                .ask(&line, check.within, cancelled)
+                .doing(|| "ask the check".into())?
         } else {
             let verdict = judge(command(Some(acknowledgements))?, check.within, cancelled);
             (verdict.doing(|| "run the check".into())?, None)
@@ -421,19 +523,33 @@ impl Cluster {
 }
 
 impl Running {
-    /// Whether it had its time to be ready. That in which it was ready to run, and others ran, is not its.
+    /// Whether it had its time to be ready. That in which it was ready to run, and others ran, is
+    /// not its.
     fn is_late(&self) -> bool {
         let taken = self.begun.elapsed();
-        let waited = || self.process.as_ref().map(|process| machine::waited_for_processor(process.pid()));
-        taken > self.ready_within && taken.saturating_sub(waited().unwrap_or_default()) > self.ready_within
+        let waited = || {
+            self.process
+                .as_ref()
+                .map(|process| machine::waited_for_processor(process.pid()))
+        };
+        taken > self.ready_within
+            && taken.saturating_sub(waited().unwrap_or_default()) > self.ready_within
     }
 
     /// Fails if the node's command has ended.
     fn refuse_end(&mut self, node: &str, when: &str, log: &Path) -> Result<()> {
-        let Some(process) = &mut self.process else { return Ok(()) };
-        let Some(how) = process.ended().doing(|| format!("look after {node}"))? else { return Ok(()) };
+        let Some(process) = &mut self.process else {
+            return Ok(());
+        };
+        let Some(how) = process.ended().doing(|| format!("look after {node}"))? else {
+            return Ok(());
+        };
         let what = format!("{how} {when}");
-        Err(Error::NotReady { node: node.to_owned(), what, tail: log::tail_since(log, self.log_from) })
+        Err(Error::NotReady {
+            node: node.to_owned(),
+            what,
+            tail: log::tail_since(log, self.log_from),
+        })
     }
 }
 
@@ -448,7 +564,11 @@ fn log_name(node: &str) -> String {
 }
 
 fn in_node(namespaces: &Namespaces, node: &Node, words: &[String]) -> Command {
-    let directory = if node.has_data { node.directory() } else { PathBuf::from("/") };
+    let directory = if node.has_data {
+        node.directory()
+    } else {
+        PathBuf::from("/")
+    };
     let mut command = namespaces.command(words, &directory, node.user.as_deref());
     command.envs(&node.environment);
     command
@@ -456,7 +576,10 @@ fn in_node(namespaces: &Namespaces, node: &Node, words: &[String]) -> Command {
 
 /// What is in /etc/hosts of every node.
 fn hosts(file: &ClusterFile) -> String {
-    let mut text = format!("127.0.0.1 localhost\n::1 localhost\n{} {CLIENT}\n", client_address());
+    let mut text = format!(
+        "127.0.0.1 localhost\n::1 localhost\n{} {CLIENT}\n",
+        client_address()
+    );
     for node in &file.nodes {
         text += &format!("{} {}\n", node.address, node.name);
     }
@@ -465,7 +588,9 @@ fn hosts(file: &ClusterFile) -> String {
 
 /// A number that no start before this one is likely to have had.
 fn later_last_pid() -> u32 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.subsec_micros());
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.subsec_micros());
     LATER_LAST_PIDS.start + now % (LATER_LAST_PIDS.end - LATER_LAST_PIDS.start)
 }
 
@@ -473,7 +598,10 @@ fn later_last_pid() -> u32 {
 fn give_to_user(directory: &Path, user: Option<&str>) -> Result<()> {
     let Some(name) = user else { return Ok(()) };
     let user = User::from_name(name).doing(|| format!("look for the user {name}"))?;
-    let user = user.ok_or_else(|| Error::Command { whose: format!("user {name}"), what: "does not exist".into() })?;
+    let user = user.ok_or_else(|| Error::Command {
+        whose: format!("user {name}"),
+        what: "does not exist".into(),
+    })?;
     give(directory, user.uid, user.gid).doing(|| format!("give {} to {name}", directory.display()))
 }
 

@@ -74,7 +74,11 @@ pub enum Error {
 
 /// The end of a log, behind other words.
 pub(crate) fn log_words(tail: &[String]) -> String {
-    if tail.is_empty() { "; it logged nothing".into() } else { format!("; its log ends: {}", tail.join(" | ")) }
+    if tail.is_empty() {
+        "; it logged nothing".into()
+    } else {
+        format!("; its log ends: {}", tail.join(" | "))
+    }
 }
 
 /// Says what was being done when something failed.
@@ -84,6 +88,9 @@ pub(crate) trait Context<T> {
 
 impl<T, E: Into<io::Error>> Context<T> for std::result::Result<T, E> {
     fn doing(self, doing: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|error| Error::System { doing: doing(), error: error.into() })
+        self.map_err(|error| Error::System {
+            doing: doing(),
+            error: error.into(),
+        })
     }
 }

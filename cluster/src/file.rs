@@ -53,7 +53,8 @@ pub struct ClusterFile {
     /// The nodes, in the order of the file.
     pub nodes: Vec<Node>,
     /// What is run once where the client is, when the cluster is up for the first time. A recording
-    /// begins behind that, with the cluster started again; without it, with directories that are new.
+    /// begins behind that, with the cluster started again; without it, with directories that are
+    /// new.
     pub prepare: Option<Vec<String>>,
     /// What makes the cluster work.
     pub client: Option<Client>,
@@ -156,9 +157,14 @@ impl Check {
     /// If the command has `{acks}` and there is no such file, as for one that keeps running.
     pub fn command(&self, acks: Option<&Path>) -> Result<Vec<String>> {
         let mut values = self.values.clone();
-        values.0.extend(acks.map(|acks| ("acks".to_owned(), acks.display().to_string())));
+        values
+            .0
+            .extend(acks.map(|acks| ("acks".to_owned(), acks.display().to_string())));
         let command = values.command(&self.command);
-        command.map_err(|what| Error::Command { whose: "the check".into(), what: format!("cannot be run: {what}") })
+        command.map_err(|what| Error::Command {
+            whose: "the check".into(),
+            what: format!("cannot be run: {what}"),
+        })
     }
 }
 
@@ -168,12 +174,30 @@ impl ClusterFile {
     /// # Errors
     /// With the line, if it does not follow the syntax; with the name, if something is not there.
     pub fn read(path: &Path) -> Result<Self> {
-        let unreadable = |error| Error::Unreadable { path: path.into(), error };
+        let unreadable = |error| Error::Unreadable {
+            path: path.into(),
+            error,
+        };
         let text = fs::read_to_string(path).map_err(unreadable)?;
-        let folder = path.canonicalize().map_err(unreadable)?.parent().expect("a file is in a folder").to_owned();
-        if folder.display().to_string().contains(['"', '\'', '\\', '{', ' ', '\n']) {
-            let what = format!("its folder {} has a character that could be taken for TOML", folder.display());
-            return Err(Error::Meaning { path: path.into(), what });
+        let folder = path
+            .canonicalize()
+            .map_err(unreadable)?
+            .parent()
+            .expect("a file is in a folder")
+            .to_owned();
+        if folder
+            .display()
+            .to_string()
+            .contains(['"', '\'', '\\', '{', ' ', '\n'])
+        {
+            let what = format!(
+                "its folder {} has a character that could be taken for TOML",
+                folder.display()
+            );
+            return Err(Error::Meaning {
+                path: path.into(),
+                what,
+            });
         }
         let text = text.replace("{here}", &folder.display().to_string());
         let file = Self::parse(&text, path, &folder)?;
@@ -189,9 +213,16 @@ impl ClusterFile {
         let raw: RawFile = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             let line = text[..at.min(text.len())].matches('\n').count() + 1;
-            Error::Syntax { path: path.into(), line, what: error.message().trim().replace('\n', " ") }
+            Error::Syntax {
+                path: path.into(),
+                line,
+                what: error.message().trim().replace('\n', " "),
+            }
         })?;
-        raw.settle(text, folder).map_err(|what| Error::Meaning { path: path.into(), what })
+        raw.settle(text, folder).map_err(|what| Error::Meaning {
+            path: path.into(),
+            what,
+        })
     }
 
     /// The place of the node with a name.
@@ -204,15 +235,26 @@ impl ClusterFile {
     pub fn patient(&self, times: u32) -> Self {
         let mut file = self.clone();
         file.patience *= times;
-        file.nodes.iter_mut().for_each(|node| node.ready_within *= times);
-        file.check.iter_mut().for_each(|check| check.within *= times);
+        file.nodes
+            .iter_mut()
+            .for_each(|node| node.ready_within *= times);
+        file.check
+            .iter_mut()
+            .for_each(|check| check.within *= times);
         file
     }
 
     /// The environment variables that say where the nodes are.
     pub fn addresses(&self) -> impl Iterator<Item = (String, String)> {
-        let variable = |name: &str| format!("{ADDRESS_VARIABLE}{}", name.to_uppercase().replace('-', "_"));
-        self.nodes.iter().map(move |node| (variable(&node.name), node.address.to_string()))
+        let variable = |name: &str| {
+            format!(
+                "{ADDRESS_VARIABLE}{}",
+                name.to_uppercase().replace('-', "_")
+            )
+        };
+        self.nodes
+            .iter()
+            .map(move |node| (variable(&node.name), node.address.to_string()))
     }
 
     /// Looks whether the programs that it names are there.
@@ -221,11 +263,15 @@ impl ClusterFile {
     /// With the name of one that is not.
     pub fn look_for_programs(&self) -> Result<()> {
         let own_path = std::env::var("PATH").unwrap_or_default();
-        let look =
-            |whose: String, words: &[String], path: &str, folder: &Path| match find_program(&words[0], path, folder) {
-                Some(_) => Ok(()),
-                None => Err(Error::NoProgram { whose, program: words[0].clone() }),
-            };
+        let look = |whose: String, words: &[String], path: &str, folder: &Path| match find_program(
+            &words[0], path, folder,
+        ) {
+            Some(_) => Ok(()),
+            None => Err(Error::NoProgram {
+                whose,
+                program: words[0].clone(),
+            }),
+        };
         for node in &self.nodes {
             let path = node.environment.get("PATH").unwrap_or(&own_path);
             let ready = node.ready.iter().filter_map(|ready| match ready {
@@ -242,10 +288,20 @@ impl ClusterFile {
             look("prepare".into(), words, &own_path, &self.folder)?;
         }
         if let Some(client) = &self.client {
-            look("the client".into(), &client.command, &own_path, &self.folder)?;
+            look(
+                "the client".into(),
+                &client.command,
+                &own_path,
+                &self.folder,
+            )?;
         }
         if let Some(check) = &self.check {
-            look("the check".into(), &check.command(Some(Path::new("acks")))?, &own_path, &self.folder)?;
+            look(
+                "the check".into(),
+                &check.command(Some(Path::new("acks")))?,
+                &own_path,
+                &self.folder,
+            )?;
         }
         Ok(())
     }
@@ -334,7 +390,10 @@ impl RawFile {
         let names = self.names()?;
         let mut values = Values::default();
         for (name, number) in names.iter().zip(1..) {
-            values.0.insert(format!("address:{name}"), network::address(number).to_string());
+            values.0.insert(
+                format!("address:{name}"),
+                network::address(number).to_string(),
+            );
         }
         let mut nodes = Vec::with_capacity(names.len());
         for raw in &self.nodes {
@@ -344,26 +403,49 @@ impl RawFile {
         }
         refuse_circle(&nodes)?;
         let explore = match self.explore {
-            RawExplore::ReplicatedStateMachine => Explore::ReplicatedStateMachine { majority: nodes.len() / 2 + 1 },
+            RawExplore::ReplicatedStateMachine => Explore::ReplicatedStateMachine {
+                majority: nodes.len() / 2 + 1,
+            },
             RawExplore::Majority(majority) if (1..=nodes.len()).contains(&majority) => {
                 Explore::ReplicatedStateMachine { majority }
             }
             RawExplore::Majority(majority) => {
-                return Err(format!("there is no majority of {majority} of {} nodes", nodes.len()));
+                return Err(format!(
+                    "there is no majority of {majority} of {} nodes",
+                    nodes.len()
+                ));
             }
-            RawExplore::Primary(name) => Explore::PrimaryReplicas { primary: place(&names, &name)? },
+            RawExplore::Primary(name) => Explore::PrimaryReplicas {
+                primary: place(&names, &name)?,
+            },
         };
-        let prepare = self.prepare.map(|text| values.command(&text).map_err(|what| format!("prepare: {what}")));
+        let prepare = self.prepare.map(|text| {
+            values
+                .command(&text)
+                .map_err(|what| format!("prepare: {what}"))
+        });
         let client = self.client.map(|raw| {
-            let command = values.command(&raw.command).map_err(|what| format!("client: {what}"))?;
-            Ok::<_, String>(Client { command, within: seconds(raw.within_s, CLIENT_WITHIN_S)? })
+            let command = values
+                .command(&raw.command)
+                .map_err(|what| format!("client: {what}"))?;
+            Ok::<_, String>(Client {
+                command,
+                within: seconds(raw.within_s, CLIENT_WITHIN_S)?,
+            })
         });
         let check = self.check.map(|raw| {
             let within = seconds(raw.within_s, CHECK_WITHIN_S)?;
             let mut all = values.clone();
-            all.0.extend((!raw.serve).then(|| ("acks".to_owned(), String::new())));
-            all.command(&raw.command).map_err(|what| format!("check: {what}"))?;
-            Ok::<_, String>(Check { command: raw.command, values: values.clone(), serve: raw.serve, within })
+            all.0
+                .extend((!raw.serve).then(|| ("acks".to_owned(), String::new())));
+            all.command(&raw.command)
+                .map_err(|what| format!("check: {what}"))?;
+            Ok::<_, String>(Check {
+                command: raw.command,
+                values: values.clone(),
+                serve: raw.serve,
+                within,
+            })
         });
         Ok(ClusterFile {
             text: text.to_owned(),
@@ -394,8 +476,15 @@ impl RawFile {
         }
         match seen.len() {
             0 => Err("there are no [[nodes]]".into()),
-            1..=NODES_MAX => Ok(self.nodes.iter().flat_map(RawNode::names).map(str::to_owned).collect()),
-            many => Err(format!("there are {many} nodes, and {NODES_MAX} is the most")),
+            1..=NODES_MAX => Ok(self
+                .nodes
+                .iter()
+                .flat_map(RawNode::names)
+                .map(str::to_owned)
+                .collect()),
+            many => Err(format!(
+                "there are {many} nodes, and {NODES_MAX} is the most"
+            )),
         }
     }
 }
@@ -424,18 +513,26 @@ impl RawNode {
         ];
         let has_data = self.data.unwrap_or(true);
         values.0.extend(
-            own.into_iter().filter(|(key, _)| has_data || *key != "dir").map(|(key, value)| (key.into(), value)),
+            own.into_iter()
+                .filter(|(key, _)| has_data || *key != "dir")
+                .map(|(key, value)| (key.into(), value)),
         );
         let here = |what: String| format!("node {name}: {what}");
         let fill = |text: &String| values.fill(text).map_err(here);
         let command = |text: &String| values.command(text).map_err(here);
         if let Some(user) = &self.user {
-            let found = User::from_name(user).map_err(|error| here(format!("user {user}: {error}")))?;
+            let found =
+                User::from_name(user).map_err(|error| here(format!("user {user}: {error}")))?;
             found.ok_or_else(|| here(format!("there is no user {user} on this machine")))?;
         }
         let environment = common.iter().chain(&self.environment);
-        let environment = environment.map(|(key, value)| Ok((key.clone(), fill(value)?))).collect::<Words<_>>()?;
-        let files = self.files.iter().map(|(path, content)| Ok((inner_path(path).map_err(here)?, fill(content)?)));
+        let environment = environment
+            .map(|(key, value)| Ok((key.clone(), fill(value)?)))
+            .collect::<Words<_>>()?;
+        let files = self
+            .files
+            .iter()
+            .map(|(path, content)| Ok((inner_path(path).map_err(here)?, fill(content)?)));
         let files: BTreeMap<_, _> = files.collect::<Words<_>>()?;
         if !files.is_empty() && !has_data {
             return Err(here("it has files, and data = false".into()));
@@ -458,9 +555,14 @@ impl RawNode {
             setup: self.setup.iter().map(command).collect::<Words<_>>()?,
             ready,
             ready_within: seconds(self.ready_within_s, READY_WITHIN_S)?,
-            stop: Signal::from_str(signal).map_err(|_| here(format!("{signal} is no signal, such as SIGTERM")))?,
+            stop: Signal::from_str(signal)
+                .map_err(|_| here(format!("{signal} is no signal, such as SIGTERM")))?,
             stop_within: seconds(self.stop_within_s, STOP_WITHIN_S)?,
-            after: self.after.iter().map(|other| place(names, other).map_err(here)).collect::<Words<_>>()?,
+            after: self
+                .after
+                .iter()
+                .map(|other| place(names, other).map_err(here))
+                .collect::<Words<_>>()?,
         })
     }
 }
@@ -473,8 +575,14 @@ fn place(names: &[String], name: &str) -> Words<usize> {
 /// A name is a host's name too.
 fn check_name(name: &str) -> Words<()> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(plain) || name.starts_with('-') {
-        return Err(format!("\"{name}\" cannot be a node's name: small letters, digits and hyphens can"));
+    if name.is_empty()
+        || name.len() > NAME_BYTES_MAX
+        || !name.bytes().all(plain)
+        || name.starts_with('-')
+    {
+        return Err(format!(
+            "\"{name}\" cannot be a node's name: small letters, digits and hyphens can"
+        ));
     }
     // The last three are logs, and a directory beside those of the nodes.
     if [CLIENT, "localhost", "prepare", "check", "log"].contains(&name) {
@@ -486,17 +594,24 @@ fn check_name(name: &str) -> Words<()> {
 /// A path that stays in the directory.
 fn inner_path(path: &str) -> Words<PathBuf> {
     let path = PathBuf::from(path);
-    let inside = path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
+    let inside = path
+        .components()
+        .all(|part| matches!(part, std::path::Component::Normal(_)));
     if inside && !path.as_os_str().is_empty() {
         Ok(path)
     } else {
-        Err(format!("a file's path is relative to {{dir}}, without dots: {}", path.display()))
+        Err(format!(
+            "a file's path is relative to {{dir}}, without dots: {}",
+            path.display()
+        ))
     }
 }
 
 fn seconds(given: Option<f64>, default: f64) -> Words<Duration> {
     let seconds = given.unwrap_or(default);
-    let duration = Duration::try_from_secs_f64(seconds).ok().filter(|duration| !duration.is_zero());
+    let duration = Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|duration| !duration.is_zero());
     duration.ok_or_else(|| format!("{seconds} is no number of seconds to wait"))
 }
 
@@ -509,7 +624,10 @@ fn refuse_circle(nodes: &[Node]) -> Words<()> {
         }
     }
     match done.iter().position(|done| !done) {
-        Some(place) => Err(format!("node {} starts after one that starts after it", nodes[place].name)),
+        Some(place) => Err(format!(
+            "node {} starts after one that starts after it",
+            nodes[place].name
+        )),
         None => Ok(()),
     }
 }

@@ -59,12 +59,18 @@ const SHARED_MEMORY: &str = "/dev/shm";
 const OPEN_TO_ALL: u32 = 0o1777;
 
 /// What is passed on to the command.
-const PASSED_ON: [Signal; 6] =
-    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGUSR2];
+const PASSED_ON: [Signal; 6] = [
+    Signal::SIGTERM,
+    Signal::SIGINT,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+];
 
-/// Asks for the command to be killed, with what it started as far as that is in its process group. To
-/// kill us instead would leave it to the init of the machine to wait for it, which may take its time,
-/// and a process namespace ends with the last one in it that has been waited for.
+/// Asks for the command to be killed, with what it started as far as that is in its process group.
+/// To kill us instead would leave it to the init of the machine to wait for it, which may take its
+/// time, and a process namespace ends with the last one in it that has been waited for.
 pub(crate) const KILL_COMMAND: Signal = Signal::SIGALRM;
 
 /// What a node is.
@@ -115,8 +121,12 @@ pub fn run_hidden() -> Option<ExitCode> {
 
 fn be_node() -> ExitCode {
     let mut line = String::new();
-    let read = io::stdin().lock().read_line(&mut line).map_err(|error| error.to_string());
-    let spec = read.and_then(|_| serde_json::from_str::<NodeSpec>(&line).map_err(|error| error.to_string()));
+    let read = io::stdin()
+        .lock()
+        .read_line(&mut line)
+        .map_err(|error| error.to_string());
+    let spec = read
+        .and_then(|_| serde_json::from_str::<NodeSpec>(&line).map_err(|error| error.to_string()));
     let made = spec.and_then(|spec| make_node(&spec).map_err(|error| error.to_string()));
     let answer = made.as_ref().map_or_else(String::as_str, |()| NODE_IS_MADE);
     if writeln!(io::stdout(), "{answer}").is_err() || made.is_err() {
@@ -138,7 +148,12 @@ fn make_node(spec: &NodeSpec) -> Result<()> {
     if let Some(data) = &spec.data {
         let inside = root.join(&spec.name);
         fs::create_dir(&inside).doing(|| format!("create {}", inside.display()))?;
-        attach(Some(data), &inside, None, MsFlags::MS_BIND | MsFlags::MS_REC)?;
+        attach(
+            Some(data),
+            &inside,
+            None,
+            MsFlags::MS_BIND | MsFlags::MS_REC,
+        )?;
     }
     let hosts = root.join(".hosts");
     fs::write(&hosts, &spec.hosts).doing(|| format!("write {}", hosts.display()))?;
@@ -146,23 +161,30 @@ fn make_node(spec: &NodeSpec) -> Result<()> {
         attach(Some(&hosts), Path::new(HOSTS), None, MsFlags::MS_BIND)?;
     }
     let temporary = temporary_directory();
-    let made =
-        fs::create_dir(&temporary).and_then(|()| fs::set_permissions(&temporary, Permissions::from_mode(OPEN_TO_ALL)));
+    let made = fs::create_dir(&temporary)
+        .and_then(|()| fs::set_permissions(&temporary, Permissions::from_mode(OPEN_TO_ALL)));
     made.doing(|| format!("create {}", temporary.display()))?;
     // The last one, since the data may lie there.
     if Path::new(SHARED_MEMORY).exists() {
-        attach(None, Path::new(SHARED_MEMORY), Some("tmpfs"), MsFlags::empty())?;
+        attach(
+            None,
+            Path::new(SHARED_MEMORY),
+            Some("tmpfs"),
+            MsFlags::empty(),
+        )?;
     }
     Ok(())
 }
 
-/// Has the processes of this namespace numbered from elsewhere. Where the kernel has no file for that
-/// (CONFIG_CHECKPOINT_RESTORE) threads use numbers up, so it is fewer of them.
+/// Has the processes of this namespace numbered from elsewhere. Where the kernel has no file for
+/// that (CONFIG_CHECKPOINT_RESTORE) threads use numbers up, so it is fewer of them.
 fn skip_numbers(last_pid: u32) {
     if fs::write(LAST_PID, last_pid.to_string()).is_err() {
         for _ in 0..last_pid / FEWER_NUMBERS {
             // A number that is not used up is none that matters.
-            let _ = std::thread::Builder::new().spawn(|| ()).map(std::thread::JoinHandle::join);
+            let _ = std::thread::Builder::new()
+                .spawn(|| ())
+                .map(std::thread::JoinHandle::join);
         }
     }
 }
@@ -181,7 +203,10 @@ fn live() -> io::Result<()> {
     let signals = SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     let input = io::stdin();
     loop {
-        let mut fds = [PollFd::new(signals.as_fd(), PollFlags::POLLIN), PollFd::new(input.as_fd(), PollFlags::POLLIN)];
+        let mut fds = [
+            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
+            PollFd::new(input.as_fd(), PollFlags::POLLIN),
+        ];
         match poll(&mut fds, PollTimeout::NONE) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
@@ -190,24 +215,39 @@ fn live() -> io::Result<()> {
             return Ok(());
         }
         while signals.read_signal()?.is_some() {}
-        while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status != WaitStatus::StillAlive) {}
+        while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status != WaitStatus::StillAlive)
+        {
+        }
     }
 }
 
 /// Enters a node, runs a command there, and ends as it does.
 fn enter(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
-    let missing = || Error::Command { whose: ENTER_COMMAND.into(), what: "lacks an argument".into() };
-    let text = |argument: Option<OsString>| argument.and_then(|text| text.into_string().ok()).ok_or_else(missing);
+    let missing = || Error::Command {
+        whose: ENTER_COMMAND.into(),
+        what: "lacks an argument".into(),
+    };
+    let text = |argument: Option<OsString>| {
+        argument
+            .and_then(|text| text.into_string().ok())
+            .ok_or_else(missing)
+    };
     let pid = text(arguments.next())?;
     let spec: EnterSpec = serde_json::from_str(&text(arguments.next())?).map_err(|_| missing())?;
     let program = arguments.next().ok_or_else(missing)?;
     let user = spec.user.as_deref().map(user).transpose()?;
     join(&pid)?;
     let mut command = Command::new(&program);
-    command.args(arguments).current_dir(&spec.directory).process_group(0);
+    command
+        .args(arguments)
+        .current_dir(&spec.directory)
+        .process_group(0);
     if let Some(user) = user {
         command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
-        command.env("HOME", &user.dir).env("USER", &user.name).env("LOGNAME", &user.name);
+        command
+            .env("HOME", &user.dir)
+            .env("USER", &user.name)
+            .env("LOGNAME", &user.name);
     }
     let mut wanted = SigSet::empty();
     wanted.extend(PASSED_ON);
@@ -216,24 +256,36 @@ fn enter(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     // ends us alone, and the node is killed with the command in it.
     let mut child = command.spawn().doing(|| run_words(Path::new(&program)))?;
     wanted.thread_block().doing(|| "block signals".into())?;
-    let status = pass_on(&mut child, &wanted).doing(|| format!("wait for {}", program.display()))?;
-    Ok(ExitCode::from(status.code().unwrap_or_else(|| SIGNALLED + status.signal().unwrap_or_default()) as u8))
+    let status =
+        pass_on(&mut child, &wanted).doing(|| format!("wait for {}", program.display()))?;
+    Ok(ExitCode::from(
+        status
+            .code()
+            .unwrap_or_else(|| SIGNALLED + status.signal().unwrap_or_default()) as u8,
+    ))
 }
 
 fn user(name: &str) -> Result<User> {
     let found = User::from_name(name).doing(|| format!("look for the user {name}"))?;
-    found.ok_or_else(|| Error::Command { whose: format!("user {name}"), what: "does not exist".into() })
+    found.ok_or_else(|| Error::Command {
+        whose: format!("user {name}"),
+        what: "does not exist".into(),
+    })
 }
 
-/// What is being done when a program is run. The kernel says of a file that is there that it is not, if
-/// what is to run it is not.
+/// What is being done when a program is run. The kernel says of a file that is there that it is
+/// not, if what is to run it is not.
 fn run_words(program: &Path) -> String {
-    let interpreter = if program.is_file() { ", or what its first line or its header names to run it" } else { "" };
+    let interpreter = if program.is_file() {
+        ", or what its first line or its header names to run it"
+    } else {
+        ""
+    };
     format!("run {}{interpreter}", program.display())
 }
 
-/// Enters the namespaces of a node's first process, and goes to its root, which in a chroot is not that
-/// of its mounts; of its process namespace those that are started from here on are.
+/// Enters the namespaces of a node's first process, and goes to its root, which in a chroot is not
+/// that of its mounts; of its process namespace those that are started from here on are.
 fn join(pid: &str) -> Result<()> {
     let kinds = [
         ("net", CloneFlags::CLONE_NEWNET),
@@ -251,7 +303,9 @@ fn join(pid: &str) -> Result<()> {
     for (namespace, kind) in opened {
         setns(namespace, kind).doing(|| "enter the node".into())?;
     }
-    fchdir(root).and_then(|()| chroot(".")).doing(|| "enter the node's root".into())
+    fchdir(root)
+        .and_then(|()| chroot("."))
+        .doing(|| "enter the node's root".into())
 }
 
 /// Waits for a command, and passes signals on to it.

@@ -23,7 +23,8 @@ pub use check::{Verdict, verdict};
 pub use cluster::{Cluster, Settings};
 pub use error::{Error, Result};
 pub use file::{
-    ADDRESS_VARIABLE, CLIENT, Check, Client, ClusterFile, DIRECTORY, Explore, Node, PATIENCE_VARIABLE, Ready,
+    ADDRESS_VARIABLE, CLIENT, Check, Client, ClusterFile, DIRECTORY, Explore, Node,
+    PATIENCE_VARIABLE, Ready,
 };
 pub use hidden::run_hidden;
 pub use network::{client_address, reaches_others, try_network};

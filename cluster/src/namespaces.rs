@@ -8,7 +8,9 @@ use std::process::{Child, Command, Stdio};
 use nix::sched::{CloneFlags, unshare};
 
 use crate::error::{Context, Error, Result};
-use crate::hidden::{ENTER_COMMAND, EnterSpec, NODE_COMMAND, NODE_IS_MADE, NodeSpec, temporary_directory};
+use crate::hidden::{
+    ENTER_COMMAND, EnterSpec, NODE_COMMAND, NODE_IS_MADE, NodeSpec, temporary_directory,
+};
 use crate::network::Connected;
 
 /// This program; what it is started as does not depend on whether its file is still there.
@@ -32,7 +34,10 @@ impl Namespaces {
             let mut command = Command::new(OWN_PROGRAM);
             command.arg(NODE_COMMAND).process_group(0);
             command.stdin(Stdio::piped()).stdout(Stdio::piped());
-            command.spawn().map(|first| Self { first }).doing(|| "start a node's first process".into())
+            command
+                .spawn()
+                .map(|first| Self { first })
+                .doing(|| "start a node's first process".into())
         })?;
         this.make(spec)
     }
@@ -42,14 +47,20 @@ impl Namespaces {
         line.push('\n');
         let mut answer = String::new();
         let input = self.first.stdin.as_mut().expect("piped");
-        let told = input
-            .write_all(line.as_bytes())
-            .and_then(|()| BufReader::new(self.first.stdout.as_mut().expect("piped")).read_line(&mut answer));
+        let told = input.write_all(line.as_bytes()).and_then(|()| {
+            BufReader::new(self.first.stdout.as_mut().expect("piped")).read_line(&mut answer)
+        });
         told.doing(|| format!("speak with the first process of {}", spec.name))?;
         match answer.trim_end() {
             NODE_IS_MADE => Ok(self),
-            "" => Err(Error::Command { whose: spec.name.clone(), what: "ended before it was made".into() }),
-            why => Err(Error::Command { whose: spec.name.clone(), what: format!("cannot be made: {why}") }),
+            "" => Err(Error::Command {
+                whose: spec.name.clone(),
+                what: "ended before it was made".into(),
+            }),
+            why => Err(Error::Command {
+                whose: spec.name.clone(),
+                what: format!("cannot be made: {why}"),
+            }),
         }
     }
 
@@ -59,13 +70,26 @@ impl Namespaces {
     }
 
     /// What runs a command here.
-    pub(crate) fn command(&self, words: &[String], directory: &Path, user: Option<&str>) -> Command {
-        let spec = EnterSpec { directory: directory.to_owned(), user: user.map(str::to_owned) };
+    pub(crate) fn command(
+        &self,
+        words: &[String],
+        directory: &Path,
+        user: Option<&str>,
+    ) -> Command {
+        let spec = EnterSpec {
+            directory: directory.to_owned(),
+            user: user.map(str::to_owned),
+        };
         let mut command = Command::new(OWN_PROGRAM);
         command.arg(ENTER_COMMAND).arg(self.pid().to_string());
-        command.arg(serde_json::to_string(&spec).expect("it is plain data")).args(words);
+        command
+            .arg(serde_json::to_string(&spec).expect("it is plain data"))
+            .args(words);
         // Ctrl-C is for us, who then stop the node.
-        command.process_group(0).env("TMPDIR", temporary_directory()).stdin(Stdio::null());
+        command
+            .process_group(0)
+            .env("TMPDIR", temporary_directory())
+            .stdin(Stdio::null());
         command
     }
 }

@@ -10,10 +10,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, RawFd};
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
@@ -35,11 +38,13 @@ const BRIDGE: &str = "bridge";
 const DEVICE: &str = "eth0";
 
 /// What is said where the kernel has them neither built in nor as modules that it can load.
-const NO_BRIDGE: &str = "make a bridge (it takes CONFIG_BRIDGE; for a guest: crashpoint machine --load bridge)";
-const NO_VETH: &str = "make a cable (it takes CONFIG_VETH; for a guest: crashpoint machine --load veth)";
+const NO_BRIDGE: &str =
+    "make a bridge (it takes CONFIG_BRIDGE; for a guest: crashpoint machine --load bridge)";
+const NO_VETH: &str =
+    "make a cable (it takes CONFIG_VETH; for a guest: crashpoint machine --load veth)";
 
-/// How many connections that were closed the kernel remembers (ip-sysctl.rst, `tcp_max_tw_buckets`), of the
-/// network namespace of whoever opens it.
+/// How many connections that were closed the kernel remembers (ip-sysctl.rst,
+/// `tcp_max_tw_buckets`), of the network namespace of whoever opens it.
 const TIME_WAIT_MAX: &str = "/proc/sys/net/ipv4/tcp_max_tw_buckets";
 
 /// Larger than any answer to what is asked here.
@@ -107,9 +112,13 @@ impl Network {
             ];
             netlink.create_link(bridge).doing(|| NO_BRIDGE.into())?;
             // Who looks whether a port answers does so from here.
-            netlink.add_address(BRIDGE, own_address()).doing(|| "give the bridge an address".into())?;
+            netlink
+                .add_address(BRIDGE, own_address())
+                .doing(|| "give the bridge an address".into())?;
             netlink.up(BRIDGE)?;
-            Ok(Self { namespace: own_namespace()? })
+            Ok(Self {
+                namespace: own_namespace()?,
+            })
         })
     }
 
@@ -122,13 +131,17 @@ impl Network {
         let port = port(address);
         self.inside(|| {
             let netlink = Netlink::new()?;
-            netlink.cable(&port, namespace.as_raw_fd(), address).doing(|| NO_VETH.into())
+            netlink
+                .cable(&port, namespace.as_raw_fd(), address)
+                .doing(|| NO_VETH.into())
         })?;
         let connected = Connected { namespace };
         connected.inside(|| {
             let netlink = Netlink::new()?;
             netlink.up("lo")?;
-            netlink.add_address(DEVICE, address).doing(|| format!("give {DEVICE} the address {address}"))?;
+            netlink
+                .add_address(DEVICE, address)
+                .doing(|| format!("give {DEVICE} the address {address}"))?;
             netlink.up(DEVICE)?;
             forget_at_once();
             Ok(())
@@ -163,9 +176,9 @@ fn inside<T: Send>(namespace: &File, work: impl FnOnce() -> Result<T> + Send) ->
     })
 }
 
-/// Has the kernel forget a connection of this thread's network namespace when both ends have closed it. It
-/// would keep the address of one that was closed for a minute, and a server that is started again
-/// there would find it in use; after a power failure nothing is remembered.
+/// Has the kernel forget a connection of this thread's network namespace when both ends have closed
+/// it. It would keep the address of one that was closed for a minute, and a server that is started
+/// again there would find it in use; after a power failure nothing is remembered.
 fn forget_at_once() {
     // Not every kernel lets us, and most servers do not mind.
     let _ = fs::write(TIME_WAIT_MAX, "0");
@@ -180,7 +193,8 @@ fn port(address: Ipv4Addr) -> String {
 /// Does something in a network namespace that is new.
 fn in_new_namespace<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     in_thread(|| {
-        unshare(CloneFlags::CLONE_NEWNET).doing(|| "make a network namespace (root is needed)".into())?;
+        unshare(CloneFlags::CLONE_NEWNET)
+            .doing(|| "make a network namespace (root is needed)".into())?;
         work()
     })
 }
@@ -206,7 +220,9 @@ impl Netlink {
             socket.connect(&SocketAddr::new(0, 0))?;
             Ok(socket)
         };
-        open().map(Self).doing(|| "speak with the kernel's network".into())
+        open()
+            .map(Self)
+            .doing(|| "speak with the kernel's network".into())
     }
 
     /// A pair of devices: one is a port of the bridge, the other one a node's.
@@ -231,7 +247,10 @@ impl Netlink {
     }
 
     fn create_link(&self, link: LinkMessage) -> io::Result<()> {
-        self.ask(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)
+        self.ask(
+            RouteNetlinkMessage::NewLink(link),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
     }
 
     fn up(&self, device: &str) -> Result<()> {
@@ -250,8 +269,14 @@ impl Netlink {
         message.header.prefix_len = PREFIX_BITS;
         message.header.index = if_nametoindex(device)?;
         let address = IpAddr::V4(address);
-        message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
-        self.ask(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
+        message.attributes = vec![
+            AddressAttribute::Local(address),
+            AddressAttribute::Address(address),
+        ];
+        self.ask(
+            RouteNetlinkMessage::NewAddress(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
     }
 
     /// Asks for something, and waits for the kernel to say that it is done.

@@ -44,7 +44,8 @@ impl Starter for Spawn {
     }
 }
 
-/// A child, waited for when it is dropped: by then its command has been killed with all of the node.
+/// A child, waited for when it is dropped: by then its command has been killed with all of the
+/// node.
 struct Spawned(Child);
 
 impl Process for Spawned {
@@ -63,10 +64,19 @@ impl Drop for Spawned {
     }
 }
 
-/// How a command ended, in words. It is our own program that ran it, and says a signal as shells do.
+/// How a command ended, in words. It is our own program that ran it, and says a signal as shells
+/// do.
 pub(crate) fn ending(status: ExitStatus) -> String {
-    let signal = status.signal().or_else(|| status.code().filter(|code| *code > 128).map(|code| code - 128));
-    match (signal.and_then(|number| Signal::try_from(number).ok()), status.code()) {
+    let signal = status.signal().or_else(|| {
+        status
+            .code()
+            .filter(|code| *code > 128)
+            .map(|code| code - 128)
+    });
+    match (
+        signal.and_then(|number| Signal::try_from(number).ok()),
+        status.code(),
+    ) {
         (Some(signal), _) => format!("was ended by {signal}"),
         (None, Some(code)) => format!("ended with status {code}"),
         (None, None) => format!("ended: {status}"),
@@ -76,8 +86,8 @@ pub(crate) fn ending(status: ExitStatus) -> String {
 /// How often it is looked whether something has ended, or somebody asks for the end.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Waits for a command in a node, which is killed, with all that it started, if it takes too long or
-/// is not to go on. Says how it ended by itself, if it did.
+/// Waits for a command in a node, which is killed, with all that it started, if it takes too long
+/// or is not to go on. Says how it ended by itself, if it did.
 pub(crate) fn finish(
     child: &mut Child,
     within: Duration,
@@ -100,7 +110,10 @@ pub(crate) fn finish(
 pub(crate) fn lines_of(output: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     let (send, lines) = mpsc::channel();
     std::thread::spawn(move || {
-        BufReader::new(output).split(b'\n').map_while(Result::ok).try_for_each(|line| send.send(line))
+        BufReader::new(output)
+            .split(b'\n')
+            .map_while(Result::ok)
+            .try_for_each(|line| send.send(line))
     });
     lines
 }

@@ -45,20 +45,31 @@ impl Probe {
             Ready::Log(text) => log::has_since(asked.log, asked.log_from, text),
             Ready::Port(port) => {
                 let address = SocketAddr::from((asked.address, *port));
-                let connected =
-                    asked.network.inside(|| Ok(TcpStream::connect_timeout(&address, CONNECT_WITHIN).is_ok()));
+                let connected = asked
+                    .network
+                    .inside(|| Ok(TcpStream::connect_timeout(&address, CONNECT_WITHIN).is_ok()));
                 connected.map_err(io::Error::other)
             }
             Ready::Command(words) => {
                 let Some(child) = &mut self.running else {
-                    if self.ended.is_some_and(|ended| ended.elapsed() < COMMAND_EVERY) {
+                    if self
+                        .ended
+                        .is_some_and(|ended| ended.elapsed() < COMMAND_EVERY)
+                    {
                         return Ok(false);
                     }
                     let mut command = (asked.command)(words);
-                    self.running = Some(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
+                    self.running = Some(
+                        command
+                            .stdout(Stdio::null())
+                            .stderr(Stdio::null())
+                            .spawn()?,
+                    );
                     return Ok(false);
                 };
-                let Some(status) = child.try_wait()? else { return Ok(false) };
+                let Some(status) = child.try_wait()? else {
+                    return Ok(false);
+                };
                 self.running = None;
                 self.ended = Some(Instant::now());
                 Ok(status.success())

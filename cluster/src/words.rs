@@ -38,7 +38,8 @@ impl Values {
     /// # Errors
     /// In words, if a name stands for nothing, or a quote is not closed.
     pub(crate) fn command(&self, text: &str) -> Result<Vec<String>, String> {
-        let words = shlex::split(text).ok_or_else(|| format!("a quote is not closed in: {text}"))?;
+        let words =
+            shlex::split(text).ok_or_else(|| format!("a quote is not closed in: {text}"))?;
         if words.is_empty() {
             return Err("a command is empty".into());
         }
@@ -47,13 +48,17 @@ impl Values {
 
     fn unknown(&self, name: &str) -> String {
         let known: Vec<_> = self.0.keys().map(|name| format!("{{{name}}}")).collect();
-        format!("{{{name}}} stands for nothing here: there are {} (and {{{{ is a brace)", known.join(" "))
+        format!(
+            "{{{name}}} stands for nothing here: there are {} (and {{{{ is a brace)",
+            known.join(" ")
+        )
     }
 }
 
 fn is_name(text: &str) -> bool {
-    let plain =
-        |character: char| character.is_ascii_lowercase() || character.is_ascii_digit() || "_-:".contains(character);
+    let plain = |character: char| {
+        character.is_ascii_lowercase() || character.is_ascii_digit() || "_-:".contains(character)
+    };
     text.starts_with(|character: char| character.is_ascii_lowercase()) && text.chars().all(plain)
 }
 
@@ -62,11 +67,13 @@ pub(crate) fn find_program(program: &str, path: &str, folder: &Path) -> Option<P
     let candidates: Vec<PathBuf> = if program.contains('/') {
         vec![folder.join(program)]
     } else {
-        std::env::split_paths(path).map(|directory| directory.join(program)).collect()
+        std::env::split_paths(path)
+            .map(|directory| directory.join(program))
+            .collect()
     };
-    candidates
-        .into_iter()
-        .find(|path| nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok() && path.is_file())
+    candidates.into_iter().find(|path| {
+        nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok() && path.is_file()
+    })
 }
 
 #[cfg(test)]
@@ -75,26 +82,45 @@ mod tests {
 
     fn values() -> Values {
         let values = [("dir", "/run/x y"), ("address:a", "10.0.0.1")];
-        Values(values.map(|(name, value)| (name.to_owned(), value.to_owned())).into())
+        Values(
+            values
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+        )
     }
 
     #[test]
     fn names_in_braces_are_replaced_and_other_braces_stay() {
         let fill = |text| values().fill(text).expect("filled");
-        assert_eq!(fill("a {dir}/b http://{address:a}:1"), "a /run/x y/b http://10.0.0.1:1");
-        assert_eq!(fill("jetstream { store: {dir} }\n{"), "jetstream { store: /run/x y }\n{");
-        assert_eq!(fill("{{dir} {\"a\": 1} ${HOME}"), "{dir} {\"a\": 1} ${HOME}");
+        assert_eq!(
+            fill("a {dir}/b http://{address:a}:1"),
+            "a /run/x y/b http://10.0.0.1:1"
+        );
+        assert_eq!(
+            fill("jetstream { store: {dir} }\n{"),
+            "jetstream { store: /run/x y }\n{"
+        );
+        assert_eq!(
+            fill("{{dir} {\"a\": 1} ${HOME}"),
+            "{dir} {\"a\": 1} ${HOME}"
+        );
     }
 
     #[test]
     fn a_misspelt_name_is_told_with_those_there_are() {
         let error = values().fill("{dri}").expect_err("there is none");
-        assert!(error.starts_with("{dri} stands for nothing here: there are {address:a} {dir}"), "{error}");
+        assert!(
+            error.starts_with("{dri} stands for nothing here: there are {address:a} {dir}"),
+            "{error}"
+        );
     }
 
     #[test]
     fn a_value_with_a_blank_stays_one_word() {
-        assert_eq!(values().command("ls '-l x' {dir}").expect("split"), ["ls", "-l x", "/run/x y"]);
+        assert_eq!(
+            values().command("ls '-l x' {dir}").expect("split"),
+            ["ls", "-l x", "/run/x y"]
+        );
         assert!(values().command("ls 'x").is_err());
         assert!(values().command("  ").is_err());
     }

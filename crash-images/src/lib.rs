@@ -11,15 +11,31 @@ const DATA: u8 = 1;
 
 /// What matters of a block log for what a crash may leave of it.
 pub fn requests(log: &BlockLog) -> Vec<Request> {
-    log.entries().iter().enumerate().map(|(place, entry)| request(entry, log.data(place))).collect()
+    log.entries()
+        .iter()
+        .enumerate()
+        .map(|(place, entry)| request(entry, log.data(place)))
+        .collect()
 }
 
 fn request(entry: &Entry, data: &[u8]) -> Request {
     let completed = entry.completed;
     let priority = if pattern::begins(data) { DATA } else { 0 };
-    let write = |fua, offset, length| Request::Write(Write { fua, offset, length, completed, priority });
+    let write = |fua, offset, length| {
+        Request::Write(Write {
+            fua,
+            offset,
+            length,
+            completed,
+            priority,
+        })
+    };
     match entry.kind {
-        Kind::Write { offset, length, fua } => write(fua, offset, length.into()),
+        Kind::Write {
+            offset,
+            length,
+            fua,
+        } => write(fua, offset, length.into()),
         Kind::Discard { offset, length } => write(false, offset, length),
         Kind::Flush => Request::Flush,
         Kind::FuaFlush | Kind::Mark(_) => Request::Nothing,
@@ -32,7 +48,13 @@ pub fn rebuild(image: &mut Image, log: &BlockLog, rules: &Log, state: &State) {
 }
 
 /// The same, with each of these writes before the one with FUA that stands before it.
-pub fn rebuild_swapped(image: &mut Image, log: &BlockLog, rules: &Log, state: &State, swapped: &[Unordered]) {
+pub fn rebuild_swapped(
+    image: &mut Image,
+    log: &BlockLog,
+    rules: &Log,
+    state: &State,
+    swapped: &[Unordered],
+) {
     image.reset();
     for piece in rules.pieces(state) {
         let place = piece.place;
@@ -59,8 +81,19 @@ mod tests {
         file.set_len(16 * PAGE_SIZE as u64).expect("sized");
         let mut image = Image::new(Arc::new(Base::from_file(&file).expect("read")));
         let rules = Log::new(&requests(log), 0, Disk::Honest);
-        rebuild(&mut image, log, &rules, &State { position: log.len(), relaxation });
-        image.written().map(|number| image.page(number)[0]).collect()
+        rebuild(
+            &mut image,
+            log,
+            &rules,
+            &State {
+                position: log.len(),
+                relaxation,
+            },
+        );
+        image
+            .written()
+            .map(|number| image.page(number)[0])
+            .collect()
     }
 
     #[test]
@@ -83,8 +116,30 @@ mod tests {
         log.push_write(0, &[1; 2 * PAGE_SIZE], 1);
         log.push_write(4 * PAGE_SIZE as u64, &[2; 2 * PAGE_SIZE], 2);
         let (from, to) = (0, PAGE_SIZE as u64);
-        assert_eq!(left(&log, Relaxation::Torn { lost: vec![], place: 1, from, to }), [1, 1, 2]);
-        assert_eq!(left(&log, Relaxation::Torn { lost: vec![0], place: 1, from, to }), [2]);
+        assert_eq!(
+            left(
+                &log,
+                Relaxation::Torn {
+                    lost: vec![],
+                    place: 1,
+                    from,
+                    to
+                }
+            ),
+            [1, 1, 2]
+        );
+        assert_eq!(
+            left(
+                &log,
+                Relaxation::Torn {
+                    lost: vec![0],
+                    place: 1,
+                    from,
+                    to
+                }
+            ),
+            [2]
+        );
         assert_eq!(left(&log, Relaxation::Lost(vec![0])), [2, 2]);
     }
 
@@ -96,7 +151,11 @@ mod tests {
                 let metadata = [b"XDB3".as_slice(), &[epoch; PAGE_SIZE - 4]].concat();
                 log.push_write(block * PAGE_SIZE as u64, &metadata, 1);
             }
-            log.push_write((4 + u64::from(epoch)) * PAGE_SIZE as u64, &pattern::bytes(3, 0, PAGE_SIZE as u64), 1);
+            log.push_write(
+                (4 + u64::from(epoch)) * PAGE_SIZE as u64,
+                &pattern::bytes(3, 0, PAGE_SIZE as u64),
+                1,
+            );
             log.push(Kind::Flush, 2);
         }
         log
@@ -116,20 +175,31 @@ mod tests {
         let log = metadata_before_data();
         let order = lost_in_order(&requests(&log));
         assert_eq!(order, [16, 12, 13, 14, 15, 10, 6, 7, 8, 9, 4, 0, 1, 2, 3]);
-        assert_eq!(order, lost_in_order(&requests(&log)), "the same log has the same addresses");
+        assert_eq!(
+            order,
+            lost_in_order(&requests(&log)),
+            "the same log has the same addresses"
+        );
     }
 
     #[test]
     fn a_finding_that_needs_lost_data_is_met_earlier() {
         let log = metadata_before_data();
         // It is lost, and what speaks of it is there.
-        let found_at = |requests: &[Request]| lost_in_order(requests).iter().position(|place| *place == 16);
+        let found_at = |requests: &[Request]| {
+            lost_in_order(requests)
+                .iter()
+                .position(|place| *place == 16)
+        };
         let mut alike = requests(&log);
         for request in &mut alike {
             if let Request::Write(write) = request {
                 write.priority = 0;
             }
         }
-        assert_eq!((found_at(&requests(&log)), found_at(&alike)), (Some(0), Some(4)));
+        assert_eq!(
+            (found_at(&requests(&log)), found_at(&alike)),
+            (Some(0), Some(4))
+        );
     }
 }

@@ -29,16 +29,16 @@ pub(crate) const PROGRAM: &str = "program";
 pub(crate) struct AppArgs {
     /// What looks at a crash state: words for a shell, started for each
     ///
-    /// `{dir}` stands for its directory, `{acks}` for a file of the lines that the program had printed
-    /// before the crash. It prints `ok`, or `broken` and why, and ends with status 0 or 1. All else,
-    /// and one that says nothing, crashes or takes too long, decides nothing.
+    /// `{dir}` stands for its directory, `{acks}` for a file of the lines that the program had
+    /// printed before the crash. It prints `ok`, or `broken` and why, and ends with status 0 or 1.
+    /// All else, and one that says nothing, crashes or takes too long, decides nothing.
     #[arg(long, value_name = "COMMAND", required_unless_present_any = ["check_server", "resume"], conflicts_with = "resume")]
     check: Option<String>,
 
     /// The same, but it keeps running, which is faster
     ///
-    /// It reads a line with directory and acknowledgements, with a tab between them, for each state,
-    /// and answers it with the lines of the verdict and a line `end`.
+    /// It reads a line with directory and acknowledgements, with a tab between them, for each
+    /// state, and answers it with the lines of the verdict and a line `end`.
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["check", "resume"])]
     check_server: Option<String>,
 
@@ -46,12 +46,13 @@ pub(crate) struct AppArgs {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["resume", "trace"])]
     dir: Option<PathBuf>,
 
-    /// Do not run the program: sweep what was recorded of it, which --out keeps in the directory `trace`
+    /// Do not run the program: sweep what was recorded of it, which --out keeps in the directory
+    /// `trace`
     #[arg(long, value_name = "TRACE", conflicts_with_all = ["resume", "disk", "program"])]
     trace: Option<PathBuf>,
 
-    /// Keep the program's data on a recorded disk of its own, with this file system: ext4, xfs, btrfs or
-    /// f2fs, and mount options after a colon
+    /// Keep the program's data on a recorded disk of its own, with this file system: ext4, xfs,
+    /// btrfs or f2fs, and mount options after a colon
     #[arg(long, value_name = "FILE SYSTEM", conflicts_with = "resume")]
     disk: Option<String>,
 
@@ -93,21 +94,42 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
     let recorded = match (&arguments.trace, &arguments.disk) {
         (Some(trace), _) => Some(arguments.loaded(trace)?),
         (None, None) => arguments.recorded(&judge, &scratch.path().join("data"), interrupt)?,
-        (None, Some(file_system)) => arguments.recorded_on(&judge, file_system, scratch.path(), interrupt)?,
+        (None, Some(file_system)) => {
+            arguments.recorded_on(&judge, file_system, scratch.path(), interrupt)?
+        }
     };
-    let Some(trace) = recorded else { return Ok(Outcome::Incomplete) };
-    let Judge::Program { check, limit_s } = &judge else { unreachable!("a program is judged by its check") };
-    let (place, check) = (Place::of(&trace, PROGRAM, scratch.path())?, check_of(check, *limit_s, None, interrupt)?);
+    let Some(trace) = recorded else {
+        return Ok(Outcome::Incomplete);
+    };
+    let Judge::Program { check, limit_s } = &judge else {
+        unreachable!("a program is judged by its check")
+    };
+    let (place, check) = (
+        Place::of(&trace, PROGRAM, scratch.path())?,
+        check_of(check, *limit_s, None, interrupt)?,
+    );
     let request = visit.request(Rule::BruteForce, judge.clone())?;
     let explore = request.explore(None, &trace.run)?;
-    let what = Subjects { trace: &trace, name: name_of(&trace), request, explore };
-    visit.begin(&what, &mut subjects(scratch.path(), &place, &check), &control)
+    let what = Subjects {
+        trace: &trace,
+        name: name_of(&trace),
+        request,
+        explore,
+    };
+    visit.begin(
+        &what,
+        &mut subjects(scratch.path(), &place, &check),
+        &control,
+    )
 }
 
 /// The program and its words, as it was started.
 fn name_of(trace: &Trace) -> String {
     let words = trace.about.commands.get(PROGRAM).into_iter().flatten();
-    words.map(|word| campaign::quoted(word)).collect::<Vec<_>>().join(" ")
+    words
+        .map(|word| campaign::quoted(word))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// A check as a manifest has it.
@@ -121,11 +143,19 @@ pub(crate) fn check_of(
     interrupt: &Interrupt,
 ) -> anyhow::Result<Check> {
     if let Some(directory) = working_directory.filter(|directory| !Path::new(directory).is_dir()) {
-        bail!("the sweep was begun in {directory}, which is not there: its check may lead from there");
+        bail!(
+            "the sweep was begun in {directory}, which is not there: its check may lead from there"
+        );
     }
     let (command, limit) = (command.clone(), Duration::from_secs(limit_s.into()));
     let working_directory = working_directory.map(PathBuf::from);
-    Ok(Check { command, limit, environment: Vec::new(), working_directory, interrupt: interrupt.clone() })
+    Ok(Check {
+        command,
+        limit,
+        environment: Vec::new(),
+        working_directory,
+        interrupt: interrupt.clone(),
+    })
 }
 
 /// Makes what looks at the states of a program, each in a directory of its own.
@@ -140,8 +170,13 @@ fn subjects<'a>(
         for _ in 0..count {
             made += 1;
             let directory = scratch.join(format!("worker-{made}"));
-            fs::create_dir(&directory).with_context(|| format!("create {}", directory.display()))?;
-            subjects.push(Box::new(Program::new(directory, place.seen_at().map(Path::to_owned), check)));
+            fs::create_dir(&directory)
+                .with_context(|| format!("create {}", directory.display()))?;
+            subjects.push(Box::new(Program::new(
+                directory,
+                place.seen_at().map(Path::to_owned),
+                check,
+            )));
         }
         Ok(subjects)
     }
@@ -162,26 +197,43 @@ impl AppArgs {
             (Some(words), _) => CheckCommand::Once(words.clone()),
             (None, words) => CheckCommand::Serve(words.clone().expect("one of them is required")),
         };
-        Judge::Program { check, limit_s: self.check_limit }
+        Judge::Program {
+            check,
+            limit_s: self.check_limit,
+        }
     }
 
     /// What was recorded before.
     fn loaded(&self, directory: &Path) -> anyhow::Result<Trace> {
-        let trace = Trace::load(directory).with_context(|| format!("load {}", directory.display()))?;
+        let trace =
+            Trace::load(directory).with_context(|| format!("load {}", directory.display()))?;
         if trace.about.cluster.is_some() {
-            bail!("{0} is the trace of a cluster: sweep it with crashpoint cluster sweep {0}", directory.display());
+            bail!(
+                "{0} is the trace of a cluster: sweep it with crashpoint cluster sweep {0}",
+                directory.display()
+            );
         }
         if self.sweep.states.level()? != Level::Syscalls && trace.disks.is_empty() {
-            bail!("{} has no disk for --level: record the program with --disk", directory.display());
+            bail!(
+                "{} has no disk for --level: record the program with --disk",
+                directory.display()
+            );
         }
         Ok(trace)
     }
 
-    /// Has the program keep its data in a directory. What is there now is in no crash state, and removed:
-    /// nobody is to find it by a path that the program kept.
-    fn recorded(&self, judge: &Judge, data: &Path, interrupt: &Interrupt) -> anyhow::Result<Option<Trace>> {
+    /// Has the program keep its data in a directory. What is there now is in no crash state, and
+    /// removed: nobody is to find it by a path that the program kept.
+    fn recorded(
+        &self,
+        judge: &Judge,
+        data: &Path,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Option<Trace>> {
         if matches!(self.sweep.states.level, Some(Level::Block | Level::Both)) {
-            bail!("no disk is recorded for --level: name a file system for it with --disk, such as ext4");
+            bail!(
+                "no disk is recorded for --level: name a file system for it with --disk, such as ext4"
+            );
         }
         self.make_data(data)?;
         let trace = self.record_all(judge, data, interrupt)?;
@@ -206,21 +258,34 @@ impl AppArgs {
         fs::remove_dir(&data).with_context(|| format!("remove {}", data.display()))?;
         self.make_data(&data)?;
         disk.begin()?;
-        let Some(mut trace) = self.record_all(judge, &data, interrupt)? else { return Ok(None) };
+        let Some(mut trace) = self.record_all(judge, &data, interrupt)? else {
+            return Ok(None);
+        };
         trace.disks.insert(PROGRAM.to_owned(), disk.finish()?);
         Ok(Some(trace))
     }
 
-    /// Records the program; nothing if somebody interrupts, or what was recorded is not what it left. Why
-    /// is said.
-    fn record_all(&self, judge: &Judge, data: &Path, interrupt: &Interrupt) -> anyhow::Result<Option<Trace>> {
+    /// Records the program; nothing if somebody interrupts, or what was recorded is not what it
+    /// left. Why is said.
+    fn record_all(
+        &self,
+        judge: &Judge,
+        data: &Path,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Option<Trace>> {
         let Some(trace) = self.record(data, interrupt)? else {
-            campaign::say("interrupted: the program was ended while it was recorded, and nothing was tested");
+            campaign::say(
+                "interrupted: the program was ended while it was recorded, and nothing was tested",
+            );
             return Ok(None);
         };
         let request = self.sweep.request(Rule::BruteForce, judge.clone())?;
-        let Some(difference) = states::difference(&request, &trace, data)? else { return Ok(Some(trace)) };
-        campaign::say(&format!("NOT MEASURED  what was recorded is not what the program left; {difference}"));
+        let Some(difference) = states::difference(&request, &trace, data)? else {
+            return Ok(Some(trace));
+        };
+        campaign::say(&format!(
+            "NOT MEASURED  what was recorded is not what the program left; {difference}"
+        ));
         Ok(None)
     }
 
@@ -228,23 +293,39 @@ impl AppArgs {
         let Some(from) = &self.dir else {
             return fs::create_dir(data).with_context(|| format!("create {}", data.display()));
         };
-        let copied = Command::new("cp").arg("-a").arg("--").arg(from).arg(data).status().context("run cp")?;
+        let copied = Command::new("cp")
+            .arg("-a")
+            .arg("--")
+            .arg(from)
+            .arg(data)
+            .status()
+            .context("run cp")?;
         if !copied.success() || !data.is_dir() {
-            bail!("{} cannot be copied: --dir takes a directory that can be read", from.display());
+            bail!(
+                "{} cannot be copied: --dir takes a directory that can be read",
+                from.display()
+            );
         }
         Ok(())
     }
 
     fn record(&self, data: &Path, interrupt: &Interrupt) -> anyhow::Result<Option<Trace>> {
-        let words: Vec<_> = self.program.iter().map(|word| with_directory(word, data)).collect();
+        let words: Vec<_> = self
+            .program
+            .iter()
+            .map(|word| with_directory(word, data))
+            .collect();
         if words == self.program {
-            bail!("the program is not told where to keep its data: put {DIRECTORY} among its words");
+            bail!(
+                "the program is not told where to keep its data: put {DIRECTORY} among its words"
+            );
         }
         let program = find(&words[0])?;
         let mut command = Command::new(program);
         // What it prints is on record. Ours is for what is found.
         let output = data.with_file_name("output");
-        let output = fs::File::create(&output).with_context(|| format!("create {}", output.display()))?;
+        let output =
+            fs::File::create(&output).with_context(|| format!("create {}", output.display()))?;
         command.args(&words[1..]).stdout(output);
         let options = NodeOptions {
             name: PROGRAM.into(),
@@ -252,12 +333,17 @@ impl AppArgs {
             marks: true,
             ..NodeOptions::default()
         };
-        let recorded = record(options, command, &|| interrupt.requested()).map_err(without_interpreter);
+        let recorded =
+            record(options, command, &|| interrupt.requested()).map_err(without_interpreter);
         if recorded.is_err() && !data.is_dir() {
-            bail!("the program removed its directory of data, or gave it another name: nothing was tested");
+            bail!(
+                "the program removed its directory of data, or gave it another name: nothing was tested"
+            );
         }
         // A terminal interrupts the program as well, and it may have ended of that before us.
-        let Some((trace, status)) = recorded?.filter(|_| !interrupt.requested()) else { return Ok(None) };
+        let Some((trace, status)) = recorded?.filter(|_| !interrupt.requested()) else {
+            return Ok(None);
+        };
         if !status.success() {
             bail!("the program did not end as it should ({status}): nothing was tested");
         }
@@ -269,19 +355,29 @@ impl AppArgs {
 fn find(name: &OsStr) -> anyhow::Result<PathBuf> {
     let path = Path::new(name);
     if path.components().count() > 1 {
-        let metadata = path.metadata().with_context(|| format!("there is no program {}", path.display()))?;
+        let metadata = path
+            .metadata()
+            .with_context(|| format!("there is no program {}", path.display()))?;
         if !metadata.is_file() {
             bail!("{} is no program: it is no regular file", path.display());
         }
         if !is_program(path) {
-            bail!("{} cannot be run: it is not executable (chmod +x)", path.display());
+            bail!(
+                "{} cannot be run: it is not executable (chmod +x)",
+                path.display()
+            );
         }
         return Ok(path.to_owned());
     }
     let folders = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&folders).map(|folder| folder.join(path)).find(|path| is_program(path));
+    let found = std::env::split_paths(&folders)
+        .map(|folder| folder.join(path))
+        .find(|path| is_program(path));
     found.with_context(|| {
-        format!("there is no program {} in PATH: install it, or give its path, such as ./program", path.display())
+        format!(
+            "there is no program {} in PATH: install it, or give its path, such as ./program",
+            path.display()
+        )
     })
 }
 
@@ -291,8 +387,7 @@ fn is_program(path: &Path) -> bool {
 
 /// The kernel says of a file that is there that it is not, if what is to run it is not.
 fn without_interpreter(error: recorder::process::Error) -> anyhow::Error {
-    let is_missing =
-        matches!(&error, recorder::process::Error::Start { error, .. } if error.kind() == std::io::ErrorKind::NotFound);
+    let is_missing = matches!(&error, recorder::process::Error::Start { error, .. } if error.kind() == std::io::ErrorKind::NotFound);
     let error = anyhow::Error::from(error);
     if is_missing {
         anyhow!("{error}: the interpreter that its first line or its header names is not there")
@@ -304,7 +399,10 @@ fn without_interpreter(error: recorder::process::Error) -> anyhow::Error {
 /// A word with the directory in place of what stands for it.
 fn with_directory(word: &OsStr, directory: &Path) -> OsString {
     let (mut rest, mut made) = (word.as_bytes(), Vec::new());
-    while let Some(place) = rest.windows(DIRECTORY.len()).position(|part| part == DIRECTORY.as_bytes()) {
+    while let Some(place) = rest
+        .windows(DIRECTORY.len())
+        .position(|part| part == DIRECTORY.as_bytes())
+    {
         made.extend_from_slice(&rest[..place]);
         made.extend_from_slice(directory.as_os_str().as_bytes());
         rest = &rest[place + DIRECTORY.len()..];

@@ -9,7 +9,9 @@ use campaign::{Interrupt, Outcome, OutputFormat, columns};
 use clap::Args;
 use local_fs::Variant;
 use pace_rules::disk::States;
-use replayer::{KernelArgs, Summary, SweepOptions, Timing, Variants, Workers, parse_variants, prepare};
+use replayer::{
+    KernelArgs, Summary, SweepOptions, Timing, Variants, Workers, parse_variants, prepare,
+};
 use serde_json::{Value, json};
 use workloads::Workload;
 
@@ -82,16 +84,35 @@ pub(crate) fn run(arguments: &BenchArgs, interrupt: &Interrupt) -> anyhow::Resul
     let jobs = arguments.jobs.map_or_else(processors, usize::from);
     let time = Duration::from_secs(arguments.seconds.into());
     if let Some(file) = &arguments.cluster {
-        return cluster::bench(&cluster::Bench { file, jobs, time, format: arguments.format }, interrupt);
+        return cluster::bench(
+            &cluster::Bench {
+                file,
+                jobs,
+                time,
+                format: arguments.format,
+            },
+            interrupt,
+        );
     }
-    let variants: Vec<_> = arguments.file_systems.iter().flat_map(|named| named.0.clone()).collect();
+    let variants: Vec<_> = arguments
+        .file_systems
+        .iter()
+        .flat_map(|named| named.0.clone())
+        .collect();
     let machine = arguments.kernel.machine()?;
     prepare(&variants, &machine)?;
     let mut rows = Vec::new();
     for variant in variants {
-        campaign::say(&format!("{variant}: {ROUNDS} rounds in {} s with {jobs} workers", arguments.seconds));
-        let options =
-            SweepOptions { jobs, states: arguments.states, machine: machine.clone(), ..SweepOptions::default() };
+        campaign::say(&format!(
+            "{variant}: {ROUNDS} rounds in {} s with {jobs} workers",
+            arguments.seconds
+        ));
+        let options = SweepOptions {
+            jobs,
+            states: arguments.states,
+            machine: machine.clone(),
+            ..SweepOptions::default()
+        };
         let measured = measure(variant, &options, time, interrupt)?;
         if interrupt.requested() {
             campaign::say("interrupted");
@@ -105,8 +126,15 @@ pub(crate) fn run(arguments: &BenchArgs, interrupt: &Interrupt) -> anyhow::Resul
     if arguments.format == OutputFormat::Text {
         write!(io::stdout(), "{}", table(&rows))?;
     }
-    let all_measured = rows.iter().flat_map(|row| &row.rounds).all(|round| round.sweep.not_measured == 0);
-    Ok(if all_measured { Outcome::Clean } else { Outcome::Incomplete })
+    let all_measured = rows
+        .iter()
+        .flat_map(|row| &row.rounds)
+        .all(|round| round.sweep.not_measured == 0);
+    Ok(if all_measured {
+        Outcome::Clean
+    } else {
+        Outcome::Incomplete
+    })
 }
 
 fn measure(
@@ -132,18 +160,33 @@ fn measure(
         floor = workers.floor(cycles(floor), true)?;
         clean_floor = workers.floor(cycles(clean_floor), false)?;
         let end = Instant::now() + slice;
-        let mut timed = workloads.by_ref().take_while(|_| Instant::now() < end).map(Ok);
+        let mut timed = workloads
+            .by_ref()
+            .take_while(|_| Instant::now() < end)
+            .map(Ok);
         let sweep = workers.run(&mut timed, interrupt, &mut |_, _| Ok(()))?;
-        rounds.push(Round { floor, clean_floor, sweep });
+        rounds.push(Round {
+            floor,
+            clean_floor,
+            sweep,
+        });
     }
-    Ok(Measured { variant, jobs, start, rounds, worker_peak_mib: worker_peak_mib() })
+    Ok(Measured {
+        variant,
+        jobs,
+        start,
+        rounds,
+        worker_peak_mib: worker_peak_mib(),
+    })
 }
 
 /// The unique workloads of seq-1 for ever, in an order that mixes operations.
 fn small_workloads() -> anyhow::Result<impl Iterator<Item = Workload> + Send> {
     let generator = Generator::new(Preset::Seq1.bounds())?;
     let all: Vec<Workload> = generator.unique().map(|(_, workload)| workload).collect();
-    Ok((0..).step_by(STRIDE).map(move |number: usize| all[number % all.len()].clone()))
+    Ok((0..)
+        .step_by(STRIDE)
+        .map(move |number: usize| all[number % all.len()].clone()))
 }
 
 impl Measured {
@@ -175,16 +218,30 @@ impl Measured {
 
     /// How many of the crash states were equal to one visited before, in percent.
     fn equal_percent(&self) -> f64 {
-        let sum = |of: fn(&Summary) -> u64| self.rounds.iter().map(|round| of(&round.sweep)).sum::<u64>() as f64;
-        let (equal, visited) = (sum(|sweep| sweep.states_equal), sum(|sweep| sweep.states_checked));
+        let sum = |of: fn(&Summary) -> u64| {
+            self.rounds
+                .iter()
+                .map(|round| of(&round.sweep))
+                .sum::<u64>() as f64
+        };
+        let (equal, visited) = (
+            sum(|sweep| sweep.states_equal),
+            sum(|sweep| sweep.states_checked),
+        );
         100.0 * equal / (equal + visited).max(1.0)
     }
 
     /// Where the workers' time went, in percent; the rest is theirs between workloads.
     fn phases(&self) -> Vec<(&'static str, f64)> {
         let mut timing = Timing::default();
-        self.rounds.iter().for_each(|round| timing.add(round.sweep.timing));
-        let all_us: f64 = self.rounds.iter().map(|round| seconds(round) * 1e6 * self.jobs as f64).sum();
+        self.rounds
+            .iter()
+            .for_each(|round| timing.add(round.sweep.timing));
+        let all_us: f64 = self
+            .rounds
+            .iter()
+            .map(|round| seconds(round) * 1e6 * self.jobs as f64)
+            .sum();
         let phases = [
             ("record", timing.record_us),
             ("enumerate", timing.enumerate_us),
@@ -195,13 +252,19 @@ impl Measured {
             ("write", timing.write_us),
             ("fsck", timing.fsck_us),
         ];
-        phases.into_iter().map(|(name, us)| (name, 100.0 * us as f64 / all_us)).collect()
+        phases
+            .into_iter()
+            .map(|(name, us)| (name, 100.0 * us as f64 / all_us))
+            .collect()
     }
 
     fn json(&self) -> Value {
         let rounded = |value: f64| (value * 1000.0).round() / 1000.0;
-        let phases: serde_json::Map<_, _> =
-            self.phases().into_iter().map(|(name, percent)| (name.to_owned(), json!(rounded(percent)))).collect();
+        let phases: serde_json::Map<_, _> = self
+            .phases()
+            .into_iter()
+            .map(|(name, percent)| (name.to_owned(), json!(rounded(percent))))
+            .collect();
         json!({
             "type": "bench",
             "file_system": self.variant.file_system.name,
@@ -229,10 +292,29 @@ fn sweep_cycles(round: &Round) -> f64 {
 }
 
 fn table(rows: &[Measured]) -> String {
-    let head = ["file system", "clean floor/s", "floor/s", "sweep/s", "ratio", "workloads/s", "equal %", "start s"];
-    let phases =
-        ["record %", "enumerate %", "load %", "mount %", "walk %", "oracle %", "write %", "fsck %", "MiB/worker"];
-    let mut cells: Vec<Vec<String>> = vec![head.into_iter().chain(phases).map(str::to_owned).collect()];
+    let head = [
+        "file system",
+        "clean floor/s",
+        "floor/s",
+        "sweep/s",
+        "ratio",
+        "workloads/s",
+        "equal %",
+        "start s",
+    ];
+    let phases = [
+        "record %",
+        "enumerate %",
+        "load %",
+        "mount %",
+        "walk %",
+        "oracle %",
+        "write %",
+        "fsck %",
+        "MiB/worker",
+    ];
+    let mut cells: Vec<Vec<String>> =
+        vec![head.into_iter().chain(phases).map(str::to_owned).collect()];
     for row in rows {
         let mut line = vec![
             row.variant.to_string(),
@@ -244,8 +326,15 @@ fn table(rows: &[Measured]) -> String {
             format!("{:.0}", row.equal_percent()),
             format!("{:.1}", row.start.as_secs_f64()),
         ];
-        line.extend(row.phases().into_iter().map(|(_, percent)| format!("{percent:.0}")));
-        line.push(row.worker_peak_mib.map_or_else(|| "?".to_owned(), |mib| format!("{mib:.0}")));
+        line.extend(
+            row.phases()
+                .into_iter()
+                .map(|(_, percent)| format!("{percent:.0}")),
+        );
+        line.push(
+            row.worker_peak_mib
+                .map_or_else(|| "?".to_owned(), |mib| format!("{mib:.0}")),
+        );
         cells.push(line);
     }
     columns(&cells)
@@ -254,9 +343,15 @@ fn table(rows: &[Measured]) -> String {
 /// The most memory that any of our workers had, from `/proc`.
 fn worker_peak_mib() -> Option<f64> {
     let tasks = std::fs::read_dir("/proc/self/task").ok()?;
-    let children = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let children = tasks
+        .flatten()
+        .filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
     let peak_kib = children
-        .flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .flat_map(|text| {
+            text.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        })
         .filter_map(|pid| peak_kib(&pid))
         .max()?;
     Some(peak_kib as f64 / 1024.0)
@@ -264,6 +359,8 @@ fn worker_peak_mib() -> Option<f64> {
 
 fn peak_kib(pid: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.split_whitespace().next()?.parse().ok()
 }

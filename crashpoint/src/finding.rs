@@ -12,7 +12,8 @@ use anyhow::Context;
 use checker::Contract;
 use clap::{Args, Command};
 use replayer::{
-    Evidence, FileSystemArgs, Findings, Found, FoundWhat, Kernel, RunLog, StateFindings, Story, death_text,
+    Evidence, FileSystemArgs, Findings, Found, FoundWhat, Kernel, RunLog, StateFindings, Story,
+    death_text,
 };
 use workloads::Workload;
 
@@ -51,8 +52,15 @@ impl Named {
         let sweep = fs::recorded_arguments(fs, manifest)
             .with_context(|| format!("read the manifest in {}", self.results.display()))?
             .into_file_system();
-        let kernel = Kernel { release: manifest.kernel_release.clone(), version: manifest.kernel_version.clone() };
-        Ok(Opened { found, sweep, kernel })
+        let kernel = Kernel {
+            release: manifest.kernel_release.clone(),
+            version: manifest.kernel_version.clone(),
+        };
+        Ok(Opened {
+            found,
+            sweep,
+            kernel,
+        })
     }
 }
 
@@ -69,7 +77,12 @@ impl Opened {
     fn story(&self, workload: &Workload, state: &StateFindings, log: Option<&RunLog>) -> String {
         let variant = &self.found.variant;
         let judged_by = self.sweep.contract.as_ref().unwrap_or(variant);
-        let story = Story { variant, contract: Contract::for_variant(judged_by).ok(), workload, state };
+        let story = Story {
+            variant,
+            contract: Contract::for_variant(judged_by).ok(),
+            workload,
+            state,
+        };
         match log {
             Some(log) => story.in_full(&Evidence::new(log, self.sweep.disk.honesty)),
             None => story.text(),
@@ -78,12 +91,19 @@ impl Opened {
 
     /// The command that sweeps workloads as the finding's was.
     fn sweep_command(&self, sweep: &FileSystemArgs) -> String {
-        format!("{} fs {} -", campaign::own_call(), sweep.replay_flags(&self.found.variant))
+        format!(
+            "{} fs {} -",
+            campaign::own_call(),
+            sweep.replay_flags(&self.found.variant)
+        )
     }
 
     /// Says so if this is another kernel than the one that was found wanting.
     fn note_other_kernel(&self) {
-        let here = self.sweep.machine().and_then(|machine| Kernel::of(&machine));
+        let here = self
+            .sweep
+            .machine()
+            .and_then(|machine| Kernel::of(&machine));
         if let Ok(here) = here.as_ref().map(|kernel| &kernel.release)
             && *here != self.kernel.release
         {

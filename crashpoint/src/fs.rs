@@ -43,7 +43,11 @@ pub(crate) struct FsArgs {
     selection: SelectionArgs,
 
     /// Also those that a file system cannot tell from an earlier one
-    #[arg(long, conflicts_with = "unique", help_heading = "Selection of generated workloads")]
+    #[arg(
+        long,
+        conflicts_with = "unique",
+        help_heading = "Selection of generated workloads"
+    )]
     all: bool,
 
     #[command(flatten)]
@@ -52,10 +56,14 @@ pub(crate) struct FsArgs {
 
 /// The command as the command line has it.
 pub(crate) fn adapt(fs: Command) -> Command {
-    let fs = fs.mut_arg("seed", |flag| flag.help("What decides which are chosen, and what --virtual-time starts from"));
+    let fs = fs.mut_arg("seed", |flag| {
+        flag.help("What decides which are chosen, and what --virtual-time starts from")
+    });
     // Only the unique ones is what `fs` does anyway; the flag stays valid.
     let fs = fs.mut_arg("unique", |flag| flag.hide(true));
-    fs.mut_arg("file_systems", |flag| flag.required(false).required_unless_present("resume"))
+    fs.mut_arg("file_systems", |flag| {
+        flag.required(false).required_unless_present("resume")
+    })
 }
 
 impl FsArgs {
@@ -86,7 +94,12 @@ pub(crate) fn run(
 
 fn begin(arguments: &FsArgs, options: Options, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     let variants = arguments.file_system.variants()?;
-    let mut source = Source::of(&arguments.bounds, &arguments.selection, arguments.all, &arguments.files)?;
+    let mut source = Source::of(
+        &arguments.bounds,
+        &arguments.selection,
+        arguments.all,
+        &arguments.files,
+    )?;
     let machine = arguments.file_system.machine()?;
     replayer::prepare(&variants, &machine)?;
     // What is read once can be neither given to several file systems nor gone on with.
@@ -96,10 +109,18 @@ fn begin(arguments: &FsArgs, options: Options, interrupt: &Interrupt) -> anyhow:
             return Ok(Outcome::Incomplete);
         }
     }
-    let Some(directory) = &arguments.out else { return arguments.sweep(source, machine, None, interrupt) };
+    let Some(directory) = &arguments.out else {
+        return arguments.sweep(source, machine, None, interrupt);
+    };
     let shard = arguments.selection.shard.map(|shard| shard.to_string());
     let kernel = Kernel::of(&machine)?;
-    let manifest = Manifest::new(&arguments.file_system, kernel, options, shard, source.words())?;
+    let manifest = Manifest::new(
+        &arguments.file_system,
+        kernel,
+        options,
+        shard,
+        source.words(),
+    )?;
     let kept = match &source {
         Source::Read { workloads, .. } => Some(workloads.as_slice()),
         _ => None,
@@ -119,7 +140,11 @@ fn resume(
     options::agree(command, given, results.manifest(), directory)?;
     let format = given_arguments.format;
     if results.is_finished() {
-        campaign::say(&format!("the sweep in {} is finished: {} results", directory.display(), results.count()));
+        campaign::say(&format!(
+            "the sweep in {} is finished: {} results",
+            directory.display(),
+            results.count()
+        ));
         return results.print(format);
     }
     let mut arguments = recorded_arguments(command, results.manifest())
@@ -128,12 +153,24 @@ fn resume(
     let jobs = u16::try_from(results.manifest().jobs).ok();
     arguments.file_system.jobs = given_arguments.file_system.jobs.or(jobs);
     let source = match results.workloads()? {
-        Some(workloads) => Source::Read { workloads, files: String::new() },
-        None => Source::of(&arguments.bounds, &arguments.selection, arguments.all, &arguments.files)?,
+        Some(workloads) => Source::Read {
+            workloads,
+            files: String::new(),
+        },
+        None => Source::of(
+            &arguments.bounds,
+            &arguments.selection,
+            arguments.all,
+            &arguments.files,
+        )?,
     };
     let machine = arguments.file_system.machine()?;
     same_sweep(&arguments, &machine, results.manifest(), directory)?;
-    campaign::say(&format!("going on in {}: {} results are there", directory.display(), results.count()));
+    campaign::say(&format!(
+        "going on in {}: {} results are there",
+        directory.display(),
+        results.count()
+    ));
     arguments.sweep(source, machine, Some(results), interrupt)
 }
 
@@ -145,7 +182,12 @@ pub(crate) fn recorded_arguments(command: &Command, manifest: &Manifest) -> anyh
 }
 
 /// Fails if what those arguments come to here is not what they came to when the sweep was begun.
-fn same_sweep(arguments: &FsArgs, machine: &Machine, manifest: &Manifest, directory: &Path) -> anyhow::Result<()> {
+fn same_sweep(
+    arguments: &FsArgs,
+    machine: &Machine,
+    manifest: &Manifest,
+    directory: &Path,
+) -> anyhow::Result<()> {
     let mut here = Manifest::new(
         &arguments.file_system,
         Kernel::of(machine)?,
@@ -155,7 +197,10 @@ fn same_sweep(arguments: &FsArgs, machine: &Machine, manifest: &Manifest, direct
     )?;
     here.workloads_hash.clone_from(&manifest.workloads_hash);
     if let Some(difference) = manifest.difference(&here) {
-        bail!("the sweep in {} cannot go on here: {difference}", directory.display());
+        bail!(
+            "the sweep in {} cannot go on here: {difference}",
+            directory.display()
+        );
     }
     Ok(())
 }
@@ -176,7 +221,10 @@ impl FsArgs {
         match source {
             Source::Generated(generated) => {
                 if let Some(sample) = self.selection.sample {
-                    campaign::say(&format!("sampling {sample} with --seed {}", self.selection.seed));
+                    campaign::say(&format!(
+                        "sampling {sample} with --seed {}",
+                        self.selection.seed
+                    ));
                 }
                 let chosen = generated.choose();
                 if let Some(removed) = chosen.removed().filter(|removed| removed.count() > 0) {
@@ -185,14 +233,16 @@ impl FsArgs {
                 command.run(&|| chosen.iter(), chosen.count(), results, interrupt)
             }
             Source::Read { workloads, .. } => {
-                let source =
-                    || -> NumberedWorkloads<'_> { Box::new(sharded(shard, workloads.iter().cloned()).map(Ok)) };
+                let source = || -> NumberedWorkloads<'_> {
+                    Box::new(sharded(shard, workloads.iter().cloned()).map(Ok))
+                };
                 let total = sharded(shard, workloads.iter()).count() as u64;
                 command.run(&source, total, results, interrupt)
             }
             Source::Stream(stream) => {
                 let numbered = sharded(shard, stream);
-                let numbered = numbered.map(|(number, workload)| workload.map(|workload| (number, workload)));
+                let numbered =
+                    numbered.map(|(number, workload)| workload.map(|workload| (number, workload)));
                 command.run_stream(Box::new(numbered), interrupt)
             }
         }

@@ -9,9 +9,18 @@ const GROUPS: [Group; 4] = [
     (
         "Test",
         &[
-            ("fs", "crashpoint fs --fs ext4,btrfs --preset seq-1 --out results"),
-            ("app", "crashpoint app --check './check.sh {dir} {acks}' --out results -- ./save {dir}"),
-            ("cluster", "crashpoint cluster record cluster.toml -o trace && crashpoint cluster sweep trace"),
+            (
+                "fs",
+                "crashpoint fs --fs ext4,btrfs --preset seq-1 --out results",
+            ),
+            (
+                "app",
+                "crashpoint app --check './check.sh {dir} {acks}' --out results -- ./save {dir}",
+            ),
+            (
+                "cluster",
+                "crashpoint cluster record cluster.toml -o trace && crashpoint cluster sweep trace",
+            ),
             ("merge", "crashpoint merge part1 part2 part3 --out results"),
         ],
     ),
@@ -19,17 +28,29 @@ const GROUPS: [Group; 4] = [
         "Look at findings",
         &[
             ("show", "crashpoint show results 1"),
-            ("replay", "crashpoint replay results 1 --command 'ls -lR {}'"),
+            (
+                "replay",
+                "crashpoint replay results 1 --command 'ls -lR {}'",
+            ),
             ("minimize", "crashpoint minimize results 1"),
-            ("export", "crashpoint export results 1 --as script -o lost.sh"),
-            ("report", "crashpoint report results --html report.html --junit report.xml"),
+            (
+                "export",
+                "crashpoint export results 1 --as script -o lost.sh",
+            ),
+            (
+                "report",
+                "crashpoint report results --html report.html --junit report.xml",
+            ),
         ],
     ),
     (
         "Record and replay elsewhere",
         &[
             ("run", "crashpoint run --on /mnt --mark log one.wl"),
-            ("import", "crashpoint import --fs ext4 --log-writes log.img --base base.img one.wl"),
+            (
+                "import",
+                "crashpoint import --fs ext4 --log-writes log.img --base base.img one.wl",
+            ),
             ("machine", "crashpoint machine -- uname -r"),
         ],
     ),
@@ -51,13 +72,19 @@ pub(crate) fn grouped(mut command: Command) -> Command {
     for (heading, commands) in GROUPS {
         text += &format!("{heading}:\n");
         for (name, example) in commands {
-            let about = command.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string);
+            let about = command
+                .find_subcommand(name)
+                .and_then(Command::get_about)
+                .map(ToString::to_string);
             text += &format!("  {name:11}  {}\n", about.unwrap_or_default());
-            command = command.mut_subcommand(name, |of| of.after_help(format!("Example:\n  {example}")));
+            command =
+                command.mut_subcommand(name, |of| of.after_help(format!("Example:\n  {example}")));
         }
         text.push('\n');
     }
-    command.help_template(format!("{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{text}Options:\n{{options}}"))
+    command.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{text}Options:\n{{options}}"
+    ))
 }
 
 #[cfg(test)]
@@ -68,8 +95,10 @@ mod tests {
     fn every_command_is_in_one_group() {
         let command = crate::command();
         let mut known: Vec<_> = command.get_subcommands().map(Command::get_name).collect();
-        let mut grouped: Vec<_> =
-            GROUPS.iter().flat_map(|(_, commands)| commands.iter().map(|(name, _)| *name)).collect();
+        let mut grouped: Vec<_> = GROUPS
+            .iter()
+            .flat_map(|(_, commands)| commands.iter().map(|(name, _)| *name))
+            .collect();
         known.sort_unstable();
         grouped.sort_unstable();
         assert_eq!(grouped, known);
@@ -81,7 +110,11 @@ mod tests {
             for line in example.split(" && ") {
                 let words = shlex::split(line).expect("words of a shell");
                 let parsed = crate::command().try_get_matches_from(words);
-                assert!(parsed.is_ok(), "{name}: {line}: {}", parsed.expect_err("it is one"));
+                assert!(
+                    parsed.is_ok(),
+                    "{name}: {line}: {}",
+                    parsed.expect_err("it is one")
+                );
             }
         }
     }

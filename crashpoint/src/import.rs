@@ -45,7 +45,9 @@ pub(crate) fn adapt(import: Command) -> Command {
     // The disk is there, and one workload is done by one worker.
     ["size", "mkfs_options", "jobs"]
         .into_iter()
-        .fold(import, |import, name| import.mut_arg(name, |flag| flag.hide(true)))
+        .fold(import, |import, name| {
+            import.mut_arg(name, |flag| flag.hide(true))
+        })
 }
 
 /// Does it.
@@ -53,9 +55,15 @@ pub(crate) fn run(mut arguments: ImportArgs, interrupt: &Interrupt) -> anyhow::R
     arguments.file_system.kernel.seed = arguments.seed;
     let absolute = |path: &PathBuf| std::path::absolute(path);
     let (log, base) = (absolute(&arguments.log_writes)?, absolute(&arguments.base)?);
-    let import = Import { log, base, from: arguments.from.clone() };
+    let import = Import {
+        log,
+        base,
+        from: arguments.from.clone(),
+    };
     let variants = arguments.file_system.variants()?;
-    let [variant] = variants.as_slice() else { bail!("a log is of one file system: name one with --fs") };
+    let [variant] = variants.as_slice() else {
+        bail!("a log is of one file system: name one with --fs")
+    };
     let size_mib = import.disk_bytes()? >> 20;
     arguments.file_system.size = Some(size_mib.max(variant.file_system.size_min_mib));
     arguments.file_system.jobs = Some(1);
@@ -74,23 +82,37 @@ pub(crate) fn run(mut arguments: ImportArgs, interrupt: &Interrupt) -> anyhow::R
 /// The workload that was run, or one without operations that stands for whatever was done.
 fn workload(arguments: &ImportArgs) -> anyhow::Result<Workload> {
     if arguments.workload.files.is_empty() {
-        return Ok(Workload { name: arguments.log_writes.display().to_string(), ..Workload::default() });
+        return Ok(Workload {
+            name: arguments.log_writes.display().to_string(),
+            ..Workload::default()
+        });
     }
     match <[Workload; 1]>::try_from(arguments.workload.read_all()?) {
         Ok([workload]) => Ok(workload),
-        Err(several) => bail!("a log is of one workload, and {} has {}", arguments.workload.names(), several.len()),
+        Err(several) => bail!(
+            "a log is of one workload, and {} has {}",
+            arguments.workload.names(),
+            several.len()
+        ),
     }
 }
 
 /// The command that does it again.
 fn command_line(arguments: &ImportArgs, import: &Import) -> String {
     let path = |path: &PathBuf| quoted(&path.display().to_string()).into_owned();
-    let mut line = format!("import --log-writes {} --base {}", path(&import.log), path(&import.base));
+    let mut line = format!(
+        "import --log-writes {} --base {}",
+        path(&import.log),
+        path(&import.base)
+    );
     if let Some(from) = &arguments.from {
         line += &format!(" --from {}", quoted(from));
     }
     let variants = arguments.file_system.variants().unwrap_or_default();
-    let named = FileSystemArgs { size: None, ..arguments.file_system.clone() };
+    let named = FileSystemArgs {
+        size: None,
+        ..arguments.file_system.clone()
+    };
     for variant in &variants {
         line += &format!(" {}", named.replay_flags(variant));
     }

@@ -52,8 +52,10 @@ pub(crate) fn run(mut arguments: MachineArgs, interrupt: &Interrupt) -> anyhow::
     };
     uml.memory_mib = arguments.memory;
     uml.load.extend(arguments.load);
-    let shared =
-        arguments.share.iter().map(|path| path.canonicalize().with_context(|| format!("share {}", path.display())));
+    let shared = arguments.share.iter().map(|path| {
+        path.canonicalize()
+            .with_context(|| format!("share {}", path.display()))
+    });
     let command = GuestCommand {
         words: arguments.command,
         directory: std::env::current_dir().context("find the working directory")?,
@@ -67,7 +69,9 @@ pub(crate) fn run(mut arguments: MachineArgs, interrupt: &Interrupt) -> anyhow::
     let end = running.end();
     match (running.command_status(), end) {
         (Some(status), _) => Ok(Outcome::Command(status as u8)),
-        (None, End::Kernel { what, .. } | End::Process(what) | End::Host(what)) => bail!("the guest: {what}"),
+        (None, End::Kernel { what, .. } | End::Process(what) | End::Host(what)) => {
+            bail!("the guest: {what}")
+        }
     }
 }
 
@@ -89,6 +93,7 @@ fn show(running: &mut Running, interrupt: &Interrupt) -> anyhow::Result<bool> {
             other => other.context("read what the command prints")?,
         };
         let mut out = io::stdout().lock();
-        out.write_all(&buffer[..length]).and_then(|()| out.flush())?;
+        out.write_all(&buffer[..length])
+            .and_then(|()| out.flush())?;
     }
 }

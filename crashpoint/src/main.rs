@@ -50,10 +50,10 @@ enum Command {
     Fs(Box<fs::FsArgs>),
     /// Test a program: cut the power at every point of a run of it
     ///
-    /// Records what the program does to the files in its directory of data, makes every state that a
-    /// crash could have left there, and has a command look at each. What it is to hold are the lines
-    /// that the program had printed before the crash. Findings that are alike are shown once, with what
-    /// was lost, what would have prevented it, and which file systems save the program.
+    /// Records what the program does to the files in its directory of data, makes every state that
+    /// a crash could have left there, and has a command look at each. What it is to hold are the
+    /// lines that the program had printed before the crash. Findings that are alike are shown once,
+    /// with what was lost, what would have prevented it, and which file systems save the program.
     App(Box<app::AppArgs>),
     /// Put the shards of a sweep together
     ///
@@ -77,19 +77,19 @@ enum Command {
     Run(run::RunArgs),
     /// List the findings of a sweep, tell the story of one, or show a trace
     ///
-    /// Findings are numbered from 1, by file system, workload and crash state. Of those that break the
-    /// same promises of the same file system the smallest is listed, with how many are alike. Of the
-    /// trace of a program or a cluster every event is a line.
+    /// Findings are numbered from 1, by file system, workload and crash state. Of those that break
+    /// the same promises of the same file system the smallest is listed, with how many are alike.
+    /// Of the trace of a program or a cluster every event is a line.
     Show(finding::ShowArgs),
     /// Make a finding smaller: fewer operations, fewer lost writes, the same broken promise
     Minimize(finding::MinimizeArgs),
     /// Make the crash state of a finding again, and show it
     ///
-    /// Of a program it is a directory, of a cluster the nodes are started on it; their check is asked
-    /// again. Of a file system the workload is run again, and the state that breaks the same promise at the same path
-    /// is mounted, the one most like that of the finding first. Enter or Ctrl-C takes it away. What
-    /// was found in a guest is mounted in a guest: there is a shell, or without a terminal a list of
-    /// the files.
+    /// Of a program it is a directory, of a cluster the nodes are started on it; their check is
+    /// asked again. Of a file system the workload is run again, and the state that breaks the same
+    /// promise at the same path is mounted, the one most like that of the finding first. Enter or
+    /// Ctrl-C takes it away. What was found in a guest is mounted in a guest: there is a shell, or
+    /// without a terminal a list of the files.
     Replay(finding::ReplayArgs),
     /// Write the results of sweeps as a page to read, or for CI
     ///
@@ -141,23 +141,39 @@ struct Parsed {
 
 /// The command line, as it is parsed, completed and described.
 fn command() -> clap::Command {
-    groups::grouped(Cli::command().mut_subcommand("fs", fs::adapt).mut_subcommand("import", import::adapt))
+    groups::grouped(
+        Cli::command()
+            .mut_subcommand("fs", fs::adapt)
+            .mut_subcommand("import", import::adapt),
+    )
 }
 
 fn parse() -> Result<Parsed, clap::Error> {
     let mut command = command();
     // Defaults and values are known once it is built.
     command.build();
-    let fs = command.find_subcommand("fs").expect("it is one of ours").clone();
+    let fs = command
+        .find_subcommand("fs")
+        .expect("it is one of ours")
+        .clone();
     let matches = command.try_get_matches()?;
-    let given = matches.subcommand_matches("fs").map(|matches| options::given(&fs, matches)).unwrap_or_default();
-    Ok(Parsed { command: Cli::from_arg_matches(&matches)?.command, fs, given })
+    let given = matches
+        .subcommand_matches("fs")
+        .map(|matches| options::given(&fs, matches))
+        .unwrap_or_default();
+    Ok(Parsed {
+        command: Cli::from_arg_matches(&matches)?.command,
+        fs,
+        given,
+    })
 }
 
 fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
     let interrupt = Interrupt::watch()?;
     match parsed.command {
-        Command::Fs(arguments) => fs::run(&arguments.settle(), &parsed.fs, &parsed.given, &interrupt),
+        Command::Fs(arguments) => {
+            fs::run(&arguments.settle(), &parsed.fs, &parsed.given, &interrupt)
+        }
         Command::App(arguments) => app::run(&arguments.settle(), &interrupt),
         Command::Merge(arguments) => merge::run(&arguments, &interrupt),
         Command::Export(arguments) => finding::export(&arguments, &parsed.fs),

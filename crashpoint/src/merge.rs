@@ -35,5 +35,10 @@ pub(crate) fn run(arguments: &MergeArgs, interrupt: &Interrupt) -> anyhow::Resul
         let merged = node_sweep::merge(&arguments.parts, &arguments.out, arguments.incomplete)?;
         return states::sum_up(merged, arguments.format, interrupt);
     }
-    replayer::merge(&arguments.parts, &arguments.out, arguments.incomplete, arguments.format)
+    replayer::merge(
+        &arguments.parts,
+        &arguments.out,
+        arguments.incomplete,
+        arguments.format,
+    )
 }

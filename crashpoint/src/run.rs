@@ -30,21 +30,37 @@ pub(crate) struct RunArgs {
 /// Does it.
 pub(crate) fn run(arguments: &RunArgs) -> anyhow::Result<Outcome> {
     let [workload] = &arguments.workload.read_all()?[..] else {
-        bail!("one workload is run at a time, and {} has several", arguments.workload.names());
+        bail!(
+            "one workload is run at a time, and {} has several",
+            arguments.workload.names()
+        );
     };
-    let root = File::open(&arguments.on).with_context(|| format!("open {}", arguments.on.display()))?;
+    let root =
+        File::open(&arguments.on).with_context(|| format!("open {}", arguments.on.display()))?;
     let mut refused = 0;
     let mut mark = |mark: OperationMark| {
         if let OperationMark::Refused(number, errno) = mark {
             refused += 1;
             let reason = io::Error::from_raw_os_error(errno);
-            let op = workload.operations().nth(number as usize).map(ToString::to_string).unwrap_or_default();
+            let op = workload
+                .operations()
+                .nth(number as usize)
+                .map(ToString::to_string)
+                .unwrap_or_default();
             campaign::say(&format!("operation {number}, {op}, was refused: {reason}"));
         }
-        arguments.mark.as_ref().map_or(Ok(()), |name| set_mark(name, mark))
+        arguments
+            .mark
+            .as_ref()
+            .map_or(Ok(()), |name| set_mark(name, mark))
     };
-    recorder::perform(&root.into(), workload, &mut mark).with_context(|| format!("run {}", workload.name))?;
-    Ok(if refused == 0 { Outcome::Clean } else { Outcome::Incomplete })
+    recorder::perform(&root.into(), workload, &mut mark)
+        .with_context(|| format!("run {}", workload.name))?;
+    Ok(if refused == 0 {
+        Outcome::Clean
+    } else {
+        Outcome::Incomplete
+    })
 }
 
 fn set_mark(device: &str, mark: OperationMark) -> io::Result<()> {
@@ -55,6 +71,8 @@ fn set_mark(device: &str, mark: OperationMark) -> io::Result<()> {
     if output.status.success() {
         Ok(())
     } else {
-        Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+        Err(failed(
+            String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        ))
     }
 }

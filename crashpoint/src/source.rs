@@ -15,7 +15,10 @@ pub(crate) enum Source {
     /// Within the bounds of the generator.
     Generated(Box<Generated>),
     /// Read from files; all of them, of whatever shard.
-    Read { workloads: Vec<Workload>, files: String },
+    Read {
+        workloads: Vec<Workload>,
+        files: String,
+    },
     /// Standard input, which can be read once.
     Stream(WorkloadIterator<'static>),
 }
@@ -34,7 +37,10 @@ pub(crate) struct Chosen<'a> {
 
 enum Numbers {
     /// These, and what was left out for them.
-    Listed { numbers: Vec<u64>, removed: Option<Removed> },
+    Listed {
+        numbers: Vec<u64>,
+        removed: Option<Removed>,
+    },
     /// Those that the selection has, which can be counted without looking at them.
     Selected(ace_gen::Selection),
 }
@@ -52,34 +58,50 @@ impl Source {
                 "files and generated workloads cannot be mixed: leave out the files, or --ops, --preset and their like"
             ),
             (false, true) => {
-                bail!("no workloads: name files with workloads, or have them generated with --ops N or --preset seq-1")
+                bail!(
+                    "no workloads: name files with workloads, or have them generated with --ops N or --preset seq-1"
+                )
             }
-            (true, true) => Ok(Self::Generated(Box::new(Generated::new(bounds, selection, all)?))),
+            (true, true) => Ok(Self::Generated(Box::new(Generated::new(
+                bounds, selection, all,
+            )?))),
             (false, false) => Self::from_files(files, selection),
         }
     }
 
     fn from_files(files: &WorkloadFiles, selection: &SelectionArgs) -> anyhow::Result<Self> {
         if selection.range.is_some() || selection.index.is_some() || selection.sample.is_some() {
-            bail!("--range, --index and --sample choose among generated workloads: use --ops or --preset, or --shard");
+            bail!(
+                "--range, --index and --sample choose among generated workloads: use --ops or --preset, or --shard"
+            );
         }
         match files.stream() {
             Some(stream) => Ok(Self::Stream(stream)),
-            None => Ok(Self::Read { workloads: files.read_all()?, files: files.names() }),
+            None => Ok(Self::Read {
+                workloads: files.read_all()?,
+                files: files.names(),
+            }),
         }
     }
 
     /// The same with standard input read to its end, or until an interrupt.
     pub(crate) fn repeatable(self, interrupt: &Interrupt) -> anyhow::Result<Self> {
-        let Self::Stream(stream) = self else { return Ok(self) };
+        let Self::Stream(stream) = self else {
+            return Ok(self);
+        };
         let workloads = replayer::read_to_end(stream, interrupt)?;
-        Ok(Self::Read { workloads, files: "standard input".to_owned() })
+        Ok(Self::Read {
+            workloads,
+            files: "standard input".to_owned(),
+        })
     }
 
     /// In words, for the manifest.
     pub(crate) fn words(&self) -> String {
         match self {
-            Self::Generated(generated) => format!("generated: {}", generated.generator.bounds().name),
+            Self::Generated(generated) => {
+                format!("generated: {}", generated.generator.bounds().name)
+            }
             Self::Read { files, .. } => format!("files: {files}"),
             Self::Stream(_) => "standard input".to_owned(),
         }
@@ -97,11 +119,19 @@ impl Generated {
         let mut unique = !all && selection.index.is_none();
         if unique && count > UNIQUE_OF_MAX {
             let why = format!("that is done up to {UNIQUE_OF_MAX}");
-            campaign::say(&format!("of {count} workloads equal ones are not removed ({why})"));
+            campaign::say(&format!(
+                "of {count} workloads equal ones are not removed ({why})"
+            ));
             unique = false;
         }
-        let selection = ace_gen::Selection { unique, ..selection.selection() };
-        Ok(Self { generator, selection })
+        let selection = ace_gen::Selection {
+            unique,
+            ..selection.selection()
+        };
+        Ok(Self {
+            generator,
+            selection,
+        })
     }
 
     /// Chooses; to remove equal ones takes a while.
@@ -109,11 +139,17 @@ impl Generated {
         let numbers = if self.selection.unique {
             let mut indices = self.selection.indices(&self.generator);
             let numbers = indices.by_ref().collect();
-            Numbers::Listed { numbers, removed: indices.removed() }
+            Numbers::Listed {
+                numbers,
+                removed: indices.removed(),
+            }
         } else {
             Numbers::Selected(self.selection.clone())
         };
-        Chosen { generator: &self.generator, numbers }
+        Chosen {
+            generator: &self.generator,
+            numbers,
+        }
     }
 }
 
@@ -140,12 +176,20 @@ impl Chosen<'_> {
         let workload = move |number| Ok((number, walker.workload(number)));
         match &self.numbers {
             Numbers::Listed { numbers, .. } => Box::new(numbers.iter().copied().map(workload)),
-            Numbers::Selected(selection) => Box::new(selection.indices(self.generator).map(workload)),
+            Numbers::Selected(selection) => {
+                Box::new(selection.indices(self.generator).map(workload))
+            }
         }
     }
 }
 
-/// Workloads with their places, but for those of other shards: every N-th, as the generator does it.
-pub(crate) fn sharded<T>(shard: Option<Shard>, items: impl Iterator<Item = T>) -> impl Iterator<Item = (u64, T)> {
-    (0..).zip(items).filter(move |(place, _)| shard.is_none_or(|shard| shard.contains(*place)))
+/// Workloads with their places, but for those of other shards: every N-th, as the generator does
+/// it.
+pub(crate) fn sharded<T>(
+    shard: Option<Shard>,
+    items: impl Iterator<Item = T>,
+) -> impl Iterator<Item = (u64, T)> {
+    (0..)
+        .zip(items)
+        .filter(move |(place, _)| shard.is_none_or(|shard| shard.contains(*place)))
 }

@@ -11,8 +11,9 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use cluster::ClusterFile;
 use node_sweep::{
-    Finding, Findings, Judge, Kinds, Level, Manifest, Merged, Plan, Progress, Recorded, Request, Results, Rule, States,
-    Subject, Summary, Swept, Verdict, Verdicts, Watch, compare_levels, relaxation_words, sweep,
+    Finding, Findings, Judge, Kinds, Level, Manifest, Merged, Plan, Progress, Recorded, Request,
+    Results, Rule, States, Subject, Summary, Swept, Verdict, Verdicts, Watch, compare_levels,
+    relaxation_words, sweep,
 };
 use pace_rules::disk;
 use pace_rules::nodes::{Explore, MODELS, NodeState, Relaxation, Space, Split};
@@ -26,8 +27,8 @@ const DISK_STATES: &str = "every-write,flushed,reorder:1";
 /// Which states of a trace.
 #[derive(Debug, Args)]
 pub(crate) struct SpaceArgs {
-    /// What is crashed: what the programs asked of any file system, or the disks under the one that they
-    /// had [default: both where a disk was recorded with `app --disk`, else syscalls]
+    /// What is crashed: what the programs asked of any file system, or the disks under the one that
+    /// they had [default: both where a disk was recorded with `app --disk`, else syscalls]
     #[arg(long, value_enum)]
     pub(crate) level: Option<Level>,
 
@@ -44,7 +45,8 @@ pub(crate) struct SpaceArgs {
     #[arg(long, value_name = "K", default_value_t = 1)]
     lost: usize,
 
-    /// Where writes are cut: into so many pieces (3), or at multiples of so many bytes (aligned:4096)
+    /// Where writes are cut: into so many pieces (3), or at multiples of so many bytes
+    /// (aligned:4096)
     #[arg(long, value_name = "N|aligned:BYTES", default_value = "3")]
     split: Split,
 }
@@ -65,17 +67,18 @@ pub(crate) struct VisitArgs {
 
     /// Look at part I of N of the states only; `crashpoint merge` puts the parts together
     ///
-    /// Parts are of one trace: record it once, with `crashpoint cluster record` or `app --out`, and sweep
-    /// it on each machine.
+    /// Parts are of one trace: record it once, with `crashpoint cluster record` or `app --out`, and
+    /// sweep it on each machine.
     #[arg(long, value_name = "I/N")]
     pub(crate) shard: Option<Shard>,
 
-    /// How many states to look at side by side [default: one for each processor, two if that is clusters]
+    /// How many states to look at side by side [default: one for each processor, two if that is
+    /// clusters]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: Option<u16>,
 
-    /// Look at states for so long, such as 10m; with two levels each gets half of it. What was left is
-    /// counted, and --resume continues with it
+    /// Look at states for so long, such as 10m; with two levels each gets half of it. What was left
+    /// is counted, and --resume continues with it
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     budget: Option<Duration>,
 
@@ -117,12 +120,14 @@ pub(crate) struct Control<'a> {
 }
 
 /// Makes so many of those that look at states.
-pub(crate) type MakeSubjects<'m, 's> = &'m mut dyn FnMut(usize) -> anyhow::Result<Vec<Box<dyn Subject + 's>>>;
+pub(crate) type MakeSubjects<'m, 's> =
+    &'m mut dyn FnMut(usize) -> anyhow::Result<Vec<Box<dyn Subject + 's>>>;
 
 impl SpaceArgs {
     /// Which states of each disk.
     pub(crate) fn of_disks(&self) -> disk::States {
-        self.states.unwrap_or_else(|| DISK_STATES.parse().expect("they are states"))
+        self.states
+            .unwrap_or_else(|| DISK_STATES.parse().expect("they are states"))
     }
 
     /// Which level is looked at.
@@ -157,7 +162,11 @@ impl SpaceArgs {
 pub(crate) fn counts(space: &Space) -> String {
     let mut rows = vec![["rule", "relaxation", "states"].map(str::to_owned).to_vec()];
     for count in space.counts() {
-        rows.push(vec![count.rule.clone(), relaxation_words(count.relaxation).into(), number(count.states)]);
+        rows.push(vec![
+            count.rule.clone(),
+            relaxation_words(count.relaxation).into(),
+            number(count.states),
+        ]);
     }
     rows.push(vec!["all".into(), String::new(), number(space.len())]);
     columns(&rows)
@@ -170,19 +179,34 @@ pub(crate) fn listed(space: &Space, trace: &Trace) -> String {
         let state = space.state(index);
         let node = |(place, kept): (usize, &NodeState)| {
             let lost: Vec<_> = kept.lost.iter().map(ToString::to_string).collect();
-            let lost = if lost.is_empty() { String::new() } else { format!(" without {}", lost.join(",")) };
+            let lost = if lost.is_empty() {
+                String::new()
+            } else {
+                format!(" without {}", lost.join(","))
+            };
             let name = &trace.run.nodes[place].name;
-            format!("{name} {} events, {} effects{lost}", state.cut[place], kept.micros)
+            format!(
+                "{name} {} events, {} effects{lost}",
+                state.cut[place], kept.micros
+            )
         };
         let nodes: Vec<_> = state.nodes.iter().enumerate().map(node).collect();
-        text += &format!("{index}  {}  {}\n", relaxation_words(state.relaxation), nodes.join("; "));
+        text += &format!(
+            "{index}  {}  {}\n",
+            relaxation_words(state.relaxation),
+            nodes.join("; ")
+        );
     }
     text
 }
 
 /// A number of states.
 pub(crate) fn number(states: u64) -> String {
-    if states == u64::MAX { "more than can be counted".into() } else { states.to_string() }
+    if states == u64::MAX {
+        "more than can be counted".into()
+    } else {
+        states.to_string()
+    }
 }
 
 impl VisitArgs {
@@ -194,19 +218,37 @@ impl VisitArgs {
 
     /// All that is asked for.
     pub(crate) fn request(&self, explore: Rule, judge: Judge) -> anyhow::Result<Request> {
-        Ok(Request { sample: self.sample, seed: self.seed, ..self.states.request(explore, judge)? })
+        Ok(Request {
+            sample: self.sample,
+            seed: self.seed,
+            ..self.states.request(explore, judge)?
+        })
     }
 
     /// How it is done.
     pub(crate) fn control<'a>(&self, jobs: usize, interrupt: &'a Interrupt) -> Control<'a> {
-        let Self { budget, stop_after, format, .. } = *self;
-        Control { jobs, budget, stop_after, format, interrupt }
+        let Self {
+            budget,
+            stop_after,
+            format,
+            ..
+        } = *self;
+        Control {
+            jobs,
+            budget,
+            stop_after,
+            format,
+            interrupt,
+        }
     }
 
     /// Refuses what can be told before anything runs.
     pub(crate) fn refuse(&self) -> anyhow::Result<()> {
         self.states.level()?;
-        self.out.as_deref().map_or(Ok(()), Results::refuse).context("begin the results")
+        self.out
+            .as_deref()
+            .map_or(Ok(()), Results::refuse)
+            .context("begin the results")
     }
 
     /// Begins a sweep: visits the states, and says what came of it.
@@ -218,7 +260,13 @@ impl VisitArgs {
     ) -> anyhow::Result<Outcome> {
         let create = |directory: &PathBuf| {
             let model = blocks::model_words(&what.request, what.trace);
-            let manifest = Manifest::new(what.name.clone(), model, what.request.clone(), self.shard, control.jobs);
+            let manifest = Manifest::new(
+                what.name.clone(),
+                model,
+                what.request.clone(),
+                self.shard,
+                control.jobs,
+            );
             Results::create(directory, manifest, what.trace).context("begin the results")
         };
         let mut results = self.out.as_ref().map(create).transpose()?;
@@ -229,8 +277,8 @@ impl VisitArgs {
         swept
     }
 
-    /// Opens the sweep that is to be continued. If there is nothing left to do, what came of it is printed, and
-    /// that is returned in its place.
+    /// Opens the sweep that is to be continued. If there is nothing left to do, what came of it is
+    /// printed, and that is returned in its place.
     ///
     /// # Errors
     /// If it is of a cluster and that is not what is wanted, or the other way round.
@@ -242,16 +290,28 @@ impl VisitArgs {
         let (results, trace) = Results::open(directory)?;
         let is_cluster = results.manifest().request.judge == Judge::Cluster;
         if is_cluster != wants_cluster {
-            let (what, command) = (if is_cluster { "cluster" } else { "program" }, command_of(is_cluster));
-            bail!("{0} is of a {what}: continue it with crashpoint {command} --resume {0}", directory.display());
+            let (what, command) = (
+                if is_cluster { "cluster" } else { "program" },
+                command_of(is_cluster),
+            );
+            bail!(
+                "{0} is of a {what}: continue it with crashpoint {command} --resume {0}",
+                directory.display()
+            );
         }
         if results.is_finished() {
             let count = results.count();
-            campaign::say(&format!("the sweep in {} is finished: {count} different states", directory.display()));
+            campaign::say(&format!(
+                "the sweep in {} is finished: {count} different states",
+                directory.display()
+            ));
             return Ok(Err(print_recorded(directory, self.format)?));
         }
         let count = results.count();
-        campaign::say(&format!("continuing in {}: {count} of its different states are judged", directory.display()));
+        campaign::say(&format!(
+            "continuing in {}: {count} of its different states are judged",
+            directory.display()
+        ));
         Ok(Ok((results, trace)))
     }
 }
@@ -273,25 +333,56 @@ pub(crate) fn resume(
     control: &Control<'_>,
 ) -> anyhow::Result<Outcome> {
     let manifest = results.manifest();
-    let (name, request, shard) = (manifest.name.clone(), manifest.request.clone(), manifest.shard()?);
-    Subjects { trace, name, request, explore }.run(Some(&mut results), shard, subjects, control)
+    let (name, request, shard) = (
+        manifest.name.clone(),
+        manifest.request.clone(),
+        manifest.shard()?,
+    );
+    Subjects {
+        trace,
+        name,
+        request,
+        explore,
+    }
+    .run(Some(&mut results), shard, subjects, control)
 }
 
 /// Sums up shards that were merged; if something is missing, says how to continue.
-pub(crate) fn sum_up(merged: Merged, format: OutputFormat, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
-    let Merged { results, trace, is_whole } = merged;
+pub(crate) fn sum_up(
+    merged: Merged,
+    format: OutputFormat,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
+    let Merged {
+        results,
+        trace,
+        is_whole,
+    } = merged;
     let manifest = results.manifest();
-    let (directory, is_cluster) = (results.directory().to_owned(), manifest.request.judge == Judge::Cluster);
+    let (directory, is_cluster) = (
+        results.directory().to_owned(),
+        manifest.request.judge == Judge::Cluster,
+    );
     if !is_whole {
         let (command, directory) = (command_of(is_cluster), directory.display());
-        campaign::say(&format!("continue with what is missing with: crashpoint {command} --resume {directory}"));
+        campaign::say(&format!(
+            "continue with what is missing with: crashpoint {command} --resume {directory}"
+        ));
         return Ok(Outcome::Incomplete);
     }
     let text = trace.about.cluster.as_deref();
-    let file = text.map(|text| ClusterFile::parse(text, &directory, Path::new("/"))).transpose()?;
+    let file = text
+        .map(|text| ClusterFile::parse(text, &directory, Path::new("/")))
+        .transpose()?;
     let explore = manifest.request.explore(file.as_ref(), &trace.run)?;
     // All is known: there is nobody to look at anything.
-    let control = Control { jobs: 1, budget: None, stop_after: None, format, interrupt };
+    let control = Control {
+        jobs: 1,
+        budget: None,
+        stop_after: None,
+        format,
+        interrupt,
+    };
     resume(results, &trace, explore, &mut |_| Ok(Vec::new()), &control)
 }
 
@@ -302,11 +393,16 @@ fn command_of(is_cluster: bool) -> &'static str {
 
 /// Where the directory that the only node of a trace left is not what was recorded, in words. Then
 /// the states are none of the program's.
-pub(crate) fn difference(request: &Request, trace: &Trace, data: &Path) -> anyhow::Result<Option<String>> {
+pub(crate) fn difference(
+    request: &Request,
+    trace: &Trace,
+    data: &Path,
+) -> anyhow::Result<Option<String>> {
     let space = Space::new(&trace.run, &request.of_calls(Explore::BruteForce)?)?;
     let last = States::new(&trace.run, &space, trace).last(0);
     let last = last.context("nothing was recorded of the directory")?;
-    last.difference(data).with_context(|| format!("compare {} with what was recorded", data.display()))
+    last.difference(data)
+        .with_context(|| format!("compare {} with what was recorded", data.display()))
 }
 
 /// What a level came to.
@@ -322,16 +418,24 @@ impl Subjects<'_> {
         control: &Control<'_>,
     ) -> anyhow::Result<Outcome> {
         let level = self.request.level;
-        let levels = [Level::Syscalls, Level::Block].into_iter().filter(|one| level == *one || level == Level::Both);
+        let levels = [Level::Syscalls, Level::Block]
+            .into_iter()
+            .filter(|one| level == *one || level == Level::Both);
         let levels: Vec<_> = levels.collect();
-        let block = levels.contains(&Level::Block).then(|| self.block_space()).transpose()?;
+        let block = levels
+            .contains(&Level::Block)
+            .then(|| self.block_space())
+            .transpose()?;
         let end = control.budget.map(|budget| Instant::now() + budget);
         let mut visited: Vec<Visited> = Vec::new();
         let mut failure = None;
         for (place, level) in levels.iter().enumerate() {
             let deadline = end.map(|end| part_of_time(Instant::now(), end, levels.len() - place));
             let mut visit = Visit {
-                known: results.as_deref_mut().map(|results| results.begin(*level)).unwrap_or_default(),
+                known: results
+                    .as_deref_mut()
+                    .map(|results| results.begin(*level))
+                    .unwrap_or_default(),
                 results: results.as_deref_mut(),
                 level: *level,
                 shard,
@@ -339,7 +443,9 @@ impl Subjects<'_> {
                 control,
             };
             let one = match &block {
-                Some(space) if *level == Level::Block => self.visit_disks(space, subjects, &mut visit),
+                Some(space) if *level == Level::Block => {
+                    self.visit_disks(space, subjects, &mut visit)
+                }
                 _ => self.visit(subjects, &mut visit),
             };
             match one {
@@ -358,7 +464,11 @@ impl Subjects<'_> {
             if !summary.is_whole() {
                 let command = command_of(self.request.judge == Judge::Cluster);
                 let directory = results.directory().to_string_lossy();
-                campaign::say(&format!("continue with: {} {command} --resume {}", own_call(), quoted(&directory)));
+                campaign::say(&format!(
+                    "continue with: {} {command} --resume {}",
+                    own_call(),
+                    quoted(&directory)
+                ));
             }
         }
         printed?;
@@ -366,7 +476,11 @@ impl Subjects<'_> {
     }
 
     /// Visits what a model allows.
-    fn visit(&self, subjects: MakeSubjects<'_, '_>, visit: &mut Visit<'_>) -> anyhow::Result<Visited> {
+    fn visit(
+        &self,
+        subjects: MakeSubjects<'_, '_>,
+        visit: &mut Visit<'_>,
+    ) -> anyhow::Result<Visited> {
         let request = self.request.of_calls(self.explore)?;
         let space = Space::new(&self.trace.run, &request)?;
         let (sample, seed) = (self.request.sample, self.request.seed);
@@ -376,7 +490,15 @@ impl Subjects<'_> {
         let plan = visit.plan();
         let subjects = subjects(visit.control.jobs)?;
         let mut watcher = visit.watcher(request.model.name, indices.count, self.trace, &plan.known);
-        let swept = sweep(self.trace, &space, indices.all, subjects, &plan, interrupt, &mut watcher)?;
+        let swept = sweep(
+            self.trace,
+            &space,
+            indices.all,
+            subjects,
+            &plan,
+            interrupt,
+            &mut watcher,
+        )?;
         let seconds = watcher.finish()?;
         let judged = Findings::new(self.trace, &space, request.model.name);
         let findings = judged.of(&swept);
@@ -385,7 +507,13 @@ impl Subjects<'_> {
         } else {
             judged.explain(findings, &request)
         };
-        let mut summary = summary(self.trace, request.model.name, &swept, findings.len(), seconds);
+        let mut summary = summary(
+            self.trace,
+            request.model.name,
+            &swept,
+            findings.len(),
+            seconds,
+        );
         summary.left = left(indices.count, &swept);
         Ok((findings, summary))
     }
@@ -398,10 +526,13 @@ impl Subjects<'_> {
         }
         let mut kinds: Vec<_> = kinds.into_iter().collect();
         kinds.sort();
-        let kinds: Vec<_> =
-            kinds.iter().map(|(kind, states)| format!("{} {}", number(*states), relaxation_words(*kind))).collect();
+        let kinds: Vec<_> = kinds
+            .iter()
+            .map(|(kind, states)| format!("{} {}", number(*states), relaxation_words(*kind)))
+            .collect();
         let drawn = self.request.sample.filter(|count| *count < space.len());
-        let sample = drawn.map(|count| format!("; visiting {count} of them, --seed {}", self.request.seed));
+        let sample =
+            drawn.map(|count| format!("; visiting {count} of them, --seed {}", self.request.seed));
         let sample = sample.unwrap_or_default();
         campaign::say(&format!(
             "{} crash states on {}: {}{sample}",
@@ -425,11 +556,21 @@ pub(crate) struct Visit<'a> {
 impl<'a> Visit<'a> {
     /// Which of its states are looked at.
     pub(crate) fn plan(&mut self) -> Plan {
-        Plan { shard: self.shard, known: std::mem::take(&mut self.known), deadline: self.deadline }
+        Plan {
+            shard: self.shard,
+            known: std::mem::take(&mut self.known),
+            deadline: self.deadline,
+        }
     }
 
     /// What keeps what is found, and shows how far it is. There are `count` states in all.
-    pub(crate) fn watcher<'w>(&'w mut self, name: &str, count: u64, trace: &'w Trace, known: &Verdicts) -> Watcher<'w>
+    pub(crate) fn watcher<'w>(
+        &'w mut self,
+        name: &str,
+        count: u64,
+        trace: &'w Trace,
+        known: &Verdicts,
+    ) -> Watcher<'w>
     where
         'a: 'w,
     {
@@ -472,18 +613,30 @@ impl Watcher<'_> {
     /// The time that was spent on the level, in seconds.
     pub(crate) fn finish(self) -> anyhow::Result<f64> {
         self.bar.finish();
-        self.results.map_or_else(|| Ok(self.begun.elapsed().as_secs_f64()), |results| results.note_time(self.level))
+        self.results.map_or_else(
+            || Ok(self.begun.elapsed().as_secs_f64()),
+            |results| results.note_time(self.level),
+        )
     }
 }
 
 impl Watch for Watcher<'_> {
-    fn judged(&mut self, state: u64, key: &node_sweep::Fingerprint, verdict: &Verdict) -> anyhow::Result<()> {
+    fn judged(
+        &mut self,
+        state: u64,
+        key: &node_sweep::Fingerprint,
+        verdict: &Verdict,
+    ) -> anyhow::Result<()> {
         if let Some(results) = &mut self.results {
             results.append(self.level, state, key, verdict)?;
         }
         if let Verdict::Broken(complaint) = verdict {
             self.kinds.insert(self.kinds_of.of(complaint));
-            if self.control.stop_after.is_some_and(|most| self.kinds.len() as u64 >= most) {
+            if self
+                .control
+                .stop_after
+                .is_some_and(|most| self.kinds.len() as u64 >= most)
+            {
                 self.control.interrupt.request();
             }
         }
@@ -494,7 +647,12 @@ impl Watch for Watcher<'_> {
         // How many are different is known of those that were made.
         let share = at.different as f64 / at.made.max(1) as f64;
         let expected = (share * self.count as f64).ceil() as u64;
-        self.bar.set(at.checked, expected.max(at.checked), self.kinds.len() as u64, at.open);
+        self.bar.set(
+            at.checked,
+            expected.max(at.checked),
+            self.kinds.len() as u64,
+            at.open,
+        );
     }
 }
 
@@ -511,7 +669,13 @@ fn part_of_time(now: Instant, end: Instant, levels: usize) -> Instant {
 /// How many states were not visited.
 pub(crate) fn left(count: u64, swept: &Swept) -> u64 {
     let is_whole = !swept.interrupted && !swept.is_over;
-    if is_whole { 0 } else { count.saturating_sub(swept.states).saturating_sub(swept.others) }
+    if is_whole {
+        0
+    } else {
+        count
+            .saturating_sub(swept.states)
+            .saturating_sub(swept.others)
+    }
 }
 
 fn print(format: OutputFormat, findings: &[Finding], summary: &Summary) -> io::Result<()> {
@@ -540,21 +704,33 @@ pub(crate) struct Indices {
 }
 
 /// Which states are visited.
-pub(crate) fn indices(len: u64, sample: Option<u64>, draw: impl FnOnce(u64) -> Vec<u64>) -> anyhow::Result<Indices> {
+pub(crate) fn indices(
+    len: u64,
+    sample: Option<u64>,
+    draw: impl FnOnce(u64) -> Vec<u64>,
+) -> anyhow::Result<Indices> {
     Ok(match sample {
         Some(count) => {
             let drawn = draw(count);
-            Indices { count: drawn.len() as u64, all: Box::new(drawn.into_iter()) }
+            Indices {
+                count: drawn.len() as u64,
+                all: Box::new(drawn.into_iter()),
+            }
         }
         None if len == u64::MAX => {
-            bail!("there are more states than can be counted: draw some with --sample, or lose less with --lost")
+            bail!(
+                "there are more states than can be counted: draw some with --sample, or lose less with --lost"
+            )
         }
-        None => Indices { count: len, all: Box::new(0..len) },
+        None => Indices {
+            count: len,
+            all: Box::new(0..len),
+        },
     })
 }
 
-/// What was found at all levels, and what that came to. Of states that were `drawn` it is not known what
-/// the others are.
+/// What was found at all levels, and what that came to. Of states that were `drawn` it is not known
+/// what the others are.
 fn together(levels: Vec<(Vec<Finding>, Summary)>, drawn: bool) -> (Vec<Finding>, Summary) {
     let (mut findings, summaries): (Vec<Vec<Finding>>, Vec<Summary>) = levels.into_iter().unzip();
     if let ([calls, disks], [on_model, on_disk]) = (&mut *findings, &*summaries) {
@@ -569,8 +745,15 @@ fn together(levels: Vec<(Vec<Finding>, Summary)>, drawn: bool) -> (Vec<Finding>,
 
 /// The first line of a finding.
 pub(crate) fn title(finding: &Finding) -> String {
-    let alike = if finding.states == 1 { "1 state".into() } else { format!("{} states alike", finding.states) };
-    format!("FINDING {}  {}  {}  {alike}\n", finding.number, finding.model, finding.relaxation)
+    let alike = if finding.states == 1 {
+        "1 state".into()
+    } else {
+        format!("{} states alike", finding.states)
+    };
+    format!(
+        "FINDING {}  {}  {}  {alike}\n",
+        finding.number, finding.model, finding.relaxation
+    )
 }
 
 /// What nothing is known of, and why.
@@ -580,13 +763,21 @@ pub(crate) fn not_measured(summary: &Summary) -> String {
         text += &format!("NOT MEASURED  {states} states: {why}\n");
     }
     for (call, times) in &summary.not_recorded {
-        text += &format!("NOT MEASURED  {call} was called {times} times, and what it did is not in the states\n");
+        text += &format!(
+            "NOT MEASURED  {call} was called {times} times, and what it did is not in the states\n"
+        );
     }
     if text.is_empty() { text } else { text + "\n" }
 }
 
 /// What a sweep came to.
-pub(crate) fn summary(trace: &Trace, model: &str, swept: &Swept, findings: usize, seconds: f64) -> Summary {
+pub(crate) fn summary(
+    trace: &Trace,
+    model: &str,
+    swept: &Swept,
+    findings: usize,
+    seconds: f64,
+) -> Summary {
     Summary {
         model: model.to_owned(),
         states: swept.states,
@@ -611,7 +802,17 @@ pub(crate) fn summary(trace: &Trace, model: &str, swept: &Swept, findings: usize
 
 /// What a sweep came to, as a table.
 pub(crate) fn table(summary: &Summary) -> String {
-    let head = ["model", "states", "equal", "checked", "broken", "findings", "not measured", "seconds", "states/s"];
+    let head = [
+        "model",
+        "states",
+        "equal",
+        "checked",
+        "broken",
+        "findings",
+        "not measured",
+        "seconds",
+        "states/s",
+    ];
     let row = |summary: &Summary| {
         let rate = summary.states as f64 / summary.seconds.max(1e-9);
         vec![
@@ -634,7 +835,10 @@ pub(crate) fn table(summary: &Summary) -> String {
     let left = match (summary.is_whole(), summary.left) {
         (true, _) => String::new(),
         (false, 0) => "interrupted: what was looked at until then is counted\n".to_owned(),
-        (false, left) => format!("stopped before the end: {} states were not visited\n", number(left)),
+        (false, left) => format!(
+            "stopped before the end: {} states were not visited\n",
+            number(left)
+        ),
     };
     columns(&rows) + &left
 }
@@ -667,7 +871,13 @@ mod tests {
 
     #[test]
     fn what_was_not_visited_is_counted_whatever_stopped_it() {
-        let swept = |interrupted, is_over| Swept { states: 30, others: 50, interrupted, is_over, ..Swept::default() };
+        let swept = |interrupted, is_over| Swept {
+            states: 30,
+            others: 50,
+            interrupted,
+            is_over,
+            ..Swept::default()
+        };
         assert_eq!(left(100, &swept(false, false)), 0);
         for stopped in [swept(true, false), swept(false, true), swept(true, true)] {
             assert_eq!(left(100, &stopped), 20);

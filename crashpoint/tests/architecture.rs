@@ -11,24 +11,50 @@ const OF_TESTS: [&str; 3] = ["amx-host", "end-to-end", "store"];
 /// The crates of the workspace, each with those of them that it depends on.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
-    let arguments = ["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path", manifest];
-    let output = Command::new(env!("CARGO")).args(arguments).output().expect("cargo runs");
+    let arguments = [
+        "metadata",
+        "--no-deps",
+        "--offline",
+        "--format-version",
+        "1",
+        "--manifest-path",
+        manifest,
+    ];
+    let output = Command::new(env!("CARGO"))
+        .args(arguments)
+        .output()
+        .expect("cargo runs");
     let metadata: Value = serde_json::from_slice(&output.stdout).expect("an object");
     let text = |value: &Value| value.as_str().expect("text").to_owned();
     let packages = metadata["packages"].as_array().expect("packages");
-    let names: BTreeSet<_> = packages.iter().map(|package| text(&package["name"])).collect();
+    let names: BTreeSet<_> = packages
+        .iter()
+        .map(|package| text(&package["name"]))
+        .collect();
     let of = |package: &Value| {
-        let all = package["dependencies"].as_array().expect("dependencies").iter();
-        let all = all.filter(|dependency| dependency["kind"].is_null()).map(|dependency| text(&dependency["name"]));
+        let all = package["dependencies"]
+            .as_array()
+            .expect("dependencies")
+            .iter();
+        let all = all
+            .filter(|dependency| dependency["kind"].is_null())
+            .map(|dependency| text(&dependency["name"]));
         all.filter(|name| names.contains(name)).collect()
     };
-    let all = packages.iter().map(|package| (text(&package["name"]), of(package)));
-    all.filter(|(name, _)| !OF_TESTS.contains(&name.as_str())).collect()
+    let all = packages
+        .iter()
+        .map(|package| (text(&package["name"]), of(package)));
+    all.filter(|(name, _)| !OF_TESTS.contains(&name.as_str()))
+        .collect()
 }
 
 /// How many crates stand below one, one on the other.
 fn layer(name: &str, all: &BTreeMap<String, BTreeSet<String>>) -> usize {
-    all[name].iter().map(|below| 1 + layer(below, all)).max().unwrap_or(0)
+    all[name]
+        .iter()
+        .map(|below| 1 + layer(below, all))
+        .max()
+        .unwrap_or(0)
 }
 
 /// The figure: the crates that most others stand below first, each with those that it depends on.
@@ -50,8 +76,15 @@ fn figure() -> String {
 #[test]
 fn the_figure_is_what_cargo_says() {
     let page = include_str!("../../ARCHITECTURE.md");
-    let shown = page.split_once("```dependencies\n").and_then(|(_, rest)| rest.split_once("```"));
-    let shown = shown.expect("ARCHITECTURE.md has a block ```dependencies").0;
+    let shown = page
+        .split_once("```dependencies\n")
+        .and_then(|(_, rest)| rest.split_once("```"));
+    let shown = shown
+        .expect("ARCHITECTURE.md has a block ```dependencies")
+        .0;
     let figure = figure();
-    assert!(shown == figure, "put this into the block ```dependencies of ARCHITECTURE.md:\n{figure}");
+    assert!(
+        shown == figure,
+        "put this into the block ```dependencies of ARCHITECTURE.md:\n{figure}"
+    );
 }

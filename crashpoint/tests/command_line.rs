@@ -12,7 +12,11 @@ fn crashpoint() -> Command {
 
 /// It ends with 2, and with one line that says so.
 fn refused(arguments: &[&str]) -> String {
-    let output = crashpoint().args(arguments).assert().code(2).stdout(is_empty());
+    let output = crashpoint()
+        .args(arguments)
+        .assert()
+        .code(2)
+        .stdout(is_empty());
     let said = String::from_utf8(output.get_output().stderr.clone()).expect("text");
     assert_eq!(said.lines().count(), 1, "{arguments:?} says:\n{said}");
     assert!(said.starts_with("error: "), "{arguments:?} says: {said}");
@@ -20,16 +24,31 @@ fn refused(arguments: &[&str]) -> String {
 }
 
 fn help(arguments: &[&str]) -> String {
-    let output = crashpoint().args(arguments).arg("--help").env("COLUMNS", "100").assert().success();
+    let output = crashpoint()
+        .args(arguments)
+        .arg("--help")
+        .env("COLUMNS", "100")
+        .assert()
+        .success();
     String::from_utf8(output.get_output().stdout.clone()).expect("text")
 }
 
 #[test]
 fn help_is_what_it_was() {
     insta::assert_snapshot!("help", help(&[]));
-    for command in
-        ["fs", "merge", "show", "minimize", "replay", "report", "doctor", "clean", "bench", "completions", "man"]
-    {
+    for command in [
+        "fs",
+        "merge",
+        "show",
+        "minimize",
+        "replay",
+        "report",
+        "doctor",
+        "clean",
+        "bench",
+        "completions",
+        "man",
+    ] {
         insta::assert_snapshot!(format!("help_{command}"), help(&[command]));
     }
 }
@@ -39,25 +58,75 @@ fn wrong_arguments_are_answered_in_one_line_with_status_2() {
     let cases: [(&[&str], &str); 20] = [
         (&["fs"], "--fs <FS[:OPTIONS][,FS…]>"),
         (&["fs", "--fs", "ext4"], "no workloads: name files"),
-        (&["fs", "--fs", "ext4", "--ops", "1", "a.wl"], "cannot be mixed"),
+        (
+            &["fs", "--fs", "ext4", "--ops", "1", "a.wl"],
+            "cannot be mixed",
+        ),
         (
             &["fs", "--fs", "ext5", "--ops", "1"],
             "unknown file system 'ext5' (known: ext4, xfs, btrfs, ext3, ext2, f2fs,",
         ),
-        (&["fs", "--fs", "ext4:data=journal,xsf", "--ops", "1", "--size", "4"], "too small for ext4"),
-        (&["fs", "--fs", "ext4,xsf", "--ops", "1"], "unknown file system 'xsf'"),
-        (&["fs", "--fs", "ext4:noload", "--ops", "1"], "promises nothing: it does not recover"),
-        (&["fs", "--fs", "ext4", "--preset", "seq-9"], "unknown preset 'seq-9'; known: seq-1"),
-        (&["fs", "--fs", "ext4", "--ops", "1", "--operations", "creta"], "creta"),
-        (&["fs", "--fs", "ext4", "--ops", "1", "--disk", "bad"], "unknown disk 'bad': expected honest"),
-        (&["fs", "--fs", "ext4", "--ops", "1", "--shard", "3/2"], "a shard is I/N"),
-        (&["fs", "--fs", "ext4", "--ops", "1", "--size", "4"], "too small for ext4: it needs at least 8 MiB"),
-        (&["fs", "--fs", "ext4", "/nowhere/x.wl"], "read /nowhere/x.wl: No such file"),
-        (&["fs", "--fs", "ext4", "--range", "0..2", "/dev/null"], "choose among generated workloads"),
-        (&["fs", "--fs", "ext4", "--ops", "1", "--index", "336"], "there is no workload 336: the last is 335"),
-        (&["fs", "--resume", "/nowhere"], "open /nowhere: No such file"),
+        (
+            &[
+                "fs",
+                "--fs",
+                "ext4:data=journal,xsf",
+                "--ops",
+                "1",
+                "--size",
+                "4",
+            ],
+            "too small for ext4",
+        ),
+        (
+            &["fs", "--fs", "ext4,xsf", "--ops", "1"],
+            "unknown file system 'xsf'",
+        ),
+        (
+            &["fs", "--fs", "ext4:noload", "--ops", "1"],
+            "promises nothing: it does not recover",
+        ),
+        (
+            &["fs", "--fs", "ext4", "--preset", "seq-9"],
+            "unknown preset 'seq-9'; known: seq-1",
+        ),
+        (
+            &["fs", "--fs", "ext4", "--ops", "1", "--operations", "creta"],
+            "creta",
+        ),
+        (
+            &["fs", "--fs", "ext4", "--ops", "1", "--disk", "bad"],
+            "unknown disk 'bad': expected honest",
+        ),
+        (
+            &["fs", "--fs", "ext4", "--ops", "1", "--shard", "3/2"],
+            "a shard is I/N",
+        ),
+        (
+            &["fs", "--fs", "ext4", "--ops", "1", "--size", "4"],
+            "too small for ext4: it needs at least 8 MiB",
+        ),
+        (
+            &["fs", "--fs", "ext4", "/nowhere/x.wl"],
+            "read /nowhere/x.wl: No such file",
+        ),
+        (
+            &["fs", "--fs", "ext4", "--range", "0..2", "/dev/null"],
+            "choose among generated workloads",
+        ),
+        (
+            &["fs", "--fs", "ext4", "--ops", "1", "--index", "336"],
+            "there is no workload 336: the last is 335",
+        ),
+        (
+            &["fs", "--resume", "/nowhere"],
+            "open /nowhere: No such file",
+        ),
         (&["merge", "/nowhere"], "--out <DIR>"),
-        (&["merge", "/proc", "--out", "/nowhere"], "no sweep was begun in /proc"),
+        (
+            &["merge", "/proc", "--out", "/nowhere"],
+            "no sweep was begun in /proc",
+        ),
         (&["bench", "--fs", "ext5"], "unknown file system 'ext5'"),
         (&["clean", "--dry"], "'--dry-run'"),
     ];
@@ -78,50 +147,89 @@ fn a_bad_workload_is_answered_with_its_place() {
     let file = directory.path().join("bad.wl");
     std::fs::write(&file, "creat foo\nfsnc foo\n").expect("written");
     let said = refused(&["fs", "--fs", "ext4", file.to_str().expect("text")]);
-    assert!(said.contains("bad.wl:2:1") && said.contains("fsync"), "{said}");
+    assert!(
+        said.contains("bad.wl:2:1") && said.contains("fsync"),
+        "{said}"
+    );
 }
 
 #[test]
 fn a_closed_pipe_is_no_failure() {
     let program = env!("CARGO_BIN_EXE_crashpoint");
     let line = format!("{program} fs --help | true; exit ${{PIPESTATUS[0]}}");
-    Command::new("bash").args(["-c", &line]).assert().success().stderr(is_empty());
+    Command::new("bash")
+        .args(["-c", &line])
+        .assert()
+        .success()
+        .stderr(is_empty());
 }
 
 #[test]
 fn the_version_is_printed() {
-    crashpoint().arg("--version").assert().success().stdout(contains(env!("CARGO_PKG_VERSION")));
+    crashpoint()
+        .arg("--version")
+        .assert()
+        .success()
+        .stdout(contains(env!("CARGO_PKG_VERSION")));
 }
 
 #[test]
 fn no_command_prints_the_commands() {
-    crashpoint().assert().code(2).stderr(contains("doctor").and(contains("Usage: crashpoint <COMMAND>")));
+    crashpoint()
+        .assert()
+        .code(2)
+        .stderr(contains("doctor").and(contains("Usage: crashpoint <COMMAND>")));
 }
 
 #[test]
 fn a_worker_without_work_ends() {
-    crashpoint().arg("__worker").write_stdin("").assert().success().stdout(is_empty());
+    crashpoint()
+        .arg("__worker")
+        .write_stdin("")
+        .assert()
+        .success()
+        .stdout(is_empty());
 }
 
 #[test]
 fn shells_take_the_completions() {
-    for (shell, arguments) in [("bash", &["-n"][..]), ("zsh", &["-n"]), ("fish", &["--no-execute"])] {
+    for (shell, arguments) in [
+        ("bash", &["-n"][..]),
+        ("zsh", &["-n"]),
+        ("fish", &["--no-execute"]),
+    ] {
         let output = crashpoint().args(["completions", shell]).assert().success();
         let script = String::from_utf8(output.get_output().stdout.clone()).expect("text");
-        assert!(script.contains("crashpoint") && script.contains("resume"), "{shell}");
+        assert!(
+            script.contains("crashpoint") && script.contains("resume"),
+            "{shell}"
+        );
         // Every Linux has bash; the others are tried where they are.
         if shell == "bash"
-            || std::env::split_paths(&std::env::var_os("PATH").expect("set")).any(|at| at.join(shell).exists())
+            || std::env::split_paths(&std::env::var_os("PATH").expect("set"))
+                .any(|at| at.join(shell).exists())
         {
-            Command::new(shell).args(arguments).write_stdin(script).assert().success().stderr(is_empty());
+            Command::new(shell)
+                .args(arguments)
+                .write_stdin(script)
+                .assert()
+                .success()
+                .stderr(is_empty());
         }
     }
     let directory = tempfile::tempdir().expect("a directory");
     let script = directory.path().join("crashpoint.bash");
-    let completions = crashpoint().args(["completions", "bash"]).assert().success();
+    let completions = crashpoint()
+        .args(["completions", "bash"])
+        .assert()
+        .success();
     std::fs::write(&script, &completions.get_output().stdout).expect("written");
     let complete = "source \"$1\"; COMP_WORDS=(crashpoint rep); COMP_CWORD=1; _crashpoint crashpoint rep crashpoint; echo \"${COMPREPLY[@]}\"";
-    let completed = Command::new("bash").args(["-c", complete, "bash"]).arg(&script).assert().success();
+    let completed = Command::new("bash")
+        .args(["-c", complete, "bash"])
+        .arg(&script)
+        .assert()
+        .success();
     completed.stdout(contains("report"));
     assert!(refused(&["completions", "csh"]).contains("possible values: bash, zsh, fish"));
 }
@@ -130,15 +238,27 @@ fn shells_take_the_completions() {
 fn there_is_a_manual_page_for_each_command() {
     let directory = tempfile::tempdir().expect("a directory");
     let pages = directory.path().join("man1");
-    crashpoint().arg("man").arg(&pages).assert().success().stdout(is_empty());
+    crashpoint()
+        .arg("man")
+        .arg(&pages)
+        .assert()
+        .success()
+        .stdout(is_empty());
     let commands = help(&[]);
-    let commands = commands.lines().take_while(|line| *line != "Options:").filter(|line| line.starts_with("  "));
+    let commands = commands
+        .lines()
+        .take_while(|line| *line != "Options:")
+        .filter(|line| line.starts_with("  "));
     let names = commands.filter_map(|line| line.split_whitespace().next());
     let names: Vec<_> = names.map(|name| format!("crashpoint-{name}.1")).collect();
     assert!(names.len() > 8, "{names:?}");
     for name in names.iter().map(String::as_str).chain(["crashpoint.1"]) {
-        let page = std::fs::read_to_string(pages.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert!(page.contains(".TH crashpoint") && page.contains(".SH DESCRIPTION"), "{name}: {page}");
+        let page = std::fs::read_to_string(pages.join(name))
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(
+            page.contains(".TH crashpoint") && page.contains(".SH DESCRIPTION"),
+            "{name}: {page}"
+        );
     }
     assert!(refused(&["man", "/proc/none"]).contains("write manual pages to /proc/none"));
 }

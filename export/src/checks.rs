@@ -22,16 +22,28 @@ pub(crate) struct Checks {
 impl Checks {
     /// Those for what is certain after a crash.
     pub(crate) fn of(crash: &Crash<'_>, dialect: Dialect, getfattr: &str) -> Result<Self> {
-        let mut checks = Self { removable: crash.has_broken(&[Promise::Usable]), ..Self::default() };
+        let mut checks = Self {
+            removable: crash.has_broken(&[Promise::Usable]),
+            ..Self::default()
+        };
         let commands = Commands::new(dialect);
         let root = commands.path(".")?;
-        for finding in crash.findings.iter().filter(|finding| finding.promise == Promise::NoForeignNames) {
+        for finding in crash
+            .findings
+            .iter()
+            .filter(|finding| finding.promise == Promise::NoForeignNames)
+        {
             let path = commands.path(&finding.path)?;
-            checks.conditions.push((gone(&path), format!("{} is there, and nobody made it", finding.path)));
+            checks.conditions.push((
+                gone(&path),
+                format!("{} is there, and nobody made it", finding.path),
+            ));
         }
         if crash.has_broken(&[Promise::Readable]) {
             let read = format!("find {root} -xdev -type f -exec cat {{}} + >/dev/null");
-            checks.conditions.push((read, "not everything can be read".into()));
+            checks
+                .conditions
+                .push((read, "not everything can be read".into()));
         }
         for fact in crash.facts()? {
             let path = commands.path(&fact.path)?;
@@ -40,9 +52,17 @@ impl Checks {
         Ok(checks)
     }
 
-    fn fact(&mut self, crash: &Crash<'_>, commands: &Commands, fact: &Fact, path: &str, getfattr: &str) -> Result<()> {
+    fn fact(
+        &mut self,
+        crash: &Crash<'_>,
+        commands: &Commands,
+        fact: &Fact,
+        path: &str,
+        getfattr: &str,
+    ) -> Result<()> {
         let name = &fact.path;
-        let mut must = |condition: String, else_say: String| self.conditions.push((condition, else_say));
+        let mut must =
+            |condition: String, else_say: String| self.conditions.push((condition, else_say));
         match &fact.kind {
             FactKind::Exists(noun) => {
                 let (test, noun) = match noun {
@@ -52,7 +72,10 @@ impl Checks {
                     Noun::Fifo => ("-p", "fifo"),
                     Noun::Device => ("-e", "device"),
                 };
-                must(format!("[ {test} {path} ]"), format!("{noun} {name} is missing"));
+                must(
+                    format!("[ {test} {path} ]"),
+                    format!("{noun} {name} is missing"),
+                );
                 if crash.has_broken(&[Promise::LinkCount]) && noun == "file" {
                     let root = commands.path(".")?;
                     let count = format!("find {root} -xdev -samefile {path} | wc -l");
@@ -75,17 +98,26 @@ impl Checks {
             }
             FactKind::SameContent => {
                 self.same.push(format!("md5sum {path}"));
-                let space = [Promise::Preallocation, Promise::BlocksExact, Promise::HoleLayout];
+                let space = [
+                    Promise::Preallocation,
+                    Promise::BlocksExact,
+                    Promise::HoleLayout,
+                ];
                 if crash.has_broken(&space) {
                     self.same.push(format!("stat -c '%n: %b blocks' {path}"));
                 }
             }
             FactKind::SameTarget => self.same.push(format!("readlink {path}")),
-            FactKind::SameAttributes if crash.findings.is_empty() || crash.has_broken(&[Promise::FsyncAttributes]) => {
+            FactKind::SameAttributes
+                if crash.findings.is_empty() || crash.has_broken(&[Promise::FsyncAttributes]) =>
+            {
                 self.same.push(format!("stat -c '%n: %a %u:%g' {path}"));
             }
-            FactKind::SameXattrs if crash.findings.is_empty() || crash.has_broken(&[Promise::FsyncXattrs]) => {
-                self.same.push(format!("{getfattr} -h -d --absolute-names {path}"));
+            FactKind::SameXattrs
+                if crash.findings.is_empty() || crash.has_broken(&[Promise::FsyncXattrs]) =>
+            {
+                self.same
+                    .push(format!("{getfattr} -h -d --absolute-names {path}"));
             }
             FactKind::SameAttributes | FactKind::SameXattrs => {}
         }

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use workloads::{DEFAULT_DIRECTORY_MODE, DEFAULT_FILE_MODE, DeviceKind, FallocMode, Op, RenameFlag, Target, WriteSync};
+use workloads::{
+    DEFAULT_DIRECTORY_MODE, DEFAULT_FILE_MODE, DeviceKind, FallocMode, Op, RenameFlag, Target,
+    WriteSync,
+};
 
 use crate::NotExpressible;
 
@@ -63,7 +66,14 @@ pub(crate) struct Commands {
 impl Commands {
     pub(crate) fn new(dialect: Dialect) -> Self {
         let (lines, needs, handles, last_io, unnamed) = <_>::default();
-        Self { dialect, lines, needs, handles, last_io, unnamed }
+        Self {
+            dialect,
+            lines,
+            needs,
+            handles,
+            last_io,
+            unnamed,
+        }
     }
 
     /// A line that is no operation.
@@ -90,13 +100,16 @@ impl Commands {
                 Some(descriptor) => Ok(format!("/proc/self/fd/{descriptor}")),
                 None => Err(NotExpressible::new(
                     op.to_string(),
-                    format!("a shell cannot keep @{handle}, a file without a name, open over other operations"),
+                    format!(
+                        "a shell cannot keep @{handle}, a file without a name, open over other operations"
+                    ),
                 )),
             },
         }
     }
 
-    /// Has xfs_io do something with a file; what it does to the same file next is done by the same call.
+    /// Has xfs_io do something with a file; what it does to the same file next is done by the same
+    /// call.
     fn io(&mut self, flags: &str, target: String, command: &str) {
         let key = (flags.to_owned(), target);
         if self.last_io.as_ref() == Some(&key) {
@@ -107,7 +120,9 @@ impl Commands {
         }
         let (flags, target) = &key;
         let Dialect { xfs_io, silent, .. } = self.dialect;
-        self.lines.push(format!("{xfs_io} {flags}-c \"{command}\" {target} {silent}"));
+        self.lines.push(format!(
+            "{xfs_io} {flags}-c \"{command}\" {target} {silent}"
+        ));
         self.last_io = Some(key);
     }
 
@@ -124,7 +139,9 @@ impl Commands {
             let target = self.target(op, op.target().expect("it works on a file"))?;
             if let Op::MmapWrite { offset, length, .. } = op {
                 let end = offset + length;
-                self.raw(format!("[ \"$(stat -c %s {target})\" -ge {end} ] || truncate -s {end} {target}"));
+                self.raw(format!(
+                    "[ \"$(stat -c %s {target})\" -ge {end} ] || truncate -s {end} {target}"
+                ));
             }
             self.io(io_flags(op), target, &command);
             return Ok(());
@@ -140,11 +157,26 @@ impl Commands {
         let byte = byte(number);
         let page = |offset: u64| offset / 4096 * 4096;
         Ok(Some(match op {
-            Op::Write { offset, length, sync, .. } | Op::DirectWrite { offset, length, sync, .. } => {
+            Op::Write {
+                offset,
+                length,
+                sync,
+                ..
+            }
+            | Op::DirectWrite {
+                offset,
+                length,
+                sync,
+                ..
+            } => {
                 if matches!(op, Op::DirectWrite { .. }) {
                     self.needs.insert(Need::DirectIo);
                 }
-                let dsync = if *sync == WriteSync::Dsync { "-V 1 -D " } else { "" };
+                let dsync = if *sync == WriteSync::Dsync {
+                    "-V 1 -D "
+                } else {
+                    ""
+                };
                 if !dsync.is_empty() {
                     self.needs.insert(Need::Io("pwrite", "-D"));
                 }
@@ -158,13 +190,25 @@ impl Commands {
             Op::Msync { offset, length, .. } => {
                 let end = (offset + length).next_multiple_of(4096);
                 let start = page(*offset);
-                format!("mmap -rw 0 {end}\" -c \"msync -s {start} {}\" -c \"munmap", offset + length - start)
+                format!(
+                    "mmap -rw 0 {end}\" -c \"msync -s {start} {}\" -c \"munmap",
+                    offset + length - start
+                )
             }
             Op::Truncate { size, .. } => format!("truncate {size}"),
-            Op::Falloc { mode, offset, length, .. } => {
+            Op::Falloc {
+                mode,
+                offset,
+                length,
+                ..
+            } => {
                 let (command, flag) = falloc(*mode);
                 self.needs.insert(Need::Io(command, flag));
-                let flag = if flag.is_empty() { String::new() } else { format!("{flag} ") };
+                let flag = if flag.is_empty() {
+                    String::new()
+                } else {
+                    format!("{flag} ")
+                };
                 format!("{command} {flag}{offset} {length}")
             }
             Op::SyncFileRange { offset, length, .. } => {
@@ -180,15 +224,28 @@ impl Commands {
     fn line(&mut self, op: &Op) -> Result<Option<String>> {
         let refused = |why: &str| Err(NotExpressible::new(op.to_string(), why));
         Ok(Some(match op {
-            Op::Creat { path, mode: DEFAULT_FILE_MODE } => format!("touch {}", self.path(path)?),
+            Op::Creat {
+                path,
+                mode: DEFAULT_FILE_MODE,
+            } => format!("touch {}", self.path(path)?),
             Op::Creat { path, mode } if mode & 0o7111 == 0 => {
                 format!("(umask {:03o} && : > {})", 0o666 & !mode, self.path(path)?)
             }
-            Op::Creat { .. } => return refused("a shell makes no file with such a mode in one step"),
-            Op::Mkdir { path, mode: DEFAULT_DIRECTORY_MODE } => format!("mkdir {}", self.path(path)?),
+            Op::Creat { .. } => {
+                return refused("a shell makes no file with such a mode in one step");
+            }
+            Op::Mkdir {
+                path,
+                mode: DEFAULT_DIRECTORY_MODE,
+            } => format!("mkdir {}", self.path(path)?),
             Op::Mkdir { path, mode } => format!("mkdir -m {mode:o} {}", self.path(path)?),
             Op::Mkfifo { path, mode } => format!("mkfifo -m {mode:o} {}", self.path(path)?),
-            Op::Mknod { path, kind, major, minor } => {
+            Op::Mknod {
+                path,
+                kind,
+                major,
+                minor,
+            } => {
                 self.needs.insert(Need::Mknod);
                 let kind = if *kind == DeviceKind::Char { 'c' } else { 'b' };
                 format!("mknod {} {kind} {major} {minor}", self.path(path)?)
@@ -199,13 +256,25 @@ impl Commands {
             }
             Op::Link { source, dest } => {
                 self.needs.insert(Need::Hardlinks);
-                let follow = if matches!(source, Target::Handle(_)) { "-L " } else { "-P " };
-                format!("ln {follow}{} {}", self.target(op, source)?, self.path(dest)?)
+                let follow = if matches!(source, Target::Handle(_)) {
+                    "-L "
+                } else {
+                    "-P "
+                };
+                format!(
+                    "ln {follow}{} {}",
+                    self.target(op, source)?,
+                    self.path(dest)?
+                )
             }
             Op::Unlink { path } => format!("rm -f {}", self.path(path)?),
             Op::Rmdir { path } => format!("rmdir {}", self.path(path)?),
             Op::Remove { path } => format!("rm -d -f {}", self.path(path)?),
-            Op::Rename { source, dest, flag: RenameFlag::Replace } => {
+            Op::Rename {
+                source,
+                dest,
+                flag: RenameFlag::Replace,
+            } => {
                 format!("mv -T -f {} {}", self.path(source)?, self.path(dest)?)
             }
             Op::Rename { source, dest, flag } => {
@@ -215,10 +284,16 @@ impl Commands {
                     _ => ("n", "noreplace"),
                 };
                 let Some(program) = self.dialect.renameat2 else {
-                    return refused("no program that is everywhere calls renameat2(2): export it as fstests");
+                    return refused(
+                        "no program that is everywhere calls renameat2(2): export it as fstests",
+                    );
                 };
                 self.needs.insert(Need::Rename(name));
-                format!("{program} -{letter} {} {}", self.path(source)?, self.path(dest)?)
+                format!(
+                    "{program} -{letter} {} {}",
+                    self.path(source)?,
+                    self.path(dest)?
+                )
             }
             Op::Open { path, handle } => {
                 let descriptor = self.descriptor(op, handle)?;
@@ -232,16 +307,27 @@ impl Commands {
                 self.unnamed = Some(handle.clone());
                 format!("{xfs_io} -T {target} {silent}")
             }
-            Op::Close { target: Target::Handle(handle) } => {
+            Op::Close {
+                target: Target::Handle(handle),
+            } => {
                 let descriptor = self.handles.remove(handle);
                 return Ok(descriptor.map(|descriptor| format!("exec {descriptor}<&-")));
             }
             // Nothing stays open.
             Op::Close { .. } => return Ok(None),
-            Op::SetXattr { target, name, value } => {
+            Op::SetXattr {
+                target,
+                name,
+                value,
+            } => {
                 self.needs.insert(Need::Attributes);
                 let file = self.target(op, target)?;
-                format!("{} -n {} -v {} {file}", self.dialect.setfattr, plain_word(name)?, quoted(value))
+                format!(
+                    "{} -n {} -v {} {file}",
+                    self.dialect.setfattr,
+                    plain_word(name)?,
+                    quoted(value)
+                )
             }
             Op::RemoveXattr { target, name } => {
                 self.needs.insert(Need::Attributes);
@@ -249,13 +335,23 @@ impl Commands {
                 format!("{} -x {} {file}", self.dialect.setfattr, plain_word(name)?)
             }
             Op::Chmod { target, mode } => format!("chmod {mode:04o} {}", self.target(op, target)?),
-            Op::Chown { target, uid, gid } => format!("chown {uid}:{gid} {}", self.target(op, target)?),
-            Op::Reflink { source, source_offset, length, dest, dest_offset } => {
+            Op::Chown { target, uid, gid } => {
+                format!("chown {uid}:{gid} {}", self.target(op, target)?)
+            }
+            Op::Reflink {
+                source,
+                source_offset,
+                length,
+                dest,
+                dest_offset,
+            } => {
                 self.needs.insert(Need::Reflink);
                 let (from, to) = (self.target(op, source)?, self.target(op, dest)?);
                 let Dialect { xfs_io, silent, .. } = self.dialect;
                 let from = from.trim_matches('"');
-                format!("{xfs_io} -c \"reflink {from} {source_offset} {dest_offset} {length}\" {to} {silent}")
+                format!(
+                    "{xfs_io} -c \"reflink {from} {source_offset} {dest_offset} {length}\" {to} {silent}"
+                )
             }
             Op::DropCaches { what } => format!("echo {what} > /proc/sys/vm/drop_caches"),
             Op::Syncfs => format!("{} -c \"syncfs\" {}", self.dialect.xfs_io, self.path(".")?),
@@ -265,8 +361,11 @@ impl Commands {
     }
 
     fn descriptor(&mut self, op: &Op, handle: &str) -> Result<u32> {
-        let free = (DESCRIPTOR_MIN..=DESCRIPTOR_MAX).find(|number| !self.handles.values().any(|used| used == number));
-        let free = free.ok_or_else(|| NotExpressible::new(op.to_string(), "a shell names no more open files"))?;
+        let free = (DESCRIPTOR_MIN..=DESCRIPTOR_MAX)
+            .find(|number| !self.handles.values().any(|used| used == number));
+        let free = free.ok_or_else(|| {
+            NotExpressible::new(op.to_string(), "a shell names no more open files")
+        })?;
         self.handles.insert(handle.to_owned(), free);
         Ok(free)
     }
@@ -298,7 +397,8 @@ impl Commands {
     }
 }
 
-/// The byte that operation `number` writes: no two that are near each other write the same, and none zero.
+/// The byte that operation `number` writes: no two that are near each other write the same, and
+/// none zero.
 fn byte(number: usize) -> String {
     format!("0x{:02x}", number % 250 + 1)
 }
@@ -306,8 +406,14 @@ fn byte(number: usize) -> String {
 fn io_flags(op: &Op) -> &'static str {
     match op {
         Op::Append { .. } => "-a ",
-        Op::Write { sync: WriteSync::Sync, .. } => "-s ",
-        Op::DirectWrite { sync: WriteSync::Sync, .. } => "-d -s ",
+        Op::Write {
+            sync: WriteSync::Sync,
+            ..
+        } => "-s ",
+        Op::DirectWrite {
+            sync: WriteSync::Sync,
+            ..
+        } => "-d -s ",
         Op::DirectWrite { .. } => "-d ",
         _ => "",
     }
@@ -330,20 +436,34 @@ fn falloc(mode: FallocMode) -> (&'static str, &'static str) {
 fn word(dialect: &Dialect, path: &str) -> Result<String> {
     let path = plain_word(path)?;
     let path = path.trim_end_matches('/').trim_start_matches("./");
-    let whole = if path == "." { dialect.mount.to_owned() } else { format!("{}/{path}", dialect.mount) };
-    Ok(if dialect.quotes { format!("\"{whole}\"") } else { whole })
+    let whole = if path == "." {
+        dialect.mount.to_owned()
+    } else {
+        format!("{}/{path}", dialect.mount)
+    };
+    Ok(if dialect.quotes {
+        format!("\"{whole}\"")
+    } else {
+        whole
+    })
 }
 
 /// A value in quotes, where it needs them.
 fn quoted(value: &str) -> String {
-    plain_word(value).map_or_else(|_| format!("'{}'", value.replace('\'', r"'\''")), str::to_owned)
+    plain_word(value).map_or_else(
+        |_| format!("'{}'", value.replace('\'', r"'\''")),
+        str::to_owned,
+    )
 }
 
 /// Words that a shell and xfs_io take as they are: others are not worth their quotes.
 fn plain_word(text: &str) -> Result<&str> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+,:@=".contains(letter);
     if text.is_empty() || text.starts_with('-') || !text.chars().all(is_plain) {
-        return Err(NotExpressible::new(format!("{text:?}"), "a name that a shell script should not have"));
+        return Err(NotExpressible::new(
+            format!("{text:?}"),
+            "a name that a shell script should not have",
+        ));
     }
     Ok(text)
 }

@@ -35,7 +35,10 @@ pub struct NotExpressible {
 
 impl NotExpressible {
     pub(crate) fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { what: what.into(), why: why.into() }
+        Self {
+            what: what.into(),
+            why: why.into(),
+        }
     }
 }
 
@@ -54,7 +57,9 @@ impl Crash<'_> {
     }
 
     pub(crate) fn has_broken(&self, promises: &[Promise]) -> bool {
-        self.findings.iter().any(|finding| promises.contains(&finding.promise))
+        self.findings
+            .iter()
+            .any(|finding| promises.contains(&finding.promise))
     }
 
     /// What is certain of what was found to be broken; if that is nothing, all that is certain.
@@ -79,9 +84,18 @@ impl Crash<'_> {
             model.begin(op, false).map_err(failed)?;
         }
         let all = certain(&model);
-        let broken = |fact: &&Fact| self.findings.iter().any(|finding| finding.path == fact.path);
+        let broken = |fact: &&Fact| {
+            self.findings
+                .iter()
+                .any(|finding| finding.path == fact.path)
+        };
         let some: Vec<Fact> = all.iter().filter(broken).cloned().collect();
-        if !self.findings.is_empty() && !self.findings.iter().any(|finding| is_covered(finding, &some)) {
+        if !self.findings.is_empty()
+            && !self
+                .findings
+                .iter()
+                .any(|finding| is_covered(finding, &some))
+        {
             let what = &self.findings[0].what;
             let why = "a crash may leave several things there, and a test without a model cannot tell which are legal";
             return Err(NotExpressible::new(what, why));
@@ -91,8 +105,14 @@ impl Crash<'_> {
 
     /// Whether every file system with a log makes the promises that were broken.
     pub(crate) fn is_general(&self) -> bool {
-        let usual = CONTRACTS.iter().filter(|contract| ["ext4", "xfs", "btrfs"].contains(&contract.name));
-        let all_promise = |finding: &Finding| usual.clone().all(|contract| contract.promises(finding.promise));
+        let usual = CONTRACTS
+            .iter()
+            .filter(|contract| ["ext4", "xfs", "btrfs"].contains(&contract.name));
+        let all_promise = |finding: &Finding| {
+            usual
+                .clone()
+                .all(|contract| contract.promises(finding.promise))
+        };
         let plain = self.variant.mount_options.is_empty() && self.variant.mkfs_options.is_empty();
         plain && self.findings.iter().all(all_promise)
     }
@@ -100,7 +120,11 @@ impl Crash<'_> {
 
 /// Whether tests check what a finding is about.
 fn is_covered(finding: &Finding, facts: &[Fact]) -> bool {
-    let there = |kind: FactKind| facts.iter().any(|fact| fact.path == finding.path && fact.kind == kind);
+    let there = |kind: FactKind| {
+        facts
+            .iter()
+            .any(|fact| fact.path == finding.path && fact.kind == kind)
+    };
     match finding.promise {
         // Whatever was done.
         Promise::Mountable
@@ -120,7 +144,9 @@ fn is_covered(finding: &Finding, facts: &[Fact]) -> bool {
         Promise::FsyncAttributes => there(FactKind::SameAttributes),
         Promise::FsyncXattrs => there(FactKind::SameXattrs),
         Promise::SymlinkComplete => there(FactKind::SameTarget),
-        Promise::RenameAtomic => facts.iter().any(|fact| matches!(fact.kind, FactKind::OrAt(_))),
+        Promise::RenameAtomic => facts
+            .iter()
+            .any(|fact| matches!(fact.kind, FactKind::OrAt(_))),
         Promise::OrderedMetadata | Promise::DirectoryLinkCount => false,
         _ => facts.iter().any(|fact| fact.path == finding.path),
     }

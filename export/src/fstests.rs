@@ -1,9 +1,9 @@
 //! A case of fstests, the regression tests of Linux's file systems.
 //!
 //! What had reached the disk when an operation returned is what dm-flakey leaves when it drops all
-//! that comes later. Less than that is what dm-log-writes has logged before a mark: its log has only
-//! what was flushed. What else a disk may lose neither can make: then every beginning of the log from
-//! there on is looked at.
+//! that comes later. Less than that is what dm-log-writes has logged before a mark: its log has
+//! only what was flushed. What else a disk may lose neither can make: then every beginning of the
+//! log from there on is looked at.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -66,7 +66,10 @@ impl Way {
 pub fn fstests(crash: &Crash<'_>, number: &str) -> Result<Case, NotExpressible> {
     let row = crash.variant.file_system;
     if row.driver.is_some() || row.repair.is_some() {
-        return Err(NotExpressible::new(row.name, "fstests has no cases of what has no log and must be repaired"));
+        return Err(NotExpressible::new(
+            row.name,
+            "fstests has no cases of what has no log and must be repaired",
+        ));
     }
     let way = Way::of(crash);
     let mut commands = Commands::new(FSTESTS);
@@ -91,8 +94,16 @@ pub fn fstests(crash: &Crash<'_>, number: &str) -> Result<Case, NotExpressible> 
         mark(&mut commands, &checks);
     }
     let test = head(crash, number, way, &commands) + &body(crash, way, &commands, &checks);
-    let directory = if crash.is_general() { "generic" } else { row.name };
-    Ok(Case { directory: directory.into(), test, out: format!("QA output created by {number}\n{SILENCE}\n") })
+    let directory = if crash.is_general() {
+        "generic"
+    } else {
+        row.name
+    };
+    Ok(Case {
+        directory: directory.into(),
+        test,
+        out: format!("QA output created by {number}\n{SILENCE}\n"),
+    })
 }
 
 /// Notes the state, and where that is in the log.
@@ -106,15 +117,27 @@ fn mark(commands: &mut Commands, checks: &Checks) {
 
 fn year() -> u64 {
     const YEAR_S: u64 = 31_556_952;
-    1970 + SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()) / YEAR_S
+    1970 + SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+        / YEAR_S
 }
 
 fn head(crash: &Crash<'_>, number: &str, way: Way, commands: &Commands) -> String {
     let mut text = "#! /bin/bash\n# SPDX-License-Identifier: GPL-2.0\n".to_owned();
-    text += &format!("# Copyright (c) {} The Crashpoint contributors.\n#\n# FS QA Test No. {number}\n#\n", year());
+    text += &format!(
+        "# Copyright (c) {} The Crashpoint contributors.\n#\n# FS QA Test No. {number}\n#\n",
+        year()
+    );
     text += &about(crash, way);
-    let groups: Vec<_> = ["auto", "quick", "log"].into_iter().chain(groups(commands)).collect();
-    text += &format!("#\n. ./common/preamble\n_begin_fstest {}\n\n", groups.join(" "));
+    let groups: Vec<_> = ["auto", "quick", "log"]
+        .into_iter()
+        .chain(groups(commands))
+        .collect();
+    text += &format!(
+        "#\n. ./common/preamble\n_begin_fstest {}\n\n",
+        groups.join(" ")
+    );
     text += "_cleanup()\n{\n";
     text += match way {
         Way::Flakey => "\t_cleanup_flakey\n",
@@ -127,7 +150,11 @@ fn head(crash: &Crash<'_>, number: &str, way: Way, commands: &Commands) -> Strin
     if commands.needs.contains(&Need::Reflink) {
         text += ". ./common/reflink\n";
     }
-    if commands.needs.iter().any(|need| matches!(need, Need::Rename(_))) {
+    if commands
+        .needs
+        .iter()
+        .any(|need| matches!(need, Need::Rename(_)))
+    {
         text += ". ./common/renameat2\n";
     }
     text += match way {
@@ -136,7 +163,12 @@ fn head(crash: &Crash<'_>, number: &str, way: Way, commands: &Commands) -> Strin
             ". ./common/dmthin\n. ./common/dmlogwrites\n\n_require_no_logdev\n_require_scratch_nocheck\n_require_log_writes\n_require_dm_target thin-pool\n"
         }
     };
-    text + &commands.needs.iter().map(|need| format!("{}\n", requirement(*need))).collect::<Vec<_>>().concat()
+    text + &commands
+        .needs
+        .iter()
+        .map(|need| format!("{}\n", requirement(*need)))
+        .collect::<Vec<_>>()
+        .concat()
 }
 
 /// What the case is about.
@@ -145,7 +177,10 @@ fn about(crash: &Crash<'_>, way: Way) -> String {
     let mut told: Vec<&Finding> = Vec::new();
     for finding in crash.findings {
         if !told.iter().any(|other| other.promise == finding.promise) {
-            text += &comment(&format!("Test that after a power failure {}.", finding.promise.words()));
+            text += &comment(&format!(
+                "Test that after a power failure {}.",
+                finding.promise.words()
+            ));
             told.push(finding);
         }
     }
@@ -153,8 +188,15 @@ fn about(crash: &Crash<'_>, way: Way) -> String {
         text += "# Test that what was made durable is there after a power failure.\n";
     }
     if let Some(finding) = crash.findings.first() {
-        let place = if finding.path.is_empty() { String::new() } else { format!("{}: ", finding.path) };
-        let seen = format!("On {} of Linux {} it was not so: {place}{}.", crash.variant, crash.kernel, finding.what);
+        let place = if finding.path.is_empty() {
+            String::new()
+        } else {
+            format!("{}: ", finding.path)
+        };
+        let seen = format!(
+            "On {} of Linux {} it was not so: {place}{}.",
+            crash.variant, crash.kernel, finding.what
+        );
         text += &comment(&seen);
     }
     if way == Way::LogBehindMark {
@@ -190,7 +232,9 @@ fn groups(commands: &Commands) -> Vec<&'static str> {
 fn requirement(need: Need) -> String {
     match need {
         Need::Io(command, "") => format!("_require_xfs_io_command \"{command}\""),
-        Need::Io(command, argument) => format!("_require_xfs_io_command \"{command}\" \"{argument}\""),
+        Need::Io(command, argument) => {
+            format!("_require_xfs_io_command \"{command}\" \"{argument}\"")
+        }
         Need::Attributes => "_require_attrs".into(),
         Need::Rename(flag) => format!("_require_renameat2 {flag}"),
         Need::Reflink => "_require_scratch_reflink".into(),
@@ -203,7 +247,13 @@ fn requirement(need: Need) -> String {
 
 fn body(crash: &Crash<'_>, way: Way, commands: &Commands, checks: &Checks) -> String {
     let mut text = String::from("\n");
-    let mkfs = crash.variant.mkfs_options.iter().map(|option| format!(" {option}")).collect::<Vec<_>>().concat();
+    let mkfs = crash
+        .variant
+        .mkfs_options
+        .iter()
+        .map(|option| format!(" {option}"))
+        .collect::<Vec<_>>()
+        .concat();
     let options = crash.variant.mount_options.join(",");
     if !options.is_empty() {
         text += &format!("export MOUNT_OPTIONS=\"$MOUNT_OPTIONS -o {options}\"\n");
@@ -217,11 +267,21 @@ fn body(crash: &Crash<'_>, way: Way, commands: &Commands, checks: &Checks) -> St
     };
     if !checks.same.is_empty() {
         text += "\n# What must be the same before and after the power failure.\n_state()\n{\n";
-        text += &checks.same.iter().map(|line| format!("\t{line}\n")).collect::<Vec<_>>().concat();
+        text += &checks
+            .same
+            .iter()
+            .map(|line| format!("\t{line}\n"))
+            .collect::<Vec<_>>()
+            .concat();
         text += "}\n";
     }
     text += "\n";
-    text += &commands.lines.iter().map(|line| format!("{line}\n")).collect::<Vec<_>>().concat();
+    text += &commands
+        .lines
+        .iter()
+        .map(|line| format!("{line}\n"))
+        .collect::<Vec<_>>()
+        .concat();
     if way == Way::Flakey && !checks.same.is_empty() {
         text += "\n_state | _filter_scratch >$tmp.before\n";
     }
@@ -262,7 +322,11 @@ fn thin_pool(crash: &Crash<'_>, mkfs: &str) -> String {
 }
 
 fn close(commands: &Commands) -> String {
-    commands.open().map(|descriptor| format!("exec {descriptor}<&-\n")).collect::<Vec<_>>().concat()
+    commands
+        .open()
+        .map(|descriptor| format!("exec {descriptor}<&-\n"))
+        .collect::<Vec<_>>()
+        .concat()
 }
 
 fn flakey(commands: &Commands, checks: &Checks) -> String {
@@ -285,10 +349,14 @@ fn checks_text(checks: &Checks, indent: &str) -> String {
         text += &format!("{indent}{{ {condition}; }} || echo \"{else_say}\"\n");
     }
     if !checks.same.is_empty() {
-        text += &format!("{indent}_state | _filter_scratch >$tmp.after\n{indent}diff $tmp.before $tmp.after\n");
+        text += &format!(
+            "{indent}_state | _filter_scratch >$tmp.after\n{indent}diff $tmp.before $tmp.after\n"
+        );
     }
     if checks.removable {
-        text += &format!("{indent}# Everything can be removed.\n{indent}find $SCRATCH_MNT -mindepth 1 -xdev -delete\n");
+        text += &format!(
+            "{indent}# Everything can be removed.\n{indent}find $SCRATCH_MNT -mindepth 1 -xdev -delete\n"
+        );
     }
     text
 }

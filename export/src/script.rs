@@ -30,13 +30,21 @@ pub fn script(crash: &Crash<'_>) -> Result<String, NotExpressible> {
             "a script can only copy what was written when an operation has returned: export it as fstests",
         ));
     }
-    if !crash.findings.is_empty() && crash.findings.iter().all(|finding| finding.promise == Promise::KernelQuiet) {
+    if !crash.findings.is_empty()
+        && crash
+            .findings
+            .iter()
+            .all(|finding| finding.promise == Promise::KernelQuiet)
+    {
         let why = "a script does not read the kernel's log: export it as fstests, which does";
         return Err(NotExpressible::new(&crash.findings[0].what, why));
     }
     let row = crash.variant.file_system;
     if row.driver.is_some() {
-        return Err(NotExpressible::new(row.name, "a script mounts what the kernel has, not a driver"));
+        return Err(NotExpressible::new(
+            row.name,
+            "a script mounts what the kernel has, not a driver",
+        ));
     }
     let mut commands = Commands::new(SHELL);
     let (setup, run) = crash.operations();
@@ -57,8 +65,18 @@ pub fn script(crash: &Crash<'_>) -> Result<String, NotExpressible> {
 fn text(crash: &Crash<'_>, commands: &Commands, checks: &Checks) -> String {
     let mut text = header(crash, commands);
     text += "\n# What is done before the power fails.\n";
-    text += &commands.lines.iter().map(|line| format!("{line}\n")).collect::<Vec<_>>().concat();
-    let same = checks.same.iter().map(|line| format!("    {line}\n")).collect::<Vec<_>>().concat();
+    text += &commands
+        .lines
+        .iter()
+        .map(|line| format!("{line}\n"))
+        .collect::<Vec<_>>()
+        .concat();
+    let same = checks
+        .same
+        .iter()
+        .map(|line| format!("    {line}\n"))
+        .collect::<Vec<_>>()
+        .concat();
     if !same.is_empty() {
         text += "\n# What must be the same afterwards.\nstate() {\n";
         text += &same;
@@ -75,10 +93,15 @@ fn text(crash: &Crash<'_>, commands: &Commands, checks: &Checks) -> String {
     text += "umount \"$mnt\"\n";
     if let Some(repair) = crash.variant.file_system.repair {
         let name = repair.program.name;
-        text +=
-            &format!("{name} {} \"$work/crashed\" >\"$work/repair\" 2>&1 || :\n", repair.program.arguments.join(" "));
+        text += &format!(
+            "{name} {} \"$work/crashed\" >\"$work/repair\" 2>&1 || :\n",
+            repair.program.arguments.join(" ")
+        );
     }
-    text += &format!("{} \"$work/crashed\" \"$mnt\" || {{ found 'it cannot be mounted'; finish; }}\n\n", mount(crash));
+    text += &format!(
+        "{} \"$work/crashed\" \"$mnt\" || {{ found 'it cannot be mounted'; finish; }}\n\n",
+        mount(crash)
+    );
     for (condition, else_say) in &checks.conditions {
         text += &format!("{{ {condition}; }} || found '{else_say}'\n");
     }
@@ -87,11 +110,14 @@ fn text(crash: &Crash<'_>, commands: &Commands, checks: &Checks) -> String {
         text += "diff \"$work/before\" \"$work/after\" || found 'it is not what it was (<), but something else (>)'\n";
     }
     if checks.removable {
-        text += "find \"$mnt\" -mindepth 1 -xdev -delete || found 'not everything can be removed'\n";
+        text +=
+            "find \"$mnt\" -mindepth 1 -xdev -delete || found 'not everything can be removed'\n";
     }
     text += "umount \"$mnt\"\n";
     if let Some(fsck) = crash.variant.file_system.fsck {
-        let words = [&[fsck.program.name], fsck.program.arguments].concat().join(" ");
+        let words = [&[fsck.program.name], fsck.program.arguments]
+            .concat()
+            .join(" ");
         text += &format!(
             "{words} \"$work/crashed\" >\"$work/fsck\" 2>&1 || {{ cat \"$work/fsck\"; found '{} is not satisfied'; }}\n",
             fsck.program.name
@@ -108,13 +134,22 @@ fn header(crash: &Crash<'_>, commands: &Commands) -> String {
         text += &format!("# Whether {variant} keeps what it promises when the power fails.\n");
     }
     for finding in crash.findings {
-        let place = if finding.path.is_empty() { String::new() } else { format!("{}: ", finding.path) };
-        text +=
-            &comment(&format!("{variant} of Linux {}, after a power failure: {place}{}", crash.kernel, finding.what));
+        let place = if finding.path.is_empty() {
+            String::new()
+        } else {
+            format!("{}: ", finding.path)
+        };
+        text += &comment(&format!(
+            "{variant} of Linux {}, after a power failure: {place}{}",
+            crash.kernel, finding.what
+        ));
         text += &comment(&format!("Promised: {}.", finding.promise.words()));
     }
     text += "#\n# It needs root. Exit status: 0 it does not happen here, 1 it does, 2 it could not be tried.\n";
-    text += &format!("set -eu\n\nPATH=$PATH:/usr/sbin:/sbin\nfor program in {}; do\n", programs(row, commands));
+    text += &format!(
+        "set -eu\n\nPATH=$PATH:/usr/sbin:/sbin\nfor program in {}; do\n",
+        programs(row, commands)
+    );
     text += "    command -v $program >/dev/null || { echo \"error: there is no $program\" >&2; exit 2; }\ndone\n";
     text += "[ \"$(id -u)\" -eq 0 ] || { echo 'error: root is needed to mount file systems' >&2; exit 2; }\n\n";
     text += "# What is mounted here nobody else sees, nor keeps.\n";
@@ -123,21 +158,51 @@ fn header(crash: &Crash<'_>, commands: &Commands) -> String {
     text += "umask 022\nwork=$(mktemp -d)\nmnt=$work/mnt\nstatus=2\nseen=0\n";
     text += "clean_up() {\n    cd /\n    umount \"$mnt\" 2>/dev/null || :\n    rm -rf \"$work\"\n    exit $status\n}\n";
     text += "trap clean_up EXIT\ntrap 'exit 2' HUP INT TERM\n";
-    text += "found() {\n    echo \"$1\"\n    seen=1\n}\nfinish() {\n    status=$seen\n    exit\n}\n\n";
+    text +=
+        "found() {\n    echo \"$1\"\n    seen=1\n}\nfinish() {\n    status=$seen\n    exit\n}\n\n";
     let words = |list: &[String]| {
-        list.iter().map(|word| format!(" '{}'", word.replace('\'', r"'\''"))).collect::<Vec<_>>().concat()
+        list.iter()
+            .map(|word| format!(" '{}'", word.replace('\'', r"'\''")))
+            .collect::<Vec<_>>()
+            .concat()
     };
-    let arguments = row.mkfs.arguments.iter().map(|argument| format!(" {argument}")).collect::<Vec<_>>().concat();
+    let arguments = row
+        .mkfs
+        .arguments
+        .iter()
+        .map(|argument| format!(" {argument}"))
+        .collect::<Vec<_>>()
+        .concat();
     text += &format!("truncate -s {}M \"$work/disk\"\n", variant.size_bytes >> 20);
-    text += &format!("{}{arguments}{} \"$work/disk\" >/dev/null\n", row.mkfs.name, words(&variant.mkfs_options));
+    text += &format!(
+        "{}{arguments}{} \"$work/disk\" >/dev/null\n",
+        row.mkfs.name,
+        words(&variant.mkfs_options)
+    );
     text + &format!("mkdir \"$mnt\"\n{} \"$work/disk\" \"$mnt\"\n", mount(crash))
 }
 
 fn mount(crash: &Crash<'_>) -> String {
-    let own = crash.variant.file_system.mount_options.iter().map(|option| (*option).to_owned());
-    let options: Vec<_> = own.chain(crash.variant.mount_options.iter().cloned()).collect();
-    let options = ["loop", "noatime"].into_iter().map(str::to_owned).chain(options).collect::<Vec<_>>().join(",");
-    format!("mount -t {} -o '{}'", crash.variant.file_system.name, options.replace('\'', r"'\''"))
+    let own = crash
+        .variant
+        .file_system
+        .mount_options
+        .iter()
+        .map(|option| (*option).to_owned());
+    let options: Vec<_> = own
+        .chain(crash.variant.mount_options.iter().cloned())
+        .collect();
+    let options = ["loop", "noatime"]
+        .into_iter()
+        .map(str::to_owned)
+        .chain(options)
+        .collect::<Vec<_>>()
+        .join(",");
+    format!(
+        "mount -t {} -o '{}'",
+        crash.variant.file_system.name,
+        options.replace('\'', r"'\''")
+    )
 }
 
 fn programs(row: &FileSystem, commands: &Commands) -> String {

@@ -17,7 +17,10 @@ const MARK: u8 = 8;
 fuzz_target!(|bytes: &[u8]| {
     let _ = read(bytes);
     let refused = read(&spelled_out(bytes)).err();
-    assert!(bytes.len() >= 5 || refused.is_none(), "a log without an entry is refused: {refused:?}");
+    assert!(
+        bytes.len() >= 5 || refused.is_none(),
+        "a log without an entry is refused: {refused:?}"
+    );
 });
 
 fn read(bytes: &[u8]) -> Result<(), LogWritesError> {
@@ -38,7 +41,8 @@ fn read(bytes: &[u8]) -> Result<(), LogWritesError> {
             Ok(())
         }
         Err(error) => {
-            let (LogWritesError::Damaged { offset, .. } | LogWritesError::Io { offset, .. }) = &error;
+            let (LogWritesError::Damaged { offset, .. } | LogWritesError::Io { offset, .. }) =
+                &error;
             assert!(*offset <= bytes.len() as u64);
             Err(error)
         }
@@ -55,7 +59,9 @@ fn spelled_out(short: &[u8]) -> Vec<u8> {
     }
     log.resize(SECTOR_BYTES, 0);
     for (number, entry) in entries.enumerate() {
-        let [sector, sectors, flags, text_bytes, fill] = *entry else { unreachable!("chunks of five") };
+        let [sector, sectors, flags, text_bytes, fill] = *entry else {
+            unreachable!("chunks of five")
+        };
         let (start, sectors) = (log.len(), sectors % SECTORS_MAX);
         for field in [sector, sectors, flags, text_bytes] {
             log.extend(u64::from(field).to_le_bytes());

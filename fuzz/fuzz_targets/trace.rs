@@ -1,6 +1,6 @@
-//! The directory of a trace is read or refused, and what is read can be shown. Once the input is all of
-//! `trace.json`; once it is what the other files hold, and the manifest has their hashes: else every
-//! damage would be refused for its hash.
+//! The directory of a trace is read or refused, and what is read can be shown. Once the input is
+//! all of `trace.json`; once it is what the other files hold, and the manifest has their hashes:
+//! else every damage would be refused for its hash.
 
 #![no_main]
 
@@ -30,13 +30,25 @@ fn directory() -> &'static (TempDir, Value) {
         let directory = tempfile::tempdir().expect("a directory");
         let (file_system, path) = ("ext4".into(), "data".into());
         let base = Arc::new(Base::empty(1 << 20));
-        let disk = Disk { file_system, directory: path, base, log: BlockLog::default(), durable: 0 };
-        let trace = Trace { disks: [("a".to_owned(), disk)].into(), ..Trace::default() };
+        let disk = Disk {
+            file_system,
+            directory: path,
+            base,
+            log: BlockLog::default(),
+            durable: 0,
+        };
+        let trace = Trace {
+            disks: [("a".to_owned(), disk)].into(),
+            ..Trace::default()
+        };
         trace.save(directory.path()).expect("saved");
         let text = std::fs::read(directory.path().join(MANIFEST)).expect("read");
         let mut manifest: Value = serde_json::from_slice(&text).expect("it was written");
         // The hash of the manifest itself, which it may lack.
-        manifest.as_object_mut().expect("an object").remove("blake3");
+        manifest
+            .as_object_mut()
+            .expect("an object")
+            .remove("blake3");
         (directory, manifest)
     })
 }
@@ -54,7 +66,8 @@ fn read(directory: &Path) {
     if let Ok(trace) = Trace::load(directory) {
         describe(&trace).for_each(drop);
         // What was read can be kept, and is the same then.
-        let again = tempfile::tempdir_in(directory.parent().expect("it has one")).expect("a directory");
+        let again =
+            tempfile::tempdir_in(directory.parent().expect("it has one")).expect("a directory");
         trace.save(again.path()).expect("saved");
         assert!(Trace::load(again.path()).expect("loaded") == trace);
     }
@@ -63,7 +76,9 @@ fn read(directory: &Path) {
 /// Each file but the last is as long as its two bytes at the begin of the input say.
 fn write_all(directory: &Path, mut manifest: Value, bytes: &[u8]) {
     let (lengths, mut rest) = bytes.split_at(bytes.len().min(2 * (FILES.len() - 1)));
-    let mut lengths = lengths.chunks_exact(2).map(|length| usize::from(u16::from_le_bytes([length[0], length[1]])));
+    let mut lengths = lengths
+        .chunks_exact(2)
+        .map(|length| usize::from(u16::from_le_bytes([length[0], length[1]])));
     for (name, place) in FILES {
         let content;
         (content, rest) = rest.split_at(lengths.next().unwrap_or(usize::MAX).min(rest.len()));

@@ -1,4 +1,5 @@
-//! What the blocks of a file system hold, as its own debugger tells it: for people, and for nothing else.
+//! What the blocks of a file system hold, as its own debugger tells it: for people, and for nothing
+//! else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Seek, Write};
@@ -19,8 +20,13 @@ const BLOCKS_MAX: u64 = 64;
 /// So many numbers stand in one line for debugfs, which reads no more than 8 KiB of it.
 const NUMBERS_MAX: usize = 300;
 
-/// The inodes of ext2, ext3 and ext4 that have no path; Documentation/filesystems/ext4/special_inodes.rst.
-const EXT_INODES: [(u64, &str); 3] = [(2, "the root directory"), (7, "reserved group descriptors"), (8, "the journal")];
+/// The inodes of ext2, ext3 and ext4 that have no path;
+/// Documentation/filesystems/ext4/special_inodes.rst.
+const EXT_INODES: [(u64, &str); 3] = [
+    (2, "the root directory"),
+    (7, "reserved group descriptors"),
+    (8, "the journal"),
+];
 
 /// Says what an unmounted image, which needs no recovery, holds at each of `places`, offsets and
 /// lengths in bytes. None where nothing has it, and everywhere if the file system has no debugger
@@ -28,43 +34,84 @@ const EXT_INODES: [(u64, &str); 3] = [(2, "the root directory"), (7, "reserved g
 ///
 /// # Errors
 /// If the debugger is missing or cannot be run.
-pub fn block_names(variant: &Variant, image: &Path, places: &[(u64, u64)]) -> Result<Vec<Option<String>>> {
+pub fn block_names(
+    variant: &Variant,
+    image: &Path,
+    places: &[(u64, u64)],
+) -> Result<Vec<Option<String>>> {
     match variant.file_system.debugger {
         Some(Debugger { layout, debugger }) => ext_names(layout, debugger, image, places),
         None => Ok(vec![None; places.len()]),
     }
 }
 
-fn ext_names(layout: Program, debugger: Program, image: &Path, places: &[(u64, u64)]) -> Result<Vec<Option<String>>> {
+fn ext_names(
+    layout: Program,
+    debugger: Program,
+    image: &Path,
+    places: &[(u64, u64)],
+) -> Result<Vec<Option<String>>> {
     let layout = ExtLayout::read(&run(layout, image, "")?);
     if layout.block_bytes == 0 {
         return Ok(vec![None; places.len()]);
     }
     let blocks = |(offset, length): (u64, u64)| {
-        let (first, last) = (offset / layout.block_bytes, (offset + length.max(1) - 1) / layout.block_bytes);
+        let (first, last) = (
+            offset / layout.block_bytes,
+            (offset + length.max(1) - 1) / layout.block_bytes,
+        );
         first..=last.min(first + BLOCKS_MAX - 1)
     };
     let all: BTreeSet<u64> = places.iter().flat_map(|place| blocks(*place)).collect();
-    let unknown = all.iter().copied().filter(|block| layout.name(*block).is_none());
+    let unknown = all
+        .iter()
+        .copied()
+        .filter(|block| layout.name(*block).is_none());
     let owners = read_icheck(&run(debugger, image, &lines("icheck", unknown))?);
-    let in_tables = all.iter().filter_map(|block| layout.inodes(*block)).flatten();
+    let in_tables = all
+        .iter()
+        .filter_map(|block| layout.inodes(*block))
+        .flatten();
     let inodes: BTreeSet<u64> = owners.values().copied().chain(in_tables).collect();
     let owning: BTreeSet<u64> = owners.values().copied().collect();
-    let stats = owning.iter().map(|inode| format!("stat <{inode}>")).collect::<Vec<_>>().join("\n");
-    let said = run(debugger, image, &format!("{}\n{stats}\n", lines("ncheck", inodes.into_iter())))?;
+    let stats = owning
+        .iter()
+        .map(|inode| format!("stat <{inode}>"))
+        .collect::<Vec<_>>()
+        .join("\n");
+    let said = run(
+        debugger,
+        image,
+        &format!("{}\n{stats}\n", lines("ncheck", inodes.into_iter())),
+    )?;
     let (paths, files) = (read_ncheck(&said), read_stats(&said));
     let name = |block: u64| {
         if let Some(inodes) = layout.inodes(block) {
-            let of: Vec<&str> = inodes.filter_map(|inode| paths.get(&inode)).map(String::as_str).collect();
-            let of = if of.is_empty() { String::new() } else { format!(" ({})", of.join(", ")) };
+            let of: Vec<&str> = inodes
+                .filter_map(|inode| paths.get(&inode))
+                .map(String::as_str)
+                .collect();
+            let of = if of.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", of.join(", "))
+            };
             return Some(format!("the inode table{of}"));
         }
         layout.name(block).map(str::to_owned).or_else(|| {
             let inode = owners.get(&block)?;
-            Some(file_block(*inode, block, paths.get(inode), files.get(inode)))
+            Some(file_block(
+                *inode,
+                block,
+                paths.get(inode),
+                files.get(inode),
+            ))
         })
     };
-    Ok(places.iter().map(|place| joined(blocks(*place).map(name))).collect())
+    Ok(places
+        .iter()
+        .map(|place| joined(blocks(*place).map(name)))
+        .collect())
 }
 
 /// The names of the blocks of one place, each once. None if one of them has none.
@@ -88,7 +135,9 @@ fn file_block(inode: u64, block: u64, path: Option<&String>, file: Option<&ExtFi
     }
     let path = path.cloned().unwrap_or_else(|| format!("inode {inode}"));
     match file {
-        Some(file) if file.map.iter().any(|range| range.contains(&block)) => format!("block map of {path}"),
+        Some(file) if file.map.iter().any(|range| range.contains(&block)) => {
+            format!("block map of {path}")
+        }
         Some(file) if file.is_directory => format!("directory {path}"),
         _ => format!("data of {path}"),
     }
@@ -111,7 +160,10 @@ impl ExtLayout {
         let mut this = Self::default();
         let mut group = 0;
         for line in text.lines() {
-            let number = |name: &str| line.strip_prefix(name).and_then(|rest| rest.trim().parse().ok());
+            let number = |name: &str| {
+                line.strip_prefix(name)
+                    .and_then(|rest| rest.trim().parse().ok())
+            };
             if let Some(bytes) = number("Block size:") {
                 this.block_bytes = bytes;
             } else if let Some(bytes) = number("Inode size:") {
@@ -119,17 +171,25 @@ impl ExtLayout {
             } else if let Some(count) = number("Inodes per group:") {
                 this.inodes_per_group = count;
             } else if let Some(rest) = line.strip_prefix("Group ") {
-                group = rest.split(':').next().and_then(|number| number.parse().ok()).unwrap_or(group);
+                group = rest
+                    .split(':')
+                    .next()
+                    .and_then(|number| number.parse().ok())
+                    .unwrap_or(group);
             }
             for part in line.trim().split(", ") {
-                let Some((what, blocks)) = part.split_once(" at ").and_then(|(what, at)| Some((what, range(at)?)))
+                let Some((what, blocks)) = part
+                    .split_once(" at ")
+                    .and_then(|(what, at)| Some((what, range(at)?)))
                 else {
                     continue;
                 };
                 match what {
                     "Primary superblock" => this.fixed.push((blocks, "the superblock")),
                     "Backup superblock" => this.fixed.push((blocks, "a copy of the superblock")),
-                    "Group descriptors" | "Group descriptor" => this.fixed.push((blocks, "the group descriptors")),
+                    "Group descriptors" | "Group descriptor" => {
+                        this.fixed.push((blocks, "the group descriptors"))
+                    }
                     "Block bitmap" => this.fixed.push((blocks, "the block bitmap")),
                     "Inode bitmap" => this.fixed.push((blocks, "the inode bitmap")),
                     "Inode table" => this.tables.push((blocks, group)),
@@ -141,14 +201,29 @@ impl ExtLayout {
     }
 
     fn name(&self, block: u64) -> Option<&'static str> {
-        let fixed = self.fixed.iter().find(|(blocks, _)| blocks.contains(&block)).map(|(_, name)| *name);
-        fixed.or_else(|| self.tables.iter().any(|(blocks, _)| blocks.contains(&block)).then_some("the inode table"))
+        let fixed = self
+            .fixed
+            .iter()
+            .find(|(blocks, _)| blocks.contains(&block))
+            .map(|(_, name)| *name);
+        fixed.or_else(|| {
+            self.tables
+                .iter()
+                .any(|(blocks, _)| blocks.contains(&block))
+                .then_some("the inode table")
+        })
     }
 
     /// The inodes that a block of the inode table has.
     fn inodes(&self, block: u64) -> Option<RangeInclusive<u64>> {
-        let (blocks, group) = self.tables.iter().find(|(blocks, _)| blocks.contains(&block))?;
-        let in_block = self.block_bytes.checked_div(self.inode_bytes).filter(|count| *count > 0)?;
+        let (blocks, group) = self
+            .tables
+            .iter()
+            .find(|(blocks, _)| blocks.contains(&block))?;
+        let in_block = self
+            .block_bytes
+            .checked_div(self.inode_bytes)
+            .filter(|count| *count > 0)?;
         let first = group * self.inodes_per_group + (block - blocks.start()) * in_block + 1;
         Some(first..=first + in_block - 1)
     }
@@ -196,15 +271,29 @@ fn read_stats(text: &str) -> BTreeMap<u64, ExtFile> {
     let mut current = None;
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("Inode: ") {
-            current = rest.split_whitespace().next().and_then(|number| number.parse::<u64>().ok());
+            current = rest
+                .split_whitespace()
+                .next()
+                .and_then(|number| number.parse::<u64>().ok());
             let is_directory = rest.contains("Type: directory");
             if let Some(inode) = current {
-                files.insert(inode, ExtFile { is_directory, map: Vec::new() });
+                files.insert(
+                    inode,
+                    ExtFile {
+                        is_directory,
+                        map: Vec::new(),
+                    },
+                );
             }
         }
-        let Some(file) = current.and_then(|inode| files.get_mut(&inode)) else { continue };
+        let Some(file) = current.and_then(|inode| files.get_mut(&inode)) else {
+            continue;
+        };
         for (what, at) in line.split(", ").filter_map(|part| part.split_once("):")) {
-            if ["(ETB", "(IND", "(DIND", "(TIND"].iter().any(|map| what.starts_with(map)) {
+            if ["(ETB", "(IND", "(DIND", "(TIND"]
+                .iter()
+                .any(|map| what.starts_with(map))
+            {
                 file.map.extend(range(at));
             }
         }
@@ -215,7 +304,11 @@ fn read_stats(text: &str) -> BTreeMap<u64, ExtFile> {
 /// A command of debugfs with these numbers, in as many lines as it takes.
 fn lines(command: &str, numbers: impl Iterator<Item = u64>) -> String {
     let numbers: Vec<String> = numbers.map(|number| number.to_string()).collect();
-    numbers.chunks(NUMBERS_MAX).map(|some| format!("{command} {}", some.join(" "))).collect::<Vec<_>>().join("\n")
+    numbers
+        .chunks(NUMBERS_MAX)
+        .map(|some| format!("{command} {}", some.join(" ")))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// What a program prints about an image, asked with what it reads.
@@ -223,10 +316,18 @@ fn run(program: Program, image: &Path, input: &str) -> Result<String> {
     let doing = || format!("run {}", program.name);
     // Whoever writes to a pipe waits for who reads it, and it for who reads what it prints.
     let mut file = tempfile::tempfile().doing(doing)?;
-    file.write_all(input.as_bytes()).and_then(|()| file.rewind()).doing(doing)?;
+    file.write_all(input.as_bytes())
+        .and_then(|()| file.rewind())
+        .doing(doing)?;
     let mut command = Command::new(program.find()?);
-    command.args(program.arguments).arg(image).env("LC_ALL", "C");
-    command.stdin(file).stdout(Stdio::piped()).stderr(Stdio::null());
+    command
+        .args(program.arguments)
+        .arg(image)
+        .env("LC_ALL", "C");
+    command
+        .stdin(file)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
     let output = command.output().doing(doing)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -252,22 +353,40 @@ mod tests {
 
     #[test]
     fn what_the_debugger_says_is_read() {
-        let text = "debugfs: icheck 2 9 41\nBlock\tInode number\n2\t7\n9\t12\n41\t<block not found>\n";
+        let text =
+            "debugfs: icheck 2 9 41\nBlock\tInode number\n2\t7\n9\t12\n41\t<block not found>\n";
         assert_eq!(read_icheck(text), BTreeMap::from([(2, 7), (9, 12)]));
         let text = "Inode\tPathname\n12\t//A/two words\n13\t/foo\n";
-        assert_eq!(read_ncheck(text), BTreeMap::from([(12, "A/two words".into()), (13, "foo".into())]));
-        let files =
-            read_stats("Inode: 12   Type: regular\nEXTENTS:\n(ETB0):33, (0-9):40-49\nInode: 2   Type: directory\n");
-        assert_eq!(file_block(12, 33, Some(&"f".into()), files.get(&12)), "block map of f");
-        assert_eq!(file_block(12, 40, Some(&"f".into()), files.get(&12)), "data of f");
+        assert_eq!(
+            read_ncheck(text),
+            BTreeMap::from([(12, "A/two words".into()), (13, "foo".into())])
+        );
+        let files = read_stats(
+            "Inode: 12   Type: regular\nEXTENTS:\n(ETB0):33, (0-9):40-49\nInode: 2   Type: directory\n",
+        );
+        assert_eq!(
+            file_block(12, 33, Some(&"f".into()), files.get(&12)),
+            "block map of f"
+        );
+        assert_eq!(
+            file_block(12, 40, Some(&"f".into()), files.get(&12)),
+            "data of f"
+        );
         assert!(files[&2].is_directory);
     }
 
     #[test]
     fn a_place_is_named_once_for_each_thing() {
-        let names = |names: &[Option<&str>]| joined(names.iter().map(|name| name.map(str::to_owned)));
-        assert_eq!(names(&[Some("a"), Some("a"), Some("b")]), Some("a, b".into()));
+        let names =
+            |names: &[Option<&str>]| joined(names.iter().map(|name| name.map(str::to_owned)));
+        assert_eq!(
+            names(&[Some("a"), Some("a"), Some("b")]),
+            Some("a, b".into())
+        );
         assert_eq!(names(&[Some("a"), None]), None);
-        assert_eq!(names(&[Some("a"), Some("b"), Some("c"), Some("d"), Some("e")]), Some("a, b, c, d, …".into()));
+        assert_eq!(
+            names(&[Some("a"), Some("b"), Some("c"), Some("d"), Some("e")]),
+            Some("a, b, c, d, …".into())
+        );
     }
 }

@@ -30,13 +30,28 @@ impl Drop for Remembered {
 /// one has nothing to forget, or no btrfs, is no failure.
 #[allow(unsafe_code)]
 fn forget_device(device: &Path) {
-    let Ok(control) = OpenOptions::new().read(true).write(true).open("/dev/btrfs-control") else { return };
-    let mut arguments = VolumeArguments { fd: 0, name: [0; 4088] };
+    let Ok(control) = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/btrfs-control")
+    else {
+        return;
+    };
+    let mut arguments = VolumeArguments {
+        fd: 0,
+        name: [0; 4088],
+    };
     let name = device.as_os_str().as_bytes();
     if name.len() >= arguments.name.len() {
         return;
     }
     arguments.name[..name.len()].copy_from_slice(name);
     // SAFETY: the kernel reads one `struct btrfs_ioctl_vol_args`, which `VolumeArguments` lays out.
-    unsafe { libc::ioctl(control.as_raw_fd(), FORGET_DEVICE, std::ptr::from_ref(&arguments)) };
+    unsafe {
+        libc::ioctl(
+            control.as_raw_fd(),
+            FORGET_DEVICE,
+            std::ptr::from_ref(&arguments),
+        )
+    };
 }

@@ -17,7 +17,11 @@ pub fn dies_with_thread(command: &mut Command) {
     let ask = move || {
         set_pdeathsig(Signal::SIGKILL)?;
         // It may have ended before we asked.
-        if parent_id() == parent { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
+        if parent_id() == parent {
+            Ok(())
+        } else {
+            Err(io::Error::from_raw_os_error(libc::ESRCH))
+        }
     };
     // SAFETY: between fork and exec it makes two system calls, and takes no lock and no memory.
     unsafe { command.pre_exec(ask) };
@@ -48,8 +52,8 @@ pub(crate) fn keeps_its_mount_namespace(command: &mut Command) -> io::Result<()>
 }
 
 /// Gives the calling thread a table of descriptors of its own that has only the standard ones, so
-/// that its end never waits for whoever serves what the others of its process have open. It takes no
-/// signals from then on: a handler may write to a descriptor.
+/// that its end never waits for whoever serves what the others of its process have open. It takes
+/// no signals from then on: a handler may write to a descriptor.
 ///
 /// What the thread owns of descriptors must be gone before: it would close those of others.
 ///

@@ -41,7 +41,13 @@ const OUTPUT_BYTES_MAX: usize = 64 << 10;
 const LINES_MAX: usize = 3;
 
 /// Signals that come from somebody, such as who is short of memory, and not of what a program does.
-const SENT: [i32; 5] = [libc::SIGKILL, libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
+const SENT: [i32; 5] = [
+    libc::SIGKILL,
+    libc::SIGTERM,
+    libc::SIGINT,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+];
 
 /// `FUSE_SUPER_MAGIC` of linux/magic.h, also of what has a block device.
 const FUSE_MAGIC: u64 = 0x6573_5546;
@@ -72,12 +78,28 @@ impl Serving {
     ///
     /// # Errors
     /// If it cannot be started, does not want what is on the disk, or dies of it.
-    pub(crate) fn start(driver: Driver, variant: &Variant, device: &Path, path: &Path) -> Result<Self> {
+    pub(crate) fn start(
+        driver: Driver,
+        variant: &Variant,
+        device: &Path,
+        path: &Path,
+    ) -> Result<Self> {
         let given = variant.mount_options.iter().map(String::as_str);
-        let options: Vec<_> = OPTIONS.into_iter().chain(variant.file_system.mount_options.iter().copied()).collect();
-        let options = options.into_iter().chain(given).collect::<Vec<_>>().join(",");
+        let options: Vec<_> = OPTIONS
+            .into_iter()
+            .chain(variant.file_system.mount_options.iter().copied())
+            .collect();
+        let options = options
+            .into_iter()
+            .chain(given)
+            .collect::<Vec<_>>()
+            .join(",");
         let mut command = Command::new(driver.program.find()?);
-        command.args([device, path]).args(driver.program.arguments).args(["-o", &options]).env("LC_ALL", "C");
+        command
+            .args([device, path])
+            .args(driver.program.arguments)
+            .args(["-o", &options])
+            .env("LC_ALL", "C");
         // Ctrl-C is for whoever started us to act on.
         command.stdin(Stdio::null()).process_group(0);
         let mut this = Self::spawn(driver, device, command)?;
@@ -89,13 +111,20 @@ impl Serving {
         let doing = || format!("run {}", driver.program.name);
         let (ours, theirs) = pipe2(OFlag::O_CLOEXEC).doing(doing)?;
         fcntl(&ours, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).doing(doing)?;
-        command.stdout(theirs.try_clone().doing(doing)?).stderr(theirs);
-        let output = Arc::new(Mutex::new(Output { pipe: ours.into(), text: Vec::new() }));
+        command
+            .stdout(theirs.try_clone().doing(doing)?)
+            .stderr(theirs);
+        let output = Arc::new(Mutex::new(Output {
+            pipe: ours.into(),
+            text: Vec::new(),
+        }));
         let line = words_of(&command);
         let heard = Arc::clone(&output);
         let (started, start) = channel();
         let (ended, ending) = channel();
-        let thread = |what: &str| std::thread::Builder::new().name(format!("{} {what}", driver.program.name));
+        let thread = |what: &str| {
+            std::thread::Builder::new().name(format!("{} {what}", driver.program.name))
+        };
         let waiting = thread("end").spawn(move || match begin(command) {
             Ok((child, process)) => {
                 // Whoever does not want it any more has it killed.
@@ -105,10 +134,23 @@ impl Serving {
             Err(error) => drop(started.send(Err(error))),
         });
         waiting.doing(doing)?;
-        let process = start.recv().unwrap_or_else(|_| Err(io::Error::other("its thread died"))).doing(doing)?;
-        thread("output").spawn(move || listen(&heard)).doing(doing)?;
+        let process = start
+            .recv()
+            .unwrap_or_else(|_| Err(io::Error::other("its thread died")))
+            .doing(doing)?;
+        thread("output")
+            .spawn(move || listen(&heard))
+            .doing(doing)?;
         let device = device.display().to_string();
-        Ok(Self { driver, device, line, process, output, ending, end: None })
+        Ok(Self {
+            driver,
+            device,
+            line,
+            process,
+            output,
+            ending,
+            end: None,
+        })
     }
 
     fn wait_until_mounted(&mut self, path: &Path) -> Result<()> {
@@ -129,13 +171,26 @@ impl Serving {
     /// Why nothing is mounted.
     fn not_mounted(&self, ended: Option<ExitStatus>) -> Error {
         let (program, said) = (self.driver.program.name, self.said());
-        let Some(status) = ended else { return self.slow("mounted the disk") };
+        let Some(status) = ended else {
+            return self.slow("mounted the disk");
+        };
         match status.code() {
             None => self.died(status),
             Some(code) if self.driver.refusal_statuses.contains(&code) && !is_about_us(&said) => {
-                Error::Refused { program, said: if said.is_empty() { status.to_string() } else { said } }
+                Error::Refused {
+                    program,
+                    said: if said.is_empty() {
+                        status.to_string()
+                    } else {
+                        said
+                    },
+                }
             }
-            Some(_) => Error::Program { command: self.line.clone(), status: status.to_string(), output: said },
+            Some(_) => Error::Program {
+                command: self.line.clone(),
+                status: status.to_string(),
+                output: said,
+            },
         }
     }
 
@@ -143,18 +198,32 @@ impl Serving {
     fn died(&self, status: ExitStatus) -> Error {
         let (program, how) = (self.driver.program.name, status.to_string());
         if status.signal().is_some_and(|signal| SENT.contains(&signal)) {
-            return Error::DriverLost { program, how: format!("was killed by somebody: {how}") };
+            return Error::DriverLost {
+                program,
+                how: format!("was killed by somebody: {how}"),
+            };
         }
-        Error::DriverDied { program, how, said: self.said() }
+        Error::DriverDied {
+            program,
+            how,
+            said: self.said(),
+        }
     }
 
     fn slow(&self, done: &str) -> Error {
-        let how = format!("has not {done} within {} s, and was killed: {}", PATIENCE.as_secs(), self.said());
-        Error::DriverLost { program: self.driver.program.name, how }
+        let how = format!(
+            "has not {done} within {} s, and was killed: {}",
+            PATIENCE.as_secs(),
+            self.said()
+        );
+        Error::DriverLost {
+            program: self.driver.program.name,
+            how,
+        }
     }
 
-    /// Waits for the end of a driver whose file system is not mounted any more: from then on all that
-    /// it had to write is written.
+    /// Waits for the end of a driver whose file system is not mounted any more: from then on all
+    /// that it had to write is written.
     ///
     /// # Errors
     /// If it did not end as it should.
@@ -187,15 +256,34 @@ impl Serving {
 
     /// The first line in which it reports that something is wrong with the file system.
     pub(crate) fn complaint(&self) -> Option<String> {
-        let is_error = |line: &&str| self.driver.error_starts.iter().any(|start| line.starts_with(start));
-        self.text().lines().find(is_error).map(|line| self.without_device(line))
+        let is_error = |line: &&str| {
+            self.driver
+                .error_starts
+                .iter()
+                .any(|start| line.starts_with(start))
+        };
+        self.text()
+            .lines()
+            .find(is_error)
+            .map(|line| self.without_device(line))
     }
 
     /// What it printed beside what it always prints, as far as that is worth showing.
     fn said(&self) -> String {
         let text = self.text();
-        let unusual = |line: &&str| !self.driver.usual_words.iter().any(|words| line.contains(words));
-        let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).filter(unusual).collect();
+        let unusual = |line: &&str| {
+            !self
+                .driver
+                .usual_words
+                .iter()
+                .any(|words| line.contains(words))
+        };
+        let lines: Vec<_> = text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .filter(unusual)
+            .collect();
         self.without_device(&lines[..lines.len().min(LINES_MAX)].join("; "))
     }
 
@@ -219,7 +307,9 @@ impl Drop for Serving {
 /// Whether what a driver gives as the reason is about us and the machine, and not about what is on
 /// the disk.
 fn is_about_us(said: &str) -> bool {
-    Error::OURS.iter().any(|errno| said.contains(nix::errno::Errno::from_raw(*errno).desc()))
+    Error::OURS
+        .iter()
+        .any(|errno| said.contains(nix::errno::Errno::from_raw(*errno).desc()))
 }
 
 /// Starts it, and gets hold of it so that it can be killed while somebody waits for its end. The
@@ -250,7 +340,11 @@ fn wait(mut child: Child, ended: &Sender<ExitStatus>) {
 
 /// Listens to a driver until it has closed its outputs: it would wait for who does not.
 fn listen(output: &Mutex<Output>) {
-    let pipe = output.lock().unwrap_or_else(PoisonError::into_inner).pipe.try_clone();
+    let pipe = output
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .pipe
+        .try_clone();
     let Ok(pipe) = pipe else { return };
     loop {
         let mut ready = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
@@ -273,7 +367,10 @@ struct Output {
 
 impl fmt::Debug for Output {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Output").field("pipe", &self.pipe).field("text", &Brief(&self.text)).finish()
+        f.debug_struct("Output")
+            .field("pipe", &self.pipe)
+            .field("text", &Brief(&self.text))
+            .finish()
     }
 }
 

@@ -27,7 +27,9 @@ pub enum Error {
         package: &'static str,
     },
     /// The image is smaller than the file system can be.
-    #[error("an image of {given_mib} MiB is too small for {name}: it needs at least {needed_mib} MiB")]
+    #[error(
+        "an image of {given_mib} MiB is too small for {name}: it needs at least {needed_mib} MiB"
+    )]
     TooSmall {
         /// The file system.
         name: &'static str,
@@ -36,7 +38,8 @@ pub enum Error {
         /// The smallest that works.
         needed_mib: u64,
     },
-    /// It is repaired or driven by a program, and what a crash left of it is not what programs find.
+    /// It is repaired or driven by a program, and what a crash left of it is not what programs
+    /// find.
     #[error(
         "programs cannot have a disk with {name}: take one that the kernel mounts as a crash left it, such as ext4"
     )]
@@ -116,14 +119,23 @@ pub enum Error {
 impl Error {
     /// The error numbers of a mount that are about us and the machine, and not about what is on the
     /// disk.
-    pub(crate) const OURS: [i32; 7] =
-        [libc::EPERM, libc::EACCES, libc::ENOMEM, libc::EBUSY, libc::EMFILE, libc::ENFILE, libc::EINTR];
+    pub(crate) const OURS: [i32; 7] = [
+        libc::EPERM,
+        libc::EACCES,
+        libc::ENOMEM,
+        libc::EBUSY,
+        libc::EMFILE,
+        libc::ENFILE,
+        libc::EINTR,
+    ];
 
     /// Why what is on the disk cannot be mounted, if this is an error that says so.
     pub fn unmountable(&self) -> Option<String> {
         match self {
             Self::Mount { source, .. } => {
-                let ours = source.raw_os_error().is_some_and(|errno| Self::OURS.contains(&errno));
+                let ours = source
+                    .raw_os_error()
+                    .is_some_and(|errno| Self::OURS.contains(&errno));
                 (!ours).then(|| source.to_string())
             }
             Self::Refused { .. } => Some(self.to_string()),
@@ -142,6 +154,9 @@ pub(crate) trait Context<T> {
 
 impl<T, E: Into<io::Error>> Context<T> for std::result::Result<T, E> {
     fn doing<D: Into<String>>(self, doing: impl FnOnce() -> D) -> Result<T> {
-        self.map_err(|source| Error::Io { doing: doing().into(), source: source.into() })
+        self.map_err(|source| Error::Io {
+            doing: doing().into(),
+            source: source.into(),
+        })
     }
 }

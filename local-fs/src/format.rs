@@ -14,16 +14,28 @@ pub fn format(variant: &Variant, path: &Path) -> Result<File> {
     let row = variant.file_system;
     let given_mib = variant.size_bytes >> 20;
     if given_mib < row.size_min_mib {
-        return Err(Error::TooSmall { name: row.name, given_mib, needed_mib: row.size_min_mib });
+        return Err(Error::TooSmall {
+            name: row.name,
+            given_mib,
+            needed_mib: row.size_min_mib,
+        });
     }
     let program = row.mkfs.find()?;
     let file = File::create_new(path).doing(|| format!("create {}", path.display()))?;
-    file.set_len(variant.size_bytes).doing(|| format!("size {}", path.display()))?;
+    file.set_len(variant.size_bytes)
+        .doing(|| format!("size {}", path.display()))?;
     let mut command = Command::new(program);
-    command.args(row.mkfs.arguments).args(&variant.mkfs_options).arg(path).env("LC_ALL", "C").stdin(Stdio::null());
+    command
+        .args(row.mkfs.arguments)
+        .args(&variant.mkfs_options)
+        .arg(path)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null());
     // Ctrl-C is for whoever started us to act on.
     command.process_group(0);
-    let output = command.output().doing(|| format!("run {}", row.mkfs.name))?;
+    let output = command
+        .output()
+        .doing(|| format!("run {}", row.mkfs.name))?;
     if !output.status.success() {
         return Err(program_failed(&command, &output));
     }
@@ -33,20 +45,44 @@ pub fn format(variant: &Variant, path: &Path) -> Result<File> {
 /// A command as one would type it.
 pub(crate) fn words_of(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    words
+        .map(|word| word.to_string_lossy())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Signals that a program gets for what it does itself.
-const OWN_FAULTS: [i32; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGSYS];
+const OWN_FAULTS: [i32; 6] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGABRT,
+    libc::SIGSYS,
+];
 
 /// The error for a program that ended with a failure.
 pub(crate) fn program_failed(command: &Command, output: &Output) -> Error {
-    if output.status.signal().is_some_and(|signal| !OWN_FAULTS.contains(&signal)) {
-        return Error::Killed { what: format!("{}: killed from outside, {}", words_of(command), output.status) };
+    if output
+        .status
+        .signal()
+        .is_some_and(|signal| !OWN_FAULTS.contains(&signal))
+    {
+        return Error::Killed {
+            what: format!(
+                "{}: killed from outside, {}",
+                words_of(command),
+                output.status
+            ),
+        };
     }
     let text = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
     let text = String::from_utf8_lossy(&text);
-    let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let lines: Vec<_> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
     Error::Program {
         command: words_of(command),
         status: output.status.to_string(),

@@ -32,10 +32,18 @@ pub struct RunningFsck {
 /// # Errors
 /// If the checker is missing or cannot be run.
 pub fn start_fsck(variant: &Variant, image: &Path) -> Result<Option<RunningFsck>> {
-    let Some(fsck) = variant.file_system.fsck else { return Ok(None) };
+    let Some(fsck) = variant.file_system.fsck else {
+        return Ok(None);
+    };
     let mut command = command(&fsck.program, image)?;
-    let child = command.spawn().doing(|| format!("run {}", fsck.program.name))?;
-    Ok(Some(RunningFsck { child: Some(child), command, fsck }))
+    let child = command
+        .spawn()
+        .doing(|| format!("run {}", fsck.program.name))?;
+    Ok(Some(RunningFsck {
+        child: Some(child),
+        command,
+        fsck,
+    }))
 }
 
 /// A repair is run again as long as it has something to do, but not more often than this: what
@@ -48,7 +56,13 @@ const REPAIRS_MAX: usize = 4;
 /// # Errors
 /// If the program is missing, cannot be run, or is killed.
 pub fn repair(variant: &Variant, image: &Path) -> Result<std::result::Result<(), String>> {
-    let Some(Repair { program, done_statuses }) = variant.file_system.repair else { return Ok(Ok(())) };
+    let Some(Repair {
+        program,
+        done_statuses,
+    }) = variant.file_system.repair
+    else {
+        return Ok(Ok(()));
+    };
     let mut command = command(&program, image)?;
     for _ in 0..REPAIRS_MAX {
         let output = command.output().doing(|| format!("run {}", program.name))?;
@@ -71,17 +85,25 @@ pub fn repair(variant: &Variant, image: &Path) -> Result<std::result::Result<(),
 fn failed(program: &Program, command: &Command, output: &Output) -> Error {
     let is_canceled = |status| program.canceled_bit.is_some_and(|bit| status & bit != 0);
     match program_failed(command, output) {
-        Error::Program { command, status, .. } if output.status.code().is_some_and(is_canceled) => {
-            Error::Killed { what: format!("{command}: canceled from outside, {status}") }
-        }
+        Error::Program {
+            command, status, ..
+        } if output.status.code().is_some_and(is_canceled) => Error::Killed {
+            what: format!("{command}: canceled from outside, {status}"),
+        },
         error => error,
     }
 }
 
 fn command(program: &Program, image: &Path) -> Result<Command> {
     let mut command = Command::new(program.find()?);
-    command.args(program.arguments).arg(image).env("LC_ALL", "C");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(program.arguments)
+        .arg(image)
+        .env("LC_ALL", "C");
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     // Ctrl-C is for whoever started us to act on.
     command.process_group(0);
     Ok(command)
@@ -96,10 +118,16 @@ impl RunningFsck {
         let child = self.child.take().expect("there until finished");
         let output: Output = child.wait_with_output().doing(|| "wait for the checker")?;
         match output.status.code() {
-            Some(0) => Ok(FsckReport { clean: true, output: String::new() }),
+            Some(0) => Ok(FsckReport {
+                clean: true,
+                output: String::new(),
+            }),
             Some(status) if self.fsck.damage_statuses.contains(&status) => {
                 let text = [output.stdout, output.stderr].concat();
-                Ok(FsckReport { clean: false, output: String::from_utf8_lossy(&text).into_owned() })
+                Ok(FsckReport {
+                    clean: false,
+                    output: String::from_utf8_lossy(&text).into_owned(),
+                })
             }
             _ => Err(failed(&self.fsck.program, &self.command, &output)),
         }

@@ -39,14 +39,23 @@ impl KernelMessage {
     /// Where it names a block device.
     fn mentions(&self, device: &str) -> impl Iterator<Item = usize> {
         let ends = |rest: &str| !rest.starts_with(|next: char| next.is_ascii_digit());
-        let found = self.text.match_indices(device).filter(move |(at, name)| ends(&self.text[at + name.len()..]));
+        let found = self
+            .text
+            .match_indices(device)
+            .filter(move |(at, name)| ends(&self.text[at + name.len()..]));
         found.map(|(at, _)| at)
     }
 
     /// Whether it starts the report of a bug or a failed assertion, which names no device.
     pub fn is_stack_trace(&self) -> bool {
-        const STARTS: [&str; 6] =
-            ["WARNING: ", "BUG: ", "kernel BUG at", "Oops: ", "general protection fault", "XFS: Assertion failed"];
+        const STARTS: [&str; 6] = [
+            "WARNING: ",
+            "BUG: ",
+            "kernel BUG at",
+            "Oops: ",
+            "general protection fault",
+            "XFS: Assertion failed",
+        ];
         STARTS.iter().any(|start| self.text.starts_with(start))
     }
 }
@@ -78,7 +87,10 @@ impl KernelLog {
     /// # Errors
     /// If it cannot be sought in.
     pub fn skip(&mut self) -> Result<()> {
-        self.file.seek(SeekFrom::End(0)).doing(|| "go to the end of the kernel's log").map(drop)
+        self.file
+            .seek(SeekFrom::End(0))
+            .doing(|| "go to the end of the kernel's log")
+            .map(drop)
     }
 
     /// What was logged since the last call.
@@ -107,7 +119,10 @@ fn parse(record: &[u8]) -> Option<KernelMessage> {
     let (prefix, rest) = record.split_once(';')?;
     let priority: u32 = prefix.split(',').next()?.parse().ok()?;
     let text = rest.lines().next().unwrap_or_default().to_owned();
-    Some(KernelMessage { level: (priority & 7) as u8, text })
+    Some(KernelMessage {
+        level: (priority & 7) as u8,
+        text,
+    })
 }
 
 #[cfg(test)]
@@ -118,10 +133,19 @@ mod tests {
     fn a_record_gives_its_level_and_first_line() {
         let record = b"3,1234,567890,-;XFS (loop0): Corruption detected\n SUBSYSTEM=block\n";
         let message = parse(record).expect("well formed");
-        assert_eq!(message, KernelMessage { level: 3, text: "XFS (loop0): Corruption detected".into() });
+        assert_eq!(
+            message,
+            KernelMessage {
+                level: 3,
+                text: "XFS (loop0): Corruption detected".into()
+            }
+        );
         assert_eq!(parse(b"nonsense"), None);
         assert!(message.is_about("loop0") && !message.is_about("loop"));
-        assert_eq!(message.text_without("loop0"), "XFS (disk): Corruption detected");
+        assert_eq!(
+            message.text_without("loop0"),
+            "XFS (disk): Corruption detected"
+        );
         assert_eq!(message.text_without("loop"), message.text);
     }
 }

@@ -1,8 +1,8 @@
 //! Local file systems: how each is made, mounted, walked and checked.
 //!
 //! [`FileSystem`] is a row of a table: adding a file system is adding a row. [`Variant`] is one
-//! with its options, [`Mounted`] a mount that goes when it is dropped, with its driver where that is
-//! a process, [`Tree`] everything a file system shows of itself.
+//! with its options, [`Mounted`] a mount that goes when it is dropped, with its driver where that
+//! is a process, [`Tree`] everything a file system shows of itself.
 
 #![deny(unsafe_code)]
 
@@ -30,7 +30,9 @@ pub use fsck::{FsckReport, RunningFsck, repair, start_fsck};
 pub use kernel_log::{KernelLog, KernelMessage};
 pub use mount::Mounted;
 pub use scratch::{NAME_PREFIX, Scratch, enter_mount_namespace};
-pub use table::{Debugger, Driver, FileSystem, Fsck, Lack, Program, Repair, TABLE, find, find_program};
+pub use table::{
+    Debugger, Driver, FileSystem, Fsck, Lack, Program, Repair, TABLE, find, find_program,
+};
 pub use tree::{Content, Inode, InodeKind, Segment, Tree, WalkError};
 pub use variant::{PROGRAM_DISK_MIB, Variant};
 pub use walk::{WalkOptions, walk};

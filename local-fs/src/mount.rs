@@ -12,8 +12,8 @@ use crate::error::Context;
 use crate::shutdown::shutdown;
 use crate::{Error, Result, Variant};
 
-/// How long a device or a mount may stay busy without being in use by us. Who looks at it needs a moment
-/// of the processor to let go, and gets that late on a machine with much to do.
+/// How long a device or a mount may stay busy without being in use by us. Who looks at it needs a
+/// moment of the processor to let go, and gets that late on a machine with much to do.
 const BUSY_PATIENCE: Duration = Duration::from_secs(10);
 const BUSY_PAUSE: Duration = Duration::from_micros(200);
 
@@ -49,14 +49,37 @@ impl Mounted {
         let (flags, options) = variant.mount_arguments();
         let flags = flags | MsFlags::MS_NOATIME | MsFlags::MS_NODEV | MsFlags::MS_NOSUID;
         // A mount that fails may have got as far as to be remembered.
-        let remembered = Remembered(variant.file_system.remembered_by_identity.then(|| device.into()));
+        let remembered = Remembered(
+            variant
+                .file_system
+                .remembered_by_identity
+                .then(|| device.into()),
+        );
         // Whoever looks for a free loop device has it open for a moment.
-        let mounted = unless_busy(|| mount(Some(device), path, Some(name), flags, Some(options.as_str())));
+        let mounted = unless_busy(|| {
+            mount(
+                Some(device),
+                path,
+                Some(name),
+                flags,
+                Some(options.as_str()),
+            )
+        });
         mounted.map_err(|errno| match errno {
             Errno::ENODEV => Error::NotInKernel { name },
-            _ => Error::Mount { name, device: device.into(), options, source: errno.into() },
+            _ => Error::Mount {
+                name,
+                device: device.into(),
+                options,
+                source: errno.into(),
+            },
         })?;
-        Ok(Self { path: path.into(), active: true, driver: None, _remembered: remembered })
+        Ok(Self {
+            path: path.into(),
+            active: true,
+            driver: None,
+            _remembered: remembered,
+        })
     }
 
     /// Where it is mounted.
@@ -69,8 +92,14 @@ impl Mounted {
     /// # Errors
     /// If it cannot be opened.
     pub fn root(&self) -> Result<File> {
-        let root = open(&self.path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-        Ok(root.doing(|| format!("open {}", self.path.display()))?.into())
+        let root = open(
+            &self.path,
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        );
+        Ok(root
+            .doing(|| format!("open {}", self.path.display()))?
+            .into())
     }
 
     /// Has the file system write nothing more: then it is unmounted without what it would have to
@@ -90,7 +119,8 @@ impl Mounted {
     ///
     /// # Errors
     /// [`Error::Unmount`] if it is busy, or the file system failed on the way out;
-    /// [`Error::DriverDied`] or [`Error::DriverLost`] if the driver did, which then is gone as well.
+    /// [`Error::DriverDied`] or [`Error::DriverLost`] if the driver did, which then is gone as
+    /// well.
     pub fn unmount(&mut self) -> Result<()> {
         if !std::mem::take(&mut self.active) {
             return Ok(());
@@ -101,7 +131,9 @@ impl Mounted {
             let _ = umount2(&self.path, MntFlags::MNT_DETACH);
             Error::Unmount(errno.into())
         })?;
-        self.driver.as_mut().map_or(Ok(()), |driver| driver.finish())
+        self.driver
+            .as_mut()
+            .map_or(Ok(()), |driver| driver.finish())
     }
 }
 
@@ -111,7 +143,10 @@ fn unless_busy(mut act: impl FnMut() -> nix::Result<()>) -> nix::Result<()> {
     let mut deadline = None;
     loop {
         match act() {
-            Err(Errno::EBUSY) if Instant::now() < *deadline.get_or_insert_with(|| Instant::now() + BUSY_PATIENCE) => {
+            Err(Errno::EBUSY)
+                if Instant::now()
+                    < *deadline.get_or_insert_with(|| Instant::now() + BUSY_PATIENCE) =>
+            {
                 std::thread::sleep(BUSY_PAUSE);
             }
             answer => return answer,

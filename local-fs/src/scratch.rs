@@ -17,7 +17,11 @@ pub const NAME_PREFIX: &str = "crashpoint-";
 pub fn enter_mount_namespace() -> Result<()> {
     let needed = || {
         let is_root = nix::unistd::geteuid().is_root();
-        let needed = if is_root { "a container must be privileged: docker run --privileged" } else { "root is needed" };
+        let needed = if is_root {
+            "a container must be privileged: docker run --privileged"
+        } else {
+            "root is needed"
+        };
         format!("make a mount namespace ({needed})")
     };
     machine::have_own_mounts().doing(needed)
@@ -39,9 +43,18 @@ impl Scratch {
     /// If it cannot be made or mounted.
     pub fn new() -> Result<Self> {
         let prefix = format!("{NAME_PREFIX}{}-", std::process::id());
-        let directory = tempfile::Builder::new().prefix(&prefix).tempdir().doing(|| "make a temporary directory")?;
-        mount(Some("crashpoint"), directory.path(), Some("tmpfs"), MsFlags::empty(), Some("mode=0700"))
-            .doing(|| format!("mount a tmpfs on {}", directory.path().display()))?;
+        let directory = tempfile::Builder::new()
+            .prefix(&prefix)
+            .tempdir()
+            .doing(|| "make a temporary directory")?;
+        mount(
+            Some("crashpoint"),
+            directory.path(),
+            Some("tmpfs"),
+            MsFlags::empty(),
+            Some("mode=0700"),
+        )
+        .doing(|| format!("mount a tmpfs on {}", directory.path().display()))?;
         Ok(Self { directory })
     }
 

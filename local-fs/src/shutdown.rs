@@ -17,7 +17,13 @@ const NOTHING_MORE: u32 = 2;
 #[allow(unsafe_code)]
 pub(crate) fn shutdown(root: &File) -> io::Result<()> {
     // SAFETY: the kernel reads one u32.
-    match unsafe { libc::ioctl(root.as_raw_fd(), SHUTDOWN, std::ptr::from_ref(&NOTHING_MORE)) } {
+    match unsafe {
+        libc::ioctl(
+            root.as_raw_fd(),
+            SHUTDOWN,
+            std::ptr::from_ref(&NOTHING_MORE),
+        )
+    } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

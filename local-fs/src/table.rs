@@ -13,8 +13,8 @@ pub struct Program {
     pub arguments: &'static [&'static str],
     /// The Debian package that holds it.
     pub package: &'static str,
-    /// The bit of its exit status by which it says that somebody asked it to end, if it catches such
-    /// signals.
+    /// The bit of its exit status by which it says that somebody asked it to end, if it catches
+    /// such signals.
     pub canceled_bit: Option<i32>,
 }
 
@@ -112,8 +112,8 @@ pub struct FileSystem {
     pub repair: Option<Repair>,
     /// Says what a block holds. A sweep does without where it is not installed.
     pub debugger: Option<Debugger>,
-    /// What mkfs is given besides for a disk that programs keep their data on: room for more files than
-    /// a workload makes.
+    /// What mkfs is given besides for a disk that programs keep their data on: room for more files
+    /// than a workload makes.
     pub mkfs_for_programs: &'static [&'static str],
     /// The size of the disk unless another is asked for, in MiB.
     pub size_mib: u64,
@@ -154,8 +154,18 @@ const USUAL: FileSystem = FileSystem {
     lacks: &[],
 };
 
-const fn program(name: &'static str, arguments: &'static [&'static str], package: &'static str) -> Program {
-    Program { name, faster: None, arguments, package, canceled_bit: None }
+const fn program(
+    name: &'static str,
+    arguments: &'static [&'static str],
+    package: &'static str,
+) -> Program {
+    Program {
+        name,
+        faster: None,
+        arguments,
+        package,
+        canceled_bit: None,
+    }
 }
 
 const E2FSPROGS: &str = "e2fsprogs";
@@ -169,22 +179,41 @@ const MKFS_EXT4: Program = program(
     "mkfs.ext4",
     // No lazy initialisation: its thread would write whenever it likes. 4 KiB blocks are
     // what everybody uses; for a disk this small mke2fs would take 1 KiB.
-    &["-q", "-F", "-b", "4096", "-N", "512", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
+    &[
+        "-q",
+        "-F",
+        "-b",
+        "4096",
+        "-N",
+        "512",
+        "-E",
+        "lazy_itable_init=0,lazy_journal_init=0",
+    ],
     E2FSPROGS,
 );
 
 const fn e2fsck(arguments: &'static [&'static str]) -> Program {
     // Without shared libraries a check of a disk this small takes half as long. e2fsck(8): 32 for
     // "canceled by user request", added to what else there is to say.
-    Program { faster: Some("e2fsck.static"), canceled_bit: Some(32), ..program("e2fsck", arguments, E2FSPROGS) }
+    Program {
+        faster: Some("e2fsck.static"),
+        canceled_bit: Some(32),
+        ..program("e2fsck", arguments, E2FSPROGS)
+    }
 }
 
 /// e2fsck(8): 4 for errors left uncorrected.
 /// 4 is errors left uncorrected; with 8 it gave up at them (e2fsck(8): the sum of conditions).
-const E2FSCK: Option<Fsck> = Some(Fsck { program: e2fsck(&["-f", "-n"]), damage_statuses: &[4, 12] });
+const E2FSCK: Option<Fsck> = Some(Fsck {
+    program: e2fsck(&["-f", "-n"]),
+    damage_statuses: &[4, 12],
+});
 
 /// e2fsck(8): 1 and 2 for errors that were corrected.
-const E2FSCK_REPAIR: Option<Repair> = Some(Repair { program: e2fsck(&["-f", "-y"]), done_statuses: &[0, 1, 2] });
+const E2FSCK_REPAIR: Option<Repair> = Some(Repair {
+    program: e2fsck(&["-f", "-y"]),
+    done_statuses: &[0, 1, 2],
+});
 
 /// Both read the file system as it is, without its journal.
 const DEBUGFS: Option<Debugger> = Some(Debugger {
@@ -212,7 +241,8 @@ pub static TABLE: &[FileSystem] = &[
         fsck: Some(Fsck {
             program: program(
                 "xfs_repair",
-                // Prefetching threads and a large cache cost more than the whole check of a disk this small.
+                // Prefetching threads and a large cache cost more than the whole check of a disk
+                // this small.
                 &["-n", "-f", "-P", "-o", "bhash=64", "-o", "phase2_threads=1"],
                 "xfsprogs",
             ),
@@ -223,14 +253,18 @@ pub static TABLE: &[FileSystem] = &[
         size_min_mib: 300,
         // Every worker mounts a copy of the same disk.
         mount_options: &["nouuid"],
-        // mkfs.xfs sets trusted.xfs:autofsck where it is told to, and that of xfsprogs 7.2 where it is not.
+        // mkfs.xfs sets trusted.xfs:autofsck where it is told to, and that of xfsprogs 7.2 where it
+        // is not.
         own_attributes: &["trusted.xfs:"],
         ..USUAL
     },
     FileSystem {
         name: "btrfs",
         mkfs: program("mkfs.btrfs", &["-q", "-f"], "btrfs-progs"),
-        fsck: Some(Fsck { program: program("btrfs", &["check", "--readonly"], "btrfs-progs"), damage_statuses: &[1] }),
+        fsck: Some(Fsck {
+            program: program("btrfs", &["check", "--readonly"], "btrfs-progs"),
+            damage_statuses: &[1],
+        }),
         size_mib: 128,
         size_min_mib: 110,
         remembered_by_identity: true,
@@ -238,7 +272,20 @@ pub static TABLE: &[FileSystem] = &[
     },
     FileSystem {
         name: "ext3",
-        mkfs: program("mkfs.ext3", &["-q", "-F", "-b", "4096", "-N", "512", "-E", "lazy_itable_init=0"], E2FSPROGS),
+        mkfs: program(
+            "mkfs.ext3",
+            &[
+                "-q",
+                "-F",
+                "-b",
+                "4096",
+                "-N",
+                "512",
+                "-E",
+                "lazy_itable_init=0",
+            ],
+            E2FSPROGS,
+        ),
         fsck: E2FSCK,
         debugger: DEBUGFS,
         mkfs_for_programs: &["-N", "16384"],
@@ -247,7 +294,20 @@ pub static TABLE: &[FileSystem] = &[
     },
     FileSystem {
         name: "ext2",
-        mkfs: program("mkfs.ext2", &["-q", "-F", "-b", "4096", "-N", "512", "-E", "lazy_itable_init=0"], E2FSPROGS),
+        mkfs: program(
+            "mkfs.ext2",
+            &[
+                "-q",
+                "-F",
+                "-b",
+                "4096",
+                "-N",
+                "512",
+                "-E",
+                "lazy_itable_init=0",
+            ],
+            E2FSPROGS,
+        ),
         fsck: E2FSCK,
         repair: E2FSCK_REPAIR,
         debugger: DEBUGFS,
@@ -278,14 +338,21 @@ pub static TABLE: &[FileSystem] = &[
             damage_statuses: &[4],
         }),
         // The kernel mounts a clean one only: its journal is replayed by fsck.
-        repair: Some(Repair { program: program("fsck.jfs", &["-a"], "jfsutils"), done_statuses: &[0, 1] }),
+        repair: Some(Repair {
+            program: program("fsck.jfs", &["-a"], "jfsutils"),
+            done_statuses: &[0, 1],
+        }),
         size_min_mib: 16,
         ..USUAL
     },
     FileSystem {
         name: "nilfs2",
         // 64 KiB segments: with the usual 8 MiB it takes a disk of 129 MiB.
-        mkfs: program("mkfs.nilfs2", &["-q", "-b", "4096", "-B", "16"], "nilfs-tools"),
+        mkfs: program(
+            "mkfs.nilfs2",
+            &["-q", "-b", "4096", "-B", "16"],
+            "nilfs-tools",
+        ),
         size_mib: 64,
         size_min_mib: 16,
         // Where its cleaner looks.
@@ -295,7 +362,11 @@ pub static TABLE: &[FileSystem] = &[
     },
     FileSystem {
         name: "reiserfs",
-        mkfs: program("mkfs.reiserfs", &["-q", "-f", "-f", "-s", "513"], "reiserfsprogs"),
+        mkfs: program(
+            "mkfs.reiserfs",
+            &["-q", "-f", "-f", "-s", "513"],
+            "reiserfsprogs",
+        ),
         fsck: Some(Fsck {
             // reiserfsck(8): 1 for errors that can be fixed, 2 for those that need a new tree.
             program: program("reiserfsck", &["--check", "-y", "-q"], "reiserfsprogs"),
@@ -311,9 +382,15 @@ pub static TABLE: &[FileSystem] = &[
         name: "vfat",
         modules: &["nls_cp437", "nls_iso8859_1"],
         mkfs: program("mkfs.vfat", &[], "dosfstools"),
-        fsck: Some(Fsck { program: program("fsck.vfat", &["-n"], "dosfstools"), damage_statuses: &[1] }),
+        fsck: Some(Fsck {
+            program: program("fsck.vfat", &["-n"], "dosfstools"),
+            damage_statuses: &[1],
+        }),
         // fsck.fat(8): 1 for errors that were found, and corrected.
-        repair: Some(Repair { program: program("fsck.vfat", &["-a"], "dosfstools"), done_statuses: &[0, 1] }),
+        repair: Some(Repair {
+            program: program("fsck.vfat", &["-a"], "dosfstools"),
+            done_statuses: &[0, 1],
+        }),
         found_names: &["FSCK"],
         lacks: &[
             Lack::Modes,
@@ -334,8 +411,14 @@ pub static TABLE: &[FileSystem] = &[
         // Version 2: fsck.minix of util-linux 2.38 writes its bitmaps over the data of version 3.
         mkfs: program("mkfs.minix", &["-2"], UTIL_LINUX),
         // fsck.minix(8): 3 for errors that were corrected, 4 for those that were not.
-        fsck: Some(Fsck { program: program("fsck.minix", &["-f"], UTIL_LINUX), damage_statuses: &[4] }),
-        repair: Some(Repair { program: program("fsck.minix", &["-f", "-a"], UTIL_LINUX), done_statuses: &[0, 3] }),
+        fsck: Some(Fsck {
+            program: program("fsck.minix", &["-f"], UTIL_LINUX),
+            damage_statuses: &[4],
+        }),
+        repair: Some(Repair {
+            program: program("fsck.minix", &["-f", "-a"], UTIL_LINUX),
+            done_statuses: &[0, 3],
+        }),
         lacks: &[Lack::Xattrs, Lack::Preallocation, Lack::DirectIo],
         ..USUAL
     },
@@ -349,7 +432,11 @@ pub static TABLE: &[FileSystem] = &[
             // misc/fuse2fs.c, main: 2 where it cannot be opened, 3 where the journal or the bitmaps
             // are no good.
             refusal_statuses: &[2, 3],
-            usual_words: &["Writing to the journal is not supported", "recovering journal", "Warning: "],
+            usual_words: &[
+                "Writing to the journal is not supported",
+                "recovering journal",
+                "Warning: ",
+            ],
             error_starts: &["FUSE2FS ("],
             removed_starts: FUSE_REMOVED,
         }),
@@ -384,10 +471,21 @@ pub static TABLE: &[FileSystem] = &[
         }),
         mkfs: program("mkfs.ntfs", &["-q", "-F", "-f"], NTFS_3G),
         // ntfsfix(8): no chkdsk, it looks at what is needed to mount it.
-        fsck: Some(Fsck { program: program("ntfsfix", &["-n"], NTFS_3G), damage_statuses: &[1] }),
-        repair: Some(Repair { program: program("ntfsfix", &["-d"], NTFS_3G), done_statuses: &[0] }),
+        fsck: Some(Fsck {
+            program: program("ntfsfix", &["-n"], NTFS_3G),
+            damage_statuses: &[1],
+        }),
+        repair: Some(Repair {
+            program: program("ntfsfix", &["-d"], NTFS_3G),
+            done_statuses: &[0],
+        }),
         mount_options: &["no_detach"],
-        lacks: &[Lack::Modes, Lack::Owners, Lack::RenameFlags, Lack::RenameNoReplace],
+        lacks: &[
+            Lack::Modes,
+            Lack::Owners,
+            Lack::RenameFlags,
+            Lack::RenameNoReplace,
+        ],
         ..USUAL
     },
 ];
@@ -408,14 +506,22 @@ impl FileSystem {
     /// The programs that it takes to test it.
     pub fn programs(&self) -> impl Iterator<Item = Program> {
         let driver = self.driver.map(|driver| driver.program);
-        let others = [driver, self.fsck.map(|fsck| fsck.program), self.repair.map(|repair| repair.program)];
+        let others = [
+            driver,
+            self.fsck.map(|fsck| fsck.program),
+            self.repair.map(|repair| repair.program),
+        ];
         std::iter::once(self.mkfs).chain(others.into_iter().flatten())
     }
 
     /// Names in the root that are not looked at in a file system that has just recovered. What its
     /// checker found is.
     pub fn names_not_walked(&self) -> &'static [&'static str] {
-        if self.found_names.is_empty() { self.own_names } else { &[] }
+        if self.found_names.is_empty() {
+            self.own_names
+        } else {
+            &[]
+        }
     }
 }
 
@@ -424,17 +530,27 @@ impl FileSystem {
 /// # Errors
 /// If there is none.
 pub fn find(name: &str) -> Result<&'static FileSystem> {
-    TABLE.iter().find(|row| row.name == name).ok_or_else(|| Error::UnknownFileSystem {
-        name: name.to_owned(),
-        known: TABLE.iter().map(|row| row.name).collect::<Vec<_>>().join(", "),
-    })
+    TABLE
+        .iter()
+        .find(|row| row.name == name)
+        .ok_or_else(|| Error::UnknownFileSystem {
+            name: name.to_owned(),
+            known: TABLE
+                .iter()
+                .map(|row| row.name)
+                .collect::<Vec<_>>()
+                .join(", "),
+        })
 }
 
 /// Where a program is; looks in the administrator's directories too, which a PATH may lack.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let also = ["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(also).map(|directory| directory.join(name)).find(|program| program.is_file())
+    std::env::split_paths(&path)
+        .chain(also)
+        .map(|directory| directory.join(name))
+        .find(|program| program.is_file())
 }
 
 impl Program {
@@ -446,6 +562,9 @@ impl Program {
         let faster = self.faster.and_then(find_program);
         faster
             .or_else(|| find_program(self.name))
-            .ok_or(Error::ProgramMissing { program: self.name, package: self.package })
+            .ok_or(Error::ProgramMissing {
+                program: self.name,
+                package: self.package,
+            })
     }
 }

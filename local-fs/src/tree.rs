@@ -92,7 +92,9 @@ pub struct Content {
 
 impl fmt::Debug for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Content").field("segments", &BriefList(self.segments.iter())).finish()
+        f.debug_struct("Content")
+            .field("segments", &BriefList(self.segments.iter()))
+            .finish()
     }
 }
 
@@ -107,7 +109,10 @@ pub struct Segment {
 
 impl fmt::Debug for Segment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Segment").field("offset", &self.offset).field("data", &Brief(&self.data)).finish()
+        f.debug_struct("Segment")
+            .field("offset", &self.offset)
+            .field("data", &Brief(&self.data))
+            .finish()
     }
 }
 
@@ -123,25 +128,35 @@ impl Tree {
             Some(InodeKind::Directory(entries)) => Some(entries),
             _ => None,
         };
-        entries.into_iter().flatten().map(|(name, number)| (name.as_str(), *number))
+        entries
+            .into_iter()
+            .flatten()
+            .map(|(name, number)| (name.as_str(), *number))
     }
 
     /// The number of the inode at a path relative to the root (`A/foo`, `.`).
     pub fn lookup(&self, path: &str) -> Option<u64> {
-        path.split('/').filter(|name| !name.is_empty() && *name != ".").try_fold(self.root, |directory, name| {
-            match &self.inodes.get(&directory)?.kind {
-                InodeKind::Directory(entries) => entries.get(name).copied(),
-                _ => None,
-            }
-        })
+        path.split('/')
+            .filter(|name| !name.is_empty() && *name != ".")
+            .try_fold(self.root, |directory, name| {
+                match &self.inodes.get(&directory)?.kind {
+                    InodeKind::Directory(entries) => entries.get(name).copied(),
+                    _ => None,
+                }
+            })
     }
 }
 
 impl Content {
     /// The byte at an offset.
     pub fn byte(&self, offset: u64) -> u8 {
-        let after = self.segments.partition_point(|segment| segment.offset <= offset);
+        let after = self
+            .segments
+            .partition_point(|segment| segment.offset <= offset);
         let segment = after.checked_sub(1).map(|index| &self.segments[index]);
-        segment.and_then(|segment| segment.data.get((offset - segment.offset) as usize)).copied().unwrap_or(0)
+        segment
+            .and_then(|segment| segment.data.get((offset - segment.offset) as usize))
+            .copied()
+            .unwrap_or(0)
     }
 }

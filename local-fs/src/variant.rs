@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, FileSystem, Result, TABLE, find};
 
-/// The size of a disk that programs keep their data on, in MiB. What is not written takes no memory.
+/// The size of a disk that programs keep their data on, in MiB. What is not written takes no
+/// memory.
 pub const PROGRAM_DISK_MIB: u64 = 1024;
 
 /// Options that are flags of mount(2), as mount(8) knows them.
@@ -33,19 +34,34 @@ impl Variant {
     /// A file system as most people use it.
     pub fn plain(file_system: &'static FileSystem) -> Self {
         let size_bytes = file_system.size_mib << 20;
-        Self { file_system, mkfs_options: Vec::new(), mount_options: Vec::new(), size_bytes }
+        Self {
+            file_system,
+            mkfs_options: Vec::new(),
+            mount_options: Vec::new(),
+            size_bytes,
+        }
     }
 
-    /// One for a disk that programs keep their data on, as people write it: `ext4:data=journal`. It has
-    /// [`PROGRAM_DISK_MIB`], and can be mounted as a crash left it.
+    /// One for a disk that programs keep their data on, as people write it: `ext4:data=journal`. It
+    /// has [`PROGRAM_DISK_MIB`], and can be mounted as a crash left it.
     ///
     /// # Errors
     /// If it is not one that the kernel mounts without repairing it first.
     pub fn for_programs(text: &str) -> Result<Self> {
         let can = |row: &FileSystem| row.repair.is_none() && row.driver.is_none();
-        let known = || TABLE.iter().filter(|row| can(row)).map(|row| row.name).collect::<Vec<_>>().join(", ");
+        let known = || {
+            TABLE
+                .iter()
+                .filter(|row| can(row))
+                .map(|row| row.name)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         let mut variant = Self::parse(text).map_err(|error| match error {
-            Error::UnknownFileSystem { name, .. } => Error::UnknownFileSystem { name, known: known() },
+            Error::UnknownFileSystem { name, .. } => Error::UnknownFileSystem {
+                name,
+                known: known(),
+            },
             other => other,
         })?;
         let row = variant.file_system;
@@ -83,9 +99,14 @@ impl Variant {
         let mut variant = Self::plain(find(name_of(text))?);
         for options in text.split(':').skip(1) {
             if options.trim_start().starts_with('-') {
-                variant.mkfs_options.extend(options.split_whitespace().map(str::to_owned));
+                variant
+                    .mkfs_options
+                    .extend(options.split_whitespace().map(str::to_owned));
             } else {
-                let options = options.split(',').map(str::trim).filter(|option| !option.is_empty());
+                let options = options
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|option| !option.is_empty());
                 variant.mount_options.extend(options.map(str::to_owned));
             }
         }
@@ -95,7 +116,10 @@ impl Variant {
     /// The options for mount(2): flags, and what the file system reads, separated by commas.
     pub(crate) fn mount_arguments(&self) -> (MsFlags, String) {
         let (mut flags, mut data) = (MsFlags::empty(), Vec::new());
-        let given = self.mount_options.iter().flat_map(|options| options.split(','));
+        let given = self
+            .mount_options
+            .iter()
+            .flat_map(|options| options.split(','));
         for option in self.file_system.mount_options.iter().copied().chain(given) {
             match FLAGS.iter().find(|(name, _)| *name == option) {
                 Some((_, flag)) => flags |= *flag,
@@ -150,8 +174,18 @@ impl<'de> Deserialize<'de> for Variant {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = VariantText::deserialize(deserializer)?;
         let file_system = find(&text.file_system).map_err(serde::de::Error::custom)?;
-        let VariantText { mkfs_options, mount_options, size_bytes, .. } = text;
-        Ok(Self { file_system, mkfs_options, mount_options, size_bytes })
+        let VariantText {
+            mkfs_options,
+            mount_options,
+            size_bytes,
+            ..
+        } = text;
+        Ok(Self {
+            file_system,
+            mkfs_options,
+            mount_options,
+            size_bytes,
+        })
     }
 }
 
@@ -163,7 +197,11 @@ mod tests {
     fn parsed(text: &str) -> Vec<(&'static str, String, String)> {
         let variants = Variant::parse_list(text).expect("well formed");
         let words = |variant: Variant| {
-            (variant.file_system.name, variant.mount_options.join("|"), variant.mkfs_options.join("|"))
+            (
+                variant.file_system.name,
+                variant.mount_options.join("|"),
+                variant.mkfs_options.join("|"),
+            )
         };
         variants.into_iter().map(words).collect()
     }
@@ -174,36 +212,66 @@ mod tests {
 
     #[test]
     fn commas_separate_file_systems_and_their_options() {
-        assert_eq!(parsed("ext4, xfs"), [one("ext4", "", ""), one("xfs", "", "")]);
+        assert_eq!(
+            parsed("ext4, xfs"),
+            [one("ext4", "", ""), one("xfs", "", "")]
+        );
         assert_eq!(
             parsed("ext4,ext4:data=journal,nodelalloc,btrfs:compress=zstd"),
-            [one("ext4", "", ""), one("ext4", "data=journal|nodelalloc", ""), one("btrfs", "compress=zstd", "")]
+            [
+                one("ext4", "", ""),
+                one("ext4", "data=journal|nodelalloc", ""),
+                one("btrfs", "compress=zstd", "")
+            ]
         );
         assert_eq!(
             parsed("ext4:-O ^metadata_csum,^64bit,xfs:logbsize=256k:-m crc=0"),
-            [one("ext4", "", "-O|^metadata_csum,^64bit"), one("xfs", "logbsize=256k", "-m|crc=0")]
+            [
+                one("ext4", "", "-O|^metadata_csum,^64bit"),
+                one("xfs", "logbsize=256k", "-m|crc=0")
+            ]
         );
-        assert_eq!(parsed("ext4:data=journal:-O^64bit"), [one("ext4", "data=journal", "-O^64bit")]);
+        assert_eq!(
+            parsed("ext4:data=journal:-O^64bit"),
+            [one("ext4", "data=journal", "-O^64bit")]
+        );
         assert_eq!(parsed("ext4:"), [one("ext4", "", "")]);
     }
 
     #[test]
     fn what_is_no_file_system_and_no_option_of_one_is_refused() {
-        for wrong in ["", "ext5", "ext4,xsf", "ext4,data=journal", "data=journal", "ext4,,xfs"] {
+        for wrong in [
+            "",
+            "ext5",
+            "ext4,xsf",
+            "ext4,data=journal",
+            "data=journal",
+            "ext4,,xfs",
+        ] {
             assert!(Variant::parse_list(wrong).is_err(), "'{wrong}'");
         }
     }
 
     #[test]
     fn flags_of_mount_are_told_from_options_of_the_file_system() {
-        let variant = Variant::parse_list("xfs:sync,logbsize=256k,lazytime").expect("well formed").remove(0);
+        let variant = Variant::parse_list("xfs:sync,logbsize=256k,lazytime")
+            .expect("well formed")
+            .remove(0);
         let flags = MsFlags::MS_SYNCHRONOUS | MsFlags::MS_LAZYTIME;
-        assert_eq!(variant.mount_arguments(), (flags, "nouuid,logbsize=256k".to_owned()));
+        assert_eq!(
+            variant.mount_arguments(),
+            (flags, "nouuid,logbsize=256k".to_owned())
+        );
     }
 
     #[test]
     fn a_variant_reads_as_it_was_written() {
-        for text in ["ext4", "ext4:data=journal,nodelalloc", "xfs:-m crc=0", "ext4:barrier=0:-O ^64bit -b 1024"] {
+        for text in [
+            "ext4",
+            "ext4:data=journal,nodelalloc",
+            "xfs:-m crc=0",
+            "ext4:barrier=0:-O ^64bit -b 1024",
+        ] {
             let variants = Variant::parse_list(text).expect("well formed");
             assert_eq!(variants.len(), 1, "{text}");
             assert_eq!(variants[0].to_string(), text);

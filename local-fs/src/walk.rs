@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rustix::fs::{
-    Advice, AtFlags, CWD, FileType, Mode, OFlags, RawDir, SeekFrom, Stat, fadvise, fstat, openat, readlinkat, seek,
-    statat,
+    Advice, AtFlags, CWD, FileType, Mode, OFlags, RawDir, SeekFrom, Stat, fadvise, fstat, openat,
+    readlinkat, seek, statat,
 };
 use rustix::io::Errno;
 
@@ -25,7 +25,10 @@ const XATTR_BYTES_MAX: usize = 65536;
 const LIST_BYTES: usize = 4096;
 
 /// How directories are opened.
-const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const DIRECTORY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
 
 /// What a walk may leave out.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +42,10 @@ pub struct WalkOptions {
 impl WalkOptions {
     /// Leaves out what a file system of this kind has from the beginning.
     pub fn of(file_system: &FileSystem) -> Self {
-        Self { skip: file_system.own_names, skip_attributes: file_system.own_attributes }
+        Self {
+            skip: file_system.own_names,
+            skip_attributes: file_system.own_attributes,
+        }
     }
 }
 
@@ -50,7 +56,11 @@ impl WalkOptions {
 ///
 /// It takes as few system calls as it can: they are what is slow in a guest.
 pub fn walk(path: &Path, options: WalkOptions) -> Tree {
-    let mut walk = Walk { tree: Tree::default(), path, options };
+    let mut walk = Walk {
+        tree: Tree::default(),
+        path,
+        options,
+    };
     walk.root();
     walk.tree
 }
@@ -63,17 +73,30 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn error(&mut self, path: &str, doing: &'static str, errno: Errno) {
-        self.tree.errors.push(WalkError { path: path.to_owned(), doing, errno: errno.raw_os_error() });
+        self.tree.errors.push(WalkError {
+            path: path.to_owned(),
+            doing,
+            errno: errno.raw_os_error(),
+        });
     }
 
-    fn or_error<T>(&mut self, path: &str, doing: &'static str, result: Result<T, Errno>) -> Option<T> {
+    fn or_error<T>(
+        &mut self,
+        path: &str,
+        doing: &'static str,
+        result: Result<T, Errno>,
+    ) -> Option<T> {
         result.map_err(|errno| self.error(path, doing, errno)).ok()
     }
 
     fn root(&mut self) {
         let opened = openat(CWD, self.path, DIRECTORY, Mode::empty());
-        let Some(root) = self.or_error("", "open", opened) else { return };
-        let Some(stat) = self.or_error("", "stat", fstat(&root)) else { return };
+        let Some(root) = self.or_error("", "open", opened) else {
+            return;
+        };
+        let Some(stat) = self.or_error("", "stat", fstat(&root)) else {
+            return;
+        };
         self.tree.root = stat.st_ino;
         self.add("", &stat, InodeKind::Directory(BTreeMap::new()));
         self.entries(&root, "", &stat);
@@ -83,19 +106,27 @@ impl Walk<'_> {
         // Entered before its children, so that a directory that holds itself is walked once.
         self.add(path, stat, InodeKind::Directory(BTreeMap::new()));
         let opened = openat(parent, name, DIRECTORY, Mode::empty());
-        let Some(directory) = self.or_error(path, "open", opened) else { return };
+        let Some(directory) = self.or_error(path, "open", opened) else {
+            return;
+        };
         self.entries(&directory, path, stat);
     }
 
     fn entries(&mut self, directory: &OwnedFd, path: &str, stat: &Stat) {
         let listed = list(directory);
-        let Some(names) = self.or_error(path, "list", listed) else { return };
+        let Some(names) = self.or_error(path, "list", listed) else {
+            return;
+        };
         let mut entries = BTreeMap::new();
         for name in names {
             if path.is_empty() && self.options.skip.contains(&name.as_str()) {
                 continue;
             }
-            let child_path = if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
+            let child_path = if path.is_empty() {
+                name.clone()
+            } else {
+                format!("{path}/{name}")
+            };
             if let Some(number) = self.entry(directory, &name, &child_path) {
                 entries.insert(name, number);
             }
@@ -116,7 +147,9 @@ impl Walk<'_> {
                 self.directory(directory, name, path, &stat);
                 return Some(stat.st_ino);
             }
-            FileType::RegularFile => InodeKind::File(self.content(directory, name, path, stat.st_size as u64)),
+            FileType::RegularFile => {
+                InodeKind::File(self.content(directory, name, path, stat.st_size as u64))
+            }
             FileType::Symlink => {
                 let target = readlinkat(directory, name, Vec::new());
                 let target = self.or_error(path, "readlink", target).unwrap_or_default();
@@ -154,8 +187,13 @@ impl Walk<'_> {
         let full = self.path.join(path);
         let mut names = [0; 4096];
         let listed = rustix::fs::llistxattr(&full, &mut names[..]);
-        let Some(length) = self.or_error(path, "listxattr", listed) else { return found };
-        for name in names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let Some(length) = self.or_error(path, "listxattr", listed) else {
+            return found;
+        };
+        for name in names[..length]
+            .split(|byte| *byte == 0)
+            .filter(|name| !name.is_empty())
+        {
             // Labels that a security module writes are nobody's promise.
             if name.starts_with(b"security.") {
                 continue;
@@ -180,9 +218,13 @@ impl Walk<'_> {
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = openat(directory, name, flags, Mode::empty());
-        let Some(file) = self.or_error(path, "open", opened) else { return Content::default() };
+        let Some(file) = self.or_error(path, "open", opened) else {
+            return Content::default();
+        };
         let read = segments(&File::from(file), size_bytes);
-        Content { segments: self.or_error(path, "read", read).unwrap_or_default() }
+        Content {
+            segments: self.or_error(path, "read", read).unwrap_or_default(),
+        }
     }
 }
 
@@ -220,8 +262,12 @@ fn segments(file: &File, size_bytes: u64) -> Result<Vec<Segment>, Errno> {
     fadvise(file, 0, None, Advice::Random)?;
     let read = |(start, end): (u64, u64)| {
         let mut data = vec![0; (end - start) as usize];
-        file.read_exact_at(&mut data, start).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        Ok(Segment { offset: start, data })
+        file.read_exact_at(&mut data, start)
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        Ok(Segment {
+            offset: start,
+            data,
+        })
     };
     extents.into_iter().map(read).collect()
 }

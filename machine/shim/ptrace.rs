@@ -5,10 +5,10 @@
 //! Up to Linux 6.12 a User-Mode Linux kernel keeps 2,696 bytes of a guest process's extended
 //! processor state (XSAVE, up to AVX-512 and protection keys) and hands these to
 //! `PTRACE_SETREGSET(NT_X86_XSTATE)`. The host takes its whole state or answers EFAULT
-//! (`xstateregs_set` in arch/x86/kernel/fpu/regset.c), and with AMX the whole state has 11,008 bytes.
-//! This `ptrace` then reads the whole state, lays the kernel's bytes over its front, and writes all of
-//! it. What is beyond is the tile data of AMX, which no guest's program can use: User-Mode Linux does
-//! not know the request for it (`ARCH_REQ_XCOMP_PERM`).
+//! (`xstateregs_set` in arch/x86/kernel/fpu/regset.c), and with AMX the whole state has 11,008
+//! bytes. This `ptrace` then reads the whole state, lays the kernel's bytes over its front, and
+//! writes all of it. What is beyond is the tile data of AMX, which no guest's program can use:
+//! User-Mode Linux does not know the request for it (`ARCH_REQ_XCOMP_PERM`).
 //!
 //! The process has no allocator that could be called here, and little stack (a guest's kernel
 //! stack), so there is no standard library, and the state is kept in a static.
@@ -55,7 +55,8 @@ static WHOLE: AtomicBool = AtomicBool::new(false);
 
 /// The system call. It sets errno, and returns -1, as the C library's functions do.
 fn call(request: c_int, pid: c_int, address: usize, data: *mut c_void) -> c_long {
-    // SAFETY: what is asked for, and where it may write, is up to our caller, as with ptrace itself.
+    // SAFETY: what is asked for, and where it may write, is up to our caller, as with ptrace
+    // itself.
     unsafe { syscall(SYS_PTRACE, request.into(), pid.into(), address as c_long, data as c_long) }
 }
 
@@ -69,7 +70,8 @@ fn set_errno(errno: c_int) {
     unsafe { *__errno_location() = errno }
 }
 
-/// ptrace(2), as the C library has it but for `PTRACE_SETREGSET` of a part of the processor's state.
+/// ptrace(2), as the C library has it but for `PTRACE_SETREGSET` of a part of the processor's
+/// state.
 ///
 /// # Safety
 /// As for ptrace(2).

@@ -25,7 +25,12 @@ pub struct Activity {
 impl Default for Activity {
     fn default() -> Self {
         let now = Instant::now();
-        Self { seen: now, wanted: now, busy: Duration::ZERO, waited: HashMap::new() }
+        Self {
+            seen: now,
+            wanted: now,
+            busy: Duration::ZERO,
+            waited: HashMap::new(),
+        }
     }
 }
 
@@ -35,12 +40,17 @@ impl Activity {
     /// A process that the machine has no time for is runnable, so it is not taken for stuck.
     pub fn look(&mut self, pid: u32) -> Option<String> {
         if self.idle(pid) > IDLE_PATIENCE {
-            return Some(format!("nothing in it has moved for {} s", IDLE_PATIENCE.as_secs()));
+            return Some(format!(
+                "nothing in it has moved for {} s",
+                IDLE_PATIENCE.as_secs()
+            ));
         }
-        (self.busy > BUSY_PATIENCE).then(|| format!("it has been busy for {} s", self.busy.as_secs()))
+        (self.busy > BUSY_PATIENCE)
+            .then(|| format!("it has been busy for {} s", self.busy.as_secs()))
     }
 
-    /// Looks at it, as [`Self::look`] does. Says for how long nobody in it has wanted the processor.
+    /// Looks at it, as [`Self::look`] does. Says for how long nobody in it has wanted the
+    /// processor.
     pub fn idle(&mut self, pid: u32) -> Duration {
         let family = Family::of(pid);
         self.note(Instant::now(), family);
@@ -78,30 +88,44 @@ impl Family {
     }
 
     fn add(&mut self, pid: u32) {
-        let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return };
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+            return;
+        };
         for thread in threads.flatten() {
             let file = |name| std::fs::read_to_string(thread.path().join(name)).unwrap_or_default();
             let stat = file("stat");
             // Behind the name, which may hold anything: the state (proc_pid_stat(5)).
-            let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+            let state = stat
+                .rsplit_once(") ")
+                .and_then(|(_, rest)| rest.chars().next());
             self.wants_processor |= state == Some('R');
             // Nanoseconds on a processor, and waiting for one; kernels without it say nothing
             // (Documentation/scheduler/sched-stats.rst).
-            let waited = file("schedstat").split_whitespace().nth(1).and_then(|waited| waited.parse().ok());
-            if let (Some(waited), Some(number)) =
-                (waited, thread.file_name().to_str().and_then(|name| name.parse().ok()))
-            {
+            let waited = file("schedstat")
+                .split_whitespace()
+                .nth(1)
+                .and_then(|waited| waited.parse().ok());
+            if let (Some(waited), Some(number)) = (
+                waited,
+                thread
+                    .file_name()
+                    .to_str()
+                    .and_then(|name| name.parse().ok()),
+            ) {
                 self.waited.insert(number, Duration::from_nanos(waited));
             }
-            for child in file("children").split_whitespace().filter_map(|pid| pid.parse().ok()) {
+            for child in file("children")
+                .split_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+            {
                 self.add(child);
             }
         }
     }
 }
 
-/// How long the threads of a process and its descendants have been ready to run while others ran, as far
-/// as the kernel tells.
+/// How long the threads of a process and its descendants have been ready to run while others ran,
+/// as far as the kernel tells.
 pub fn waited_for_processor(pid: u32) -> Duration {
     Family::of(pid).waited.values().sum()
 }
@@ -115,23 +139,39 @@ mod tests {
     use super::*;
 
     fn children(of: &Child) -> Vec<i32> {
-        let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", of.id())).expect("it is there");
-        children.split_whitespace().map(|pid| pid.parse().expect("a number")).collect()
+        let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", of.id()))
+            .expect("it is there");
+        children
+            .split_whitespace()
+            .map(|pid| pid.parse().expect("a number"))
+            .collect()
     }
 
     /// The number of the system call in which a process sleeps.
     fn sleeps_in(pid: i32) -> Option<i64> {
-        std::fs::read_to_string(format!("/proc/{pid}/syscall")).ok()?.split_whitespace().next()?.parse().ok()
+        std::fs::read_to_string(format!("/proc/{pid}/syscall"))
+            .ok()?
+            .split_whitespace()
+            .next()?
+            .parse()
+            .ok()
     }
 
     #[test]
     fn who_computes_wants_the_processor_and_who_sleeps_does_not() {
-        let run = |script| Command::new("sh").args(["-c", script]).stdout(Stdio::null()).spawn().expect("a shell");
+        let run = |script| {
+            Command::new("sh")
+                .args(["-c", script])
+                .stdout(Stdio::null())
+                .spawn()
+                .expect("a shell")
+        };
         let mut busy = run("(while :; do :; done) & wait");
         let mut idle = run("sleep 3000 & wait");
         let waits = [libc::SYS_rt_sigsuspend, libc::SYS_wait4, libc::SYS_waitid];
         let sleeps = || {
-            let sleep = children(&idle).first().copied().and_then(sleeps_in) == Some(libc::SYS_clock_nanosleep);
+            let sleep = children(&idle).first().copied().and_then(sleeps_in)
+                == Some(libc::SYS_clock_nanosleep);
             sleep && sleeps_in(idle.id() as i32).is_some_and(|call| waits.contains(&call))
         };
         let deadline = Instant::now() + Duration::from_secs(600);
@@ -140,11 +180,14 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         let wants_processor = |child: &Child| Family::of(child.id()).wants_processor;
-        let seen = (0..20).map(|_| (wants_processor(&busy), wants_processor(&idle))).collect::<Vec<_>>();
+        let seen = (0..20)
+            .map(|_| (wants_processor(&busy), wants_processor(&idle)))
+            .collect::<Vec<_>>();
         for shell in [&mut busy, &mut idle] {
             for child in children(shell) {
                 let child = nix::unistd::Pid::from_raw(child);
-                nix::sys::signal::kill(child, nix::sys::signal::Signal::SIGKILL).expect("it is ours");
+                nix::sys::signal::kill(child, nix::sys::signal::Signal::SIGKILL)
+                    .expect("it is ours");
             }
             shell.wait().expect("it ends");
         }
@@ -156,15 +199,28 @@ mod tests {
         let mut activity = Activity::default();
         let began = activity.seen;
         let mut note = |at: u64, waited: &[(u32, u64)]| {
-            let waited = waited.iter().map(|(thread, seconds)| (*thread, Duration::from_secs(*seconds))).collect();
-            activity.note(began + Duration::from_secs(at), Family { wants_processor: true, waited });
+            let waited = waited
+                .iter()
+                .map(|(thread, seconds)| (*thread, Duration::from_secs(*seconds)))
+                .collect();
+            activity.note(
+                began + Duration::from_secs(at),
+                Family {
+                    wants_processor: true,
+                    waited,
+                },
+            );
             activity.busy.as_secs()
         };
         assert_eq!(note(10, &[]), 10, "a kernel that does not tell");
         assert_eq!(note(20, &[(1, 4)]), 16);
         assert_eq!(note(30, &[(1, 8), (2, 2)]), 20);
         assert_eq!(note(40, &[(2, 2)]), 30, "one has ended");
-        assert_eq!(note(50, &[(2, 50), (3, 20)]), 30, "no more than all of the time");
+        assert_eq!(
+            note(50, &[(2, 50), (3, 20)]),
+            30,
+            "no more than all of the time"
+        );
     }
 
     #[test]
@@ -173,7 +229,10 @@ mod tests {
         let deadline = Instant::now() + Duration::from_secs(600);
         let before = waited();
         while waited() <= before {
-            assert!(Instant::now() < deadline, "nobody has waited for a processor: {before:?}");
+            assert!(
+                Instant::now() < deadline,
+                "nobody has waited for a processor: {before:?}"
+            );
             std::thread::yield_now();
         }
     }

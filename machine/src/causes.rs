@@ -1,5 +1,5 @@
-//! Why a guest does not start, or has to stop, as far as the machine that it is on is to blame: told
-//! from what its kernel said, and from what it was given.
+//! Why a guest does not start, or has to stop, as far as the machine that it is on is to blame:
+//! told from what its kernel said, and from what it was given.
 
 use std::path::PathBuf;
 
@@ -14,8 +14,8 @@ const MEMORY_MIB_MIN: u64 = 40;
 /// A kernel takes one, but all processes of the user share them.
 const SIGNALS_MIN: u64 = 64;
 
-/// With fewer open files a guest may fail at any of its first steps, as its kernel opens the guest's
-/// files too: which one it is depends on the files that the caller left open.
+/// With fewer open files a guest may fail at any of its first steps, as its kernel opens the
+/// guest's files too: which one it is depends on the files that the caller left open.
 const OPEN_FILES_MIN: u64 = 64;
 
 /// What a guest was given.
@@ -50,7 +50,8 @@ const SIGNS: [(&str, Cause); 18] = [
     ("ran out of memory on the host side", Cause::Mappings),
     ("likely just ran out of space", Cause::NoRoom),
     ("must be not mounted noexec", Cause::NoExec),
-    // Where the kernel is loaded, and so whether it gets as far as to say one of these, is up to chance.
+    // Where the kernel is loaded, and so whether it gets as far as to say one of these, is up to
+    // chance.
     ("Too few physical memory", Cause::Memory),
     ("System is deadlocked on memory", Cause::Memory),
     ("Out of memory", Cause::Memory),
@@ -65,17 +66,25 @@ const SIGNS: [(&str, Cause); 18] = [
     ("failed (error -24)", Cause::OpenFiles),
     ("failed (error -8)", Cause::Architecture),
     // SIGSEGV of the first program, before it has done anything.
-    ("Attempted to kill init! exitcode=0x0000000b", Cause::Processor),
+    (
+        "Attempted to kill init! exitcode=0x0000000b",
+        Cause::Processor,
+    ),
     ("PTRACE_SETREGS", Cause::Processor),
 ];
 
-/// Signs that are the host's also in a guest that has started: what is tested there says none of them.
+/// Signs that are the host's also in a guest that has started: what is tested there says none of
+/// them.
 const OF_THE_HOST: [Cause; 4] = [Cause::Mappings, Cause::NoRoom, Cause::NoExec, Cause::Memory];
 
 /// What a guest that runs says when its host is in its way, and what helps.
 pub(crate) fn of_an_end(log: &[String], given: &Given) -> Option<String> {
-    let signs = SIGNS.iter().filter(|(sign, cause)| OF_THE_HOST.contains(cause) && is_of_kernel_start(sign));
-    let (_, cause) = signs.into_iter().find(|(sign, _)| log.iter().any(|line| line.contains(sign)))?;
+    let signs = SIGNS
+        .iter()
+        .filter(|(sign, cause)| OF_THE_HOST.contains(cause) && is_of_kernel_start(sign));
+    let (_, cause) = signs
+        .into_iter()
+        .find(|(sign, _)| log.iter().any(|line| line.contains(sign)))?;
     Some(cause.advice(given))
 }
 
@@ -84,26 +93,37 @@ fn is_of_kernel_start(sign: &str) -> bool {
     !["System is deadlocked on memory", "Out of memory"].contains(&sign)
 }
 
-/// What tells why a guest does not start, a line of its console or how it ended, and the likely cause
-/// with what to do.
-pub(crate) fn of_no_start<'a>(log: &'a [String], end: &'a str, given: &Given) -> Option<(&'a str, String)> {
+/// What tells why a guest does not start, a line of its console or how it ended, and the likely
+/// cause with what to do.
+pub(crate) fn of_no_start<'a>(
+    log: &'a [String],
+    end: &'a str,
+    given: &Given,
+) -> Option<(&'a str, String)> {
     let mut said = [end].into_iter().chain(log.iter().map(String::as_str));
-    let sign = said.find_map(|line| Some((line, SIGNS.iter().find(|(sign, _)| line.contains(sign))?.1)));
+    let sign =
+        said.find_map(|line| Some((line, SIGNS.iter().find(|(sign, _)| line.contains(sign))?.1)));
     let (line, cause) = match sign {
         Some(found) => found,
         None if soft_limit(Resource::RLIMIT_NOFILE) < OPEN_FILES_MIN => (end, Cause::OpenFiles),
         // It does not say that it got no timer.
-        None if end.contains("not ready") && soft_limit(Resource::RLIMIT_SIGPENDING) < SIGNALS_MIN => {
+        None if end.contains("not ready")
+            && soft_limit(Resource::RLIMIT_SIGPENDING) < SIGNALS_MIN =>
+        {
             (end, Cause::Signals)
         }
         None if end.contains("aborted") && soft_limit(Resource::RLIMIT_AS) != RLIM_INFINITY => {
             (end, Cause::AddressSpace)
         }
         // A kernel that finds no page of its memory aborts without a word.
-        None if end.contains("aborted") && given.free_mib().is_some_and(|free| free < given.memory_mib) => {
+        None if end.contains("aborted")
+            && given.free_mib().is_some_and(|free| free < given.memory_mib) =>
+        {
             (end, Cause::NoRoom)
         }
-        None if end.contains("aborted") && given.memory_mib < MEMORY_MIB_MIN => (end, Cause::Memory),
+        None if end.contains("aborted") && given.memory_mib < MEMORY_MIB_MIN => {
+            (end, Cause::Memory)
+        }
         None => return None,
     };
     Some((line.trim(), cause.advice(given)))
@@ -187,7 +207,10 @@ mod tests {
 
     fn of(log: &[&str], end: &str) -> Option<String> {
         let log: Vec<_> = log.iter().map(|line| (*line).to_owned()).collect();
-        let given = Given { memory_mib: 16, directory: "/dev/shm".into() };
+        let given = Given {
+            memory_mib: 16,
+            directory: "/dev/shm".into(),
+        };
         of_no_start(&log, end, &given).map(|(said, cause)| format!("{said}; {cause}"))
     }
 
@@ -196,29 +219,70 @@ mod tests {
         let panic = "Kernel panic - not syncing: Attempted to kill init! exitcode=0x0000000b";
         let cases: [(&[&str], &str, &str); 8] = [
             (&["put_fp_registers", panic], panic, "the processor"),
-            (&["Too few physical memory! Needed=1, given=0"], "exit status: 1", "16 MiB, is too small"),
-            (&[], "the guest's kernel aborted without a word", "16 MiB, is too small"),
-            (&["Checking ...ptrace: Operation not permitted"], "exit status: 1", "--cap-add SYS_PTRACE"),
-            (&["/mnt must be not mounted noexec"], "exit status: 1", "/dev/shm, where its memory is"),
-            (&["seed= needs personality(ADDR_NO_RANDOMIZE): Operation not permitted"], "", "do without --virtual-time"),
+            (
+                &["Too few physical memory! Needed=1, given=0"],
+                "exit status: 1",
+                "16 MiB, is too small",
+            ),
+            (
+                &[],
+                "the guest's kernel aborted without a word",
+                "16 MiB, is too small",
+            ),
+            (
+                &["Checking ...ptrace: Operation not permitted"],
+                "exit status: 1",
+                "--cap-add SYS_PTRACE",
+            ),
+            (
+                &["/mnt must be not mounted noexec"],
+                "exit status: 1",
+                "/dev/shm, where its memory is",
+            ),
+            (
+                &["seed= needs personality(ADDR_NO_RANDOMIZE): Operation not permitted"],
+                "",
+                "do without --virtual-time",
+            ),
             (&["Requested init /x failed (error -24)."], "", "ulimit -n"),
             (&[], "its kernel got SIGXFSZ", "ulimit -f"),
         ];
         for (log, end, expected) in cases {
             let cause = of(log, end);
-            assert!(cause.as_ref().is_some_and(|cause| cause.contains(expected)), "{log:?}, {end}: {cause:?}");
+            assert!(
+                cause.as_ref().is_some_and(|cause| cause.contains(expected)),
+                "{log:?}, {end}: {cause:?}"
+            );
         }
     }
 
     #[test]
     fn what_is_not_known_is_not_guessed() {
-        assert_eq!(of(&["Kernel panic - not syncing: VFS: Unable to mount root fs"], "exit status: 1"), None);
+        assert_eq!(
+            of(
+                &["Kernel panic - not syncing: VFS: Unable to mount root fs"],
+                "exit status: 1"
+            ),
+            None
+        );
     }
 
     #[test]
     fn what_is_tested_in_a_guest_may_run_out_of_memory() {
-        let given = Given { memory_mib: 512, directory: "/dev/shm".into() };
-        assert_eq!(of_an_end(&["Out of memory: Killed process 3".to_owned()], &given), None);
-        assert!(of_an_end(&["UML ran out of memory on the host side".to_owned()], &given).is_some());
+        let given = Given {
+            memory_mib: 512,
+            directory: "/dev/shm".into(),
+        };
+        assert_eq!(
+            of_an_end(&["Out of memory: Killed process 3".to_owned()], &given),
+            None
+        );
+        assert!(
+            of_an_end(
+                &["UML ran out of memory on the host side".to_owned()],
+                &given
+            )
+            .is_some()
+        );
     }
 }

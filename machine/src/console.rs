@@ -30,8 +30,13 @@ impl Console {
     pub(crate) fn collect(stream: PipeReader) -> std::io::Result<Self> {
         let (lines, shown) = (Arc::default(), Arc::default());
         let (kept, show) = (Arc::clone(&lines), Arc::clone(&shown));
-        let reader = Builder::new().spawn(move || read_lines(BufReader::new(stream), &kept, &show))?;
-        Ok(Self { lines, shown, reader: Some(reader) })
+        let reader =
+            Builder::new().spawn(move || read_lines(BufReader::new(stream), &kept, &show))?;
+        Ok(Self {
+            lines,
+            shown,
+            reader: Some(reader),
+        })
     }
 
     /// Shows what is said from now on.
@@ -49,7 +54,12 @@ impl Console {
 
     /// What it said until now.
     pub(crate) fn so_far(&self) -> Vec<String> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.lines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .cloned()
+            .collect()
     }
 }
 
@@ -57,7 +67,12 @@ fn read_lines(mut stream: impl BufRead, kept: &Mutex<VecDeque<String>>, show: &A
     let mut bytes = Vec::new();
     // A kernel ends with an empty line or two: empty lines are shown when something follows.
     let mut blank = Vec::new();
-    while stream.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut bytes).is_ok_and(|length| length > 0) {
+    while stream
+        .by_ref()
+        .take(LINE_BYTES_MAX)
+        .read_until(b'\n', &mut bytes)
+        .is_ok_and(|length| length > 0)
+    {
         // The kernel may have begun a line.
         if bytes.trim_ascii().ends_with(STARTED.trim_ascii()) {
             kept.lock().unwrap_or_else(PoisonError::into_inner).clear();

@@ -71,7 +71,10 @@ pub(crate) struct Spec {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Task {
     /// This program. With `input_in_file` it reads what [`INPUT`] holds, and the channel otherwise.
-    Program { arguments: Vec<String>, input_in_file: bool },
+    Program {
+        arguments: Vec<String>,
+        input_in_file: bool,
+    },
     /// Any other program, with the channel as its output and the console for its errors.
     Command(GuestCommand),
 }
@@ -91,7 +94,8 @@ impl Spec {
     /// Writes it where the guest looks for it.
     pub(crate) fn write(&self, directory: &Path) -> anyhow::Result<()> {
         let text = serde_json::to_vec(self)?;
-        std::fs::write(directory.join(SPEC), text).with_context(|| format!("write {}", directory.display()))
+        std::fs::write(directory.join(SPEC), text)
+            .with_context(|| format!("write {}", directory.display()))
     }
 
     fn read(directory: &Path) -> anyhow::Result<Self> {
@@ -129,12 +133,18 @@ fn work(directory: &Path) -> anyhow::Result<()> {
     }
     let mut channel = open_raw(CHANNEL)?;
     // To the same stream as the kernel's words, so that it stands behind those of the start.
-    std::io::stderr().write_all(STARTED).context("write to the console")?;
+    std::io::stderr()
+        .write_all(STARTED)
+        .context("write to the console")?;
     channel.write_all(READY).context("write to the channel")?;
     match &spec.task {
-        Task::Program { arguments, input_in_file } => {
+        Task::Program {
+            arguments,
+            input_in_file,
+        } => {
             let input = if *input_in_file {
-                File::open(Path::new(GUEST_SHARED).join(INPUT)).context("open the program's input")?
+                File::open(Path::new(GUEST_SHARED).join(INPUT))
+                    .context("open the program's input")?
             } else {
                 channel.try_clone()?
             };
@@ -147,10 +157,14 @@ fn work(directory: &Path) -> anyhow::Result<()> {
             system::prepare_for_command(wanted)?;
             let mut command = Command::new(program);
             command.args(arguments).current_dir(&wanted.directory);
-            command.stdin(Stdio::null()).stdout(channel).stderr(open_raw(CONSOLE)?);
+            command
+                .stdin(Stdio::null())
+                .stdout(channel)
+                .stderr(open_raw(CONSOLE)?);
             let ended = run(command, &spec.path)?;
             let status = Path::new(GUEST_SHARED).join(STATUS);
-            std::fs::write(status, ended.exit_status().to_string()).context("write how the command ended")
+            std::fs::write(status, ended.exit_status().to_string())
+                .context("write how the command ended")
         }
     }
 }
@@ -185,13 +199,22 @@ impl Ended {
 /// Runs a program, and waits for everything that ends, as an init must, until it does.
 fn run(mut command: Command, path: &str) -> anyhow::Result<Ended> {
     let name = command.get_program().to_owned();
-    command.env_clear().envs([("PATH", path), ("HOME", "/run"), ("TMPDIR", "/run"), ("LANG", "C.UTF-8")]);
-    let child = command.spawn().with_context(|| format!("start {} in the guest", name.display()))?;
+    command.env_clear().envs([
+        ("PATH", path),
+        ("HOME", "/run"),
+        ("TMPDIR", "/run"),
+        ("LANG", "C.UTF-8"),
+    ]);
+    let child = command
+        .spawn()
+        .with_context(|| format!("start {} in the guest", name.display()))?;
     let child = Pid::from_raw(child.id() as i32);
     loop {
         match wait().context("wait for the program in the guest")? {
             WaitStatus::Exited(pid, code) if pid == child => return Ok(Ended::Exited(code)),
-            WaitStatus::Signaled(pid, signal, _) if pid == child => return Ok(Ended::Signaled(signal)),
+            WaitStatus::Signaled(pid, signal, _) if pid == child => {
+                return Ok(Ended::Signaled(signal));
+            }
             _ => {}
         }
     }
@@ -199,7 +222,10 @@ fn run(mut command: Command, path: &str) -> anyhow::Result<Ended> {
 
 /// How a guest's command ended, as a shell gives it; none if the guest did not get that far.
 pub(crate) fn command_status(directory: &Path) -> Option<i32> {
-    std::fs::read_to_string(directory.join(STATUS)).ok()?.parse().ok()
+    std::fs::read_to_string(directory.join(STATUS))
+        .ok()?
+        .parse()
+        .ok()
 }
 
 /// What a guest said of why it gave up.
@@ -208,16 +234,22 @@ pub(crate) fn failure(directory: &Path) -> Option<String> {
 }
 
 fn load_modules(directory: &Path, wanted: &[String]) -> anyhow::Result<()> {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").context("read the kernel's release")?;
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease")
+        .context("read the kernel's release")?;
     let modules = Modules::find(directory, release.trim())?;
     wanted.iter().try_for_each(|name| modules.load(name))
 }
 
 /// Opens a terminal so that it carries bytes as they are.
 fn open_raw(path: &str) -> anyhow::Result<File> {
-    let line = OpenOptions::new().read(true).write(true).custom_flags(OFlag::O_NOCTTY.bits()).open(path);
+    let line = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(OFlag::O_NOCTTY.bits())
+        .open(path);
     let line = line.with_context(|| format!("open {path}"))?;
-    let mut attributes = tcgetattr(&line).with_context(|| format!("ask for the attributes of {path}"))?;
+    let mut attributes =
+        tcgetattr(&line).with_context(|| format!("ask for the attributes of {path}"))?;
     cfmakeraw(&mut attributes);
     tcsetattr(&line, SetArg::TCSANOW, &attributes).with_context(|| format!("make {path} raw"))?;
     Ok(line)

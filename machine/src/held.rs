@@ -40,9 +40,19 @@ pub(crate) fn said(directory: &Path) -> Option<String> {
 /// The first thread of a process and what it started that is held.
 pub(crate) fn of_family(pid: u32) -> Option<String> {
     threads(pid).find_map(|thread| {
-        let children = read_to_string(format!("/proc/{pid}/task/{thread}/children")).unwrap_or_default();
-        let child = || children.split_whitespace().filter_map(|pid| pid.parse().ok()).find_map(of_family);
-        if is_held(thread) { Some(describe(thread)) } else { child() }
+        let children =
+            read_to_string(format!("/proc/{pid}/task/{thread}/children")).unwrap_or_default();
+        let child = || {
+            children
+                .split_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .find_map(of_family)
+        };
+        if is_held(thread) {
+            Some(describe(thread))
+        } else {
+            child()
+        }
     })
 }
 
@@ -56,20 +66,35 @@ fn numbers(directory: String) -> impl Iterator<Item = u32> {
 }
 
 fn all_held() -> Vec<u32> {
-    numbers("/proc".to_owned()).flat_map(threads).filter(|thread| is_held(*thread)).collect()
+    numbers("/proc".to_owned())
+        .flat_map(threads)
+        .filter(|thread| is_held(*thread))
+        .collect()
 }
 
 /// Whether a task waits in the kernel and cannot even be killed (proc_pid_stat(5): state D).
 fn is_held(thread: u32) -> bool {
     let stat = read_to_string(format!("/proc/{thread}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('D'))
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, rest)| rest.starts_with('D'))
 }
 
 /// Its name, and where in the kernel it is, as far as that can be seen.
 fn describe(thread: u32) -> String {
     let file = |name: &str| read_to_string(format!("/proc/{thread}/{name}")).unwrap_or_default();
     let stack = file("stack");
-    let frames: Vec<_> = stack.lines().filter_map(|line| line.split_whitespace().last()).take(8).collect();
-    let place = if frames.is_empty() { file("wchan") } else { frames.join(" < ") };
-    format!("task {} does not come back from the kernel (in {place})", file("comm").trim())
+    let frames: Vec<_> = stack
+        .lines()
+        .filter_map(|line| line.split_whitespace().last())
+        .take(8)
+        .collect();
+    let place = if frames.is_empty() {
+        file("wchan")
+    } else {
+        frames.join(" < ")
+    };
+    format!(
+        "task {} does not come back from the kernel (in {place})",
+        file("comm").trim()
+    )
 }

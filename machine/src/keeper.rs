@@ -19,7 +19,9 @@ use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getppid};
-use rustix::process::{Resource, Rlimit, set_child_subreaper, set_parent_process_death_signal, setrlimit};
+use rustix::process::{
+    Resource, Rlimit, set_child_subreaper, set_parent_process_death_signal, setrlimit,
+};
 use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 
 use crate::processor::stay_on_one_processor;
@@ -38,9 +40,9 @@ const LOOK_EVERY_MS: u16 = 250;
 /// How long the kernel may take to end processes that were killed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What no guest's kernel needs, as it runs as an ordinary user. When it is killed its processes are
-/// let go by their tracer, and until the keeper has ended them they go on as processes of the host:
-/// what was the guest's root must not switch the host off, mount in it, or change its kernel.
+/// What no guest's kernel needs, as it runs as an ordinary user. When it is killed its processes
+/// are let go by their tracer, and until the keeper has ended them they go on as processes of the
+/// host: what was the guest's root must not switch the host off, mount in it, or change its kernel.
 const RIGHTS_GIVEN_UP: [CapabilitySet; 8] = [
     CapabilitySet::SYS_BOOT,
     CapabilitySet::SYS_ADMIN,
@@ -57,12 +59,17 @@ const SIGNALLED: u8 = 128;
 
 /// The signal that an exit status of a keeper stands for.
 pub(crate) fn signal(status: i32) -> Option<Signal> {
-    status.checked_sub(SIGNALLED.into()).and_then(|number| Signal::try_from(number).ok())
+    status
+        .checked_sub(SIGNALLED.into())
+        .and_then(|number| Signal::try_from(number).ok())
 }
 
 /// Keeps a guest until it ends, we are asked to end it, or our parent has ended.
 pub(crate) fn keep(mut arguments: impl Iterator<Item = OsString>) -> anyhow::Result<ExitCode> {
-    let parent = arguments.next().and_then(|text| text.to_str()?.parse().ok()).context("no parent is named")?;
+    let parent = arguments
+        .next()
+        .and_then(|text| text.to_str()?.parse().ok())
+        .context("no parent is named")?;
     let directory = PathBuf::from(arguments.next().context("no directory is named")?);
     let parent = Pid::from_raw(parent);
     let (kernel, signals) = start(arguments)?;
@@ -78,11 +85,23 @@ pub(crate) fn keep(mut arguments: impl Iterator<Item = OsString>) -> anyhow::Res
 fn start(command_line: impl Iterator<Item = OsString>) -> anyhow::Result<(Child, SignalFd)> {
     set_child_subreaper(Some(rustix::process::Pid::INIT)).context("become a reaper")?;
     let mut wanted = SigSet::empty();
-    wanted.extend([Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
+    wanted.extend([
+        Signal::SIGCHLD,
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        Signal::SIGHUP,
+    ]);
     wanted.thread_block().context("block signals")?;
     let signals = SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK);
-    let kernel = Command::new("/proc/self/exe").arg(KEPT_COMMAND).args(command_line).process_group(0).spawn();
-    Ok((kernel.context("start the guest's kernel")?, signals.context("wait for signals")?))
+    let kernel = Command::new("/proc/self/exe")
+        .arg(KEPT_COMMAND)
+        .args(command_line)
+        .process_group(0)
+        .spawn();
+    Ok((
+        kernel.context("start the guest's kernel")?,
+        signals.context("wait for signals")?,
+    ))
 }
 
 fn watch(kernel: &Child, signals: &SignalFd, parent: Pid) -> anyhow::Result<ExitCode> {
@@ -106,7 +125,9 @@ fn watch(kernel: &Child, signals: &SignalFd, parent: Pid) -> anyhow::Result<Exit
 fn ended(kernel: Pid) -> Option<ExitCode> {
     loop {
         match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::Exited(pid, code)) if pid == kernel => return Some(ExitCode::from(code as u8)),
+            Ok(WaitStatus::Exited(pid, code)) if pid == kernel => {
+                return Some(ExitCode::from(code as u8));
+            }
             Ok(WaitStatus::Signaled(pid, signal, _)) if pid == kernel => {
                 return Some(ExitCode::from(SIGNALLED + signal as u8));
             }
@@ -123,7 +144,9 @@ fn end_group(group: Pid) {
         // While one of them is left, or not waited for, the number is the group's.
         let _ = killpg(group, Signal::SIGKILL);
         match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::StillAlive) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(2)),
+            Ok(WaitStatus::StillAlive) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(2))
+            }
             Ok(WaitStatus::StillAlive) | Err(_) => return,
             Ok(_) => {}
         }
@@ -138,12 +161,27 @@ fn give_up_rights() {
 }
 
 /// Becomes a guest's kernel, which ends with its keeper, and leaves no core file.
-pub(crate) fn become_kept(mut command_line: impl Iterator<Item = OsString>) -> anyhow::Result<Infallible> {
-    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }).context("forbid core files")?;
-    set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).context("tie the guest to its keeper")?;
-    SigSet::empty().thread_set_mask().context("unblock signals")?;
+pub(crate) fn become_kept(
+    mut command_line: impl Iterator<Item = OsString>,
+) -> anyhow::Result<Infallible> {
+    setrlimit(
+        Resource::Core,
+        Rlimit {
+            current: Some(0),
+            maximum: Some(0),
+        },
+    )
+    .context("forbid core files")?;
+    set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .context("tie the guest to its keeper")?;
+    SigSet::empty()
+        .thread_set_mask()
+        .context("unblock signals")?;
     give_up_rights();
-    let number = command_line.next().and_then(|text| text.to_str()?.parse().ok()).context("no number is given")?;
+    let number = command_line
+        .next()
+        .and_then(|text| text.to_str()?.parse().ok())
+        .context("no number is given")?;
     let kernel = command_line.next().context("no kernel is named")?;
     // It works on any processor, only slower.
     let _ = stay_on_one_processor(number);

@@ -31,10 +31,15 @@ impl KernelFile {
     /// # Errors
     /// If it cannot be read, or was built for another architecture than User-Mode Linux has.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Option<Self>> {
-        let file = File::open(path).with_context(|| format!("open the kernel {}", path.display()))?;
+        let file =
+            File::open(path).with_context(|| format!("open the kernel {}", path.display()))?;
         let cache = ReadCache::new(file);
-        let Ok(header) = FileHeader64::<Endianness>::parse(&cache) else { return Ok(None) };
-        let Ok(endian) = header.endian() else { return Ok(None) };
+        let Ok(header) = FileHeader64::<Endianness>::parse(&cache) else {
+            return Ok(None);
+        };
+        let Ok(endian) = header.endian() else {
+            return Ok(None);
+        };
         let machine = header.e_machine(endian);
         if ![EM_X86_64, EM_386].contains(&machine) {
             bail!(
@@ -43,11 +48,15 @@ impl KernelFile {
             );
         }
         let segments = header.program_headers(endian, &cache).unwrap_or_default();
-        Ok(Some(Self { dynamic: segments.iter().any(|segment| segment.p_type(endian) == PT_INTERP) }))
+        Ok(Some(Self {
+            dynamic: segments
+                .iter()
+                .any(|segment| segment.p_type(endian) == PT_INTERP),
+        }))
     }
 
-    /// Whether the kernel knows of less state than this machine's processor has, and must be given a
-    /// library that makes up for it.
+    /// Whether the kernel knows of less state than this machine's processor has, and must be given
+    /// a library that makes up for it.
     ///
     /// # Errors
     /// If it must, and cannot, as it is linked statically; says what to do.
@@ -71,8 +80,13 @@ impl KernelFile {
 
 /// Whether a kernel of this release asks for the size of the state.
 fn is_sized_by_host(release: &str) -> bool {
-    let mut numbers = release.split(|letter: char| !letter.is_ascii_digit()).map_while(|number| number.parse().ok());
-    numbers.next().zip(numbers.next()).is_some_and(|version| version >= SIZED_BY_HOST)
+    let mut numbers = release
+        .split(|letter: char| !letter.is_ascii_digit())
+        .map_while(|number| number.parse().ok());
+    numbers
+        .next()
+        .zip(numbers.next())
+        .is_some_and(|version| version >= SIZED_BY_HOST)
 }
 
 fn is_patched(path: &Path) -> anyhow::Result<bool> {
@@ -80,7 +94,13 @@ fn is_patched(path: &Path) -> anyhow::Result<bool> {
     let mut file = BufReader::new(open);
     let mut window = Vec::new();
     // The mark may lie across the end of a piece: its length is kept of each.
-    while file.by_ref().take(1 << 20).read_to_end(&mut window).context("read the kernel")? > 0 {
+    while file
+        .by_ref()
+        .take(1 << 20)
+        .read_to_end(&mut window)
+        .context("read the kernel")?
+        > 0
+    {
         if memmem::find(&window, PATCH_MARK).is_some() {
             return Ok(true);
         }
@@ -95,7 +115,9 @@ mod tests {
 
     #[test]
     fn kernels_from_6_13_on_ask_for_the_size_of_the_state() {
-        let answers = ["6.1.176", "6.12.57", "6.13.0", "6.13-rc1", "7.0.1", "5.19", "nonsense"];
+        let answers = [
+            "6.1.176", "6.12.57", "6.13.0", "6.13-rc1", "7.0.1", "5.19", "nonsense",
+        ];
         let expected = [false, false, true, true, true, false, false];
         assert_eq!(answers.map(is_sized_by_host), expected);
     }
@@ -111,7 +133,10 @@ mod tests {
         for place in [0, 1, (1 << 20) - 1, (1 << 20) - 7, 1 << 20, (2 << 20) - 3] {
             let content = [&vec![0; place], PATCH_MARK, b"and more"].concat();
             assert!(holds(&content), "at {place}");
-            assert!(!holds(&content[..place + PATCH_MARK.len() - 1]), "cut off at {place}");
+            assert!(
+                !holds(&content[..place + PATCH_MARK.len() - 1]),
+                "cut off at {place}"
+            );
         }
     }
 
@@ -119,8 +144,14 @@ mod tests {
     fn this_test_is_dynamic_and_a_script_is_no_kernel() {
         let own = std::env::current_exe().expect("a test is a program");
         if cfg!(target_arch = "x86_64") {
-            assert_eq!(KernelFile::read(&own).expect("read"), Some(KernelFile { dynamic: true }));
+            assert_eq!(
+                KernelFile::read(&own).expect("read"),
+                Some(KernelFile { dynamic: true })
+            );
         }
-        assert_eq!(KernelFile::read(Path::new("Cargo.toml")).expect("read"), None);
+        assert_eq!(
+            KernelFile::read(Path::new("Cargo.toml")).expect("read"),
+            None
+        );
     }
 }

@@ -46,8 +46,8 @@ pub enum Machine {
 }
 
 impl Machine {
-    /// Starts this program with `arguments` in it. Where time is virtual `input` is all that it will
-    /// get; elsewhere it is not looked at, and the stream into the program is open.
+    /// Starts this program with `arguments` in it. Where time is virtual `input` is all that it
+    /// will get; elsewhere it is not looked at, and the stream into the program is open.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -58,9 +58,16 @@ impl Machine {
         }
     }
 
-    /// Whether time is virtual in it: then everything that it is to do must be known when it starts.
+    /// Whether time is virtual in it: then everything that it is to do must be known when it
+    /// starts.
     pub fn has_virtual_time(&self) -> bool {
-        matches!(self, Self::Uml(Uml { virtual_time: Some(_), .. }))
+        matches!(
+            self,
+            Self::Uml(Uml {
+                virtual_time: Some(_),
+                ..
+            })
+        )
     }
 
     /// The same, where each kernel of its own loads modules too when it starts, if there are such.
@@ -77,7 +84,8 @@ impl Machine {
     #[must_use]
     pub fn with_files(mut self, paths: &[&Path]) -> Self {
         if let Self::Uml(uml) = &mut self {
-            uml.files.extend(paths.iter().map(|path| (*path).to_owned()));
+            uml.files
+                .extend(paths.iter().map(|path| (*path).to_owned()));
         }
         self
     }
@@ -114,6 +122,8 @@ pub fn run_hidden() -> Option<ExitCode> {
 
 /// This program; it may have been replaced by a newer build since it was started.
 fn own_program() -> std::path::PathBuf {
-    let program = std::env::current_exe().ok().filter(|program| program.exists());
+    let program = std::env::current_exe()
+        .ok()
+        .filter(|program| program.exists());
     program.unwrap_or_else(|| Path::new("/proc/self/exe").into())
 }

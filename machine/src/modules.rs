@@ -23,15 +23,25 @@ impl Modules {
     /// # Errors
     /// If there are no modules for it.
     pub(crate) fn find(directory: &Path, release: &str) -> anyhow::Result<Self> {
-        let candidates = [directory.join("lib/modules").join(release), directory.join(release), directory.to_owned()];
+        let candidates = [
+            directory.join("lib/modules").join(release),
+            directory.join(release),
+            directory.to_owned(),
+        ];
         let list = candidates.iter().find_map(|candidate| {
             let text = std::fs::read_to_string(candidate.join("modules.dep")).ok()?;
             Some((candidate.clone(), text))
         });
         let (directory, text) = list.with_context(|| {
-            format!("no modules of Linux {release} in {} (it has no modules.dep: run depmod)", directory.display())
+            format!(
+                "no modules of Linux {release} in {} (it has no modules.dep: run depmod)",
+                directory.display()
+            )
         })?;
-        Ok(Self { directory, files: parse(&text) })
+        Ok(Self {
+            directory,
+            files: parse(&text),
+        })
     }
 
     /// Loads one and what it needs. It does not matter if it is loaded or built in already, nor if
@@ -46,7 +56,9 @@ impl Modules {
             let module = File::open(&path).with_context(|| format!("open {}", path.display()))?;
             match finit_module(&module, c"", ModuleInitFlags::empty()) {
                 Ok(()) | Err(Errno::EEXIST) => {}
-                Err(errno) => return Err(errno).with_context(|| format!("load {}", path.display())),
+                Err(errno) => {
+                    return Err(errno).with_context(|| format!("load {}", path.display()));
+                }
             }
         }
         Ok(())
@@ -57,8 +69,16 @@ impl Modules {
 fn parse(text: &str) -> HashMap<String, Vec<String>> {
     let line = |line: &str| {
         let (file, needed) = line.split_once(':')?;
-        let name = Path::new(file).file_name()?.to_str()?.split('.').next()?.replace('-', "_");
-        let files = std::iter::once(file).chain(needed.split_whitespace()).map(str::to_owned).collect();
+        let name = Path::new(file)
+            .file_name()?
+            .to_str()?
+            .split('.')
+            .next()?
+            .replace('-', "_");
+        let files = std::iter::once(file)
+            .chain(needed.split_whitespace())
+            .map(str::to_owned)
+            .collect();
         Some((name, files))
     };
     text.lines().filter_map(line).collect()
@@ -70,8 +90,17 @@ mod tests {
 
     #[test]
     fn a_module_is_found_by_its_name_with_what_it_needs() {
-        let files = parse("kernel/fs/f2fs/f2fs.ko: kernel/lib/lz4-x.ko kernel/lib/crc.ko\nkernel/lib/lz4-x.ko:\n");
-        assert_eq!(files["f2fs"], ["kernel/fs/f2fs/f2fs.ko", "kernel/lib/lz4-x.ko", "kernel/lib/crc.ko"]);
+        let files = parse(
+            "kernel/fs/f2fs/f2fs.ko: kernel/lib/lz4-x.ko kernel/lib/crc.ko\nkernel/lib/lz4-x.ko:\n",
+        );
+        assert_eq!(
+            files["f2fs"],
+            [
+                "kernel/fs/f2fs/f2fs.ko",
+                "kernel/lib/lz4-x.ko",
+                "kernel/lib/crc.ko"
+            ]
+        );
         assert_eq!(files["lz4_x"], ["kernel/lib/lz4-x.ko"]);
     }
 }

@@ -19,8 +19,8 @@ use crate::{guest, held, keeper};
 /// How long one may take to end by itself when its input has ended.
 const END_PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long a guest whose streams have ended may take to say why. If it is not waited for that long, the
-/// death of its kernel is taken for something of ours.
+/// How long a guest whose streams have ended may take to say why. If it is not waited for that
+/// long, the death of its kernel is taken for something of ours.
 const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Lines of a console that are shown where they are all that is known.
@@ -74,14 +74,22 @@ impl Running {
             .process_group(0)
             .spawn()
             .context("start a worker process")?;
-        let input = process.stdin.take().map(|pipe| File::from(OwnedFd::from(pipe)));
+        let input = process
+            .stdin
+            .take()
+            .map(|pipe| File::from(OwnedFd::from(pipe)));
         Ok(Self::new(process, input, None))
     }
 
     /// A process with a stream into it, whose output is a pipe of ours.
     pub(crate) fn new(mut process: Child, input: Option<File>, guest: Option<Guest>) -> Self {
         let output = OwnedFd::from(process.stdout.take().expect("piped"));
-        Self { process, input, output: output.into(), guest }
+        Self {
+            process,
+            input,
+            output: output.into(),
+            guest,
+        }
     }
 
     /// Its process id; for a guest, that of its keeper.
@@ -89,7 +97,8 @@ impl Running {
         self.process.id()
     }
 
-    /// The directory that we share with a guest, which sees it as [`GUEST_SHARED`](crate::GUEST_SHARED).
+    /// The directory that we share with a guest, which sees it as
+    /// [`GUEST_SHARED`](crate::GUEST_SHARED).
     pub fn shared(&self) -> Option<&Path> {
         self.guest.as_ref().map(|guest| guest.directory.path())
     }
@@ -123,7 +132,10 @@ impl Running {
 
     /// What a guest's kernel said on its console.
     pub fn console(&self) -> Vec<String> {
-        self.guest.as_ref().map(|guest| guest.console.so_far()).unwrap_or_default()
+        self.guest
+            .as_ref()
+            .map(|guest| guest.console.so_far())
+            .unwrap_or_default()
     }
 
     /// How a guest's command ended, as a shell gives it; none if it did not.
@@ -149,40 +161,57 @@ impl Running {
         let by_itself = self.ended_within(LAST_WORDS_PATIENCE);
         let status = self.kill().filter(|_| by_itself);
         let Some(own) = &mut self.guest else {
-            return End::Process(status.map_or_else(|| "it broke off".to_owned(), |status| status.to_string()));
+            return End::Process(
+                status.map_or_else(|| "it broke off".to_owned(), |status| status.to_string()),
+            );
         };
         let log = own.console.finish();
         if let Some(advice) = causes::of_an_end(&log, &own.given) {
             return End::Host(advice);
         }
         let failure = guest::failure(own.directory.path());
-        let signal = status.and_then(|status| status.code()).and_then(keeper::signal);
+        let signal = status
+            .and_then(|status| status.code())
+            .and_then(keeper::signal);
         match (panic_line(&log), signal, status) {
             (Some(what), ..) => End::Kernel { what, log },
-            (None, Some(Signal::SIGABRT), _) => {
-                End::Kernel { what: "the guest's kernel aborted without a word".into(), log }
-            }
+            (None, Some(Signal::SIGABRT), _) => End::Kernel {
+                what: "the guest's kernel aborted without a word".into(),
+                log,
+            },
             (None, Some(signal), _) => End::Process(format!("its kernel got {signal}")),
             (None, None, status) => {
-                let status = || status.map_or_else(|| "it broke off".to_owned(), |status| status.to_string());
+                let status = || {
+                    status.map_or_else(|| "it broke off".to_owned(), |status| status.to_string())
+                };
                 End::Process(failure.unwrap_or_else(status))
             }
         }
     }
 
-    /// Ends a guest that did not start, and says in one line what its kernel said and the likely cause.
-    /// `end` is how it came to that, if it did not end by itself.
+    /// Ends a guest that did not start, and says in one line what its kernel said and the likely
+    /// cause. `end` is how it came to that, if it did not end by itself.
     pub(crate) fn why_not_started(&mut self, end: Option<String>) -> String {
         let end = end.unwrap_or_else(|| match self.end() {
             End::Process(what) | End::Host(what) | End::Kernel { what, .. } => what,
         });
         let console = self.console();
-        let said: Vec<_> = console.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
-        let cause = self.guest.as_ref().and_then(|guest| causes::of_no_start(&console, &end, &guest.given));
+        let said: Vec<_> = console
+            .iter()
+            .map(|line| line.trim())
+            .filter(|line| !line.is_empty())
+            .collect();
+        let cause = self
+            .guest
+            .as_ref()
+            .and_then(|guest| causes::of_no_start(&console, &end, &guest.given));
         match cause {
             Some((said, cause)) => format!("{said}; likely cause: {cause}"),
             None if said.iter().any(|line| line.contains(&end)) => end,
-            None => format!("{end}; its console says: {}", said[said.len().saturating_sub(LAST_LINES)..].join("; ")),
+            None => format!(
+                "{end}; its console says: {}",
+                said[said.len().saturating_sub(LAST_LINES)..].join("; ")
+            ),
         }
     }
 
@@ -194,7 +223,9 @@ impl Running {
         } else {
             let _ = self.process.kill();
         }
-        self.ended_within(END_PATIENCE).then(|| self.process.wait().ok()).flatten()
+        self.ended_within(END_PATIENCE)
+            .then(|| self.process.wait().ok())
+            .flatten()
     }
 
     fn ended_within(&mut self, patience: Duration) -> bool {
@@ -225,9 +256,18 @@ impl Drop for Running {
 
 /// The first line that says that the kernel gave up.
 fn panic_line(log: &[String]) -> Option<String> {
-    let said = |start: &str| log.iter().find_map(|line| line.find(start).map(|at| line[at..].to_owned()));
+    let said = |start: &str| {
+        log.iter()
+            .find_map(|line| line.find(start).map(|at| line[at..].to_owned()))
+    };
     // What went wrong comes first; that nothing is synced says only that it did.
-    let cause = ["BUG: ", "kernel BUG at", "Oops", "Kernel mode fault", "Kernel stack overflow"];
+    let cause = [
+        "BUG: ",
+        "kernel BUG at",
+        "Oops",
+        "Kernel mode fault",
+        "Kernel stack overflow",
+    ];
     let panic = said("Kernel panic - not syncing")?;
     Some(match cause.iter().find_map(|start| said(start)) {
         Some(cause) if !panic.contains(&cause) => format!("{panic} ({cause})"),
@@ -248,8 +288,14 @@ mod tests {
         let quiet = log(&["EXT4-fs (loop0): mounted", "reboot: Power down"]);
         assert_eq!(panic_line(&quiet), None);
         let panic = "Kernel panic - not syncing: Kernel mode fault at addr 0x0, ip 0x60";
-        assert_eq!(panic_line(&log(&["[ 1.2] x", &format!("[ 1.3] {panic}")])), Some(panic.into()));
-        let bug = log(&["[ 1.2] kernel BUG at fs/x.c:1!", "[ 1.3] Kernel panic - not syncing: Fatal exception"]);
+        assert_eq!(
+            panic_line(&log(&["[ 1.2] x", &format!("[ 1.3] {panic}")])),
+            Some(panic.into())
+        );
+        let bug = log(&[
+            "[ 1.2] kernel BUG at fs/x.c:1!",
+            "[ 1.3] Kernel panic - not syncing: Fatal exception",
+        ]);
         let what = "Kernel panic - not syncing: Fatal exception (kernel BUG at fs/x.c:1!)";
         assert_eq!(panic_line(&bug), Some(what.into()));
     }

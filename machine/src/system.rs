@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use nix::mount::{MsFlags, mount};
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
+};
 
 use crate::guest::{GUEST_SHARED, GuestCommand};
 
@@ -31,8 +33,14 @@ pub(crate) fn mount_system(directory: &Path) -> anyhow::Result<()> {
 }
 
 fn place(kind: &str, path: &str, options: &str) -> anyhow::Result<()> {
-    mount(Some(kind), path, Some(kind), MsFlags::MS_NOSUID, Some(options))
-        .with_context(|| format!("mount {kind} on {path}"))
+    mount(
+        Some(kind),
+        path,
+        Some(kind),
+        MsFlags::MS_NOSUID,
+        Some(options),
+    )
+    .with_context(|| format!("mount {kind} on {path}"))
 }
 
 /// Shows a directory of the host's.
@@ -44,7 +52,9 @@ fn host(directory: &Path, at: &Path, flags: MsFlags) -> anyhow::Result<()> {
 
 /// Has a file of the host's be seen where a directory of our own hides it.
 pub(crate) fn show(file: &Path) -> anyhow::Result<()> {
-    let Some(directory) = file.parent().filter(|_| !file.exists()) else { return Ok(()) };
+    let Some(directory) = file.parent().filter(|_| !file.exists()) else {
+        return Ok(());
+    };
     ensure!(
         !directory.exists(),
         "it has a {0} of its own and does not see {1}: move that to a directory in {0}, or elsewhere",
@@ -60,10 +70,17 @@ pub(crate) fn prepare_for_command(command: &GuestCommand) -> anyhow::Result<()> 
     std::fs::create_dir_all("/dev/shm").context("create /dev/shm")?;
     place("tmpfs", "/dev/shm", "mode=1777")?;
     let program = command.words.first().map(PathBuf::from);
-    let program = program.as_deref().and_then(Path::parent).map(Path::to_owned);
+    let program = program
+        .as_deref()
+        .and_then(Path::parent)
+        .map(Path::to_owned);
     // What our own directories hide of what the command is about.
-    let hidden = [Some(command.directory.clone()), program].into_iter().flatten();
-    for directory in hidden.filter(|path| path.starts_with(TEMPORARY) && path != Path::new(TEMPORARY)) {
+    let hidden = [Some(command.directory.clone()), program]
+        .into_iter()
+        .flatten();
+    for directory in
+        hidden.filter(|path| path.starts_with(TEMPORARY) && path != Path::new(TEMPORARY))
+    {
         host(&directory, &directory, MsFlags::MS_RDONLY)?;
     }
     for directory in &command.shared {
@@ -81,7 +98,12 @@ fn loopback_up() -> anyhow::Result<()> {
     const FIRST_DEVICE: u32 = 1;
     const IFF_UP: u32 = 1;
     let route = SockProtocol::NetlinkRoute;
-    let Ok(socket) = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, route) else {
+    let Ok(socket) = socket(
+        AddressFamily::Netlink,
+        SockType::Raw,
+        SockFlag::SOCK_CLOEXEC,
+        route,
+    ) else {
         return Ok(());
     };
     let mut request = Vec::new();
@@ -96,8 +118,12 @@ fn loopback_up() -> anyhow::Result<()> {
     let socket = std::os::fd::AsRawFd::as_raw_fd(&socket);
     send(socket, &request, MsgFlags::empty()).context("switch the loopback device on")?;
     let mut answer = [0; 256];
-    let length = recv(socket, &mut answer, MsgFlags::empty()).context("switch the loopback device on")?;
+    let length =
+        recv(socket, &mut answer, MsgFlags::empty()).context("switch the loopback device on")?;
     // Behind the header of the answer: the error, or 0.
-    ensure!(length >= 20 && answer[16..20] == [0; 4], "the loopback device cannot be switched on");
+    ensure!(
+        length >= 20 && answer[16..20] == [0; 4],
+        "the loopback device cannot be switched on"
+    );
     Ok(())
 }

@@ -41,14 +41,18 @@ const PACKAGE_KERNEL: &str = "usr/bin/linux.uml";
 const PACKAGE_MODULES: &str = "lib/uml/modules";
 
 /// What is said where there is no such kernel.
-const NO_GUESTS: &str = "User-Mode Linux runs on x86-64 only: do without --kernel uml on this processor";
+const NO_GUESTS: &str =
+    "User-Mode Linux runs on x86-64 only: do without --kernel uml on this processor";
 
 /// What stands behind the process id in the name of a guest's directory.
 const DIRECTORY_MARK: &str = "-guest-";
 
 /// Whether the name of a directory says that it is a guest's.
 pub fn is_guest_directory(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
     name.starts_with(NAME_PREFIX) && name.contains(DIRECTORY_MARK)
 }
 
@@ -73,7 +77,8 @@ pub struct Uml {
     pub modules: Option<PathBuf>,
     /// Modules that are wanted; what the kernel has built in needs none.
     pub load: Vec<String>,
-    /// Files of the host's that it must see, also in directories that its own hide, such as in /run.
+    /// Files of the host's that it must see, also in directories that its own hide, such as in
+    /// /run.
     pub files: Vec<PathBuf>,
     /// Parameters for the kernel beyond ours.
     pub parameters: Vec<String>,
@@ -98,7 +103,9 @@ impl Uml {
         if let Some(path) = path {
             return Self::at(path, modules);
         }
-        let unpacked = cache().ok().map(|cache| cache.join("crashpoint").join(PACKAGE));
+        let unpacked = cache()
+            .ok()
+            .map(|cache| cache.join("crashpoint").join(PACKAGE));
         let roots = [Some(PathBuf::from("/")), unpacked].into_iter().flatten();
         let kernel = roots.map(|root| root.join(PACKAGE_KERNEL)).find(|kernel| kernel.exists()).with_context(|| {
             format!(
@@ -113,7 +120,11 @@ impl Uml {
     ///
     /// # Errors
     /// If there is none, or it has no virtual time.
-    pub fn find_virtual(path: Option<&Path>, modules: Option<&Path>, seed: u64) -> anyhow::Result<Self> {
+    pub fn find_virtual(
+        path: Option<&Path>,
+        modules: Option<&Path>,
+        seed: u64,
+    ) -> anyhow::Result<Self> {
         if !cfg!(target_arch = "x86_64") {
             bail!("{NO_GUESTS}");
         }
@@ -126,19 +137,33 @@ impl Uml {
             }
             Ok(path)
         };
-        let mut this = Self::at(&path.map_or_else(built, |path| Ok(path.to_owned()))?, modules)?;
-        let help = Command::new(&this.kernel).arg("--help").stdin(Stdio::null()).output();
+        let mut this = Self::at(
+            &path.map_or_else(built, |path| Ok(path.to_owned()))?,
+            modules,
+        )?;
+        let help = Command::new(&this.kernel)
+            .arg("--help")
+            .stdin(Stdio::null())
+            .output();
         let help = help.with_context(|| format!("run {}", this.kernel.display()))?;
         let text = String::from_utf8_lossy(&help.stdout);
-        if !["time-travel", "seed="].iter().all(|word| text.contains(word)) {
-            bail!("{} has no virtual time: build one that has with scripts/build-uml.sh", this.kernel.display());
+        if !["time-travel", "seed="]
+            .iter()
+            .all(|word| text.contains(word))
+        {
+            bail!(
+                "{} has no virtual time: build one that has with scripts/build-uml.sh",
+                this.kernel.display()
+            );
         }
         this.virtual_time = Some(seed);
         Ok(this)
     }
 
     fn at(kernel: &Path, modules: Option<&Path>) -> anyhow::Result<Self> {
-        let data = kernel.metadata().with_context(|| format!("find the kernel {}", kernel.display()))?;
+        let data = kernel
+            .metadata()
+            .with_context(|| format!("find the kernel {}", kernel.display()))?;
         if !data.is_file() || data.permissions().mode() & 0o111 == 0 {
             bail!(
                 "{} is not a program: --kernel uml:PATH takes the `linux` that `make ARCH=um` built",
@@ -147,9 +172,14 @@ impl Uml {
         }
         let kernel = std::path::absolute(kernel).context("find the working directory")?;
         let usr = kernel.ancestors().find(|path| path.ends_with("usr"));
-        let packaged = || usr.map(|usr| usr.join(PACKAGE_MODULES)).filter(|path| path.exists());
+        let packaged = || {
+            usr.map(|usr| usr.join(PACKAGE_MODULES))
+                .filter(|path| path.exists())
+        };
         let modules = match modules {
-            Some(path) if !path.is_dir() => bail!("{} is not a directory: --modules takes one", path.display()),
+            Some(path) if !path.is_dir() => {
+                bail!("{} is not a directory: --modules takes one", path.display())
+            }
             Some(path) => Some(std::path::absolute(path).context("find the working directory")?),
             None => packaged(),
         };
@@ -162,19 +192,36 @@ impl Uml {
         };
         let (load, files, parameters) = (Vec::new(), Vec::new(), Vec::new());
         let (memory_mib, virtual_time) = (MEMORY_MIB, None);
-        Ok(Self { kernel, release, needs_shim, modules, load, files, parameters, memory_mib, virtual_time })
+        Ok(Self {
+            kernel,
+            release,
+            needs_shim,
+            modules,
+            load,
+            files,
+            parameters,
+            memory_mib,
+            virtual_time,
+        })
     }
 
-    /// Starts this program as the init of a guest, which starts it again with `arguments`, and gives
-    /// it `input`, if that is all that it will get.
-    pub(crate) fn start_program(&self, arguments: &[&str], input: Option<&[u8]>) -> anyhow::Result<Running> {
+    /// Starts this program as the init of a guest, which starts it again with `arguments`, and
+    /// gives it `input`, if that is all that it will get.
+    pub(crate) fn start_program(
+        &self,
+        arguments: &[&str],
+        input: Option<&[u8]>,
+    ) -> anyhow::Result<Running> {
         let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
-        let task = Task::Program { arguments, input_in_file: input.is_some() };
+        let task = Task::Program {
+            arguments,
+            input_in_file: input.is_some(),
+        };
         self.start(task, input.unwrap_or_default())
     }
 
-    /// Starts a guest that runs a command. What that prints comes out of it; its errors, and what the
-    /// kernel says, are on the [console](Running::show_console).
+    /// Starts a guest that runs a command. What that prints comes out of it; its errors, and what
+    /// the kernel says, are on the [console](Running::show_console).
     ///
     /// # Errors
     /// If it cannot be started.
@@ -186,7 +233,8 @@ impl Uml {
         let prefix = format!("{NAME_PREFIX}{}{DIRECTORY_MARK}", std::process::id());
         let memory = memory_room(self.memory_in_effect_mib()).0;
         let directory = tempfile::Builder::new().prefix(&prefix).tempdir_in(&memory);
-        let directory = directory.with_context(|| format!("make a directory in {}", memory.display()))?;
+        let directory =
+            directory.with_context(|| format!("make a directory in {}", memory.display()))?;
         let spec = Spec {
             task,
             path: std::env::var("PATH").unwrap_or_default(),
@@ -196,10 +244,13 @@ impl Uml {
             virtual_time: self.virtual_time.is_some(),
         };
         spec.write(directory.path())?;
-        std::fs::write(directory.path().join(INPUT), input).context("write the input of a guest")?;
-        let (console, console_end) = std::io::pipe().context("make a pipe for the guest's console")?;
+        std::fs::write(directory.path().join(INPUT), input)
+            .context("write the input of a guest")?;
+        let (console, console_end) =
+            std::io::pipe().context("make a pipe for the guest's console")?;
         let (input, input_end) = UnixStream::pair().context("make a channel to the guest")?;
-        let console = Console::collect(console).context("start a thread (is `ulimit -u` too low?)")?;
+        let console =
+            Console::collect(console).context("start a thread (is `ulimit -u` too low?)")?;
         let process = Command::new(crate::own_program())
             .arg(KEEPER_COMMAND)
             .arg(std::process::id().to_string())
@@ -217,28 +268,50 @@ impl Uml {
             .process_group(0)
             .spawn()
             .with_context(|| format!("start {}", self.kernel.display()))?;
-        let given = Given { memory_mib: self.memory_in_effect_mib(), directory: memory.clone() };
-        let guest = Guest { console, directory, given };
+        let given = Given {
+            memory_mib: self.memory_in_effect_mib(),
+            directory: memory.clone(),
+        };
+        let guest = Guest {
+            console,
+            directory,
+            given,
+        };
         let mut running = Running::new(process, Some(OwnedFd::from(input).into()), Some(guest));
         self.wait_until_ready(&mut running)?;
         Ok(running)
     }
 
-    /// The libraries that are loaded into the kernel's process: the [shim](xstate), where it is needed,
-    /// and what [`PRELOAD`] names.
+    /// The libraries that are loaded into the kernel's process: the [shim](xstate), where it is
+    /// needed, and what [`PRELOAD`] names.
     fn preload(&self, directory: &Path) -> anyhow::Result<OsString> {
-        let shim = self.needs_shim.then(|| xstate::write_shim(directory)).transpose()?;
-        if shim.as_ref().is_some_and(|shim| shim.as_os_str().as_encoded_bytes().contains(&b':')) {
-            bail!("a guest on this processor cannot be started from a TMPDIR with a colon in its path");
+        let shim = self
+            .needs_shim
+            .then(|| xstate::write_shim(directory))
+            .transpose()?;
+        if shim
+            .as_ref()
+            .is_some_and(|shim| shim.as_os_str().as_encoded_bytes().contains(&b':'))
+        {
+            bail!(
+                "a guest on this processor cannot be started from a TMPDIR with a colon in its path"
+            );
         }
         let named = std::env::var_os(PRELOAD).filter(|names| !names.is_empty());
-        Ok([shim.map(OsString::from), named].into_iter().flatten().collect::<Vec<_>>().join(OsStr::new(":")))
+        Ok([shim.map(OsString::from), named]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(OsStr::new(":")))
     }
 
     fn command_line(&self, directory: &Path) -> anyhow::Result<Vec<String>> {
         let program = crate::own_program();
         let (Some(program), Some(directory)) = (program.to_str(), directory.to_str()) else {
-            bail!("the path of this program is not text: {}", program.display());
+            bail!(
+                "the path of this program is not text: {}",
+                program.display()
+            );
         };
         if program.contains(char::is_whitespace) || directory.contains(char::is_whitespace) {
             bail!("a guest cannot be started from a path with spaces: {program}");
@@ -277,7 +350,11 @@ impl Uml {
 
     /// Its memory: the last word is that of the kernel's parameters.
     fn memory_in_effect_mib(&self) -> u64 {
-        let parameter = self.parameters.iter().rev().find_map(|parameter| parameter.strip_prefix("mem="));
+        let parameter = self
+            .parameters
+            .iter()
+            .rev()
+            .find_map(|parameter| parameter.strip_prefix("mem="));
         parameter.and_then(memory_mib).unwrap_or(self.memory_mib)
     }
 
@@ -300,7 +377,11 @@ impl Uml {
                 break Some(format!("it is not ready, and {how}"));
             }
         };
-        bail!("the guest {} does not start: {}", self.kernel.display(), running.why_not_started(why));
+        bail!(
+            "the guest {} does not start: {}",
+            self.kernel.display(),
+            running.why_not_started(why)
+        );
     }
 }
 
@@ -317,8 +398,8 @@ fn memory_mib(size: &str) -> Option<u64> {
     }
 }
 
-/// Where a guest's memory has its file, and how many MiB are free there: in memory, if there is room, we
-/// may write there and programs may run, or else in TMPDIR.
+/// Where a guest's memory has its file, and how many MiB are free there: in memory, if there is
+/// room, we may write there and programs may run, or else in TMPDIR.
 pub fn memory_room(memory_mib: u64) -> (PathBuf, u64) {
     let room = |directory: &Path| statvfs(directory).ok();
     let free_mib = |room: Statvfs| (room.blocks_available() * room.fragment_size()) >> 20;
@@ -337,21 +418,38 @@ pub fn memory_room(memory_mib: u64) -> (PathBuf, u64) {
 
 /// What a kernel says of its release.
 fn release(kernel: &Path) -> anyhow::Result<String> {
-    let output = Command::new(kernel).arg("--version").stdin(Stdio::null()).output();
+    let output = Command::new(kernel)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output();
     let not_one = || format!("{} is not a User-Mode Linux kernel", kernel.display());
     let output = output.map_err(|error| {
         let is_no_program = error.raw_os_error() == Some(nix::libc::ENOEXEC);
-        let what = if is_no_program { not_one() } else { format!("run {}", kernel.display()) };
+        let what = if is_no_program {
+            not_one()
+        } else {
+            format!("run {}", kernel.display())
+        };
         anyhow::Error::from(error).context(what)
     })?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let release = text.split_whitespace().next().filter(|word| word.starts_with(|first: char| first.is_ascii_digit()));
-    release.map(str::to_owned).context("it does not say its version").with_context(not_one)
+    let release = text
+        .split_whitespace()
+        .next()
+        .filter(|word| word.starts_with(|first: char| first.is_ascii_digit()));
+    release
+        .map(str::to_owned)
+        .context("it does not say its version")
+        .with_context(not_one)
 }
 
 /// Where a user's caches are (XDG Base Directory Specification).
 fn cache() -> anyhow::Result<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let set = |name| {
+        std::env::var_os(name)
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from)
+    };
     set("XDG_CACHE_HOME")
         .or_else(|| set("HOME").map(|home| home.join(".cache")))
         .context("neither XDG_CACHE_HOME nor HOME says where kernels are kept: name one with --kernel uml:PATH")

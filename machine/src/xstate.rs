@@ -1,5 +1,5 @@
-//! The state of a processor that a tracer reads and writes of its tracee (XSAVE): how much of it this
-//! machine has, and what a guest's kernel needs where that is more than it knows of.
+//! The state of a processor that a tracer reads and writes of its tracee (XSAVE): how much of it
+//! this machine has, and what a guest's kernel needs where that is more than it knows of.
 
 #![allow(unsafe_code)]
 
@@ -14,8 +14,8 @@ use nix::sys::ptrace;
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 
-/// What a User-Mode Linux kernel up to 6.12 has room for, in bytes: what AVX-512 and protection keys
-/// take (`HOST_FP_SIZE` in arch/x86/um/user-offsets.c).
+/// What a User-Mode Linux kernel up to 6.12 has room for, in bytes: what AVX-512 and protection
+/// keys take (`HOST_FP_SIZE` in arch/x86/um/user-offsets.c).
 pub const GUEST_STATE_BYTES: usize = 2696;
 
 /// The `ptrace` that a guest's kernel gets in place of the C library's: shim/ptrace.rs.
@@ -31,25 +31,36 @@ const SHIM_FILE: &str = "ptrace.so";
 pub(crate) const STATE_COMMAND: &str = "__state";
 
 /// The bytes of extended state that this machine's kernel keeps of each process, and demands when a
-/// tracer sets it (`NT_X86_XSTATE`): 2,696 with AVX-512 and protection keys, 11,008 with AMX, 0 without
-/// XSAVE. A process of ours traces another to learn it, once: a seccomp filter may kill who tries.
+/// tracer sets it (`NT_X86_XSTATE`): 2,696 with AVX-512 and protection keys, 11,008 with AMX, 0
+/// without XSAVE. A process of ours traces another to learn it, once: a seccomp filter may kill who
+/// tries.
 ///
 /// # Errors
 /// If no process can be started and traced.
 pub fn host_state_bytes() -> Result<usize, String> {
     static BYTES: OnceLock<Result<usize, String>> = OnceLock::new();
-    BYTES.get_or_init(|| ask_another().map_err(|error| format!("{error:#}"))).clone()
+    BYTES
+        .get_or_init(|| ask_another().map_err(|error| format!("{error:#}")))
+        .clone()
 }
 
 fn ask_another() -> anyhow::Result<usize> {
     let mut command = Command::new(crate::own_program());
-    let output = command.arg(STATE_COMMAND).stdin(Stdio::null()).output().context("start a process that traces")?;
+    let output = command
+        .arg(STATE_COMMAND)
+        .stdin(Stdio::null())
+        .output()
+        .context("start a process that traces")?;
     if let Some(signal) = output.status.signal() {
         bail!("a process that traced another was killed by signal {signal}");
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let printed = String::from_utf8_lossy(&output.stdout);
-    printed.trim().parse().ok().with_context(|| said.trim().trim_start_matches("crashpoint: ").to_owned())
+    printed
+        .trim()
+        .parse()
+        .ok()
+        .with_context(|| said.trim().trim_start_matches("crashpoint: ").to_owned())
 }
 
 /// Asks, and prints the answer.
@@ -77,13 +88,18 @@ pub fn write_shim(directory: &Path) -> anyhow::Result<PathBuf> {
 /// Starts a process, which stops before its first instruction, looks at its state and ends it.
 fn ask() -> io::Result<usize> {
     let mut command = Command::new(crate::own_program());
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     // SAFETY: between fork and exec there is one system call.
     unsafe { command.pre_exec(|| Ok(ptrace::traceme()?)) };
     let mut process = command.spawn()?;
     let pid = Pid::from_raw(process.id() as i32);
     // The stop behind exec(2).
-    let bytes = waitpid(pid, None).map_err(io::Error::from).and_then(|_| state_bytes(pid));
+    let bytes = waitpid(pid, None)
+        .map_err(io::Error::from)
+        .and_then(|_| state_bytes(pid));
     process.kill()?;
     process.wait()?;
     bytes
@@ -93,12 +109,29 @@ fn ask() -> io::Result<usize> {
 fn state_bytes(pid: Pid) -> io::Result<usize> {
     const NT_X86_XSTATE: usize = 0x202;
     let mut state = vec![0_u8; 64 << 10];
-    let mut whole = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
+    let mut whole = libc::iovec {
+        iov_base: state.as_mut_ptr().cast(),
+        iov_len: state.len(),
+    };
     // SAFETY: the kernel writes to the bytes of `state`, and to `whole` how many.
-    let result = unsafe { libc::ptrace(libc::PTRACE_GETREGSET, pid.as_raw(), NT_X86_XSTATE, &raw mut whole) };
+    let result = unsafe {
+        libc::ptrace(
+            libc::PTRACE_GETREGSET,
+            pid.as_raw(),
+            NT_X86_XSTATE,
+            &raw mut whole,
+        )
+    };
     match io::Error::last_os_error() {
         _ if result == 0 => Ok(whole.iov_len),
-        error if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENODEV | libc::EIO)) => Ok(0),
+        error
+            if matches!(
+                error.raw_os_error(),
+                Some(libc::EINVAL | libc::ENODEV | libc::EIO)
+            ) =>
+        {
+            Ok(0)
+        }
         error => Err(error),
     }
 }

@@ -18,8 +18,8 @@ use crate::request::{Level, Request};
 use crate::states::{Made, States};
 use crate::sweep::Source;
 
-/// Makes the state that a finding shows, of the sweep that was asked for by `request`; `file` is the
-/// cluster's, if it is of one.
+/// Makes the state that a finding shows, of the sweep that was asked for by `request`; `file` is
+/// the cluster's, if it is of one.
 ///
 /// # Errors
 /// If the sweep has no such state: the finding is of another one.
@@ -40,7 +40,10 @@ pub fn make_again(
         Ok(())
     };
     if finding.level() == Level::Block {
-        let space = BlockRequest { explore, states: request.states };
+        let space = BlockRequest {
+            explore,
+            states: request.states,
+        };
         let space = BlockSpace::new(&trace.run, recorded_disks(trace), &space)?;
         refuse(space.len())?;
         let (_, made) = Blocks::new(trace, &space)?.make(finding.state);
@@ -52,21 +55,34 @@ pub fn make_again(
     made.map_err(|_| anyhow::anyhow!("no file system would show state {}", finding.state))
 }
 
-/// Writes what the nodes of a trace have in a state as directories in `directory`, which must be new or
-/// empty, each with the name of its node, and what was acknowledged as a file.
+/// Writes what the nodes of a trace have in a state as directories in `directory`, which must be
+/// new or empty, each with the name of its node, and what was acknowledged as a file.
 ///
 /// # Errors
 /// If there is something in it, or it cannot be written.
 pub fn keep(trace: &Trace, state: &Made, directory: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
-    if directory.read_dir().with_context(|| format!("read {}", directory.display()))?.next().is_some() {
-        bail!("{} is not empty: name a new directory for --keep", directory.display());
+    if directory
+        .read_dir()
+        .with_context(|| format!("read {}", directory.display()))?
+        .next()
+        .is_some()
+    {
+        bail!(
+            "{} is not empty: name a new directory for --keep",
+            directory.display()
+        );
     }
-    let nodes = trace.run.nodes.iter().filter(|node| !node.initial.is_empty());
+    let nodes = trace
+        .run
+        .nodes
+        .iter()
+        .filter(|node| !node.initial.is_empty());
     for (node, held) in nodes.zip(&state.disks) {
         let kept = directory.join(&node.name);
         if let crate::Held::Tree(tree) = held {
-            tree.write_to(&kept).with_context(|| format!("write {}", kept.display()))?;
+            tree.write_to(&kept)
+                .with_context(|| format!("write {}", kept.display()))?;
             continue;
         }
         let (scratch, mut bay) = (scratch()?, Bay::default());
@@ -81,7 +97,13 @@ pub fn keep(trace: &Trace, state: &Made, directory: &Path) -> anyhow::Result<()>
 }
 
 fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
-    let status = Command::new("cp").arg("-a").arg("--").arg(from).arg(to).status().context("run cp")?;
+    let status = Command::new("cp")
+        .arg("-a")
+        .arg("--")
+        .arg(from)
+        .arg(to)
+        .status()
+        .context("run cp")?;
     if !status.success() {
         bail!("{} cannot be copied to {}", from.display(), to.display());
     }

@@ -12,7 +12,8 @@ use local_fs::{Mounted, Variant};
 
 use crate::tree::Tree;
 
-/// How long a disk may stay in use behind the end of a state: whoever saw it mounted is being ended.
+/// How long a disk may stay in use behind the end of a state: whoever saw it mounted is being
+/// ended.
 const BUSY_PATIENCE: Duration = Duration::from_secs(2);
 const BUSY_PAUSE: Duration = Duration::from_micros(500);
 
@@ -37,12 +38,17 @@ pub struct HeldDisk {
 
 impl std::fmt::Debug for HeldDisk {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "HeldDisk({}, {} pages)", self.variant, self.image.written().count())
+        write!(
+            f,
+            "HeldDisk({}, {} pages)",
+            self.variant,
+            self.image.written().count()
+        )
     }
 }
 
-/// A place for one node: a directory in memory, or a disk that is mounted. What is there is gone when it
-/// is put away, or dropped.
+/// A place for one node: a directory in memory, or a disk that is mounted. What is there is gone
+/// when it is put away, or dropped.
 #[derive(Default)]
 pub(crate) struct Bay {
     // Dropped in this order.
@@ -51,12 +57,17 @@ pub(crate) struct Bay {
 }
 
 impl Bay {
-    /// Puts a crash state there. Returns the node's directory, or why its file system cannot be mounted.
-    /// `path` is a new one; a disk is mounted on it in the mount namespace of this thread.
-    pub(crate) fn put(&mut self, held: &Held, path: &Path) -> anyhow::Result<Result<PathBuf, String>> {
+    /// Puts a crash state there. Returns the node's directory, or why its file system cannot be
+    /// mounted. `path` is a new one; a disk is mounted on it in the mount namespace of this thread.
+    pub(crate) fn put(
+        &mut self,
+        held: &Held,
+        path: &Path,
+    ) -> anyhow::Result<Result<PathBuf, String>> {
         let held = match held {
             Held::Tree(tree) => {
-                tree.write_to(path).with_context(|| format!("make a crash state in {}", path.display()))?;
+                tree.write_to(path)
+                    .with_context(|| format!("make a crash state in {}", path.display()))?;
                 return Ok(Ok(path.to_owned()));
             }
             Held::Disk(held) => held,
@@ -71,12 +82,21 @@ impl Bay {
         match Mounted::new(&held.variant, disk.device(), path) {
             Ok(mounted) => self.mounted = Some(mounted),
             Err(error) => {
-                let Some(why) = error.unmountable() else { return Err(error.into()) };
-                return Ok(Err(format!("its {} cannot be mounted: {why}", held.variant.file_system.name)));
+                let Some(why) = error.unmountable() else {
+                    return Err(error.into());
+                };
+                return Ok(Err(format!(
+                    "its {} cannot be mounted: {why}",
+                    held.variant.file_system.name
+                )));
             }
         }
         let data = path.join(&held.directory);
-        Ok(if data.is_dir() { Ok(data) } else { Err(format!("its {} has lost its directory", held.variant)) })
+        Ok(if data.is_dir() {
+            Ok(data)
+        } else {
+            Err(format!("its {} has lost its directory", held.variant))
+        })
     }
 
     /// Unmounts what is there.
@@ -84,8 +104,8 @@ impl Bay {
         if self.mounted.take().is_none() {
             return;
         }
-        // A check that keeps running may still be in it, and the namespaces of nodes end a little behind
-        // the nodes. What is in use must not change: then another disk takes its place.
+        // A check that keeps running may still be in it, and the namespaces of nodes end a little
+        // behind the nodes. What is in use must not change: then another disk takes its place.
         let disk = self.disk.take().filter(|disk| is_free(disk.device()));
         self.disk = disk;
     }
@@ -101,7 +121,11 @@ impl Drop for Bay {
 fn is_free(device: &Path) -> bool {
     let deadline = Instant::now() + BUSY_PATIENCE;
     loop {
-        match File::options().read(true).custom_flags(nix::libc::O_EXCL).open(device) {
+        match File::options()
+            .read(true)
+            .custom_flags(nix::libc::O_EXCL)
+            .open(device)
+        {
             Ok(_) => return true,
             Err(_) if Instant::now() < deadline => std::thread::sleep(BUSY_PAUSE),
             Err(_) => return false,

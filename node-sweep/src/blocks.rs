@@ -8,7 +8,9 @@ use block_dev::{FrontEnd, Image, ImageHash, Kind as Request, MemfdDisk};
 use crash_images::{rebuild, requests};
 use local_fs::{Mounted, Variant, block_names};
 use pace_rules::disk::{self, Disk as Keeping, Kind, Relaxation};
-use pace_rules::nodes::{BlockSpace, BlockState, Model, NodeState, RecordedDisk, Relaxation as OfNodes, State, micros};
+use pace_rules::nodes::{
+    BlockSpace, BlockState, Model, NodeState, RecordedDisk, Relaxation as OfNodes, State, micros,
+};
 use trace::{Disk, Trace};
 
 use crate::bay::{Bay, Held, HeldDisk};
@@ -35,10 +37,20 @@ const NAMED_BEHIND_FLUSHES: usize = 4;
 pub fn recorded_disks(trace: &Trace) -> Vec<Option<RecordedDisk>> {
     let disk = |disk: &Disk| RecordedDisk {
         log: disk::Log::new(&requests(&disk.log), disk.durable, Keeping::Honest),
-        times_ns: disk.log.entries().iter().map(|entry| entry.time_ns).collect(),
+        times_ns: disk
+            .log
+            .entries()
+            .iter()
+            .map(|entry| entry.time_ns)
+            .collect(),
         durable: disk.durable,
     };
-    trace.run.nodes.iter().map(|node| trace.disks.get(&node.name).map(disk)).collect()
+    trace
+        .run
+        .nodes
+        .iter()
+        .map(|node| trace.disks.get(&node.name).map(disk))
+        .collect()
 }
 
 /// Makes the states of a space of recorded disks.
@@ -65,24 +77,44 @@ impl<'a> Blocks<'a> {
     pub fn new(trace: &'a Trace, space: &'a BlockSpace) -> anyhow::Result<Self> {
         let mut disks = Vec::new();
         for (place, node) in trace.run.nodes.iter().enumerate() {
-            let Some(recorded) = trace.disks.get(&node.name) else { continue };
+            let Some(recorded) = trace.disks.get(&node.name) else {
+                continue;
+            };
             let variant = Variant::for_programs(&recorded.file_system)?;
             let image = Image::new(Arc::clone(&recorded.base));
-            disks.push((place, OneDisk { recorded, variant, image, recent: Vec::new() }));
+            disks.push((
+                place,
+                OneDisk {
+                    recorded,
+                    variant,
+                    image,
+                    recent: Vec::new(),
+                },
+            ));
         }
-        Ok(Self { trace, space, disks, acknowledgements: Acknowledgements::of(&trace.run) })
+        Ok(Self {
+            trace,
+            space,
+            disks,
+            acknowledgements: Acknowledgements::of(&trace.run),
+        })
     }
 
     /// Whether copies of one of the disks cannot be mounted side by side.
     pub fn one_at_a_time(&self) -> bool {
-        self.disks.iter().any(|(_, disk)| disk.variant.file_system.remembered_by_identity)
+        self.disks
+            .iter()
+            .any(|(_, disk)| disk.variant.file_system.remembered_by_identity)
     }
 
     fn made(&mut self, state: &BlockState) -> Made {
         let mut hasher = blake3::Hasher::new();
         let mut held = Vec::new();
         for (node, disk) in &mut self.disks {
-            let recorded = self.space.disk(*node).expect("those with a disk are listed");
+            let recorded = self
+                .space
+                .disk(*node)
+                .expect("those with a disk are listed");
             let of_node = state.disks[*node].as_ref().expect("so it has a state");
             let (made, hash) = disk.made(recorded, of_node);
             hasher.update(&hash.0.to_le_bytes());
@@ -91,7 +123,12 @@ impl<'a> Blocks<'a> {
         let acknowledged = self.acknowledgements.before(&state.cut, self.trace);
         let disks_key = *hasher.finalize().as_bytes();
         hasher.update(&acknowledged);
-        Made { disks: held, acknowledged, key: *hasher.finalize().as_bytes(), disks_key }
+        Made {
+            disks: held,
+            acknowledged,
+            key: *hasher.finalize().as_bytes(),
+            disks_key,
+        }
     }
 }
 
@@ -103,7 +140,11 @@ impl OneDisk<'_> {
         rebuild(&mut self.image, &self.recorded.log, &rules.log, state);
         let hash = self.image.hash();
         let (variant, directory) = (self.variant.clone(), self.recorded.directory.clone());
-        let held = Arc::new(HeldDisk { image: self.image.clone(), variant, directory });
+        let held = Arc::new(HeldDisk {
+            image: self.image.clone(),
+            variant,
+            directory,
+        });
         if self.recent.len() == RECENT_MAX {
             self.recent.remove(0);
         }
@@ -121,18 +162,35 @@ impl Source for Blocks<'_> {
 
 /// When the power failed: what the nodes had done, and what each disk had been sent.
 fn moment(state: &BlockState) -> (Vec<usize>, Vec<Option<usize>>) {
-    (state.cut.clone(), state.disks.iter().map(|disk| disk.as_ref().map(|disk| disk.position)).collect())
+    (
+        state.cut.clone(),
+        state
+            .disks
+            .iter()
+            .map(|disk| disk.as_ref().map(|disk| disk.position))
+            .collect(),
+    )
 }
 
-/// How much there is to understand in a state: how many writes were lost, what came before the crash,
-/// and how much of that reached the disks.
+/// How much there is to understand in a state: how many writes were lost, what came before the
+/// crash, and how much of that reached the disks.
 fn size(space: &BlockSpace, state: &BlockState) -> Size {
-    let disks = || state.disks.iter().enumerate().filter_map(|(node, disk)| Some((space.disk(node)?, disk.as_ref()?)));
+    let disks = || {
+        state
+            .disks
+            .iter()
+            .enumerate()
+            .filter_map(|(node, disk)| Some((space.disk(node)?, disk.as_ref()?)))
+    };
     let lost = disks().map(|(recorded, disk)| match disk.relaxation {
         Relaxation::Torn { .. } => 1,
         _ => recorded.log.lost(disk).len(),
     });
-    (lost.sum(), state.cut.iter().sum(), disks().map(|(_, disk)| disk.position).sum())
+    (
+        lost.sum(),
+        state.cut.iter().sum(),
+        disks().map(|(_, disk)| disk.position).sum(),
+    )
 }
 
 /// Broken states that are alike.
@@ -155,50 +213,100 @@ pub struct BlockFindings<'a> {
 }
 
 impl BlockFindings<'_> {
-    /// The findings of a sweep, the smallest first. Broken states are alike if the check says the same
-    /// of them, but for numbers, and the disks did the same; or if it says that as well of the state of the
-    /// same moment in which nothing was lost.
+    /// The findings of a sweep, the smallest first. Broken states are alike if the check says the
+    /// same of them, but for numbers, and the disks did the same; or if it says that as well of the
+    /// state of the same moment in which nothing was lost.
     ///
     /// # Errors
     /// If a disk that was looked at before cannot be looked at again.
     pub fn of(&self, swept: &Swept) -> anyhow::Result<Vec<Finding>> {
         let mut blocks = Blocks::new(self.trace, self.space)?;
         let told = |(place, group): (usize, Group)| {
-            let Group { broken, kind, plain, .. } = group;
-            Ok(Finding { plain, ..self.told(place + 1, &broken, kind, &mut blocks)? })
+            let Group {
+                broken,
+                kind,
+                plain,
+                ..
+            } = group;
+            Ok(Finding {
+                plain,
+                ..self.told(place + 1, &broken, kind, &mut blocks)?
+            })
         };
-        self.groups(swept).into_iter().enumerate().map(told).collect()
+        self.groups(swept)
+            .into_iter()
+            .enumerate()
+            .map(told)
+            .collect()
     }
 
     /// The broken states that are alike together, the smallest first.
     fn groups(&self, swept: &Swept) -> Vec<Group> {
         let mut groups: HashMap<(Vec<String>, Kind), (Size, Broken)> = HashMap::new();
-        let names: Vec<_> = self.trace.run.nodes.iter().map(|node| &*node.name).collect();
+        let names: Vec<_> = self
+            .trace
+            .run
+            .nodes
+            .iter()
+            .map(|node| &*node.name)
+            .collect();
         let likeness = Findings::without_space(self.trace).likeness;
-        let all: Vec<_> = swept.broken.values().map(|broken| (self.space.state(broken.smallest), broken)).collect();
+        let all: Vec<_> = swept
+            .broken
+            .values()
+            .map(|broken| (self.space.state(broken.smallest), broken))
+            .collect();
         let words = |broken: &Broken| plain(&broken.complaint.words, &names, &likeness);
         // Where nothing was lost and the same is broken, it is not for what was lost.
         let in_order = all.iter().filter(|(state, _)| state.kind == Kind::Prefix);
-        let in_order: HashSet<_> = in_order.map(|(state, broken)| (moment(state), words(broken))).collect();
+        let in_order: HashSet<_> = in_order
+            .map(|(state, broken)| (moment(state), words(broken)))
+            .collect();
         for (state, broken) in all {
             let own = size(self.space, &state);
             let words = words(broken);
             let needs_no_loss = in_order.contains(&(moment(&state), words.clone()));
-            let group = groups.entry((words, if needs_no_loss { Kind::Prefix } else { state.kind }));
-            let (smallest, group) = group.or_insert_with(|| (own, Broken { states: 0, ..broken.clone() }));
+            let group = groups.entry((
+                words,
+                if needs_no_loss {
+                    Kind::Prefix
+                } else {
+                    state.kind
+                },
+            ));
+            let (smallest, group) = group.or_insert_with(|| {
+                (
+                    own,
+                    Broken {
+                        states: 0,
+                        ..broken.clone()
+                    },
+                )
+            });
             let states = group.states + broken.states;
             if (own, broken.smallest) < (*smallest, group.smallest) {
                 (*smallest, *group) = (own, broken.clone());
             }
             group.states = states;
         }
-        let group = |((plain, kind), (size, broken))| Group { size, broken, kind, plain };
+        let group = |((plain, kind), (size, broken))| Group {
+            size,
+            broken,
+            kind,
+            plain,
+        };
         let mut groups: Vec<_> = groups.into_iter().map(group).collect();
         groups.sort_by_key(|group: &Group| (group.size, group.broken.smallest));
         groups
     }
 
-    fn told(&self, number: usize, broken: &Broken, kind: Kind, blocks: &mut Blocks<'_>) -> anyhow::Result<Finding> {
+    fn told(
+        &self,
+        number: usize,
+        broken: &Broken,
+        kind: Kind,
+        blocks: &mut Blocks<'_>,
+    ) -> anyhow::Result<Finding> {
         let state = self.space.state(broken.smallest);
         let made = blocks.made(&state);
         let mut finding = Findings::told(self.trace, &state.cut);
@@ -207,8 +315,15 @@ impl BlockFindings<'_> {
         kind_words(kind).clone_into(&mut finding.relaxation);
         finding.complaint.clone_from(&broken.complaint);
         (finding.states, finding.state, finding.key) = (broken.states, broken.smallest, made.key);
-        finding.relaxations.insert(finding.relaxation.clone(), broken.states);
-        let held: Vec<_> = blocks.disks.iter().map(|(node, _)| *node).zip(&made.disks).collect();
+        finding
+            .relaxations
+            .insert(finding.relaxation.clone(), broken.states);
+        let held: Vec<_> = blocks
+            .disks
+            .iter()
+            .map(|(node, _)| *node)
+            .zip(&made.disks)
+            .collect();
         for (node, held) in held {
             let of_node = state.disks[node].as_ref().expect("it has a disk");
             let mut story = self.disk(node, of_node);
@@ -222,7 +337,12 @@ impl BlockFindings<'_> {
 
     /// What the disks are, in words.
     pub fn file_systems(&self) -> String {
-        let mut names: Vec<_> = self.trace.disks.values().map(|disk| disk.file_system.as_str()).collect();
+        let mut names: Vec<_> = self
+            .trace
+            .disks
+            .values()
+            .map(|disk| disk.file_system.as_str())
+            .collect();
         names.sort_unstable();
         names.dedup();
         format!("{} on disk", names.join(", "))
@@ -232,19 +352,39 @@ impl BlockFindings<'_> {
         let recorded = &self.trace.disks[&self.trace.run.nodes[node].name];
         let rules = &self.space.disk(node).expect("it has a disk").log;
         let places = rules.lost(state);
-        let torn = if let Relaxation::Torn { place, .. } = state.relaxation { Some(place) } else { None };
-        let names = self.names(node, state.position, places.iter().copied().chain(torn).take(LOST_LISTED_MAX));
+        let torn = if let Relaxation::Torn { place, .. } = state.relaxation {
+            Some(place)
+        } else {
+            None
+        };
+        let names = self.names(
+            node,
+            state.position,
+            places.iter().copied().chain(torn).take(LOST_LISTED_MAX),
+        );
         let words = |place: &usize| {
-            let name = names.get(place).map_or(String::new(), |name| format!(", {name}"));
+            let name = names
+                .get(place)
+                .map_or(String::new(), |name| format!(", {name}"));
             match recorded.log.entries()[*place].kind {
-                Request::Write { offset, length, .. } => format!("write {place}: {length} bytes at {offset}{name}"),
-                Request::Discard { offset, length } => format!("discard {place}: {length} bytes at {offset}{name}"),
+                Request::Write { offset, length, .. } => {
+                    format!("write {place}: {length} bytes at {offset}{name}")
+                }
+                Request::Discard { offset, length } => {
+                    format!("discard {place}: {length} bytes at {offset}{name}")
+                }
                 _ => format!("request {place}"),
             }
         };
         let mut lost: Vec<_> = places.iter().take(LOST_LISTED_MAX).map(words).collect();
-        if let Relaxation::Torn { place, from, to, .. } = &state.relaxation {
-            lost.push(format!("{}, of which bytes {from} to {to} are lost", words(place)));
+        if let Relaxation::Torn {
+            place, from, to, ..
+        } = &state.relaxation
+        {
+            lost.push(format!(
+                "{}, of which bytes {from} to {to} are lost",
+                words(place)
+            ));
         }
         if places.len() > LOST_LISTED_MAX {
             lost.push(format!("and {} more", places.len() - LOST_LISTED_MAX));
@@ -258,30 +398,56 @@ impl BlockFindings<'_> {
         }
     }
 
-    /// What the blocks of some writes hold, by the file system's own debugger: behind the crash, or behind
-    /// one of the next flushes, or in the end. It is for people: where nobody can tell there is no name.
-    fn names(&self, node: usize, position: usize, places: impl Iterator<Item = usize>) -> HashMap<usize, String> {
+    /// What the blocks of some writes hold, by the file system's own debugger: behind the crash, or
+    /// behind one of the next flushes, or in the end. It is for people: where nobody can tell there
+    /// is no name.
+    fn names(
+        &self,
+        node: usize,
+        position: usize,
+        places: impl Iterator<Item = usize>,
+    ) -> HashMap<usize, String> {
         let recorded = &self.trace.disks[&self.trace.run.nodes[node].name];
         let entries = recorded.log.entries();
         let later = entries.iter().enumerate().skip(position);
-        let flushes = later.filter(|(_, entry)| matches!(entry.kind, Request::Flush | Request::FuaFlush));
-        let flushes = flushes.map(|(place, _)| place + 1).take(NAMED_BEHIND_FLUSHES);
+        let flushes =
+            later.filter(|(_, entry)| matches!(entry.kind, Request::Flush | Request::FuaFlush));
+        let flushes = flushes
+            .map(|(place, _)| place + 1)
+            .take(NAMED_BEHIND_FLUSHES);
         let mut unnamed: Vec<_> = places.collect();
         let mut names = HashMap::new();
-        for position in std::iter::once(position).chain(flushes).chain(Some(entries.len())) {
+        for position in std::iter::once(position)
+            .chain(flushes)
+            .chain(Some(entries.len()))
+        {
             if unnamed.is_empty() {
                 break;
             }
-            let ranges: Vec<_> = unnamed.iter().map(|place| entries[*place].range()).collect();
+            let ranges: Vec<_> = unnamed
+                .iter()
+                .map(|place| entries[*place].range())
+                .collect();
             let found = self.names_at(node, position, &ranges).unwrap_or_default();
-            names.extend(unnamed.iter().copied().zip(found).filter_map(|(place, name)| Some((place, name?))));
+            names.extend(
+                unnamed
+                    .iter()
+                    .copied()
+                    .zip(found)
+                    .filter_map(|(place, name)| Some((place, name?))),
+            );
             unnamed.retain(|place| !names.contains_key(place));
         }
         names
     }
 
     /// What the disk holds at these places if it kept everything up to a position and recovered.
-    fn names_at(&self, node: usize, position: usize, places: &[(u64, u64)]) -> anyhow::Result<Vec<Option<String>>> {
+    fn names_at(
+        &self,
+        node: usize,
+        position: usize,
+        places: &[(u64, u64)],
+    ) -> anyhow::Result<Vec<Option<String>>> {
         let recorded = &self.trace.disks[&self.trace.run.nodes[node].name];
         let variant = Variant::for_programs(&recorded.file_system)?;
         if variant.file_system.debugger.is_none() {
@@ -289,7 +455,15 @@ impl BlockFindings<'_> {
         }
         let rules = &self.space.disk(node).expect("it has a disk").log;
         let mut image = Image::new(Arc::clone(&recorded.base));
-        rebuild(&mut image, &recorded.log, rules, &disk::State { position, relaxation: Relaxation::Prefix });
+        rebuild(
+            &mut image,
+            &recorded.log,
+            rules,
+            &disk::State {
+                position,
+                relaxation: Relaxation::Prefix,
+            },
+        );
         let mut disk = MemfdDisk::new(image.base())?;
         disk.load(&image)?;
         let scratch = scratch()?;
@@ -297,20 +471,32 @@ impl BlockFindings<'_> {
         Ok(block_names(&variant, &disk.content_path(), places)?)
     }
 
-    /// Where what a disk shows, once its file system has recovered, is not what the node's processes saw
-    /// before the crash.
+    /// Where what a disk shows, once its file system has recovered, is not what the node's
+    /// processes saw before the crash.
     fn differs(&self, node: usize, cut: usize, held: &Held) -> anyhow::Result<Vec<Damage>> {
         let of_node = &self.trace.run.nodes[node];
         let model = Model::named("posix").expect("there is one");
-        let effects = micros(of_node, model).into_iter().take_while(|micro| micro.event < cut);
+        let effects = micros(of_node, model)
+            .into_iter()
+            .take_while(|micro| micro.event < cut);
         let effects: Vec<_> = effects.map(|micro| micro.effect).collect();
         let count = effects.len();
-        let seen = Disks::new(Tree::initial(&of_node.initial, self.trace), effects).tree(count, &[], self.trace);
+        let seen = Disks::new(Tree::initial(&of_node.initial, self.trace), effects).tree(
+            count,
+            &[],
+            self.trace,
+        );
         let scratch = scratch()?;
         let mut bay = Bay::default();
         let told = match bay.put(held, &scratch.path().join("disk"))? {
-            Ok(data) => seen.differences(&data).with_context(|| format!("look at {}", data.display())),
-            Err(why) => Ok(vec![Damage { path: "the disk".into(), words: why, dump: Vec::new() }]),
+            Ok(data) => seen
+                .differences(&data)
+                .with_context(|| format!("look at {}", data.display())),
+            Err(why) => Ok(vec![Damage {
+                path: "the disk".into(),
+                words: why,
+                dump: Vec::new(),
+            }]),
         };
         bay.put_away();
         told
@@ -333,7 +519,12 @@ impl Findings<'_> {
     /// What there is to say of a crash at a cut, whatever was lost: nothing else is in it yet.
     fn told(trace: &Trace, cut: &[usize]) -> Finding {
         let nodes = vec![NodeState::default(); cut.len()];
-        let state = State { cut: cut.to_vec(), nodes, relaxation: OfNodes::Prefix, relaxed: Vec::new() };
+        let state = State {
+            cut: cut.to_vec(),
+            nodes,
+            relaxation: OfNodes::Prefix,
+            relaxed: Vec::new(),
+        };
         let this = Findings::without_space(trace);
         Finding {
             number: 0,
@@ -355,12 +546,21 @@ impl Findings<'_> {
     }
 }
 
-/// Notes with the findings of a model whether the recorded disks were broken in the same way, and with
-/// those of disks whether the model was. That it was not is noted only where every state was looked at
-/// and judged, and not some that were `drawn`.
-pub fn compare_levels(calls: (&mut [Finding], &Summary), disks: (&mut [Finding], &Summary), drawn: bool) {
+/// Notes with the findings of a model whether the recorded disks were broken in the same way, and
+/// with those of disks whether the model was. That it was not is noted only where every state was
+/// looked at and judged, and not some that were `drawn`.
+pub fn compare_levels(
+    calls: (&mut [Finding], &Summary),
+    disks: (&mut [Finding], &Summary),
+    drawn: bool,
+) {
     let ((calls, on_model), (disks, on_disk)) = (calls, disks);
-    let words = |findings: &[Finding]| findings.iter().map(|finding| finding.plain.clone()).collect::<HashSet<_>>();
+    let words = |findings: &[Finding]| {
+        findings
+            .iter()
+            .map(|finding| finding.plain.clone())
+            .collect::<HashSet<_>>()
+    };
     let (by_calls, by_disks) = (words(calls), words(disks));
     let note = |findings: &mut [Finding], found: &HashSet<Vec<String>>, other: &Summary| {
         for finding in findings {
@@ -385,17 +585,34 @@ mod tests {
 
     /// One node, whose disk was sent two writes that nothing covers.
     fn two_writes() -> (Trace, BlockSpace) {
-        let node = Node { name: "program".into(), initial: vec![InitialFile::empty_root()], events: Vec::new() };
+        let node = Node {
+            name: "program".into(),
+            initial: vec![InitialFile::empty_root()],
+            events: Vec::new(),
+        };
         let mut trace = Trace::default();
         trace.run.nodes.push(node);
         let write = |place: usize| {
             let offset = 4096 * place as u64;
-            Request::Write(Write { fua: false, offset, length: 4096, completed: place + 1, priority: 0 })
+            Request::Write(Write {
+                fua: false,
+                offset,
+                length: 4096,
+                completed: place + 1,
+                priority: 0,
+            })
         };
         let log = disk::Log::new(&[write(0), write(1)], 0, Keeping::Honest);
-        let disks = vec![Some(RecordedDisk { log, times_ns: vec![10, 20], durable: 0 })];
+        let disks = vec![Some(RecordedDisk {
+            log,
+            times_ns: vec![10, 20],
+            durable: 0,
+        })];
         let states = "every-write,reorder:1".parse().expect("states");
-        let request = BlockRequest { explore: Explore::BruteForce, states };
+        let request = BlockRequest {
+            explore: Explore::BruteForce,
+            states,
+        };
         let space = BlockSpace::new(&trace.run, disks, &request).expect("a space");
         (trace, space)
     }
@@ -405,21 +622,40 @@ mod tests {
         let (trace, space) = two_writes();
         let mut swept = Swept::default();
         for index in 0..space.len() {
-            let Some(words) = words(index, &space.state(index)) else { continue };
+            let Some(words) = words(index, &space.state(index)) else {
+                continue;
+            };
             let key = *blake3::hash(&index.to_le_bytes()).as_bytes();
-            swept.broken.insert(key, Broken { states: 2, smallest: index, complaint: vec![words].into() });
+            swept.broken.insert(
+                key,
+                Broken {
+                    states: 2,
+                    smallest: index,
+                    complaint: vec![words].into(),
+                },
+            );
         }
-        BlockFindings { trace: &trace, space: &space }.groups(&swept)
+        BlockFindings {
+            trace: &trace,
+            space: &space,
+        }
+        .groups(&swept)
     }
 
     /// The kinds of the findings, if these states are broken in the same words.
     fn kinds(is_broken: impl Fn(&BlockState) -> bool) -> Vec<(Kind, u64)> {
-        let groups = groups(|index, state| is_broken(state).then(|| format!("key {index} is lost")));
-        groups.into_iter().map(|group| (group.kind, group.broken.states / 2)).collect()
+        let groups =
+            groups(|index, state| is_broken(state).then(|| format!("key {index} is lost")));
+        groups
+            .into_iter()
+            .map(|group| (group.kind, group.broken.states / 2))
+            .collect()
     }
 
     fn is_at(state: &BlockState, position: usize) -> bool {
-        state.disks[0].as_ref().is_some_and(|disk| disk.position == position)
+        state.disks[0]
+            .as_ref()
+            .is_some_and(|disk| disk.position == position)
     }
 
     #[test]
@@ -427,18 +663,27 @@ mod tests {
         let (_, space) = two_writes();
         let all: Vec<_> = (0..space.len()).map(|index| space.state(index)).collect();
         let count = |kind: Kind, position| {
-            all.iter().filter(|state| state.kind == kind && is_at(state, position)).count() as u64
+            all.iter()
+                .filter(|state| state.kind == kind && is_at(state, position))
+                .count() as u64
         };
-        assert!(count(Kind::Lost(1), 2) > 0 && count(Kind::Prefix, 2) > 0, "{all:?}");
+        assert!(
+            count(Kind::Lost(1), 2) > 0 && count(Kind::Prefix, 2) > 0,
+            "{all:?}"
+        );
         // Every state of the last moment is broken: one finding.
         let together = count(Kind::Lost(1), 2) + count(Kind::Prefix, 2);
         assert_eq!(kinds(|state| is_at(state, 2)), [(Kind::Prefix, together)]);
         // Only those in which something was lost: that is what does it.
         let lost = count(Kind::Lost(1), 2);
-        assert_eq!(kinds(|state| is_at(state, 2) && state.kind != Kind::Prefix), [(Kind::Lost(1), lost)]);
+        assert_eq!(
+            kinds(|state| is_at(state, 2) && state.kind != Kind::Prefix),
+            [(Kind::Lost(1), lost)]
+        );
         // What is broken in order at another moment says nothing of this one.
         let other = kinds(|state| {
-            (is_at(state, 2) && state.kind != Kind::Prefix) || (is_at(state, 1) && state.kind == Kind::Prefix)
+            (is_at(state, 2) && state.kind != Kind::Prefix)
+                || (is_at(state, 1) && state.kind == Kind::Prefix)
         });
         assert_eq!(other.len(), 2, "{other:?}");
     }
@@ -446,11 +691,20 @@ mod tests {
     #[test]
     fn what_is_broken_in_other_words_is_another_finding() {
         let (_, space) = two_writes();
-        let is_odd = |index: u64| if index % 2 == 1 { "an odd one" } else { "an even one" };
+        let is_odd = |index: u64| {
+            if index % 2 == 1 {
+                "an odd one"
+            } else {
+                "an even one"
+            }
+        };
         let found = groups(|index, _| Some(is_odd(index).to_owned()));
         let words: HashSet<_> = found.iter().map(|group| group.plain.clone()).collect();
         assert_eq!(words.len(), 2);
-        assert_eq!(found.iter().map(|group| group.broken.states).sum::<u64>(), 2 * space.len());
+        assert_eq!(
+            found.iter().map(|group| group.broken.states).sum::<u64>(),
+            2 * space.len()
+        );
         for group in &found {
             assert_eq!(group.plain, [is_odd(group.broken.smallest)]);
             assert_eq!(group.broken.complaint.words, group.plain);
@@ -462,7 +716,10 @@ mod tests {
         let (_, space) = two_writes();
         let found = groups(|_, state| (state.kind == Kind::Prefix).then(|| "lost".to_owned()));
         let all = (0..space.len()).filter(|index| space.state(*index).kind == Kind::Prefix);
-        let smallest = all.map(|index| (size(&space, &space.state(index)), index)).min().expect("one");
+        let smallest = all
+            .map(|index| (size(&space, &space.state(index)), index))
+            .min()
+            .expect("one");
         assert!(found[0].broken.states > 2, "there is one to choose");
         assert_eq!((found[0].size, found[0].broken.smallest), smallest);
     }
@@ -475,8 +732,20 @@ mod tests {
         log.push_write(4096, &[2; 4096], 20);
         let (file_system, directory) = ("ext4".to_owned(), "data".to_owned());
         let base = Arc::new(Base::empty(1 << 20));
-        trace.disks.insert("program".into(), Disk { file_system, directory, base, log, durable: 0 });
-        let judge = Judge::Program { check: CheckCommand::Once("true".into()), limit_s: 30 };
+        trace.disks.insert(
+            "program".into(),
+            Disk {
+                file_system,
+                directory,
+                base,
+                log,
+                durable: 0,
+            },
+        );
+        let judge = Judge::Program {
+            check: CheckCommand::Once("true".into()),
+            limit_s: 30,
+        };
         let states = "every-write,flushed,reorder:1".parse().expect("states");
         let asked = crate::Request {
             level: Level::Both,
@@ -489,19 +758,33 @@ mod tests {
             seed: 0,
             judge,
         };
-        let request = BlockRequest { explore: Explore::BruteForce, states };
+        let request = BlockRequest {
+            explore: Explore::BruteForce,
+            states,
+        };
         let space = BlockSpace::new(&trace.run, recorded_disks(&trace), &request).expect("a space");
         let mut blocks = Blocks::new(&trace, &space).expect("they are known");
         let mut keys = HashSet::new();
         let mut finding = Findings::told(&trace, &[0]);
         let (file_system, state) = ("ext4".into(), String::new());
-        finding.nodes[0].disk =
-            Some(DiskStory { file_system, state, lost: Vec::new(), pending: 0, differs: Vec::new() });
+        finding.nodes[0].disk = Some(DiskStory {
+            file_system,
+            state,
+            lost: Vec::new(),
+            pending: 0,
+            differs: Vec::new(),
+        });
         for index in 0..space.len() {
             let (_, made) = blocks.make(index);
             let key = made.expect("a disk").key;
             finding.state = index;
-            assert_eq!(make_again(&trace, &asked, None, &finding).expect("made").key, key, "{index}");
+            assert_eq!(
+                make_again(&trace, &asked, None, &finding)
+                    .expect("made")
+                    .key,
+                key,
+                "{index}"
+            );
             keys.insert(key);
         }
         assert!(keys.len() > 3, "{keys:?}");
@@ -511,9 +794,18 @@ mod tests {
 
     /// What is noted with a finding at a level where the other one came to this, and found nothing.
     fn noted(drawn: bool, change: impl FnOnce(&mut Summary)) -> BTreeMap<String, bool> {
-        let mut calls = [Finding { plain: vec!["lost".into()], ..Findings::told(&Trace::default(), &[]) }];
-        let on_model = Summary { model: "posix".into(), ..Summary::default() };
-        let mut on_disk = Summary { model: "ext4 on disk".into(), ..Summary::default() };
+        let mut calls = [Finding {
+            plain: vec!["lost".into()],
+            ..Findings::told(&Trace::default(), &[])
+        }];
+        let on_model = Summary {
+            model: "posix".into(),
+            ..Summary::default()
+        };
+        let mut on_disk = Summary {
+            model: "ext4 on disk".into(),
+            ..Summary::default()
+        };
         change(&mut on_disk);
         compare_levels((&mut calls, &on_model), (&mut [], &on_disk), drawn);
         calls[0].models.clone()
@@ -521,7 +813,10 @@ mod tests {
 
     #[test]
     fn a_level_did_not_find_it_only_if_it_has_seen_all() {
-        assert_eq!(noted(false, |_| {}), BTreeMap::from([("ext4 on disk".to_owned(), false)]));
+        assert_eq!(
+            noted(false, |_| {}),
+            BTreeMap::from([("ext4 on disk".to_owned(), false)])
+        );
         let nothing = BTreeMap::new();
         assert_eq!(noted(true, |_| {}), nothing);
         assert_eq!(noted(false, |disk| disk.interrupted = true), nothing);
@@ -531,12 +826,30 @@ mod tests {
 
     #[test]
     fn what_both_levels_found_is_noted_whatever_they_left() {
-        let of_model = |model: &str| Summary { model: model.into(), left: 1, interrupted: true, ..Summary::default() };
-        let told = |words: &str| Finding { plain: vec![words.into()], ..Findings::told(&Trace::default(), &[]) };
+        let of_model = |model: &str| Summary {
+            model: model.into(),
+            left: 1,
+            interrupted: true,
+            ..Summary::default()
+        };
+        let told = |words: &str| Finding {
+            plain: vec![words.into()],
+            ..Findings::told(&Trace::default(), &[])
+        };
         let (mut calls, mut disks) = ([told("lost"), told("torn")], [told("gone"), told("lost")]);
-        compare_levels((&mut calls, &of_model("posix")), (&mut disks, &of_model("ext4 on disk")), true);
+        compare_levels(
+            (&mut calls, &of_model("posix")),
+            (&mut disks, &of_model("ext4 on disk")),
+            true,
+        );
         let models = |finding: &Finding| finding.models.clone().into_iter().collect::<Vec<_>>();
-        assert_eq!(calls.each_ref().map(models), [vec![("ext4 on disk".into(), true)], Vec::new()]);
-        assert_eq!(disks.each_ref().map(models), [Vec::new(), vec![("posix".into(), true)]]);
+        assert_eq!(
+            calls.each_ref().map(models),
+            [vec![("ext4 on disk".into(), true)], Vec::new()]
+        );
+        assert_eq!(
+            disks.each_ref().map(models),
+            [Vec::new(), vec![("posix".into(), true)]]
+        );
     }
 }

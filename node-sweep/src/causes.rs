@@ -16,15 +16,19 @@ use crate::tree::Fingerprint;
 /// A space that is larger is not searched: the sweep itself takes long enough.
 const SEARCHED_MAX: u64 = 200_000;
 
-/// So many findings, the smallest, are looked into for what would have prevented them, as long as no
-/// more states than these are searched for that.
+/// So many findings, the smallest, are looked into for what would have prevented them, as long as
+/// no more states than these are searched for that.
 const PREVENTED_MAX: usize = 20;
 const PREVENTION_STATES_MAX: u64 = 100_000;
 
 impl Findings<'_> {
-    /// Looks for what would have prevented each finding, and where else it is possible. Each comes with
-    /// the keys of all states that are alike.
-    pub fn explain(&self, findings: Vec<(Finding, HashSet<Fingerprint>)>, request: &Request) -> Vec<Finding> {
+    /// Looks for what would have prevented each finding, and where else it is possible. Each comes
+    /// with the keys of all states that are alike.
+    pub fn explain(
+        &self,
+        findings: Vec<(Finding, HashSet<Fingerprint>)>,
+        request: &Request,
+    ) -> Vec<Finding> {
         let run = &self.trace.run;
         let (mut findings, alike): (Vec<_>, Vec<_>) = findings.into_iter().unzip();
         if findings.is_empty() {
@@ -32,9 +36,13 @@ impl Findings<'_> {
         }
         for model in MODELS.iter().filter(|model| model.name != self.model) {
             let wanted: HashSet<_> = alike.iter().flatten().copied().collect();
-            let Some(found) = self.search(run, &Request { model, ..*request }, &wanted) else { continue };
+            let Some(found) = self.search(run, &Request { model, ..*request }, &wanted) else {
+                continue;
+            };
             for (finding, alike) in findings.iter_mut().zip(&alike) {
-                finding.models.insert(model.name.to_owned(), !alike.is_disjoint(&found));
+                finding
+                    .models
+                    .insert(model.name.to_owned(), !alike.is_disjoint(&found));
             }
         }
         let mut left = PREVENTION_STATES_MAX;
@@ -44,29 +52,40 @@ impl Findings<'_> {
         findings
     }
 
-    /// What would have forbidden the state of a finding: one call if that is enough, else all that could
-    /// help; nothing if they do not. What several nodes do alike counts as one.
+    /// What would have forbidden the state of a finding: one call if that is enough, else all that
+    /// could help; nothing if they do not. What several nodes do alike counts as one.
     fn prevention(&self, finding: &Finding, request: &Request, left: &mut u64) -> Vec<Sync> {
         let candidates = self.candidates(finding);
         let all = (candidates.len() > 1).then(|| candidates.concat());
         let forbids = |syncs: &Vec<Candidate>| {
             let run = with(&self.until_told(finding), syncs);
-            let Ok(space) = Space::new(&run, request) else { return false };
-            let Some(enough) = left.checked_sub(space.len()) else { return false };
+            let Ok(space) = Space::new(&run, request) else {
+                return false;
+            };
+            let Some(enough) = left.checked_sub(space.len()) else {
+                return false;
+            };
             *left = enough;
-            self.search_in(&space, &run, &HashSet::from([finding.key])).is_empty()
+            self.search_in(&space, &run, &HashSet::from([finding.key]))
+                .is_empty()
         };
-        let syncs = candidates.into_iter().chain(all).find(forbids).unwrap_or_default();
+        let syncs = candidates
+            .into_iter()
+            .chain(all)
+            .find(forbids)
+            .unwrap_or_default();
         syncs.iter().map(|sync| self.words(sync)).collect()
     }
 
-    /// The run up to where something is acknowledged that was not in the state: what comes behind cannot
-    /// make the same state. Of several nodes, the whole run.
+    /// The run up to where something is acknowledged that was not in the state: what comes behind
+    /// cannot make the same state. Of several nodes, the whole run.
     fn until_told(&self, finding: &Finding) -> Run {
         let mut run = self.trace.run.clone();
         if let ([node], [story]) = (run.nodes.as_mut_slice(), finding.nodes.as_slice()) {
             let behind = node.events.iter().enumerate().skip(story.events);
-            let next = behind.into_iter().find(|(_, event)| matches!(event.action, Action::Mark { .. }));
+            let next = behind
+                .into_iter()
+                .find(|(_, event)| matches!(event.action, Action::Mark { .. }));
             if let Some((place, _)) = next {
                 node.events.truncate(place);
             }
@@ -75,12 +94,22 @@ impl Findings<'_> {
     }
 
     /// Those of the states that a space of this run has; none if it is too large to tell.
-    fn search(&self, run: &Run, request: &Request, wanted: &HashSet<Fingerprint>) -> Option<HashSet<Fingerprint>> {
+    fn search(
+        &self,
+        run: &Run,
+        request: &Request,
+        wanted: &HashSet<Fingerprint>,
+    ) -> Option<HashSet<Fingerprint>> {
         let space = Space::new(run, request).ok()?;
         (space.len() <= SEARCHED_MAX).then(|| self.search_in(&space, run, wanted))
     }
 
-    fn search_in(&self, space: &Space, run: &Run, wanted: &HashSet<Fingerprint>) -> HashSet<Fingerprint> {
+    fn search_in(
+        &self,
+        space: &Space,
+        run: &Run,
+        wanted: &HashSet<Fingerprint>,
+    ) -> HashSet<Fingerprint> {
         let mut states = States::new(run, space, self.trace);
         let mut found = HashSet::new();
         for index in 0..space.len() {
@@ -88,26 +117,45 @@ impl Findings<'_> {
                 break;
             }
             let made = states.make(&space.state(index));
-            found.extend(made.ok().map(|made| made.key).filter(|key| wanted.contains(key)));
+            found.extend(
+                made.ok()
+                    .map(|made| made.key)
+                    .filter(|key| wanted.contains(key)),
+            );
         }
         found
     }
 
-    /// The calls that could have made durable what was lost: before anybody else could know of it, or
-    /// before the first that persisted without it. Those of nodes that lost the same are together.
+    /// The calls that could have made durable what was lost: before anybody else could know of it,
+    /// or before the first that persisted without it. Those of nodes that lost the same are
+    /// together.
     fn candidates(&self, finding: &Finding) -> Vec<Vec<Candidate>> {
         let mut alike: Vec<(Likeness, Vec<Candidate>)> = Vec::new();
         for (node, story) in finding.nodes.iter().enumerate() {
             let events = &self.trace.run.nodes[node].events;
-            let tells = |place: &usize| matches!(events[*place].action, Action::Mark { .. } | Action::Send(_));
+            let tells = |place: &usize| {
+                matches!(events[*place].action, Action::Mark { .. } | Action::Send(_))
+            };
             for lost in story.lost.iter().chain(&story.midway) {
-                let Some(operation) = self.operation(node, lost.event) else { continue };
-                let told = (lost.event..story.events).find(tells).map(|before| (before, When::Told));
-                let kept = story.kept_from.filter(|place| *place > lost.event).map(|before| (before, When::Kept));
+                let Some(operation) = self.operation(node, lost.event) else {
+                    continue;
+                };
+                let told = (lost.event..story.events)
+                    .find(tells)
+                    .map(|before| (before, When::Told));
+                let kept = story
+                    .kept_from
+                    .filter(|place| *place > lost.event)
+                    .map(|before| (before, When::Kept));
                 for (before, when) in told.into_iter().chain(kept) {
                     for (file, path) in &operation.syncs {
                         let likeness = (without_numbers(path), when);
-                        let candidate = Candidate { node, before, file: *file, path: path.clone() };
+                        let candidate = Candidate {
+                            node,
+                            before,
+                            file: *file,
+                            path: path.clone(),
+                        };
                         match alike.iter_mut().find(|(known, _)| *known == likeness) {
                             Some((_, candidates)) if candidates.contains(&candidate) => {}
                             Some((_, candidates)) => candidates.push(candidate),
@@ -117,12 +165,21 @@ impl Findings<'_> {
                 }
             }
         }
-        alike.into_iter().map(|(_, candidates)| candidates).collect()
+        alike
+            .into_iter()
+            .map(|(_, candidates)| candidates)
+            .collect()
     }
 
     fn words(&self, candidate: &Candidate) -> Sync {
-        let Candidate { node, before, path, .. } = candidate;
-        let path = if path == "." { "its directory".to_owned() } else { path.clone() };
+        let Candidate {
+            node, before, path, ..
+        } = candidate;
+        let path = if path == "." {
+            "its directory".to_owned()
+        } else {
+            path.clone()
+        };
         Sync {
             node: self.trace.run.nodes[*node].name.clone(),
             path,
@@ -163,7 +220,10 @@ fn with(run: &Run, syncs: &[Candidate]) -> Run {
         let events = &mut run.nodes[sync.node].events;
         let before = &events[sync.before];
         // Between the one before and this one, in the thread that tells.
-        let began = sync.before.checked_sub(1).map_or(0, |last| events[last].end_ns + 1);
+        let began = sync
+            .before
+            .checked_sub(1)
+            .map_or(0, |last| events[last].end_ns + 1);
         let at = began.min(before.end_ns);
         let event = Event {
             start_ns: at,
@@ -172,7 +232,10 @@ fn with(run: &Run, syncs: &[Candidate]) -> Run {
             thread: before.thread,
             call: Arc::from("fsync"),
             stack: 0,
-            action: Action::File(FileOp::Sync { file: sync.file, scope: SyncScope::File }),
+            action: Action::File(FileOp::Sync {
+                file: sync.file,
+                scope: SyncScope::File,
+            }),
         };
         events.insert(sync.before, event);
     }

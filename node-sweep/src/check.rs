@@ -50,7 +50,10 @@ struct Patience<'a> {
 impl Check {
     /// For one state, from now on.
     fn patience(&self) -> Patience<'_> {
-        Patience { deadline: Instant::now() + self.limit, interrupt: &self.interrupt }
+        Patience {
+            deadline: Instant::now() + self.limit,
+            interrupt: &self.interrupt,
+        }
     }
 
     /// Why it was not waited for any longer.
@@ -58,7 +61,10 @@ impl Check {
         if self.interrupt.requested() {
             return Verdict::NotMeasured("the check was interrupted".into());
         }
-        Verdict::NotMeasured(format!("the check took longer than {} s", self.limit.as_secs_f64()))
+        Verdict::NotMeasured(format!(
+            "the check took longer than {} s",
+            self.limit.as_secs_f64()
+        ))
     }
 }
 
@@ -69,8 +75,8 @@ pub enum CheckCommand {
     /// Started for each state; `{dir}` stands for its directory, `{acks}` for the file of
     /// acknowledgements.
     Once(String),
-    /// Started once. It reads a line `DIR<TAB>ACKS` for each state and answers with the verdict's lines
-    /// and a line `end`.
+    /// Started once. It reads a line `DIR<TAB>ACKS` for each state and answers with the verdict's
+    /// lines and a line `end`.
     Serve(String),
 }
 
@@ -100,16 +106,20 @@ pub struct Complaint {
     /// In the words of the check, a line each.
     #[serde(rename = "broken")]
     pub words: Vec<String>,
-    /// How the log ends of the node that it is about, if it is about one. That helps, and may be another
-    /// for states that are alike.
+    /// How the log ends of the node that it is about, if it is about one. That helps, and may be
+    /// another for states that are alike.
     pub log: Option<String>,
-    /// How often the state was looked at until it had been found so twice, if that was more than twice.
+    /// How often the state was looked at until it had been found so twice, if that was more than
+    /// twice.
     pub tries: Option<u32>,
 }
 
 impl From<Vec<String>> for Complaint {
     fn from(words: Vec<String>) -> Self {
-        Self { words, ..Self::default() }
+        Self {
+            words,
+            ..Self::default()
+        }
     }
 }
 
@@ -124,7 +134,8 @@ impl From<cluster::Verdict> for Verdict {
 }
 
 impl Verdict {
-    /// That of what a check printed; `success` is whether it ended with status 0, or goes on running.
+    /// That of what a check printed; `success` is whether it ended with status 0, or goes on
+    /// running.
     fn of(said: &[u8], success: bool) -> Self {
         let said = String::from_utf8_lossy(said);
         cluster::verdict(&said.lines().collect::<Vec<_>>(), success).into()
@@ -142,7 +153,10 @@ pub struct Checker {
 impl Checker {
     /// Nothing is started before there is a state.
     pub fn new(check: Check) -> Self {
-        Self { check, server: None }
+        Self {
+            check,
+            server: None,
+        }
     }
 
     /// Has the state in `directory` looked at, with the file of what was acknowledged.
@@ -167,9 +181,14 @@ impl Checker {
     fn judge_once(&self, words: &str) -> io::Result<Verdict> {
         let (mut said, mut errors) = (tempfile::tempfile()?, tempfile::tempfile()?);
         let mut command = shell(words, &self.check);
-        command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(errors.try_clone()?);
+        command
+            .stdin(Stdio::null())
+            .stdout(said.try_clone()?)
+            .stderr(errors.try_clone()?);
         let mut group = Group::start(&mut command)?;
-        let Some(status) = group.wait(self.check.patience())? else { return Ok(self.check.too_long()) };
+        let Some(status) = group.wait(self.check.patience())? else {
+            return Ok(self.check.too_long());
+        };
         drop(group);
         if !matches!(status.code(), Some(0 | 1)) {
             return Ok(Verdict::NotMeasured(ended(status, &mut errors)));
@@ -198,7 +217,9 @@ impl Checker {
                 // It has closed its output, which most do by ending.
                 let status = server.group.wait(self.check.patience())?;
                 let how = status.map(|status| ended(status, &mut server.errors));
-                Ok(Verdict::NotMeasured(how.unwrap_or_else(|| "the check closed its output".into())))
+                Ok(Verdict::NotMeasured(
+                    how.unwrap_or_else(|| "the check closed its output".into()),
+                ))
             }
         }
     }
@@ -218,10 +239,11 @@ struct Server {
 /// The place behind the line `end`, if there is one.
 fn behind_end(said: &[u8]) -> Option<usize> {
     let mut behind = 0;
-    said.split_inclusive(|byte| *byte == b'\n').find_map(|line| {
-        behind += line.len();
-        (line == b"end\n").then_some(behind)
-    })
+    said.split_inclusive(|byte| *byte == b'\n')
+        .find_map(|line| {
+            behind += line.len();
+            (line == b"end\n").then_some(behind)
+        })
 }
 
 enum Answer {
@@ -233,11 +255,20 @@ enum Answer {
 impl Server {
     fn start(command: &mut Command) -> io::Result<Self> {
         let errors = tempfile::tempfile()?;
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors.try_clone()?);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(errors.try_clone()?);
         let mut group = Group::start(command)?;
         let requests = group.child.stdin.take().expect("it is piped");
         let said = group.child.stdout.take().expect("it is piped");
-        Ok(Self { group, requests, said, said_more: false, errors })
+        Ok(Self {
+            group,
+            requests,
+            said,
+            said_more: false,
+            errors,
+        })
     }
 
     /// Whether it has said something behind its answer.
@@ -287,7 +318,10 @@ impl Group {
     fn start(command: &mut Command) -> io::Result<Self> {
         command.process_group(0);
         local_fs::dies_with_thread(command);
-        Ok(Self { child: command.spawn()?, is_reaped: false })
+        Ok(Self {
+            child: command.spawn()?,
+            is_reaped: false,
+        })
     }
 
     /// Waits for the first process of the group; none if that takes too long.
@@ -319,7 +353,10 @@ impl Drop for Group {
 
 fn shell(words: &str, check: &Check) -> Command {
     let mut command = Command::new("/bin/sh");
-    command.arg("-c").arg(words).envs(check.environment.iter().map(|(name, value)| (name, value)));
+    command
+        .arg("-c")
+        .arg(words)
+        .envs(check.environment.iter().map(|(name, value)| (name, value)));
     if let Some(directory) = &check.working_directory {
         command.current_dir(directory);
     }
@@ -344,7 +381,10 @@ fn is_readable(from: &impl AsFd, within: Duration) -> io::Result<bool> {
     // Rounded up, so that it is over when poll says so.
     let millis = i32::try_from(within.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
     let mut polled = [PollFd::new(from.as_fd(), PollFlags::POLLIN)];
-    match poll(&mut polled, PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)) {
+    match poll(
+        &mut polled,
+        PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX),
+    ) {
         Err(nix::errno::Errno::EINTR) => Ok(false),
         Err(error) => Err(error.into()),
         Ok(count) => Ok(count > 0),
@@ -364,7 +404,10 @@ fn ended(status: ExitStatus, errors: &mut File) -> String {
         (Some(code), _) => format!("the check ended with status {code}"),
         (None, signal) => {
             let signal = signal.and_then(|signal| Signal::try_from(signal).ok());
-            format!("the check was ended by {}", signal.map_or("a signal", Signal::as_str))
+            format!(
+                "the check was ended by {}",
+                signal.map_or("a signal", Signal::as_str)
+            )
         }
     };
     let errors = content(errors).unwrap_or_default();
@@ -394,7 +437,9 @@ mod tests {
 
     fn once(words: &str) -> Verdict {
         let mut checker = checker(CheckCommand::Once(words.into()));
-        checker.judge(Path::new("/some/state"), Path::new("/some/acks")).expect("it runs")
+        checker
+            .judge(Path::new("/some/state"), Path::new("/some/acks"))
+            .expect("it runs")
     }
 
     fn is_open(verdict: &Verdict, words: &str) -> bool {
@@ -420,30 +465,51 @@ mod tests {
 
     #[test]
     fn broken_is_broken_whatever_else_is_said() {
-        let broken =
-            |words: &[&str]| Verdict::Broken(words.iter().map(|&words| words.to_owned()).collect::<Vec<_>>().into());
+        let broken = |words: &[&str]| {
+            Verdict::Broken(
+                words
+                    .iter()
+                    .map(|&words| words.to_owned())
+                    .collect::<Vec<_>>()
+                    .into(),
+            )
+        };
         assert_eq!(
             once("echo ok; echo broken row 3 is lost; echo talk; echo broken; exit 1"),
             broken(&["row 3 is lost", "broken"])
         );
-        assert_eq!(once("echo broken {dir} {acks}"), broken(&["/some/state /some/acks"]));
+        assert_eq!(
+            once("echo broken {dir} {acks}"),
+            broken(&["/some/state /some/acks"])
+        );
     }
 
     #[test]
     fn a_check_that_hangs_is_ended_with_all_that_it_started() {
         let directory = tempfile::tempdir().expect("a directory");
         let numbers = directory.path().join("numbers");
-        let script = format!("sleep 3000 & echo $$ $! > {0}.new; mv {0}.new {0}; wait", numbers.display());
+        let script = format!(
+            "sleep 3000 & echo $$ $! > {0}.new; mv {0}.new {0}; wait",
+            numbers.display()
+        );
         let mut checker = checker(CheckCommand::Once(script));
         checker.check.limit = Duration::from_millis(300);
         // On a busy machine it may not have started anything by then.
         while !numbers.exists() {
             let limit = checker.check.limit.as_secs_f64();
-            let verdict = checker.judge(Path::new("/x"), Path::new("/y")).expect("it runs");
-            assert!(is_open(&verdict, &format!("longer than {limit} s")), "{verdict:?}");
+            let verdict = checker
+                .judge(Path::new("/x"), Path::new("/y"))
+                .expect("it runs");
+            assert!(
+                is_open(&verdict, &format!("longer than {limit} s")),
+                "{verdict:?}"
+            );
             checker.check.limit *= 2;
         }
-        for pid in std::fs::read_to_string(&numbers).expect("read").split_whitespace() {
+        for pid in std::fs::read_to_string(&numbers)
+            .expect("read")
+            .split_whitespace()
+        {
             wait_until(|| {
                 let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
                 stat.is_empty() || stat.contains(") Z ")
@@ -461,18 +527,36 @@ mod tests {
 
     #[test]
     fn a_check_that_ended_before_it_was_asked_is_told_with_what_it_said() {
-        let mut server =
-            Server::start(Command::new("/bin/sh").args(["-c", "echo no such database >&2; exit 7"])).expect("started");
+        let mut server = Server::start(
+            Command::new("/bin/sh").args(["-c", "echo no such database >&2; exit 7"]),
+        )
+        .expect("started");
         let interrupt = Interrupt::default();
-        let patience = Patience { deadline: Instant::now() + PATIENCE, interrupt: &interrupt };
-        let status = server.group.wait(patience).expect("waited for").expect("it ends");
-        assert!(matches!(server.ask(b"/x\t/y\n", patience), Ok(Answer::Ended)));
-        assert_eq!(ended(status, &mut server.errors), "the check ended with status 7: no such database");
+        let patience = Patience {
+            deadline: Instant::now() + PATIENCE,
+            interrupt: &interrupt,
+        };
+        let status = server
+            .group
+            .wait(patience)
+            .expect("waited for")
+            .expect("it ends");
+        assert!(matches!(
+            server.ask(b"/x\t/y\n", patience),
+            Ok(Answer::Ended)
+        ));
+        assert_eq!(
+            ended(status, &mut server.errors),
+            "the check ended with status 7: no such database"
+        );
     }
 
     #[test]
     fn whoever_interrupts_does_not_wait_for_a_check() {
-        for command in [CheckCommand::Once("sleep 3000".into()), CheckCommand::Serve("read line; sleep 3000".into())] {
+        for command in [
+            CheckCommand::Once("sleep 3000".into()),
+            CheckCommand::Serve("read line; sleep 3000".into()),
+        ] {
             let mut checker = checker(command);
             let interrupt = checker.check.interrupt.clone();
             std::thread::spawn(move || {
@@ -480,7 +564,9 @@ mod tests {
                 interrupt.request();
             });
             let began = Instant::now();
-            let verdict = checker.judge(Path::new("/x"), Path::new("/y")).expect("it runs");
+            let verdict = checker
+                .judge(Path::new("/x"), Path::new("/y"))
+                .expect("it runs");
             assert!(is_open(&verdict, "interrupted"), "{verdict:?}");
             assert!(began.elapsed() < PATIENCE / 2, "it was waited for");
         }
@@ -506,17 +592,29 @@ mod tests {
             esac; echo end; done"#;
         let mut checker = checker(CheckCommand::Serve(script.into()));
         let judge = |checker: &mut Checker, name: &str| {
-            checker.check.limit = if name == "hang" { Duration::from_millis(500) } else { PATIENCE };
-            checker.judge(&Path::new("/states").join(name), Path::new("/acks")).expect("it runs")
+            checker.check.limit = if name == "hang" {
+                Duration::from_millis(500)
+            } else {
+                PATIENCE
+            };
+            checker
+                .judge(&Path::new("/states").join(name), Path::new("/acks"))
+                .expect("it runs")
         };
         let checker = &mut checker;
         assert_eq!(judge(checker, "good"), Verdict::Ok);
-        assert_eq!(judge(checker, "bad"), Verdict::Broken(vec!["/states/bad /acks as state 2".into()].into()));
+        assert_eq!(
+            judge(checker, "bad"),
+            Verdict::Broken(vec!["/states/bad /acks as state 2".into()].into())
+        );
         assert!(is_open(&judge(checker, "silent"), "no verdict"));
         assert!(is_open(&judge(checker, "crash"), "status 7: oh no"));
         assert_eq!(judge(checker, "good"), Verdict::Ok);
         assert!(is_open(&judge(checker, "hang"), "longer than"));
-        assert_eq!(judge(checker, "bad"), Verdict::Broken(vec!["/states/bad /acks as state 1".into()].into()));
+        assert_eq!(
+            judge(checker, "bad"),
+            Verdict::Broken(vec!["/states/bad /acks as state 1".into()].into())
+        );
         assert_eq!(judge(checker, "more"), Verdict::Ok);
         assert_eq!(judge(checker, "good"), Verdict::Ok);
         assert_eq!(judge(checker, "late"), Verdict::Ok);

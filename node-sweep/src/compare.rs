@@ -23,7 +23,9 @@ impl Tree {
     fn difference_of(&self, id: FileId, path: &Path, name: &Path) -> io::Result<Option<String>> {
         let data = path.symlink_metadata()?;
         let differs = |what: &str| Ok(Some(format!("{}: {what}", name.display())));
-        let Some(file) = self.file(id) else { return differs("is not in the recording") };
+        let Some(file) = self.file(id) else {
+            return differs("is not in the recording");
+        };
         if !data.is_symlink() && file.mode & 0o7777 != data.permissions().mode() & 0o7777 {
             return differs(&format!(
                 "its mode is {:o}, and {:o} was recorded",
@@ -32,15 +34,24 @@ impl Tree {
             ));
         }
         match &file.holds {
-            Holds::Bytes(content) if data.is_file() => match first_difference(content, &fs::read(path)?) {
-                Some(at) => differs(&format!("other bytes were recorded from {at} on")),
-                None => Ok(None),
-            },
-            Holds::Entries(entries) if data.is_dir() => self.difference_of_entries(entries, path, name),
-            Holds::Target(target) if data.is_symlink() && fs::read_link(path)?.as_os_str().as_bytes() == &**target => {
+            Holds::Bytes(content) if data.is_file() => {
+                match first_difference(content, &fs::read(path)?) {
+                    Some(at) => differs(&format!("other bytes were recorded from {at} on")),
+                    None => Ok(None),
+                }
+            }
+            Holds::Entries(entries) if data.is_dir() => {
+                self.difference_of_entries(entries, path, name)
+            }
+            Holds::Target(target)
+                if data.is_symlink()
+                    && fs::read_link(path)?.as_os_str().as_bytes() == &**target =>
+            {
                 Ok(None)
             }
-            Holds::Nothing if data.file_type().is_socket() || data.file_type().is_fifo() => Ok(None),
+            Holds::Nothing if data.file_type().is_socket() || data.file_type().is_fifo() => {
+                Ok(None)
+            }
             _ => differs("something else was recorded"),
         }
     }
@@ -54,13 +65,19 @@ impl Tree {
         for entry in fs::read_dir(path)? {
             let entry = entry?.file_name();
             if !entries.contains_key(entry.as_bytes()) {
-                return Ok(Some(format!("{}: it was not recorded", name.join(entry).display())));
+                return Ok(Some(format!(
+                    "{}: it was not recorded",
+                    name.join(entry).display()
+                )));
             }
         }
         for (entry, file) in entries {
             let entry = OsStr::from_bytes(entry);
             if path.join(entry).symlink_metadata().is_err() {
-                return Ok(Some(format!("{}: it was recorded, and is not there", name.join(entry).display())));
+                return Ok(Some(format!(
+                    "{}: it was recorded, and is not there",
+                    name.join(entry).display()
+                )));
             }
             let difference = self.difference_of(*file, &path.join(entry), &name.join(entry))?;
             if difference.is_some() {
@@ -82,7 +99,11 @@ fn first_difference(content: &Content, bytes: &[u8]) -> Option<u64> {
             return Some((at + place) as u64);
         }
         let there = bytes.get(from..to.min(bytes.len())).unwrap_or_default();
-        if let Some(place) = piece.iter().zip(there).position(|(own, other)| own != other) {
+        if let Some(place) = piece
+            .iter()
+            .zip(there)
+            .position(|(own, other)| own != other)
+        {
             return Some((from + place) as u64);
         }
         at = to;

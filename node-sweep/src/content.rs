@@ -10,15 +10,15 @@ pub(crate) const CHUNK: u64 = 4096;
 /// What stands where a crash left bytes that nobody wrote.
 const GARBAGE: &[u8] = b"~GARBAGE-LEFT-BY-THE-CRASH~\xff\xa5\x5a\x00\xff";
 
-/// The bytes of a regular file. Copies share what they have in common, and a hash of all bytes is at
-/// hand at any time.
+/// The bytes of a regular file. Copies share what they have in common, and a hash of all bytes is
+/// at hand at any time.
 #[derive(Clone, Default)]
 pub(crate) struct Content {
     size: u64,
     /// By number. What is in none is zeros.
     chunks: BTreeMap<u64, Arc<Chunk>>,
-    /// The hashes of all chunks in one. Each covers the number of its chunk, so that their order here
-    /// is of no consequence, and one can be taken out again.
+    /// The hashes of all chunks in one. Each covers the number of its chunk, so that their order
+    /// here is of no consequence, and one can be taken out again.
     hash: [u64; 4],
 }
 
@@ -30,8 +30,14 @@ struct Chunk {
 
 impl fmt::Debug for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let chunks = self.chunks.iter().map(|(number, chunk)| (number, Brief(chunk.bytes)));
-        f.debug_struct("Content").field("size", &self.size).field("chunks", &BriefList(chunks)).finish_non_exhaustive()
+        let chunks = self
+            .chunks
+            .iter()
+            .map(|(number, chunk)| (number, Brief(chunk.bytes)));
+        f.debug_struct("Content")
+            .field("size", &self.size)
+            .field("chunks", &BriefList(chunks))
+            .finish_non_exhaustive()
     }
 }
 
@@ -89,7 +95,10 @@ impl Content {
     pub(crate) fn pieces(&self) -> impl Iterator<Item = (u64, &[u8])> {
         self.chunks.iter().map(|(number, chunk)| {
             let offset = number * CHUNK;
-            (offset, &chunk.bytes[..(self.size - offset).min(CHUNK) as usize])
+            (
+                offset,
+                &chunk.bytes[..(self.size - offset).min(CHUNK) as usize],
+            )
         })
     }
 
@@ -97,8 +106,13 @@ impl Content {
     pub(crate) fn read(&self, offset: u64, len: u64) -> Vec<u8> {
         let mut bytes = vec![0; len as usize];
         for number in offset / CHUNK..(offset + len).div_ceil(CHUNK) {
-            let Some(chunk) = self.chunks.get(&number) else { continue };
-            let (from, to) = (offset.max(number * CHUNK), (offset + len).min((number + 1) * CHUNK));
+            let Some(chunk) = self.chunks.get(&number) else {
+                continue;
+            };
+            let (from, to) = (
+                offset.max(number * CHUNK),
+                (offset + len).min((number + 1) * CHUNK),
+            );
             let piece = &chunk.bytes[(from - number * CHUNK) as usize..][..(to - from) as usize];
             bytes[(from - offset) as usize..][..piece.len()].copy_from_slice(piece);
         }
@@ -107,9 +121,12 @@ impl Content {
 
     /// The numbers of the chunks in which two contents are not the same.
     pub(crate) fn chunks_that_differ(&self, other: &Self) -> BTreeSet<u64> {
-        let hash = |content: &Self, number: &u64| content.chunks.get(number).map(|chunk| chunk.hash);
+        let hash =
+            |content: &Self, number: &u64| content.chunks.get(number).map(|chunk| chunk.hash);
         let numbers = self.chunks.keys().chain(other.chunks.keys()).copied();
-        numbers.filter(|number| hash(self, number) != hash(other, number)).collect()
+        numbers
+            .filter(|number| hash(self, number) != hash(other, number))
+            .collect()
     }
 
     /// Calls `with` for each part of a range that lies in one chunk, with its offset.
@@ -125,7 +142,10 @@ impl Content {
                 self.toggle(old.hash);
                 bytes = old.bytes;
             }
-            with(at, &mut bytes[(at % CHUNK) as usize..][..(until - at) as usize]);
+            with(
+                at,
+                &mut bytes[(at % CHUNK) as usize..][..(until - at) as usize],
+            );
             if bytes.iter().any(|byte| *byte != 0) {
                 let hash = hash(number, &bytes);
                 self.toggle(hash);
@@ -146,7 +166,9 @@ fn hash(number: u64, bytes: &[u8]) -> [u64; 4] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(bytes).update(&number.to_le_bytes());
     let hash = *hasher.finalize().as_bytes();
-    let word = |place: usize| u64::from_le_bytes(hash[place * 8..][..8].try_into().expect("they are eight"));
+    let word = |place: usize| {
+        u64::from_le_bytes(hash[place * 8..][..8].try_into().expect("they are eight"))
+    };
     [word(0), word(1), word(2), word(3)]
 }
 

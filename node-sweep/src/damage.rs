@@ -1,5 +1,5 @@
-//! What the files of a crash state are, against what they were to be: which bytes are missing, zeros,
-//! garbage or others.
+//! What the files of a crash state are, against what they were to be: which bytes are missing,
+//! zeros, garbage or others.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -32,7 +32,8 @@ pub struct Damage {
     pub path: String,
     /// What it is.
     pub words: String,
-    /// The bytes at the place, in hexadecimal and as text: what the file has there, and what was written.
+    /// The bytes at the place, in hexadecimal and as text: what the file has there, and what was
+    /// written.
     pub dump: Vec<String>,
 }
 
@@ -50,12 +51,20 @@ enum Instead {
 
 impl Damage {
     fn of(path: &str, words: impl Into<String>) -> Self {
-        Self { path: path.into(), words: words.into(), dump: Vec::new() }
+        Self {
+            path: path.into(),
+            words: words.into(),
+            dump: Vec::new(),
+        }
     }
 
     /// As one line.
     pub(crate) fn line(&self) -> String {
-        let colon = if self.words.starts_with("bytes") { ":" } else { "" };
+        let colon = if self.words.starts_with("bytes") {
+            ":"
+        } else {
+            ""
+        };
         format!("{}{colon} {}", self.path, self.words)
     }
 }
@@ -78,7 +87,9 @@ pub(crate) fn damages(held: &Tree, wanted: &Tree) -> Vec<Damage> {
             all.push(Damage::of(path, "is not there"));
             continue;
         };
-        let (Some(own), Some(file)) = (held.file(*own), wanted.file(*file)) else { continue };
+        let (Some(own), Some(file)) = (held.file(*own), wanted.file(*file)) else {
+            continue;
+        };
         match (&own.holds, &file.holds) {
             (Holds::Bytes(own), Holds::Bytes(content)) => all.extend(damage(path, own, content)),
             (Holds::Entries(_), Holds::Entries(_)) | (Holds::Nothing, Holds::Nothing) => {}
@@ -86,10 +97,19 @@ pub(crate) fn damages(held: &Tree, wanted: &Tree) -> Vec<Damage> {
             _ => all.push(Damage::of(path, "is another file")),
         }
         if own.mode != file.mode {
-            all.push(Damage::of(path, format!("has mode {:o}, not {:o}", own.mode & 0o7777, file.mode & 0o7777)));
+            all.push(Damage::of(
+                path,
+                format!(
+                    "has mode {:o}, not {:o}",
+                    own.mode & 0o7777,
+                    file.mode & 0o7777
+                ),
+            ));
         }
     }
-    let more = held_paths.keys().filter(|path| !wanted_paths.contains_key(*path));
+    let more = held_paths
+        .keys()
+        .filter(|path| !wanted_paths.contains_key(*path));
     all.extend(more.map(|path| Damage::of(path, "is there, although that name was removed")));
     first_of(all)
 }
@@ -99,10 +119,16 @@ fn paths(tree: &Tree) -> BTreeMap<String, FileId> {
     let mut all = BTreeMap::new();
     let mut left = vec![(FileId::ROOT, String::new())];
     while let Some((id, path)) = left.pop() {
-        let Some(Holds::Entries(entries)) = tree.file(id).map(|file| &file.holds) else { continue };
+        let Some(Holds::Entries(entries)) = tree.file(id).map(|file| &file.holds) else {
+            continue;
+        };
         for (name, file) in entries {
             let name = String::from_utf8_lossy(name);
-            let path = if path.is_empty() { name.into_owned() } else { format!("{path}/{name}") };
+            let path = if path.is_empty() {
+                name.into_owned()
+            } else {
+                format!("{path}/{name}")
+            };
             // A directory with two names would have no end.
             if all.insert(path.clone(), *file).is_none() && path.len() < 4096 {
                 left.push((*file, path));
@@ -116,21 +142,38 @@ fn paths(tree: &Tree) -> BTreeMap<String, FileId> {
 pub(crate) fn damage(path: &str, held: &Content, wanted: &Content) -> Option<Damage> {
     let ranges = ranges(held, wanted);
     let (first, _) = ranges.first()?;
-    let words: Vec<_> = ranges.iter().take(RANGES_MAX).map(|(range, instead)| words(range, *instead, held)).collect();
+    let words: Vec<_> = ranges
+        .iter()
+        .take(RANGES_MAX)
+        .map(|(range, instead)| words(range, *instead, held))
+        .collect();
     let more = ranges.len() - words.len();
-    let more = if more > 0 { format!(", and {more} more ranges") } else { String::new() };
-    Some(Damage { path: path.into(), words: words.join(", ") + &more, dump: dump(first, held, wanted) })
+    let more = if more > 0 {
+        format!(", and {more} more ranges")
+    } else {
+        String::new()
+    };
+    Some(Damage {
+        path: path.into(),
+        words: words.join(", ") + &more,
+        dump: dump(first, held, wanted),
+    })
 }
 
 fn words(range: &Range<u64>, instead: Instead, held: &Content) -> String {
     let Range { start, end } = range;
     match instead {
         Instead::Nothing if *start == 0 => format!("is empty, {end} bytes are missing"),
-        Instead::Nothing => format!("bytes {start} to {end} are missing, it has {} bytes", held.size()),
+        Instead::Nothing => format!(
+            "bytes {start} to {end} are missing, it has {} bytes",
+            held.size()
+        ),
         Instead::Zeros => format!("bytes {start} to {end} are zeros"),
         Instead::Garbage => format!("bytes {start} to {end} are garbage that nobody wrote"),
         Instead::Others => format!("bytes {start} to {end} are others than were written last"),
-        Instead::More => format!("bytes {start} to {end} are there, although it was cut at {start}"),
+        Instead::More => {
+            format!("bytes {start} to {end} are there, although it was cut at {start}")
+        }
     }
 }
 
@@ -142,14 +185,20 @@ fn ranges(held: &Content, wanted: &Content) -> Vec<(Range<u64>, Instead)> {
         let start = number * CHUNK;
         let len = CHUNK.min(both.saturating_sub(start));
         let (own, other) = (held.read(start, len), wanted.read(start, len));
-        for (at, _) in (start..).zip(own.into_iter().zip(other)).filter(|(_, (own, other))| own != other) {
+        for (at, _) in (start..)
+            .zip(own.into_iter().zip(other))
+            .filter(|(_, (own, other))| own != other)
+        {
             match runs.last_mut() {
                 Some(last) if at - last.end < NEAR => last.end = at + 1,
                 _ => runs.push(at..at + 1),
             }
         }
     }
-    let mut ranges: Vec<_> = runs.into_iter().map(|run| (run.clone(), instead(&run, held))).collect();
+    let mut ranges: Vec<_> = runs
+        .into_iter()
+        .map(|run| (run.clone(), instead(&run, held)))
+        .collect();
     if held.size() < wanted.size() {
         ranges.push((held.size()..wanted.size(), Instead::Nothing));
     } else if wanted.size() < held.size() {
@@ -163,7 +212,10 @@ fn instead(range: &Range<u64>, held: &Content) -> Instead {
     let bytes = held.read(range.start, range.end - range.start);
     if bytes.iter().all(|byte| *byte == 0) {
         Instead::Zeros
-    } else if (range.start..).zip(bytes).all(|(at, byte)| byte == garbage_at(at)) {
+    } else if (range.start..)
+        .zip(bytes)
+        .all(|(at, byte)| byte == garbage_at(at))
+    {
         Instead::Garbage
     } else {
         Instead::Others
@@ -173,22 +225,40 @@ fn instead(range: &Range<u64>, held: &Content) -> Instead {
 /// What is at the beginning of a range.
 fn dump(range: &Range<u64>, held: &Content, wanted: &Content) -> Vec<String> {
     let bytes = |content: &Content| {
-        let len = (range.end - range.start).min(LETTERS_SHOWN).min(content.size().saturating_sub(range.start));
+        let len = (range.end - range.start)
+            .min(LETTERS_SHOWN)
+            .min(content.size().saturating_sub(range.start));
         content.read(range.start, len)
     };
-    let line = |head: &str, bytes: Vec<u8>| (!bytes.is_empty()).then(|| format!("{head}  {}", shown(&bytes)));
-    line("has  ", bytes(held)).into_iter().chain(line("wrote", bytes(wanted))).collect()
+    let line = |head: &str, bytes: Vec<u8>| {
+        (!bytes.is_empty()).then(|| format!("{head}  {}", shown(&bytes)))
+    };
+    line("has  ", bytes(held))
+        .into_iter()
+        .chain(line("wrote", bytes(wanted)))
+        .collect()
 }
 
 fn shown(bytes: &[u8]) -> String {
-    let is_text = |byte: &u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\n' | b'\t' | b'\r');
+    let is_text =
+        |byte: &u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\n' | b'\t' | b'\r');
     if bytes.iter().all(is_text) {
         return format!("\"{}\"", bytes.escape_ascii());
     }
     let bytes = &bytes[..bytes.len().min(BYTES_SHOWN as usize)];
     let hex: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    let letter = |byte: &u8| if byte.is_ascii_graphic() || *byte == b' ' { char::from(*byte) } else { '.' };
-    format!("{:<36} {}", hex.join(" "), bytes.iter().map(letter).collect::<String>())
+    let letter = |byte: &u8| {
+        if byte.is_ascii_graphic() || *byte == b' ' {
+            char::from(*byte)
+        } else {
+            '.'
+        }
+    };
+    format!(
+        "{:<36} {}",
+        hex.join(" "),
+        bytes.iter().map(letter).collect::<String>()
+    )
 }
 
 #[cfg(test)]
@@ -206,7 +276,10 @@ mod tests {
         let damage = damage("f", held, wanted).expect("it differs");
         assert_eq!(
             (&*damage.words, &damage.dump[..]),
-            (words, &dump.iter().map(ToString::to_string).collect::<Vec<_>>()[..])
+            (
+                words,
+                &dump.iter().map(ToString::to_string).collect::<Vec<_>>()[..]
+            )
         );
     }
 
@@ -215,19 +288,44 @@ mod tests {
         let wanted = content(&[b'C'; 10_000]);
         assert_eq!(damage("f", &wanted, &wanted), None);
         let wrote = "wrote  \"CCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC\"";
-        assert_told(&Content::default(), &wanted, "is empty, 10000 bytes are missing", &[wrote]);
-        assert_told(&content(&[b'C'; 4096]), &wanted, "bytes 4096 to 10000 are missing, it has 4096 bytes", &[wrote]);
+        assert_told(
+            &Content::default(),
+            &wanted,
+            "is empty, 10000 bytes are missing",
+            &[wrote],
+        );
+        assert_told(
+            &content(&[b'C'; 4096]),
+            &wanted,
+            "bytes 4096 to 10000 are missing, it has 4096 bytes",
+            &[wrote],
+        );
         let mut held = wanted.clone();
         held.zeros(4096, 4096);
         let has = "has    00 00 00 00 00 00 00 00 00 00 00 00  ............";
-        assert_told(&held, &wanted, "bytes 4096 to 8192 are zeros", &[has, wrote]);
+        assert_told(
+            &held,
+            &wanted,
+            "bytes 4096 to 8192 are zeros",
+            &[has, wrote],
+        );
         held = wanted.clone();
         held.garbage(4096, 4096);
-        assert!(damage("f", &held, &wanted).expect("one").words.starts_with("bytes 4096 to 8192 are garbage"));
+        assert!(
+            damage("f", &held, &wanted)
+                .expect("one")
+                .words
+                .starts_with("bytes 4096 to 8192 are garbage")
+        );
         held = wanted.clone();
         held.write(5, b"old");
         let has = "has    \"old\"";
-        assert_told(&held, &wanted, "bytes 5 to 8 are others than were written last", &[has, "wrote  \"CCC\""]);
+        assert_told(
+            &held,
+            &wanted,
+            "bytes 5 to 8 are others than were written last",
+            &[has, "wrote  \"CCC\""],
+        );
         assert_told(
             &wanted,
             &content(&[b'C'; 9999]),
@@ -241,8 +339,7 @@ mod tests {
         let wanted = content(&[b'C'; 10_000]);
         let mut held = wanted.clone();
         (0..5).for_each(|place| held.zeros(place * 1000, 10));
-        let words =
-            "bytes 0 to 10 are zeros, bytes 1000 to 1010 are zeros, bytes 2000 to 2010 are zeros, and 2 more ranges";
+        let words = "bytes 0 to 10 are zeros, bytes 1000 to 1010 are zeros, bytes 2000 to 2010 are zeros, and 2 more ranges";
         assert_eq!(damage("f", &held, &wanted).expect("one").words, words);
     }
 }

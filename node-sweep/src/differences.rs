@@ -26,19 +26,30 @@ impl Tree {
             let real = directory.join(&path);
             match &file.holds {
                 Holds::Entries(entries) => {
-                    let names = fs::read_dir(&real)?.map(|entry| Ok(Name::from(entry?.file_name().into_vec())));
+                    let names = fs::read_dir(&real)?
+                        .map(|entry| Ok(Name::from(entry?.file_name().into_vec())));
                     let found: BTreeSet<Name> = names.collect::<io::Result<_>>()?;
-                    let words = |name: &Name| path.join(OsStr::from_bytes(name)).display().to_string();
-                    told.extend(found.iter().filter(|name| !entries.contains_key(*name)).map(|name| Damage {
-                        path: words(name),
-                        words: "is there, although that name was removed".into(),
-                        dump: Vec::new(),
-                    }));
+                    let words =
+                        |name: &Name| path.join(OsStr::from_bytes(name)).display().to_string();
+                    told.extend(
+                        found
+                            .iter()
+                            .filter(|name| !entries.contains_key(*name))
+                            .map(|name| Damage {
+                                path: words(name),
+                                words: "is there, although that name was removed".into(),
+                                dump: Vec::new(),
+                            }),
+                    );
                     for (name, file) in entries {
                         if found.contains(name) {
                             left.push((*file, path.join(OsStr::from_bytes(name))));
                         } else {
-                            told.push(Damage { path: words(name), words: "is not there".into(), dump: Vec::new() });
+                            told.push(Damage {
+                                path: words(name),
+                                words: "is not there".into(),
+                                dump: Vec::new(),
+                            });
                         }
                     }
                 }
@@ -55,7 +66,11 @@ impl Tree {
 fn different_content(content: &Content, path: &Path, real: &Path) -> io::Result<Option<Damage>> {
     let path = path.display().to_string();
     if !real.symlink_metadata()?.is_file() {
-        return Ok(Some(Damage { path, words: "is another file".into(), dump: Vec::new() }));
+        return Ok(Some(Damage {
+            path,
+            words: "is another file".into(),
+            dump: Vec::new(),
+        }));
     }
     let bytes = fs::read(real)?;
     let mut held = Content::default();

@@ -25,8 +25,15 @@ impl Tree {
         self.write_file(FileId::ROOT, path, &mut HashMap::new())
     }
 
-    fn write_file(&self, id: FileId, path: &Path, written: &mut HashMap<FileId, PathBuf>) -> io::Result<()> {
-        let Some(file) = self.file(id) else { return Ok(()) };
+    fn write_file(
+        &self,
+        id: FileId,
+        path: &Path,
+        written: &mut HashMap<FileId, PathBuf>,
+    ) -> io::Result<()> {
+        let Some(file) = self.file(id) else {
+            return Ok(());
+        };
         if let Some(first) = written.get(&id) {
             return fs::hard_link(first, path);
         }
@@ -41,8 +48,8 @@ impl Tree {
                 fs::set_permissions(path, Permissions::from_mode(mode))?;
             }
             Holds::Target(target) => symlink(OsStr::from_bytes(target), path)?,
-            // It was a pipe or a socket; a socket that nobody listens at can be opened by nobody, so
-            // that nothing waits for ever.
+            // It was a pipe or a socket; a socket that nobody listens at can be opened by nobody,
+            // so that nothing waits for ever.
             Holds::Nothing => {
                 mknod(path, SFlag::S_IFSOCK, Mode::empty(), 0)?;
                 fs::set_permissions(path, Permissions::from_mode(mode))?;
@@ -54,7 +61,11 @@ impl Tree {
 }
 
 fn write_content(content: &Content, mode: u32, path: &Path) -> io::Result<()> {
-    let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+    let file = File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
     let mut buffer: Vec<u8> = Vec::new();
     let mut from = 0;
     for (offset, piece) in content.pieces() {

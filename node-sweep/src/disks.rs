@@ -32,7 +32,11 @@ struct Recent {
 impl Disks {
     /// Those of a node that began with `initial`, and whose operations have these effects.
     pub fn new(initial: Tree, effects: Vec<Effect>) -> Self {
-        Self { effects, checkpoints: BTreeMap::from([(0, initial)]), recent: Vec::new() }
+        Self {
+            effects,
+            checkpoints: BTreeMap::from([(0, initial)]),
+            recent: Vec::new(),
+        }
     }
 
     /// The tree behind the first `count` effects, without those that were `lost`, in order.
@@ -41,9 +45,14 @@ impl Disks {
         let prefix = lost.first().copied().unwrap_or(count);
         let (mut at, mut tree) = self.checkpoint(prefix, trace);
         let nearest = |recent: &&Recent| {
-            recent.effects <= count && recent.lost == lost[..lost.partition_point(|place| *place < recent.effects)]
+            recent.effects <= count
+                && recent.lost == lost[..lost.partition_point(|place| *place < recent.effects)]
         };
-        if let Some(recent) = self.recent.iter().filter(nearest).max_by_key(|recent| recent.effects)
+        if let Some(recent) = self
+            .recent
+            .iter()
+            .filter(nearest)
+            .max_by_key(|recent| recent.effects)
             && recent.effects > at
         {
             (at, tree) = (recent.effects, recent.tree.clone());
@@ -56,7 +65,11 @@ impl Disks {
         if self.recent.len() == RECENT_MAX {
             self.recent.remove(0);
         }
-        self.recent.push(Recent { effects: count, lost: lost.to_vec(), tree: tree.clone() });
+        self.recent.push(Recent {
+            effects: count,
+            lost: lost.to_vec(),
+            tree: tree.clone(),
+        });
         tree
     }
 
@@ -68,7 +81,11 @@ impl Disks {
     /// The last checkpoint with no more than `count` effects.
     fn checkpoint(&mut self, count: usize, trace: &Trace) -> (usize, Tree) {
         let wanted = count / CHECKPOINT_EVERY * CHECKPOINT_EVERY;
-        let (&found, tree) = self.checkpoints.range(..=wanted).next_back().expect("the first is always there");
+        let (&found, tree) = self
+            .checkpoints
+            .range(..=wanted)
+            .next_back()
+            .expect("the first is always there");
         let mut tree = tree.clone();
         for at in found..wanted {
             tree.apply(&self.effects[at], trace);

@@ -21,8 +21,8 @@ const KEPT_LISTED_MAX: usize = 6;
 /// So many things that had happened before the crash are kept with a finding.
 const MOMENTS_MAX: usize = 40;
 
-/// Broken states of one cause: what was lost was done at the same call sites of the program, to the same
-/// files, and the check says the same of them, but for numbers and names that are random.
+/// Broken states of one cause: what was lost was done at the same call sites of the program, to the
+/// same files, and the check says the same of them, but for numbers and names that are random.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// From 1.
@@ -39,8 +39,8 @@ pub struct Finding {
     /// How many of them there are of each relaxation.
     #[serde(default)]
     pub relaxations: BTreeMap<String, u64>,
-    /// Files that it is about, where their names are random: what they have in common, and how many of
-    /// them there are in the run.
+    /// Files that it is about, where their names are random: what they have in common, and how many
+    /// of them there are in the run.
     #[serde(default)]
     pub patterns: BTreeMap<String, usize>,
     /// The number of the one that is shown in its space.
@@ -59,8 +59,8 @@ pub struct Finding {
     pub acknowledged: Option<Line>,
     /// What would have forbidden the state: all of these together.
     pub prevented_by: Vec<Sync>,
-    /// The other models, and whether one of the states that are alike is possible on each; none if that
-    /// was not looked at.
+    /// The other models, and whether one of the states that are alike is possible on each; none if
+    /// that was not looked at.
     pub models: BTreeMap<String, bool>,
 }
 
@@ -100,13 +100,15 @@ pub struct NodeStory {
 pub struct DiskStory {
     /// The file system.
     pub file_system: String,
-    /// The state of the disk: `lost-31@37` had been sent 37 requests, and lost the write at place 31.
+    /// The state of the disk: `lost-31@37` had been sent 37 requests, and lost the write at place
+    /// 31.
     pub state: String,
     /// The writes that were lost, in order.
     pub lost: Vec<String>,
     /// How many writes the disk need not have kept.
     pub pending: usize,
-    /// Where the directory is not what it was before the crash, after its file system has recovered.
+    /// Where the directory is not what it was before the crash, after its file system has
+    /// recovered.
     pub differs: Vec<String>,
 }
 
@@ -115,7 +117,8 @@ pub struct DiskStory {
 pub struct Lost {
     /// The system call.
     pub call: String,
-    /// Where in the program it came from: a hash of the stack, in hexadecimal; none if it is not known.
+    /// Where in the program it came from: a hash of the stack, in hexadecimal; none if it is not
+    /// known.
     pub stack: Option<String>,
     /// The file, from the node's directory on.
     pub path: String,
@@ -214,11 +217,11 @@ impl Parts {
 /// What findings that are alike have in common: their cause, as far as it can be told.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Cause {
-    /// The operations that are missing. No sync behind one helps against a crash in the midst of it, so
-    /// it counts whether it had returned.
+    /// The operations that are missing. No sync behind one helps against a crash in the midst of
+    /// it, so it counts whether it had returned.
     missing: Vec<(bool, Site)>,
-    /// Where nothing is missing: the last operation of each node, and the next one if the last thing that
-    /// it did was to acknowledge something.
+    /// Where nothing is missing: the last operation of each node, and the next one if the last
+    /// thing that it did was to acknowledge something.
     around: Vec<(bool, Site)>,
     words: Vec<String>,
 }
@@ -231,8 +234,8 @@ struct Site {
     stack: u64,
     /// What the file is called, but for what is random.
     file: String,
-    /// And what it is called in the end: who writes two files through one function, under a name for the
-    /// time being, gives them other names.
+    /// And what it is called in the end: who writes two files through one function, under a name
+    /// for the time being, gives them other names.
     last: Option<String>,
     /// What the name is like that it gave.
     to: Option<String>,
@@ -252,7 +255,11 @@ pub(crate) struct Group {
 impl<'a> Findings<'a> {
     /// Of a sweep of this space.
     pub fn new(trace: &'a Trace, space: &'a Space, model: &'a str) -> Self {
-        Self { space: Some(space), model, ..Self::without_space(trace) }
+        Self {
+            space: Some(space),
+            model,
+            ..Self::without_space(trace)
+        }
     }
 
     /// One that tells what happened before a crash, and not what was lost.
@@ -263,28 +270,43 @@ impl<'a> Findings<'a> {
         for (place, node) in trace.run.nodes.iter().enumerate() {
             for event in &node.events {
                 match &event.action {
-                    Action::Send(message) => ends.entry(message.stream).or_default().0 = Some(place),
-                    Action::Receive(message) => ends.entry(message.stream).or_default().1 = Some(place),
+                    Action::Send(message) => {
+                        ends.entry(message.stream).or_default().0 = Some(place)
+                    }
+                    Action::Receive(message) => {
+                        ends.entry(message.stream).or_default().1 = Some(place)
+                    }
                     _ => {}
                 }
             }
         }
-        Self { trace, space: None, model: "", operations, likeness, ends }
+        Self {
+            trace,
+            space: None,
+            model: "",
+            operations,
+            likeness,
+            ends,
+        }
     }
 
     fn micros(&self, node: usize) -> &[Micro] {
         self.space.map_or(&[], |space| space.micros(node))
     }
 
-    /// The findings of a sweep, the smallest first. What would have prevented each, and where else it is
-    /// possible, is not looked at here.
+    /// The findings of a sweep, the smallest first. What would have prevented each, and where else
+    /// it is possible, is not looked at here.
     pub fn of(&self, swept: &Swept) -> Vec<(Finding, HashSet<Fingerprint>)> {
         let groups = self.groups(swept);
-        let mut states = self.space.map(|space| States::new(&self.trace.run, space, self.trace));
+        let mut states = self
+            .space
+            .map(|space| States::new(&self.trace.run, space, self.trace));
         let story = |(place, group): (usize, Group)| {
             let mut nodes = self.nodes(&group.state);
             for (node, story) in nodes.iter_mut().enumerate() {
-                story.files = states.as_mut().map_or(Vec::new(), |states| self.damages(states, &group.state, node));
+                story.files = states.as_mut().map_or(Vec::new(), |states| {
+                    self.damages(states, &group.state, node)
+                });
             }
             let finding = Finding {
                 number: place + 1,
@@ -310,7 +332,9 @@ impl<'a> Findings<'a> {
 
     /// What the files that something is missing of are like, where their names are random.
     fn patterns(&self, nodes: &[NodeStory]) -> BTreeMap<String, usize> {
-        let missing = nodes.iter().flat_map(|node| node.lost.iter().chain(&node.midway));
+        let missing = nodes
+            .iter()
+            .flat_map(|node| node.lost.iter().chain(&node.midway));
         let patterns = missing.map(|lost| self.likeness.pattern(&lost.path));
         patterns
             .map(|pattern| (self.likeness.files(&pattern), pattern))
@@ -321,29 +345,37 @@ impl<'a> Findings<'a> {
 
     /// Where the files of a node are not what it had made them.
     fn damages(&self, states: &mut States<'_>, state: &State, node: usize) -> Vec<Damage> {
-        let until = self.begun(state, node).map_or(state.cut[node], |event| event + 1);
-        let all = self.micros(node).partition_point(|micro| micro.event < until);
+        let until = self
+            .begun(state, node)
+            .map_or(state.cut[node], |event| event + 1);
+        let all = self
+            .micros(node)
+            .partition_point(|micro| micro.event < until);
         let trees = states.held_and_whole(node, &state.nodes[node], all);
         trees.map_or(Vec::new(), |(held, whole)| damages(&held, &whole))
     }
 
     fn groups(&self, swept: &Swept) -> Vec<Group> {
         let mut groups: HashMap<Cause, Group> = HashMap::new();
-        let Some(space) = self.space else { return Vec::new() };
+        let Some(space) = self.space else {
+            return Vec::new();
+        };
         let mut states = States::new(&self.trace.run, space, self.trace);
         let mut smaller = HashMap::new();
         for (key, broken) in &swept.broken {
             let shown = self.smallest(space, *key, swept, &mut states, &mut smaller);
             let smallest = &swept.broken[&shown];
             let state = space.state(smallest.smallest);
-            let group = groups.entry(self.cause(&state, smallest)).or_insert_with(|| Group {
-                keys: HashSet::new(),
-                states: 0,
-                relaxations: BTreeMap::new(),
-                smallest: smallest.clone(),
-                state: state.clone(),
-                key: shown,
-            });
+            let group = groups
+                .entry(self.cause(&state, smallest))
+                .or_insert_with(|| Group {
+                    keys: HashSet::new(),
+                    states: 0,
+                    relaxations: BTreeMap::new(),
+                    smallest: smallest.clone(),
+                    state: state.clone(),
+                    key: shown,
+                });
             group.keys.insert(*key);
             group.states += broken.states;
             let relaxation = relaxation_words(space.state(broken.smallest).relaxation);
@@ -357,8 +389,8 @@ impl<'a> Findings<'a> {
         groups
     }
 
-    /// The state in which as little is missing as still breaks the same, of those that were looked at.
-    /// `known` has what one leads to.
+    /// The state in which as little is missing as still breaks the same, of those that were looked
+    /// at. `known` has what one leads to.
     fn smallest(
         &self,
         space: &Space,
@@ -376,13 +408,19 @@ impl<'a> Findings<'a> {
             }
             let broken = &swept.broken[&key];
             let state = space.state(broken.smallest);
-            let less = self.with_less_missing(&state).into_iter().chain(self.earlier(&state)).find_map(|less| {
-                let made = states.make(&less).ok()?.key;
-                let found = swept.broken.get(&made)?;
-                // What was drawn may lack the very state, and have one that is the same to any check.
-                let is_less = order(&space.state(found.smallest), found) < order(&state, broken);
-                (is_less && self.plain(found) == words).then_some(made)
-            });
+            let less = self
+                .with_less_missing(&state)
+                .into_iter()
+                .chain(self.earlier(&state))
+                .find_map(|less| {
+                    let made = states.make(&less).ok()?.key;
+                    let found = swept.broken.get(&made)?;
+                    // What was drawn may lack the very state, and have one that is the same to any
+                    // check.
+                    let is_less =
+                        order(&space.state(found.smallest), found) < order(&state, broken);
+                    (is_less && self.plain(found) == words).then_some(made)
+                });
             match less {
                 Some(less) => way.push(less),
                 None => break key,
@@ -392,7 +430,8 @@ impl<'a> Findings<'a> {
         smallest
     }
 
-    /// The same state with one of the operations whole that it lacks, or without one that it has a part of.
+    /// The same state with one of the operations whole that it lacks, or without one that it has a
+    /// part of.
     fn with_less_missing(&self, state: &State) -> Vec<State> {
         let mut all = Vec::new();
         for node in 0..state.nodes.len() {
@@ -400,7 +439,9 @@ impl<'a> Findings<'a> {
             let missing = self.missing_events(state, node);
             let mut retain = |lost: &dyn Fn(usize) -> bool| {
                 let mut less = state.clone();
-                less.nodes[node].lost.retain(|place| lost(micros[*place].event));
+                less.nodes[node]
+                    .lost
+                    .retain(|place| lost(micros[*place].event));
                 all.push(less);
             };
             // All but one, or one alone where a model takes others with it.
@@ -417,50 +458,73 @@ impl<'a> Findings<'a> {
         all
     }
 
-    /// Crashes that are earlier by one operation of a node. What is broken from some moment on, until something
-    /// mends it, is broken for one reason.
+    /// Crashes that are earlier by one operation of a node. What is broken from some moment on,
+    /// until something mends it, is broken for one reason.
     fn earlier(&self, state: &State) -> Vec<State> {
         let mut all = Vec::new();
         for node in 0..state.nodes.len() {
             let events = &self.trace.run.nodes[node].events;
             let first_lost = self.missing_events(state, node).first().copied();
-            let last_kept = state.nodes[node].micros.checked_sub(1).map(|last| self.micros(node)[last].event);
+            let last_kept = state.nodes[node]
+                .micros
+                .checked_sub(1)
+                .map(|last| self.micros(node)[last].event);
             let last = first_lost.or(last_kept);
-            let Some(last) = last.filter(|last| *last < state.cut[node]) else { continue };
-            // If the end of an operation is lost and nobody was told, it can as well have been in flight. If
-            // somebody was, a sync would have helped.
-            let is_told = |event: &Event| matches!(event.action, Action::Mark { .. } | Action::Send(_));
+            let Some(last) = last.filter(|last| *last < state.cut[node]) else {
+                continue;
+            };
+            // If the end of an operation is lost and nobody was told, it can as well have been in
+            // flight. If somebody was, a sync would have helped.
+            let is_told =
+                |event: &Event| matches!(event.action, Action::Mark { .. } | Action::Send(_));
             let is_due = first_lost.is_some() && events[last..state.cut[node]].iter().any(is_told);
             if is_due || self.begun(state, node).is_some() {
                 continue;
             }
-            let of_event = self.micros(node).iter().filter(|micro| micro.event == last).count();
+            let of_event = self
+                .micros(node)
+                .iter()
+                .filter(|micro| micro.event == last)
+                .count();
             all.extend((0..=of_event).map(|parts| self.crashed_at(state, node, last, parts)));
         }
         all
     }
 
-    /// The state if a node had crashed before it made a call, or within that, when so many of its parts had
-    /// reached the disk.
+    /// The state if a node had crashed before it made a call, or within that, when so many of its
+    /// parts had reached the disk.
     fn crashed_at(&self, state: &State, node: usize, event: usize, parts: usize) -> State {
         let mut earlier = state.clone();
         earlier.cut[node] = earlier.cut[node].min(event);
         let of_node = &mut earlier.nodes[node];
-        of_node.micros = self.micros(node).partition_point(|micro| micro.event < event) + parts;
+        of_node.micros = self
+            .micros(node)
+            .partition_point(|micro| micro.event < event)
+            + parts;
         of_node.lost.retain(|place| *place < of_node.micros);
         earlier
     }
 
     /// What is broken, in words that are the same for states that are alike.
     fn plain(&self, broken: &Broken) -> Vec<String> {
-        let names: Vec<_> = self.trace.run.nodes.iter().map(|node| &*node.name).collect();
+        let names: Vec<_> = self
+            .trace
+            .run
+            .nodes
+            .iter()
+            .map(|node| &*node.name)
+            .collect();
         plain(&broken.complaint.words, &names, &self.likeness)
     }
 
     /// The events of a node of which something is lost.
     fn missing_events(&self, state: &State, node: usize) -> Vec<usize> {
         let micros = self.micros(node);
-        let mut events: Vec<_> = state.nodes[node].lost.iter().map(|place| micros[*place].event).collect();
+        let mut events: Vec<_> = state.nodes[node]
+            .lost
+            .iter()
+            .map(|place| micros[*place].event)
+            .collect();
         events.dedup();
         events
     }
@@ -469,31 +533,51 @@ impl<'a> Findings<'a> {
         let stories = self.nodes(state);
         let mut missing = BTreeSet::new();
         for (node, story) in stories.iter().enumerate() {
-            let events =
-                story.lost.iter().map(|lost| (true, lost)).chain(story.midway.iter().map(|lost| (false, lost)));
-            missing.extend(events.filter_map(|(is_lost, lost)| Some((is_lost, self.site(node, lost.event)?))));
+            let events = story
+                .lost
+                .iter()
+                .map(|lost| (true, lost))
+                .chain(story.midway.iter().map(|lost| (false, lost)));
+            missing.extend(
+                events.filter_map(|(is_lost, lost)| Some((is_lost, self.site(node, lost.event)?))),
+            );
         }
         let mut around = BTreeSet::new();
         if missing.is_empty() {
             // If what is broken names nodes, the others may be anywhere.
-            let is_any_named = stories.iter().any(|story| is_named(&story.node, &broken.complaint.words));
+            let is_any_named = stories
+                .iter()
+                .any(|story| is_named(&story.node, &broken.complaint.words));
             for (node, story) in stories.iter().enumerate() {
                 if !is_any_named || is_named(&story.node, &broken.complaint.words) {
                     around.extend(self.around(state, node));
                 }
             }
         }
-        Cause { missing: Vec::from_iter(missing), around: Vec::from_iter(around), words: self.plain(broken) }
+        Cause {
+            missing: Vec::from_iter(missing),
+            around: Vec::from_iter(around),
+            words: self.plain(broken),
+        }
     }
 
     /// The operation before a crash, and the one after it if that should have come before what was
     /// acknowledged.
     fn around(&self, state: &State, node: usize) -> impl Iterator<Item = (bool, Site)> {
         let (events, cut) = (&self.trace.run.nodes[node].events, state.cut[node]);
-        let is_told = cut.checked_sub(1).is_some_and(|last| matches!(events[last].action, Action::Mark { .. }));
-        let next = (cut..events.len()).find_map(|event| self.site(node, event)).filter(|_| is_told);
-        let last = self.parts(state, node).pop_last().and_then(|(event, _)| self.site(node, event));
-        last.map(|site| (false, site)).into_iter().chain(next.map(|site| (true, site)))
+        let is_told = cut
+            .checked_sub(1)
+            .is_some_and(|last| matches!(events[last].action, Action::Mark { .. }));
+        let next = (cut..events.len())
+            .find_map(|event| self.site(node, event))
+            .filter(|_| is_told);
+        let last = self
+            .parts(state, node)
+            .pop_last()
+            .and_then(|(event, _)| self.site(node, event));
+        last.map(|site| (false, site))
+            .into_iter()
+            .chain(next.map(|site| (true, site)))
     }
 
     /// Where in the program an event comes from, and to what it was done.
@@ -515,7 +599,9 @@ impl<'a> Findings<'a> {
     }
 
     pub(crate) fn nodes(&self, state: &State) -> Vec<NodeStory> {
-        (0..self.trace.run.nodes.len()).map(|node| self.node(state, node)).collect()
+        (0..self.trace.run.nodes.len())
+            .map(|node| self.node(state, node))
+            .collect()
     }
 
     /// The event that had been begun and had not returned, of which something is on the disk.
@@ -531,13 +617,16 @@ impl<'a> Findings<'a> {
         let begun = self.begun(state, node);
         let micros = self.micros(node).iter().enumerate();
         let mut parts: BTreeMap<usize, Parts> = BTreeMap::new();
-        for (place, micro) in micros.take_while(|(_, micro)| micro.event < cut || Some(micro.event) == begun) {
+        for (place, micro) in
+            micros.take_while(|(_, micro)| micro.event < cut || Some(micro.event) == begun)
+        {
             // A file without a name is nothing to anybody.
             if !matches!(micro.effect, Effect::NewFile { .. }) {
                 let parts = parts.entry(micro.event).or_default();
                 parts.all += 1;
                 parts.to_come += usize::from(place >= kept.micros);
-                parts.lost += usize::from(place < kept.micros && kept.lost.binary_search(&place).is_ok());
+                parts.lost +=
+                    usize::from(place < kept.micros && kept.lost.binary_search(&place).is_ok());
             }
         }
         parts
@@ -553,7 +642,9 @@ impl<'a> Findings<'a> {
             all.extend(events.map(|(place, event)| (event.end_ns, node, place)));
         }
         all.sort_unstable();
-        let parts: Vec<_> = (0..run.nodes.len()).map(|node| self.parts(state, node)).collect();
+        let parts: Vec<_> = (0..run.nodes.len())
+            .map(|node| self.parts(state, node))
+            .collect();
         let late = all.len().saturating_sub(MOMENTS_MAX);
         let mut moments: Vec<Moment> = Vec::new();
         let is_mark = |(_, node, event): &(u64, usize, usize)| {
@@ -566,11 +657,23 @@ impl<'a> Findings<'a> {
             if place < late && !is_due {
                 continue;
             }
-            moments.push(Moment { node, event, words: self.event_words(run, node, event), fate, from: None });
+            moments.push(Moment {
+                node,
+                event,
+                words: self.event_words(run, node, event),
+                fate,
+                from: None,
+            });
         }
         // A send may have returned behind the receive.
-        let from: Vec<_> =
-            moments.iter().map(|to| moments.iter().rposition(|sent| self.is_sent(sent, to.node, to.event))).collect();
+        let from: Vec<_> = moments
+            .iter()
+            .map(|to| {
+                moments
+                    .iter()
+                    .rposition(|sent| self.is_sent(sent, to.node, to.event))
+            })
+            .collect();
         for (moment, from) in moments.iter_mut().zip(from) {
             moment.from = from;
         }
@@ -580,7 +683,10 @@ impl<'a> Findings<'a> {
     /// Whether an event received something that was sent there.
     fn is_sent(&self, sent: &Moment, node: usize, event: usize) -> bool {
         let nodes = &self.trace.run.nodes;
-        match (&nodes[sent.node].events[sent.event].action, &nodes[node].events[event].action) {
+        match (
+            &nodes[sent.node].events[sent.event].action,
+            &nodes[node].events[event].action,
+        ) {
             (Action::Send(sent), Action::Receive(received)) => {
                 sent.stream == received.stream && sent.from < received.to && received.from < sent.to
             }
@@ -592,14 +698,24 @@ impl<'a> Findings<'a> {
         let (run, cut) = (&self.trace.run, state.cut[node]);
         let parts = self.parts(state, node);
         let lost = parts.iter().filter(|(_, parts)| parts.lost > 0);
-        let lost: Vec<_> = lost.filter_map(|(event, parts)| self.lost(node, *event, parts.lost, parts.all)).collect();
-        let midway = parts.iter().find(|(_, parts)| parts.lost == 0 && parts.to_come > 0);
-        let midway = midway.and_then(|(event, parts)| self.lost(node, *event, parts.to_come, parts.all));
+        let lost: Vec<_> = lost
+            .filter_map(|(event, parts)| self.lost(node, *event, parts.lost, parts.all))
+            .collect();
+        let midway = parts
+            .iter()
+            .find(|(_, parts)| parts.lost == 0 && parts.to_come > 0);
+        let midway =
+            midway.and_then(|(event, parts)| self.lost(node, *event, parts.to_come, parts.all));
         let behind = lost.first().map_or(usize::MAX, |first| first.event + 1);
-        let persisted = parts.range(behind..).filter(|(_, parts)| parts.lost + parts.to_come < parts.all);
+        let persisted = parts
+            .range(behind..)
+            .filter(|(_, parts)| parts.lost + parts.to_come < parts.all);
         let persisted: Vec<_> = persisted.map(|(event, _)| *event).collect();
-        let whole = persisted.iter().filter(|event| midway.as_ref().is_none_or(|midway| midway.event != **event));
-        let words = whole.filter_map(|event| Some(self.operations[node].get(*event)?.words.clone()));
+        let whole = persisted
+            .iter()
+            .filter(|event| midway.as_ref().is_none_or(|midway| midway.event != **event));
+        let words =
+            whole.filter_map(|event| Some(self.operations[node].get(*event)?.words.clone()));
         let mut all_kept: Vec<_> = words.collect();
         let kept_more = all_kept.len().saturating_sub(KEPT_LISTED_MAX);
         all_kept.truncate(KEPT_LISTED_MAX);
@@ -607,8 +723,11 @@ impl<'a> Findings<'a> {
         NodeStory {
             node: run.nodes[node].name.clone(),
             events,
-            behind: events.checked_sub(1).map(|last| self.moment_words(node, last, true)),
-            before: (events < run.nodes[node].events.len()).then(|| self.moment_words(node, events, false)),
+            behind: events
+                .checked_sub(1)
+                .map(|last| self.moment_words(node, last, true)),
+            before: (events < run.nodes[node].events.len())
+                .then(|| self.moment_words(node, events, false)),
             is_begun: self.begun(state, node).is_some(),
             lost,
             midway,
@@ -639,11 +758,15 @@ impl<'a> Findings<'a> {
         match &run.nodes[node].events[event].action {
             Action::Mark { line } => format!("the line `{}`", self.line(*line)),
             Action::Send(message) => {
-                let to = self.peer(message, false).map_or(String::new(), |node| format!(" to {node}"));
+                let to = self
+                    .peer(message, false)
+                    .map_or(String::new(), |node| format!(" to {node}"));
                 format!("send of {} bytes{to}", message.to - message.from)
             }
             Action::Receive(message) => {
-                let from = self.peer(message, true).map_or(String::new(), |node| format!(" from {node}"));
+                let from = self
+                    .peer(message, true)
+                    .map_or(String::new(), |node| format!(" from {node}"));
                 format!("receive of {} bytes{from}", message.to - message.from)
             }
             Action::File(_) => unreachable!("operations on files have words"),
@@ -663,9 +786,14 @@ impl<'a> Findings<'a> {
         let Action::Receive(message) = &run.nodes[node].events[event].action else {
             return self.event_words(run, node, event);
         };
-        let from = self.peer(message, true).map_or("a".into(), |name| format!("{name}'s"));
+        let from = self
+            .peer(message, true)
+            .map_or("a".into(), |name| format!("{name}'s"));
         let arrives = if is_past { "arrived" } else { "arrives" };
-        format!("{from} message ({} bytes) {arrives}", message.to - message.from)
+        format!(
+            "{from} message ({} bytes) {arrives}",
+            message.to - message.from
+        )
     }
 
     fn line(&self, line: pace_rules::nodes::Data) -> String {
@@ -675,13 +803,18 @@ impl<'a> Findings<'a> {
     pub(crate) fn acknowledged(&self, state: &State) -> Option<Line> {
         let nodes = self.trace.run.nodes.iter().zip(&state.cut);
         let marks = nodes.flat_map(|(node, cut)| {
-            node.events[..*cut].iter().filter_map(move |event| match event.action {
-                Action::Mark { line } => Some((event.end_ns, node, line)),
-                _ => None,
-            })
+            node.events[..*cut]
+                .iter()
+                .filter_map(move |event| match event.action {
+                    Action::Mark { line } => Some((event.end_ns, node, line)),
+                    _ => None,
+                })
         });
         let (_, node, line) = marks.max_by_key(|(end_ns, ..)| *end_ns)?;
-        Some(Line { node: node.name.clone(), line: self.line(line) })
+        Some(Line {
+            node: node.name.clone(),
+            line: self.line(line),
+        })
     }
 }
 
@@ -707,17 +840,24 @@ fn is_of_name(letter: char) -> bool {
 
 /// Whether a node's name is one of the words.
 fn is_named(node: &str, broken: &[String]) -> bool {
-    broken.iter().flat_map(|words| words.split(|letter| !is_of_name(letter))).any(|word| word == node)
+    broken
+        .iter()
+        .flat_map(|words| words.split(|letter| !is_of_name(letter)))
+        .any(|word| word == node)
 }
 
-/// What is broken, in words that are the same for states that are alike: whatever the numbers are, and
-/// whichever of the nodes of these names it is.
+/// What is broken, in words that are the same for states that are alike: whatever the numbers are,
+/// and whichever of the nodes of these names it is.
 pub(crate) fn plain(words: &[String], nodes: &[&str], likeness: &Likeness) -> Vec<String> {
     let plain = |words: &String| {
         let pieces = words.split_inclusive(|letter| !is_of_name(letter));
         let nameless = pieces.map(|piece| {
             let word = piece.trim_end_matches(|letter| !is_of_name(letter));
-            if nodes.contains(&word) { piece.replacen(word, "NODE", 1) } else { piece.to_owned() }
+            if nodes.contains(&word) {
+                piece.replacen(word, "NODE", 1)
+            } else {
+                piece.to_owned()
+            }
         });
         likeness.plain(&nameless.collect::<String>())
     };
@@ -727,7 +867,11 @@ pub(crate) fn plain(words: &[String], nodes: &[&str], likeness: &Likeness) -> Ve
 impl Finding {
     /// Where the crash was looked at.
     pub fn level(&self) -> Level {
-        if self.nodes.iter().any(|node| node.disk.is_some()) { Level::Block } else { Level::Syscalls }
+        if self.nodes.iter().any(|node| node.disk.is_some()) {
+            Level::Block
+        } else {
+            Level::Syscalls
+        }
     }
 }
 
@@ -742,7 +886,14 @@ impl<'a> Kinds<'a> {
 
     /// What is said, but for numbers, random names and the names of nodes.
     pub fn of(&self, complaint: &Complaint) -> Vec<String> {
-        let names: Vec<_> = self.0.trace.run.nodes.iter().map(|node| &*node.name).collect();
+        let names: Vec<_> = self
+            .0
+            .trace
+            .run
+            .nodes
+            .iter()
+            .map(|node| &*node.name)
+            .collect();
         plain(&complaint.words, &names, &self.0.likeness)
     }
 }

@@ -1,8 +1,8 @@
 //! Crash states of programs and clusters: as directories, judged by checks, told as stories.
 //!
-//! A state of a `Space` says what reached each node's disk. [`Disks`] makes the [`Tree`] of it, each
-//! from the one that is nearest; [`Tree::write_to`] makes a directory of that, which a check may do
-//! with what it likes.
+//! A state of a `Space` says what reached each node's disk. [`Disks`] makes the [`Tree`] of it,
+//! each from the one that is nearest; [`Tree::write_to`] makes a directory of that, which a check
+//! may do with what it likes.
 
 #![forbid(unsafe_code)]
 
@@ -38,7 +38,10 @@ pub use blocks::{BlockFindings, Blocks, compare_levels, kind_words, recorded_dis
 pub use check::{Check, CheckCommand, Checker, Complaint, Verdict};
 pub use damage::Damage;
 pub use disks::Disks;
-pub use findings::{DiskStory, Fate, Finding, Findings, Kinds, Line, Lost, Moment, NodeStory, Sync, relaxation_words};
+pub use findings::{
+    DiskStory, Fate, Finding, Findings, Kinds, Line, Lost, Moment, NodeStory, Sync,
+    relaxation_words,
+};
 pub use manifest::Manifest;
 pub use merge::{Merged, merge};
 pub use nodes::Nodes;

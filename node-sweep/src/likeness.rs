@@ -1,8 +1,9 @@
-//! Which names are alike: names that programs draw at random, or count up, differ in nothing that matters.
+//! Which names are alike: names that programs draw at random, or count up, differ in nothing that
+//! matters.
 //!
-//! A part of a name is random if files that were created at one call site, in one directory, differ in
-//! that part only, and most of these parts are no words. A name that is no other name's like stays as
-//! it is: two findings of one cause cost less than one finding of two.
+//! A part of a name is random if files that were created at one call site, in one directory, differ
+//! in that part only, and most of these parts are no words. A name that is no other name's like
+//! stays as it is: two findings of one cause cost less than one finding of two.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -42,7 +43,9 @@ impl Likeness {
         let mut created: BTreeMap<Site, BTreeSet<String>> = BTreeMap::new();
         for (node, operations) in run.nodes.iter().zip(operations) {
             for event in 0..node.events.len() {
-                let Some(operation) = operations.get(event) else { continue };
+                let Some(operation) = operations.get(event) else {
+                    continue;
+                };
                 if let Some(path) = &operation.names {
                     let site = (operation.call.to_string(), operation.stack);
                     created.entry(site).or_default().insert(path.clone());
@@ -55,14 +58,22 @@ impl Likeness {
     fn of_created(created: &BTreeMap<Site, BTreeSet<String>>) -> Self {
         let mut this = Self::default();
         let depth = |path: &String| path.matches('/').count();
-        let deepest = created.values().flatten().map(depth).max().unwrap_or_default();
+        let deepest = created
+            .values()
+            .flatten()
+            .map(depth)
+            .max()
+            .unwrap_or_default();
         // Directories first: what is in alike directories may be alike.
         for level in 0..=deepest {
             for paths in created.values() {
                 let mut siblings: BTreeMap<String, Vec<(&str, &str)>> = BTreeMap::new();
                 for path in paths.iter().filter(|path| depth(path) == level) {
                     let (directory, name) = split(path);
-                    siblings.entry(this.pattern(directory)).or_default().push((path, name));
+                    siblings
+                        .entry(this.pattern(directory))
+                        .or_default()
+                        .push((path, name));
                 }
                 for names in siblings.into_values() {
                     this.add(&names);
@@ -77,10 +88,18 @@ impl Likeness {
         let mut families: BTreeMap<Family, Vec<(&str, &str)>> = BTreeMap::new();
         for (path, name) in names {
             let tokens: Vec<_> = name.split('.').collect();
-            for (place, token) in tokens.iter().enumerate().filter(|(_, token)| token.len() >= TOKEN_LEN_MIN) {
+            for (place, token) in tokens
+                .iter()
+                .enumerate()
+                .filter(|(_, token)| token.len() >= TOKEN_LEN_MIN)
+            {
                 let other = |(number, other): (usize, &&str)| {
                     // Of one length: that is how random names are made.
-                    if number == place { token.len().to_string() } else { without_numbers(other) }
+                    if number == place {
+                        token.len().to_string()
+                    } else {
+                        without_numbers(other)
+                    }
                 };
                 let family = (place, tokens.iter().enumerate().map(other).collect());
                 families.entry(family).or_default().push((path, name));
@@ -89,7 +108,9 @@ impl Likeness {
         for ((place, _), members) in families {
             let token = |name: &str| name.split('.').nth(place).unwrap_or_default().to_owned();
             let tokens: BTreeSet<_> = members.iter().map(|(_, name)| token(name)).collect();
-            let Some((before, after)) = random_part(&tokens) else { continue };
+            let Some((before, after)) = random_part(&tokens) else {
+                continue;
+            };
             for (path, name) in members {
                 let own = token(name);
                 if is_plain_word(&own[before..own.len() - after]) {
@@ -104,13 +125,20 @@ impl Likeness {
                         without_numbers(other)
                     }
                 };
-                let pattern = name.split('.').enumerate().map(like).collect::<Vec<_>>().join(".");
+                let pattern = name
+                    .split('.')
+                    .enumerate()
+                    .map(like)
+                    .collect::<Vec<_>>()
+                    .join(".");
                 let (directory, _) = split(path);
                 let whole = join(&self.pattern(directory), &pattern);
                 self.paths.entry(path.to_owned()).or_insert(whole);
                 self.words.entry(name.to_owned()).or_insert(pattern);
                 if part.len() >= TOKEN_LEN_MIN {
-                    self.words.entry(part.to_owned()).or_insert(RANDOM.to_owned());
+                    self.words
+                        .entry(part.to_owned())
+                        .or_insert(RANDOM.to_owned());
                 }
             }
         }
@@ -123,25 +151,37 @@ impl Likeness {
         }
         let (directory, name) = split(path);
         let name = without_numbers(&without_uuids(name));
-        if directory.is_empty() { name } else { join(&self.pattern(directory), &name) }
+        if directory.is_empty() {
+            name
+        } else {
+            join(&self.pattern(directory), &name)
+        }
     }
 
     /// How many files there are of a pattern that has something random.
     pub(crate) fn files(&self, pattern: &str) -> usize {
-        self.paths.values().filter(|other| *other == pattern).count()
+        self.paths
+            .values()
+            .filter(|other| *other == pattern)
+            .count()
     }
 
     /// Words in which names and numbers are alike if those of the files are.
     pub(crate) fn plain(&self, words: &str) -> String {
-        let is_of_name = |letter: char| letter.is_alphanumeric() || matches!(letter, '.' | '_' | '-');
+        let is_of_name =
+            |letter: char| letter.is_alphanumeric() || matches!(letter, '.' | '_' | '-');
         let words = without_uuids(words);
-        let pieces = words.split_inclusive(|letter| !is_of_name(letter)).map(|piece| {
-            let word = piece.trim_end_matches(|letter| !is_of_name(letter)).trim_end_matches('.');
-            match self.words.get(word) {
-                Some(pattern) => pattern.clone() + &piece[word.len()..],
-                None => without_numbers(piece),
-            }
-        });
+        let pieces = words
+            .split_inclusive(|letter| !is_of_name(letter))
+            .map(|piece| {
+                let word = piece
+                    .trim_end_matches(|letter| !is_of_name(letter))
+                    .trim_end_matches('.');
+                match self.words.get(word) {
+                    Some(pattern) => pattern.clone() + &piece[word.len()..],
+                    None => without_numbers(piece),
+                }
+            });
         pieces.collect()
     }
 }
@@ -151,33 +191,51 @@ fn split(path: &str) -> (&str, &str) {
 }
 
 fn join(directory: &str, name: &str) -> String {
-    if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") }
+    if directory.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{directory}/{name}")
+    }
 }
 
-/// How long the beginnings and the ends are that tokens of one length have in common, if what is between
-/// them is random.
+/// How long the beginnings and the ends are that tokens of one length have in common, if what is
+/// between them is random.
 fn random_part(tokens: &BTreeSet<String>) -> Option<(usize, usize)> {
     let (first, last) = (tokens.first()?, tokens.last()?);
     if tokens.len() < 2 || tokens.iter().any(|token| !token.is_ascii()) {
         return None;
     }
     // They are sorted: what these two have in common all have.
-    let before = first.bytes().zip(last.bytes()).take_while(|(one, other)| one == other).count();
-    let ends =
-        |token: &String| first.bytes().rev().zip(token.bytes().rev()).take_while(|(one, other)| one == other).count();
+    let before = first
+        .bytes()
+        .zip(last.bytes())
+        .take_while(|(one, other)| one == other)
+        .count();
+    let ends = |token: &String| {
+        first
+            .bytes()
+            .rev()
+            .zip(token.bytes().rev())
+            .take_while(|(one, other)| one == other)
+            .count()
+    };
     let after = tokens.iter().map(ends).min()?.min(first.len() - before);
-    let parts = tokens.iter().map(|token| &token[before..token.len() - after]);
+    let parts = tokens
+        .iter()
+        .map(|token| &token[before..token.len() - after]);
     let is_long = first.len() - before - after >= RANDOM_LEN_MIN;
     let random = parts.clone().filter(|part| !is_word(part)).count();
-    (is_long && 2 * random > tokens.len() && parts.clone().all(is_of_random)).then_some((before, after))
+    (is_long && 2 * random > tokens.len() && parts.clone().all(is_of_random))
+        .then_some((before, after))
 }
 
 fn is_of_random(part: &str) -> bool {
-    part.bytes().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, b'_' | b'-'))
+    part.bytes()
+        .all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, b'_' | b'-'))
 }
 
-/// Whether something could be what a person has called a file: words, each of them small letters, perhaps
-/// after a capital, or capitals only, and a number at the end.
+/// Whether something could be what a person has called a file: words, each of them small letters,
+/// perhaps after a capital, or capitals only, and a number at the end.
 fn is_word(part: &str) -> bool {
     let mut pieces = part.split(['_', '-']).filter(|piece| !piece.is_empty());
     pieces.all(|piece| {
@@ -189,7 +247,8 @@ fn is_word(part: &str) -> bool {
         let is_small = |letter: &u8| letter.is_ascii_lowercase();
         let bytes = letters.as_bytes();
         let is_in_word = |(place, letter): (usize, &u8)| {
-            is_small(letter) || letter.is_ascii_uppercase() && bytes.get(place + 1).is_some_and(is_small)
+            is_small(letter)
+                || letter.is_ascii_uppercase() && bytes.get(place + 1).is_some_and(is_small)
         };
         let begins_word = bytes.get(1).is_none_or(is_small);
         begins_word && bytes.iter().enumerate().all(is_in_word) && consonants(letters) < 5
@@ -201,13 +260,19 @@ fn is_plain_word(part: &str) -> bool {
     let rest = part.get(1..).unwrap_or_default();
     let is_of_one_case = part.bytes().all(|letter| letter.is_ascii_uppercase())
         || rest.bytes().all(|letter| letter.is_ascii_lowercase());
-    part.bytes().all(|letter| letter.is_ascii_alphabetic()) && is_of_one_case && consonants(part) < 4
+    part.bytes().all(|letter| letter.is_ascii_alphabetic())
+        && is_of_one_case
+        && consonants(part) < 4
 }
 
 /// The most consonants in a row.
 fn consonants(letters: &str) -> usize {
     let vowels = ['a', 'e', 'i', 'o', 'u', 'A', 'E', 'I', 'O', 'U'];
-    letters.split(vowels).map(str::len).max().unwrap_or_default()
+    letters
+        .split(vowels)
+        .map(str::len)
+        .max()
+        .unwrap_or_default()
 }
 
 /// The words with every UUID in them made the same.
@@ -234,8 +299,13 @@ fn uuid_len(words: &str) -> Option<usize> {
     let is_end = !words[len..].starts_with(|letter: char| letter.is_ascii_alphanumeric());
     let is_hex = |part: &str| part.bytes().all(|letter| letter.is_ascii_hexdigit());
     let mut parts = uuid.split('-');
-    (is_end && UUID.iter().all(|len| parts.next().is_some_and(|part| part.len() == *len && is_hex(part))))
-        .then_some(len)
+    (is_end
+        && UUID.iter().all(|len| {
+            parts
+                .next()
+                .is_some_and(|part| part.len() == *len && is_hex(part))
+        }))
+    .then_some(len)
 }
 
 #[cfg(test)]
@@ -244,7 +314,10 @@ mod tests {
 
     fn likeness(names: &[&str]) -> Likeness {
         let site = ("openat".to_owned(), 7);
-        Likeness::of_created(&BTreeMap::from([(site, names.iter().map(ToString::to_string).collect())]))
+        Likeness::of_created(&BTreeMap::from([(
+            site,
+            names.iter().map(ToString::to_string).collect(),
+        )]))
     }
 
     fn patterns(names: &[&str]) -> BTreeSet<String> {
@@ -259,18 +332,27 @@ mod tests {
 
     #[test]
     fn names_that_a_program_drew_are_alike() {
-        assert_alike(&["message.TVsH5XAS", "message.CNEof5r6", "message.cOuqfcmi"], "message.*");
+        assert_alike(
+            &["message.TVsH5XAS", "message.CNEof5r6", "message.cOuqfcmi"],
+            "message.*",
+        );
         assert_alike(&["tmpk3j2_x9a", "tmpqq01ab_z", "tmp8v_wx2lm"], "tmp*");
         assert_alike(&[".tmpAbC3xZ", ".tmpzY9kQ2"], ".tmp*");
         assert_alike(&["e69de29bb2d1d643", "4b825dc642cb6eb9"], "*");
-        assert_alike(&["snap-9f86d081884c.db", "snap-60303ae22b99.db"], "snap-*.db");
+        assert_alike(
+            &["snap-9f86d081884c.db", "snap-60303ae22b99.db"],
+            "snap-*.db",
+        );
     }
 
     #[test]
     fn numbers_and_uuids_are_alike_even_alone() {
         assert_alike(&["log.000001", "log.000002"], "log.#");
         assert_alike(
-            &["550e8400-e29b-41d4-a716-446655440000.part", "6ba7b810-9dad-11d1-80b4-00c04fd430c8.part"],
+            &[
+                "550e8400-e29b-41d4-a716-446655440000.part",
+                "6ba7b810-9dad-11d1-80b4-00c04fd430c8.part",
+            ],
             "*.part",
         );
         assert_alike(&["run-550e8400-e29b-41d4-a716-446655440000"], "run-*");
@@ -278,16 +360,36 @@ mod tests {
 
     #[test]
     fn in_directories_that_are_alike_files_are_alike() {
-        let names = ["q.Xk39dLqz", "q.Mw81tRbe", "q.Xk39dLqz/data", "q.Mw81tRbe/data"];
-        assert_eq!(patterns(&names), BTreeSet::from(["q.*".to_owned(), "q.*/data".to_owned()]));
+        let names = [
+            "q.Xk39dLqz",
+            "q.Mw81tRbe",
+            "q.Xk39dLqz/data",
+            "q.Mw81tRbe/data",
+        ];
+        assert_eq!(
+            patterns(&names),
+            BTreeSet::from(["q.*".to_owned(), "q.*/data".to_owned()])
+        );
     }
 
     #[test]
     fn a_word_among_names_that_were_drawn_stays_what_it_is() {
         let names = ["m.TVsH5XAS", "m.CNEof5r6", "m.cOuqfcmi", "m.archived"];
-        assert_eq!(patterns(&names), BTreeSet::from(["m.*".to_owned(), "m.archived".to_owned()]));
+        assert_eq!(
+            patterns(&names),
+            BTreeSet::from(["m.*".to_owned(), "m.archived".to_owned()])
+        );
         // Some that were drawn look like words.
-        assert_alike(&["m.QHQcphqU", "m.ZVtxJsg9", "m.lqdJA2Ud", "m.rhyvdynq", "m.xUcmfNk7"], "m.*");
+        assert_alike(
+            &[
+                "m.QHQcphqU",
+                "m.ZVtxJsg9",
+                "m.lqdJA2Ud",
+                "m.rhyvdynq",
+                "m.xUcmfNk7",
+            ],
+            "m.*",
+        );
     }
 
     #[track_caller]
@@ -310,16 +412,31 @@ mod tests {
 
     #[test]
     fn names_of_other_call_sites_are_not_alike() {
-        let of = |stack, name: &str| (("openat".to_owned(), stack), BTreeSet::from([name.to_owned()]));
-        let likeness = Likeness::of_created(&BTreeMap::from([of(1, "a.TVsH5XAS"), of(2, "a.CNEof5r6")]));
-        assert_ne!(likeness.pattern("a.TVsH5XAS"), likeness.pattern("a.CNEof5r6"));
+        let of = |stack, name: &str| {
+            (
+                ("openat".to_owned(), stack),
+                BTreeSet::from([name.to_owned()]),
+            )
+        };
+        let likeness =
+            Likeness::of_created(&BTreeMap::from([of(1, "a.TVsH5XAS"), of(2, "a.CNEof5r6")]));
+        assert_ne!(
+            likeness.pattern("a.TVsH5XAS"),
+            likeness.pattern("a.CNEof5r6")
+        );
     }
 
     #[test]
     fn what_a_check_says_of_such_names_is_alike() {
         let likeness = likeness(&["message.TVsH5XAS", "message.CNEof5r6"]);
-        assert_eq!(likeness.plain("message.TVsH5XAS is gone, 3 are left"), "message.* is gone, # are left");
-        assert_eq!(likeness.plain("`CNEof5r6` of message.CNEof5r6."), "`*` of message.*.");
+        assert_eq!(
+            likeness.plain("message.TVsH5XAS is gone, 3 are left"),
+            "message.* is gone, # are left"
+        );
+        assert_eq!(
+            likeness.plain("`CNEof5r6` of message.CNEof5r6."),
+            "`*` of message.*."
+        );
         assert_eq!(likeness.plain("orders.db is gone"), "orders.db is gone");
     }
 }

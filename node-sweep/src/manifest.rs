@@ -1,5 +1,5 @@
-//! What a sweep of crash states is: written beside its results, and compared before anything is added to
-//! them.
+//! What a sweep of crash states is: written beside its results, and compared before anything is
+//! added to them.
 
 use std::fs;
 use std::path::Path;
@@ -50,7 +50,13 @@ enum Kind {
 
 impl Manifest {
     /// Of a sweep that is about to begin.
-    pub fn new(name: String, model: String, request: Request, shard: Option<Shard>, jobs: usize) -> Self {
+    pub fn new(
+        name: String,
+        model: String,
+        request: Request,
+        shard: Option<Shard>,
+        jobs: usize,
+    ) -> Self {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Self {
             kind: Kind::States,
@@ -63,7 +69,10 @@ impl Manifest {
             trace: String::new(),
             jobs,
             command_line: command_line(),
-            working_directory: std::env::current_dir().unwrap_or_default().to_string_lossy().into_owned(),
+            working_directory: std::env::current_dir()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
             kernel_release: kernel.trim().to_owned(),
         }
     }
@@ -74,12 +83,17 @@ impl Manifest {
     /// If the manifest was changed.
     pub fn shard(&self) -> anyhow::Result<Option<Shard>> {
         let shard = self.shard.as_deref().map(str::parse).transpose();
-        shard.map_err(|why: String| anyhow::anyhow!("the manifest names the shard {:?}: {why}", self.shard))
+        shard.map_err(|why: String| {
+            anyhow::anyhow!("the manifest names the shard {:?}: {why}", self.shard)
+        })
     }
 
     /// The explore rule, in words.
     pub fn explore(&self) -> String {
-        self.request.explore.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+        self.request
+            .explore
+            .to_possible_value()
+            .map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
     /// How states are judged, in words.
@@ -96,12 +110,17 @@ impl Manifest {
     /// If it cannot be read, or is of another version.
     pub fn read(directory: &Path) -> anyhow::Result<Option<Self>> {
         let path = directory.join(MANIFEST);
-        let Ok(text) = fs::read_to_string(&path) else { return Ok(None) };
+        let Ok(text) = fs::read_to_string(&path) else {
+            return Ok(None);
+        };
         let read: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
         if read["type"] != "states-manifest" {
             return Ok(None);
         }
-        let (version, format) = (read["version"].as_str().unwrap_or("unknown"), &read["format"]);
+        let (version, format) = (
+            read["version"].as_str().unwrap_or("unknown"),
+            &read["format"],
+        );
         if version != env!("CARGO_PKG_VERSION") || *format != FORMAT {
             bail!(
                 "{} was written by Crashpoint {version} (format {format} of its results), and this is {} (format \
@@ -111,18 +130,26 @@ impl Manifest {
             );
         }
         let manifest = serde_json::from_value(read);
-        Ok(Some(manifest.with_context(|| format!("{} is not a manifest of this version", path.display()))?))
+        Ok(Some(manifest.with_context(|| {
+            format!("{} is not a manifest of this version", path.display())
+        })?))
     }
 
     /// The same sweep, whole.
     pub(crate) fn whole(&self) -> Self {
-        Self { shard: None, command_line: command_line(), ..self.clone() }
+        Self {
+            shard: None,
+            command_line: command_line(),
+            ..self.clone()
+        }
     }
 
     /// Where it differs from another one so that they are not parts of one sweep, in words.
     pub(crate) fn difference(&self, other: &Self) -> Option<String> {
         if self.trace != other.trace {
-            return Some("each has a trace of its own: record once, and sweep that trace in parts".into());
+            return Some(
+                "each has a trace of its own: record once, and sweep that trace in parts".into(),
+            );
         }
         if self.request != other.request {
             return Some("they were begun with other options".into());

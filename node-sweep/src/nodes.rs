@@ -16,8 +16,8 @@ use crate::check::{Complaint, Verdict};
 use crate::states::Made;
 use crate::sweep::Subject;
 
-/// How many times as long everything may take when a state is looked at again that seems broken: this
-/// machine may have been busy with something else.
+/// How many times as long everything may take when a state is looked at again that seems broken:
+/// this machine may have been busy with something else.
 const PATIENCE: u32 = 3;
 
 /// A cluster that is started on each crash state, asked by its check, and killed.
@@ -42,13 +42,27 @@ impl Nodes {
     ///
     /// # Errors
     /// If the network cannot be made, or the run is not one of this cluster.
-    pub fn new(file: &ClusterFile, run: &Run, directory: PathBuf, interrupt: &Interrupt) -> anyhow::Result<Self> {
-        let recorded: Vec<_> = run.nodes.iter().filter(|node| !node.initial.is_empty()).collect();
+    pub fn new(
+        file: &ClusterFile,
+        run: &Run,
+        directory: PathBuf,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Self> {
+        let recorded: Vec<_> = run
+            .nodes
+            .iter()
+            .filter(|node| !node.initial.is_empty())
+            .collect();
         let mut places = Vec::new();
         for node in &file.nodes {
-            let place = recorded.iter().position(|recorded| recorded.name == node.name);
+            let place = recorded
+                .iter()
+                .position(|recorded| recorded.name == node.name);
             if place.is_none() && node.has_data {
-                bail!("nothing was recorded of node {}: record the cluster again", node.name);
+                bail!(
+                    "nothing was recorded of node {}: record the cluster again",
+                    node.name
+                );
             }
             places.push(place);
         }
@@ -76,7 +90,12 @@ impl Nodes {
     }
 
     /// A verdict for each of these files of acknowledgements.
-    fn look(&mut self, state: &Made, acknowledged: &[Arc<[u8]>], place: &Path) -> anyhow::Result<Vec<Verdict>> {
+    fn look(
+        &mut self,
+        state: &Made,
+        acknowledged: &[Arc<[u8]>],
+        place: &Path,
+    ) -> anyhow::Result<Vec<Verdict>> {
         let all = |verdict: Verdict| Ok(vec![verdict; acknowledged.len()]);
         let directories = match self.put(state, place)? {
             Ok(directories) => directories,
@@ -88,7 +107,10 @@ impl Nodes {
             Ok(()) => {}
             Err(Error::NotReady { node, what, tail }) => {
                 // The others may do without it, but it was not asked for more than to start again.
-                return all(Verdict::Broken(of_node(format!("node {node} does not come up: it {what}"), &tail)));
+                return all(Verdict::Broken(of_node(
+                    format!("node {node} does not come up: it {what}"),
+                    &tail,
+                )));
             }
             Err(error @ Error::Interrupted) => return all(Verdict::NotMeasured(error.to_string())),
             Err(error) => return Err(error.into()),
@@ -101,9 +123,10 @@ impl Nodes {
             Ok(match (verdict, self.cluster.refuse_end()) {
                 (broken @ cluster::Verdict::Broken(_), _) => broken.into(),
                 // One that seemed ready may have been about to look at what it has.
-                (_, Err(Error::NotReady { node, what, tail })) => {
-                    Verdict::Broken(of_node(format!("node {node} does not stay up: it {what}"), &tail))
-                }
+                (_, Err(Error::NotReady { node, what, tail })) => Verdict::Broken(of_node(
+                    format!("node {node} does not stay up: it {what}"),
+                    &tail,
+                )),
                 (_, Err(error)) => return Err(error.into()),
                 (verdict, Ok(())) => verdict.into(),
             })
@@ -111,27 +134,40 @@ impl Nodes {
         acknowledged.iter().map(ask).collect()
     }
 
-    /// Puts what the disks hold in directories at `place`, one for each node. Says why if one of them
-    /// cannot be mounted.
+    /// Puts what the disks hold in directories at `place`, one for each node. Says why if one of
+    /// them cannot be mounted.
     fn put(&mut self, state: &Made, place: &Path) -> anyhow::Result<Result<Vec<PathBuf>, String>> {
         let mut directories = Vec::new();
         for ((number, node), bay) in self.places.iter().enumerate().zip(&mut self.bays) {
             let path = place.join(format!("node-{number}"));
-            let put = node.map(|node| bay.put(&state.disks[node], &path)).transpose()?;
+            let put = node
+                .map(|node| bay.put(&state.disks[node], &path))
+                .transpose()?;
             match put.unwrap_or(Ok(path)) {
                 Ok(path) => directories.push(path),
-                Err(why) => return Ok(Err(format!("node {}: {why}", self.file.nodes[number].name))),
+                Err(why) => {
+                    return Ok(Err(format!("node {}: {why}", self.file.nodes[number].name)));
+                }
             }
         }
         Ok(Ok(directories))
     }
 
-    fn start(&mut self, directories: &[PathBuf], cancelled: &dyn Fn() -> bool) -> cluster::Result<()> {
-        self.cluster.start(&mut Settings { directories, first: false, starter: &mut Spawn, cancelled })
+    fn start(
+        &mut self,
+        directories: &[PathBuf],
+        cancelled: &dyn Fn() -> bool,
+    ) -> cluster::Result<()> {
+        self.cluster.start(&mut Settings {
+            directories,
+            first: false,
+            starter: &mut Spawn,
+            cancelled,
+        })
     }
 
-    /// How often in a time it can be started on a state, be ready, and be ended: a sweep cannot be faster,
-    /// but for what states have in common.
+    /// How often in a time it can be started on a state, be ready, and be ended: a sweep cannot be
+    /// faster, but for what states have in common.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -152,8 +188,8 @@ impl Nodes {
         Ok(cycles)
     }
 
-    /// Starts the cluster on a state, and has it looked at; it is killed afterwards. Returns why it does not
-    /// come up, if that is so.
+    /// Starts the cluster on a state, and has it looked at; it is killed afterwards. Returns why it
+    /// does not come up, if that is so.
     ///
     /// # Errors
     /// If it cannot be started at all, or `look` fails.
@@ -197,7 +233,8 @@ impl Nodes {
         if !self.is_alone {
             // What a node is started in has all that is mounted here, and keeps it.
             enter_mount_namespace()?;
-            fs::create_dir_all(self.states()).with_context(|| format!("create {}", self.states().display()))?;
+            fs::create_dir_all(self.states())
+                .with_context(|| format!("create {}", self.states().display()))?;
             mount_huge(&self.states())?;
             self.is_alone = true;
         }
@@ -208,30 +245,48 @@ impl Nodes {
         self.cluster.kill();
         self.bays.iter_mut().for_each(Bay::put_away);
         fs::remove_dir_all(&place).with_context(|| format!("remove {}", place.display()))?;
-        Ok(verdicts?.into_iter().map(|verdict| verdict.without(&place)).collect())
+        Ok(verdicts?
+            .into_iter()
+            .map(|verdict| verdict.without(&place))
+            .collect())
     }
 }
 
 /// That of a node which logged this.
 fn of_node(words: String, tail: &[String]) -> Complaint {
-    let log = if tail.is_empty() { "nothing".into() } else { tail.join(" | ") };
-    Complaint { words: vec![words], log: Some(log), tries: None }
+    let log = if tail.is_empty() {
+        "nothing".into()
+    } else {
+        tail.join(" | ")
+    };
+    Complaint {
+        words: vec![words],
+        log: Some(log),
+        tries: None,
+    }
 }
 
 /// Where a kernel that has large pages for files in memory has a setting for them
 /// (Documentation/admin-guide/mm/transhuge.rst).
 const HUGE_IN_MEMORY: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 
-/// If a directory is in memory, mounts a file system in memory on it that has large files in large pages
-/// (Documentation/filesystems/tmpfs.rst, `huge`), in the mount namespace of this thread. Systems that
-/// allocate their logs ahead would have the kernel be busy with nothing but small ones.
+/// If a directory is in memory, mounts a file system in memory on it that has large files in large
+/// pages (Documentation/filesystems/tmpfs.rst, `huge`), in the mount namespace of this thread.
+/// Systems that allocate their logs ahead would have the kernel be busy with nothing but small
+/// ones.
 fn mount_huge(directory: &Path) -> anyhow::Result<()> {
     let on = statfs(directory).with_context(|| format!("look at {}", directory.display()))?;
     // A kernel without them complains in its log when it is asked.
     if on.filesystem_type() == TMPFS_MAGIC && Path::new(HUGE_IN_MEMORY).exists() {
         let options = Some("huge=within_size");
         // Who may not have them does without.
-        let _ = mount(Some(local_fs::NAME_PREFIX), directory, Some("tmpfs"), MsFlags::empty(), options);
+        let _ = mount(
+            Some(local_fs::NAME_PREFIX),
+            directory,
+            Some("tmpfs"),
+            MsFlags::empty(),
+            options,
+        );
     }
     Ok(())
 }
@@ -251,7 +306,11 @@ impl Subject for Nodes {
         true
     }
 
-    fn judge_each(&mut self, state: &Made, acknowledged: &[Arc<[u8]>]) -> anyhow::Result<Vec<Verdict>> {
+    fn judge_each(
+        &mut self,
+        state: &Made,
+        acknowledged: &[Arc<[u8]>],
+    ) -> anyhow::Result<Vec<Verdict>> {
         self.visit(|this, place| this.look(state, acknowledged, place))
     }
 }

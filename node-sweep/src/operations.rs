@@ -27,8 +27,8 @@ pub(crate) struct Operation {
     pub(crate) names: Option<String>,
     /// What was done.
     pub(crate) words: String,
-    /// A sync of any of these is what could make it durable: the file, and directories that have its
-    /// names. Each with its path then.
+    /// A sync of any of these is what could make it durable: the file, and directories that have
+    /// its names. Each with its path then.
     pub(crate) syncs: Vec<(FileId, String)>,
 }
 
@@ -45,37 +45,55 @@ impl Operations {
             last_paths.insert(file.file, names.path(file.file));
         }
         let of = node.events.iter().map(|event| {
-            let Action::File(op) = &event.action else { return None };
+            let Action::File(op) = &event.action else {
+                return None;
+            };
             let before = names.path(subject(op));
             let parents_before = names.parents(subject(op));
             names.apply(op);
-            let path = if before.is_empty() { names.path(subject(op)) } else { before };
+            let path = if before.is_empty() {
+                names.path(subject(op))
+            } else {
+                before
+            };
             let words = words(op, &path, &names);
             let named = match op {
                 FileOp::Create { parent, name, .. } | FileOp::Link { parent, name, .. } => {
                     Some(names.entry(*parent, name))
                 }
-                FileOp::Rename { names: ChangeOfName { to, .. }, .. } => Some(names.entry(to.0, &to.1)),
+                FileOp::Rename {
+                    names: ChangeOfName { to, .. },
+                    ..
+                } => Some(names.entry(to.0, &to.1)),
                 _ => None,
             };
             last_paths.extend(named.clone().map(|path| (subject(op), path)));
             let mut syncs: Vec<FileId> = match op {
-                FileOp::Write { .. } | FileOp::Resize { .. } | FileOp::Zero { .. } | FileOp::SetMode { .. } => {
-                    Vec::new()
-                }
+                FileOp::Write { .. }
+                | FileOp::Resize { .. }
+                | FileOp::Zero { .. }
+                | FileOp::SetMode { .. } => Vec::new(),
                 // Of a name that is gone only its directory knows.
-                FileOp::Unlink { parent, .. } | FileOp::Create { parent, .. } | FileOp::Link { parent, .. } => {
+                FileOp::Unlink { parent, .. }
+                | FileOp::Create { parent, .. }
+                | FileOp::Link { parent, .. } => {
                     vec![*parent]
                 }
                 FileOp::Rename { names, .. } => vec![names.to.0, names.from.0],
                 _ => parents_before.into_iter().collect(),
             };
-            if !matches!(op, FileOp::Unlink { .. } | FileOp::Rename { .. } | FileOp::SyncAll) {
+            if !matches!(
+                op,
+                FileOp::Unlink { .. } | FileOp::Rename { .. } | FileOp::SyncAll
+            ) {
                 syncs.insert(0, subject(op));
             }
             let mut seen = BTreeSet::new();
             syncs.retain(|file| seen.insert(*file));
-            let syncs = syncs.into_iter().map(|file| (file, names.path_or_root(file))).collect();
+            let syncs = syncs
+                .into_iter()
+                .map(|file| (file, names.path_or_root(file)))
+                .collect();
             Some(Operation {
                 call: event.call.clone(),
                 stack: event.stack,
@@ -86,7 +104,10 @@ impl Operations {
                 syncs,
             })
         });
-        Self { of: of.collect(), last_paths }
+        Self {
+            of: of.collect(),
+            last_paths,
+        }
     }
 
     /// The path that a file was given last, as it was then.
@@ -125,22 +146,48 @@ fn words(op: &FileOp, path: &str, names: &Names) -> String {
             _ => format!("creat {path}"),
         },
         FileOp::CreateNameless { .. } => "creat of a file without a name".into(),
-        FileOp::Link { parent, name, .. } => format!("link {path} to {}", names.entry(*parent, name)),
-        FileOp::Unlink { parent, name, .. } => format!("unlink {}", names.entry(*parent, name)),
-        FileOp::Rename { names: ChangeOfName { from, to }, exchange, .. } => {
-            let (from, to) = (names.entry(from.0, &from.1), names.entry(to.0, &to.1));
-            if *exchange { format!("exchange {from} and {to}") } else { format!("rename {from} to {to}") }
+        FileOp::Link { parent, name, .. } => {
+            format!("link {path} to {}", names.entry(*parent, name))
         }
-        FileOp::Write { offset, data, size_before, .. } if offset == size_before => {
+        FileOp::Unlink { parent, name, .. } => format!("unlink {}", names.entry(*parent, name)),
+        FileOp::Rename {
+            names: ChangeOfName { from, to },
+            exchange,
+            ..
+        } => {
+            let (from, to) = (names.entry(from.0, &from.1), names.entry(to.0, &to.1));
+            if *exchange {
+                format!("exchange {from} and {to}")
+            } else {
+                format!("rename {from} to {to}")
+            }
+        }
+        FileOp::Write {
+            offset,
+            data,
+            size_before,
+            ..
+        } if offset == size_before => {
             format!("append {path}, {} bytes at {offset}", data.len)
         }
-        FileOp::Write { offset, data, .. } => format!("write {path}, {} bytes at {offset}", data.len),
+        FileOp::Write { offset, data, .. } => {
+            format!("write {path}, {} bytes at {offset}", data.len)
+        }
         FileOp::Resize { from, to, .. } => format!("truncate {path} from {from} to {to} bytes"),
         FileOp::Zero { offset, len, .. } => format!("zero {path}, {len} bytes at {offset}"),
         FileOp::SetMode { mode, .. } => format!("chmod {path} to {mode:o}"),
-        FileOp::Sync { scope: SyncScope::File, .. } => format!("fsync {path}"),
-        FileOp::Sync { scope: SyncScope::Data, .. } => format!("fdatasync {path}"),
-        FileOp::Sync { scope: SyncScope::Range { offset, len }, .. } => {
+        FileOp::Sync {
+            scope: SyncScope::File,
+            ..
+        } => format!("fsync {path}"),
+        FileOp::Sync {
+            scope: SyncScope::Data,
+            ..
+        } => format!("fdatasync {path}"),
+        FileOp::Sync {
+            scope: SyncScope::Range { offset, len },
+            ..
+        } => {
             format!("msync {path}, {len} bytes at {offset}")
         }
         FileOp::SyncAll => "sync".into(),
@@ -155,7 +202,10 @@ struct Names {
 
 impl Names {
     fn add(&mut self, parent: FileId, name: &Name, file: FileId) {
-        self.of.entry(file).or_default().insert((parent, name.clone()));
+        self.of
+            .entry(file)
+            .or_default()
+            .insert((parent, name.clone()));
     }
 
     fn remove(&mut self, parent: FileId, name: &Name, file: FileId) {
@@ -166,11 +216,19 @@ impl Names {
 
     fn apply(&mut self, op: &FileOp) {
         match op {
-            FileOp::Create { parent, name, file, .. } | FileOp::Link { parent, name, file } => {
+            FileOp::Create {
+                parent, name, file, ..
+            }
+            | FileOp::Link { parent, name, file } => {
                 self.add(*parent, name, *file);
             }
             FileOp::Unlink { parent, name, file } => self.remove(*parent, name, *file),
-            FileOp::Rename { file, names: ChangeOfName { from, to }, replaced, exchange } => {
+            FileOp::Rename {
+                file,
+                names: ChangeOfName { from, to },
+                replaced,
+                exchange,
+            } => {
                 self.remove(from.0, &from.1, *file);
                 if let Some(replaced) = replaced {
                     self.remove(to.0, &to.1, *replaced);
@@ -185,13 +243,22 @@ impl Names {
     }
 
     fn parents(&self, file: FileId) -> Vec<FileId> {
-        self.of.get(&file).into_iter().flatten().map(|(parent, _)| *parent).collect()
+        self.of
+            .get(&file)
+            .into_iter()
+            .flatten()
+            .map(|(parent, _)| *parent)
+            .collect()
     }
 
     fn entry(&self, parent: FileId, name: &Name) -> String {
         let directory = self.path(parent);
         let name = String::from_utf8_lossy(name);
-        if directory.is_empty() || directory == "." { name.into_owned() } else { format!("{directory}/{name}") }
+        if directory.is_empty() || directory == "." {
+            name.into_owned()
+        } else {
+            format!("{directory}/{name}")
+        }
     }
 
     /// Empty if it has no name.
@@ -203,17 +270,30 @@ impl Names {
         if file == FileId::ROOT {
             return ".".into();
         }
-        let Some((parent, name)) = self.of.get(&file).and_then(BTreeSet::first).filter(|_| depth > 0) else {
+        let Some((parent, name)) = self
+            .of
+            .get(&file)
+            .and_then(BTreeSet::first)
+            .filter(|_| depth > 0)
+        else {
             return String::new();
         };
         let directory = self.path_within(*parent, depth - 1);
         let name = String::from_utf8_lossy(name);
-        if directory == "." || directory.is_empty() { name.into_owned() } else { format!("{directory}/{name}") }
+        if directory == "." || directory.is_empty() {
+            name.into_owned()
+        } else {
+            format!("{directory}/{name}")
+        }
     }
 
     fn path_or_root(&self, file: FileId) -> String {
         let path = self.path(file);
-        if path.is_empty() { "a file without a name".into() } else { path }
+        if path.is_empty() {
+            "a file without a name".into()
+        } else {
+            path
+        }
     }
 }
 

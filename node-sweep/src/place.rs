@@ -20,8 +20,8 @@ pub struct Place {
     _top: Option<Top>,
 }
 
-/// A directory like that of the process which recorded, which has ended: empty for others, a file system in
-/// memory for us.
+/// A directory like that of the process which recorded, which has ended: empty for others, a file
+/// system in memory for us.
 #[derive(Debug)]
 struct Top {
     path: PathBuf,
@@ -30,13 +30,18 @@ struct Top {
 }
 
 impl Place {
-    /// Makes the path at which `node` of a trace had its directory. `scratch` is a directory of this process.
-    /// Unless the path is in there, the calling thread gets a mount namespace of its own.
+    /// Makes the path at which `node` of a trace had its directory. `scratch` is a directory of
+    /// this process. Unless the path is in there, the calling thread gets a mount namespace of its
+    /// own.
     ///
     /// # Errors
     /// If the path is none of ours or cannot be made, or it is needed and nobody is root.
     pub fn of(trace: &Trace, node: &str, scratch: &Path) -> anyhow::Result<Self> {
-        let data = trace.about.directories.get(node).context("nothing was recorded of the program's directory")?;
+        let data = trace
+            .about
+            .directories
+            .get(node)
+            .context("nothing was recorded of the program's directory")?;
         if !geteuid().is_root() {
             if mentions(trace, data) {
                 bail!(
@@ -44,12 +49,22 @@ impl Place {
                      run this as root"
                 );
             }
-            return Ok(Self { seen_at: None, _top: None });
+            return Ok(Self {
+                seen_at: None,
+                _top: None,
+            });
         }
         let data = Path::new(data);
-        let top = if data.starts_with(scratch) { None } else { Some(Top::of(data)?) };
+        let top = if data.starts_with(scratch) {
+            None
+        } else {
+            Some(Top::of(data)?)
+        };
         fs::create_dir_all(data).with_context(|| format!("create {}", data.display()))?;
-        Ok(Self { seen_at: Some(data.to_owned()), _top: top })
+        Ok(Self {
+            seen_at: Some(data.to_owned()),
+            _top: top,
+        })
     }
 
     /// Where each state is to be seen, if not just anywhere.
@@ -60,16 +75,30 @@ impl Place {
 
 impl Top {
     fn of(data: &Path) -> anyhow::Result<Self> {
-        let is_ours =
-            |path: &&Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(NAME_PREFIX));
+        let is_ours = |path: &&Path| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with(NAME_PREFIX))
+        };
         let Some(path) = data.ancestors().filter(is_ours).last() else {
-            bail!("{} is no directory that a program was recorded in", data.display());
+            bail!(
+                "{} is no directory that a program was recorded in",
+                data.display()
+            );
         };
         enter_mount_namespace()?;
         let lock = lock(path).with_context(|| format!("make {}", path.display()))?;
-        mount(Some("crashpoint"), path, Some("tmpfs"), MsFlags::empty(), Some("mode=0700"))
-            .with_context(|| format!("mount a tmpfs on {}", path.display()))?;
-        Ok(Self { path: path.to_owned(), lock })
+        mount(
+            Some("crashpoint"),
+            path,
+            Some("tmpfs"),
+            MsFlags::empty(),
+            Some("mode=0700"),
+        )
+        .with_context(|| format!("mount a tmpfs on {}", path.display()))?;
+        Ok(Self {
+            path: path.to_owned(),
+            lock,
+        })
     }
 }
 
@@ -80,7 +109,9 @@ fn lock(path: &Path) -> anyhow::Result<Flock<File>> {
         let Ok(file) = File::open(path) else { continue };
         let lock = Flock::lock(file, FlockArg::LockShared).map_err(|(_, error)| error)?;
         // Whoever was the last one may have removed it meanwhile.
-        if fs::metadata(path).is_ok_and(|now| lock.metadata().is_ok_and(|own| own.ino() == now.ino())) {
+        if fs::metadata(path)
+            .is_ok_and(|now| lock.metadata().is_ok_and(|own| own.ino() == now.ino()))
+        {
             return Ok(lock);
         }
     }
@@ -103,7 +134,11 @@ pub fn mentions(trace: &Trace, path: &str) -> bool {
 
 /// Whether bytes are somewhere among others.
 fn contains(all: &[u8], part: &[u8]) -> bool {
-    let Some(first) = part.first() else { return true };
+    let Some(first) = part.first() else {
+        return true;
+    };
     let begins = all.iter().enumerate().filter(|(_, byte)| *byte == first);
-    begins.into_iter().any(|(place, _)| all[place..].starts_with(part))
+    begins
+        .into_iter()
+        .any(|(place, _)| all[place..].starts_with(part))
 }

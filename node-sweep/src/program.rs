@@ -29,12 +29,20 @@ pub struct Program {
 impl Program {
     /// One that makes its directories in `directory`, which is nobody else's.
     ///
-    /// With `seen_at`, a directory, the check sees each state at that path. A program may have written
-    /// it into its files. That takes root, and a thread that does nothing else: it gets a mount
-    /// namespace of its own.
+    /// With `seen_at`, a directory, the check sees each state at that path. A program may have
+    /// written it into its files. That takes root, and a thread that does nothing else: it gets a
+    /// mount namespace of its own.
     pub fn new(directory: PathBuf, seen_at: Option<PathBuf>, check: &Check) -> Self {
         let checker = || Checker::new(check.clone());
-        Self { directory, seen_at, is_alone: false, bay: Bay::default(), check: checker(), second: checker(), count: 0 }
+        Self {
+            directory,
+            seen_at,
+            is_alone: false,
+            bay: Bay::default(),
+            check: checker(),
+            second: checker(),
+            count: 0,
+        }
     }
 
     fn be_alone(&mut self) -> anyhow::Result<()> {
@@ -47,9 +55,17 @@ impl Program {
 
     /// Has what this thread starts see a directory at the path that the program knew.
     fn show(&self, data: &Path) -> anyhow::Result<Option<Shown>> {
-        let Some(seen_at) = &self.seen_at else { return Ok(None) };
-        mount(Some(data), seen_at, None::<&str>, MsFlags::MS_BIND, None::<&str>)
-            .with_context(|| format!("mount a crash state on {}", seen_at.display()))?;
+        let Some(seen_at) = &self.seen_at else {
+            return Ok(None);
+        };
+        mount(
+            Some(data),
+            seen_at,
+            None::<&str>,
+            MsFlags::MS_BIND,
+            None::<&str>,
+        )
+        .with_context(|| format!("mount a crash state on {}", seen_at.display()))?;
         Ok(Some(Shown(seen_at.clone())))
     }
 }
@@ -68,8 +84,15 @@ impl Subject for Program {
     fn judge(&mut self, state: &Made, again: bool) -> anyhow::Result<Verdict> {
         let mut verdict = Verdict::Ok;
         let shown = self.hold(state, |this, seen, acks| {
-            let checker = if again { &mut this.second } else { &mut this.check };
-            verdict = checker.judge(seen, acks).context("run the check")?.without(seen);
+            let checker = if again {
+                &mut this.second
+            } else {
+                &mut this.check
+            };
+            verdict = checker
+                .judge(seen, acks)
+                .context("run the check")?
+                .without(seen);
             Ok(())
         })?;
         Ok(match shown {
@@ -80,8 +103,9 @@ impl Subject for Program {
 }
 
 impl Program {
-    /// Makes a state, and has it looked at: the program's directory, and the file of what was acknowledged.
-    /// Both are gone afterwards. Returns why its file system cannot be mounted, if that is so.
+    /// Makes a state, and has it looked at: the program's directory, and the file of what was
+    /// acknowledged. Both are gone afterwards. Returns why its file system cannot be mounted, if
+    /// that is so.
     ///
     /// # Errors
     /// If it cannot be made, or `look` fails.
@@ -108,14 +132,18 @@ impl Program {
     ) -> anyhow::Result<Result<(), String>> {
         let (data, acks) = (place.join("data"), place.join("acks"));
         let [held] = &*state.disks else {
-            anyhow::bail!("a program has one directory, and {} were recorded", state.disks.len())
+            anyhow::bail!(
+                "a program has one directory, and {} were recorded",
+                state.disks.len()
+            )
         };
         self.be_alone()?;
         let data = match self.bay.put(held, &data)? {
             Ok(data) => data,
             Err(why) => return Ok(Err(why)),
         };
-        fs::write(&acks, &state.acknowledged).with_context(|| format!("write {}", acks.display()))?;
+        fs::write(&acks, &state.acknowledged)
+            .with_context(|| format!("write {}", acks.display()))?;
         let shown = self.show(&data)?;
         let seen = shown.as_ref().map_or(&data, |shown| &shown.0).clone();
         look(self, &seen, &acks)?;
@@ -143,8 +171,8 @@ impl Verdict {
 /// What lies in a directory of crash states, so that it is known as one.
 const SIGN: &str = "crash-states";
 
-/// A directory in memory for crash states, or where `TMPDIR` says, gone when it is dropped. It carries
-/// our mark, and is known to [`is_scratch`].
+/// A directory in memory for crash states, or where `TMPDIR` says, gone when it is dropped. It
+/// carries our mark, and is known to [`is_scratch`].
 ///
 /// # Errors
 /// If it cannot be made.
@@ -158,7 +186,8 @@ pub fn scratch() -> anyhow::Result<TempDir> {
     let prefix = format!("{}{}-", local_fs::NAME_PREFIX, std::process::id());
     let made = tempfile::Builder::new().prefix(&prefix).tempdir_in(&parent);
     let made = made.with_context(|| format!("make a directory in {}", parent.display()))?;
-    fs::write(made.path().join(SIGN), "").with_context(|| format!("write in {}", made.path().display()))?;
+    fs::write(made.path().join(SIGN), "")
+        .with_context(|| format!("write in {}", made.path().display()))?;
     Ok(made)
 }
 

@@ -14,7 +14,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::check::CheckCommand;
 
 /// Where a crash is looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
     /// What the programs asked of their file systems, which kept what a model allows
@@ -85,9 +87,16 @@ impl Request {
     /// # Errors
     /// If the model is not one of ours.
     pub fn of_calls(&self, explore: Explore) -> anyhow::Result<pace_rules::nodes::Request> {
-        let model = Model::named(&self.model).with_context(|| format!("there is no model {}", self.model))?;
+        let model = Model::named(&self.model)
+            .with_context(|| format!("there is no model {}", self.model))?;
         let (lost, split, relaxations) = (self.lost, self.split, Relaxations::ALL);
-        Ok(pace_rules::nodes::Request { model, explore, lost, split, relaxations })
+        Ok(pace_rules::nodes::Request {
+            model,
+            explore,
+            lost,
+            split,
+            relaxations,
+        })
     }
 
     /// The explore rule for a run; `file` is the cluster's, if it is one.
@@ -114,9 +123,9 @@ impl Request {
 /// If the primary was not recorded.
 pub fn explore(file: &ClusterFile, run: &Run) -> anyhow::Result<Explore> {
     Ok(match &file.explore {
-        cluster::Explore::ReplicatedStateMachine { majority } => {
-            Explore::ReplicatedStateMachine { majority: *majority }
-        }
+        cluster::Explore::ReplicatedStateMachine { majority } => Explore::ReplicatedStateMachine {
+            majority: *majority,
+        },
         cluster::Explore::PrimaryReplicas { primary } => {
             let name = &file.nodes[*primary].name;
             let Some(primary) = run.nodes.iter().position(|node| node.name == *name) else {
@@ -131,7 +140,10 @@ pub fn explore(file: &ClusterFile, run: &Run) -> anyhow::Result<Explore> {
 mod words {
     use super::{Deserialize, Deserializer, Display, Error, FromStr, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        value: &impl Display,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.collect_str(value)
     }
 
@@ -140,6 +152,8 @@ mod words {
         T: FromStr<Err: Display>,
         D: Deserializer<'de>,
     {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(D::Error::custom)
     }
 }

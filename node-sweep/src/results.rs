@@ -7,7 +7,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use campaign::{Directory, Lines, MANIFEST, RESULTS, SUMMARY, TABLE, TIMES, read_lines, write_whole};
+use campaign::{
+    Directory, Lines, MANIFEST, RESULTS, SUMMARY, TABLE, TIMES, read_lines, write_whole,
+};
 use serde::{Deserialize, Serialize};
 use trace::Trace;
 
@@ -52,8 +54,8 @@ pub struct Summary {
     pub reasons: BTreeMap<String, u64>,
     /// Calls of the recorded run that are not in the states, each with how often.
     pub not_recorded: BTreeMap<String, u64>,
-    /// States that were not visited, because it was stopped or the time was up. `u64::MAX` stands for more
-    /// than can be counted.
+    /// States that were not visited, because it was stopped or the time was up. `u64::MAX` stands
+    /// for more than can be counted.
     #[serde(default)]
     pub left: u64,
     /// It was stopped before its end.
@@ -74,8 +76,15 @@ impl Summary {
         if levels.len() == 1 {
             return levels.remove(0);
         }
-        let mut all = Self { not_recorded: levels[0].not_recorded.clone(), ..Self::default() };
-        all.model = levels.iter().map(|level| level.model.as_str()).collect::<Vec<_>>().join("; ");
+        let mut all = Self {
+            not_recorded: levels[0].not_recorded.clone(),
+            ..Self::default()
+        };
+        all.model = levels
+            .iter()
+            .map(|level| level.model.as_str())
+            .collect::<Vec<_>>()
+            .join("; ");
         for level in &levels {
             all.states += level.states;
             all.equal += level.equal;
@@ -155,17 +164,32 @@ impl StateLine {
             Verdict::NotMeasured(why) => (Word::NotMeasured, Some(why.clone())),
         };
         let key = blake3::Hash::from_bytes(*key).to_hex().to_string();
-        Self { level, state, key, verdict: word, broken: words, log, tries, why }
+        Self {
+            level,
+            state,
+            key,
+            verdict: word,
+            broken: words,
+            log,
+            tries,
+            why,
+        }
     }
 
     fn key(&self) -> anyhow::Result<Fingerprint> {
-        Ok(*blake3::Hash::from_hex(&self.key).context("a key that is none")?.as_bytes())
+        Ok(*blake3::Hash::from_hex(&self.key)
+            .context("a key that is none")?
+            .as_bytes())
     }
 
     fn verdict(self) -> Verdict {
         match self.verdict {
             Word::Ok => Verdict::Ok,
-            Word::Broken => Verdict::Broken(Complaint { words: self.broken, log: self.log, tries: self.tries }),
+            Word::Broken => Verdict::Broken(Complaint {
+                words: self.broken,
+                log: self.log,
+                tries: self.tries,
+            }),
             Word::NotMeasured => Verdict::NotMeasured(self.why.unwrap_or_default()),
         }
     }
@@ -177,7 +201,8 @@ impl Finding {
     /// # Panics
     /// Never: it holds nothing that JSON cannot.
     pub fn json(&self) -> String {
-        serde_json::to_string(&Line::Finding(self.clone())).expect("it holds nothing that JSON cannot")
+        serde_json::to_string(&Line::Finding(self.clone()))
+            .expect("it holds nothing that JSON cannot")
     }
 }
 
@@ -187,7 +212,8 @@ impl Summary {
     /// # Panics
     /// Never: it holds nothing that JSON cannot.
     pub fn json(&self) -> String {
-        serde_json::to_string(&Line::Summary(self.clone())).expect("it holds nothing that JSON cannot")
+        serde_json::to_string(&Line::Summary(self.clone()))
+            .expect("it holds nothing that JSON cannot")
     }
 
     /// Whether every state was visited.
@@ -236,7 +262,8 @@ impl Results {
             }
             trace.save(&kept)?;
             manifest.trace = trace_hash(&kept)?;
-            let text = serde_json::to_string_pretty(&manifest).expect("it holds nothing that JSON cannot");
+            let text =
+                serde_json::to_string_pretty(&manifest).expect("it holds nothing that JSON cannot");
             write_whole(&directory.join(MANIFEST), &(text + "\n"))
         };
         match write() {
@@ -251,17 +278,23 @@ impl Results {
     /// Opens the directory of a sweep that was begun, with its trace.
     ///
     /// # Errors
-    /// If none was begun there, it is another kind of sweep or another version's, another process is at
-    /// work there, or it is damaged.
+    /// If none was begun there, it is another kind of sweep or another version's, another process
+    /// is at work there, or it is damaged.
     pub fn open(path: &Path) -> anyhow::Result<(Self, Trace)> {
         let directory = Directory::open(path, &KEPT)?;
         let Some(manifest) = Manifest::read(path)? else {
-            bail!("{} is not of a program or a cluster: continue it with crashpoint fs --resume", path.display());
+            bail!(
+                "{} is not of a program or a cluster: continue it with crashpoint fs --resume",
+                path.display()
+            );
         };
         let kept = directory.join(TRACE);
         let trace = Trace::load(&kept).with_context(|| format!("load {}", kept.display()))?;
         if trace_hash(&kept)? != manifest.trace {
-            bail!("{} is not the trace of this sweep: put it back, or begin anew", kept.display());
+            bail!(
+                "{} is not the trace of this sweep: put it back, or begin anew",
+                kept.display()
+            );
         }
         Ok((Self::load(directory, manifest)?, trace))
     }
@@ -269,9 +302,16 @@ impl Results {
     fn load(directory: Directory, manifest: Manifest) -> anyhow::Result<Self> {
         let mut verdicts: HashMap<Level, Verdicts> = HashMap::new();
         let lines = Lines::open(&directory.join(RESULTS), |_, line: Line| {
-            let Line::State(line) = line else { bail!("a line that is not of a state") };
+            let Line::State(line) = line else {
+                bail!("a line that is not of a state")
+            };
             let (level, key) = (line.level, line.key()?);
-            if verdicts.entry(level).or_default().insert(key, line.verdict()).is_some() {
+            if verdicts
+                .entry(level)
+                .or_default()
+                .insert(key, line.verdict())
+                .is_some()
+            {
                 bail!("a state that is there a second time: remove one of the two lines");
             }
             Ok(())
@@ -289,7 +329,17 @@ impl Results {
             Ok(())
         })?;
         let now = Instant::now();
-        Ok(Self { directory, manifest, lines, times, verdicts, seconds, finished, noted: now, synced: now })
+        Ok(Self {
+            directory,
+            manifest,
+            lines,
+            times,
+            verdicts,
+            seconds,
+            finished,
+            noted: now,
+            synced: now,
+        })
     }
 
     /// What the sweep is.
@@ -322,8 +372,17 @@ impl Results {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn append(&mut self, level: Level, state: u64, key: &Fingerprint, verdict: &Verdict) -> anyhow::Result<()> {
-        self.verdicts.entry(level).or_default().insert(*key, verdict.clone());
+    pub fn append(
+        &mut self,
+        level: Level,
+        state: u64,
+        key: &Fingerprint,
+        verdict: &Verdict,
+    ) -> anyhow::Result<()> {
+        self.verdicts
+            .entry(level)
+            .or_default()
+            .insert(*key, verdict.clone());
         let line = Line::State(StateLine::new(level, state, key, verdict));
         self.lines.append(&serde_json::to_string(&line)?)?;
         if self.noted.elapsed() >= NOTE_EVERY {
@@ -335,14 +394,16 @@ impl Results {
         Ok(())
     }
 
-    /// Writes down the time that has passed since it was last done; returns all that was spent on a level.
+    /// Writes down the time that has passed since it was last done; returns all that was spent on a
+    /// level.
     ///
     /// # Errors
     /// If it cannot be written.
     pub fn note_time(&mut self, level: Level) -> anyhow::Result<f64> {
         let seconds = self.noted.elapsed().as_secs_f64();
         self.noted = Instant::now();
-        self.times.append(&serde_json::to_string(&TimeLine { level, seconds })?)?;
+        self.times
+            .append(&serde_json::to_string(&TimeLine { level, seconds })?)?;
         let all = self.seconds.entry(level).or_default();
         *all += seconds;
         Ok(*all)
@@ -358,9 +419,17 @@ impl Results {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn finish(&mut self, findings: &[Finding], summary: &Summary, table: &str) -> anyhow::Result<()> {
+    pub fn finish(
+        &mut self,
+        findings: &[Finding],
+        summary: &Summary,
+        table: &str,
+    ) -> anyhow::Result<()> {
         self.sync()?;
-        let lines: String = findings.iter().map(|finding| finding.json() + "\n").collect();
+        let lines: String = findings
+            .iter()
+            .map(|finding| finding.json() + "\n")
+            .collect();
         write_whole(&self.directory.join(FINDINGS), &lines)?;
         write_whole(&self.directory.join(TABLE), table)?;
         write_whole(&self.directory.join(SUMMARY), &(summary.json() + "\n"))
@@ -376,18 +445,28 @@ impl Results {
     /// Appends everything that is recorded in a part of this sweep.
     pub(crate) fn append_all(&mut self, part: &Self) -> anyhow::Result<()> {
         let mut lines = Vec::new();
-        read_lines(&part.directory.join(RESULTS), |_, line: serde_json::Value| {
-            lines.push(line.to_string());
-            Ok(())
-        })?;
+        read_lines(
+            &part.directory.join(RESULTS),
+            |_, line: serde_json::Value| {
+                lines.push(line.to_string());
+                Ok(())
+            },
+        )?;
         lines.iter().try_for_each(|line| self.lines.append(line))?;
         for (level, verdicts) in &part.verdicts {
             let own = self.verdicts.entry(*level).or_default();
-            own.extend(verdicts.iter().map(|(key, verdict)| (*key, verdict.clone())));
+            own.extend(
+                verdicts
+                    .iter()
+                    .map(|(key, verdict)| (*key, verdict.clone())),
+            );
         }
         for (level, seconds) in &part.seconds {
             *self.seconds.entry(*level).or_default() += seconds;
-            self.times.append(&serde_json::to_string(&TimeLine { level: *level, seconds: *seconds })?)?;
+            self.times.append(&serde_json::to_string(&TimeLine {
+                level: *level,
+                seconds: *seconds,
+            })?)?;
         }
         Ok(())
     }
@@ -418,8 +497,14 @@ impl Recorded {
     /// # Errors
     /// If it cannot be read, or is damaged.
     pub fn read(directory: &Path) -> anyhow::Result<Option<Self>> {
-        let Some(manifest) = Manifest::read(directory)? else { return Ok(None) };
-        let mut this = Self { manifest, findings: Vec::new(), summary: None };
+        let Some(manifest) = Manifest::read(directory)? else {
+            return Ok(None);
+        };
+        let mut this = Self {
+            manifest,
+            findings: Vec::new(),
+            summary: None,
+        };
         for name in [FINDINGS, SUMMARY] {
             read_lines(&directory.join(name), |_, line| {
                 match line {
@@ -456,7 +541,10 @@ mod tests {
 
         /// Begins a sweep of part `shard` of a trace in which `line` is all data.
         fn begin(&self, name: &str, shard: Option<&str>, line: &str) -> Results {
-            let judge = Judge::Program { check: CheckCommand::Once("true".into()), limit_s: 30 };
+            let judge = Judge::Program {
+                check: CheckCommand::Once("true".into()),
+                limit_s: 30,
+            };
             let request = Request {
                 level: Level::Both,
                 model: "posix".into(),
@@ -482,7 +570,8 @@ mod tests {
         /// What was said when these were to be put together.
         fn refused(&self, parts: &[&str]) -> String {
             let parts: Vec<_> = parts.iter().map(|name| self.path(name)).collect();
-            let said = merge(&parts, &self.path("merged"), false).expect_err("they do not belong together");
+            let said = merge(&parts, &self.path("merged"), false)
+                .expect_err("they do not belong together");
             assert!(!self.path("merged").exists());
             format!("{said:#}")
         }
@@ -497,19 +586,35 @@ mod tests {
     /// One of each kind.
     fn verdicts() -> Vec<Verdict> {
         let words = vec!["the first".to_owned(), "the \"second\"".to_owned()];
-        let complaint = Complaint { words, log: Some("panic".into()), tries: Some(3) };
-        vec![Verdict::Ok, Verdict::Broken(complaint), Verdict::NotMeasured("nobody knows".into())]
+        let complaint = Complaint {
+            words,
+            log: Some("panic".into()),
+            tries: Some(3),
+        };
+        vec![
+            Verdict::Ok,
+            Verdict::Broken(complaint),
+            Verdict::NotMeasured("nobody knows".into()),
+        ]
     }
 
     fn append(results: &mut Results, level: Level, number: u8, verdict: &Verdict) {
-        results.append(level, number.into(), &key(number), verdict).expect("appended");
+        results
+            .append(level, number.into(), &key(number), verdict)
+            .expect("appended");
     }
 
     /// Ends a sweep in which so many different states were looked at.
     fn finish(mut results: Results, checked: u64, change: impl FnOnce(&mut Summary)) {
-        let mut summary = Summary { checked, states: checked, ..Summary::default() };
+        let mut summary = Summary {
+            checked,
+            states: checked,
+            ..Summary::default()
+        };
         change(&mut summary);
-        results.finish(&[], &summary, "a table\n").expect("finished");
+        results
+            .finish(&[], &summary, "a table\n")
+            .expect("finished");
     }
 
     #[test]
@@ -525,7 +630,12 @@ mod tests {
         }
         // What is the same at both levels need not be judged the same.
         append(&mut results, Level::Syscalls, 99, &Verdict::Ok);
-        append(&mut results, Level::Block, 99, &Verdict::NotMeasured("no disk".into()));
+        append(
+            &mut results,
+            Level::Block,
+            99,
+            &Verdict::NotMeasured("no disk".into()),
+        );
         drop(results);
         let mut results = place.open("out");
         assert_eq!(results.count(), 8);
@@ -565,11 +675,19 @@ mod tests {
         drop(results);
         let path = place.path("out").join(RESULTS);
         let whole = fs::read(&path).expect("read");
-        let first = whole.iter().position(|byte| *byte == b'\n').expect("a line") + 1;
+        let first = whole
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .expect("a line")
+            + 1;
         // Even where only the line feed is not there: who knows whether it was the whole line.
         for length in first..whole.len() {
             fs::write(&path, &whole[..length]).expect("written");
-            assert_eq!(place.open("out").begin(Level::Syscalls).len(), 1, "{length}");
+            assert_eq!(
+                place.open("out").begin(Level::Syscalls).len(),
+                1,
+                "{length}"
+            );
             assert_eq!(fs::read(&path).expect("read"), whole[..first]);
         }
     }
@@ -582,9 +700,16 @@ mod tests {
         drop(results);
         let path = place.path("out").join(RESULTS);
         let line = fs::read_to_string(&path).expect("read");
-        fs::write(&path, [&*line, &line.replace("\"ok\"", "\"not-measured\"")].concat()).expect("written");
+        fs::write(
+            &path,
+            [&*line, &line.replace("\"ok\"", "\"not-measured\"")].concat(),
+        )
+        .expect("written");
         let said = Results::open(&place.path("out")).expect_err("which one is it");
-        assert!(format!("{said:#}").contains("results.jsonl:2: a state that is there a second time"), "{said:#}");
+        assert!(
+            format!("{said:#}").contains("results.jsonl:2: a state that is there a second time"),
+            "{said:#}"
+        );
     }
 
     #[test]
@@ -605,7 +730,10 @@ mod tests {
         // A line was removed, or is not there any more since the machine went down.
         assert!(!is_finished(3, |_| {}));
         let levels = |one: u64, other: u64| {
-            let level = |left| Summary { left, ..Summary::default() };
+            let level = |left| Summary {
+                left,
+                ..Summary::default()
+            };
             Summary::of_levels(vec![level(one), level(other)])
         };
         assert!(levels(0, 0).is_whole());
@@ -622,7 +750,10 @@ mod tests {
             for level in LEVELS {
                 for (number, verdict) in (first..).zip(verdicts()) {
                     append(&mut results, level, number, &verdict);
-                    expected.entry(level).or_default().insert(key(number), verdict);
+                    expected
+                        .entry(level)
+                        .or_default()
+                        .insert(key(number), verdict);
                 }
                 results.begin(level);
                 std::thread::sleep(Duration::from_millis(20));
@@ -655,15 +786,30 @@ mod tests {
         let place = Place::new();
         finish(place.begin("one", Some("1/2"), "x"), 0, |_| {});
         finish(place.begin("of another trace", Some("2/2"), "y"), 0, |_| {});
-        finish(place.begin("of another number", Some("2/3"), "x"), 0, |_| {});
-        finish(place.begin("stopped", Some("2/2"), "x"), 0, |summary| summary.left = 1);
+        finish(
+            place.begin("of another number", Some("2/3"), "x"),
+            0,
+            |_| {},
+        );
+        finish(place.begin("stopped", Some("2/2"), "x"), 0, |summary| {
+            summary.left = 1
+        });
         drop(place.begin("killed", Some("2/2"), "x"));
-        assert!(place.refused(&["one", "of another trace"]).contains("each has a trace of its own"));
-        assert!(place.refused(&["one", "of another number"]).contains("another number of shards"));
+        assert!(
+            place
+                .refused(&["one", "of another trace"])
+                .contains("each has a trace of its own")
+        );
+        assert!(
+            place
+                .refused(&["one", "of another number"])
+                .contains("another number of shards")
+        );
         for name in ["stopped", "killed"] {
             assert!(place.refused(&["one", name]).contains("is not finished"));
             let parts = [place.path("one"), place.path(name)];
-            let merged = merge(&parts, &place.path(&format!("{name}, merged")), true).expect("merged");
+            let merged =
+                merge(&parts, &place.path(&format!("{name}, merged")), true).expect("merged");
             assert!(!merged.is_whole);
         }
         assert!(place.refused(&["one"]).contains("shard 2/2 is missing"));

@@ -43,28 +43,52 @@ impl fmt::Debug for Made {
 }
 
 impl<'a> States<'a> {
-    /// Those of a space of `run`, which is the run of `trace`, or one that differs in events that have
-    /// no data.
+    /// Those of a space of `run`, which is the run of `trace`, or one that differs in events that
+    /// have no data.
     pub fn new(run: &Run, space: &Space, trace: &'a Trace) -> Self {
-        let with_disk = run.nodes.iter().enumerate().filter(|(_, node)| !node.initial.is_empty());
+        let with_disk = run
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(|(_, node)| !node.initial.is_empty());
         let disks = with_disk.map(|(place, node)| {
-            let effects = space.micros(place).iter().map(|micro| micro.effect.clone()).collect();
-            (place, Disks::new(Tree::initial(&node.initial, trace), effects))
+            let effects = space
+                .micros(place)
+                .iter()
+                .map(|micro| micro.effect.clone())
+                .collect();
+            (
+                place,
+                Disks::new(Tree::initial(&node.initial, trace), effects),
+            )
         });
-        Self { trace, disks: disks.collect(), acknowledgements: Acknowledgements::of(run) }
+        Self {
+            trace,
+            disks: disks.collect(),
+            acknowledgements: Acknowledgements::of(run),
+        }
     }
 
-    /// What a node's directory holds when all that it did is on its disk; none if it has no directory.
+    /// What a node's directory holds when all that it did is on its disk; none if it has no
+    /// directory.
     pub fn last(&mut self, node: usize) -> Option<Tree> {
         let (_, disks) = self.disks.iter_mut().find(|(place, _)| *place == node)?;
         Some(disks.last(self.trace))
     }
 
-    /// What a node's directory holds in a state, and what it would hold with all of the first `micros`
-    /// on its disk; none if it has no directory.
-    pub(crate) fn held_and_whole(&mut self, node: usize, kept: &NodeState, micros: usize) -> Option<(Tree, Tree)> {
+    /// What a node's directory holds in a state, and what it would hold with all of the first
+    /// `micros` on its disk; none if it has no directory.
+    pub(crate) fn held_and_whole(
+        &mut self,
+        node: usize,
+        kept: &NodeState,
+        micros: usize,
+    ) -> Option<(Tree, Tree)> {
         let (_, disks) = self.disks.iter_mut().find(|(place, _)| *place == node)?;
-        Some((disks.tree(kept.micros, &kept.lost, self.trace), disks.tree(micros, &[], self.trace)))
+        Some((
+            disks.tree(kept.micros, &kept.lost, self.trace),
+            disks.tree(micros, &[], self.trace),
+        ))
     }
 
     /// Makes one.
@@ -83,7 +107,12 @@ impl<'a> States<'a> {
         let acknowledged = self.acknowledgements.before(&state.cut, self.trace);
         let disks_key = *hasher.finalize().as_bytes();
         hasher.update(&acknowledged);
-        Ok(Made { disks: held, acknowledged, key: *hasher.finalize().as_bytes(), disks_key })
+        Ok(Made {
+            disks: held,
+            acknowledged,
+            key: *hasher.finalize().as_bytes(),
+            disks_key,
+        })
     }
 }
 
@@ -110,7 +139,13 @@ impl Acknowledgements {
             }
         }
         all.sort_by_key(|(end_ns, node, place, _)| (*end_ns, *node, *place));
-        Self { all: all.into_iter().map(|(_, node, place, line)| (node, place, line)).collect(), last: None }
+        Self {
+            all: all
+                .into_iter()
+                .map(|(_, node, place, line)| (node, place, line))
+                .collect(),
+            last: None,
+        }
     }
 
     pub(crate) fn before(&mut self, cut: &[usize], trace: &Trace) -> Arc<[u8]> {
@@ -120,7 +155,11 @@ impl Acknowledgements {
             return lines.clone();
         }
         let mut lines = Vec::new();
-        for (_, _, line) in self.all.iter().filter(|(node, place, _)| *place < cut[*node]) {
+        for (_, _, line) in self
+            .all
+            .iter()
+            .filter(|(node, place, _)| *place < cut[*node])
+        {
             lines.extend_from_slice(trace.bytes(*line));
             lines.push(b'\n');
         }

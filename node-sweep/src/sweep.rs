@@ -29,8 +29,8 @@ const REASONS_MAX: usize = 1000;
 
 /// What looks at crash states: a program's check, or a cluster with its own.
 pub trait Subject: Send {
-    /// Looks at a state. It is asked a second time of one that is broken, with `again`, and must owe
-    /// nothing to the first time then.
+    /// Looks at a state. It is asked a second time of one that is broken, with `again`, and must
+    /// owe nothing to the first time then.
     ///
     /// # Errors
     /// If nothing can be looked at here at all.
@@ -46,8 +46,20 @@ pub trait Subject: Send {
     ///
     /// # Errors
     /// If nothing can be looked at here at all.
-    fn judge_each(&mut self, state: &Made, acknowledged: &[Arc<[u8]>]) -> anyhow::Result<Vec<Verdict>> {
-        let alone = |lines: &Arc<[u8]>| self.judge(&Made { acknowledged: lines.clone(), ..state.clone() }, false);
+    fn judge_each(
+        &mut self,
+        state: &Made,
+        acknowledged: &[Arc<[u8]>],
+    ) -> anyhow::Result<Vec<Verdict>> {
+        let alone = |lines: &Arc<[u8]>| {
+            self.judge(
+                &Made {
+                    acknowledged: lines.clone(),
+                    ..state.clone()
+                },
+                false,
+            )
+        };
         acknowledged.iter().map(alone).collect()
     }
 }
@@ -66,11 +78,13 @@ pub struct Plan {
 impl Plan {
     fn is_ours(&self, key: &Fingerprint) -> bool {
         let first = key.first_chunk().expect("a key has that many bytes");
-        self.shard.is_none_or(|shard| shard.contains(u64::from_le_bytes(*first)))
+        self.shard
+            .is_none_or(|shard| shard.contains(u64::from_le_bytes(*first)))
     }
 
     fn is_over(&self) -> bool {
-        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+        self.deadline
+            .is_some_and(|deadline| Instant::now() >= deadline)
     }
 }
 
@@ -95,7 +109,12 @@ pub trait Watch {
     ///
     /// # Errors
     /// If the verdict cannot be kept. That ends the sweep.
-    fn judged(&mut self, _state: u64, _key: &Fingerprint, _verdict: &Verdict) -> anyhow::Result<()> {
+    fn judged(
+        &mut self,
+        _state: u64,
+        _key: &Fingerprint,
+        _verdict: &Verdict,
+    ) -> anyhow::Result<()> {
         Ok(())
     }
 
@@ -145,8 +164,8 @@ struct Same {
     smallest: (Size, u64),
 }
 
-/// How much there is to understand in a state: what was lost, what came before the crash, and how much
-/// of that reached the disks.
+/// How much there is to understand in a state: what was lost, what came before the crash, and how
+/// much of that reached the disks.
 pub type Size = (usize, usize, usize);
 
 /// The size of a state.
@@ -178,9 +197,9 @@ impl Source for Trees<'_> {
     }
 }
 
-/// Has each of `subjects` look at states of `space`, until all that `indices` names were looked at, the
-/// time of the plan is up, or somebody interrupts. States that are the same are looked at once. What nobody could decide because
-/// of the interrupt counts as not visited.
+/// Has each of `subjects` look at states of `space`, until all that `indices` names were looked at,
+/// the time of the plan is up, or somebody interrupts. States that are the same are looked at once.
+/// What nobody could decide because of the interrupt counts as not visited.
 ///
 /// # Errors
 /// If a subject or the watch fails.
@@ -193,7 +212,10 @@ pub fn sweep(
     interrupt: &Interrupt,
     watch: &mut dyn Watch,
 ) -> anyhow::Result<Swept> {
-    let trees = Trees { states: States::new(&trace.run, space, trace), space };
+    let trees = Trees {
+        states: States::new(&trace.run, space, trace),
+        space,
+    };
     sweep_source(trees, indices, subjects, plan, interrupt, watch)
 }
 
@@ -209,7 +231,11 @@ pub fn sweep_source(
     interrupt: &Interrupt,
     watch: &mut dyn Watch,
 ) -> anyhow::Result<Swept> {
-    let stop = Stop { plan, interrupt, is_over: AtomicBool::default() };
+    let stop = Stop {
+        plan,
+        interrupt,
+        is_over: AtomicBool::default(),
+    };
     let counts = Counts::default();
     std::thread::scope(|scope| {
         let (jobs, waiting) = sync_channel(WAITING_MAX * subjects.len());
@@ -219,7 +245,15 @@ pub fn sweep_source(
         let (stop, counts) = (&stop, &counts);
         let known = answers.clone();
         let maker = scope.spawn(move || {
-            let maker = Maker { source, seen: HashMap::new(), impossible: 0, others: 0, answers: known, stop, counts };
+            let maker = Maker {
+                source,
+                seen: HashMap::new(),
+                impossible: 0,
+                others: 0,
+                answers: known,
+                stop,
+                counts,
+            };
             maker.make(are_slow, indices, &jobs)
         });
         for subject in subjects {
@@ -231,7 +265,13 @@ pub fn sweep_source(
         let mut at = Progress::default();
         let mut failed = None;
         let mut judged = HashSet::new();
-        for Answer { index, key, verdict, is_known } in incoming {
+        for Answer {
+            index,
+            key,
+            verdict,
+            is_known,
+        } in incoming
+        {
             let kept = verdict.and_then(|verdict| {
                 if !is_known {
                     watch.judged(index, &key, &verdict)?;
@@ -248,7 +288,10 @@ pub fn sweep_source(
                     failed.get_or_insert(error);
                 }
             }
-            (at.different, at.made) = (counts.different.load(Ordering::Relaxed), counts.made.load(Ordering::Relaxed));
+            (at.different, at.made) = (
+                counts.different.load(Ordering::Relaxed),
+                counts.made.load(Ordering::Relaxed),
+            );
             watch.progress(at);
         }
         let maker = maker.join().expect("it does not panic");
@@ -340,13 +383,22 @@ struct MadeAll {
 }
 
 impl<S: Source> Maker<'_, S> {
-    fn make(mut self, are_slow: bool, indices: impl Iterator<Item = u64>, jobs: &SyncSender<Job>) -> MadeAll {
+    fn make(
+        mut self,
+        are_slow: bool,
+        indices: impl Iterator<Item = u64>,
+        jobs: &SyncSender<Job>,
+    ) -> MadeAll {
         if are_slow {
             self.make_groups(indices, jobs);
         } else {
             self.make_all(indices, jobs);
         }
-        MadeAll { seen: self.seen, impossible: self.impossible, others: self.others }
+        MadeAll {
+            seen: self.seen,
+            impossible: self.impossible,
+            others: self.others,
+        }
     }
 
     /// The next state that is none of those that are known.
@@ -363,8 +415,16 @@ impl<S: Source> Maker<'_, S> {
             self.counts.made.fetch_add(1, Ordering::Relaxed);
             let Ok(made) = made else {
                 // Nobody has a key of these.
-                let is_ours = self.stop.plan.shard.is_none_or(|shard| shard.contains(index));
-                *(if is_ours { &mut self.impossible } else { &mut self.others }) += 1;
+                let is_ours = self
+                    .stop
+                    .plan
+                    .shard
+                    .is_none_or(|shard| shard.contains(index));
+                *(if is_ours {
+                    &mut self.impossible
+                } else {
+                    &mut self.others
+                }) += 1;
                 continue;
             };
             let own = (size, index);
@@ -373,17 +433,32 @@ impl<S: Source> Maker<'_, S> {
                 same.smallest = same.smallest.min(own);
                 continue;
             }
-            self.seen.insert(made.key, Same { states: 1, smallest: own });
+            self.seen.insert(
+                made.key,
+                Same {
+                    states: 1,
+                    smallest: own,
+                },
+            );
             if !self.stop.plan.is_ours(&made.key) {
                 continue;
             }
             self.counts.different.fetch_add(1, Ordering::Relaxed);
             if let Some(verdict) = self.stop.plan.known.get(&made.key) {
-                let answer = Answer { index, key: made.key, verdict: Ok(verdict.clone()), is_known: true };
+                let answer = Answer {
+                    index,
+                    key: made.key,
+                    verdict: Ok(verdict.clone()),
+                    is_known: true,
+                };
                 self.answers.send(answer).ok()?;
                 continue;
             }
-            let member = Member { index, key: made.key, acknowledged: made.acknowledged.clone() };
+            let member = Member {
+                index,
+                key: made.key,
+                acknowledged: made.acknowledged.clone(),
+            };
             return Some((made, member));
         }
     }
@@ -391,7 +466,13 @@ impl<S: Source> Maker<'_, S> {
     /// Makes one after the other.
     fn make_all(&mut self, mut indices: impl Iterator<Item = u64>, jobs: &SyncSender<Job>) {
         while let Some((state, member)) = self.next(&mut indices) {
-            if jobs.send(Job { state, members: vec![member] }).is_err() {
+            if jobs
+                .send(Job {
+                    state,
+                    members: vec![member],
+                })
+                .is_err()
+            {
                 return;
             }
         }
@@ -422,7 +503,9 @@ impl<S: Source> Maker<'_, S> {
         let mut groups: Vec<Vec<Member>> = Vec::new();
         let mut places = HashMap::new();
         for _ in 0..LOOKED_AHEAD {
-            let Some((state, member)) = self.next(indices) else { break };
+            let Some((state, member)) = self.next(indices) else {
+                break;
+            };
             let place = *places.entry(state.disks_key).or_insert(groups.len());
             if place == groups.len() {
                 groups.push(Vec::new());
@@ -451,7 +534,12 @@ fn judge_all(
                 return;
             }
             let failed = verdict.is_err();
-            let answer = Answer { index: member.index, key: member.key, verdict, is_known: false };
+            let answer = Answer {
+                index: member.index,
+                key: member.key,
+                verdict,
+                is_known: false,
+            };
             if answers.send(answer).is_err() || failed {
                 return;
             }
@@ -462,23 +550,36 @@ fn judge_all(
 /// What is to be said of each of the states of a job; of the first if nothing can be looked at.
 fn judge(subject: &mut dyn Subject, job: Job) -> Vec<(Member, anyhow::Result<Verdict>)> {
     let Job { state, members } = job;
-    let lines: Vec<_> = members.iter().map(|member| member.acknowledged.clone()).collect();
+    let lines: Vec<_> = members
+        .iter()
+        .map(|member| member.acknowledged.clone())
+        .collect();
     let first = match subject.judge_each(&state, &lines) {
         Ok(verdicts) => verdicts,
         Err(error) => return members.into_iter().take(1).zip([Err(error)]).collect(),
     };
     let mut twice = |(member, first): (Member, Verdict)| {
         let acknowledged = member.acknowledged.clone();
-        let verdict = confirm(subject, &Made { key: member.key, acknowledged, ..state.clone() }, first);
+        let verdict = confirm(
+            subject,
+            &Made {
+                key: member.key,
+                acknowledged,
+                ..state.clone()
+            },
+            first,
+        );
         (member, verdict)
     };
     members.into_iter().zip(first).map(&mut twice).collect()
 }
 
-/// A state is broken if it is so twice. One that is not so the second time gets more chances: a cluster may
-/// do this or that with it, depending on who is there first.
+/// A state is broken if it is so twice. One that is not so the second time gets more chances: a
+/// cluster may do this or that with it, depending on who is there first.
 fn confirm(subject: &mut dyn Subject, made: &Made, first: Verdict) -> anyhow::Result<Verdict> {
-    let Verdict::Broken(Complaint { words, .. }) = first else { return Ok(first) };
+    let Verdict::Broken(Complaint { words, .. }) = first else {
+        return Ok(first);
+    };
     for again in 1..=TRIES_MAX {
         match subject.judge(made, true)? {
             Verdict::Broken(complaint) => {
@@ -494,7 +595,9 @@ fn confirm(subject: &mut dyn Subject, made: &Made, first: Verdict) -> anyhow::Re
 
 fn not_repeatable(first: &[String], second: &str) -> Verdict {
     let first = first.join("; ");
-    Verdict::NotMeasured(format!("not repeatable: the check said first `{first}`, and then of the same `{second}`"))
+    Verdict::NotMeasured(format!(
+        "not repeatable: the check said first `{first}`, and then of the same `{second}`"
+    ))
 }
 
 impl Swept {
@@ -504,11 +607,22 @@ impl Swept {
             Verdict::Ok => {}
             Verdict::Broken(complaint) => {
                 at.broken += 1;
-                self.broken.insert(key, Broken { states: 1, smallest: index, complaint });
+                self.broken.insert(
+                    key,
+                    Broken {
+                        states: 1,
+                        smallest: index,
+                        complaint,
+                    },
+                );
             }
             Verdict::NotMeasured(why) => {
                 at.open += 1;
-                let why = if self.not_measured.len() < REASONS_MAX { why } else { "other reasons".into() };
+                let why = if self.not_measured.len() < REASONS_MAX {
+                    why
+                } else {
+                    "other reasons".into()
+                };
                 self.not_measured.entry(why).or_insert((0, index)).0 += 1;
             }
         }

@@ -17,7 +17,9 @@ const FILES: u32 = 9;
 fn kind(file: u32, trace: &mut Trace) -> FileKind {
     match file {
         0 | 6 | 7 => FileKind::Directory,
-        5 => FileKind::Symlink { target: trace.add(b"some/where") },
+        5 => FileKind::Symlink {
+            target: trace.add(b"some/where"),
+        },
         8 => FileKind::Special,
         _ => FileKind::Regular,
     }
@@ -30,7 +32,8 @@ fn name(number: u8) -> Name {
 fn effect() -> impl Strategy<Value = Effect> {
     let file = || (0..FILES).prop_map(FileId);
     let content = prop_oneof![
-        (0..100_u64, 0..6000_u64).prop_map(|(at, len)| Content::Written(pace_rules::nodes::Data { at, len })),
+        (0..100_u64, 0..6000_u64)
+            .prop_map(|(at, len)| Content::Written(pace_rules::nodes::Data { at, len })),
         (0..9000_u64).prop_map(Content::Zeros),
         (0..9000_u64).prop_map(Content::Garbage),
     ];
@@ -47,11 +50,22 @@ fn effect() -> impl Strategy<Value = Effect> {
 fn effects(count: usize) -> impl Strategy<Value = (Trace, Vec<Effect>)> {
     prop::collection::vec(effect(), 1..count).prop_map(|changes| {
         let mut trace = Trace::default();
-        trace.add(&(0..8000_u32).map(|place| (place % 251) as u8).collect::<Vec<_>>());
-        let new = |file| Effect::NewFile { file: FileId(file), kind: kind(file, &mut trace), mode: 0o700 + file };
+        trace.add(
+            &(0..8000_u32)
+                .map(|place| (place % 251) as u8)
+                .collect::<Vec<_>>(),
+        );
+        let new = |file| Effect::NewFile {
+            file: FileId(file),
+            kind: kind(file, &mut trace),
+            mode: 0o700 + file,
+        };
         let mut effects: Vec<_> = (1..FILES).map(new).collect();
-        let entry =
-            |file: u32| Effect::SetEntry { parent: FileId::ROOT, name: name(10 + file as u8), file: FileId(file) };
+        let entry = |file: u32| Effect::SetEntry {
+            parent: FileId::ROOT,
+            name: name(10 + file as u8),
+            file: FileId(file),
+        };
         effects.extend((1..FILES).step_by(2).map(entry));
         effects.extend(changes);
         (trace, effects)
@@ -79,7 +93,9 @@ fn read_file(
     let kind = if data.is_dir() {
         FileKind::Directory
     } else if data.is_symlink() {
-        FileKind::Symlink { target: trace.add(fs::read_link(path).expect("read").as_os_str().as_bytes()) }
+        FileKind::Symlink {
+            target: trace.add(fs::read_link(path).expect("read").as_os_str().as_bytes()),
+        }
     } else if data.is_file() {
         size = data.len();
         content.push((0, trace.add(&fs::read(path).expect("read"))));
@@ -88,10 +104,25 @@ fn read_file(
         FileKind::Special
     };
     let last = path.file_name().map_or(&b""[..], OsStrExt::as_bytes);
-    let mode = if data.is_symlink() { 0o705 } else { data.permissions().mode() & 0o7777 };
-    files.push(InitialFile { file, parent, name: last.into(), kind, mode, size, content });
+    let mode = if data.is_symlink() {
+        0o705
+    } else {
+        data.permissions().mode() & 0o7777
+    };
+    files.push(InitialFile {
+        file,
+        parent,
+        name: last.into(),
+        kind,
+        mode,
+        size,
+        content,
+    });
     if data.is_dir() {
-        let mut entries: Vec<_> = fs::read_dir(path).expect("read").map(|entry| entry.expect("read").path()).collect();
+        let mut entries: Vec<_> = fs::read_dir(path)
+            .expect("read")
+            .map(|entry| entry.expect("read").path())
+            .collect();
         entries.sort();
         for entry in &entries {
             read_file(entry, Some(file), trace, files, known);
@@ -162,10 +193,24 @@ proptest! {
 fn a_directory_with_two_names_is_what_no_file_system_shows() {
     let trace = Trace::default();
     let mut tree = Tree::initial(&[], &trace);
-    tree.apply(&Effect::NewFile { file: FileId(1), kind: FileKind::Directory, mode: 0o755 }, &trace);
+    tree.apply(
+        &Effect::NewFile {
+            file: FileId(1),
+            kind: FileKind::Directory,
+            mode: 0o755,
+        },
+        &trace,
+    );
     for entry in 0..2 {
         assert!(tree.fingerprint().is_ok());
-        tree.apply(&Effect::SetEntry { parent: FileId::ROOT, name: name(entry), file: FileId(1) }, &trace);
+        tree.apply(
+            &Effect::SetEntry {
+                parent: FileId::ROOT,
+                name: name(entry),
+                file: FileId(1),
+            },
+            &trace,
+        );
     }
     assert_eq!(tree.fingerprint(), Err(Impossible::DirectoryWithTwoNames));
 }

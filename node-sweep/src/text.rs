@@ -48,10 +48,46 @@ const ALL: Detail = Detail {
 
 /// From much to little. The first is taken that fits.
 const DETAILS: [Detail; 4] = [
-    Detail { broken: 3, lost: 4, files: 3, dump: true, kept: 3, harmed: 4, nodes: 5, lines: 3 },
-    Detail { broken: 2, lost: 2, files: 2, dump: true, kept: 2, harmed: 3, nodes: 4, lines: 2 },
-    Detail { broken: 1, lost: 1, files: 1, dump: true, kept: 1, harmed: 2, nodes: 2, lines: 2 },
-    Detail { broken: 1, lost: 1, files: 1, dump: false, kept: 0, harmed: 1, nodes: 0, lines: 1 },
+    Detail {
+        broken: 3,
+        lost: 4,
+        files: 3,
+        dump: true,
+        kept: 3,
+        harmed: 4,
+        nodes: 5,
+        lines: 3,
+    },
+    Detail {
+        broken: 2,
+        lost: 2,
+        files: 2,
+        dump: true,
+        kept: 2,
+        harmed: 3,
+        nodes: 4,
+        lines: 2,
+    },
+    Detail {
+        broken: 1,
+        lost: 1,
+        files: 1,
+        dump: true,
+        kept: 1,
+        harmed: 2,
+        nodes: 2,
+        lines: 2,
+    },
+    Detail {
+        broken: 1,
+        lost: 1,
+        files: 1,
+        dump: false,
+        kept: 0,
+        harmed: 1,
+        nodes: 0,
+        lines: 1,
+    },
 ];
 
 /// Lines, each with what it is about.
@@ -70,10 +106,18 @@ impl Lines {
         if lines.len() > lines_max {
             lines.truncate(lines_max);
             let last = lines.last_mut().expect("one at least");
-            *last = last.chars().take(COLUMNS - INDENT - 1).chain(['…']).collect();
+            *last = last
+                .chars()
+                .take(COLUMNS - INDENT - 1)
+                .chain(['…'])
+                .collect();
         }
         for (place, line) in lines.iter().enumerate() {
-            let head = if place == 0 && self.head != head { head } else { "" };
+            let head = if place == 0 && self.head != head {
+                head
+            } else {
+                ""
+            };
             self.text += format!("  {head:<width$}{line}", width = INDENT - 2).trim_end();
             self.text.push('\n');
         }
@@ -88,11 +132,21 @@ impl Lines {
     }
 }
 
-/// The end of a text, as much as there is room for in so many lines: what somebody logged last matters most.
+/// The end of a text, as much as there is room for in so many lines: what somebody logged last
+/// matters most.
 fn end_of(words: &str, lines_max: usize) -> String {
-    let room = lines_max.saturating_mul(COLUMNS - INDENT).saturating_sub(COLUMNS / 2);
+    let room = lines_max
+        .saturating_mul(COLUMNS - INDENT)
+        .saturating_sub(COLUMNS / 2);
     let len = words.chars().count();
-    if len <= room { words.to_owned() } else { ['…'].into_iter().chain(words.chars().skip(len - room)).collect() }
+    if len <= room {
+        words.to_owned()
+    } else {
+        ['…']
+            .into_iter()
+            .chain(words.chars().skip(len - room))
+            .collect()
+    }
 }
 
 /// Words in lines of so many letters, broken between words where that can be.
@@ -172,14 +226,19 @@ impl Finding {
     /// What is missing on the nodes, what their files are, and when they crashed.
     fn add_nodes(&self, lines: &mut Lines, detail: Detail) {
         let is_named = self.nodes.len() > 1;
-        let (harmed, whole): (Vec<_>, Vec<_>) = self.nodes.iter().partition(|node| node.is_harmed());
+        let (harmed, whole): (Vec<_>, Vec<_>) =
+            self.nodes.iter().partition(|node| node.is_harmed());
         let shown = &harmed[..harmed.len().min(detail.harmed)];
         for node in shown {
             node.add_missing(lines, is_named, detail);
         }
         let more = harmed.len() - shown.len();
         if more > 0 {
-            lines.add("lost", &format!("and something on {more} more nodes (--all shows it)"), 1);
+            lines.add(
+                "lost",
+                &format!("and something on {more} more nodes (--all shows it)"),
+                1,
+            );
         }
         for node in shown {
             node.add_files(lines, is_named, detail);
@@ -188,7 +247,8 @@ impl Finding {
             node.add_kept(lines, is_named, detail);
         }
         for (pattern, files) in &self.patterns {
-            let words = format!("{files} files of the run are called {pattern}: they are one finding");
+            let words =
+                format!("{files} files of the run are called {pattern}: they are one finding");
             lines.add("alike", &words, detail.lines);
         }
         let crashed = shown.iter().chain(whole.iter().take(detail.nodes));
@@ -197,35 +257,57 @@ impl Finding {
         }
         let more = more + whole.len().saturating_sub(detail.nodes);
         if more > 0 {
-            lines.add("crash", &format!("and {more} more nodes (--all shows them)"), 1);
+            lines.add(
+                "crash",
+                &format!("and {more} more nodes (--all shows them)"),
+                1,
+            );
         }
     }
 
     fn add_remedies(&self, lines: &mut Lines, detail: Detail) {
         if !self.prevented_by.is_empty() {
             let sync = |sync: &Sync| {
-                let node = if self.nodes.len() > 1 { format!(" on {}", sync.node) } else { String::new() };
+                let node = if self.nodes.len() > 1 {
+                    format!(" on {}", sync.node)
+                } else {
+                    String::new()
+                };
                 format!("fsync of {}{node} before {}", sync.path, sync.before)
             };
             let syncs: Vec<_> = self.prevented_by.iter().map(sync).collect();
             lines.add("prevented by", &syncs.join(" and "), detail.lines);
         }
         let named = |possible: bool| {
-            let names = self.models.iter().filter(|(_, is)| **is == possible).map(|(name, _)| name.as_str());
+            let names = self
+                .models
+                .iter()
+                .filter(|(_, is)| **is == possible)
+                .map(|(name, _)| name.as_str());
             names.collect::<Vec<_>>().join(", ")
         };
         let words = match (named(true), named(false)) {
             (yes, no) if yes.is_empty() && no.is_empty() => return,
-            (yes, no) if yes.is_empty() => format!("possible on {}, and not among the states of {no}", self.model),
+            (yes, no) if yes.is_empty() => format!(
+                "possible on {}, and not among the states of {no}",
+                self.model
+            ),
             (yes, no) if no.is_empty() => format!("possible on {}, and on {yes} too", self.model),
-            (yes, no) => format!("possible on {}, {yes}; not among the states of {no}", self.model),
+            (yes, no) => format!(
+                "possible on {}, {yes}; not among the states of {no}",
+                self.model
+            ),
         };
         lines.add("models", &words, detail.lines);
     }
 
     /// What is missing, in one line.
     pub fn missing(&self) -> String {
-        let missing: Vec<_> = self.nodes.iter().flat_map(|node| node.lost.iter().chain(&node.midway)).collect();
+        let missing: Vec<_> = self
+            .nodes
+            .iter()
+            .flat_map(|node| node.lost.iter().chain(&node.midway))
+            .collect();
         match missing.as_slice() {
             [] => "nothing: all that was done".into(),
             [one] => one.text(),
@@ -237,11 +319,18 @@ impl Finding {
 impl NodeStory {
     /// Whether there is more to say of it than when it crashed.
     fn is_harmed(&self) -> bool {
-        !self.lost.is_empty() || self.midway.is_some() || !self.files.is_empty() || self.disk.is_some()
+        !self.lost.is_empty()
+            || self.midway.is_some()
+            || !self.files.is_empty()
+            || self.disk.is_some()
     }
 
     fn name(&self, is_named: bool) -> String {
-        if is_named { format!("{}: ", self.node) } else { String::new() }
+        if is_named {
+            format!("{}: ", self.node)
+        } else {
+            String::new()
+        }
     }
 
     /// What is missing.
@@ -252,20 +341,35 @@ impl NodeStory {
         }
         if self.lost.len() > detail.lost {
             let rest: Vec<_> = self.lost[detail.lost..].iter().collect();
-            lines.add("lost", &format!("{name}and {} (--all shows them)", counted(&rest)), 1);
+            lines.add(
+                "lost",
+                &format!("{name}and {} (--all shows them)", counted(&rest)),
+                1,
+            );
         }
         if let Some(midway) = &self.midway {
-            lines.add("in flight", &format!("{name}{}", midway.text()), detail.lines);
+            lines.add(
+                "in flight",
+                &format!("{name}{}", midway.text()),
+                detail.lines,
+            );
         }
         if let Some(disk) = &self.disk {
-            let words = format!("{name}{}, {}, {} writes pending", disk.file_system, disk.state, disk.pending);
+            let words = format!(
+                "{name}{}, {}, {} writes pending",
+                disk.file_system, disk.state, disk.pending
+            );
             lines.add("disk", &words, detail.lines);
             for lost in disk.lost.iter().take(detail.lost) {
                 lines.add("lost", &format!("{name}{lost}"), detail.lines);
             }
             if disk.lost.len() > detail.lost {
                 let more = disk.lost.len() - detail.lost;
-                lines.add("lost", &format!("{name}and {more} more writes (--all shows them)"), 1);
+                lines.add(
+                    "lost",
+                    &format!("{name}and {more} more writes (--all shows them)"),
+                    1,
+                );
             }
         }
     }
@@ -273,7 +377,11 @@ impl NodeStory {
     /// What the files are.
     fn add_files(&self, lines: &mut Lines, is_named: bool, detail: Detail) {
         let name = self.name(is_named);
-        let head = if self.disk.is_some() { "recovers" } else { "state" };
+        let head = if self.disk.is_some() {
+            "recovers"
+        } else {
+            "state"
+        };
         for (place, damage) in self.files.iter().take(detail.files).enumerate() {
             lines.add(head, &format!("{name}{}", damage.line()), detail.lines);
             if detail.dump && (place == 0 || detail.lines == usize::MAX) {
@@ -282,7 +390,11 @@ impl NodeStory {
         }
         if self.files.len() > detail.files {
             let more = self.files.len() - detail.files;
-            lines.add(head, &format!("{name}and {more} more files (--all shows them)"), 1);
+            lines.add(
+                head,
+                &format!("{name}and {more} more files (--all shows them)"),
+                1,
+            );
         }
     }
 
@@ -299,9 +411,17 @@ impl NodeStory {
     }
 
     fn crash(&self, is_named: bool) -> String {
-        let after = self.behind.as_ref().map_or("before anything was done".into(), |words| format!("after {words}"));
+        let after = self
+            .behind
+            .as_ref()
+            .map_or("before anything was done".into(), |words| {
+                format!("after {words}")
+            });
         let when = if self.is_begun { "during" } else { "before" };
-        let before = self.before.as_ref().map_or(String::new(), |words| format!(", {when} {words}"));
+        let before = self
+            .before
+            .as_ref()
+            .map_or(String::new(), |words| format!(", {when} {words}"));
         format!("{}{after}{before}", self.name(is_named))
     }
 }
@@ -329,7 +449,11 @@ fn counted(rest: &[&Lost]) -> String {
 
 impl Lost {
     fn text(&self) -> String {
-        let parts = if self.parts.is_some() { ", in part" } else { "" };
+        let parts = if self.parts.is_some() {
+            ", in part"
+        } else {
+            ""
+        };
         format!("{}{parts} ({})", self.words, self.call)
     }
 }
@@ -367,7 +491,9 @@ mod tests {
             is_begun: false,
             lost: (0..lost).map(append).collect(),
             midway: None,
-            kept: (0..lost.min(6)).map(|number| format!("write index, 8 bytes at {}", number * 8)).collect(),
+            kept: (0..lost.min(6))
+                .map(|number| format!("write index, 8 bytes at {}", number * 8))
+                .collect(),
             kept_more: lost,
             kept_from: None,
             files: (0..lost.min(8)).map(file).collect(),
@@ -376,13 +502,22 @@ mod tests {
     }
 
     fn finding(nodes: Vec<NodeStory>) -> Finding {
-        let words = "acknowledged message 17 of queue `orders` is not there, and message 18 of it is";
-        let sync = Sync { node: "n1".into(), path: "msgs/1.blk".into(), before: "send of 42 bytes to n2".into() };
+        let words =
+            "acknowledged message 17 of queue `orders` is not there, and message 18 of it is";
+        let sync = Sync {
+            node: "n1".into(),
+            path: "msgs/1.blk".into(),
+            before: "send of 42 bytes to n2".into(),
+        };
         Finding {
             number: 1,
             model: "posix".into(),
             relaxation: "operations lost".into(),
-            complaint: Complaint { words: vec![words.into(); 9], log: Some(words.repeat(40)), tries: Some(3) },
+            complaint: Complaint {
+                words: vec![words.into(); 9],
+                log: Some(words.repeat(40)),
+                tries: Some(3),
+            },
             states: 45,
             relaxations: BTreeMap::new(),
             patterns: BTreeMap::new(),
@@ -391,20 +526,37 @@ mod tests {
             plain: Vec::new(),
             nodes,
             timeline: Vec::new(),
-            acknowledged: Some(Line { node: "client".into(), line: "acknowledged 17 ".repeat(30) }),
+            acknowledged: Some(Line {
+                node: "client".into(),
+                line: "acknowledged 17 ".repeat(30),
+            }),
             prevented_by: vec![sync; 30],
-            models: ["btrfs", "xfs", "ext4-ordered"].map(|name| (name.to_owned(), name == "xfs")).into(),
+            models: ["btrfs", "xfs", "ext4-ordered"]
+                .map(|name| (name.to_owned(), name == "xfs"))
+                .into(),
         }
     }
 
     #[test]
     fn a_finding_fits_on_a_screen_and_all_of_it_can_be_asked_for() {
-        let many = |lost: usize| (1..8).map(|number| node(&format!("node{number}"), lost)).collect::<Vec<_>>();
-        for nodes in [vec![node("program", 0)], vec![node("program", 63)], many(0), many(2)] {
+        let many = |lost: usize| {
+            (1..8)
+                .map(|number| node(&format!("node{number}"), lost))
+                .collect::<Vec<_>>()
+        };
+        for nodes in [
+            vec![node("program", 0)],
+            vec![node("program", 63)],
+            many(0),
+            many(2),
+        ] {
             let finding = finding(nodes);
             let text = finding.text();
             assert!(text.lines().count() <= LINES_MAX, "{text}");
-            assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
+            assert!(
+                text.lines().all(|line| line.chars().count() <= COLUMNS),
+                "{text}"
+            );
             assert!(finding.text_all().lines().count() >= text.lines().count());
         }
     }
@@ -414,7 +566,10 @@ mod tests {
         let mut one = finding(vec![node("program", 63)]);
         one.complaint = vec!["message 17 is lost".to_owned()].into();
         one.prevented_by.truncate(1);
-        one.acknowledged = Some(Line { node: "program".into(), line: "stored 17".into() });
+        one.acknowledged = Some(Line {
+            node: "program".into(),
+            line: "stored 17".into(),
+        });
         let expected = "  broken        message 17 is lost
   acknowledged  `stored 17`, printed by program before the crash
   lost          append msgs/1.blk, 4096 bytes at 0, in part (pwrite64)

@@ -62,13 +62,18 @@ impl Tree {
         tree
     }
 
-    /// Lets something reach the disk. What is done to a file that is not there is of no consequence.
+    /// Lets something reach the disk. What is done to a file that is not there is of no
+    /// consequence.
     pub fn apply(&mut self, effect: &Effect, trace: &Trace) {
         match effect {
             Effect::NewFile { file, kind, mode } => self.create(*file, *kind, *mode, trace),
             Effect::SetEntry { parent, name, file } => self.set_entry(*parent, name, Some(*file)),
             Effect::RemoveEntry { parent, name } => self.set_entry(*parent, name, None),
-            Effect::Write { file, offset, content } => {
+            Effect::Write {
+                file,
+                offset,
+                content,
+            } => {
                 if let Some(own) = self.content(*file) {
                     match content {
                         Bytes::Written(data) => own.write(*offset, trace.bytes(*data)),
@@ -102,7 +107,12 @@ impl Tree {
         Ok(*hasher.finalize().as_bytes())
     }
 
-    fn hash(&self, id: FileId, hasher: &mut blake3::Hasher, met: &mut HashMap<FileId, u64>) -> Result<(), Impossible> {
+    fn hash(
+        &self,
+        id: FileId,
+        hasher: &mut blake3::Hasher,
+        met: &mut HashMap<FileId, u64>,
+    ) -> Result<(), Impossible> {
         let Some(file) = self.files.get(&id) else {
             hasher.update(b"missing");
             return Ok(());
@@ -118,20 +128,29 @@ impl Tree {
         hasher.update(&file.mode.to_le_bytes());
         match &file.holds {
             Holds::Bytes(content) => {
-                hasher.update(b"bytes").update(&content.size().to_le_bytes());
+                hasher
+                    .update(b"bytes")
+                    .update(&content.size().to_le_bytes());
                 for word in content.hash() {
                     hasher.update(&word.to_le_bytes());
                 }
             }
             Holds::Entries(entries) => {
-                hasher.update(b"directory").update(&(entries.len() as u64).to_le_bytes());
+                hasher
+                    .update(b"directory")
+                    .update(&(entries.len() as u64).to_le_bytes());
                 for (name, file) in entries {
-                    hasher.update(&(name.len() as u64).to_le_bytes()).update(name);
+                    hasher
+                        .update(&(name.len() as u64).to_le_bytes())
+                        .update(name);
                     self.hash(*file, hasher, met)?;
                 }
             }
             Holds::Target(target) => {
-                hasher.update(b"link").update(&(target.len() as u64).to_le_bytes()).update(target);
+                hasher
+                    .update(b"link")
+                    .update(&(target.len() as u64).to_le_bytes())
+                    .update(target);
             }
             Holds::Nothing => {
                 hasher.update(b"special");
@@ -165,7 +184,9 @@ impl Tree {
         if file.is_some_and(|file| !self.files.contains_key(&file)) {
             return;
         }
-        let Some(parent) = self.files.get_mut(&parent) else { return };
+        let Some(parent) = self.files.get_mut(&parent) else {
+            return;
+        };
         if let Holds::Entries(entries) = &mut Arc::make_mut(parent).holds {
             match file {
                 Some(file) => entries.insert(name.clone(), file),

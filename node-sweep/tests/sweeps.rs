@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use campaign::{Interrupt, Shard};
 use node_sweep::{
-    Check, CheckCommand, Finding, Findings, Held, Judge, Level, Made, NodeStory, Plan, Program, Rule, Subject, Swept,
-    Verdict, Verdicts, Watch, make_again, sweep,
+    Check, CheckCommand, Finding, Findings, Held, Judge, Level, Made, NodeStory, Plan, Program,
+    Rule, Subject, Swept, Verdict, Verdicts, Watch, make_again, sweep,
 };
 use pace_rules::nodes::{
-    Action, ChangeOfName, Event, Explore, FileId, FileKind, FileOp, InitialFile, Model, Name, Node, Relaxations,
-    Request, Space, Split, SyncScope,
+    Action, ChangeOfName, Event, Explore, FileId, FileKind, FileOp, InitialFile, Model, Name, Node,
+    Relaxations, Request, Space, Split, SyncScope,
 };
 use trace::Trace;
 
@@ -31,8 +31,15 @@ fn name(name: &str) -> Name {
 impl Recording {
     fn event(&mut self, call: &str, action: Action) -> &mut Self {
         let at = 10 * self.events.len() as u64;
-        let event =
-            Event { start_ns: at + 1, end_ns: at + 5, process: 7, thread: 7, call: call.into(), stack: 0xabc, action };
+        let event = Event {
+            start_ns: at + 1,
+            end_ns: at + 5,
+            process: 7,
+            thread: 7,
+            call: call.into(),
+            stack: 0xabc,
+            action,
+        };
         self.events.push(event);
         self
     }
@@ -43,26 +50,69 @@ impl Recording {
 
     fn create(&mut self, at: &str, file: FileId) -> &mut Self {
         let (parent, kind) = (FileId::ROOT, FileKind::Regular);
-        self.file("openat", FileOp::Create { parent, name: name(at), file, kind, mode: 0o644 })
+        self.file(
+            "openat",
+            FileOp::Create {
+                parent,
+                name: name(at),
+                file,
+                kind,
+                mode: 0o644,
+            },
+        )
     }
 
     fn create_directory(&mut self, at: &str, file: FileId) -> &mut Self {
         let (parent, kind) = (FileId::ROOT, FileKind::Directory);
-        self.file("mkdir", FileOp::Create { parent, name: name(at), file, kind, mode: 0o755 })
+        self.file(
+            "mkdir",
+            FileOp::Create {
+                parent,
+                name: name(at),
+                file,
+                kind,
+                mode: 0o755,
+            },
+        )
     }
 
     fn append(&mut self, file: FileId, offset: u64, bytes: &[u8]) -> &mut Self {
         let data = self.trace.add(bytes);
-        self.file("write", FileOp::Write { file, offset, data, size_before: offset })
+        self.file(
+            "write",
+            FileOp::Write {
+                file,
+                offset,
+                data,
+                size_before: offset,
+            },
+        )
     }
 
     fn fsync(&mut self, file: FileId) -> &mut Self {
-        self.file("fsync", FileOp::Sync { file, scope: SyncScope::File })
+        self.file(
+            "fsync",
+            FileOp::Sync {
+                file,
+                scope: SyncScope::File,
+            },
+        )
     }
 
     fn rename(&mut self, from: &str, to: &str, file: FileId) -> &mut Self {
-        let names = ChangeOfName { from: (FileId::ROOT, name(from)), to: (FileId::ROOT, name(to)) };
-        self.file("rename", FileOp::Rename { file, names, replaced: None, exchange: false })
+        let names = ChangeOfName {
+            from: (FileId::ROOT, name(from)),
+            to: (FileId::ROOT, name(to)),
+        };
+        self.file(
+            "rename",
+            FileOp::Rename {
+                file,
+                names,
+                replaced: None,
+                exchange: false,
+            },
+        )
     }
 
     fn mark(&mut self, line: &str) -> &mut Self {
@@ -73,7 +123,11 @@ impl Recording {
     /// What was written down is a node of this name.
     fn node(&mut self, name_of: &str) -> &mut Self {
         let events = std::mem::take(&mut self.events);
-        self.trace.run.nodes.push(Node { name: name_of.into(), initial: vec![InitialFile::empty_root()], events });
+        self.trace.run.nodes.push(Node {
+            name: name_of.into(),
+            initial: vec![InitialFile::empty_root()],
+            events,
+        });
         self
     }
 
@@ -85,7 +139,13 @@ impl Recording {
 
 fn request(model: &str) -> Request {
     let model = Model::named(model).expect("there is one");
-    Request { model, explore: Explore::BruteForce, lost: 1, split: Split::default(), relaxations: Relaxations::ALL }
+    Request {
+        model,
+        explore: Explore::BruteForce,
+        lost: 1,
+        split: Split::default(),
+        relaxations: Relaxations::ALL,
+    }
 }
 
 fn swept(trace: &Trace, model: &str, check: &str, jobs: usize) -> (Swept, Vec<Finding>) {
@@ -105,9 +165,21 @@ fn swept(trace: &Trace, model: &str, check: &str, jobs: usize) -> (Swept, Vec<Fi
         Box::new(Program::new(place, None, &check)) as Box<dyn Subject>
     });
     let subjects = subjects.collect();
-    let swept = sweep(trace, &space, 0..space.len(), subjects, &Plan::default(), &Interrupt::default(), &mut ())
-        .expect("swept");
-    assert_eq!(directory.path().join("0").read_dir().expect("read").count(), 0, "states are left");
+    let swept = sweep(
+        trace,
+        &space,
+        0..space.len(),
+        subjects,
+        &Plan::default(),
+        &Interrupt::default(),
+        &mut (),
+    )
+    .expect("swept");
+    assert_eq!(
+        directory.path().join("0").read_dir().expect("read").count(),
+        0,
+        "states are left"
+    );
     let judged = Findings::new(trace, &space, model);
     let findings = judged.explain(judged.of(&swept), &request);
     (swept, findings)
@@ -133,16 +205,36 @@ fn an_interrupted_sweep_counts_what_was_looked_at_and_nothing_that_was_not() {
     let space = Space::new(&trace.run, &request("posix")).expect("a space");
     let swept = |passed| {
         let interrupt = Interrupt::default();
-        let subjects: Vec<Box<dyn Subject>> = vec![Box::new(Interrupted(passed, interrupt.clone()))];
-        sweep(&trace, &space, 0..space.len(), subjects, &Plan::default(), &interrupt, &mut ()).expect("swept")
+        let subjects: Vec<Box<dyn Subject>> =
+            vec![Box::new(Interrupted(passed, interrupt.clone()))];
+        sweep(
+            &trace,
+            &space,
+            0..space.len(),
+            subjects,
+            &Plan::default(),
+            &interrupt,
+            &mut (),
+        )
+        .expect("swept")
     };
     let whole = swept(u64::MAX);
-    assert!(!whole.interrupted && whole.states == space.len() && whole.checked > 4, "{whole:?}");
+    assert!(
+        !whole.interrupted && whole.states == space.len() && whole.checked > 4,
+        "{whole:?}"
+    );
     for passed in [0, 3] {
         let stopped = swept(passed);
         assert!(stopped.interrupted);
-        assert_eq!((stopped.checked, stopped.open()), (passed, 0), "{stopped:?}");
-        assert!(stopped.states >= passed + stopped.impossible && stopped.states < whole.states, "{stopped:?}");
+        assert_eq!(
+            (stopped.checked, stopped.open()),
+            (passed, 0),
+            "{stopped:?}"
+        );
+        assert!(
+            stopped.states >= passed + stopped.impossible && stopped.states < whole.states,
+            "{stopped:?}"
+        );
     }
 }
 
@@ -166,16 +258,27 @@ fn saved(syncs_file: bool, syncs_directory: bool) -> Trace {
 fn a_file_that_is_renamed_and_not_synced_is_lost_and_the_story_says_what_would_help() {
     let (swept, findings) = swept(&saved(true, false), "posix", SAVED, 2);
     assert_eq!((swept.open(), swept.impossible), (0, 0));
-    let [finding, ..] = &*findings else { panic!("nothing was found") };
+    let [finding, ..] = &*findings else {
+        panic!("nothing was found")
+    };
     assert_eq!(finding.complaint.words, ["what was saved is lost"]);
     let lost = &finding.nodes[0].lost;
     assert_eq!(
-        lost.iter().map(|lost| (&*lost.call, &*lost.words)).collect::<Vec<_>>(),
+        lost.iter()
+            .map(|lost| (&*lost.call, &*lost.words))
+            .collect::<Vec<_>>(),
         [("rename", "rename tmp to file")]
     );
     assert_eq!(lost[0].stack.as_deref(), Some("0000000000000abc"));
-    assert_eq!(finding.acknowledged.as_ref().map(|line| &*line.line), Some("saved"));
-    let prevented: Vec<_> = finding.prevented_by.iter().map(|sync| (&*sync.path, &*sync.before)).collect();
+    assert_eq!(
+        finding.acknowledged.as_ref().map(|line| &*line.line),
+        Some("saved")
+    );
+    let prevented: Vec<_> = finding
+        .prevented_by
+        .iter()
+        .map(|sync| (&*sync.path, &*sync.before))
+        .collect();
     assert_eq!(prevented, [("its directory", "the line `saved`")]);
     assert_eq!(finding.models.len(), 4);
 }
@@ -192,11 +295,20 @@ fn with_all_syncs_nothing_is_found_on_any_model() {
 #[test]
 fn what_was_never_synced_is_lost_on_every_model() {
     let mut recording = Recording::default();
-    let trace = recording.create("file", TMP).append(TMP, 0, b"all of it\n").mark("saved").trace();
+    let trace = recording
+        .create("file", TMP)
+        .append(TMP, 0, b"all of it\n")
+        .mark("saved")
+        .trace();
     for model in pace_rules::nodes::MODELS {
         let (_, findings) = swept(&trace, model.name, SAVED, 2);
         assert!(!findings.is_empty(), "{}", model.name);
-        assert!(findings.iter().all(|finding| !finding.prevented_by.is_empty()), "{findings:#?}");
+        assert!(
+            findings
+                .iter()
+                .all(|finding| !finding.prevented_by.is_empty()),
+            "{findings:#?}"
+        );
     }
 }
 
@@ -210,7 +322,14 @@ fn a_check_that_changes_its_mind_finds_nothing_and_that_is_told() {
     let (swept, findings) = swept(&saved(true, true), "posix", &check, 1);
     assert_eq!(findings, []);
     assert_eq!(swept.open(), 1);
-    assert!(swept.not_measured.keys().all(|why| why.contains("not repeatable")), "{:?}", swept.not_measured);
+    assert!(
+        swept
+            .not_measured
+            .keys()
+            .all(|why| why.contains("not repeatable")),
+        "{:?}",
+        swept.not_measured
+    );
 }
 
 #[test]
@@ -222,8 +341,13 @@ fn what_is_broken_now_and_then_is_found_and_told_so() {
     );
     let (swept, findings) = swept(&saved(true, true), "posix", &check, 1);
     assert_eq!(swept.open(), 0);
-    let [finding] = &*findings else { panic!("{findings:#?}") };
-    assert_eq!((&finding.complaint.words[..], finding.complaint.tries), (&["at times".to_owned()][..], Some(4)));
+    let [finding] = &*findings else {
+        panic!("{findings:#?}")
+    };
+    assert_eq!(
+        (&finding.complaint.words[..], finding.complaint.tries),
+        (&["at times".to_owned()][..], Some(4))
+    );
 }
 
 /// Looks whether a node has the second half of a file without the first.
@@ -232,13 +356,17 @@ struct Halves;
 impl Subject for Halves {
     fn judge(&mut self, state: &Made, _: bool) -> anyhow::Result<Verdict> {
         for (node, held) in ["one", "other"].into_iter().zip(&state.disks) {
-            let Held::Tree(tree) = held else { panic!("it has no disk") };
+            let Held::Tree(tree) = held else {
+                panic!("it has no disk")
+            };
             let place = tempfile::tempdir()?;
             let directory = place.path().join("directory");
             tree.write_to(&directory)?;
             let has = std::fs::read(directory.join("f")).unwrap_or_default();
             if has.ends_with(b"second") && !has.starts_with(b"first") {
-                return Ok(Verdict::Broken(vec![format!("node {node} has a hole")].into()));
+                return Ok(Verdict::Broken(
+                    vec![format!("node {node} has a hole")].into(),
+                ));
             }
         }
         Ok(Verdict::Ok)
@@ -249,27 +377,56 @@ impl Subject for Halves {
 fn it_is_one_finding_whichever_node_it_is_and_whatever_the_others_do() {
     let mut recording = Recording::default();
     for node in ["one", "other"] {
-        recording.create("f", TMP).append(TMP, 0, b"first ").append(TMP, 6, b"second").node(node);
+        recording
+            .create("f", TMP)
+            .append(TMP, 0, b"first ")
+            .append(TMP, 6, b"second")
+            .node(node);
     }
     let trace = recording.trace;
     let request = request("posix");
     let space = Space::new(&trace.run, &request).expect("a space");
-    let swept =
-        sweep(&trace, &space, 0..space.len(), vec![Box::new(Halves)], &Plan::default(), &Interrupt::default(), &mut ())
-            .expect("swept");
+    let swept = sweep(
+        &trace,
+        &space,
+        0..space.len(),
+        vec![Box::new(Halves)],
+        &Plan::default(),
+        &Interrupt::default(),
+        &mut (),
+    )
+    .expect("swept");
     let judged = Findings::new(&trace, &space, "posix");
     let findings = judged.explain(judged.of(&swept), &request);
     let short = |finding: &Finding| {
-        let missing = |node: &NodeStory| node.lost.iter().chain(&node.midway).map(|lost| lost.words.clone()).collect();
-        (finding.complaint.words.clone(), finding.nodes.iter().map(missing).collect::<Vec<Vec<_>>>())
+        let missing = |node: &NodeStory| {
+            node.lost
+                .iter()
+                .chain(&node.midway)
+                .map(|lost| lost.words.clone())
+                .collect()
+        };
+        (
+            finding.complaint.words.clone(),
+            finding.nodes.iter().map(missing).collect::<Vec<Vec<_>>>(),
+        )
     };
-    let [finding] = &*findings else { panic!("{:#?}", findings.iter().map(short).collect::<Vec<_>>()) };
+    let [finding] = &*findings else {
+        panic!("{:#?}", findings.iter().map(short).collect::<Vec<_>>())
+    };
     let (words, missing) = short(finding);
     assert!(
         words[0].ends_with("has a hole") && missing.concat() == ["append f, 6 bytes at 0"],
         "{words:?} {missing:?}"
     );
-    assert_eq!(swept.broken.values().map(|broken| broken.states).sum::<u64>(), finding.states);
+    assert_eq!(
+        swept
+            .broken
+            .values()
+            .map(|broken| broken.states)
+            .sum::<u64>(),
+        finding.states
+    );
 }
 
 /// Takes its time, and remembers with how many acknowledgements it looked at disks. What says that
@@ -279,16 +436,35 @@ struct Slow(Arc<Mutex<Vec<usize>>>);
 impl Subject for Slow {
     fn judge(&mut self, state: &Made, _: bool) -> anyhow::Result<Verdict> {
         let is_saved = state.acknowledged.starts_with(b"saved");
-        Ok(if is_saved { Verdict::Broken(vec!["saved".into()].into()) } else { Verdict::Ok })
+        Ok(if is_saved {
+            Verdict::Broken(vec!["saved".into()].into())
+        } else {
+            Verdict::Ok
+        })
     }
 
     fn is_slow(&self) -> bool {
         true
     }
 
-    fn judge_each(&mut self, state: &Made, acknowledged: &[Arc<[u8]>]) -> anyhow::Result<Vec<Verdict>> {
-        self.0.lock().expect("nobody panics with it").push(acknowledged.len());
-        let of = |lines: &Arc<[u8]>| self.judge(&Made { acknowledged: lines.clone(), ..state.clone() }, false);
+    fn judge_each(
+        &mut self,
+        state: &Made,
+        acknowledged: &[Arc<[u8]>],
+    ) -> anyhow::Result<Vec<Verdict>> {
+        self.0
+            .lock()
+            .expect("nobody panics with it")
+            .push(acknowledged.len());
+        let of = |lines: &Arc<[u8]>| {
+            self.judge(
+                &Made {
+                    acknowledged: lines.clone(),
+                    ..state.clone()
+                },
+                false,
+            )
+        };
         acknowledged.iter().map(of).collect()
     }
 }
@@ -296,22 +472,43 @@ impl Subject for Slow {
 #[test]
 fn states_with_the_same_disks_are_looked_at_together_and_each_is_judged() {
     let trace = saved(true, false);
-    let (one_by_one, _) =
-        swept(&trace, "posix", "if grep -q saved {acks}; then echo broken saved; else echo ok; fi", 1);
+    let (one_by_one, _) = swept(
+        &trace,
+        "posix",
+        "if grep -q saved {acks}; then echo broken saved; else echo ok; fi",
+        1,
+    );
     let space = Space::new(&trace.run, &request("posix")).expect("a space");
     let looks = Arc::default();
-    let subjects = (0..2).map(|_| Box::new(Slow(Arc::clone(&looks))) as Box<dyn Subject>).collect();
-    let together = sweep(&trace, &space, 0..space.len(), subjects, &Plan::default(), &Interrupt::default(), &mut ())
-        .expect("swept");
+    let subjects = (0..2)
+        .map(|_| Box::new(Slow(Arc::clone(&looks))) as Box<dyn Subject>)
+        .collect();
+    let together = sweep(
+        &trace,
+        &space,
+        0..space.len(),
+        subjects,
+        &Plan::default(),
+        &Interrupt::default(),
+        &mut (),
+    )
+    .expect("swept");
     let keys = |swept: &Swept| swept.broken.keys().copied().collect::<HashSet<_>>();
     assert_eq!(keys(&together), keys(&one_by_one));
-    assert_eq!((together.states, together.checked), (one_by_one.states, one_by_one.checked));
+    assert_eq!(
+        (together.states, together.checked),
+        (one_by_one.states, one_by_one.checked)
+    );
     let looks = looks.lock().expect("nobody panics with it");
     assert_eq!(looks.iter().sum::<usize>() as u64, together.checked);
-    assert!(looks.iter().any(|acknowledged| *acknowledged > 1), "{looks:?}");
+    assert!(
+        looks.iter().any(|acknowledged| *acknowledged > 1),
+        "{looks:?}"
+    );
 }
 
-/// Finds every third state that it is shown broken, by what its key is, and counts those that it is shown.
+/// Finds every third state that it is shown broken, by what its key is, and counts those that it is
+/// shown.
 struct ByKey(Arc<Mutex<u64>>);
 
 impl Subject for ByKey {
@@ -333,8 +530,16 @@ struct Keeps<'a> {
 }
 
 impl Watch for Keeps<'_> {
-    fn judged(&mut self, _: u64, key: &node_sweep::Fingerprint, verdict: &Verdict) -> anyhow::Result<()> {
-        assert!(self.verdicts.insert(*key, verdict.clone()).is_none(), "it was looked at twice");
+    fn judged(
+        &mut self,
+        _: u64,
+        key: &node_sweep::Fingerprint,
+        verdict: &Verdict,
+    ) -> anyhow::Result<()> {
+        assert!(
+            self.verdicts.insert(*key, verdict.clone()).is_none(),
+            "it was looked at twice"
+        );
         if self.verdicts.len() >= self.most {
             self.interrupt.request();
         }
@@ -343,30 +548,60 @@ impl Watch for Keeps<'_> {
 }
 
 /// Sweeps with a plan; returns what came of it, and how many states were looked at.
-fn planned(trace: &Trace, plan: &Plan, watch: &mut dyn Watch, interrupt: &Interrupt) -> (Swept, u64) {
+fn planned(
+    trace: &Trace,
+    plan: &Plan,
+    watch: &mut dyn Watch,
+    interrupt: &Interrupt,
+) -> (Swept, u64) {
     let space = Space::new(&trace.run, &request("posix")).expect("a space");
     let looked_at = Arc::new(Mutex::new(0));
-    let subjects = (0..2).map(|_| Box::new(ByKey(looked_at.clone())) as Box<dyn Subject>).collect();
-    let swept = sweep(trace, &space, 0..space.len(), subjects, plan, interrupt, watch).expect("swept");
+    let subjects = (0..2)
+        .map(|_| Box::new(ByKey(looked_at.clone())) as Box<dyn Subject>)
+        .collect();
+    let swept = sweep(
+        trace,
+        &space,
+        0..space.len(),
+        subjects,
+        plan,
+        interrupt,
+        watch,
+    )
+    .expect("swept");
     let looked_at = *looked_at.lock().expect("nobody panics with it");
     (swept, looked_at)
 }
 
 /// Of each broken state what it stands for.
 fn broken(swept: &Swept) -> HashMap<node_sweep::Fingerprint, (u64, u64)> {
-    swept.broken.iter().map(|(key, broken)| (*key, (broken.states, broken.smallest))).collect()
+    swept
+        .broken
+        .iter()
+        .map(|(key, broken)| (*key, (broken.states, broken.smallest)))
+        .collect()
 }
 
 #[test]
 fn what_was_looked_at_before_is_not_looked_at_again_and_counts() {
     let trace = saved(false, false);
     let (whole, all) = planned(&trace, &Plan::default(), &mut (), &Interrupt::default());
-    assert!(all > 8 && !whole.broken.is_empty() && !whole.not_measured.is_empty(), "{whole:?}");
+    assert!(
+        all > 8 && !whole.broken.is_empty() && !whole.not_measured.is_empty(),
+        "{whole:?}"
+    );
     let mut known = Verdicts::new();
     for most in [1, 4, 7, usize::MAX] {
         let interrupt = Interrupt::default();
-        let mut keeps = Keeps { verdicts: known.clone(), most, interrupt: &interrupt };
-        let plan = Plan { known: known.clone(), ..Plan::default() };
+        let mut keeps = Keeps {
+            verdicts: known.clone(),
+            most,
+            interrupt: &interrupt,
+        };
+        let plan = Plan {
+            known: known.clone(),
+            ..Plan::default()
+        };
         let (swept, looked_at) = planned(&trace, &plan, &mut keeps, &interrupt);
         let before = known.len() as u64;
         known = keeps.verdicts;
@@ -377,7 +612,10 @@ fn what_was_looked_at_before_is_not_looked_at_again_and_counts() {
                 (swept.states, swept.checked, swept.impossible),
                 (whole.states, whole.checked, whole.impossible)
             );
-            assert_eq!((broken(&swept), swept.open()), (broken(&whole), whole.open()));
+            assert_eq!(
+                (broken(&swept), swept.open()),
+                (broken(&whole), whole.open())
+            );
         }
     }
 }
@@ -388,7 +626,9 @@ fn moves() -> Trace {
     for (file, names) in [(1, ["a", "b", "c"]), (2, ["d", "e", "f"])] {
         let [first, second, third] = names;
         recording.create_directory(first, FileId(file));
-        recording.rename(first, second, FileId(file)).rename(second, third, FileId(file));
+        recording
+            .rename(first, second, FileId(file))
+            .rename(second, third, FileId(file));
     }
     recording.mark("moved").trace()
 }
@@ -401,24 +641,46 @@ fn the_shards_of_a_sweep_are_all_of_it_and_nothing_twice() {
     for count in 1..5 {
         let (mut states, mut impossible, mut looked_at, mut found) = (0, 0, 0, HashMap::new());
         for number in 1..=count {
-            let plan = Plan { shard: Shard::new(number, count), ..Plan::default() };
+            let plan = Plan {
+                shard: Shard::new(number, count),
+                ..Plan::default()
+            };
             let (swept, looked) = planned(&trace, &plan, &mut (), &Interrupt::default());
-            assert_eq!(swept.states + swept.others, whole.states, "{number}/{count}");
-            (states, impossible, looked_at) =
-                (states + swept.states, impossible + swept.impossible, looked_at + looked);
+            assert_eq!(
+                swept.states + swept.others,
+                whole.states,
+                "{number}/{count}"
+            );
+            (states, impossible, looked_at) = (
+                states + swept.states,
+                impossible + swept.impossible,
+                looked_at + looked,
+            );
             found.extend(broken(&swept));
         }
-        assert_eq!((states, impossible, looked_at), (whole.states, whole.impossible, all), "{count}");
+        assert_eq!(
+            (states, impossible, looked_at),
+            (whole.states, whole.impossible, all),
+            "{count}"
+        );
         assert_eq!(found, broken(&whole), "{count}");
     }
 }
 
-/// The states that are the same as this one to any check, with how much there is to understand in them.
-fn same(trace: &Trace, space: &Space, key: &node_sweep::Fingerprint) -> Vec<((usize, usize, usize), u64)> {
+/// The states that are the same as this one to any check, with how much there is to understand in
+/// them.
+fn same(
+    trace: &Trace,
+    space: &Space,
+    key: &node_sweep::Fingerprint,
+) -> Vec<((usize, usize, usize), u64)> {
     let mut states = node_sweep::States::new(&trace.run, space, trace);
     let size = |state: &pace_rules::nodes::State| {
         let nodes = || state.nodes.iter();
-        let (lost, kept) = (nodes().map(|node| node.lost.len()).sum(), nodes().map(|node| node.micros).sum());
+        let (lost, kept) = (
+            nodes().map(|node| node.lost.len()).sum(),
+            nodes().map(|node| node.micros).sum(),
+        );
         (lost, state.cut.iter().sum(), kept)
     };
     let all = (0..space.len()).map(|index| (index, space.state(index)));
@@ -445,16 +707,33 @@ fn of_states_that_are_the_same_the_smallest_is_shown() {
     let space = Space::new(&trace.run, &request("posix")).expect("a space");
     let swept = |indices: Vec<u64>| {
         let subjects: Vec<Box<dyn Subject>> = vec![Box::new(Everything(Arc::default()))];
-        sweep(&trace, &space, indices.into_iter(), subjects, &Plan::default(), &Interrupt::default(), &mut ())
-            .expect("swept")
+        sweep(
+            &trace,
+            &space,
+            indices.into_iter(),
+            subjects,
+            &Plan::default(),
+            &Interrupt::default(),
+            &mut (),
+        )
+        .expect("swept")
     };
-    let (forwards, backwards) = (swept((0..space.len()).collect()), swept((0..space.len()).rev().collect()));
-    assert!(forwards.broken.values().any(|broken| broken.states > 1), "{forwards:?}");
+    let (forwards, backwards) = (
+        swept((0..space.len()).collect()),
+        swept((0..space.len()).rev().collect()),
+    );
+    assert!(
+        forwards.broken.values().any(|broken| broken.states > 1),
+        "{forwards:?}"
+    );
     assert_eq!(broken(&forwards), broken(&backwards));
     for (key, broken) in &forwards.broken {
         let same = same(&trace, &space, key);
         let (_, smallest) = same.iter().min().expect("itself");
-        assert_eq!((broken.smallest, broken.states), (*smallest, same.len() as u64));
+        assert_eq!(
+            (broken.smallest, broken.states),
+            (*smallest, same.len() as u64)
+        );
     }
 }
 
@@ -475,7 +754,10 @@ fn the_state_of_a_finding_is_made_again_and_no_other() {
                 states: "every-write".parse().expect("states"),
                 sample: None,
                 seed: 0,
-                judge: Judge::Program { check: CheckCommand::Once(SAVED.into()), limit_s: 600 },
+                judge: Judge::Program {
+                    check: CheckCommand::Once(SAVED.into()),
+                    limit_s: 600,
+                },
             };
             for finding in &findings {
                 let made = make_again(&trace, &asked, None, finding).expect("made");
@@ -494,7 +776,10 @@ struct Confirmed(Arc<Mutex<HashSet<node_sweep::Fingerprint>>>, u64);
 impl Watch for Confirmed {
     fn judged(&mut self, _: u64, key: &node_sweep::Fingerprint, _: &Verdict) -> anyhow::Result<()> {
         self.1 += 1;
-        assert!(self.0.lock().expect("nobody panics with it").contains(key), "written down too early");
+        assert!(
+            self.0.lock().expect("nobody panics with it").contains(key),
+            "written down too early"
+        );
         Ok(())
     }
 }
@@ -505,19 +790,41 @@ fn nothing_is_written_down_as_broken_before_it_was_so_twice() {
     let space = Space::new(&trace.run, &request("posix")).expect("a space");
     let confirmed = Arc::default();
     let mut watch = Confirmed(Arc::clone(&confirmed), 0);
-    let subjects = (0..2).map(|_| Box::new(Everything(Arc::clone(&confirmed))) as Box<dyn Subject>).collect();
-    let swept = sweep(&trace, &space, 0..space.len(), subjects, &Plan::default(), &Interrupt::default(), &mut watch)
-        .expect("swept");
-    assert_eq!((watch.1, swept.broken.len() as u64), (swept.checked, swept.checked));
+    let subjects = (0..2)
+        .map(|_| Box::new(Everything(Arc::clone(&confirmed))) as Box<dyn Subject>)
+        .collect();
+    let swept = sweep(
+        &trace,
+        &space,
+        0..space.len(),
+        subjects,
+        &Plan::default(),
+        &Interrupt::default(),
+        &mut watch,
+    )
+    .expect("swept");
+    assert_eq!(
+        (watch.1, swept.broken.len() as u64),
+        (swept.checked, swept.checked)
+    );
 }
 
 #[test]
 fn nothing_is_begun_once_the_time_is_up() {
     let trace = saved(false, false);
-    let plan = Plan { deadline: Some(Instant::now()), ..Plan::default() };
+    let plan = Plan {
+        deadline: Some(Instant::now()),
+        ..Plan::default()
+    };
     let (swept, looked_at) = planned(&trace, &plan, &mut (), &Interrupt::default());
-    assert_eq!((swept.states, looked_at, swept.is_over, swept.interrupted), (0, 0, true, false));
-    let plan = Plan { deadline: Some(Instant::now() + Duration::from_secs(600)), ..Plan::default() };
+    assert_eq!(
+        (swept.states, looked_at, swept.is_over, swept.interrupted),
+        (0, 0, true, false)
+    );
+    let plan = Plan {
+        deadline: Some(Instant::now() + Duration::from_secs(600)),
+        ..Plan::default()
+    };
     let (swept, looked_at) = planned(&trace, &plan, &mut (), &Interrupt::default());
     assert!(!swept.is_over && looked_at == swept.checked, "{swept:?}");
 }
@@ -529,7 +836,9 @@ const ALL_THERE: &str = r#"for file in $(cat {acks}); do if ! grep -qx "all of i
 fn saves(names: &[&str]) -> Trace {
     let mut recording = Recording::default();
     for (number, name) in (1..).zip(names) {
-        recording.create(name, FileId(number)).append(FileId(number), 0, b"all of it\n");
+        recording
+            .create(name, FileId(number))
+            .append(FileId(number), 0, b"all of it\n");
         recording.fsync(FileId::ROOT).mark(name);
     }
     recording.trace()
@@ -538,7 +847,10 @@ fn saves(names: &[&str]) -> Trace {
 /// What is missing in each finding.
 fn missing(findings: &[Finding]) -> Vec<Vec<&str>> {
     fn words(finding: &Finding) -> Vec<&str> {
-        let missing = finding.nodes.iter().flat_map(|node| node.lost.iter().chain(&node.midway));
+        let missing = finding
+            .nodes
+            .iter()
+            .flat_map(|node| node.lost.iter().chain(&node.midway));
         missing.map(|lost| lost.words.as_str()).collect()
     }
     findings.iter().map(words).collect()
@@ -550,27 +862,58 @@ fn files_with_names_that_were_drawn_are_one_finding_and_it_says_how_many_there_a
     let (swept, findings) = swept(&saves(&names), "posix", ALL_THERE, 2);
     assert_eq!(missing(&findings), [["append m.TVsH5XAS, 10 bytes at 0"]]);
     assert_eq!(
-        findings[0].patterns.iter().map(|(name, files)| (name.as_str(), *files)).collect::<Vec<_>>(),
+        findings[0]
+            .patterns
+            .iter()
+            .map(|(name, files)| (name.as_str(), *files))
+            .collect::<Vec<_>>(),
         [("m.*", 4)]
     );
-    assert_eq!(findings[0].states, swept.broken.values().map(|broken| broken.states).sum::<u64>());
-    assert_eq!(findings[0].states, findings[0].relaxations.values().sum::<u64>());
+    assert_eq!(
+        findings[0].states,
+        swept
+            .broken
+            .values()
+            .map(|broken| broken.states)
+            .sum::<u64>()
+    );
+    assert_eq!(
+        findings[0].states,
+        findings[0].relaxations.values().sum::<u64>()
+    );
 }
 
 #[test]
 fn files_with_names_that_mean_something_are_a_finding_each() {
-    let (_, found) = swept(&saves(&["customers.db", "purchases.db"]), "posix", ALL_THERE, 2);
+    let (_, found) = swept(
+        &saves(&["customers.db", "purchases.db"]),
+        "posix",
+        ALL_THERE,
+        2,
+    );
     assert_eq!(missing(&found).len(), 2, "{found:#?}");
     // Also where the check does not name them, and where the names are those of files in two steps.
     let silent = ALL_THERE.replace("broken $file", "broken something");
-    let (_, found) = swept(&saves(&["customers.db", "purchases.db"]), "posix", &silent, 2);
+    let (_, found) = swept(
+        &saves(&["customers.db", "purchases.db"]),
+        "posix",
+        &silent,
+        2,
+    );
     assert_eq!(missing(&found).len(), 2, "{found:#?}");
     let mut recording = Recording::default();
-    for (number, (tmp, name)) in
-        (1..).zip([("t.TVsH5XAS", "config"), ("t.CNEof5r6", "state"), ("t.cOuqfcmi", "config")])
-    {
-        recording.create(tmp, FileId(number)).append(FileId(number), 0, b"all of it\n");
-        recording.rename(tmp, name, FileId(number)).fsync(FileId::ROOT).mark(name);
+    for (number, (tmp, name)) in (1..).zip([
+        ("t.TVsH5XAS", "config"),
+        ("t.CNEof5r6", "state"),
+        ("t.cOuqfcmi", "config"),
+    ]) {
+        recording
+            .create(tmp, FileId(number))
+            .append(FileId(number), 0, b"all of it\n");
+        recording
+            .rename(tmp, name, FileId(number))
+            .fsync(FileId::ROOT)
+            .mark(name);
     }
     let (_, found) = swept(&recording.trace(), "posix", &silent, 2);
     assert_eq!(missing(&found).len(), 2, "{found:#?}");
@@ -582,7 +925,9 @@ fn another_call_or_another_place_in_the_program_is_another_finding() {
     let findings = |change: &dyn Fn(&mut Event)| {
         let mut trace = saves(&["m.TVsH5XAS", "m.CNEof5r6"]);
         let events = &mut trace.run.nodes[0].events;
-        let last = events.iter_mut().rfind(|event| matches!(event.action, Action::File(FileOp::Write { .. })));
+        let last = events
+            .iter_mut()
+            .rfind(|event| matches!(event.action, Action::File(FileOp::Write { .. })));
         change(last.expect("one"));
         swept(&trace, "posix", &silent, 2).1.len()
     };
@@ -598,17 +943,40 @@ fn what_is_broken_until_it_is_mended_is_one_finding_and_the_next_time_is_another
     for (number, (from, to)) in (1..).zip([("one", "busy"), ("two", "busy")]) {
         let file = FileId(number);
         recording.create(from, file).fsync(FileId::ROOT);
-        recording.rename(from, to, file).fsync(FileId::ROOT).mark("there");
-        recording.append(file, 0, b"first").append(file, 5, b"second").fsync(file).mark("still");
-        recording.file("unlink", FileOp::Unlink { parent: FileId::ROOT, name: name(to), file }).fsync(FileId::ROOT);
+        recording
+            .rename(from, to, file)
+            .fsync(FileId::ROOT)
+            .mark("there");
+        recording
+            .append(file, 0, b"first")
+            .append(file, 5, b"second")
+            .fsync(file)
+            .mark("still");
+        recording
+            .file(
+                "unlink",
+                FileOp::Unlink {
+                    parent: FileId::ROOT,
+                    name: name(to),
+                    file,
+                },
+            )
+            .fsync(FileId::ROOT);
     }
     let check = "if test -e {dir}/busy; then echo broken it is there; else echo ok; fi";
     let (swept, findings) = swept(&recording.trace(), "posix", check, 2);
     assert!(swept.broken.len() > 6, "{swept:?}");
-    let events: Vec<_> = findings.iter().map(|finding| finding.nodes[0].events).collect();
+    let events: Vec<_> = findings
+        .iter()
+        .map(|finding| finding.nodes[0].events)
+        .collect();
     assert_eq!(events, [5, 16], "{findings:#?}");
     assert_eq!(
         findings.iter().map(|finding| finding.states).sum::<u64>(),
-        swept.broken.values().map(|broken| broken.states).sum::<u64>()
+        swept
+            .broken
+            .values()
+            .map(|broken| broken.states)
+            .sum::<u64>()
     );
 }

@@ -59,7 +59,11 @@ mod tests {
         // Pascal's rule, up to the last row of which all fits.
         for of in 1..=130 {
             for size in 1..=of {
-                assert_eq!(count(of, size), count(of - 1, size - 1) + count(of - 1, size), "{size} of {of}");
+                assert_eq!(
+                    count(of, size),
+                    count(of - 1, size - 1) + count(of - 1, size),
+                    "{size} of {of}"
+                );
             }
         }
         assert_eq!(count(140, 70), u128::MAX);
@@ -71,6 +75,9 @@ mod tests {
         let all: Vec<_> = (0..count(4, 2)).map(|index| nth(index, 4, 2)).collect();
         assert_eq!(all, [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]);
         assert_eq!(nth(0, 3, 0), Vec::<usize>::new());
-        assert_eq!(nth(count(130, 65) - 1, 130, 65), (65..130).collect::<Vec<_>>());
+        assert_eq!(
+            nth(count(130, 65) - 1, 130, 65),
+            (65..130).collect::<Vec<_>>()
+        );
     }
 }

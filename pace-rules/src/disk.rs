@@ -40,7 +40,11 @@ pub struct UnknownDisk(String);
 
 impl fmt::Display for UnknownDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown disk '{}': expected honest, drop-flush, drop-fua or lose-write:N with N from 1", self.0)
+        write!(
+            f,
+            "unknown disk '{}': expected honest, drop-flush, drop-fua or lose-write:N with N from 1",
+            self.0
+        )
     }
 }
 
@@ -55,7 +59,11 @@ impl FromStr for Disk {
             "honest" => Ok(Self::Honest),
             "drop-flush" => Ok(Self::DropFlush),
             "drop-fua" => Ok(Self::DropFua),
-            _ => text.strip_prefix("lose-write:").and_then(number).map(Self::LoseWrite).ok_or(UnknownDisk(text.into())),
+            _ => text
+                .strip_prefix("lose-write:")
+                .and_then(number)
+                .map(Self::LoseWrite)
+                .ok_or(UnknownDisk(text.into())),
         }
     }
 }
@@ -79,7 +87,13 @@ mod tests {
     fn log(shape: &str, durable: usize, disk: Disk) -> Log {
         let write = |place: usize, fua| {
             let offset = place as u64 * 512;
-            Request::Write(Write { fua, offset, length: 512, completed: place + 1, priority: 0 })
+            Request::Write(Write {
+                fua,
+                offset,
+                length: 512,
+                completed: place + 1,
+                priority: 0,
+            })
         };
         let request = |(place, letter)| match letter {
             'F' => Request::Flush,
@@ -91,7 +105,12 @@ mod tests {
 
     /// The places of the writes that are there after a crash at the end.
     fn kept(log: &Log, relaxation: Relaxation) -> Vec<usize> {
-        log.pieces(&State { position: log.len(), relaxation }).map(|piece| piece.place).collect()
+        log.pieces(&State {
+            position: log.len(),
+            relaxation,
+        })
+        .map(|piece| piece.place)
+        .collect()
     }
 
     #[test]
@@ -104,16 +123,36 @@ mod tests {
     #[test]
     fn a_lying_disk_keeps_less() {
         let shape = "WFWUFW";
-        assert_eq!(kept(&log(shape, 0, Disk::DropFlush), Relaxation::Flushed), [3]);
-        assert_eq!(kept(&log(shape, 2, Disk::DropFlush), Relaxation::Flushed), [0, 3]);
-        assert_eq!(kept(&log("WU", 0, Disk::DropFua), Relaxation::Flushed), Vec::<usize>::new());
-        assert_eq!(kept(&log(shape, 2, Disk::LoseWrite(1)), Relaxation::Prefix), [0, 3, 5]);
-        assert_eq!(kept(&log(shape, 0, Disk::LoseWrite(1)), Relaxation::Flushed), [2, 3]);
+        assert_eq!(
+            kept(&log(shape, 0, Disk::DropFlush), Relaxation::Flushed),
+            [3]
+        );
+        assert_eq!(
+            kept(&log(shape, 2, Disk::DropFlush), Relaxation::Flushed),
+            [0, 3]
+        );
+        assert_eq!(
+            kept(&log("WU", 0, Disk::DropFua), Relaxation::Flushed),
+            Vec::<usize>::new()
+        );
+        assert_eq!(
+            kept(&log(shape, 2, Disk::LoseWrite(1)), Relaxation::Prefix),
+            [0, 3, 5]
+        );
+        assert_eq!(
+            kept(&log(shape, 0, Disk::LoseWrite(1)), Relaxation::Flushed),
+            [2, 3]
+        );
     }
 
     #[test]
     fn disks_are_named_as_they_are_asked_for() {
-        for disk in [Disk::Honest, Disk::DropFlush, Disk::DropFua, Disk::LoseWrite(7)] {
+        for disk in [
+            Disk::Honest,
+            Disk::DropFlush,
+            Disk::DropFua,
+            Disk::LoseWrite(7),
+        ] {
             assert_eq!(disk.to_string().parse(), Ok(disk));
         }
         for wrong in ["", "lose-write:0", "lose-write:x", "drop"] {

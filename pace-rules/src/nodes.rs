@@ -4,8 +4,8 @@
 //! A [`Run`] is what was recorded of every node, as operations on files, messages and marks. A cut
 //! is a number of events for each node that can have happened when the power failed: what was
 //! received was sent. A [`Model`] says what of those events a node's file system may have kept. The
-//! states of a [`Space`] are the choices that an exploration makes of both; each says for every node
-//! which [`Effect`]s are on its disk, in order.
+//! states of a [`Space`] are the choices that an exploration makes of both; each says for every
+//! node which [`Effect`]s are on its disk, in order.
 
 mod blocks;
 mod cuts;
@@ -24,6 +24,7 @@ pub use effect::{Content, Effect};
 pub use micro::{Micro, Split, micros};
 pub use model::{DataOrder, Growth, Log, MODELS, Model};
 pub use run::{
-    Action, ChangeOfName, Data, Event, FileId, FileKind, FileOp, InitialFile, Message, Name, Node, Run, SyncScope,
+    Action, ChangeOfName, Data, Event, FileId, FileKind, FileOp, InitialFile, Message, Name, Node,
+    Run, SyncScope,
 };
 pub use space::{Count, Error, Explore, NodeState, Relaxation, Relaxations, Request, Space, State};

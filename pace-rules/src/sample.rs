@@ -65,6 +65,9 @@ mod tests {
             }
         }
         // 300 each if it is fair; 6 standard deviations are 87.
-        assert!(times.iter().all(|times| (213..387).contains(times)), "{times:?}");
+        assert!(
+            times.iter().all(|times| (213..387).contains(times)),
+            "{times:?}"
+        );
     }
 }

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use pace_rules::nodes::{
-    Action, ChangeOfName, Content, Data, Effect, Event, Explore, FileId, FileKind, FileOp, InitialFile, MODELS,
-    Message, Model, Name, Node, Relaxation, Relaxations, Request, Run, Space, Split, State, SyncScope,
+    Action, ChangeOfName, Content, Data, Effect, Event, Explore, FileId, FileKind, FileOp,
+    InitialFile, MODELS, Message, Model, Name, Node, Relaxation, Relaxations, Request, Run, Space,
+    Split, State, SyncScope,
 };
 use proptest::prelude::*;
 
@@ -29,7 +30,10 @@ impl Script {
     fn new(nodes: usize, files: &[(FileId, &str, u64)]) -> Self {
         let mut this = Self::default();
         for number in 0..nodes {
-            let mut node = Node { name: format!("node{number}"), ..Node::default() };
+            let mut node = Node {
+                name: format!("node{number}"),
+                ..Node::default()
+            };
             let of = |file, parent, name, kind, size, content| InitialFile {
                 file,
                 parent,
@@ -39,10 +43,24 @@ impl Script {
                 size,
                 content,
             };
-            node.initial.push(of(FileId::ROOT, None, name(""), FileKind::Directory, 0, vec![]));
+            node.initial.push(of(
+                FileId::ROOT,
+                None,
+                name(""),
+                FileKind::Directory,
+                0,
+                vec![],
+            ));
             for (file, text, size) in files {
                 let content = vec![(0, this.data(*size))];
-                node.initial.push(of(*file, Some(FileId::ROOT), name(text), FileKind::Regular, *size, content));
+                node.initial.push(of(
+                    *file,
+                    Some(FileId::ROOT),
+                    name(text),
+                    FileKind::Regular,
+                    *size,
+                    content,
+                ));
             }
             this.run.nodes.push(node);
         }
@@ -59,7 +77,15 @@ impl Script {
         let start_ns = self.clock;
         self.clock += 2;
         let (process, thread) = (node as u32, node as u32);
-        let event = Event { start_ns, end_ns: start_ns + 1, process, thread, call: "call".into(), stack: 0, action };
+        let event = Event {
+            start_ns,
+            end_ns: start_ns + 1,
+            process,
+            thread,
+            call: "call".into(),
+            stack: 0,
+            action,
+        };
         self.run.nodes[node].events.push(event);
         self
     }
@@ -70,30 +96,91 @@ impl Script {
 
     fn create(&mut self, node: usize, file: FileId, text: &str) -> &mut Self {
         let (parent, kind) = (FileId::ROOT, FileKind::Regular);
-        self.file(node, FileOp::Create { parent, name: name(text), file, kind, mode: 0o644 })
+        self.file(
+            node,
+            FileOp::Create {
+                parent,
+                name: name(text),
+                file,
+                kind,
+                mode: 0o644,
+            },
+        )
     }
 
-    fn write(&mut self, node: usize, file: FileId, offset: u64, len: u64, size_before: u64) -> &mut Self {
+    fn write(
+        &mut self,
+        node: usize,
+        file: FileId,
+        offset: u64,
+        len: u64,
+        size_before: u64,
+    ) -> &mut Self {
         let data = self.data(len);
-        self.file(node, FileOp::Write { file, offset, data, size_before })
+        self.file(
+            node,
+            FileOp::Write {
+                file,
+                offset,
+                data,
+                size_before,
+            },
+        )
     }
 
-    fn rename(&mut self, node: usize, file: FileId, from: &str, to: &str, replaced: Option<FileId>) -> &mut Self {
+    fn rename(
+        &mut self,
+        node: usize,
+        file: FileId,
+        from: &str,
+        to: &str,
+        replaced: Option<FileId>,
+    ) -> &mut Self {
         let place = |text| (FileId::ROOT, name(text));
-        let names = ChangeOfName { from: place(from), to: place(to) };
-        self.file(node, FileOp::Rename { file, names, replaced, exchange: false })
+        let names = ChangeOfName {
+            from: place(from),
+            to: place(to),
+        };
+        self.file(
+            node,
+            FileOp::Rename {
+                file,
+                names,
+                replaced,
+                exchange: false,
+            },
+        )
     }
 
     fn unlink(&mut self, node: usize, file: FileId, text: &str) -> &mut Self {
-        self.file(node, FileOp::Unlink { parent: FileId::ROOT, name: name(text), file })
+        self.file(
+            node,
+            FileOp::Unlink {
+                parent: FileId::ROOT,
+                name: name(text),
+                file,
+            },
+        )
     }
 
     fn sync(&mut self, node: usize, file: FileId) -> &mut Self {
-        self.file(node, FileOp::Sync { file, scope: SyncScope::File })
+        self.file(
+            node,
+            FileOp::Sync {
+                file,
+                scope: SyncScope::File,
+            },
+        )
     }
 
     fn datasync(&mut self, node: usize, file: FileId) -> &mut Self {
-        self.file(node, FileOp::Sync { file, scope: SyncScope::Data })
+        self.file(
+            node,
+            FileOp::Sync {
+                file,
+                scope: SyncScope::Data,
+            },
+        )
     }
 
     fn mark(&mut self, node: usize) -> &mut Self {
@@ -103,8 +190,13 @@ impl Script {
 
     fn message(&mut self, from: usize, to: usize) -> &mut Self {
         let stream = (from * 10 + to) as u32;
-        let message = Message { stream, from: self.clock, to: self.clock + 1 };
-        self.act(from, Action::Send(message)).act(to, Action::Receive(message))
+        let message = Message {
+            stream,
+            from: self.clock,
+            to: self.clock + 1,
+        };
+        self.act(from, Action::Send(message))
+            .act(to, Action::Receive(message))
     }
 }
 
@@ -113,7 +205,13 @@ fn model(name: &str) -> &'static Model {
 }
 
 fn request(model: &'static Model, explore: Explore, lost: usize) -> Request {
-    Request { model, explore, lost, split: Split::Count(3), relaxations: Relaxations::ALL }
+    Request {
+        model,
+        explore,
+        lost,
+        split: Split::Count(3),
+        relaxations: Relaxations::ALL,
+    }
 }
 
 fn states(run: &Run, request: &Request) -> Vec<State> {
@@ -135,7 +233,10 @@ fn tree(run: &Run, space: &Space, state: &State, node: usize) -> Tree {
     let mut entries: BTreeMap<(FileId, Name), FileId> = BTreeMap::new();
     let mut files: BTreeMap<FileId, Vec<Byte>> = BTreeMap::new();
     for file in &run.nodes[node].initial {
-        let bytes = file.content.iter().flat_map(|(_, data)| (data.at..data.at + data.len).map(Byte::Written));
+        let bytes = file
+            .content
+            .iter()
+            .flat_map(|(_, data)| (data.at..data.at + data.len).map(Byte::Written));
         files.insert(file.file, bytes.collect());
         if let Some(parent) = file.parent {
             entries.insert((parent, file.name.clone()), file.file);
@@ -148,13 +249,24 @@ fn tree(run: &Run, space: &Space, state: &State, node: usize) -> Tree {
         }
         match &micro.effect {
             Effect::NewFile { file, .. } => drop(files.insert(*file, Vec::new())),
-            Effect::SetEntry { parent, name, file } => drop(entries.insert((*parent, name.clone()), *file)),
+            Effect::SetEntry { parent, name, file } => {
+                drop(entries.insert((*parent, name.clone()), *file))
+            }
             Effect::RemoveEntry { parent, name } => drop(entries.remove(&(*parent, name.clone()))),
-            Effect::SetSize { file, size } => files.entry(*file).or_default().resize(*size as usize, Byte::Zero),
+            Effect::SetSize { file, size } => files
+                .entry(*file)
+                .or_default()
+                .resize(*size as usize, Byte::Zero),
             Effect::SetMode { .. } => {}
-            Effect::Write { file, offset, content } => {
+            Effect::Write {
+                file,
+                offset,
+                content,
+            } => {
                 let bytes: Vec<_> = match content {
-                    Content::Written(data) => (data.at..data.at + data.len).map(Byte::Written).collect(),
+                    Content::Written(data) => {
+                        (data.at..data.at + data.len).map(Byte::Written).collect()
+                    }
                     Content::Zeros(len) => vec![Byte::Zero; *len as usize],
                     Content::Garbage(len) => vec![Byte::Garbage; *len as usize],
                 };
@@ -165,12 +277,18 @@ fn tree(run: &Run, space: &Space, state: &State, node: usize) -> Tree {
             }
         }
     }
-    entries.into_iter().map(|(place, file)| (place, files[&file].clone())).collect()
+    entries
+        .into_iter()
+        .map(|(place, file)| (place, files[&file].clone()))
+        .collect()
 }
 
 fn marks(run: &Run, state: &State) -> usize {
     let of = |(node, events): (&Node, &usize)| {
-        node.events[..*events].iter().filter(|event| matches!(event.action, Action::Mark { .. })).count()
+        node.events[..*events]
+            .iter()
+            .filter(|event| matches!(event.action, Action::Mark { .. }))
+            .count()
     };
     run.nodes.iter().zip(&state.cut).map(of).sum()
 }
@@ -180,7 +298,9 @@ fn told(script: &Script, model_name: &str, lost: usize, wanted: usize) -> BTreeS
     let request = request(model(model_name), Explore::BruteForce, lost);
     let space = Space::new(&script.run, &request).expect("there are states");
     let all = (0..space.len()).map(|index| space.state(index));
-    all.filter(|state| marks(&script.run, state) == wanted).map(|state| tree(&script.run, &space, &state, 0)).collect()
+    all.filter(|state| marks(&script.run, state) == wanted)
+        .map(|state| tree(&script.run, &space, &state, 0))
+        .collect()
 }
 
 fn has(tree: &Tree, text: &str) -> bool {
@@ -196,44 +316,81 @@ fn an_acknowledgement_before_fsync_may_be_all_that_there_is() {
     let mut script = Script::new(1, &[(FOO, "foo", 8)]);
     script.write(0, FOO, 8, 8, 8).mark(0);
     for model in MODELS {
-        assert!(told(&script, model.name, 1, 1).iter().any(|tree| size(tree, "foo") == Some(8)), "{}", model.name);
+        assert!(
+            told(&script, model.name, 1, 1)
+                .iter()
+                .any(|tree| size(tree, "foo") == Some(8)),
+            "{}",
+            model.name
+        );
     }
     let mut script = Script::new(1, &[(FOO, "foo", 8)]);
     script.write(0, FOO, 8, 8, 8).datasync(0, FOO).mark(0);
     for model in MODELS {
-        assert!(told(&script, model.name, 1, 1).iter().all(|tree| size(tree, "foo") == Some(16)), "{}", model.name);
+        assert!(
+            told(&script, model.name, 1, 1)
+                .iter()
+                .all(|tree| size(tree, "foo") == Some(16)),
+            "{}",
+            model.name
+        );
     }
 }
 
 #[test]
 fn a_rename_is_not_covered_by_fsync_of_the_file_but_where_the_log_has_all() {
     let mut script = Script::new(1, &[]);
-    script.create(0, FOO, "tmp").write(0, FOO, 0, 8, 0).sync(0, FOO).rename(0, FOO, "tmp", "wal", None);
+    script
+        .create(0, FOO, "tmp")
+        .write(0, FOO, 0, 8, 0)
+        .sync(0, FOO)
+        .rename(0, FOO, "tmp", "wal", None);
     script.write(0, FOO, 8, 8, 8).datasync(0, FOO).mark(0);
-    assert!(told(&script, "posix", 1, 1).iter().any(|tree| !has(tree, "wal")));
+    assert!(
+        told(&script, "posix", 1, 1)
+            .iter()
+            .any(|tree| !has(tree, "wal"))
+    );
     // The name was not synced either.
     assert!(told(&script, "posix", 2, 1).iter().any(BTreeMap::is_empty));
     for name in ["ext4-ordered", "ext4-writeback", "xfs", "btrfs"] {
-        assert!(told(&script, name, 3, 1).iter().all(|tree| size(tree, "wal") == Some(16)), "{name}");
+        assert!(
+            told(&script, name, 3, 1)
+                .iter()
+                .all(|tree| size(tree, "wal") == Some(16)),
+            "{name}"
+        );
     }
     script.sync(0, FileId::ROOT).mark(0);
-    assert!(told(&script, "posix", 3, 2).iter().all(|tree| size(tree, "wal") == Some(16)));
+    assert!(
+        told(&script, "posix", 3, 2)
+            .iter()
+            .all(|tree| size(tree, "wal") == Some(16))
+    );
 }
 
 #[test]
 fn appends_before_a_sync_can_be_kept_in_any_order_and_by_half() {
     let mut script = Script::new(1, &[(FOO, "foo", 0)]);
-    script.write(0, FOO, 0, 8192, 0).write(0, FOO, 8192, 8192, 8192).datasync(0, FOO).mark(0);
+    script
+        .write(0, FOO, 0, 8192, 0)
+        .write(0, FOO, 8192, 8192, 8192)
+        .datasync(0, FOO)
+        .mark(0);
     for model in MODELS {
         let trees = told(&script, model.name, 1, 0);
         let content = |tree: &Tree| tree[&(FileId::ROOT, name("foo"))].clone();
         let second_alone = |tree: &Tree| {
             let content = content(tree);
-            content.len() == 16384 && content[0] == Byte::Zero && matches!(content[16383], Byte::Written(_))
+            content.len() == 16384
+                && content[0] == Byte::Zero
+                && matches!(content[16383], Byte::Written(_))
         };
         assert!(trees.iter().any(second_alone), "{}", model.name);
         assert!(
-            trees.iter().any(|tree| size(tree, "foo") == Some(4096) || size(tree, "foo") == Some(2731)),
+            trees
+                .iter()
+                .any(|tree| size(tree, "foo") == Some(4096) || size(tree, "foo") == Some(2731)),
             "{}",
             model.name
         );
@@ -248,18 +405,36 @@ fn appends_before_a_sync_can_be_kept_in_any_order_and_by_half() {
 fn of_a_page_nothing_is_kept_without_what_was_written_to_it_before() {
     let content = |tree: &Tree| tree[&(FileId::ROOT, name("foo"))].clone();
     let mut script = Script::new(1, &[(FOO, "foo", 0)]);
-    script.write(0, FOO, 0, 49, 0).write(0, FOO, 49, 41, 49).mark(0);
+    script
+        .write(0, FOO, 0, 49, 0)
+        .write(0, FOO, 49, 41, 49)
+        .mark(0);
     for model in MODELS {
         let hole = |tree: &Tree| matches!(content(tree)[..], [Byte::Zero, .., Byte::Written(_)]);
-        assert_eq!(told(&script, model.name, 1, 1).iter().any(hole), model.name == "posix", "{}", model.name);
+        assert_eq!(
+            told(&script, model.name, 1, 1).iter().any(hole),
+            model.name == "posix",
+            "{}",
+            model.name
+        );
     }
     let mut script = Script::new(1, &[(FOO, "foo", 8192)]);
-    script.write(0, FOO, 100, 8, 8192).write(0, FOO, 200, 8, 8192).write(0, FOO, 4096, 8, 8192).mark(0);
-    let old = |tree: &Tree, at: usize| matches!(content(tree)[at], Byte::Written(byte) if byte < 8192);
+    script
+        .write(0, FOO, 100, 8, 8192)
+        .write(0, FOO, 200, 8, 8192)
+        .write(0, FOO, 4096, 8, 8192)
+        .mark(0);
+    let old =
+        |tree: &Tree, at: usize| matches!(content(tree)[at], Byte::Written(byte) if byte < 8192);
     for model in MODELS {
         let trees = told(&script, model.name, 1, 1);
         let second_alone = |tree: &Tree| old(tree, 100) && !old(tree, 200);
-        assert_eq!(trees.iter().any(second_alone), model.name == "posix", "{}", model.name);
+        assert_eq!(
+            trees.iter().any(second_alone),
+            model.name == "posix",
+            "{}",
+            model.name
+        );
         let other_page = |tree: &Tree| old(tree, 100) && !old(tree, 4096);
         assert!(trees.iter().any(other_page), "{}", model.name);
     }
@@ -277,13 +452,25 @@ fn in_a_block_that_has_its_place_a_file_may_have_grown_before_its_bytes_are_ther
         })
     };
     let mut script = Script::new(1, &[(FOO, "foo", 0)]);
-    script.write(0, FOO, 0, 49, 0).sync(0, FOO).write(0, FOO, 49, 41, 49).mark(0);
+    script
+        .write(0, FOO, 0, 49, 0)
+        .sync(0, FOO)
+        .write(0, FOO, 49, 41, 49)
+        .mark(0);
     for model in MODELS {
-        assert_eq!(zeros(&script, model.name), model.name == "ext4-ordered", "{}", model.name);
+        assert_eq!(
+            zeros(&script, model.name),
+            model.name == "ext4-ordered",
+            "{}",
+            model.name
+        );
     }
     // A block that is new is written before it is the file's.
     let mut script = Script::new(1, &[(FOO, "foo", 0)]);
-    script.write(0, FOO, 0, 49, 0).write(0, FOO, 49, 41, 49).mark(0);
+    script
+        .write(0, FOO, 0, 49, 0)
+        .write(0, FOO, 49, 41, 49)
+        .mark(0);
     assert!(!zeros(&script, "ext4-ordered"));
 }
 
@@ -291,31 +478,59 @@ fn in_a_block_that_has_its_place_a_file_may_have_grown_before_its_bytes_are_ther
 #[test]
 fn an_unlinked_journal_may_be_there_again() {
     let mut script = Script::new(1, &[(FOO, "db", 4096)]);
-    script.create(0, BAR, "journal").write(0, BAR, 0, 4096, 0).sync(0, BAR).sync(0, FileId::ROOT);
-    script.write(0, FOO, 0, 4096, 4096).sync(0, FOO).unlink(0, BAR, "journal").mark(0);
+    script
+        .create(0, BAR, "journal")
+        .write(0, BAR, 0, 4096, 0)
+        .sync(0, BAR)
+        .sync(0, FileId::ROOT);
+    script
+        .write(0, FOO, 0, 4096, 4096)
+        .sync(0, FOO)
+        .unlink(0, BAR, "journal")
+        .mark(0);
     for model in MODELS {
         let trees = told(&script, model.name, 1, 1);
-        assert!(trees.iter().any(|tree| has(tree, "journal")), "{}", model.name);
         assert!(
-            trees.iter().all(|tree| matches!(tree[&(FileId::ROOT, name("db"))][0], Byte::Written(at) if at >= 4096))
+            trees.iter().any(|tree| has(tree, "journal")),
+            "{}",
+            model.name
         );
+        assert!(trees.iter().all(
+            |tree| matches!(tree[&(FileId::ROOT, name("db"))][0], Byte::Written(at) if at >= 4096)
+        ));
     }
     script.sync(0, FileId::ROOT).mark(0);
     for model in MODELS {
-        assert!(!told(&script, model.name, 2, 2).iter().any(|tree| has(tree, "journal")), "{}", model.name);
+        assert!(
+            !told(&script, model.name, 2, 2)
+                .iter()
+                .any(|tree| has(tree, "journal")),
+            "{}",
+            model.name
+        );
     }
 }
 
 #[test]
 fn a_file_that_replaces_another_has_its_data_where_that_is_promised() {
     let mut script = Script::new(1, &[(FOO, "foo", 8)]);
-    script.create(0, BAR, "tmp").write(0, BAR, 0, 8, 0).rename(0, BAR, "tmp", "foo", Some(FOO)).mark(0);
+    script
+        .create(0, BAR, "tmp")
+        .write(0, BAR, 0, 8, 0)
+        .rename(0, BAR, "tmp", "foo", Some(FOO))
+        .mark(0);
     for model in MODELS {
-        let empty = told(&script, model.name, 1, 1).iter().any(|tree| size(tree, "foo") == Some(0));
+        let empty = told(&script, model.name, 1, 1)
+            .iter()
+            .any(|tree| size(tree, "foo") == Some(0));
         assert_eq!(empty, !model.replace_by_rename, "{}", model.name);
     }
     // Where names are not atomic it can be away altogether.
-    let away = |model| told(&script, model, 1, 0).iter().any(|tree| !has(tree, "foo"));
+    let away = |model| {
+        told(&script, model, 1, 0)
+            .iter()
+            .any(|tree| !has(tree, "foo"))
+    };
     assert!(away("posix") && !away("xfs"));
 }
 
@@ -323,18 +538,34 @@ fn a_file_that_replaces_another_has_its_data_where_that_is_promised() {
 #[test]
 fn data_in_new_blocks_is_not_kept_without_the_names_before_it() {
     let mut script = Script::new(1, &[(FOO, "foo", 4096)]);
-    script.create(0, BAR, "bar").write(0, FOO, 4096, 8, 4096).mark(0);
+    script
+        .create(0, BAR, "bar")
+        .write(0, FOO, 4096, 8, 4096)
+        .mark(0);
     for model in MODELS {
         let alone = |tree: &Tree| !has(tree, "bar") && size(tree, "foo") == Some(4104);
-        assert_eq!(told(&script, model.name, 1, 1).iter().any(alone), model.name == "posix", "{}", model.name);
+        assert_eq!(
+            told(&script, model.name, 1, 1).iter().any(alone),
+            model.name == "posix",
+            "{}",
+            model.name
+        );
     }
     // In place it is, but where nothing is.
     let mut script = Script::new(1, &[(FOO, "foo", 4096)]);
-    script.create(0, BAR, "bar").write(0, FOO, 0, 8, 4096).mark(0);
+    script
+        .create(0, BAR, "bar")
+        .write(0, FOO, 0, 8, 4096)
+        .mark(0);
     for model in MODELS {
         let first = |tree: &Tree| tree[&(FileId::ROOT, name("foo"))][0];
         let alone = |tree: &Tree| !has(tree, "bar") && first(tree) != Byte::Written(0);
-        assert_eq!(told(&script, model.name, 1, 1).iter().any(alone), model.name != "btrfs", "{}", model.name);
+        assert_eq!(
+            told(&script, model.name, 1, 1).iter().any(alone),
+            model.name != "btrfs",
+            "{}",
+            model.name
+        );
     }
 }
 
@@ -344,28 +575,70 @@ fn a_log_tree_keeps_what_was_synced_and_what_is_above_it_and_a_journal_all() {
     let mut script = Script::new(1, &[]);
     script.create(0, FOO, "foo");
     let (parent, kind) = (FileId::ROOT, FileKind::Directory);
-    script.file(0, FileOp::Create { parent, name: name("directory"), file: directory, kind, mode: 0o755 });
+    script.file(
+        0,
+        FileOp::Create {
+            parent,
+            name: name("directory"),
+            file: directory,
+            kind,
+            mode: 0o755,
+        },
+    );
     let (parent, kind) = (directory, FileKind::Regular);
-    script.file(0, FileOp::Create { parent, name: name("inside"), file: inside, kind, mode: 0o644 });
+    script.file(
+        0,
+        FileOp::Create {
+            parent,
+            name: name("inside"),
+            file: inside,
+            kind,
+            mode: 0o644,
+        },
+    );
     script.sync(0, inside).mark(0);
     for model in MODELS.iter().filter(|model| model.name != "posix") {
         let trees = told(&script, model.name, 3, 1);
-        assert!(trees.iter().all(|tree| has(tree, "directory") && tree.contains_key(&(directory, name("inside")))));
-        assert_eq!(trees.iter().any(|tree| !has(tree, "foo")), model.name == "btrfs", "{}", model.name);
+        assert!(
+            trees
+                .iter()
+                .all(|tree| has(tree, "directory")
+                    && tree.contains_key(&(directory, name("inside"))))
+        );
+        assert_eq!(
+            trees.iter().any(|tree| !has(tree, "foo")),
+            model.name == "btrfs",
+            "{}",
+            model.name
+        );
     }
     // A name that was moved is a commit of everything.
     let mut script = Script::new(1, &[]);
-    script.create(0, FOO, "foo").create(0, BAR, "tmp").rename(0, BAR, "tmp", "bar", None).sync(0, BAR).mark(0);
-    assert!(told(&script, "btrfs", 3, 1).iter().all(|tree| has(tree, "foo") && has(tree, "bar")));
+    script
+        .create(0, FOO, "foo")
+        .create(0, BAR, "tmp")
+        .rename(0, BAR, "tmp", "bar", None)
+        .sync(0, BAR)
+        .mark(0);
+    assert!(
+        told(&script, "btrfs", 3, 1)
+            .iter()
+            .all(|tree| has(tree, "foo") && has(tree, "bar"))
+    );
 }
 
 /// Two replicas that write, sync and answer; the client has its acknowledgement of both.
 fn replicated(syncs: bool) -> Script {
     let mut script = Script::new(2, &[(FOO, "foo", 0)]);
-    script.run.nodes.push(Node { name: "client".into(), ..Node::default() });
+    script.run.nodes.push(Node {
+        name: "client".into(),
+        ..Node::default()
+    });
     for round in 0..2 {
         for node in 0..2 {
-            script.message(2, node).write(node, FOO, round * 8, 8, round * 8);
+            script
+                .message(2, node)
+                .write(node, FOO, round * 8, 8, round * 8);
             if syncs {
                 script.sync(node, FOO);
             }
@@ -381,11 +654,16 @@ fn what_all_replicas_synced_is_there_when_it_was_acknowledged() {
     let lost = |script: &Script, explore| {
         let request = request(model("posix"), explore, 1);
         let space = Space::new(&script.run, &request).expect("there are states");
-        (0..space.len()).map(|index| space.state(index)).any(|state| {
-            let least =
-                (0..2).map(|node| tree(&script.run, &space, &state, node)[&(FileId::ROOT, name("foo"))].len()).min();
-            least.expect("two nodes") < marks(&script.run, &state) * 8
-        })
+        (0..space.len())
+            .map(|index| space.state(index))
+            .any(|state| {
+                let least = (0..2)
+                    .map(|node| {
+                        tree(&script.run, &space, &state, node)[&(FileId::ROOT, name("foo"))].len()
+                    })
+                    .min();
+                least.expect("two nodes") < marks(&script.run, &state) * 8
+            })
     };
     for explore in [
         Explore::ReplicatedStateMachine { majority: 0 },
@@ -400,7 +678,14 @@ fn what_all_replicas_synced_is_there_when_it_was_acknowledged() {
 
 /// What a state is: the disks, and what was told. Two that agree in both are one.
 fn identity(state: &State) -> (Vec<(usize, Vec<usize>)>, Vec<usize>) {
-    (state.nodes.iter().map(|node| (node.micros, node.lost.clone())).collect(), state.cut.clone())
+    (
+        state
+            .nodes
+            .iter()
+            .map(|node| (node.micros, node.lost.clone()))
+            .collect(),
+        state.cut.clone(),
+    )
 }
 
 fn is_consistent(run: &Run, cut: &[usize]) -> bool {
@@ -413,10 +698,12 @@ fn is_consistent(run: &Run, cut: &[usize]) -> bool {
         })
     };
     run.nodes.iter().zip(cut).all(|(node, events)| {
-        node.events[..*events].iter().all(|event| match &event.action {
-            Action::Receive(message) => sent(message),
-            _ => true,
-        })
+        node.events[..*events]
+            .iter()
+            .all(|event| match &event.action {
+                Action::Receive(message) => sent(message),
+                _ => true,
+            })
     })
 }
 
@@ -426,18 +713,21 @@ fn posix_allows(run: &Run, space: &Space, state: &State, node: usize) -> bool {
     let events = &run.nodes[node].events;
     state.nodes[node].lost.iter().all(|micro| {
         let micro = &space.micros(node)[*micro];
-        !events[..state.cut[node]].iter().skip(micro.event).any(|event| match (&event.action, &micro.effect) {
-            (Action::File(FileOp::SyncAll), _) => true,
-            (
-                Action::File(FileOp::Sync { file: synced, .. }),
-                Effect::Write { file, .. } | Effect::SetSize { file, .. },
-            ) => synced == file,
-            (
-                Action::File(FileOp::Sync { file: synced, .. }),
-                Effect::SetEntry { parent, .. } | Effect::RemoveEntry { parent, .. },
-            ) => synced == parent,
-            _ => false,
-        })
+        !events[..state.cut[node]]
+            .iter()
+            .skip(micro.event)
+            .any(|event| match (&event.action, &micro.effect) {
+                (Action::File(FileOp::SyncAll), _) => true,
+                (
+                    Action::File(FileOp::Sync { file: synced, .. }),
+                    Effect::Write { file, .. } | Effect::SetSize { file, .. },
+                ) => synced == file,
+                (
+                    Action::File(FileOp::Sync { file: synced, .. }),
+                    Effect::SetEntry { parent, .. } | Effect::RemoveEntry { parent, .. },
+                ) => synced == parent,
+                _ => false,
+            })
     })
 }
 
@@ -467,7 +757,10 @@ fn step(nodes: usize) -> impl Strategy<Value = Step> {
 /// Some nodes with one file each, and a client behind them.
 fn script(nodes: usize, steps: &[Step]) -> Script {
     let mut script = Script::new(nodes, &[(FOO, "foo", 2)]);
-    script.run.nodes.push(Node { name: "client".into(), ..Node::default() });
+    script.run.nodes.push(Node {
+        name: "client".into(),
+        ..Node::default()
+    });
     let mut sizes = vec![2; nodes];
     let mut renamed = vec![false; nodes];
     for step in steps {
@@ -478,7 +771,11 @@ fn script(nodes: usize, steps: &[Step]) -> Script {
             }
             Step::Overwrite(node) => drop(script.write(*node, FOO, 0, 2, sizes[*node])),
             Step::Rename(node) => {
-                let (from, to) = if renamed[*node] { ("bar", "foo") } else { ("foo", "bar") };
+                let (from, to) = if renamed[*node] {
+                    ("bar", "foo")
+                } else {
+                    ("foo", "bar")
+                };
                 script.rename(*node, FOO, from, to, None);
                 renamed[*node] ^= true;
             }
@@ -605,8 +902,16 @@ proptest! {
 #[test]
 fn a_sample_is_drawn_of_all_and_is_the_same_for_the_same_seed() {
     let script = replicated(false);
-    let space = Space::new(&script.run, &request(model("posix"), Explore::BruteForce, 1)).expect("there are states");
-    let (one, again, other) = (space.sample(20, 1), space.sample(20, 1), space.sample(20, 2));
+    let space = Space::new(
+        &script.run,
+        &request(model("posix"), Explore::BruteForce, 1),
+    )
+    .expect("there are states");
+    let (one, again, other) = (
+        space.sample(20, 1),
+        space.sample(20, 1),
+        space.sample(20, 2),
+    );
     assert_eq!(one, again);
     assert_ne!(one, other);
     assert_eq!(one.len(), 20);
@@ -617,21 +922,37 @@ fn a_sample_is_drawn_of_all_and_is_the_same_for_the_same_seed() {
 #[test]
 fn a_long_run_can_be_counted() {
     let mut script = Script::new(3, &[(FOO, "foo", 0)]);
-    script.run.nodes.push(Node { name: "client".into(), ..Node::default() });
+    script.run.nodes.push(Node {
+        name: "client".into(),
+        ..Node::default()
+    });
     for round in 0..200 {
-        script.message(3, 0).write(0, FOO, round * 60, 60, round * 60);
+        script
+            .message(3, 0)
+            .write(0, FOO, round * 60, 60, round * 60);
         script.message(0, 1).message(0, 2).sync(0, FOO);
         for node in [1, 2] {
-            script.write(node, FOO, round * 60, 60, round * 60).sync(node, FOO).message(node, 0);
+            script
+                .write(node, FOO, round * 60, 60, round * 60)
+                .sync(node, FOO)
+                .message(node, 0);
         }
         script.message(0, 3).mark(3);
     }
-    for explore in [Explore::ReplicatedStateMachine { majority: 0 }, Explore::BruteForce] {
+    for explore in [
+        Explore::ReplicatedStateMachine { majority: 0 },
+        Explore::BruteForce,
+    ] {
         let started = std::time::Instant::now();
-        let space = Space::new(&script.run, &request(model("posix"), explore, 1)).expect("there are states");
+        let space = Space::new(&script.run, &request(model("posix"), explore, 1))
+            .expect("there are states");
         let counted = started.elapsed();
         let last = space.state(space.len() - 1);
         assert!(last.cut[0] > 0);
-        println!("{explore:?}: {} states in {counted:?}, {:?}", space.len(), space.counts());
+        println!(
+            "{explore:?}: {} states in {counted:?}, {:?}",
+            space.len(),
+            space.counts()
+        );
     }
 }

@@ -7,7 +7,13 @@ use proptest::prelude::*;
 
 /// The write at a place, which is answered when `late` more requests have come.
 fn write(place: usize, fua: bool, late: usize, sectors: u64, priority: u8) -> Request {
-    Request::Write(Write { fua, offset: 0, length: sectors * 512, completed: place + 1 + late, priority })
+    Request::Write(Write {
+        fua,
+        offset: 0,
+        length: sectors * 512,
+        completed: place + 1 + late,
+        priority,
+    })
 }
 
 /// One letter a request: w a write, d one of data, u one with FUA, l one that is answered when
@@ -30,13 +36,22 @@ fn states(words: &str) -> States {
 
 fn visited(letters: &str, durable: usize, crash_points: &[usize], words: &str) -> Vec<String> {
     let log = Log::new(&requests(letters), durable, Disk::Honest);
-    Space::new(&log, crash_points, &states(words), 0).iter().map(|state| state.to_string()).collect()
+    Space::new(&log, crash_points, &states(words), 0)
+        .iter()
+        .map(|state| state.to_string())
+        .collect()
 }
 
 #[test]
 fn todays_states_are_a_prefix_and_what_was_flushed() {
-    assert_eq!(visited("wfwww", 0, &[2, 5], "prefix,flushed"), ["prefix@2", "prefix@5", "flushed@5"]);
-    assert_eq!(visited("wfwww", 0, &[2, 5], "flushed"), ["flushed@5", "prefix@2"]);
+    assert_eq!(
+        visited("wfwww", 0, &[2, 5], "prefix,flushed"),
+        ["prefix@2", "prefix@5", "flushed@5"]
+    );
+    assert_eq!(
+        visited("wfwww", 0, &[2, 5], "flushed"),
+        ["flushed@5", "prefix@2"]
+    );
 }
 
 #[test]
@@ -63,7 +78,10 @@ fn fewer_losses_come_first_and_then_later_crash_points() {
 #[test]
 fn later_epochs_are_lost_first_and_data_before_metadata() {
     // The two writes at the start are answered behind the flush.
-    assert_eq!(visited("llfwwd", 0, &[6], "reorder:1"), ["lost-5@6", "lost-3@6", "lost-4@6", "lost-0@6", "lost-1@6"]);
+    assert_eq!(
+        visited("llfwwd", 0, &[6], "reorder:1"),
+        ["lost-5@6", "lost-3@6", "lost-4@6", "lost-0@6", "lost-1@6"]
+    );
 }
 
 #[test]
@@ -87,11 +105,23 @@ fn every_write_is_a_crash_point_and_keeps_its_newest_write() {
         ]
     );
     // Nothing happened between 2, the end of the setup, and 3, the caller's.
-    assert_eq!(visited("wf-w", 2, &[3], "every-write"), ["prefix@3", "prefix@4"]);
+    assert_eq!(
+        visited("wf-w", 2, &[3], "every-write"),
+        ["prefix@3", "prefix@4"]
+    );
     // Behind a flush there is nothing new, but what FUA kept alone is.
-    assert_eq!(visited("wwf", 0, &[], "every-write,flushed"), ["prefix@0", "prefix@1", "prefix@2"]);
-    assert_eq!(visited("wu", 0, &[], "every-write,flushed"), ["prefix@0", "prefix@1", "prefix@2", "flushed@2"]);
-    assert_eq!(visited("wu", 0, &[], "every-write,reorder:1"), ["prefix@0", "prefix@1", "prefix@2", "flushed@2"]);
+    assert_eq!(
+        visited("wwf", 0, &[], "every-write,flushed"),
+        ["prefix@0", "prefix@1", "prefix@2"]
+    );
+    assert_eq!(
+        visited("wu", 0, &[], "every-write,flushed"),
+        ["prefix@0", "prefix@1", "prefix@2", "flushed@2"]
+    );
+    assert_eq!(
+        visited("wu", 0, &[], "every-write,reorder:1"),
+        ["prefix@0", "prefix@1", "prefix@2", "flushed@2"]
+    );
 }
 
 #[test]
@@ -102,10 +132,19 @@ fn a_long_write_is_torn_and_a_sector_is_not() {
     let torn: Vec<_> = space.iter().map(|state| state.to_string()).collect();
     assert_eq!(
         torn,
-        ["torn-0:2048..4096@2", "torn-0:0..2048@2", "torn-0:3584..4096@2", "torn-0:0..512@2", "torn-0:2048..2560@2"]
+        [
+            "torn-0:2048..4096@2",
+            "torn-0:0..2048@2",
+            "torn-0:3584..4096@2",
+            "torn-0:0..512@2",
+            "torn-0:2048..2560@2"
+        ]
     );
     let middle = space.get(4).expect("five states");
-    let pieces: Vec<_> = log.pieces(&middle).map(|piece| (piece.place, piece.bytes)).collect();
+    let pieces: Vec<_> = log
+        .pieces(&middle)
+        .map(|piece| (piece.place, piece.bytes))
+        .collect();
     assert_eq!(pieces, [(0, 0..2048), (0, 2560..4096), (1, 0..512)]);
 }
 
@@ -121,7 +160,11 @@ fn a_flush_that_overtook_a_write_does_not_cover_it() {
 
 #[test]
 fn fua_covers_itself_alone_and_once_it_is_answered() {
-    let requests = [write(0, false, 0, 1, 0), write(1, true, 1, 1, 0), Request::Nothing];
+    let requests = [
+        write(0, false, 0, 1, 0),
+        write(1, true, 1, 1, 0),
+        Request::Nothing,
+    ];
     let log = Log::new(&requests, 0, Disk::Honest);
     assert_eq!(log.pending(2), [0, 1]);
     assert_eq!(log.pending(3), [0]);
@@ -131,29 +174,51 @@ fn fua_covers_itself_alone_and_once_it_is_answered() {
 #[test]
 fn an_ignored_flush_leaves_all_to_be_lost() {
     let requests = requests("wfwufw");
-    assert_eq!(Log::new(&requests, 0, Disk::DropFlush).pending(6), [0, 2, 5]);
+    assert_eq!(
+        Log::new(&requests, 0, Disk::DropFlush).pending(6),
+        [0, 2, 5]
+    );
     assert_eq!(Log::new(&requests, 2, Disk::DropFlush).pending(6), [2, 5]);
     let lost = Log::new(&requests, 2, Disk::LoseWrite(1));
     assert_eq!(lost.pending(6), [5]);
-    let kept: Vec<_> = lost.pieces(&"prefix@6".parse().unwrap()).map(|piece| piece.place).collect();
+    let kept: Vec<_> = lost
+        .pieces(&"prefix@6".parse().unwrap())
+        .map(|piece| piece.place)
+        .collect();
     assert_eq!(kept, [0, 3, 5]);
 }
 
 #[test]
 fn a_space_too_large_to_walk_is_counted_and_addressed() {
-    let writes = |count| (0..count).map(|place| write(place, false, 0, 2, 0)).collect::<Vec<_>>();
+    let writes = |count| {
+        (0..count)
+            .map(|place| write(place, false, 0, 2, 0))
+            .collect::<Vec<_>>()
+    };
     let log = Log::new(&writes(60), 0, Disk::Honest);
     let space = Space::new(&log, &[60], &states("prefix,reorder:all"), 0);
     assert_eq!(space.len(), 1 << 60);
-    assert_eq!(space.get((1 << 60) - 1).map(|state| state.to_string()), Some("flushed@60".into()));
+    assert_eq!(
+        space.get((1 << 60) - 1).map(|state| state.to_string()),
+        Some("flushed@60".into())
+    );
     assert_eq!(space.get(1 << 60), None);
     // The states behind each write add up to each set of writes once.
-    assert_eq!(Space::new(&log, &[], &states("every-write,reorder:all"), 0).len(), 1 << 60);
+    assert_eq!(
+        Space::new(&log, &[], &states("every-write,reorder:all"), 0).len(),
+        1 << 60
+    );
 
     let log = Log::new(&writes(300), 0, Disk::Honest);
     let space = Space::new(&log, &[300], &states("all,sample:50"), 3);
     assert_eq!((space.spanned(), space.len()), (u128::MAX, 50));
-    assert_eq!(space.iter().filter(|state| log.check(state).is_ok()).count(), 50);
+    assert_eq!(
+        space
+            .iter()
+            .filter(|state| log.check(state).is_ok())
+            .count(),
+        50
+    );
 }
 
 #[test]
@@ -161,17 +226,46 @@ fn what_a_disk_may_not_lose_is_refused() {
     let log = Log::new(&requests("wfw-"), 0, Disk::Honest);
     for (state, why) in [
         ("prefix@5", "no crash at 5: the log has 4 requests"),
-        ("lost-0@4", "a crash at 4 cannot lose the write at 0: it was durable by then"),
-        ("lost-2@2", "a crash at 2 cannot lose 2: it is not the place of a write before it"),
-        ("lost-1@4", "a crash at 4 cannot lose 1: it is not the place of a write before it"),
-        ("torn-2:0..1024@4", "bytes 0..1024 are not a part of the write at 2, which has 1024"),
-        ("lost-0-torn-2:512..1024@4", "a crash at 4 cannot lose the write at 0: it was durable by then"),
-        ("torn-2:512..2048@4", "bytes 512..2048 are not a part of the write at 2, which has 1024"),
+        (
+            "lost-0@4",
+            "a crash at 4 cannot lose the write at 0: it was durable by then",
+        ),
+        (
+            "lost-2@2",
+            "a crash at 2 cannot lose 2: it is not the place of a write before it",
+        ),
+        (
+            "lost-1@4",
+            "a crash at 4 cannot lose 1: it is not the place of a write before it",
+        ),
+        (
+            "torn-2:0..1024@4",
+            "bytes 0..1024 are not a part of the write at 2, which has 1024",
+        ),
+        (
+            "lost-0-torn-2:512..1024@4",
+            "a crash at 4 cannot lose the write at 0: it was durable by then",
+        ),
+        (
+            "torn-2:512..2048@4",
+            "bytes 512..2048 are not a part of the write at 2, which has 1024",
+        ),
     ] {
-        assert_eq!(log.check(&state.parse().unwrap()).expect_err(state).to_string(), why);
+        assert_eq!(
+            log.check(&state.parse().unwrap())
+                .expect_err(state)
+                .to_string(),
+            why
+        );
     }
-    assert_eq!(log.state(3, &[2]).map(|state| state.to_string()), Ok("flushed@3".into()));
-    assert_eq!(log.state(3, &[]).map(|state| state.to_string()), Ok("prefix@3".into()));
+    assert_eq!(
+        log.state(3, &[2]).map(|state| state.to_string()),
+        Ok("flushed@3".into())
+    );
+    assert_eq!(
+        log.state(3, &[]).map(|state| state.to_string()),
+        Ok("prefix@3".into())
+    );
     assert!(log.state(3, &[0]).is_err());
 }
 
@@ -205,14 +299,22 @@ impl Case {
     }
 
     fn must_keep(&self, place: usize, position: usize) -> bool {
-        let Request::Write(write) = self.requests[place] else { panic!("no write") };
-        let flushed = (write.completed..position).any(|place| self.requests[place] == Request::Flush);
+        let Request::Write(write) = self.requests[place] else {
+            panic!("no write")
+        };
+        let flushed =
+            (write.completed..position).any(|place| self.requests[place] == Request::Flush);
         let by_itself = write.fua && write.completed <= position;
-        place < self.durable || flushed && self.disk != Disk::DropFlush || by_itself && self.disk != Disk::DropFua
+        place < self.durable
+            || flushed && self.disk != Disk::DropFlush
+            || by_itself && self.disk != Disk::DropFua
     }
 
     fn pending(&self, position: usize) -> Vec<usize> {
-        self.submitted(position).into_iter().filter(|place| !self.must_keep(*place, position)).collect()
+        self.submitted(position)
+            .into_iter()
+            .filter(|place| !self.must_keep(*place, position))
+            .collect()
     }
 
     fn promised_at(&self, position: usize) -> Option<usize> {
@@ -221,12 +323,19 @@ impl Case {
         }
         let what = |position| (self.submitted(position), self.pending(position));
         let points = self.crash_points.iter().copied();
-        let equal = points.clone().filter(|point| what(*point) == what(position)).max();
+        let equal = points
+            .clone()
+            .filter(|point| what(*point) == what(position))
+            .max();
         equal.or(points.filter(|point| *point <= position).max())
     }
 
     fn left(&self, position: usize, lost: &[usize]) -> Left {
-        let kept = self.submitted(position).into_iter().filter(|place| !lost.contains(place)).collect();
+        let kept = self
+            .submitted(position)
+            .into_iter()
+            .filter(|place| !lost.contains(place))
+            .collect();
         (self.promised_at(position), kept)
     }
 
@@ -235,8 +344,12 @@ impl Case {
         let mut left = BTreeSet::new();
         for position in positions {
             let pending = self.pending(position);
-            for bits in (0..1_u32 << pending.len()).filter(|bits| bits.count_ones() as usize <= most) {
-                let lost = (0..pending.len()).filter(|index| bits >> index & 1 == 1).map(|index| pending[index]);
+            for bits in
+                (0..1_u32 << pending.len()).filter(|bits| bits.count_ones() as usize <= most)
+            {
+                let lost = (0..pending.len())
+                    .filter(|index| bits >> index & 1 == 1)
+                    .map(|index| pending[index]);
                 left.insert(self.left(position, &lost.collect::<Vec<_>>()));
             }
         }
@@ -249,13 +362,20 @@ impl Case {
         for position in positions {
             let pending = self.pending(position);
             for place in &pending {
-                let Request::Write(write) = self.requests[*place] else { panic!("no write") };
+                let Request::Write(write) = self.requests[*place] else {
+                    panic!("no write")
+                };
                 let others: Vec<_> = pending.iter().filter(|other| *other != place).collect();
-                for bits in (0..1_u32 << others.len()).filter(|bits| bits.count_ones() as usize <= most) {
-                    let lost = (0..others.len()).filter(|index| bits >> index & 1 == 1).map(|index| *others[index]);
+                for bits in
+                    (0..1_u32 << others.len()).filter(|bits| bits.count_ones() as usize <= most)
+                {
+                    let lost = (0..others.len())
+                        .filter(|index| bits >> index & 1 == 1)
+                        .map(|index| *others[index]);
                     let kept = self.left(position, &lost.collect::<Vec<_>>());
                     left.extend(
-                        parts(write.length / 512).map(|(from, to)| (kept.clone(), (*place, from * 512, to * 512))),
+                        parts(write.length / 512)
+                            .map(|(from, to)| (kept.clone(), (*place, from * 512, to * 512))),
                     );
                 }
             }
@@ -264,25 +384,41 @@ impl Case {
     }
 
     fn every_position(&self) -> impl Iterator<Item = usize> {
-        self.crash_points.clone().into_iter().chain(self.durable..=self.requests.len())
+        self.crash_points
+            .clone()
+            .into_iter()
+            .chain(self.durable..=self.requests.len())
     }
 
     /// What was flushed by then, at the crash points and behind each write and flush.
     fn flushed(&self) -> BTreeSet<Left> {
-        let asked =
-            |place: &usize| self.requests[*place] == Request::Flush || self.submitted(place + 1).contains(place);
-        let behind = (self.durable..self.requests.len()).filter(asked).map(|place| place + 1);
+        let asked = |place: &usize| {
+            self.requests[*place] == Request::Flush || self.submitted(place + 1).contains(place)
+        };
+        let behind = (self.durable..self.requests.len())
+            .filter(asked)
+            .map(|place| place + 1);
         let positions = self.crash_points.iter().copied().chain(behind);
-        positions.map(|position| self.left(position, &self.pending(position))).collect()
+        positions
+            .map(|position| self.left(position, &self.pending(position)))
+            .collect()
     }
 
     /// What the states of a space leave; each once, or the test fails.
     fn visited(&self, words: &str) -> BTreeSet<Left> {
         let log = self.log();
         let space = Space::new(&log, &self.crash_points, &states(words), 0);
-        let left: Vec<_> = space.iter().map(|state| self.left(state.position, &log.lost(&state))).collect();
+        let left: Vec<_> = space
+            .iter()
+            .map(|state| self.left(state.position, &log.lost(&state)))
+            .collect();
         let set: BTreeSet<_> = left.iter().cloned().collect();
-        assert_eq!(set.len(), left.len(), "visited twice: {:?}", space.iter().collect::<Vec<_>>());
+        assert_eq!(
+            set.len(),
+            left.len(),
+            "visited twice: {:?}",
+            space.iter().collect::<Vec<_>>()
+        );
         set
     }
 }
@@ -291,14 +427,26 @@ impl Case {
 type Tear = (usize, u64, u64);
 
 fn tear(relaxation: &Relaxation) -> Option<Tear> {
-    if let Relaxation::Torn { place, from, to, .. } = relaxation { Some((*place, *from, *to)) } else { None }
+    if let Relaxation::Torn {
+        place, from, to, ..
+    } = relaxation
+    {
+        Some((*place, *from, *to))
+    } else {
+        None
+    }
 }
 
 /// What may be missing of a write of some sectors: the halves, the ends, one in the middle.
 fn parts(sectors: u64) -> impl Iterator<Item = (u64, u64)> {
     let half = sectors / 2;
-    let parts =
-        BTreeSet::from([(0, half), (half, sectors), (0, 1), (sectors.saturating_sub(1), sectors), (half, half + 1)]);
+    let parts = BTreeSet::from([
+        (0, half),
+        (half, sectors),
+        (0, 1),
+        (sectors.saturating_sub(1), sectors),
+        (half, half + 1),
+    ]);
     // Of two sectors and of three, some of these are the same.
     parts.into_iter().filter(move |_| sectors > 1)
 }
@@ -321,16 +469,26 @@ fn case(writes_most: usize) -> impl Strategy<Value = Case> {
         for (request, nothing) in log.into_iter().zip(nothing) {
             let place = requests.len();
             requests.push(match request {
-                Some((fua, late, sectors, priority)) => self::write(place, fua, late, sectors, priority),
+                Some((fua, late, sectors, priority)) => {
+                    self::write(place, fua, late, sectors, priority)
+                }
                 None => Request::Flush,
             });
             requests.extend(nothing.then_some(Request::Nothing));
         }
-        let mut crash_points: Vec<_> = points.iter().map(|point| point.index(requests.len() + 1)).collect();
+        let mut crash_points: Vec<_> = points
+            .iter()
+            .map(|point| point.index(requests.len() + 1))
+            .collect();
         crash_points.sort_unstable();
         crash_points.dedup();
         let durable = durable.min(requests.len());
-        Case { requests, durable, crash_points, disk }
+        Case {
+            requests,
+            durable,
+            crash_points,
+            disk,
+        }
     })
 }
 

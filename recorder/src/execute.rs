@@ -7,9 +7,10 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, Dev, FallocateFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, XattrFlags, chmod, chownat,
-    fallocate, fchmod, fchown, fdatasync, fremovexattr, fsetxattr, fstat, fsync, ftruncate, linkat, makedev, mkdirat,
-    mknodat, openat2, renameat_with, statat, symlinkat, syncfs, unlinkat,
+    AtFlags, Dev, FallocateFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, XattrFlags,
+    chmod, chownat, fallocate, fchmod, fchown, fdatasync, fremovexattr, fsetxattr, fstat, fsync,
+    ftruncate, linkat, makedev, mkdirat, mknodat, openat2, renameat_with, statat, symlinkat,
+    syncfs, unlinkat,
 };
 use rustix::io::{Errno, pwrite};
 use workloads::{DeviceKind, FallocMode, Op, RenameFlag, Target, WriteSync, pattern};
@@ -25,7 +26,9 @@ fn page_with(offset: u64) -> u64 {
 }
 
 /// How every path is resolved: beneath the root, with no symbolic link on the way.
-const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS);
 
 /// The directory that holds a name.
 enum Parent<'a> {
@@ -51,7 +54,10 @@ pub(crate) struct Executor {
 impl Executor {
     /// Operates below `root`, a directory.
     pub(crate) fn new(root: impl Into<OwnedFd>) -> Self {
-        Self { root: root.into(), open: HashMap::new() }
+        Self {
+            root: root.into(),
+            open: HashMap::new(),
+        }
     }
 
     /// The name of a handle that is open.
@@ -73,9 +79,11 @@ impl Executor {
             | Op::Link { .. }
             | Op::Open { .. }
             | Op::Tmpfile { .. } => self.make(op),
-            Op::Unlink { .. } | Op::Rmdir { .. } | Op::Remove { .. } | Op::Rename { .. } | Op::Close { .. } => {
-                self.unmake(op)
-            }
+            Op::Unlink { .. }
+            | Op::Rmdir { .. }
+            | Op::Remove { .. }
+            | Op::Rename { .. }
+            | Op::Close { .. } => self.unmake(op),
             Op::Write { .. }
             | Op::Append { .. }
             | Op::DirectWrite { .. }
@@ -112,7 +120,12 @@ impl Executor {
                 let (parent, name) = self.parent(path)?;
                 mknodat(parent, name, FileType::Fifo, Mode::from_raw_mode(*mode), 0)
             }
-            Op::Mknod { path, kind, major, minor } => {
+            Op::Mknod {
+                path,
+                kind,
+                major,
+                minor,
+            } => {
                 let kind = match kind {
                     DeviceKind::Char => FileType::CharacterDevice,
                     DeviceKind::Block => FileType::BlockDevice,
@@ -125,7 +138,10 @@ impl Executor {
                 let (parent, name) = self.parent(path)?;
                 symlinkat(target, parent, name)
             }
-            Op::Link { source: Target::Path(source), dest } => {
+            Op::Link {
+                source: Target::Path(source),
+                dest,
+            } => {
                 let (from, source) = self.parent(source)?;
                 let (to, dest) = self.parent(dest)?;
                 linkat(from, source, to, dest, AtFlags::empty())
@@ -167,7 +183,15 @@ impl Executor {
                 let (parent, name) = self.parent(path)?;
                 let stat = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
                 let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-                unlinkat(parent, name, if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() })
+                unlinkat(
+                    parent,
+                    name,
+                    if directory {
+                        AtFlags::REMOVEDIR
+                    } else {
+                        AtFlags::empty()
+                    },
+                )
             }
             Op::Rename { source, dest, flag } => {
                 self.close_path(source);
@@ -192,9 +216,18 @@ impl Executor {
 
     fn change_data(&mut self, number: usize, op: &Op) -> Result<()> {
         match op {
-            Op::Write { target, offset, length, sync } => {
+            Op::Write {
+                target,
+                offset,
+                length,
+                sync,
+            } => {
                 if *sync == WriteSync::None {
-                    return write_all(self.file(target)?, *offset, &pattern::bytes(number, *offset, *length));
+                    return write_all(
+                        self.file(target)?,
+                        *offset,
+                        &pattern::bytes(number, *offset, *length),
+                    );
                 }
                 let file = self.reopen(target, sync_flags(*sync))?;
                 write_all(&file, *offset, &pattern::bytes(number, *offset, *length))
@@ -205,7 +238,12 @@ impl Executor {
                 let appending = self.reopen(target, OFlags::APPEND)?;
                 write_all(&appending, offset, &pattern::bytes(number, offset, *length))
             }
-            Op::DirectWrite { target, offset, length, sync } => {
+            Op::DirectWrite {
+                target,
+                offset,
+                length,
+                sync,
+            } => {
                 let file = self.reopen(target, OFlags::DIRECT | sync_flags(*sync))?;
                 let mut buffer = Mapping::anonymous(*length as usize).map_err(errno)?;
                 let buffer = &mut buffer.bytes_mut()[..*length as usize];
@@ -216,7 +254,11 @@ impl Executor {
                 }
                 written
             }
-            Op::MmapWrite { target, offset, length } => {
+            Op::MmapWrite {
+                target,
+                offset,
+                length,
+            } => {
                 let file = self.file(target)?;
                 if *length == 0 {
                     return Ok(());
@@ -226,16 +268,36 @@ impl Executor {
                 }
                 let start = page_with(*offset);
                 let skip = (offset - start) as usize;
-                let mut mapping = Mapping::shared(file, start, skip + *length as usize).map_err(errno)?;
+                let mut mapping =
+                    Mapping::shared(file, start, skip + *length as usize).map_err(errno)?;
                 mapping.store(skip, &pattern::bytes(number, *offset, *length))
             }
             Op::Truncate { target, size } => ftruncate(self.file(target)?, *size),
-            Op::Falloc { target, mode, offset, length } => {
-                fallocate(self.file(target)?, falloc_flags(*mode), *offset, *length)
-            }
-            Op::Reflink { source, source_offset, length, dest, dest_offset } => {
-                let source = self.file(source)?.as_fd().try_clone_to_owned().map_err(errno)?;
-                raw::clone_range(&source, *source_offset, *length, self.file(dest)?, *dest_offset)
+            Op::Falloc {
+                target,
+                mode,
+                offset,
+                length,
+            } => fallocate(self.file(target)?, falloc_flags(*mode), *offset, *length),
+            Op::Reflink {
+                source,
+                source_offset,
+                length,
+                dest,
+                dest_offset,
+            } => {
+                let source = self
+                    .file(source)?
+                    .as_fd()
+                    .try_clone_to_owned()
+                    .map_err(errno)?;
+                raw::clone_range(
+                    &source,
+                    *source_offset,
+                    *length,
+                    self.file(dest)?,
+                    *dest_offset,
+                )
             }
             _ => unreachable!("not an operation on data"),
         }
@@ -243,12 +305,22 @@ impl Executor {
 
     fn change_attributes(&mut self, op: &Op) -> Result<()> {
         match op {
-            Op::SetXattr { target, name, value } => {
-                fsetxattr(self.file(target)?, name, value.as_bytes(), XattrFlags::empty())
-            }
+            Op::SetXattr {
+                target,
+                name,
+                value,
+            } => fsetxattr(
+                self.file(target)?,
+                name,
+                value.as_bytes(),
+                XattrFlags::empty(),
+            ),
             Op::RemoveXattr { target, name } => fremovexattr(self.file(target)?, name),
             // By path, so that what cannot be opened (a fifo, a device) can be changed too.
-            Op::Chmod { target: Target::Path(path), mode } => {
+            Op::Chmod {
+                target: Target::Path(path),
+                mode,
+            } => {
                 let file = self.open_name(path)?;
                 if FileType::from_raw_mode(fstat(&file)?.st_mode) == FileType::Symlink {
                     return Err(Errno::OPNOTSUPP);
@@ -260,7 +332,9 @@ impl Executor {
                 let owner = Some(rustix::fs::Uid::from_raw(*uid));
                 let group = Some(rustix::fs::Gid::from_raw(*gid));
                 match target {
-                    Target::Path(path) => chownat(self.open_name(path)?, "", owner, group, AtFlags::EMPTY_PATH),
+                    Target::Path(path) => {
+                        chownat(self.open_name(path)?, "", owner, group, AtFlags::EMPTY_PATH)
+                    }
                     Target::Handle(_) => fchown(self.file(target)?, owner, group),
                 }
             }
@@ -270,15 +344,29 @@ impl Executor {
 
     fn persist(&mut self, op: &Op) -> Result<()> {
         match op {
-            Op::DropCaches { what } => std::fs::write("/proc/sys/vm/drop_caches", what.to_string()).map_err(errno),
+            Op::DropCaches { what } => {
+                std::fs::write("/proc/sys/vm/drop_caches", what.to_string()).map_err(errno)
+            }
             Op::Fsync { target } => fsync(self.file(target)?),
             Op::Fdatasync { target } => fdatasync(self.file(target)?),
-            Op::Msync { target, offset, length } => {
+            Op::Msync {
+                target,
+                offset,
+                length,
+            } => {
                 let start = page_with(*offset);
-                let mapping = Mapping::shared(self.file(target)?, start, (offset - start + length) as usize);
+                let mapping = Mapping::shared(
+                    self.file(target)?,
+                    start,
+                    (offset - start + length) as usize,
+                );
                 mapping.and_then(|mapping| mapping.sync()).map_err(errno)
             }
-            Op::SyncFileRange { target, offset, length } => raw::sync_file_range(self.file(target)?, *offset, *length),
+            Op::SyncFileRange {
+                target,
+                offset,
+                length,
+            } => raw::sync_file_range(self.file(target)?, *offset, *length),
             // sync(2) would write the disks of the other workers, and of the host, as well:
             // theirs would be durable before their time, and ours would wait for it.
             Op::Syncfs | Op::Sync => syncfs(&self.root),
@@ -319,7 +407,16 @@ impl Executor {
             None => (Parent::Root(self.root.as_fd()), path),
             Some((directory, name)) => {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                (Parent::Other(openat2(&self.root, directory, flags, Mode::empty(), BENEATH)?), name)
+                (
+                    Parent::Other(openat2(
+                        &self.root,
+                        directory,
+                        flags,
+                        Mode::empty(),
+                        BENEATH,
+                    )?),
+                    name,
+                )
             }
         };
         // The only name that leads out of the directory it is looked up in.
@@ -338,7 +435,12 @@ impl Executor {
     fn close_path(&mut self, path: &str) {
         // A directory that goes or moves takes the descriptors below it along.
         self.open.retain(|target, _| match target {
-            Target::Path(open) => open != path && !open.strip_prefix(path).is_some_and(|rest| rest.starts_with('/')),
+            Target::Path(open) => {
+                open != path
+                    && !open
+                        .strip_prefix(path)
+                        .is_some_and(|rest| rest.starts_with('/'))
+            }
             Target::Handle(_) => true,
         });
     }

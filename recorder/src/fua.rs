@@ -43,7 +43,13 @@ struct Tracefs(PathBuf);
 impl Tracefs {
     fn mount(mount_point: PathBuf) -> io::Result<Self> {
         std::fs::create_dir(&mount_point)?;
-        let mounted = mount(Some(block_dev::NAME_MARK), &mount_point, Some("tracefs"), MsFlags::empty(), None::<&str>);
+        let mounted = mount(
+            Some(block_dev::NAME_MARK),
+            &mount_point,
+            Some("tracefs"),
+            MsFlags::empty(),
+            None::<&str>,
+        );
         if let Err(errno) = mounted {
             let _ = std::fs::remove_dir(&mount_point);
             return Err(errno.into());
@@ -71,7 +77,11 @@ impl Instance {
         for _ in 0..NAME_ATTEMPTS {
             // One process may have several recorders.
             let number = INSTANCES.fetch_add(1, Ordering::Relaxed);
-            let path = directory.join(format!("{}-{}-{number}", block_dev::NAME_MARK, std::process::id()));
+            let path = directory.join(format!(
+                "{}-{}-{number}",
+                block_dev::NAME_MARK,
+                std::process::id()
+            ));
             match std::fs::create_dir(&path) {
                 Ok(()) => return Ok(Self(path)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => taken = error,
@@ -93,8 +103,8 @@ impl Drop for Instance {
     }
 }
 
-/// Whether this kernel's requests can be watched, so that FUA is told from flushes. `directory` is one of
-/// ours, in a mount namespace of our own.
+/// Whether this kernel's requests can be watched, so that FUA is told from flushes. `directory` is
+/// one of ours, in a mount namespace of our own.
 ///
 /// # Errors
 /// Without root, or tracefs with block_bio_queue.
@@ -118,19 +128,29 @@ impl RequestTrace {
         let tracefs = Tracefs::mount(directory.join("tracing"))?;
         let instance = Instance::create(&tracefs.0.join("instances"))?;
         instance.write("trace_clock", "mono")?;
-        let pipe = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(instance.0.join("trace_pipe"))?;
-        let this = Self { pipe, instance, _tracefs: tracefs };
+        let pipe = File::options()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(instance.0.join("trace_pipe"))?;
+        let this = Self {
+            pipe,
+            instance,
+            _tracefs: tracefs,
+        };
         this.watch(device_number)?;
-        this.instance.write("events/block/block_bio_queue/enable", "1")?;
+        this.instance
+            .write("events/block/block_bio_queue/enable", "1")?;
         Ok(this)
     }
 
     /// Watches another device from now on.
     pub(crate) fn watch(&self, device_number: u64) -> io::Result<()> {
         // The kernel keeps 12 bits of major and 20 bits of minor number in one word.
-        let device = (nix::sys::stat::major(device_number) << 20) | nix::sys::stat::minor(device_number);
+        let device =
+            (nix::sys::stat::major(device_number) << 20) | nix::sys::stat::minor(device_number);
         let filter = format!("dev == {device} && rwbs ~ \"*F*\"");
-        self.instance.write("events/block/block_bio_queue/filter", &filter)
+        self.instance
+            .write("events/block/block_bio_queue/filter", &filter)
     }
 
     /// What was seen since the last call, and not before `start_ns` of CLOCK_MONOTONIC.
@@ -152,7 +172,9 @@ impl RequestTrace {
         }
         let requests = requests.lines().filter_map(parse);
         // The trace has microseconds.
-        Ok(requests.filter(|request| request.time_ns >= start_ns / 1000 * 1000).collect())
+        Ok(requests
+            .filter(|request| request.time_ns >= start_ns / 1000 * 1000)
+            .collect())
     }
 }
 
@@ -167,12 +189,20 @@ fn parse(line: &str) -> Option<FlaggedRequest> {
     let count: u64 = words.nth(1)?.parse().ok()?;
     let preflush = flags.starts_with('F');
     let operation = flags.trim_start_matches('F');
-    let fua = operation.strip_prefix('W').is_some_and(|rest| rest.starts_with('F'));
+    let fua = operation
+        .strip_prefix('W')
+        .is_some_and(|rest| rest.starts_with('F'));
     // The kernel's filter looks at what was in the field before as well, and lets reads by.
     if !preflush && !fua {
         return None;
     }
-    Some(FlaggedRequest { time_ns, offset: sector * SECTOR_BYTES, length: count * SECTOR_BYTES, preflush, fua })
+    Some(FlaggedRequest {
+        time_ns,
+        offset: sector * SECTOR_BYTES,
+        length: count * SECTOR_BYTES,
+        preflush,
+        fua,
+    })
 }
 
 /// Notes in the log which writes were FUA, and which flushes did no more than stand for that.
@@ -184,7 +214,11 @@ fn parse(line: &str) -> Option<FlaggedRequest> {
 /// Where a FUA write is not found in the log, any later flush may be the one that makes it durable.
 pub(crate) fn annotate(log: &mut BlockLog, requests: &[FlaggedRequest]) {
     let matched = match_writes(log, requests);
-    let mut demands: Vec<Demand> = requests.iter().filter(|request| request.preflush).map(Demand::new).collect();
+    let mut demands: Vec<Demand> = requests
+        .iter()
+        .filter(|request| request.preflush)
+        .map(Demand::new)
+        .collect();
     let mut stands_for_fua = Vec::new();
     // When those FUA writes were answered that no flush has followed since.
     let mut fua_completed = Vec::new();
@@ -206,12 +240,25 @@ pub(crate) fn annotate(log: &mut BlockLog, requests: &[FlaggedRequest]) {
         }
     }
     // The flush right before the data of a PREFLUSH write is that write's own.
-    let own = |write: &usize| log.entries()[..*write].iter().rposition(|entry| entry.kind == Kind::Flush);
+    let own = |write: &usize| {
+        log.entries()[..*write]
+            .iter()
+            .rposition(|entry| entry.kind == Kind::Flush)
+    };
     let preflush = matched.iter().filter(|(_, request)| request.preflush);
     let certain: Vec<usize> = preflush.filter_map(|(write, _)| own(write)).collect();
-    let is_matched = |request: &FlaggedRequest| matched.iter().any(|(_, other)| std::ptr::eq(*other, request));
-    let unmatched = requests.iter().filter(|request| request.fua && request.length > 0 && !is_matched(request));
-    let doubted_from_ns = unmatched.map(|request| request.time_ns).min().unwrap_or(u64::MAX);
+    let is_matched = |request: &FlaggedRequest| {
+        matched
+            .iter()
+            .any(|(_, other)| std::ptr::eq(*other, request))
+    };
+    let unmatched = requests
+        .iter()
+        .filter(|request| request.fua && request.length > 0 && !is_matched(request));
+    let doubted_from_ns = unmatched
+        .map(|request| request.time_ns)
+        .min()
+        .unwrap_or(u64::MAX);
     for index in stands_for_fua {
         if !certain.contains(&index) && log.entries()[index].time_ns < doubted_from_ns {
             log.reclassify(index, Kind::FuaFlush);
@@ -229,7 +276,11 @@ struct Demand {
 
 impl Demand {
     fn new(request: &FlaggedRequest) -> Self {
-        Self { time_ns: request.time_ns, empty: request.length == 0, doubted: false }
+        Self {
+            time_ns: request.time_ns,
+            empty: request.length == 0,
+            doubted: false,
+        }
     }
 
     /// Whether a flush at `flush_ns`, which may stand for FUA, is certain to be, or to come after,
@@ -241,15 +292,20 @@ impl Demand {
     }
 }
 
-/// Finds the write of each request that has data, and marks the FUA ones. No file system writes what
-/// is still being written, so it is the first one there since: if that is not all of it, none is.
-fn match_writes<'a>(log: &mut BlockLog, requests: &'a [FlaggedRequest]) -> Vec<(usize, &'a FlaggedRequest)> {
+/// Finds the write of each request that has data, and marks the FUA ones. No file system writes
+/// what is still being written, so it is the first one there since: if that is not all of it, none
+/// is.
+fn match_writes<'a>(
+    log: &mut BlockLog,
+    requests: &'a [FlaggedRequest],
+) -> Vec<(usize, &'a FlaggedRequest)> {
     let mut matched = Vec::new();
     for request in requests.iter().filter(|request| request.length > 0) {
         let taken = |index: usize| matched.iter().any(|(other, _)| *other == index);
         let is_there = |(index, entry): &(usize, &block_dev::Entry)| match entry.kind {
             Kind::Write { offset, length, .. } => {
-                let overlaps = offset < request.offset + request.length && request.offset < offset + u64::from(length);
+                let overlaps = offset < request.offset + request.length
+                    && request.offset < offset + u64::from(length);
                 overlaps && entry.time_ns >= request.time_ns && !taken(*index)
             }
             _ => false,
@@ -257,8 +313,16 @@ fn match_writes<'a>(log: &mut BlockLog, requests: &'a [FlaggedRequest]) -> Vec<(
         let first = log.entries().iter().enumerate().find(is_there);
         let whole = first.filter(|(_, entry)| entry.range() == (request.offset, request.length));
         let Some((index, _)) = whole else { continue };
-        if let (Kind::Write { offset, length, .. }, true) = (log.entries()[index].kind, request.fua) {
-            log.reclassify(index, Kind::Write { offset, length, fua: true });
+        if let (Kind::Write { offset, length, .. }, true) = (log.entries()[index].kind, request.fua)
+        {
+            log.reclassify(
+                index,
+                Kind::Write {
+                    offset,
+                    length,
+                    fua: true,
+                },
+            );
         }
         matched.push((index, request));
     }
@@ -273,7 +337,13 @@ mod tests {
     use super::*;
 
     fn request(time_ns: u64, offset: u64, length: u64, flags: &str) -> FlaggedRequest {
-        FlaggedRequest { time_ns, offset, length, preflush: flags.contains('p'), fua: flags.contains('f') }
+        FlaggedRequest {
+            time_ns,
+            offset,
+            length,
+            preflush: flags.contains('p'),
+            fua: flags.contains('f'),
+        }
     }
 
     fn kinds(log: &BlockLog) -> String {
@@ -287,7 +357,8 @@ mod tests {
         log.entries().iter().map(letter).collect()
     }
 
-    /// W and U are writes of 4096 bytes at ten times their time, F is a flush; times are 10, 20, ...
+    /// W and U are writes of 4096 bytes at ten times their time, F is a flush; times are 10, 20,
+    /// ...
     fn log(shape: &str) -> BlockLog {
         let mut log = BlockLog::default();
         for (place, letter) in shape.chars().enumerate() {
@@ -303,13 +374,23 @@ mod tests {
     #[test]
     fn a_line_of_the_trace_is_read() {
         let line = "  jbd2/loop0-8-123   [001] .....   507.000123: block_bio_queue: 7,0 FWFSM 16 + 8 [jbd2/loop0-8]";
-        assert_eq!(parse(line), Some(request(507_000_123_000, 8192, 4096, "pf")));
-        let empty = "    python-9 [000] ..... 1.5: block_bio_queue: 7,3 FWS 0 + 0 [python]";
-        assert!(parse(empty).is_some_and(|request| request.preflush && !request.fua && request.length == 0));
-        assert!(
-            parse("x-9 [000] ..... 1.5: block_bio_queue: 7,3 WFSM 8 + 8 [x]").is_some_and(|r| r.fua && !r.preflush)
+        assert_eq!(
+            parse(line),
+            Some(request(507_000_123_000, 8192, 4096, "pf"))
         );
-        assert_eq!(parse("x-9 [000] ..... 1.5: block_bio_queue: 7,3 R 8 + 8 [x]"), None);
+        let empty = "    python-9 [000] ..... 1.5: block_bio_queue: 7,3 FWS 0 + 0 [python]";
+        assert!(
+            parse(empty)
+                .is_some_and(|request| request.preflush && !request.fua && request.length == 0)
+        );
+        assert!(
+            parse("x-9 [000] ..... 1.5: block_bio_queue: 7,3 WFSM 8 + 8 [x]")
+                .is_some_and(|r| r.fua && !r.preflush)
+        );
+        assert_eq!(
+            parse("x-9 [000] ..... 1.5: block_bio_queue: 7,3 R 8 + 8 [x]"),
+            None
+        );
     }
 
     #[test]
@@ -322,21 +403,32 @@ mod tests {
     #[test]
     fn a_flush_asked_for_before_a_fua_write_is_no_doubt_about_the_one_behind_it() {
         let mut log = log("WFWF");
-        annotate(&mut log, &[request(15, 0, 0, "p"), request(25, 30 * 4096, 4096, "f")]);
+        annotate(
+            &mut log,
+            &[request(15, 0, 0, "p"), request(25, 30 * 4096, 4096, "f")],
+        );
         assert_eq!(kinds(&log), "WFUf");
     }
 
     #[test]
     fn a_flush_of_its_own_behind_a_fua_write_stays_one() {
         let mut log = log("WFWF");
-        annotate(&mut log, &[request(11, 30 * 4096, 4096, "pf"), request(35, 0, 0, "p")]);
+        annotate(
+            &mut log,
+            &[request(11, 30 * 4096, 4096, "pf"), request(35, 0, 0, "p")],
+        );
         assert_eq!(kinds(&log), "WFUF");
     }
 
     #[test]
     fn a_flush_asked_for_while_another_was_under_way_stays_one() {
-        // The flush at 40 was sent before 39, and only the one at 60 serves what was asked for then.
-        let requests = [request(11, 30 * 4096, 4096, "pf"), request(39, 0, 0, "p"), request(45, 50 * 4096, 4096, "f")];
+        // The flush at 40 was sent before 39, and only the one at 60 serves what was asked for
+        // then.
+        let requests = [
+            request(11, 30 * 4096, 4096, "pf"),
+            request(39, 0, 0, "p"),
+            request(45, 50 * 4096, 4096, "f"),
+        ];
         let mut log = log("WFWFWF");
         annotate(&mut log, &requests);
         assert_eq!(kinds(&log), "WFUFUF");
@@ -357,8 +449,11 @@ mod tests {
     fn a_fua_write_that_did_not_come_as_it_was_sent_leaves_every_later_flush_one_of_its_own() {
         // What is sent at 45 comes in two parts, at 50 and 60.
         let mut log = log("WFWFWWWF");
-        let requests =
-            [request(11, 30 * 4096, 4096, "pf"), request(45, 50 * 4096, 8192, "f"), request(65, 70 * 4096, 4096, "f")];
+        let requests = [
+            request(11, 30 * 4096, 4096, "pf"),
+            request(45, 50 * 4096, 8192, "f"),
+            request(65, 70 * 4096, 4096, "f"),
+        ];
         annotate(&mut log, &requests);
         assert_eq!(kinds(&log), "WFUfWWUF");
     }
@@ -367,7 +462,13 @@ mod tests {
     fn another_s_instance_is_left_alone() {
         let directory = tempfile::tempdir().expect("a directory");
         let next = INSTANCES.load(Ordering::Relaxed);
-        let name = |number| directory.path().join(format!("{}-{}-{number}", block_dev::NAME_MARK, std::process::id()));
+        let name = |number| {
+            directory.path().join(format!(
+                "{}-{}-{number}",
+                block_dev::NAME_MARK,
+                std::process::id()
+            ))
+        };
         std::fs::create_dir(name(next)).expect("made");
         std::fs::create_dir(name(next + 1)).expect("made");
         let ours = Instance::create(directory.path()).expect("made");

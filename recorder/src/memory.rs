@@ -24,7 +24,10 @@ impl Mapping {
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new private mapping at an address of the kernel's choice disturbs nothing.
         let start = unsafe { mmap_anonymous(None, size, protection, MapFlags::MAP_PRIVATE)? };
-        Ok(Self { start, length: size.get() })
+        Ok(Self {
+            start,
+            length: size.get(),
+        })
     }
 
     /// `length` bytes of a file from `offset`, which must be a multiple of the page size, shared.
@@ -32,8 +35,20 @@ impl Mapping {
         let size = NonZeroUsize::new(length.max(1)).expect("at least one");
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: as above; only this process maps the file, and nobody truncates it meanwhile.
-        let start = unsafe { mmap(None, size, protection, MapFlags::MAP_SHARED, file, offset as libc::off_t)? };
-        Ok(Self { start, length: size.get() })
+        let start = unsafe {
+            mmap(
+                None,
+                size,
+                protection,
+                MapFlags::MAP_SHARED,
+                file,
+                offset as libc::off_t,
+            )?
+        };
+        Ok(Self {
+            start,
+            length: size.get(),
+        })
     }
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
@@ -57,7 +72,9 @@ impl Mapping {
         let place = &mut self.bytes_mut()[start..start + data.len()];
         // SAFETY: the child makes system calls only, and takes no lock and no memory.
         let child = match unsafe { libc::fork() } {
-            -1 => return Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
+            -1 => {
+                return Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO));
+            }
             0 => {
                 let mut stored = 0;
                 while stored < place.len() {

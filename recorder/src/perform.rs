@@ -34,7 +34,10 @@ pub fn perform(
     Ok(())
 }
 
-fn end_setup(root: &OwnedFd, mark: &mut dyn FnMut(OperationMark) -> io::Result<()>) -> io::Result<()> {
+fn end_setup(
+    root: &OwnedFd,
+    mark: &mut dyn FnMut(OperationMark) -> io::Result<()>,
+) -> io::Result<()> {
     rustix::fs::syncfs(root)?;
     mark(OperationMark::SetupEnd)
 }

@@ -13,10 +13,19 @@ fn answer(result: libc::c_int) -> Result<(), Errno> {
 
 /// sync_file_range(2) that waits before and after writing.
 pub(crate) fn sync_file_range(file: impl AsFd, offset: u64, length: u64) -> Result<(), Errno> {
-    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
     let file = file.as_fd().as_raw_fd();
     // SAFETY: the call takes numbers only.
-    answer(unsafe { libc::sync_file_range(file, offset as libc::off64_t, length as libc::off64_t, flags) })
+    answer(unsafe {
+        libc::sync_file_range(
+            file,
+            offset as libc::off64_t,
+            length as libc::off64_t,
+            flags,
+        )
+    })
 }
 
 /// `struct file_clone_range` of linux/fs.h.
@@ -39,7 +48,18 @@ pub(crate) fn clone_range(
     dest: impl AsFd,
     dest_offset: u64,
 ) -> Result<(), Errno> {
-    let range = CloneRange { source: i64::from(source.as_fd().as_raw_fd()), source_offset, length, dest_offset };
+    let range = CloneRange {
+        source: i64::from(source.as_fd().as_raw_fd()),
+        source_offset,
+        length,
+        dest_offset,
+    };
     // SAFETY: the kernel reads one `struct file_clone_range`, which `CloneRange` lays out.
-    answer(unsafe { libc::ioctl(dest.as_fd().as_raw_fd(), FICLONERANGE, std::ptr::from_ref(&range)) })
+    answer(unsafe {
+        libc::ioctl(
+            dest.as_fd().as_raw_fd(),
+            FICLONERANGE,
+            std::ptr::from_ref(&range),
+        )
+    })
 }

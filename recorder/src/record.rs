@@ -24,7 +24,9 @@ pub enum Error {
     #[error("make the setup durable: {0}")]
     Setup(io::Error),
     /// What the setup left open cannot be kept open while it is made durable by unmounting.
-    #[error("the setup leaves @{0} open, and has to be unmounted to be durable: open it in the run")]
+    #[error(
+        "the setup leaves @{0} open, and has to be unmounted to be durable: open it in the run"
+    )]
     OpenInSetup(String),
     /// The driver of the file system, a process, said that something was wrong.
     #[error("the driver complained before any crash: {0}")]
@@ -71,10 +73,17 @@ impl Recorder {
     ///
     /// # Errors
     /// If the disk cannot be made.
-    pub fn new(variant: &Variant, base: &Arc<Base>, completion: Completion, directory: &Path) -> Result<Self> {
+    pub fn new(
+        variant: &Variant,
+        base: &Arc<Base>,
+        completion: Completion,
+        directory: &Path,
+    ) -> Result<Self> {
         let mount_point = directory.join("recorded");
-        std::fs::create_dir(&mount_point)
-            .map_err(|source| local_fs::Error::Io { doing: format!("create {}", mount_point.display()), source })?;
+        std::fs::create_dir(&mount_point).map_err(|source| local_fs::Error::Io {
+            doing: format!("create {}", mount_point.display()),
+            source,
+        })?;
         // Files get the modes that the workload says.
         rustix::process::umask(rustix::fs::Mode::empty());
         let disk = FuseDisk::new(base, directory, completion)?;
@@ -138,7 +147,12 @@ impl Recorder {
         trace
     }
 
-    fn record_mounted(&mut self, workload: &Workload, mounted: &mut Mounted, start_ns: u64) -> Result<Trace> {
+    fn record_mounted(
+        &mut self,
+        workload: &Workload,
+        mounted: &mut Mounted,
+        start_ns: u64,
+    ) -> Result<Trace> {
         let root = mounted.root()?;
         let data = rustix::fs::fstat(&root).map_err(|errno| Error::Root(errno.into()))?;
         let (root_mode, root_owner) = (data.st_mode & 0o7777, (data.st_uid, data.st_gid));
@@ -152,17 +166,33 @@ impl Recorder {
         };
         let durable_position = run.setup(&workload.setup)?;
         run.run(workload);
-        let Run { outcomes, crash_points, executor, .. } = run;
+        let Run {
+            outcomes,
+            crash_points,
+            executor,
+            ..
+        } = run;
         drop(executor);
         if let Some(complaint) = mounted.complaint() {
             return Err(Error::Driver(complaint));
         }
         let mut log = self.disk.stop_recording();
         if let Some(requests) = &mut self.requests {
-            annotate(&mut log, &requests.read_since(start_ns).map_err(Error::Requests)?);
+            annotate(
+                &mut log,
+                &requests.read_since(start_ns).map_err(Error::Requests)?,
+            );
         }
         let setup_operations = workload.setup.len();
-        Ok(Trace { outcomes, setup_operations, durable_position, root_mode, root_owner, crash_points, log })
+        Ok(Trace {
+            outcomes,
+            setup_operations,
+            durable_position,
+            root_mode,
+            root_owner,
+            crash_points,
+            log,
+        })
     }
 
     /// Waits until the last run's file system is unmounted, which may go on behind the return of
@@ -176,19 +206,27 @@ impl Recorder {
                 mounted.unmount()
             }
             Some(Leaving::Now(thread)) => {
-                let died = |_| Err(local_fs::Error::Unmount(io::Error::other("the thread that unmounts it died")));
+                let died = |_| {
+                    Err(local_fs::Error::Unmount(io::Error::other(
+                        "the thread that unmounts it died",
+                    )))
+                };
                 thread.join().unwrap_or_else(died)
             }
         };
         // A driver that is gone is not on the disk any more. What came of it while the workload ran
         // is in its trace.
-        self.stuck = unmounted.err().filter(|error| matches!(error, local_fs::Error::Unmount(_)));
+        self.stuck = unmounted
+            .err()
+            .filter(|error| matches!(error, local_fs::Error::Unmount(_)));
     }
 
     /// A disk with a live file system must not change under it. It stays as it is, and another
     /// takes its place.
     fn give_up_stuck_disk(&mut self) -> Result<()> {
-        let Some(why) = self.stuck.take() else { return Ok(()) };
+        let Some(why) = self.stuck.take() else {
+            return Ok(());
+        };
         if let Err(error) = self.replace_disk() {
             self.stuck = Some(why);
             return Err(error);
@@ -199,11 +237,15 @@ impl Recorder {
     fn replace_disk(&mut self) -> Result<()> {
         self.given_up += 1;
         let directory = self.directory.join(format!("recorder-{}", self.given_up));
-        std::fs::create_dir(&directory)
-            .map_err(|source| local_fs::Error::Io { doing: format!("create {}", directory.display()), source })?;
+        std::fs::create_dir(&directory).map_err(|source| local_fs::Error::Io {
+            doing: format!("create {}", directory.display()),
+            source,
+        })?;
         let disk = FuseDisk::new(&self.base, &directory, self.completion)?;
         if let Some(requests) = &self.requests {
-            requests.watch(disk.device_number()?).map_err(Error::Requests)?;
+            requests
+                .watch(disk.device_number()?)
+                .map_err(Error::Requests)?;
         }
         let old = std::mem::replace(&mut self.disk, disk);
         // It is served until the kernel has let go of it, however long that takes.
@@ -219,8 +261,18 @@ impl Recorder {
 
 /// Whether nothing shows that nobody answered any more.
 fn was_answered(trace: &Trace) -> bool {
-    let cut = |outcome: &Outcome| matches!(outcome, Outcome::Refused(libc::ENOTCONN | libc::ECONNABORTED));
-    let whole = |point: &CrashPoint| point.live.as_ref().is_none_or(|live| live.errors.is_empty());
+    let cut = |outcome: &Outcome| {
+        matches!(
+            outcome,
+            Outcome::Refused(libc::ENOTCONN | libc::ECONNABORTED)
+        )
+    };
+    let whole = |point: &CrashPoint| {
+        point
+            .live
+            .as_ref()
+            .is_none_or(|live| live.errors.is_empty())
+    };
     !trace.outcomes.iter().any(cut) && trace.crash_points.iter().all(whole)
 }
 
@@ -313,7 +365,14 @@ impl Run<'_> {
 
     fn crash_point(&mut self) {
         let log_position = self.disk.log_position();
-        let live = Some(walk(self.mounted.path(), WalkOptions::of(self.variant.file_system)));
-        self.crash_points.push(CrashPoint { operations_done: self.outcomes.len(), log_position, live });
+        let live = Some(walk(
+            self.mounted.path(),
+            WalkOptions::of(self.variant.file_system),
+        ));
+        self.crash_points.push(CrashPoint {
+            operations_done: self.outcomes.len(),
+            log_position,
+            live,
+        });
     }
 }

@@ -1,4 +1,5 @@
-//! What several nodes say to each other: the bytes that one sends are those that the other receives.
+//! What several nodes say to each other: the bytes that one sends are those that the other
+//! receives.
 
 mod support;
 
@@ -22,7 +23,12 @@ def connect(port):
 /// Records all of these at once, as nodes 0, 1 and so on.
 fn together(commands: Vec<Command>) -> Trace {
     let start = |(number, command): (usize, Command)| {
-        let options = NodeOptions { name: number.to_string(), directory: None, marks: true, ..NodeOptions::default() };
+        let options = NodeOptions {
+            name: number.to_string(),
+            directory: None,
+            marks: true,
+            ..NodeOptions::default()
+        };
         Tracer::start(options, command).expect("started")
     };
     let traced: Vec<_> = commands.into_iter().enumerate().map(start).collect();
@@ -40,7 +46,10 @@ fn messages(node: &Node, sent: bool) -> Vec<(Message, &Event)> {
         Action::Receive(message) if !sent => Some(message),
         _ => None,
     };
-    node.events.iter().filter_map(|event| Some((of(event)?, event))).collect()
+    node.events
+        .iter()
+        .filter_map(|event| Some((of(event)?, event)))
+        .collect()
 }
 
 /// How many bytes of each stream a node sent or received, without gaps.
@@ -49,7 +58,10 @@ fn totals(node: &Node, sent: bool) -> BTreeMap<u32, u64> {
     for (message, _) in messages(node, sent) {
         let total = totals.entry(message.stream).or_insert(0);
         // Who peeks receives the same again.
-        assert!(message.from == *total || !sent && message.to >= *total, "{message:?} behind {total}");
+        assert!(
+            message.from == *total || !sent && message.to >= *total,
+            "{message:?} behind {total}"
+        );
         *total = message.to.max(*total);
     }
     totals
@@ -65,7 +77,10 @@ fn assert_caused(trace: &Trace) {
             });
             let mut bytes = 0;
             for (sent, sending) in covering {
-                assert!(sending.start_ns <= event.end_ns, "{sending:?} is behind {event:?}");
+                assert!(
+                    sending.start_ns <= event.end_ns,
+                    "{sending:?} is behind {event:?}"
+                );
                 bytes += sent.to.min(received.to) - sent.from.max(received.from);
             }
             assert_eq!(bytes, received.to - received.from, "{event:?} was not sent");
@@ -120,12 +135,21 @@ fn asks(kind: &str, place: &str, times: &str) {
         command
     };
     let trace = together(vec![command(ECHO), command(ASK)]);
-    let [server, client] = &trace.run.nodes[..] else { panic!("two nodes") };
+    let [server, client] = &trace.run.nodes[..] else {
+        panic!("two nodes")
+    };
     assert_eq!(totals(client, true), totals(server, false), "{kind}");
     assert_eq!(totals(server, true), totals(client, false), "{kind}");
-    assert_eq!(totals(client, true).len(), times.parse::<usize>().expect("a number"));
+    assert_eq!(
+        totals(client, true).len(),
+        times.parse::<usize>().expect("a number")
+    );
     assert_caused(&trace);
-    let marks = client.events.iter().filter(|event| matches!(event.action, Action::Mark { .. })).count();
+    let marks = client
+        .events
+        .iter()
+        .filter(|event| matches!(event.action, Action::Mark { .. }))
+        .count();
     assert_eq!(marks.to_string(), times);
 }
 
@@ -139,7 +163,11 @@ fn a_client_and_a_server_over_tcp() {
 #[test]
 fn a_client_and_a_server_over_a_socket_with_a_name() {
     let directory = tempfile::tempdir().expect("a directory");
-    asks("unix", directory.path().join("socket").to_str().expect("ours"), "4");
+    asks(
+        "unix",
+        directory.path().join("socket").to_str().expect("ours"),
+        "4",
+    );
 }
 
 #[test]
@@ -159,8 +187,13 @@ if os.fork() == 0:
     time.sleep(0.2); os.kill(os.getpid(), 9)
 c.close(); os.wait()
 "#;
-    let trace = together(vec![python_command(server), python_command(&format!("{CONNECT}{client}"))]);
-    let [server, client] = &trace.run.nodes[..] else { panic!("two nodes") };
+    let trace = together(vec![
+        python_command(server),
+        python_command(&format!("{CONNECT}{client}")),
+    ]);
+    let [server, client] = &trace.run.nodes[..] else {
+        panic!("two nodes")
+    };
     assert_eq!(totals(client, true), totals(server, false));
     let (end, event) = *messages(client, true).last().expect("an end");
     assert_eq!((end.from, end.to, &*event.call), (5, 6, "exit"));
@@ -207,8 +240,14 @@ def work(me):
 t = [threading.Thread(target=work, args=(me,)) for me in range(3)]
 [x.start() for x in t]; [x.join() for x in t]
 ";
-    let trace = together(vec![python_command(server), python_command(&format!("{CONNECT}{client}"))]);
-    assert_eq!(totals(&trace.run.nodes[1], true), totals(&trace.run.nodes[0], false));
+    let trace = together(vec![
+        python_command(server),
+        python_command(&format!("{CONNECT}{client}")),
+    ]);
+    assert_eq!(
+        totals(&trace.run.nodes[1], true),
+        totals(&trace.run.nodes[0], false)
+    );
     assert_caused(&trace);
 }
 
@@ -237,10 +276,20 @@ assert ctypes.CDLL(None).sendmmsg(u.fileno(), many, 2, 0) == 2
 a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); a.send(b"x"); b.recv(9)
 socket.if_nameindex()
 "#;
-    let options = NodeOptions { name: "node".into(), ..NodeOptions::default() };
-    let node = Tracer::start(options, python_command(script)).expect("started").wait().expect("recorded");
+    let options = NodeOptions {
+        name: "node".into(),
+        ..NodeOptions::default()
+    };
+    let node = Tracer::start(options, python_command(script))
+        .expect("started")
+        .wait()
+        .expect("recorded");
     assert!(node.status.success());
-    let counted: Vec<_> = node.datagrams.iter().map(|((call, to), times)| format!("{call} {to} {times}")).collect();
+    let counted: Vec<_> = node
+        .datagrams
+        .iter()
+        .map(|((call, to), times)| format!("{call} {to} {times}"))
+        .collect();
     let expected = [
         "sendmmsg 127.0.0.1 1",
         "sendmmsg 127.0.0.3 1",

@@ -9,12 +9,18 @@ use recorder::process::{Error, NodeOptions, record};
 use support::{Recorded, python, record_command, shell};
 
 fn count(recorded: &Recorded, of: impl Fn(&FileOp) -> bool) -> usize {
-    recorded.operations().into_iter().filter(|op| of(op)).count()
+    recorded
+        .operations()
+        .into_iter()
+        .filter(|op| of(op))
+        .count()
 }
 
 fn marks(recorded: &Recorded) -> Vec<String> {
     let mark = |event: &pace_rules::nodes::Event| match event.action {
-        Action::Mark { line } => Some(String::from_utf8_lossy(recorded.trace.bytes(line)).into_owned()),
+        Action::Mark { line } => {
+            Some(String::from_utf8_lossy(recorded.trace.bytes(line)).into_owned())
+        }
         _ => None,
     };
     recorded.events().iter().filter_map(mark).collect()
@@ -43,7 +49,10 @@ fn what_was_there_at_the_beginning_is_known() {
         std::os::unix::fs::FileExt::write_all_at(&sparse, b"end", 1 << 20).expect("written");
     };
     let mut command = Command::new("sh");
-    command.args(["-ec", "echo x >>way/old; mv sub/old way/new; rm other; echo y >>$PWD/way/new; echo z >>sparse"]);
+    command.args([
+        "-ec",
+        "echo x >>way/old; mv sub/old way/new; rm other; echo y >>$PWD/way/new; echo z >>sparse",
+    ]);
     record_command(prepare, command).assert_exact();
 }
 
@@ -79,10 +88,34 @@ dir = os.open(".", os.O_RDONLY); os.fsync(dir); os.mkdir("sub", dir_fd=dir); os.
 "#,
     );
     recorded.assert_exact();
-    assert_eq!(count(&recorded, |op| matches!(op, FileOp::Sync { scope: SyncScope::Data, .. })), 3);
-    assert_eq!(count(&recorded, |op| matches!(op, FileOp::Sync { scope: SyncScope::File, .. })), 4);
+    assert_eq!(
+        count(&recorded, |op| matches!(
+            op,
+            FileOp::Sync {
+                scope: SyncScope::Data,
+                ..
+            }
+        )),
+        3
+    );
+    assert_eq!(
+        count(&recorded, |op| matches!(
+            op,
+            FileOp::Sync {
+                scope: SyncScope::File,
+                ..
+            }
+        )),
+        4
+    );
     let root = FileId::ROOT;
-    assert_eq!(count(&recorded, |op| matches!(op, FileOp::Sync { file, .. } if *file == root)), 1);
+    assert_eq!(
+        count(
+            &recorded,
+            |op| matches!(op, FileOp::Sync { file, .. } if *file == root)
+        ),
+        1
+    );
 }
 
 #[test]
@@ -104,7 +137,13 @@ assert libc.renameat2(-100, b"f", -100, b"g", 1) == -1
     );
     recorded.assert_exact();
     assert_eq!(count(&recorded, |op| matches!(op, FileOp::Zero { .. })), 2);
-    assert_eq!(count(&recorded, |op| matches!(op, FileOp::Rename { exchange: true, .. })), 2);
+    assert_eq!(
+        count(&recorded, |op| matches!(
+            op,
+            FileOp::Rename { exchange: true, .. }
+        )),
+        2
+    );
 }
 
 #[test]
@@ -149,7 +188,10 @@ threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]
 "#,
     );
     recorded.assert_exact();
-    assert_eq!(count(&recorded, |op| matches!(op, FileOp::Rename { .. })), 240);
+    assert_eq!(
+        count(&recorded, |op| matches!(op, FileOp::Rename { .. })),
+        240
+    );
 }
 
 #[test]
@@ -188,9 +230,25 @@ os.kill(os.getpid(), 15) if os.fork() == 0 else os.wait()
     );
     recorded.assert_exact();
     let operations = recorded.operations();
-    let sync = operations.iter().position(|op| matches!(op, FileOp::Sync { scope: SyncScope::Range { .. }, .. }));
+    let sync = operations.iter().position(|op| {
+        matches!(
+            op,
+            FileOp::Sync {
+                scope: SyncScope::Range { .. },
+                ..
+            }
+        )
+    });
     let before = &operations[..sync.expect("msync")];
-    assert_eq!(before.iter().filter(|op| matches!(op, FileOp::Write { .. })).count(), 2, "{}", recorded.text());
+    assert_eq!(
+        before
+            .iter()
+            .filter(|op| matches!(op, FileOp::Write { .. }))
+            .count(),
+        2,
+        "{}",
+        recorded.text()
+    );
 }
 
 #[test]
@@ -237,18 +295,34 @@ fn an_ordinary_user_is_recorded_and_keeps_what_set_uid_gives_or_is_refused() {
         std::os::unix::process::CommandExt::uid(&mut command, 65534);
         command.args(["-ec", script]).current_dir(&path);
         record(
-            NodeOptions { name: "node".into(), directory: Some(path.clone()), marks: true, ..NodeOptions::default() },
+            NodeOptions {
+                name: "node".into(),
+                directory: Some(path.clone()),
+                marks: true,
+                ..NodeOptions::default()
+            },
             command,
             &|| false,
         )
     };
-    let (trace, status) = record_as_nobody("echo x >f; mv f g; sync g").expect("recorded").expect("to its end");
-    assert!(status.success() && trace.about.not_measured.is_empty(), "{:?}", trace.about);
+    let (trace, status) = record_as_nobody("echo x >f; mv f g; sync g")
+        .expect("recorded")
+        .expect("to its end");
+    assert!(
+        status.success() && trace.about.not_measured.is_empty(),
+        "{:?}",
+        trace.about
+    );
     assert_eq!(trace.run.nodes[0].events.len(), 4);
     let program = directory.path().join("program");
     std::fs::copy("/bin/true", &program).expect("copied");
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o4755)).expect("changed");
-    let error = record_as_nobody(&format!("echo first >h; {}", program.display())).expect_err("it would not be root");
+    std::fs::set_permissions(
+        &program,
+        std::os::unix::fs::PermissionsExt::from_mode(0o4755),
+    )
+    .expect("changed");
+    let error = record_as_nobody(&format!("echo first >h; {}", program.display()))
+        .expect_err("it would not be root");
     assert!(matches!(error, Error::SetUid(_)), "{error}");
 }
 
@@ -278,9 +352,19 @@ assert libc.syscall(425, 8, 0) == -1
     // By one call or the other, as the architecture has them.
     let chown = counted.get("chown").or_else(|| counted.get("fchownat"));
     assert_eq!(chown, Some(&1), "{counted:?}");
-    assert!(counted.contains_key("setxattr") || marks(&recorded) == ["no xattrs"], "{counted:?}");
+    assert!(
+        counted.contains_key("setxattr") || marks(&recorded) == ["no xattrs"],
+        "{counted:?}"
+    );
     let expected = ["chown", "fchownat", "setxattr"];
-    assert_eq!(counted.keys().filter(|what| !expected.contains(&what.as_str())).count(), 0, "{counted:?}");
+    assert_eq!(
+        counted
+            .keys()
+            .filter(|what| !expected.contains(&what.as_str()))
+            .count(),
+        0,
+        "{counted:?}"
+    );
     assert_eq!(recorded.difference(), None);
 }
 
@@ -304,45 +388,73 @@ fn what_somebody_else_does_is_noticed() {
 #[test]
 fn a_program_that_cannot_be_started_or_is_set_uid_is_refused() {
     let refused = |program: &str| {
-        let options = NodeOptions { name: "node".into(), ..NodeOptions::default() };
+        let options = NodeOptions {
+            name: "node".into(),
+            ..NodeOptions::default()
+        };
         record(options, Command::new(program), &|| false).expect_err("it is refused")
     };
-    assert!(matches!(refused("/nonexistent/program"), Error::Start { .. }));
+    assert!(matches!(
+        refused("/nonexistent/program"),
+        Error::Start { .. }
+    ));
     let directory = tempfile::tempdir().expect("a directory");
     let program = directory.path().join("program");
     std::fs::copy("/bin/true", &program).expect("copied");
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o4755)).expect("changed");
+    std::fs::set_permissions(
+        &program,
+        std::os::unix::fs::PermissionsExt::from_mode(0o4755),
+    )
+    .expect("changed");
     let error = refused(program.to_str().expect("ours"));
-    assert!(matches!(&error, Error::SetUid(path) if path.ends_with("program")), "{error}");
-    // The kernel reads the header, begins, and finds that the rest is not there. On aarch64 (6.1) it finds
-    // that later: the program has started then, and dies.
+    assert!(
+        matches!(&error, Error::SetUid(path) if path.ends_with("program")),
+        "{error}"
+    );
+    // The kernel reads the header, begins, and finds that the rest is not there. On aarch64 (6.1)
+    // it finds that later: the program has started then, and dies.
     if cfg!(target_arch = "aarch64") {
         return;
     }
     let half = directory.path().join("half");
     let bytes = std::fs::read("/bin/true").expect("read");
     std::fs::write(&half, &bytes[..bytes.len() / 16]).expect("written");
-    std::fs::set_permissions(&half, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("changed");
+    std::fs::set_permissions(&half, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("changed");
     let error = refused(half.to_str().expect("ours"));
-    assert!(matches!(&error, Error::Start { error, .. } if error.to_string().contains("damaged")), "{error}");
+    assert!(
+        matches!(&error, Error::Start { error, .. } if error.to_string().contains("damaged")),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_recording_that_nobody_wants_any_more_ends_at_once_with_all_processes() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("numbers");
-    let options = NodeOptions { name: "node".into(), ..NodeOptions::default() };
+    let options = NodeOptions {
+        name: "node".into(),
+        ..NodeOptions::default()
+    };
     let mut command = Command::new("sh");
-    let script =
-        format!("trap '' INT TERM; sleep 600 & echo $$ $! > {0}.new; mv {0}.new {0}; sleep 600", path.display());
+    let script = format!(
+        "trap '' INT TERM; sleep 600 & echo $$ $! > {0}.new; mv {0}.new {0}; sleep 600",
+        path.display()
+    );
     command.args(["-c", &script]);
     let began = std::time::Instant::now();
     let recorded = record(options, command, &|| path.exists()).expect("recorded");
     assert!(recorded.is_none() && began.elapsed() < std::time::Duration::from_secs(300));
-    for pid in std::fs::read_to_string(&path).expect("read").split_whitespace() {
+    for pid in std::fs::read_to_string(&path)
+        .expect("read")
+        .split_whitespace()
+    {
         // Whose child it is by now may not have waited for it.
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        assert!(stat.is_empty() || stat.contains(") Z "), "{pid} lives: {stat}");
+        assert!(
+            stat.is_empty() || stat.contains(") Z "),
+            "{pid} lives: {stat}"
+        );
     }
 }
 
@@ -350,7 +462,10 @@ fn a_recording_that_nobody_wants_any_more_ends_at_once_with_all_processes() {
 fn all_processes_end_with_the_recording() {
     let directory = tempfile::tempdir().expect("a directory");
     let begun = directory.path().join("begun");
-    let options = NodeOptions { name: "node".into(), ..NodeOptions::default() };
+    let options = NodeOptions {
+        name: "node".into(),
+        ..NodeOptions::default()
+    };
     let mut command = Command::new("sh");
     let last = format!("setsid sh -c 'touch {}; exec sleep 1000'", begun.display());
     command.args(["-c", &format!("sleep 1000 & sleep 1000 & ({last}) & wait")]);
@@ -372,10 +487,19 @@ fn those_who_lose_their_parent_before_it_tells_of_them_end_as_well() {
     let directory = tempfile::tempdir().expect("a directory");
     for round in 0..40 {
         let path = directory.path().join(round.to_string());
-        let options = NodeOptions { name: "node".into(), ..NodeOptions::default() };
+        let options = NodeOptions {
+            name: "node".into(),
+            ..NodeOptions::default()
+        };
         let mut command = Command::new("sh");
         let forks = "while :; do (:) & (:) & (:) & wait; done";
-        command.args(["-c", &format!("({forks}) & ({forks}) & (:) & touch {}; {forks}", path.display())]);
+        command.args([
+            "-c",
+            &format!(
+                "({forks}) & ({forks}) & (:) & touch {}; {forks}",
+                path.display()
+            ),
+        ]);
         let recorded = record(options, command, &|| path.exists()).expect("recorded");
         assert!(recorded.is_none());
     }

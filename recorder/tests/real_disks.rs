@@ -22,8 +22,15 @@ fn with_recorder(file_system: &str, work: impl FnOnce(&mut Recorder, &Path) + Se
     with_recorder_on(Completion::AtOnce, file_system, work);
 }
 
-fn with_recorder_on(completion: Completion, file_system: &str, work: impl FnOnce(&mut Recorder, &Path) + Send) {
-    assert!(nix::unistd::geteuid().is_root(), "this test mounts file systems: run `make test`, or cargo test as root");
+fn with_recorder_on(
+    completion: Completion,
+    file_system: &str,
+    work: impl FnOnce(&mut Recorder, &Path) + Send,
+) {
+    assert!(
+        nix::unistd::geteuid().is_root(),
+        "this test mounts file systems: run `make test`, or cargo test as root"
+    );
     let in_namespace = || {
         enter_mount_namespace().expect("root makes mount namespaces");
         let scratch = Scratch::new().expect("a directory");
@@ -31,16 +38,24 @@ fn with_recorder_on(completion: Completion, file_system: &str, work: impl FnOnce
         let file = format(&variant, &scratch.path().join("base")).expect("formatted");
         let base = Arc::new(Base::from_file(&file).expect("read"));
         let directory = scratch.directory("recorder").expect("a directory");
-        let mut recorder = Recorder::new(&variant, &base, completion, &directory).expect("a recorder");
+        let mut recorder =
+            Recorder::new(&variant, &base, completion, &directory).expect("a recorder");
         work(&mut recorder, &directory);
     };
     std::thread::scope(|scope| {
-        scope.spawn(in_namespace).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        scope
+            .spawn(in_namespace)
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
 }
 
 fn workload(ops: Vec<Op>) -> Workload {
-    Workload { name: "test".into(), run: ops.into_iter().map(Step::Op).collect(), ..Workload::default() }
+    Workload {
+        name: "test".into(),
+        run: ops.into_iter().map(Step::Op).collect(),
+        ..Workload::default()
+    }
 }
 
 fn parse(text: &str) -> Workload {
@@ -52,7 +67,10 @@ fn record(recorder: &mut Recorder, text: &str) -> Trace {
 }
 
 fn all_done(trace: &Trace) -> bool {
-    trace.outcomes.iter().all(|outcome| *outcome == Outcome::Done)
+    trace
+        .outcomes
+        .iter()
+        .all(|outcome| *outcome == Outcome::Done)
 }
 
 fn refused(errno: i32) -> Outcome {
@@ -67,7 +85,8 @@ impl Outside {
         std::fs::create_dir(&directory).expect("made");
         std::fs::create_dir(directory.join("empty")).expect("made");
         std::fs::write(directory.join("victim"), "untouched").expect("written");
-        std::fs::set_permissions(directory.join("victim"), PermissionsExt::from_mode(0o640)).expect("changed");
+        std::fs::set_permissions(directory.join("victim"), PermissionsExt::from_mode(0o640))
+            .expect("changed");
         Self(directory)
     }
 
@@ -75,9 +94,17 @@ impl Outside {
         let describe = |path: &Path| {
             let metadata = path.symlink_metadata().expect("it is there");
             let changed = metadata.ctime() * 1_000_000_000 + metadata.ctime_nsec();
-            (path.as_os_str().into(), metadata.mode(), metadata.uid(), metadata.nlink(), changed)
+            (
+                path.as_os_str().into(),
+                metadata.mode(),
+                metadata.uid(),
+                metadata.nlink(),
+                changed,
+            )
         };
-        let inside = std::fs::read_dir(&self.0).expect("read").map(|entry| describe(&entry.expect("read").path()));
+        let inside = std::fs::read_dir(&self.0)
+            .expect("read")
+            .map(|entry| describe(&entry.expect("read").path()));
         let mut all: Vec<_> = inside.chain([describe(&self.0)]).collect();
         all.sort();
         all
@@ -90,28 +117,107 @@ fn everything(path: &str) -> Vec<Op> {
     let target = Target::Path(path.clone());
     let own = || "own".to_owned();
     vec![
-        Op::Chmod { target: target.clone(), mode: 0o777 },
-        Op::Chown { target: target.clone(), uid: 77, gid: 77 },
-        Op::SetXattr { target: target.clone(), name: "trusted.x".into(), value: "v".into() },
-        Op::RemoveXattr { target: target.clone(), name: "trusted.x".into() },
-        Op::Write { target: target.clone(), offset: 0, length: 10, sync: WriteSync::None },
-        Op::Append { target: target.clone(), length: 10 },
-        Op::MmapWrite { target: target.clone(), offset: 0, length: 10 },
-        Op::DirectWrite { target: target.clone(), offset: 0, length: 4096, sync: WriteSync::None },
-        Op::Truncate { target: target.clone(), size: 1 },
-        Op::Falloc { target: target.clone(), mode: FallocMode::Allocate, offset: 0, length: 4096 },
-        Op::Fsync { target: target.clone() },
-        Op::Open { path: path.clone(), handle: "handle".into() },
-        Op::Tmpfile { dir: path.clone(), handle: "tmpfile".into(), mode: 0o600 },
-        Op::Creat { path: path.clone(), mode: 0o600 },
-        Op::Mkdir { path: path.clone(), mode: 0o700 },
-        Op::Mkfifo { path: path.clone(), mode: 0o600 },
-        Op::Mknod { path: path.clone(), kind: DeviceKind::Char, major: 1, minor: 3 },
-        Op::Symlink { target: "x".into(), path: path.clone() },
-        Op::Link { source: Target::Path(path.clone()), dest: "new".into() },
-        Op::Link { source: Target::Path(own()), dest: path.clone() },
-        Op::Rename { source: path.clone(), dest: "new".into(), flag: RenameFlag::Replace },
-        Op::Rename { source: own(), dest: path.clone(), flag: RenameFlag::Replace },
+        Op::Chmod {
+            target: target.clone(),
+            mode: 0o777,
+        },
+        Op::Chown {
+            target: target.clone(),
+            uid: 77,
+            gid: 77,
+        },
+        Op::SetXattr {
+            target: target.clone(),
+            name: "trusted.x".into(),
+            value: "v".into(),
+        },
+        Op::RemoveXattr {
+            target: target.clone(),
+            name: "trusted.x".into(),
+        },
+        Op::Write {
+            target: target.clone(),
+            offset: 0,
+            length: 10,
+            sync: WriteSync::None,
+        },
+        Op::Append {
+            target: target.clone(),
+            length: 10,
+        },
+        Op::MmapWrite {
+            target: target.clone(),
+            offset: 0,
+            length: 10,
+        },
+        Op::DirectWrite {
+            target: target.clone(),
+            offset: 0,
+            length: 4096,
+            sync: WriteSync::None,
+        },
+        Op::Truncate {
+            target: target.clone(),
+            size: 1,
+        },
+        Op::Falloc {
+            target: target.clone(),
+            mode: FallocMode::Allocate,
+            offset: 0,
+            length: 4096,
+        },
+        Op::Fsync {
+            target: target.clone(),
+        },
+        Op::Open {
+            path: path.clone(),
+            handle: "handle".into(),
+        },
+        Op::Tmpfile {
+            dir: path.clone(),
+            handle: "tmpfile".into(),
+            mode: 0o600,
+        },
+        Op::Creat {
+            path: path.clone(),
+            mode: 0o600,
+        },
+        Op::Mkdir {
+            path: path.clone(),
+            mode: 0o700,
+        },
+        Op::Mkfifo {
+            path: path.clone(),
+            mode: 0o600,
+        },
+        Op::Mknod {
+            path: path.clone(),
+            kind: DeviceKind::Char,
+            major: 1,
+            minor: 3,
+        },
+        Op::Symlink {
+            target: "x".into(),
+            path: path.clone(),
+        },
+        Op::Link {
+            source: Target::Path(path.clone()),
+            dest: "new".into(),
+        },
+        Op::Link {
+            source: Target::Path(own()),
+            dest: path.clone(),
+        },
+        Op::Rename {
+            source: path.clone(),
+            dest: "new".into(),
+            flag: RenameFlag::Replace,
+        },
+        Op::Rename {
+            source: own(),
+            dest: path.clone(),
+            flag: RenameFlag::Replace,
+        },
         Op::Unlink { path: path.clone() },
         Op::Rmdir { path: path.clone() },
         Op::Remove { path },
@@ -126,29 +232,72 @@ fn a_workload_does_not_reach_beyond_its_disk() {
             let before = outside.state();
             let absolute = outside.0.to_str().expect("a name of ours").to_owned();
             let start = [
-                Op::Creat { path: "own".into(), mode: 0o644 },
-                Op::Symlink { target: absolute.clone(), path: "link".into() },
-                Op::Symlink { target: format!("{absolute}/victim"), path: "file".into() },
-                Op::Symlink { target: "../outside".into(), path: "up".into() },
-                Op::Symlink { target: "/proc/self/cwd".into(), path: "magic".into() },
+                Op::Creat {
+                    path: "own".into(),
+                    mode: 0o644,
+                },
+                Op::Symlink {
+                    target: absolute.clone(),
+                    path: "link".into(),
+                },
+                Op::Symlink {
+                    target: format!("{absolute}/victim"),
+                    path: "file".into(),
+                },
+                Op::Symlink {
+                    target: "../outside".into(),
+                    path: "up".into(),
+                },
+                Op::Symlink {
+                    target: "/proc/self/cwd".into(),
+                    path: "magic".into(),
+                },
             ];
-            let paths =
-                ["link/victim", "link/new", "link/empty", "link/empty/new", "up/victim", "up/empty", "magic/new"];
-            let leading_out = ["..", "../outside/victim", "../outside/new", "../outside/empty"];
-            let mut beyond: Vec<Op> = paths.iter().chain(&leading_out).flat_map(|path| everything(path)).collect();
+            let paths = [
+                "link/victim",
+                "link/new",
+                "link/empty",
+                "link/empty/new",
+                "up/victim",
+                "up/empty",
+                "magic/new",
+            ];
+            let leading_out = [
+                "..",
+                "../outside/victim",
+                "../outside/new",
+                "../outside/empty",
+            ];
+            let mut beyond: Vec<Op> = paths
+                .iter()
+                .chain(&leading_out)
+                .flat_map(|path| everything(path))
+                .collect();
             beyond.extend(everything(&format!("{absolute}/victim")));
             beyond.extend(everything(&format!("{absolute}/new")));
             let steps = start.iter().chain(&beyond).cloned().collect();
             let trace = recorder.record(&workload(steps)).expect("recorded");
-            assert!(trace.outcomes[..start.len()].iter().all(|outcome| *outcome == Outcome::Done));
+            assert!(
+                trace.outcomes[..start.len()]
+                    .iter()
+                    .all(|outcome| *outcome == Outcome::Done)
+            );
             for (op, outcome) in beyond.iter().zip(&trace.outcomes[start.len()..]) {
                 assert_ne!(*outcome, Outcome::Done, "{file_system}: {op}");
             }
             // Nor does what goes by the link itself.
-            let through: Vec<Op> = ["link", "file", "up"].iter().flat_map(|path| everything(path)).collect();
-            recorder.record(&workload(start.into_iter().chain(through).collect())).expect("recorded");
+            let through: Vec<Op> = ["link", "file", "up"]
+                .iter()
+                .flat_map(|path| everything(path))
+                .collect();
+            recorder
+                .record(&workload(start.into_iter().chain(through).collect()))
+                .expect("recorded");
             assert_eq!(outside.state(), before, "{file_system}");
-            assert_eq!(std::fs::read_to_string(outside.0.join("victim")).expect("read"), "untouched");
+            assert_eq!(
+                std::fs::read_to_string(outside.0.join("victim")).expect("read"),
+                "untouched"
+            );
         });
     }
 }
@@ -174,8 +323,7 @@ fn a_device_can_be_made_but_not_opened() {
     for file_system in FILE_SYSTEMS {
         with_recorder(file_system, |recorder, _| {
             // /dev/null, and the first loop device.
-            let text =
-                "mknod c c 1 3; mknod b b 7 0; chmod c 600; chown b 5 6; write c 0 10; write b 0 10; fsync b; sync";
+            let text = "mknod c c 1 3; mknod b b 7 0; chmod c 600; chown b 5 6; write c 0 10; write b 0 10; fsync b; sync";
             let trace = record(recorder, text);
             let mut expected = vec![Outcome::Done; 8];
             expected[4..7].fill(refused(libc::EACCES));
@@ -207,8 +355,15 @@ fn a_length_of_zero_is_no_trouble() {
                     mmapwrite foo 1M 0; msync foo 0 0; msync foo 4096 0; msync foo 100 0; msync foo 1M 0";
         let trace = record(recorder, text);
         assert!(all_done(&trace), "{:?}", trace.outcomes);
-        let live = trace.crash_points[0].live.as_ref().expect("it was looked at");
-        assert_eq!(format!("{live:?}").matches("size_bytes: 8192").count(), 1, "{live:?}");
+        let live = trace.crash_points[0]
+            .live
+            .as_ref()
+            .expect("it was looked at");
+        assert_eq!(
+            format!("{live:?}").matches("size_bytes: 8192").count(),
+            1,
+            "{live:?}"
+        );
     });
 }
 
@@ -216,11 +371,24 @@ fn a_length_of_zero_is_no_trouble() {
 fn a_full_disk_refuses_a_store_and_does_not_kill() {
     with_recorder("ext4", |recorder, _| {
         let trace = record(recorder, "creat foo; mmapwrite foo 0 17M; sync");
-        assert_eq!(trace.outcomes, [Outcome::Done, refused(libc::EIO), Outcome::Done]);
-        let trace = record(recorder, "creat foo; mmapwrite foo 100 64K; msync foo 0 64K");
+        assert_eq!(
+            trace.outcomes,
+            [Outcome::Done, refused(libc::EIO), Outcome::Done]
+        );
+        let trace = record(
+            recorder,
+            "creat foo; mmapwrite foo 100 64K; msync foo 0 64K",
+        );
         assert!(all_done(&trace));
-        let live = trace.crash_points[0].live.as_ref().expect("it was looked at");
-        assert_eq!(format!("{live:?}").matches("size_bytes: 65636").count(), 1, "{live:?}");
+        let live = trace.crash_points[0]
+            .live
+            .as_ref()
+            .expect("it was looked at");
+        assert_eq!(
+            format!("{live:?}").matches("size_bytes: 65636").count(),
+            1,
+            "{live:?}"
+        );
     });
 }
 
@@ -238,8 +406,8 @@ fn hold(path: &Path, end: &AtomicBool) -> Option<File> {
     None
 }
 
-/// Records until the file system of a recording stays, since somebody has a file of it open. On a busy
-/// machine many a recording ends before they have.
+/// Records until the file system of a recording stays, since somebody has a file of it open. On a
+/// busy machine many a recording ends before they have.
 fn record_until_it_stays(recorder: &mut Recorder, file: &Path) -> (Error, Option<File>) {
     let workload = parse(&("creat foo; sync".to_owned() + &"; fsync .; sync".repeat(200)));
     let end = AtomicBool::new(false);
@@ -248,14 +416,19 @@ fn record_until_it_stays(recorder: &mut Recorder, file: &Path) -> (Error, Option
         let deadline = Instant::now() + PATIENCE;
         let error = loop {
             match recorder.record(&workload) {
-                Ok(trace) if Instant::now() < deadline => assert!(all_done(&trace), "{:?}", trace.outcomes),
+                Ok(trace) if Instant::now() < deadline => {
+                    assert!(all_done(&trace), "{:?}", trace.outcomes)
+                }
                 Ok(_) => break None,
                 Err(error) => break Some(error),
             }
             recorder.finish_unmounting();
         };
         end.store(true, Ordering::Relaxed);
-        (error.expect("a file system that is in use was unmounted"), holder.join().expect("no panic"))
+        (
+            error.expect("a file system that is in use was unmounted"),
+            holder.join().expect("no panic"),
+        )
     })
 }
 
@@ -266,7 +439,12 @@ fn a_disk_whose_file_system_stays_is_given_up() {
             let first = recorder.device_name().to_owned();
             let (error, held) = record_until_it_stays(recorder, &directory.join("recorded/foo"));
             assert!(matches!(error, Error::Unmount(_)), "{file_system}: {error}");
-            assert!(error.to_string().starts_with("unmount the last recording: "), "{error}");
+            assert!(
+                error
+                    .to_string()
+                    .starts_with("unmount the last recording: "),
+                "{error}"
+            );
             assert!(held.is_some(), "{file_system}: nobody used it");
             assert_ne!(recorder.device_name(), first);
             let again = parse("creat foo; write foo 0 8K; fsync foo");
@@ -280,7 +458,9 @@ fn a_disk_whose_file_system_stays_is_given_up() {
             } else {
                 let traced = recorder.recognises_fua();
                 let trace = recorder.record(&again).expect("recorded");
-                let fua = |entry: &block_dev::Entry| matches!(entry.kind, block_dev::Kind::Write { fua: true, .. });
+                let fua = |entry: &block_dev::Entry| {
+                    matches!(entry.kind, block_dev::Kind::Write { fua: true, .. })
+                };
                 assert_eq!(trace.log.entries().iter().any(fua), traced);
                 drop(held);
             }
@@ -298,11 +478,24 @@ fn in_a_commit_fua_is_told_from_the_flush_that_stands_for_it() {
             assert!(recorder.recognises_fua(), "this kernel has no tracefs");
             let trace = record(recorder, "creat foo; write foo 0 4K; fsync foo");
             let end = trace.crash_points[0].log_position;
-            let kinds: Vec<Kind> = trace.log.entries()[..end].iter().map(|entry| entry.kind).collect();
-            let fua = kinds.iter().rposition(|kind| matches!(kind, Kind::Write { fua: true, .. }));
+            let kinds: Vec<Kind> = trace.log.entries()[..end]
+                .iter()
+                .map(|entry| entry.kind)
+                .collect();
+            let fua = kinds
+                .iter()
+                .rposition(|kind| matches!(kind, Kind::Write { fua: true, .. }));
             let fua = fua.unwrap_or_else(|| panic!("{file_system}: no FUA write in {kinds:?}"));
-            assert!(kinds[fua..].contains(&Kind::FuaFlush), "{file_system}: {:?}", &kinds[fua..]);
-            assert!(kinds[..fua].contains(&Kind::Flush), "{file_system}: {:?}", &kinds[..fua]);
+            assert!(
+                kinds[fua..].contains(&Kind::FuaFlush),
+                "{file_system}: {:?}",
+                &kinds[fua..]
+            );
+            assert!(
+                kinds[..fua].contains(&Kind::Flush),
+                "{file_system}: {:?}",
+                &kinds[..fua]
+            );
         });
     }
 }
@@ -312,7 +505,8 @@ fn on_a_lazy_disk_answers_come_late_and_everything_goes_on() {
     for file_system in FILE_SYSTEMS {
         with_recorder_on(Completion::Lazy { seed: 1 }, file_system, |recorder, _| {
             let text = "creat foo; write foo 0 64K; fsync foo; mkdir A; creat A/bar; fsync A; sync";
-            // On a busy machine the next request may take longer to come than an answer is held back.
+            // On a busy machine the next request may take longer to come than an answer is held
+            // back.
             let came_late = (0..20).any(|_| {
                 let trace = record(recorder, text);
                 assert!(all_done(&trace), "{file_system}: {:?}", trace.outcomes);
@@ -337,9 +531,15 @@ fn what_a_workload_wrote_to_files_is_known_on_the_disk() {
                 let (data, metadata): (Vec<_>, Vec<_>) =
                     writes.partition(|place| workloads::pattern::begins(trace.log.data(*place)));
                 assert!(!metadata.is_empty(), "{file_system}: {text}");
-                data.iter().map(|place| trace.log.data(*place).len()).sum::<usize>()
+                data.iter()
+                    .map(|place| trace.log.data(*place).len())
+                    .sum::<usize>()
             };
-            assert_eq!(data_bytes("creat foo; fsync foo; mkdir A; rename foo A/foo; sync"), 0, "{file_system}");
+            assert_eq!(
+                data_bytes("creat foo; fsync foo; mkdir A; rename foo A/foo; sync"),
+                0,
+                "{file_system}"
+            );
             for text in [
                 "creat foo; write foo 0 16K; fsync foo",
                 "setup; creat foo; write foo 0 32K; run; write foo 8K 16K; mkdir A; sync",

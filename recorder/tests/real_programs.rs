@@ -9,7 +9,11 @@ use recorder::process::{NodeOptions, Tracer, about_now, join};
 use support::{Recorded, python_command, record_command, shell};
 
 fn syncs(recorded: &Recorded) -> usize {
-    recorded.operations().iter().filter(|op| matches!(op, FileOp::Sync { .. } | FileOp::SyncAll)).count()
+    recorded
+        .operations()
+        .iter()
+        .filter(|op| matches!(op, FileOp::Sync { .. } | FileOp::SyncAll))
+        .count()
 }
 
 #[test]
@@ -22,7 +26,12 @@ fn sqlite_in_every_journal_mode() {
                  update t set b=5; delete from t where a=1; vacuum;' && echo acknowledged"
             ));
             recorded.assert_exact();
-            assert_eq!(syncs(&recorded) > 0, synchronous != "off", "{mode} {synchronous}\n{}", recorded.text());
+            assert_eq!(
+                syncs(&recorded) > 0,
+                synchronous != "off",
+                "{mode} {synchronous}\n{}",
+                recorded.text()
+            );
         }
     }
 }
@@ -148,7 +157,9 @@ fn anything_until_it_is_killed() {
             ..NodeOptions::default()
         };
         let mut command = python_command(ANYTHING);
-        command.args([seed, 3, 2].map(|number| number.to_string())).current_dir(directory.path());
+        command
+            .args([seed, 3, 2].map(|number| number.to_string()))
+            .current_dir(directory.path());
         let traced = Tracer::start(options, command).expect("started");
         // It takes a while to start, which is all that would be killed on a busy machine.
         while directory.path().read_dir().expect("read").next().is_none() {
@@ -158,8 +169,17 @@ fn anything_until_it_is_killed() {
         traced.kill();
         let node = traced.wait().expect("recorded");
         let status = node.status;
-        let recorded = Recorded { trace: join(vec![node], about_now()), status, directory };
-        assert_eq!(recorded.difference(), None, "seed {seed}\n{}", recorded.text());
+        let recorded = Recorded {
+            trace: join(vec![node], about_now()),
+            status,
+            directory,
+        };
+        assert_eq!(
+            recorded.difference(),
+            None,
+            "seed {seed}\n{}",
+            recorded.text()
+        );
     }
 }
 
@@ -171,13 +191,17 @@ fn an_operation_that_is_left_out_is_noticed() {
     let all = recorded.trace.run.nodes[0].events.clone();
     for left_out in 0..all.len() {
         let what = &all[left_out].action;
-        // Two files that are alike may have changed places, which leaves nothing that could be missed.
+        // Two files that are alike may have changed places, which leaves nothing that could be
+        // missed.
         let unseen = matches!(
             what,
             pace_rules::nodes::Action::File(
                 FileOp::Create { .. }
                     | FileOp::Unlink { .. }
-                    | FileOp::Rename { exchange: false, .. }
+                    | FileOp::Rename {
+                        exchange: false,
+                        ..
+                    }
                     | FileOp::Link { .. }
             )
         );
@@ -187,7 +211,8 @@ fn an_operation_that_is_left_out_is_noticed() {
         let mut events = all.clone();
         events.remove(left_out);
         recorded.trace.run.nodes[0].events = events;
-        let redone = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| recorded.difference()));
+        let redone =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| recorded.difference()));
         assert!(!matches!(redone, Ok(None)), "{what:?} is not missed");
         noticed += 1;
     }

@@ -33,17 +33,29 @@ pub struct FileSystemArgs {
     /// The file systems to test, separated by commas, with their options: ext4,ext4:data=journal.
     ///
     /// ext2, ext3, ext4, xfs, btrfs, f2fs, jfs, nilfs2, reiserfs, vfat, minix, those of them that
-    /// the kernel has; fuse2fs and ntfs-3g, drivers in user space, under the running kernel. Behind a colon come mount options, behind a colon and a hyphen arguments for
-    /// mkfs: 'ext4:data=journal,nodelalloc:-O ^64bit,btrfs:compress=zstd' is two file systems.
+    /// the kernel has; fuse2fs and ntfs-3g, drivers in user space, under the running kernel. Behind
+    /// a colon come mount options, behind a colon and a hyphen arguments for mkfs:
+    /// 'ext4:data=journal,nodelalloc:-O ^64bit,btrfs:compress=zstd' is two file systems.
     #[arg(long = "fs", value_name = "FS[:OPTIONS][,FS…]", value_parser = parse_variants, required = true)]
     pub file_systems: Vec<Variants>,
 
     /// Mount options to test all of them with, separated by commas, such as barrier=0.
-    #[arg(short = 'o', long, value_name = "OPTIONS", value_delimiter = ',', allow_hyphen_values = true)]
+    #[arg(
+        short = 'o',
+        long,
+        value_name = "OPTIONS",
+        value_delimiter = ',',
+        allow_hyphen_values = true
+    )]
     pub mount_options: Vec<String>,
 
     /// Arguments for mkfs, separated by spaces, such as '-O ^metadata_csum'.
-    #[arg(long, value_name = "ARGUMENTS", value_delimiter = ' ', allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "ARGUMENTS",
+        value_delimiter = ' ',
+        allow_hyphen_values = true
+    )]
     pub mkfs_options: Vec<String>,
 
     /// Size of the disk in MiB, if not the file system's usual one.
@@ -54,8 +66,8 @@ pub struct FileSystemArgs {
     /// lose-write:N (the N-th write of the run never happened), or lazy[:SEED].
     ///
     /// A lazy disk is honest, but answers some writes only after later requests have come or a few
-    /// milliseconds have gone by: a flush that is sent without waiting for them does not cover them.
-    /// Which writes, and for how many requests, follows SEED (0 unless it is given).
+    /// milliseconds have gone by: a flush that is sent without waiting for them does not cover
+    /// them. Which writes, and for how many requests, follows SEED (0 unless it is given).
     #[arg(long, value_name = "DISK", default_value_t = DiskKind::default())]
     pub disk: DiskKind,
 
@@ -66,14 +78,14 @@ pub struct FileSystemArgs {
 
     /// Which crash states to visit, with commas between: prefix (all that was written so far),
     /// flushed (only what a flush or FUA covered), every-write (the power fails behind every write
-    /// too), reorder:K (up to K of the writes that no flush covered are lost), torn:U (one of them is
-    /// cut at units of U bytes), mixed (with both: one is cut while others are lost), all, sample:N (N
-    /// of what the others span).
+    /// too), reorder:K (up to K of the writes that no flush covered are lost), torn:U (one of them
+    /// is cut at units of U bytes), mixed (with both: one is cut while others are lost), all,
+    /// sample:N (N of what the others span).
     #[arg(long, value_name = "STATES", default_value_t)]
     pub states: States,
 
-    /// How long to take for each file system, such as 10m: each workload gets its share of that, and
-    /// visits its crash states in the order in which bugs are likely; the rest is counted.
+    /// How long to take for each file system, such as 10m: each workload gets its share of that,
+    /// and visits its crash states in the order in which bugs are likely; the rest is counted.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub budget: Option<Duration>,
 
@@ -92,7 +104,11 @@ impl FileSystemArgs {
     /// # Errors
     /// If one is unknown.
     pub fn variants(&self) -> anyhow::Result<Vec<Variant>> {
-        let mut variants: Vec<_> = self.file_systems.iter().flat_map(|named| named.0.clone()).collect();
+        let mut variants: Vec<_> = self
+            .file_systems
+            .iter()
+            .flat_map(|named| named.0.clone())
+            .collect();
         for variant in &mut variants {
             variant.mount_options.extend(nonempty(&self.mount_options));
             variant.mkfs_options.extend(nonempty(&self.mkfs_options));
@@ -131,7 +147,8 @@ impl FileSystemArgs {
         self.jobs.map_or_else(processors, usize::from)
     }
 
-    /// The flags that say the same again, for one file system: for the command that replays a finding.
+    /// The flags that say the same again, for one file system: for the command that replays a
+    /// finding.
     pub fn replay_flags(&self, variant: &Variant) -> String {
         let name = variant.to_string();
         let mut flags = format!("--fs {}", quoted(&name));
@@ -158,13 +175,20 @@ impl FileSystemArgs {
 /// A variant that there is a contract for.
 fn parse_contract(text: &str) -> Result<Variant, String> {
     let mut variants = Variant::parse_list(text).map_err(|error| error.to_string())?;
-    let variant = variants.pop().filter(|_| variants.is_empty()).ok_or("expected one file system")?;
+    let variant = variants
+        .pop()
+        .filter(|_| variants.is_empty())
+        .ok_or("expected one file system")?;
     Contract::for_variant(&variant)?;
     Ok(variant)
 }
 
 fn nonempty(words: &[String]) -> Vec<String> {
-    words.iter().filter(|word| !word.is_empty()).cloned().collect()
+    words
+        .iter()
+        .filter(|word| !word.is_empty())
+        .cloned()
+        .collect()
 }
 
 /// Files with workloads; `-` is standard input.
@@ -181,7 +205,8 @@ pub type WorkloadIterator<'a> = Box<dyn Iterator<Item = anyhow::Result<Workload>
 
 /// Workloads of a sweep with their numbers: of generated ones the generator's, of others their
 /// place among all that were read, counted from 0.
-pub type NumberedWorkloads<'a> = Box<dyn Iterator<Item = anyhow::Result<(u64, Workload)>> + Send + 'a>;
+pub type NumberedWorkloads<'a> =
+    Box<dyn Iterator<Item = anyhow::Result<(u64, Workload)>> + Send + 'a>;
 
 impl WorkloadFiles {
     /// Reads every workload of every file.
@@ -208,12 +233,18 @@ impl WorkloadFiles {
             _ => return None,
         }
         let reader = Reader::new(BufReader::new(io::stdin()), "standard input");
-        Some(Box::new(reader.map(|workload| workload.map_err(anyhow::Error::from))))
+        Some(Box::new(
+            reader.map(|workload| workload.map_err(anyhow::Error::from)),
+        ))
     }
 
     /// Their names, separated by commas.
     pub fn names(&self) -> String {
-        self.files.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+        self.files
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 }
 
@@ -224,7 +255,9 @@ fn is_standard_input(path: &Path) -> bool {
 fn read_text(path: &Path) -> anyhow::Result<(String, String)> {
     if is_standard_input(path) {
         let mut text = String::new();
-        io::stdin().read_to_string(&mut text).context("read standard input")?;
+        io::stdin()
+            .read_to_string(&mut text)
+            .context("read standard input")?;
         return Ok((text, "standard input".into()));
     }
     let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;

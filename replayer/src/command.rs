@@ -26,7 +26,10 @@ use crate::sweep::{Summary, SweepOptions, Workers};
 pub(crate) fn outcome(rows: &[(Variant, Summary)]) -> Outcome {
     if rows.iter().any(|(_, summary)| summary.findings > 0) {
         Outcome::Findings
-    } else if rows.iter().any(|(_, summary)| summary.not_measured > 0 || summary.interrupted) {
+    } else if rows
+        .iter()
+        .any(|(_, summary)| summary.not_measured > 0 || summary.interrupted)
+    {
         Outcome::Incomplete
     } else {
         Outcome::Clean
@@ -46,8 +49,8 @@ pub struct SweepCommand<'a> {
     pub subcommand: Option<&'static str>,
     /// Stop once so many workloads have shown something.
     pub stop_after: Option<u64>,
-    /// The log of a run that was done elsewhere, if workloads are not to be run, and the command that
-    /// imports it.
+    /// The log of a run that was done elsewhere, if workloads are not to be run, and the command
+    /// that imports it.
     pub import: Option<(Import, String)>,
     found: Cell<u64>,
 }
@@ -55,7 +58,15 @@ pub struct SweepCommand<'a> {
 impl<'a> SweepCommand<'a> {
     /// A sweep of everything.
     pub fn new(file_system: &'a FileSystemArgs, machine: Machine, format: OutputFormat) -> Self {
-        Self { file_system, machine, format, subcommand: None, stop_after: None, import: None, found: Cell::new(0) }
+        Self {
+            file_system,
+            machine,
+            format,
+            subcommand: None,
+            stop_after: None,
+            import: None,
+            found: Cell::new(0),
+        }
     }
 
     /// Sweeps every file system with the workloads that `source` starts anew for each, but for
@@ -101,10 +112,18 @@ impl<'a> SweepCommand<'a> {
             let done = &results.of(&variant).done.clone();
             if summary.workloads < total {
                 let is_new = |numbered: &anyhow::Result<(u64, Workload)>| {
-                    numbered.as_ref().map_or(true, |(number, _)| !done.contains(number))
+                    numbered
+                        .as_ref()
+                        .map_or(true, |(number, _)| !done.contains(number))
                 };
                 let left = Some(total - summary.workloads);
-                self.one(&variant, &mut source().filter(is_new), left, Some(&mut *results), interrupt)?;
+                self.one(
+                    &variant,
+                    &mut source().filter(is_new),
+                    left,
+                    Some(&mut *results),
+                    interrupt,
+                )?;
             }
             let count = results.of(&variant).summary.workloads;
             if count != total && !interrupt.requested() {
@@ -120,7 +139,10 @@ impl<'a> SweepCommand<'a> {
             return self.finish(&results.rows(), interrupt);
         }
         let outcome = self.finish(&results.rows(), interrupt);
-        say(&format!("go on with: crashpoint fs --resume {}", results.directory().display()));
+        say(&format!(
+            "go on with: crashpoint fs --resume {}",
+            results.directory().display()
+        ));
         outcome
     }
 
@@ -128,11 +150,17 @@ impl<'a> SweepCommand<'a> {
     ///
     /// # Errors
     /// If it cannot be done, or there are several file systems.
-    pub fn run_stream(&self, stream: NumberedWorkloads<'static>, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    pub fn run_stream(
+        &self,
+        stream: NumberedWorkloads<'static>,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Outcome> {
         let variants = self.file_system.variants()?;
         prepare(&variants, &self.machine)?;
         let [variant] = variants.as_slice() else {
-            bail!("standard input can be read once: name one file system, or give the workloads as files");
+            bail!(
+                "standard input can be read once: name one file system, or give the workloads as files"
+            );
         };
         let mut stream = interruptible(stream, interrupt.clone());
         let summary = self.one(variant, &mut stream, None, None, interrupt)?;
@@ -151,26 +179,42 @@ impl<'a> SweepCommand<'a> {
         interrupt: &Interrupt,
     ) -> anyhow::Result<Summary> {
         let import = self.import.as_ref().map(|(import, _)| import.clone());
-        let mut options = SweepOptions { import, ..self.file_system.sweep_options(&self.machine) };
+        let mut options = SweepOptions {
+            import,
+            ..self.file_system.sweep_options(&self.machine)
+        };
         if let Some(budget) = self.file_system.budget {
-            let total = total.context("--budget is shared by the workloads, which must be known: give files, not -")?;
+            let total = total.context(
+                "--budget is shared by the workloads, which must be known: give files, not -",
+            )?;
             options.share = Some(budget.mul_f64(options.jobs as f64 / total.max(1) as f64));
         }
         let started = Workers::start(variant, &options);
         let mut workers = started.with_context(|| format!("prepare {variant}"))?;
         if !workers.recognise_fua() {
             if self.file_system.disk.honesty == Disk::DropFua {
-                bail!("--disk drop-fua needs tracefs, to tell FUA from flushes: see `crashpoint doctor`");
+                bail!(
+                    "--disk drop-fua needs tracefs, to tell FUA from flushes: see `crashpoint doctor`"
+                );
             }
-            say("without tracefs FUA cannot be told from a flush: the disk seems to keep more than it must");
+            say(
+                "without tracefs FUA cannot be told from a flush: the disk seems to keep more than it must",
+            );
         }
         // What cannot be mounted when it is new, such as with wrong options, is not worth a sweep.
         // One that is not new has its place in the result.
         if self.import.is_none() {
-            workers.floor(1, false).map_err(|error| refused(variant, &error))?;
+            workers
+                .floor(1, false)
+                .map_err(|error| refused(variant, &error))?;
         }
-        let mut report =
-            Report::new(self.format, variant, self.file_system.contract.as_ref(), self.replay(variant), total);
+        let mut report = Report::new(
+            self.format,
+            variant,
+            self.file_system.contract.as_ref(),
+            self.replay(variant),
+            total,
+        );
         if let Some(results) = results.as_deref_mut() {
             results.begin(variant, workers.recognise_fua());
         }
@@ -183,9 +227,10 @@ impl<'a> SweepCommand<'a> {
         });
         let mut done = |workload: &Workload, result: WorkloadResult| {
             let number = numbers.take_back(workload);
-            // What is not measured, or died, may be so because it was interrupted: --resume tries it
-            // again.
-            let counts = (result.not_measured.is_none() && result.death.is_none()) || !interrupt.requested();
+            // What is not measured, or died, may be so because it was interrupted: --resume tries
+            // it again.
+            let counts =
+                (result.not_measured.is_none() && result.death.is_none()) || !interrupt.requested();
             if let Some(results) = results.as_deref_mut().filter(|_| counts) {
                 results.append(variant, &report.json(number, workload, &result), &result)?;
             }
@@ -214,14 +259,28 @@ impl<'a> SweepCommand<'a> {
         if let Some((_, command)) = &self.import {
             return format!("{} {command}", own_call());
         }
-        let subcommand = self.subcommand.map(|name| format!(" {name}")).unwrap_or_default();
-        format!("{}{subcommand} {} -", own_call(), self.file_system.replay_flags(variant))
+        let subcommand = self
+            .subcommand
+            .map(|name| format!(" {name}"))
+            .unwrap_or_default();
+        format!(
+            "{}{subcommand} {} -",
+            own_call(),
+            self.file_system.replay_flags(variant)
+        )
     }
 
-    fn finish(&self, rows: &[(Variant, Summary)], interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    fn finish(
+        &self,
+        rows: &[(Variant, Summary)],
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Outcome> {
         print_table(self.format, rows)?;
         for (variant, summary) in rows.iter().filter(|(_, summary)| summary.states_left > 0) {
-            say(&format!("{variant}: the time was too short for {} crash states", summary.states_left));
+            say(&format!(
+                "{variant}: the time was too short for {} crash states",
+                summary.states_left
+            ));
         }
         if interrupt.requested() {
             if self.stop_after.is_none_or(|most| self.found.get() < most) {
@@ -235,7 +294,10 @@ impl<'a> SweepCommand<'a> {
 
 /// What is recorded of a file system, with whether that is all.
 fn so_far(recorded: &Recorded, total: u64) -> Summary {
-    Summary { interrupted: recorded.summary.workloads < total, ..recorded.summary.clone() }
+    Summary {
+        interrupted: recorded.summary.workloads < total,
+        ..recorded.summary.clone()
+    }
 }
 
 /// The numbers of workloads that were given out and have no result yet. The workers know nothing
@@ -245,14 +307,21 @@ struct Numbers(Mutex<HashMap<String, Vec<u64>>>);
 
 impl Numbers {
     fn give_out(&self, number: u64, workload: &Workload) {
-        self.0.lock().expect("no holder panics").entry(workload.to_line()).or_default().push(number);
+        self.0
+            .lock()
+            .expect("no holder panics")
+            .entry(workload.to_line())
+            .or_default()
+            .push(number);
     }
 
     /// Of workloads that are equal in everything it does not matter which is which.
     fn take_back(&self, workload: &Workload) -> u64 {
         let mut given_out = self.0.lock().expect("no holder panics");
         let line = workload.to_line();
-        let numbers = given_out.get_mut(&line).expect("a result is of what was given out");
+        let numbers = given_out
+            .get_mut(&line)
+            .expect("a result is of what was given out");
         let number = numbers.pop().expect("a workload has one result");
         if numbers.is_empty() {
             given_out.remove(&line);
@@ -265,7 +334,10 @@ impl Numbers {
 ///
 /// # Errors
 /// If it holds something else than workloads, or none.
-pub fn read_to_end(stream: WorkloadIterator<'static>, interrupt: &Interrupt) -> anyhow::Result<Vec<Workload>> {
+pub fn read_to_end(
+    stream: WorkloadIterator<'static>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Vec<Workload>> {
     let workloads = interruptible(stream, interrupt.clone()).collect::<anyhow::Result<Vec<_>>>()?;
     if workloads.is_empty() && !interrupt.requested() {
         bail!("no workload in standard input");
@@ -282,7 +354,11 @@ fn interruptible<T: Send + 'static>(
     const READ_AHEAD_MAX: usize = 16;
     const LOOK_UP_EVERY: Duration = Duration::from_millis(100);
     let (read, incoming) = sync_channel(READ_AHEAD_MAX);
-    std::thread::spawn(move || stream.into_iter().try_for_each(|workload| read.send(workload)));
+    std::thread::spawn(move || {
+        stream
+            .into_iter()
+            .try_for_each(|workload| read.send(workload))
+    });
     std::iter::from_fn(move || {
         loop {
             match incoming.recv_timeout(LOOK_UP_EVERY) {

@@ -32,9 +32,18 @@ pub(crate) struct CrashedDisks {
 impl CrashedDisks {
     pub(crate) fn new(base: &Arc<Base>, place: &FsckPlace) -> block_dev::Result<Self> {
         let slot = |number| -> block_dev::Result<Slot> {
-            Ok(Slot { disk: MemfdDisk::new(base)?, fsck: Fsck::new(place, number, base)?, check: None })
+            Ok(Slot {
+                disk: MemfdDisk::new(base)?,
+                fsck: Fsck::new(place, number, base)?,
+                check: None,
+            })
         };
-        Ok(Self { slots: [slot(0)?, slot(1)?], current: 0, tickets: 0, reports: HashMap::new() })
+        Ok(Self {
+            slots: [slot(0)?, slot(1)?],
+            current: 0,
+            tickets: 0,
+            reports: HashMap::new(),
+        })
     }
 
     /// The disk to use.
@@ -54,8 +63,8 @@ impl CrashedDisks {
         }
     }
 
-    /// Makes the current disk hold `image`, repaired where that has to be done before it is mounted;
-    /// otherwise says why that did not work.
+    /// Makes the current disk hold `image`, repaired where that has to be done before it is
+    /// mounted; otherwise says why that did not work.
     pub(crate) fn load(
         &mut self,
         variant: &Variant,
@@ -84,7 +93,9 @@ impl CrashedDisks {
         if variant.file_system.driver.is_some() {
             slot.disk.settle()?;
         }
-        let Some(check) = slot.fsck.start(variant, &mut slot.disk)? else { return Ok(None) };
+        let Some(check) = slot.fsck.start(variant, &mut slot.disk)? else {
+            return Ok(None);
+        };
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
         slot.check = Some((ticket, check));
@@ -96,10 +107,16 @@ impl CrashedDisks {
     /// # Panics
     /// If it was asked for before, or never started.
     pub(crate) fn report(&mut self, ticket: Ticket) -> Result<FsckReport, EngineError> {
-        let running = |slot: &Slot| slot.check.as_ref().is_some_and(|(other, _)| *other == ticket);
+        let running = |slot: &Slot| {
+            slot.check
+                .as_ref()
+                .is_some_and(|(other, _)| *other == ticket)
+        };
         if let Some(slot) = self.slots.iter().position(running) {
             self.settle(slot);
         }
-        self.reports.remove(&ticket).expect("every check has one report")
+        self.reports
+            .remove(&ticket)
+            .expect("every check has one report")
     }
 }

@@ -9,7 +9,10 @@
 ///
 /// # Errors
 /// If `test` fails.
-pub(crate) fn ddmin<T: Clone, E>(items: &[T], mut test: impl FnMut(&[T]) -> Result<bool, E>) -> Result<Vec<T>, E> {
+pub(crate) fn ddmin<T: Clone, E>(
+    items: &[T],
+    mut test: impl FnMut(&[T]) -> Result<bool, E>,
+) -> Result<Vec<T>, E> {
     let mut left = items.to_vec();
     let mut piece = left.len();
     while piece > 0 {
@@ -62,7 +65,9 @@ mod tests {
     fn what_is_needed_only_by_what_goes_goes_too() {
         // 1 cannot go before 2, which cannot go before 3.
         let consistent = |part: &[u32]| {
-            part.contains(&0) && (!part.contains(&2) || part.contains(&1)) && (!part.contains(&3) || part.contains(&2))
+            part.contains(&0)
+                && (!part.contains(&2) || part.contains(&1))
+                && (!part.contains(&3) || part.contains(&2))
         };
         assert_eq!(minimal(&[0, 1, 2, 3], consistent).0, [0]);
     }

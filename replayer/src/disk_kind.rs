@@ -16,13 +16,19 @@ pub struct DiskKind {
 
 impl From<Disk> for DiskKind {
     fn from(honesty: Disk) -> Self {
-        Self { honesty, completion: Completion::AtOnce }
+        Self {
+            honesty,
+            completion: Completion::AtOnce,
+        }
     }
 }
 
 impl From<Completion> for DiskKind {
     fn from(completion: Completion) -> Self {
-        Self { honesty: Disk::Honest, completion }
+        Self {
+            honesty: Disk::Honest,
+            completion,
+        }
     }
 }
 
@@ -40,7 +46,12 @@ impl FromStr for DiskKind {
 
     fn from_str(text: &str) -> Result<Self, UnknownDiskKind> {
         let seed = match text.strip_prefix("lazy") {
-            None => return text.parse::<Disk>().map(Self::from).map_err(UnknownDiskKind::Disk),
+            None => {
+                return text
+                    .parse::<Disk>()
+                    .map(Self::from)
+                    .map_err(UnknownDiskKind::Disk);
+            }
             Some("") => 0,
             Some(rest) => {
                 let seed = rest.strip_prefix(':').and_then(|seed| seed.parse().ok());
@@ -68,16 +79,37 @@ mod tests {
 
     #[test]
     fn disks_are_named_as_they_are_asked_for() {
-        for text in ["honest", "drop-flush", "drop-fua", "lose-write:3", "lazy:0", "lazy:7"] {
-            assert_eq!(text.parse::<DiskKind>().map(|disk| disk.to_string()).as_deref(), Ok(text));
+        for text in [
+            "honest",
+            "drop-flush",
+            "drop-fua",
+            "lose-write:3",
+            "lazy:0",
+            "lazy:7",
+        ] {
+            assert_eq!(
+                text.parse::<DiskKind>()
+                    .map(|disk| disk.to_string())
+                    .as_deref(),
+                Ok(text)
+            );
         }
-        assert_eq!("lazy".parse(), Ok(DiskKind::from(Completion::Lazy { seed: 0 })));
+        assert_eq!(
+            "lazy".parse(),
+            Ok(DiskKind::from(Completion::Lazy { seed: 0 }))
+        );
     }
 
     #[test]
     fn what_is_no_disk_is_refused_with_all_there_are() {
         let refused = |text: &str| text.parse::<DiskKind>().expect_err("refused").to_string();
-        for name in ["honest", "drop-flush", "drop-fua", "lose-write:N", "lazy[:SEED]"] {
+        for name in [
+            "honest",
+            "drop-flush",
+            "drop-fua",
+            "lose-write:N",
+            "lazy[:SEED]",
+        ] {
             assert!(refused("sleepy").contains(name), "{name}");
         }
         for wrong in ["lazy:", "lazy:x", "lazy7", "lazy:-1"] {

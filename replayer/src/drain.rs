@@ -14,11 +14,12 @@ const RESULTS_QUEUED_MAX: usize = 256;
 /// Where feeders get workloads.
 pub(crate) type Source<'a> = Mutex<&'a mut (dyn Iterator<Item = anyhow::Result<Workload>> + Send)>;
 
-/// Where they put results. Once the sweep has failed nobody receives any more; then nothing is lost.
+/// Where they put results. Once the sweep has failed nobody receives any more; then nothing is
+/// lost.
 pub(crate) type ResultSender = SyncSender<(Workload, WorkloadResult)>;
 
-/// Runs `feed` in a thread for each of `workers`; `take` is called with each result as it comes. What
-/// the threads return is returned once they all have ended.
+/// Runs `feed` in a thread for each of `workers`; `take` is called with each result as it comes.
+/// What the threads return is returned once they all have ended.
 ///
 /// # Errors
 /// If a feeder or `take` fails; then nothing new is begun.

@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 use block_dev::{Base, BlockLog, FrontEnd, Image, ImageHash, Kind, Mark, Unordered};
 use checker::{Contract, Finding, Model, Promise, oracle, write_check};
 use crash_images::{rebuild, rebuild_swapped, requests};
-use local_fs::{FileSystem, FsckReport, KernelLog, KernelMessage, Lack, Mounted, Tree, Variant, WalkOptions, walk};
+use local_fs::{
+    FileSystem, FsckReport, KernelLog, KernelMessage, Lack, Mounted, Tree, Variant, WalkOptions,
+    walk,
+};
 use pace_rules::disk::{Disk, Log, Relaxation, Space, State, States};
 use recorder::{CrashPoint, Outcome, Recorder, Trace};
 use workloads::{FallocMode, Op, RenameFlag, Workload};
@@ -77,7 +80,11 @@ struct Visited {
 impl Visited {
     /// A crash state of which this is all that can be said.
     fn nothing(finding: Finding) -> Self {
-        Self { tree: None, findings: vec![finding], check: None }
+        Self {
+            tree: None,
+            findings: vec![finding],
+            check: None,
+        }
     }
 }
 
@@ -102,7 +109,11 @@ impl Extent<'_> {
         let unordered = self.imported.map(Places::unordered).unwrap_or_default();
         let lost = rules.lost(state);
         let there = |place: usize| place < state.position && !lost.contains(&place);
-        unordered.iter().filter(|pair| there(pair.place) && there(pair.fua_place)).copied().collect()
+        unordered
+            .iter()
+            .filter(|pair| there(pair.place) && there(pair.fua_place))
+            .copied()
+            .collect()
     }
 }
 
@@ -124,7 +135,12 @@ impl Engine {
     ///
     /// # Errors
     /// If disks, mount points or the kernel's log cannot be had.
-    pub fn new(variant: &Variant, base: &Arc<Base>, disk: impl Into<DiskKind>, directory: &Path) -> Result<Self> {
+    pub fn new(
+        variant: &Variant,
+        base: &Arc<Base>,
+        disk: impl Into<DiskKind>,
+        directory: &Path,
+    ) -> Result<Self> {
         Self::with_fsck(variant, base, disk.into(), directory, &FsckPlace::default())
     }
 
@@ -221,7 +237,10 @@ impl Engine {
     /// Does a workload but for the file system's own checkers, which go on by themselves. `tell`
     /// is called before each step with what it is: whoever dies of it cannot say so.
     pub fn start(&mut self, workload: &Workload, tell: Tell<'_>) -> Unfinished {
-        let mut unfinished = Unfinished { result: WorkloadResult::new(workload.name.clone()), checks: BTreeMap::new() };
+        let mut unfinished = Unfinished {
+            result: WorkloadResult::new(workload.name.clone()),
+            checks: BTreeMap::new(),
+        };
         self.whose = None;
         // What was found before something failed stays found.
         if let Err(error) = self.record_and_check(workload, &mut unfinished, tell) {
@@ -239,14 +258,22 @@ impl Engine {
     pub fn finish(&mut self, unfinished: Unfinished) -> WorkloadResult {
         let Unfinished { mut result, checks } = unfinished;
         self.watch.restart();
-        for (ticket, states) in checks.into_iter().filter(|_| self.contract.promises(Promise::FsckClean)) {
+        for (ticket, states) in checks
+            .into_iter()
+            .filter(|_| self.contract.promises(Promise::FsckClean))
+        {
             let report = self.crashed.report(ticket);
             self.watch.lap(&mut result.timing.fsck_us);
             match report {
                 Ok(report) => {
-                    let Some(finding) = self.dissatisfaction(&report) else { continue };
+                    let Some(finding) = self.dissatisfaction(&report) else {
+                        continue;
+                    };
                     for state in states {
-                        result.add_findings(StateFindings { findings: vec![finding.clone()], ..state });
+                        result.add_findings(StateFindings {
+                            findings: vec![finding.clone()],
+                            ..state
+                        });
                     }
                 }
                 Err(error) => not_measured(&mut result, &error),
@@ -258,18 +285,30 @@ impl Engine {
 
     /// What is wrong by a report of the file system's own checker.
     fn dissatisfaction(&self, report: &FsckReport) -> Option<Finding> {
-        let name = self.variant.file_system.fsck.map_or("fsck", |fsck| fsck.program.name);
+        let name = self
+            .variant
+            .file_system
+            .fsck
+            .map_or("fsck", |fsck| fsck.program.name);
         let what = || format!("{name} is not satisfied: {}", summary(&report.output));
         let wrong = !report.clean && self.contract.promises(Promise::FsckClean);
         wrong.then(|| Finding::new(Promise::FsckClean, "", what()))
     }
 
-    fn record_and_check(&mut self, workload: &Workload, unfinished: &mut Unfinished, tell: Tell<'_>) -> Result<()> {
+    fn record_and_check(
+        &mut self,
+        workload: &Workload,
+        unfinished: &mut Unfinished,
+        tell: Tell<'_>,
+    ) -> Result<()> {
         if let Some(import) = self.import.clone() {
             return self.import_and_check(&import, workload, unfinished, tell);
         }
         let trace = self.record(workload, &mut unfinished.result, tell)?;
-        let whole = Extent { last: self.last_position(workload, &trace, &mut unfinished.result), imported: None };
+        let whole = Extent {
+            last: self.last_position(workload, &trace, &mut unfinished.result),
+            imported: None,
+        };
         let visited = self.visit_states(workload, &trace, &whole, unfinished, tell);
         self.name_what_was_written(&trace, &mut unfinished.result);
         self.recorder.recycle(trace);
@@ -277,7 +316,12 @@ impl Engine {
     }
 
     /// Runs a workload, and notes in its result what of it was not done.
-    fn record(&mut self, workload: &Workload, result: &mut WorkloadResult, tell: Tell<'_>) -> Result<Trace> {
+    fn record(
+        &mut self,
+        workload: &Workload,
+        result: &mut WorkloadResult,
+        tell: Tell<'_>,
+    ) -> Result<Trace> {
         tell("running the workload");
         // What the last one still had to say is not about this one.
         self.watch.restart();
@@ -286,9 +330,15 @@ impl Engine {
         let trace = self.recorder.record(workload);
         self.watch.lap(&mut result.timing.record_us);
         let trace = trace?;
-        match complaint(&mut self.kernel_log, self.recorder.device_name(), self.alone)? {
+        match complaint(
+            &mut self.kernel_log,
+            self.recorder.device_name(),
+            self.alone,
+        )? {
             Complaint::None => {}
-            Complaint::Ours(text) => return Err(format!("the kernel complained before any crash: {text}").into()),
+            Complaint::Ours(text) => {
+                return Err(format!("the kernel complained before any crash: {text}").into());
+            }
             Complaint::Somebodys(text) => self.whose = Some(text),
         }
         if self.hash_log {
@@ -316,22 +366,43 @@ impl Engine {
         tell: Tell<'_>,
     ) -> Result<()> {
         tell("mounting the disk as it was before the log");
-        let imported = import.read(workload).map_err(|error| format!("{error:#}"))?;
+        let imported = import
+            .read(workload)
+            .map_err(|error| format!("{error:#}"))?;
         let before = self.look_before(&imported, unfinished)?;
-        if let Some(name) = something_in(&before, self.variant.file_system).filter(|_| has_operations(workload)) {
-            let why = format!("there was {name} before the first operation: a workload starts on a new file system");
+        if let Some(name) =
+            something_in(&before, self.variant.file_system).filter(|_| has_operations(workload))
+        {
+            let why = format!(
+                "there was {name} before the first operation: a workload starts on a new file system"
+            );
             return Err(why.into());
         }
         let (trace, places) = imported.into_trace(workload, &before);
-        let last = trace.crash_points.last().map_or(trace.durable_position, |point| point.log_position);
-        self.visit_states(workload, &trace, &Extent { last, imported: Some(&places) }, unfinished, tell)
+        let last = trace
+            .crash_points
+            .last()
+            .map_or(trace.durable_position, |point| point.log_position);
+        self.visit_states(
+            workload,
+            &trace,
+            &Extent {
+                last,
+                imported: Some(&places),
+            },
+            unfinished,
+            tell,
+        )
     }
 
     /// What the disk shows before any crash. What is wrong with it then, crashes have not done.
     fn look_before(&mut self, imported: &Imported, unfinished: &mut Unfinished) -> Result<Tree> {
         let log = imported.log();
         let rules = Log::new(&requests(log), imported.from, self.disk);
-        let state = State { position: imported.from, relaxation: Relaxation::Prefix };
+        let state = State {
+            position: imported.from,
+            relaxation: Relaxation::Prefix,
+        };
         rebuild(&mut self.image, log, &rules, &state);
         let seen = self.visit_and_check(&mut unfinished.result.timing)?;
         let findings = self.compare(None, None, &seen)?;
@@ -358,18 +429,37 @@ impl Engine {
     ) -> Result<()> {
         let last = extent.last;
         // A sample is to be of what can be visited.
-        let rules = Log::new(&requests(&trace.log)[..last], trace.durable_position, self.disk);
+        let rules = Log::new(
+            &requests(&trace.log)[..last],
+            trace.durable_position,
+            self.disk,
+        );
         // Where nothing is known of what was done, a state is judged by itself.
         let has_model = extent.imported.is_none() || has_operations(workload);
-        let progress = if has_model { Progress::of(trace) } else { Progress::unknown(trace) };
+        let progress = if has_model {
+            Progress::of(trace)
+        } else {
+            Progress::unknown(trace)
+        };
         let promised = promised_positions(workload, trace, &self.states);
-        let promised: Vec<_> = promised.into_iter().filter(|position| *position <= last).collect();
-        let space = Space::new(&rules, &promised, &self.states, self.seed ^ seed_of(workload));
+        let promised: Vec<_> = promised
+            .into_iter()
+            .filter(|position| *position <= last)
+            .collect();
+        let space = Space::new(
+            &rules,
+            &promised,
+            &self.states,
+            self.seed ^ seed_of(workload),
+        );
         let mut models: HashMap<Progress, Result<Option<Model>, String>> = HashMap::new();
         let mut visited = HashMap::new();
         let mut judged = HashSet::new();
         if self.share.is_none() && space.len() > STATES_MAX {
-            let why = format!("there are {} crash states: give --budget, or sample:N as one of --states", space.len());
+            let why = format!(
+                "there are {} crash states: give --budget, or sample:N as one of --states",
+                space.len()
+            );
             unfinished.result.not_measured.get_or_insert(why);
             return Ok(());
         }
@@ -377,7 +467,8 @@ impl Engine {
         for (number, state) in space.iter().enumerate() {
             // The first one is worth its time.
             if number > 0 && end.is_some_and(|end| self.watch.0 >= end) {
-                unfinished.result.states_left = u64::try_from(space.len() - number as u128).unwrap_or(u64::MAX);
+                unfinished.result.states_left =
+                    u64::try_from(space.len() - number as u128).unwrap_or(u64::MAX);
                 break;
             }
             rebuild(&mut self.image, &trace.log, &rules, &state);
@@ -387,19 +478,39 @@ impl Engine {
                 unfinished.result.states_equal += 1;
                 continue;
             }
-            let make = || has_model.then(|| progress.model(&self.contract, workload, trace)).transpose();
+            let make = || {
+                has_model
+                    .then(|| progress.model(&self.contract, workload, trace))
+                    .transpose()
+            };
             match models.entry(progress).or_insert_with(make) {
                 Ok(model) => {
                     let live = live_at(trace, &state, progress);
-                    let place = extent.imported.map(|imported| imported.place(state.position));
+                    let place = extent
+                        .imported
+                        .map(|imported| imported.place(state.position));
                     let open = extent.open(&rules, &state);
-                    let source = extent.imported.map(|imported| (&rules, &trace.log, imported));
-                    let state = StateFindings { place, ..lost(&rules, trace, progress, state) };
-                    let id = StateId { progress, live, state, open, source };
+                    let source = extent
+                        .imported
+                        .map(|imported| (&rules, &trace.log, imported));
+                    let state = StateFindings {
+                        place,
+                        ..lost(&rules, trace, progress, state)
+                    };
+                    let id = StateId {
+                        progress,
+                        live,
+                        state,
+                        open,
+                        source,
+                    };
                     self.judge(model.as_ref(), hash, id, &mut visited, unfinished, tell)?;
                 }
                 Err(why) => {
-                    unfinished.result.not_measured.get_or_insert_with(|| why.clone());
+                    unfinished
+                        .result
+                        .not_measured
+                        .get_or_insert_with(|| why.clone());
                 }
             }
         }
@@ -407,7 +518,12 @@ impl Engine {
     }
 
     /// The last position of the log of whose states anything can be said.
-    fn last_position(&self, workload: &Workload, trace: &Trace, result: &mut WorkloadResult) -> usize {
+    fn last_position(
+        &self,
+        workload: &Workload,
+        trace: &Trace,
+        result: &mut WorkloadResult,
+    ) -> usize {
         let mut last = trace.durable_position;
         for point in &trace.crash_points {
             let Some(live) = &point.live else { continue };
@@ -416,7 +532,10 @@ impl Engine {
                 result.not_applicable.get_or_insert(why);
                 return last;
             }
-            let progress = Progress { operations_done: point.operations_done, under_way: false };
+            let progress = Progress {
+                operations_done: point.operations_done,
+                under_way: false,
+            };
             let model = progress.model(&self.contract, workload, trace);
             let disagreement = match &model {
                 Ok(model) => disagreement(model, live),
@@ -446,9 +565,15 @@ impl Engine {
         if let Entry::Vacant(place) = visited.entry(hash) {
             // The position of the crash need not be the same in another run.
             let (done, state) = (id.progress.operations_done, &id.state.state.relaxation);
-            tell(&format!("recovering from a crash after {done} operations ({state})"));
+            tell(&format!(
+                "recovering from a crash after {done} operations ({state})"
+            ));
             let timing = &mut result.timing;
-            let seen = if id.open.is_empty() { self.visit(timing)? } else { self.visit_and_check(timing)? };
+            let seen = if id.open.is_empty() {
+                self.visit(timing)?
+            } else {
+                self.visit_and_check(timing)?
+            };
             result.states_checked += 1;
             place.insert(seen);
         } else {
@@ -483,7 +608,12 @@ impl Engine {
     ///
     /// # Errors
     /// Why it could not be decided.
-    fn compare(&self, model: Option<&Model>, live: Option<&Tree>, seen: &Visited) -> Result<Vec<Finding>, String> {
+    fn compare(
+        &self,
+        model: Option<&Model>,
+        live: Option<&Tree>,
+        seen: &Visited,
+    ) -> Result<Vec<Finding>, String> {
         let mut findings = match (&seen.tree, model) {
             (None, _) => Vec::new(),
             (Some(tree), Some(model)) => oracle::check(model, live, tree)?,
@@ -493,8 +623,8 @@ impl Engine {
         Ok(findings)
     }
 
-    /// Whether nothing is wrong with a state in another order of the writes whose order is open: then
-    /// that is why nobody can be accused of what is in the order of the log.
+    /// Whether nothing is wrong with a state in another order of the writes whose order is open:
+    /// then that is why nobody can be accused of what is in the order of the log.
     fn depends_on_order(
         &mut self,
         model: Option<&Model>,
@@ -502,7 +632,9 @@ impl Engine {
         id: &StateId<'_>,
         result: &mut WorkloadResult,
     ) -> Result<Option<String>> {
-        let Some((rules, log, places)) = id.source else { return Ok(None) };
+        let Some((rules, log, places)) = id.source else {
+            return Ok(None);
+        };
         let state = &id.state.state;
         let mut differing = Vec::new();
         for pair in &id.open {
@@ -520,7 +652,10 @@ impl Engine {
             let swapped: Vec<_> = chosen.map(|bit| differing[bit]).collect();
             rebuild_swapped(&mut self.image, log, rules, state, &swapped);
             let seen = self.visit_and_check(&mut result.timing)?;
-            if self.compare(model, id.live, &seen).is_ok_and(|findings| findings.is_empty()) {
+            if self
+                .compare(model, id.live, &seen)
+                .is_ok_and(|findings| findings.is_empty())
+            {
                 return Ok(Some(places.why_open(&swapped[0])));
             }
         }
@@ -543,14 +678,24 @@ impl Engine {
         self.watch.lap(&mut timing.enumerate_us);
         self.crashed.turn();
         self.watch.lap(&mut timing.fsck_us);
-        let loaded = self.crashed.load(&self.variant, &self.image, &mut self.watch, timing)?;
+        let loaded = self
+            .crashed
+            .load(&self.variant, &self.image, &mut self.watch, timing)?;
         // What other disks had to say before this one was mounted is not about it.
         self.kernel_log.skip()?;
         let mut findings = Vec::new();
         if let Err(why) = loaded {
-            return Ok(Visited::nothing(Finding::new(Promise::Repairable, "", format!("its repair fails: {why}"))));
+            return Ok(Visited::nothing(Finding::new(
+                Promise::Repairable,
+                "",
+                format!("its repair fails: {why}"),
+            )));
         }
-        let mounted = Mounted::new(&self.variant, self.crashed.current().device(), &self.mount_point);
+        let mounted = Mounted::new(
+            &self.variant,
+            self.crashed.current().device(),
+            &self.mount_point,
+        );
         self.watch.lap(&mut timing.mount_us);
         let mut mounted = match mounted {
             Ok(mounted) => mounted,
@@ -561,9 +706,17 @@ impl Engine {
         }
         let own_names = self.variant.file_system.own_names;
         let skip = self.variant.file_system.names_not_walked();
-        let tree = walk(mounted.path(), WalkOptions { skip, ..WalkOptions::of(self.variant.file_system) });
+        let tree = walk(
+            mounted.path(),
+            WalkOptions {
+                skip,
+                ..WalkOptions::of(self.variant.file_system)
+            },
+        );
         self.watch.lap(&mut timing.compare_us);
-        let written = mounted.root().map(|root| write_check(root, &tree, own_names));
+        let written = mounted
+            .root()
+            .map(|root| write_check(root, &tree, own_names));
         self.watch.lap(&mut timing.write_us);
         let unmounted = mounted.unmount();
         self.watch.lap(&mut timing.mount_us);
@@ -571,40 +724,73 @@ impl Engine {
         let failed = match unmounted {
             Ok(()) => None,
             Err(died @ local_fs::Error::DriverDied { .. }) => {
-                return Ok(Visited::nothing(Finding::new(Promise::DriverAlive, "", died.to_string())));
+                return Ok(Visited::nothing(Finding::new(
+                    Promise::DriverAlive,
+                    "",
+                    died.to_string(),
+                )));
             }
-            Err(local_fs::Error::Unmount(error)) => Some(format!("unmounting fails after recovery: {error}")),
+            Err(local_fs::Error::Unmount(error)) => {
+                Some(format!("unmounting fails after recovery: {error}"))
+            }
             Err(other) => return Err(other.into()),
         };
         findings.extend(written?);
         findings.extend(failed.map(|what| Finding::new(Promise::Usable, "", what)));
         if let Some(said) = mounted.complaint() {
-            findings.push(Finding::new(Promise::DriverQuiet, "", format!("the driver says: {said}")));
+            findings.push(Finding::new(
+                Promise::DriverQuiet,
+                "",
+                format!("the driver says: {said}"),
+            ));
         }
-        match complaint(&mut self.kernel_log, self.crashed.current().device_name(), self.alone)? {
+        match complaint(
+            &mut self.kernel_log,
+            self.crashed.current().device_name(),
+            self.alone,
+        )? {
             Complaint::None => {}
             Complaint::Ours(text) => {
-                findings.push(Finding::new(Promise::KernelQuiet, "", format!("the kernel says: {text}")));
+                findings.push(Finding::new(
+                    Promise::KernelQuiet,
+                    "",
+                    format!("the kernel says: {text}"),
+                ));
             }
             Complaint::Somebodys(text) => self.whose = Some(text),
         }
         let check = self.crashed.check(&self.variant)?;
         self.watch.lap(&mut timing.fsck_us);
         findings.retain(|finding| self.contract.promises(finding.promise));
-        Ok(Visited { tree: Some(tree), findings, check })
+        Ok(Visited {
+            tree: Some(tree),
+            findings,
+            check,
+        })
     }
 
     fn unmountable(&mut self, error: local_fs::Error) -> Result<Visited> {
         if let local_fs::Error::DriverDied { .. } = error {
-            return Ok(Visited::nothing(Finding::new(Promise::DriverAlive, "", error.to_string())));
+            return Ok(Visited::nothing(Finding::new(
+                Promise::DriverAlive,
+                "",
+                error.to_string(),
+            )));
         }
-        let Some(why) = error.unmountable() else { return Err(error.into()) };
+        let Some(why) = error.unmountable() else {
+            return Err(error.into());
+        };
         let messages = self.kernel_log.read()?;
         let device = self.crashed.current().device_name();
         let said = errors_about(&messages, device).last();
-        let said = said.map(|message| format!("; the kernel says: {}", message.text_without(device)));
+        let said =
+            said.map(|message| format!("; the kernel says: {}", message.text_without(device)));
         let said = said.unwrap_or_default();
-        Ok(Visited::nothing(Finding::new(Promise::Mountable, "", format!("mount fails: {why}{said}"))))
+        Ok(Visited::nothing(Finding::new(
+            Promise::Mountable,
+            "",
+            format!("mount fails: {why}{said}"),
+        )))
     }
 
     /// Mounts, walks and unmounts one image by raw system calls, `cycles` times: the floor under
@@ -616,23 +802,43 @@ impl Engine {
     pub fn floor(&mut self, cycles: u32, recovering: bool) -> Result<Floor> {
         self.image.reset();
         if recovering {
-            let workload = workloads::parse("creat foo; write foo 0 4K; fsync foo", "floor")?.remove(0);
+            let workload =
+                workloads::parse("creat foo; write foo 0 4K; fsync foo", "floor")?.remove(0);
             let trace = self.recorder.record(&workload)?;
-            let position = trace.crash_points.last().map_or(0, |point| point.log_position);
+            let position = trace
+                .crash_points
+                .last()
+                .map_or(0, |point| point.log_position);
             let rules = Log::new(&requests(&trace.log), 0, Disk::Honest);
-            rebuild(&mut self.image, &trace.log, &rules, &State { position, relaxation: Relaxation::Prefix });
+            rebuild(
+                &mut self.image,
+                &trace.log,
+                &rules,
+                &State {
+                    position,
+                    relaxation: Relaxation::Prefix,
+                },
+            );
             self.recorder.recycle(trace);
         }
         self.crashed.turn();
         let started = Instant::now();
         for _ in 0..cycles {
-            self.crashed.load(&self.variant, &self.image, &mut self.watch, &mut Timing::default())??;
+            self.crashed.load(
+                &self.variant,
+                &self.image,
+                &mut self.watch,
+                &mut Timing::default(),
+            )??;
             let device = self.crashed.current().device();
             let mut mounted = Mounted::new(&self.variant, device, &self.mount_point)?;
             walk(mounted.path(), WalkOptions::of(self.variant.file_system));
             mounted.unmount()?;
         }
-        Ok(Floor { cycles, elapsed: started.elapsed() })
+        Ok(Floor {
+            cycles,
+            elapsed: started.elapsed(),
+        })
     }
 }
 
@@ -657,11 +863,13 @@ fn complaint(log: &mut KernelLog, device: &str, alone: bool) -> Result<Complaint
     if let Some(message) = errors_about(&messages, device).next() {
         return Ok(Complaint::Ours(message.text_without(device)));
     }
-    Ok(match messages.iter().find(|message| message.is_stack_trace()) {
-        Some(message) if alone => Complaint::Ours(message.text.clone()),
-        Some(message) => Complaint::Somebodys(message.text.clone()),
-        None => Complaint::None,
-    })
+    Ok(
+        match messages.iter().find(|message| message.is_stack_trace()) {
+            Some(message) if alone => Complaint::Ours(message.text.clone()),
+            Some(message) => Complaint::Somebodys(message.text.clone()),
+            None => Complaint::None,
+        },
+    )
 }
 
 /// How long so many mounts, walks and unmounts took.
@@ -673,8 +881,8 @@ pub struct Floor {
     pub elapsed: Duration,
 }
 
-/// Tells where time goes. It looks at the clock once for each step, since in a guest that is a system
-/// call; what lies between two steps counts for the second one.
+/// Tells where time goes. It looks at the clock once for each step, since in a guest that is a
+/// system call; what lies between two steps counts for the second one.
 pub(crate) struct Stopwatch(Instant);
 
 impl Stopwatch {
@@ -700,15 +908,21 @@ enum Refusal {
 
 /// Names the first operation that the file system refused.
 fn refusal(variant: &Variant, workload: &Workload, outcomes: &[Outcome]) -> Option<Refusal> {
-    workload.operations().zip(outcomes).enumerate().find_map(|(number, (op, outcome))| match outcome {
-        Outcome::Done => None,
-        Outcome::Refused(errno) => {
-            let reason = std::io::Error::from_raw_os_error(*errno);
-            let why = format!("operation {number}, {op}, was refused: {reason}");
-            let lacking = *errno == libc::EOPNOTSUPP || is_lacking(variant.file_system, op);
-            Some(if lacking { Refusal::NotApplicable(why) } else { Refusal::Unexpected(why) })
-        }
-    })
+    workload.operations().zip(outcomes).enumerate().find_map(
+        |(number, (op, outcome))| match outcome {
+            Outcome::Done => None,
+            Outcome::Refused(errno) => {
+                let reason = std::io::Error::from_raw_os_error(*errno);
+                let why = format!("operation {number}, {op}, was refused: {reason}");
+                let lacking = *errno == libc::EOPNOTSUPP || is_lacking(variant.file_system, op);
+                Some(if lacking {
+                    Refusal::NotApplicable(why)
+                } else {
+                    Refusal::Unexpected(why)
+                })
+            }
+        },
+    )
 }
 
 /// Whether a file system has no place for what an operation does, or no way to do it.
@@ -720,14 +934,19 @@ fn is_lacking(file_system: &FileSystem, op: &Op) -> bool {
         Op::SetXattr { .. } | Op::RemoveXattr { .. } => Lack::Xattrs,
         Op::Chmod { .. } => Lack::Modes,
         Op::Chown { .. } => Lack::Owners,
-        Op::Falloc { mode: FallocMode::ZeroRange | FallocMode::ZeroRangeKeepSize, .. }
-            if file_system.lacks.contains(&Lack::ZeroRange) =>
-        {
-            Lack::ZeroRange
-        }
+        Op::Falloc {
+            mode: FallocMode::ZeroRange | FallocMode::ZeroRangeKeepSize,
+            ..
+        } if file_system.lacks.contains(&Lack::ZeroRange) => Lack::ZeroRange,
         Op::Falloc { .. } => Lack::Preallocation,
-        Op::Rename { flag: RenameFlag::Exchange | RenameFlag::Whiteout, .. } => Lack::RenameFlags,
-        Op::Rename { flag: RenameFlag::NoReplace, .. } => Lack::RenameNoReplace,
+        Op::Rename {
+            flag: RenameFlag::Exchange | RenameFlag::Whiteout,
+            ..
+        } => Lack::RenameFlags,
+        Op::Rename {
+            flag: RenameFlag::NoReplace,
+            ..
+        } => Lack::RenameNoReplace,
         Op::Tmpfile { .. } => Lack::Tmpfiles,
         Op::DirectWrite { .. } => Lack::DirectIo,
         _ => return false,
@@ -738,21 +957,39 @@ fn is_lacking(file_system: &FileSystem, op: &Op) -> bool {
 /// A name under which a driver keeps a file that was removed while open.
 fn kept_after_removal<'a>(file_system: &FileSystem, live: &'a Tree) -> Option<&'a str> {
     let starts = file_system.driver?.removed_starts;
-    let mut names = live.inodes.keys().flat_map(|number| live.entries(*number).map(|(name, _)| name));
+    let mut names = live
+        .inodes
+        .keys()
+        .flat_map(|number| live.entries(*number).map(|(name, _)| name));
     names.find(|name| starts.iter().any(|start| name.starts_with(start)))
 }
 
-/// The positions at which something is promised that was not promised before: where the run says that
-/// the power fails, and behind each persistence operation, if it may fail at other places as well.
+/// The positions at which something is promised that was not promised before: where the run says
+/// that the power fails, and behind each persistence operation, if it may fail at other places as
+/// well.
 fn promised_positions(workload: &Workload, trace: &Trace, states: &States) -> Vec<usize> {
     let operations: Vec<_> = workload.operations().collect();
     let returned = |entry: &block_dev::Entry| match entry.kind {
-        Kind::Mark(Mark::OperationEnd(number)) => operations.get(number as usize).is_some_and(|op| op.is_persistence()),
+        Kind::Mark(Mark::OperationEnd(number)) => operations
+            .get(number as usize)
+            .is_some_and(|op| op.is_persistence()),
         _ => false,
     };
-    let run = trace.log.entries().iter().enumerate().skip(trace.durable_position);
-    let behind = run.filter(|(_, entry)| states.every_write() && returned(entry)).map(|(place, _)| place + 1);
-    let mut positions: Vec<_> = trace.crash_points.iter().map(|point| point.log_position).chain(behind).collect();
+    let run = trace
+        .log
+        .entries()
+        .iter()
+        .enumerate()
+        .skip(trace.durable_position);
+    let behind = run
+        .filter(|(_, entry)| states.every_write() && returned(entry))
+        .map(|(place, _)| place + 1);
+    let mut positions: Vec<_> = trace
+        .crash_points
+        .iter()
+        .map(|point| point.log_position)
+        .chain(behind)
+        .collect();
     positions.sort_unstable();
     positions.dedup();
     positions
@@ -760,9 +997,14 @@ fn promised_positions(workload: &Workload, trace: &Trace, states: &States) -> Ve
 
 /// What the file system showed at the moment of a state.
 fn live_at<'a>(trace: &'a Trace, state: &State, progress: Progress) -> Option<&'a Tree> {
-    let is_it =
-        |point: &&CrashPoint| point.log_position == state.position && point.operations_done == progress.operations_done;
-    trace.crash_points.iter().find(is_it).and_then(|point| point.live.as_ref())
+    let is_it = |point: &&CrashPoint| {
+        point.log_position == state.position && point.operations_done == progress.operations_done
+    };
+    trace
+        .crash_points
+        .iter()
+        .find(is_it)
+        .and_then(|point| point.live.as_ref())
 }
 
 /// A workload has a sample of its own.
@@ -775,10 +1017,21 @@ fn seed_of(workload: &Workload) -> u64 {
 fn lost(rules: &Log, trace: &Trace, progress: Progress, state: State) -> StateFindings {
     let bytes = |place: usize, from: u64, to: Option<u64>| {
         let (offset, length) = trace.log.entries()[place].range();
-        LostBytes { place: place as u32, offset: offset + from, length: to.unwrap_or(length) - from }
+        LostBytes {
+            place: place as u32,
+            offset: offset + from,
+            length: to.unwrap_or(length) - from,
+        }
     };
-    let mut lost: Vec<_> = rules.lost(&state).into_iter().map(|place| bytes(place, 0, None)).collect();
-    if let Relaxation::Torn { place, from, to, .. } = state.relaxation {
+    let mut lost: Vec<_> = rules
+        .lost(&state)
+        .into_iter()
+        .map(|place| bytes(place, 0, None))
+        .collect();
+    if let Relaxation::Torn {
+        place, from, to, ..
+    } = state.relaxation
+    {
         lost.push(bytes(place, from, Some(to)));
         lost.sort_unstable_by_key(|lost| lost.place);
     }
@@ -794,8 +1047,13 @@ fn lost(rules: &Log, trace: &Trace, progress: Progress, state: State) -> StateFi
     }
 }
 
-fn errors_about<'a>(messages: &'a [KernelMessage], device: &str) -> impl Iterator<Item = &'a KernelMessage> {
-    messages.iter().filter(move |message| message.level <= KernelMessage::ERROR && message.is_about(device))
+fn errors_about<'a>(
+    messages: &'a [KernelMessage],
+    device: &str,
+) -> impl Iterator<Item = &'a KernelMessage> {
+    messages
+        .iter()
+        .filter(move |message| message.level <= KernelMessage::ERROR && message.is_about(device))
 }
 
 /// The lines of a checker's output that say something, few enough to read.
@@ -803,7 +1061,10 @@ fn summary(output: &str) -> String {
     const LINES_MAX: usize = 4;
     let boring = |line: &&str| {
         let line = line.trim();
-        !line.is_empty() && !line.starts_with("Phase") && !line.starts_with("Pass") && !line.starts_with("        -")
+        !line.is_empty()
+            && !line.starts_with("Phase")
+            && !line.starts_with("Pass")
+            && !line.starts_with("        -")
     };
     let lines: Vec<_> = output.lines().filter(boring).map(str::trim).collect();
     lines[..lines.len().min(LINES_MAX)].join("; ")

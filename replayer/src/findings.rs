@@ -84,7 +84,10 @@ impl Findings {
         let manifest = directory.join(MANIFEST);
         std::fs::metadata(directory).with_context(|| format!("open {}", directory.display()))?;
         if !manifest.exists() {
-            bail!("{} holds no results: name a directory that crashpoint fs --out made", directory.display());
+            bail!(
+                "{} holds no results: name a directory that crashpoint fs --out made",
+                directory.display()
+            );
         }
         let manifest = Manifest::read(&manifest)?;
         let mut results = Vec::new();
@@ -104,7 +107,14 @@ impl Findings {
             for what in states.into_iter().map(FoundWhat::State).chain(deaths) {
                 let (variant, workload) = (manifest.file_systems[place].clone(), workload.clone());
                 let (number, log) = (all.len() + 1, log.clone());
-                all.push(Found { number, variant, workload_number: line.number, workload, log, what });
+                all.push(Found {
+                    number,
+                    variant,
+                    workload_number: line.number,
+                    workload,
+                    log,
+                    what,
+                });
             }
         }
         Ok(Self { manifest, all })
@@ -115,10 +125,15 @@ impl Findings {
     /// # Errors
     /// If there is none.
     pub fn get(&self, number: usize) -> anyhow::Result<&Found> {
-        match (number.checked_sub(1).and_then(|place| self.all.get(place)), self.all.len()) {
+        match (
+            number.checked_sub(1).and_then(|place| self.all.get(place)),
+            self.all.len(),
+        ) {
             (Some(found), _) => Ok(found),
             (None, 0) => bail!("there is no finding {number}: there are none at all"),
-            (None, last) => bail!("there is no finding {number}: they are numbered from 1 to {last}"),
+            (None, last) => {
+                bail!("there is no finding {number}: they are numbered from 1 to {last}")
+            }
         }
     }
 
@@ -137,7 +152,10 @@ impl Findings {
                         group.representative = found;
                     }
                 }
-                None => groups.push(Group { representative: found, members: vec![found] }),
+                None => groups.push(Group {
+                    representative: found,
+                    members: vec![found],
+                }),
             }
         }
         groups
@@ -159,8 +177,11 @@ impl Found {
         match &self.what {
             FoundWhat::State(state) => {
                 let mut names = CanonicalPaths::default();
-                let mut broken: Vec<_> =
-                    state.findings.iter().map(|finding| (finding.promise, &finding.path)).collect();
+                let mut broken: Vec<_> = state
+                    .findings
+                    .iter()
+                    .map(|finding| (finding.promise, &finding.path))
+                    .collect();
                 broken.sort();
                 broken.dedup();
                 let relaxation = match state.state.relaxation {
@@ -175,7 +196,10 @@ impl Found {
             }
             // What it died of, but for addresses and numbers.
             FoundWhat::Death(death) => {
-                let words = death.what.split_whitespace().filter(|word| !word.contains(|c: char| c.is_ascii_digit()));
+                let words = death
+                    .what
+                    .split_whitespace()
+                    .filter(|word| !word.contains(|c: char| c.is_ascii_digit()));
                 kind += &format!(" death {}", words.collect::<Vec<_>>().join(" "));
             }
         }
@@ -202,7 +226,11 @@ impl<'a> CanonicalPaths<'a> {
             let next = self.0.len();
             self.0.entry(name).or_insert(next).to_string()
         };
-        path.split('/').filter(|name| !name.is_empty()).map(&mut number).collect::<Vec<_>>().join("/")
+        path.split('/')
+            .filter(|name| !name.is_empty())
+            .map(&mut number)
+            .collect::<Vec<_>>()
+            .join("/")
     }
 }
 
@@ -241,22 +269,34 @@ struct LogLine {
 }
 
 #[derive(Deserialize)]
-struct EntryLine(u32, char, u64, u64, Option<u32>, #[serde(default)] Option<u32>);
+struct EntryLine(
+    u32,
+    char,
+    u64,
+    u64,
+    Option<u32>,
+    #[serde(default)] Option<u32>,
+);
 
 impl TryFrom<LogLine> for RunLog {
     type Error = anyhow::Error;
 
     fn try_from(line: LogLine) -> anyhow::Result<Self> {
-        let entry = |EntryLine(place, kind, offset, length, operation, answered): EntryLine| LogEntry {
-            place,
-            kind,
-            offset,
-            length,
-            operation,
-            answered,
-        };
+        let entry =
+            |EntryLine(place, kind, offset, length, operation, answered): EntryLine| LogEntry {
+                place,
+                kind,
+                offset,
+                length,
+                operation,
+                answered,
+            };
         let entries = line.entries.into_iter().map(entry).collect();
-        let log = Self { left_out: line.left_out, entries, holds: line.holds };
+        let log = Self {
+            left_out: line.left_out,
+            entries,
+            holds: line.holds,
+        };
         log.check().map_err(anyhow::Error::msg)?;
         Ok(log)
     }
@@ -284,22 +324,52 @@ struct StateLine {
 
 impl From<StateLine> for StateFindings {
     fn from(line: StateLine) -> Self {
-        let StateLine { operations_done, under_way, state, position, pending, lost, more, place, findings } = line;
-        let state = State { position, relaxation: state };
-        Self { operations_done, under_way, state, pending, lost, place, findings, more }
+        let StateLine {
+            operations_done,
+            under_way,
+            state,
+            position,
+            pending,
+            lost,
+            more,
+            place,
+            findings,
+        } = line;
+        let state = State {
+            position,
+            relaxation: state,
+        };
+        Self {
+            operations_done,
+            under_way,
+            state,
+            pending,
+            lost,
+            place,
+            findings,
+            more,
+        }
     }
 }
 
 impl ResultLine {
     /// Its place among the file systems, and its log.
     fn place(mut self, variants: &[Variant]) -> anyhow::Result<(usize, Self, Option<RunLog>)> {
-        let place = place_of(variants, &self.file_system, &self.mount_options, &self.mkfs_options)?;
+        let place = place_of(
+            variants,
+            &self.file_system,
+            &self.mount_options,
+            &self.mkfs_options,
+        )?;
         let log = self.log.take().map(RunLog::try_from).transpose()?;
         Ok((place, self, log))
     }
 
     fn read_workload(&self) -> anyhow::Result<Workload> {
-        let text = self.text.as_deref().with_context(|| format!("the result of {} has no workload", self.workload))?;
+        let text = self
+            .text
+            .as_deref()
+            .with_context(|| format!("the result of {} has no workload", self.workload))?;
         let read = workloads::parse(text, &self.workload)?;
         let [workload] = <[Workload; 1]>::try_from(read)
             .ok()
@@ -315,12 +385,21 @@ mod tests {
     use super::*;
 
     fn found(number: usize, text: &str, promise: Promise, path: &str, lost: usize) -> Found {
-        let lost: Vec<_> = (0..lost).map(|place| LostBytes { place: place as u32, offset: 0, length: 512 }).collect();
+        let lost: Vec<_> = (0..lost)
+            .map(|place| LostBytes {
+                place: place as u32,
+                offset: 0,
+                length: 512,
+            })
+            .collect();
         let relaxation = Relaxation::Lost((0..lost.len()).collect());
         let state = StateFindings {
             operations_done: 1,
             under_way: false,
-            state: State { position: 9, relaxation },
+            state: State {
+                position: 9,
+                relaxation,
+            },
             pending: 3,
             lost,
             place: None,
@@ -329,7 +408,14 @@ mod tests {
         };
         let variant = Variant::parse_list("ext4").expect("known").remove(0);
         let workload = workloads::parse(text, "test").expect("one").remove(0);
-        Found { number, variant, workload_number: 0, workload, log: None, what: FoundWhat::State(state) }
+        Found {
+            number,
+            variant,
+            workload_number: 0,
+            workload,
+            log: None,
+            what: FoundWhat::State(state),
+        }
     }
 
     fn groups(all: Vec<Found>) -> Vec<(usize, Vec<usize>, u64)> {
@@ -341,10 +427,16 @@ mod tests {
             "shard": null, "workloads_hash": null, "workloads": "", "jobs": 1, "command_line": [],
         });
         std::fs::write(&path, manifest.to_string()).expect("written");
-        let findings = Findings { manifest: Manifest::read(&path).expect("one"), all };
+        let findings = Findings {
+            manifest: Manifest::read(&path).expect("one"),
+            all,
+        };
         let numbers = |group: &Group<'_>| group.members.iter().map(|found| found.number).collect();
         let groups = findings.groups();
-        groups.iter().map(|group| (group.representative.number, numbers(group), group.states())).collect()
+        groups
+            .iter()
+            .map(|group| (group.representative.number, numbers(group), group.states()))
+            .collect()
     }
 
     #[test]
@@ -355,9 +447,18 @@ mod tests {
         };
         assert!(read(r#"[7,"W",0,512,0],[9,"W",0,512,0,12],[10,"F",0,0,0]"#).is_ok());
         for (entries, why) in [
-            (r#"[7,"W",0,512,0],[7,"W",0,512,0]"#, "entry 1 of its log, at 7, does not lie behind the one before it"),
-            (r#"[0,"W",0,512,0],[4000000000,"F",0,0,0]"#, "entry 1 of its log, at 4000000000, lies too far behind"),
-            (r#"[7,"W",0,512,0,7]"#, "entry 0 of its log, at 7, was answered before it arrived"),
+            (
+                r#"[7,"W",0,512,0],[7,"W",0,512,0]"#,
+                "entry 1 of its log, at 7, does not lie behind the one before it",
+            ),
+            (
+                r#"[0,"W",0,512,0],[4000000000,"F",0,0,0]"#,
+                "entry 1 of its log, at 4000000000, lies too far behind",
+            ),
+            (
+                r#"[7,"W",0,512,0,7]"#,
+                "entry 0 of its log, at 7, was answered before it arrived",
+            ),
         ] {
             let error = read(entries).expect_err(entries).to_string();
             assert!(error.contains(why), "{error}");
@@ -369,11 +470,20 @@ mod tests {
         let long = "creat a; creat b; fsync a";
         let all = vec![
             found(1, long, Promise::FsyncNames, "a", 1),
-            found(2, "mkdir D; creat D/b; fsync D/b", Promise::FsyncNames, "D/b", 1),
+            found(
+                2,
+                "mkdir D; creat D/b; fsync D/b",
+                Promise::FsyncNames,
+                "D/b",
+                1,
+            ),
             found(3, "creat b; fsync b", Promise::FsyncNames, "b", 2),
             found(4, "creat c; fsync c", Promise::FsyncNames, "c", 1),
             found(5, "creat c; fsync c", Promise::FsyncData, "c", 1),
         ];
-        assert_eq!(groups(all), [(4, vec![1, 3, 4], 9), (2, vec![2], 3), (5, vec![5], 3)]);
+        assert_eq!(
+            groups(all),
+            [(4, vec![1, 3, 4], 9), (2, vec![2], 3), (5, vec![5], 3)]
+        );
     }
 }

@@ -1,9 +1,9 @@
-//! Where the file system's own checker, its repair and its debugger run: beside the engine, or on the
-//! host of its guest.
+//! Where the file system's own checker, its repair and its debugger run: beside the engine, or on
+//! the host of its guest.
 //!
 //! To start a program is what a User-Mode Linux guest is slowest at, so a guest writes what it has
-//! to be looked at or repaired to a file that its host sees, and asks the host. A repaired file is not
-//! read in the guest, whose cache would not know of it: the host says which pages are others.
+//! to be looked at or repaired to a file that its host sees, and asks the host. A repaired file is
+//! not read in the guest, whose cache would not know of it: the host says which pages are others.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -65,7 +65,11 @@ pub(crate) struct HostAnswers(Arc<(Mutex<HashMap<Slot, Answer>>, Condvar)>);
 impl HostAnswers {
     /// Takes in an answer.
     pub(crate) fn put(&self, slot: Slot, answer: Answer) {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).insert(slot, answer);
+        self.0
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(slot, answer);
         self.0.1.notify_all();
     }
 
@@ -75,7 +79,13 @@ impl HostAnswers {
         loop {
             match answers.remove(&slot) {
                 Some(answer) => return answer,
-                None => answers = self.0.1.wait(answers).unwrap_or_else(PoisonError::into_inner),
+                None => {
+                    answers = self
+                        .0
+                        .1
+                        .wait(answers)
+                        .unwrap_or_else(PoisonError::into_inner)
+                }
             }
         }
     }
@@ -88,7 +98,11 @@ impl FsckPlace {
         ask: impl Fn(Slot, Task) -> std::io::Result<()> + Send + Sync + 'static,
         answers: HostAnswers,
     ) -> Self {
-        Self(Some(Host { shared, ask: Arc::new(ask), answers }))
+        Self(Some(Host {
+            shared,
+            ask: Arc::new(ask),
+            answers,
+        }))
     }
 }
 
@@ -107,7 +121,11 @@ pub(crate) fn help(variant: &Variant, image: &Path, task: Task) -> Answer {
 
 fn do_task(variant: &Variant, image: &Path, task: Task) -> Result<Done, EngineError> {
     match task {
-        Task::Check => Ok(Done::Checked(start_fsck(variant, image)?.ok_or("there is no checker")?.finish()?)),
+        Task::Check => Ok(Done::Checked(
+            start_fsck(variant, image)?
+                .ok_or("there is no checker")?
+                .finish()?,
+        )),
         Task::Name(places) => Ok(Done::Named(block_names(variant, image, &places)?)),
         Task::Repair => {
             let file = File::open(image)?;
@@ -117,7 +135,9 @@ fn do_task(variant: &Variant, image: &Path, task: Task) -> Result<Done, EngineEr
             if before.size_bytes() != after.size_bytes() {
                 return Err("the repair changed the size of the disk".into());
             }
-            let changed = before.differing(&after).map(|(number, page)| (number, page.to_vec()));
+            let changed = before
+                .differing(&after)
+                .map(|(number, page)| (number, page.to_vec()));
             Ok(Done::Repaired(changed.collect(), repaired))
         }
     }
@@ -126,7 +146,12 @@ fn do_task(variant: &Variant, image: &Path, task: Task) -> Result<Done, EngineEr
 /// Repairs, checks and looks into what one disk holds, time after time.
 pub(crate) enum Fsck {
     Here,
-    Host { host: Host, slot: Slot, base: Arc<Base>, file: ImageFile },
+    Host {
+        host: Host,
+        slot: Slot,
+        base: Arc<Base>,
+        file: ImageFile,
+    },
 }
 
 /// A check at work.
@@ -137,9 +162,16 @@ pub(crate) enum RunningCheck {
 
 impl Fsck {
     pub(crate) fn new(place: &FsckPlace, slot: Slot, base: &Arc<Base>) -> block_dev::Result<Self> {
-        let Some(host) = place.0.clone() else { return Ok(Self::Here) };
+        let Some(host) = place.0.clone() else {
+            return Ok(Self::Here);
+        };
         let file = ImageFile::create(&host.shared.join(shared_name(slot)), base)?;
-        Ok(Self::Host { host, slot, base: Arc::clone(base), file })
+        Ok(Self::Host {
+            host,
+            slot,
+            base: Arc::clone(base),
+            file,
+        })
     }
 
     /// Makes `disk` hold `image`, repaired where that has to be done before it is mounted;
@@ -157,7 +189,10 @@ impl Fsck {
             watch.lap(&mut timing.load_us);
             return Ok(Ok(()));
         }
-        let Self::Host { host, slot, file, .. } = self else {
+        let Self::Host {
+            host, slot, file, ..
+        } = self
+        else {
             disk.load(image)?;
             watch.lap(&mut timing.load_us);
             let repaired = repair(variant, &disk.content_path())?;
@@ -194,12 +229,19 @@ impl Fsck {
     ) -> Result<Vec<Option<String>>, EngineError> {
         match self {
             Self::Here => Ok(block_names(variant, &disk.content_path(), places)?),
-            Self::Host { host, slot, base, file } => {
+            Self::Host {
+                host,
+                slot,
+                base,
+                file,
+            } => {
                 file.hold(disk.content(base)?)?;
                 (host.ask)(*slot, Task::Name(places.to_vec()))?;
                 match host.answers.take(*slot)? {
                     Done::Named(names) => Ok(names),
-                    other => Err(format!("the host was to name blocks, and did this: {other:?}").into()),
+                    other => {
+                        Err(format!("the host was to name blocks, and did this: {other:?}").into())
+                    }
                 }
             }
         }
@@ -215,10 +257,14 @@ impl Fsck {
             return Ok(None);
         }
         match self {
-            Self::Here => {
-                Ok(start_fsck(variant, &disk.content_path())?.map(|running| RunningCheck::Here(Box::new(running))))
-            }
-            Self::Host { host, slot, base, file } => {
+            Self::Here => Ok(start_fsck(variant, &disk.content_path())?
+                .map(|running| RunningCheck::Here(Box::new(running)))),
+            Self::Host {
+                host,
+                slot,
+                base,
+                file,
+            } => {
                 file.hold(disk.content(base)?)?;
                 (host.ask)(*slot, Task::Check)?;
                 Ok(Some(RunningCheck::Host(host.answers.clone(), *slot)))

@@ -29,8 +29,8 @@ const PRINTED_BYTES: usize = 4096;
 /// Bytes that are typed at once: far fewer than may be on their way into a guest.
 const TYPED_BYTES: usize = 256;
 
-/// How long there may be nothing to read once a program has ended: what it started may hold its output
-/// open for ever.
+/// How long there may be nothing to read once a program has ended: what it started may hold its
+/// output open for ever.
 const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(1);
 
 const PAUSE: Duration = Duration::from_millis(10);
@@ -119,7 +119,12 @@ impl Keyboard {
 impl GuestLook {
     /// Shows a crash state in the guest that we are in.
     pub(crate) fn show(&self, recovered: Recovered<'_>, keyboard: &Keyboard) -> io::Result<()> {
-        let Recovered { directory, device, state, kernel } = recovered;
+        let Recovered {
+            directory,
+            device,
+            state,
+            kernel,
+        } = recovered;
         answer(&Answer::Seen(Box::new(Seen {
             directory: directory.map(Path::to_owned),
             device: device.to_owned(),
@@ -127,26 +132,62 @@ impl GuestLook {
             kernel: kernel.to_vec(),
         })))?;
         let ended = match self {
-            Self::Command { script, directory: start } => {
-                run(&script.replace("{}", &quoted(&directory.unwrap_or(device).to_string_lossy())), start)
-            }
-            Self::Shell { program, terminal, size } => {
-                run_shell(program, terminal, *size, directory.unwrap_or(Path::new("/")), keyboard)
-            }
+            Self::Command {
+                script,
+                directory: start,
+            } => run(
+                &script.replace(
+                    "{}",
+                    &quoted(&directory.unwrap_or(device).to_string_lossy()),
+                ),
+                start,
+            ),
+            Self::Shell {
+                program,
+                terminal,
+                size,
+            } => run_shell(
+                program,
+                terminal,
+                *size,
+                directory.unwrap_or(Path::new("/")),
+                keyboard,
+            ),
         };
-        answer(&Answer::Ended(ended.unwrap_or_else(|error| Some(format!("{error:#}")))))
+        answer(&Answer::Ended(
+            ended.unwrap_or_else(|error| Some(format!("{error:#}"))),
+        ))
     }
 }
 
 /// Runs a command; says how it ended, unless well.
 fn run(script: &str, start: &Path) -> anyhow::Result<Option<String>> {
-    let start = if start.is_dir() { start } else { Path::new("/") };
+    let start = if start.is_dir() {
+        start
+    } else {
+        Path::new("/")
+    };
     let mut shell = Command::new("sh");
-    shell.args(["-c", script]).current_dir(start).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    shell
+        .args(["-c", script])
+        .current_dir(start)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = shell.spawn().context("run sh in the guest")?;
     let mut readers = Vec::new();
-    readers.extend(child.stdout.take().map(|pipe| pass_on(pipe, Stream::Output)));
-    readers.extend(child.stderr.take().map(|pipe| pass_on(pipe, Stream::Errors)));
+    readers.extend(
+        child
+            .stdout
+            .take()
+            .map(|pipe| pass_on(pipe, Stream::Output)),
+    );
+    readers.extend(
+        child
+            .stderr
+            .take()
+            .map(|pipe| pass_on(pipe, Stream::Errors)),
+    );
     let status = finish(&mut child, &readers)?;
     Ok((!status.success()).then(|| format!("the command ended with {status}")))
 }
@@ -159,14 +200,25 @@ fn run_shell(
     directory: &Path,
     keyboard: &Keyboard,
 ) -> anyhow::Result<Option<String>> {
-    let size = Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 };
+    let size = Winsize {
+        ws_row,
+        ws_col,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
     let pair = openpty(Some(&size), None).context("make a terminal in the guest")?;
     let (ours, its) = (File::from(pair.master), File::from(pair.slave));
     keyboard.connect(ours.try_clone()?)?;
     // A shell controls its jobs only at the terminal of its session.
     let mut shell = Command::new("setsid");
-    shell.args(["--ctty", program]).current_dir(directory).env("TERM", terminal);
-    shell.stdin(its.try_clone()?).stdout(its.try_clone()?).stderr(its);
+    shell
+        .args(["--ctty", program])
+        .current_dir(directory)
+        .env("TERM", terminal);
+    shell
+        .stdin(its.try_clone()?)
+        .stdout(its.try_clone()?)
+        .stderr(its);
     let child = shell.spawn();
     // The command has the terminal open as well, and would keep it so.
     drop(shell);
@@ -203,8 +255,13 @@ fn pass_on(mut from: impl Read + Send + 'static, stream: Stream) -> Reader {
 fn finish(child: &mut Child, readers: &[Reader]) -> anyhow::Result<ExitStatus> {
     let status = child.wait().context("wait for it")?;
     let mut read = Instant::now();
-    while readers.iter().any(|reader| !reader.thread.is_finished()) && read.elapsed() < LAST_WORDS_PATIENCE {
-        if readers.iter().any(|reader| reader.is_sending.load(Ordering::Relaxed)) {
+    while readers.iter().any(|reader| !reader.thread.is_finished())
+        && read.elapsed() < LAST_WORDS_PATIENCE
+    {
+        if readers
+            .iter()
+            .any(|reader| reader.is_sending.load(Ordering::Relaxed))
+        {
             read = Instant::now();
         }
         std::thread::sleep(PAUSE);
@@ -236,7 +293,10 @@ impl Workers {
         worker.obey(interrupt);
         match worker.send(&job) {
             Ok(()) => watch(worker, look, interrupt, seen),
-            Err(gone) => Ok(Looked { seen: false, why: Some(gone.words().to_owned()) }),
+            Err(gone) => Ok(Looked {
+                seen: false,
+                why: Some(gone.words().to_owned()),
+            }),
         }
     }
 }
@@ -252,16 +312,39 @@ fn watch(
         match worker.receive() {
             Ok(Answer::Step(step)) => during = format!(" while {step}"),
             Ok(Answer::Seen(seen)) => break seen,
-            Ok(Answer::Result(result)) => return Ok(Looked { seen: false, why: result.not_measured }),
+            Ok(Answer::Result(result)) => {
+                return Ok(Looked {
+                    seen: false,
+                    why: result.not_measured,
+                });
+            }
             Ok(other) => anyhow::bail!("the worker answered {other:?} to a look"),
             Err(Gone::Kernel { what, .. }) => {
-                return Ok(Looked { seen: false, why: Some(format!("the guest's kernel died{during}: {what}")) });
+                return Ok(Looked {
+                    seen: false,
+                    why: Some(format!("the guest's kernel died{during}: {what}")),
+                });
             }
-            Err(Gone::Other(why)) => return Ok(Looked { seen: false, why: Some(why) }),
+            Err(Gone::Other(why)) => {
+                return Ok(Looked {
+                    seen: false,
+                    why: Some(why),
+                });
+            }
         }
     };
-    let Seen { directory, device, state, kernel } = *seen;
-    tell(Recovered { directory: directory.as_deref(), device: &device, state: &state, kernel: &kernel });
+    let Seen {
+        directory,
+        device,
+        state,
+        kernel,
+    } = *seen;
+    tell(Recovered {
+        directory: directory.as_deref(),
+        device: &device,
+        state: &state,
+        kernel: &kernel,
+    });
     worker.be_patient();
     let terminal = match look {
         GuestLook::Shell { .. } => Some(Typist::start(worker)?),
@@ -284,7 +367,8 @@ fn watch(
     Ok(Looked { seen: true, why })
 }
 
-/// Prints what a guest's program prints, until it has ended; then says how, if there is something to say.
+/// Prints what a guest's program prints, until it has ended; then says how, if there is something
+/// to say.
 fn pass_back(
     worker: &mut Worker,
     typist: Option<&Typist>,
@@ -325,12 +409,16 @@ impl Typist {
             let mut buffer = [0; TYPED_BYTES];
             let mut input = io::stdin();
             while let Ok(length @ 1..) = input.read(&mut buffer) {
-                if send(&Job::Typed(buffer[..length].to_vec())).is_err() || is_taken.recv().is_err() {
+                if send(&Job::Typed(buffer[..length].to_vec())).is_err() || is_taken.recv().is_err()
+                {
                     return;
                 }
             }
         });
-        Ok(Self { taken, _terminal: terminal })
+        Ok(Self {
+            taken,
+            _terminal: terminal,
+        })
     }
 
     fn go_on(&self) {

@@ -56,7 +56,11 @@ impl Import {
             bail!("{name} is not a file: copy the disk into one before it is logged");
         }
         if data.len() == 0 || data.len() % block_dev::PAGE_SIZE as u64 != 0 {
-            bail!("{name} has {} bytes, which is not a multiple of {}", data.len(), block_dev::PAGE_SIZE);
+            bail!(
+                "{name} has {} bytes, which is not a multiple of {}",
+                data.len(),
+                block_dev::PAGE_SIZE
+            );
         }
         Ok(data.len())
     }
@@ -82,14 +86,23 @@ impl Import {
     pub(crate) fn read(&self, workload: &Workload) -> anyhow::Result<Imported> {
         let name = self.log.display();
         let file = File::open(&self.log).with_context(|| format!("open {name}"))?;
-        let log_bytes = file.metadata().with_context(|| format!("open {name}"))?.len();
+        let log_bytes = file
+            .metadata()
+            .with_context(|| format!("open {name}"))?
+            .len();
         let read = LogWrites::read(BufReader::new(file), log_bytes, self.disk_bytes()?);
         let read = read.with_context(|| format!("read {name}"))?;
         let from = match &self.from {
             None => 0,
             Some(wanted) => {
                 let mark = read.marks.iter().find(|mark| mark.text == *wanted);
-                mark.with_context(|| format!("{name} has no mark '{wanted}'; it has {}", texts(&read.marks)))?.position
+                mark.with_context(|| {
+                    format!(
+                        "{name} has no mark '{wanted}'; it has {}",
+                        texts(&read.marks)
+                    )
+                })?
+                .position
             }
         };
         if has_operations(workload) {
@@ -97,16 +110,39 @@ impl Import {
                 .with_context(|| format!("find the operations of {} in {name}", workload.name));
         }
         let marks = read.marks.iter().map(|mark| mark.position);
-        let positions = marks.chain([read.log.len()]).filter(|position| *position >= from);
+        let positions = marks
+            .chain([read.log.len()])
+            .filter(|position| *position >= from);
         let crash_points = positions.map(|position| (position, 0)).collect();
         let (log, places) = parts(read);
-        Ok(Imported { log, places, from, durable_position: from, outcomes: Vec::new(), crash_points })
+        Ok(Imported {
+            log,
+            places,
+            from,
+            durable_position: from,
+            outcomes: Vec::new(),
+            crash_points,
+        })
     }
 }
 
 fn parts(read: LogWrites) -> (BlockLog, Places) {
-    let LogWrites { log, entry_numbers, marks, ended, unordered } = read;
-    (log, Places { entry_numbers, marks, unordered, ended })
+    let LogWrites {
+        log,
+        entry_numbers,
+        marks,
+        ended,
+        unordered,
+    } = read;
+    (
+        log,
+        Places {
+            entry_numbers,
+            marks,
+            unordered,
+            ended,
+        },
+    )
 }
 
 /// Whether it is known what was done while a log was written.
@@ -116,7 +152,11 @@ pub(crate) fn has_operations(workload: &Workload) -> bool {
 
 fn texts(marks: &[LogMark]) -> String {
     const SHOWN_MAX: usize = 8;
-    let shown: Vec<_> = marks.iter().take(SHOWN_MAX).map(|mark| format!("'{}'", mark.text)).collect();
+    let shown: Vec<_> = marks
+        .iter()
+        .take(SHOWN_MAX)
+        .map(|mark| format!("'{}'", mark.text))
+        .collect();
     match shown.len() {
         0 => "none".into(),
         SHOWN_MAX => format!("{}, …", shown.join(", ")),
@@ -126,13 +166,20 @@ fn texts(marks: &[LogMark]) -> String {
 
 /// Finds each operation between its marks.
 fn with_operations(read: LogWrites, from: usize, workload: &Workload) -> anyhow::Result<Imported> {
-    let marks = read.marks.iter().filter_map(|mark| Some((OperationMark::of(&mark.text)?, mark)));
+    let marks = read
+        .marks
+        .iter()
+        .filter_map(|mark| Some((OperationMark::of(&mark.text)?, mark)));
     let mut marks = marks.skip_while(|(_, mark)| mark.position < from);
     let mut next = |wanted: OperationMark| -> anyhow::Result<(Outcome, usize)> {
         let expected = wanted.text();
-        let (found, mark) = marks.next().with_context(|| format!("there is no mark '{expected}'"))?;
+        let (found, mark) = marks
+            .next()
+            .with_context(|| format!("there is no mark '{expected}'"))?;
         let outcome = match (wanted, found) {
-            (OperationMark::End(number), OperationMark::Refused(other, errno)) if number == other => {
+            (OperationMark::End(number), OperationMark::Refused(other, errno))
+                if number == other =>
+            {
                 Outcome::Refused(errno)
             }
             _ if wanted == found => Outcome::Done,
@@ -164,12 +211,23 @@ fn with_operations(read: LogWrites, from: usize, workload: &Workload) -> anyhow:
             Step::CrashPoint => true,
         };
         if here {
-            let position = if done == setup { durable_position } else { ends[done - 1] };
+            let position = if done == setup {
+                durable_position
+            } else {
+                ends[done - 1]
+            };
             crash_points.push((position, done));
         }
     }
     let (log, places) = parts(read);
-    Ok(Imported { log, places, from, durable_position, outcomes, crash_points })
+    Ok(Imported {
+        log,
+        places,
+        from,
+        durable_position,
+        outcomes,
+        crash_points,
+    })
 }
 
 impl Imported {
@@ -181,7 +239,11 @@ impl Imported {
     /// The run, of a file system that showed `before` when it began.
     pub(crate) fn into_trace(self, workload: &Workload, before: &Tree) -> (Trace, Places) {
         let root = before.inode(before.root);
-        let point = |(log_position, operations_done)| CrashPoint { operations_done, log_position, live: None };
+        let point = |(log_position, operations_done)| CrashPoint {
+            operations_done,
+            log_position,
+            live: None,
+        };
         let trace = Trace {
             outcomes: self.outcomes,
             setup_operations: workload.setup.len(),
@@ -212,18 +274,32 @@ impl Places {
 
     /// Where a position is, in words.
     pub(crate) fn place(&self, position: usize) -> String {
-        let entry = position.checked_sub(1).map(|place| self.entry_numbers[place]);
+        let entry = position
+            .checked_sub(1)
+            .map(|place| self.entry_numbers[place]);
         let mark = self.marks.iter().rfind(|mark| mark.position <= position);
-        let entry = entry.map_or_else(|| "before entry 0".to_owned(), |entry| format!("behind entry {entry}"));
-        let mark = mark.map(|mark| format!(", the last mark '{}'", mark.text)).unwrap_or_default();
+        let entry = entry.map_or_else(
+            || "before entry 0".to_owned(),
+            |entry| format!("behind entry {entry}"),
+        );
+        let mark = mark
+            .map(|mark| format!(", the last mark '{}'", mark.text))
+            .unwrap_or_default();
         format!("{entry} of the log{mark}")
     }
 }
 
 /// A name in a file system that is not new.
 pub(crate) fn something_in<'a>(tree: &'a Tree, file_system: &FileSystem) -> Option<&'a str> {
-    let found = |name: &str| file_system.found_names.iter().any(|start| name.starts_with(start));
+    let found = |name: &str| {
+        file_system
+            .found_names
+            .iter()
+            .any(|start| name.starts_with(start))
+    };
     let own = |name: &str| file_system.own_names.contains(&name) || found(name);
-    let InodeKind::Directory(entries) = &tree.inode(tree.root)?.kind else { return None };
+    let InodeKind::Directory(entries) = &tree.inode(tree.root)?.kind else {
+        return None;
+    };
     entries.keys().map(String::as_str).find(|name| !own(name))
 }

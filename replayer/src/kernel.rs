@@ -33,11 +33,16 @@ pub struct KernelArgs {
     pub modules: Option<PathBuf>,
 
     /// Parameters for a User-Mode Linux kernel beyond ours, separated by spaces
-    #[arg(long, value_name = "WORDS", value_delimiter = ' ', allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "WORDS",
+        value_delimiter = ' ',
+        allow_hyphen_values = true
+    )]
     pub kernel_parameters: Vec<String>,
 
-    /// Have time be virtual in a User-Mode Linux kernel that scripts/build-uml.sh built: waiting costs
-    /// nothing, and everything repeats for the same --seed
+    /// Have time be virtual in a User-Mode Linux kernel that scripts/build-uml.sh built: waiting
+    /// costs nothing, and everything repeats for the same --seed
     #[arg(long)]
     pub virtual_time: bool,
 
@@ -60,14 +65,24 @@ impl KernelArgs {
                 bail!("--kernel-parameters is for --kernel uml: the running kernel has started");
             }
             if self.virtual_time {
-                bail!("--virtual-time is for --kernel uml: the time of the running kernel is everybody's");
+                bail!(
+                    "--virtual-time is for --kernel uml: the time of the running kernel is everybody's"
+                );
             }
             return Ok(Machine::Host);
         };
         let (path, modules) = (path.as_deref(), self.modules.as_deref());
-        let mut uml =
-            if self.virtual_time { Uml::find_virtual(path, modules, self.seed)? } else { Uml::find(path, modules)? };
-        uml.parameters.extend(self.kernel_parameters.iter().filter(|word| !word.is_empty()).cloned());
+        let mut uml = if self.virtual_time {
+            Uml::find_virtual(path, modules, self.seed)?
+        } else {
+            Uml::find(path, modules)?
+        };
+        uml.parameters.extend(
+            self.kernel_parameters
+                .iter()
+                .filter(|word| !word.is_empty())
+                .cloned(),
+        );
         uml.load.extend(DISK_MODULES.map(str::to_owned));
         Ok(Machine::Uml(uml))
     }
@@ -82,7 +97,10 @@ impl KernelArgs {
             flags += &format!(" --modules {}", quoted(&modules.to_string_lossy()));
         }
         if !self.kernel_parameters.is_empty() {
-            flags += &format!(" --kernel-parameters {}", quoted(&self.kernel_parameters.join(" ")));
+            flags += &format!(
+                " --kernel-parameters {}",
+                quoted(&self.kernel_parameters.join(" "))
+            );
         }
         if self.virtual_time {
             flags += &format!(" --virtual-time --seed {}", self.seed);

@@ -34,7 +34,9 @@ mod terminal;
 mod virtual_time;
 mod worker;
 
-pub use args::{FileSystemArgs, NumberedWorkloads, Variants, WorkloadFiles, WorkloadIterator, parse_variants};
+pub use args::{
+    FileSystemArgs, NumberedWorkloads, Variants, WorkloadFiles, WorkloadIterator, parse_variants,
+};
 pub use command::{SweepCommand, read_to_end};
 pub use disk_kind::{DiskKind, UnknownDiskKind};
 pub use engine::search::{LookHook, Recovered, Search};
@@ -51,7 +53,9 @@ pub use minimize::{Minimized, minimize, search_for};
 pub use overview::{Open, Overview, Swept};
 pub use prepare::{DEVICES, check_device, kernel_has, prepare};
 pub use report::Report;
-pub use result::{Death, LogEntry, LostBytes, RunLog, StateFindings, Timing, Verdict, WorkloadResult};
+pub use result::{
+    Death, LogEntry, LostBytes, RunLog, StateFindings, Timing, Verdict, WorkloadResult,
+};
 pub use results_directory::Results;
 pub use story::{Story, death_text, replay_text, state_words};
 pub use sweep::{Summary, SweepOptions, Workers, sweep};

@@ -29,7 +29,8 @@ pub fn look(
     let directory = scratch.directory("look")?;
     let base = Base::from_file(&format(variant, &scratch.path().join("base"))?)?;
     let failed = |error| anyhow::anyhow!("{error}");
-    let mut engine = Engine::new(variant, &Arc::new(base), options.disk, &directory).map_err(failed)?;
+    let mut engine =
+        Engine::new(variant, &Arc::new(base), options.disk, &directory).map_err(failed)?;
     if let Some(other) = &options.contract {
         engine.judge_by(other).map_err(failed)?;
     }

@@ -41,12 +41,20 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> anyhow::Result<campaign::Outcome> {
     let interrupt = Interrupt::watch()?;
-    let command = SweepCommand::new(&arguments.file_system, arguments.file_system.machine()?, arguments.format);
+    let command = SweepCommand::new(
+        &arguments.file_system,
+        arguments.file_system.machine()?,
+        arguments.format,
+    );
     if let Some(stream) = arguments.files.stream() {
-        let numbered = (0..).zip(stream).map(|(number, workload)| workload.map(|workload| (number, workload)));
+        let numbered = (0..)
+            .zip(stream)
+            .map(|(number, workload)| workload.map(|workload| (number, workload)));
         return command.run_stream(Box::new(numbered), &interrupt);
     }
     let workloads = arguments.files.read_all()?;
-    let source = || -> replayer::NumberedWorkloads<'_> { Box::new((0..).zip(workloads.iter().cloned()).map(Ok)) };
+    let source = || -> replayer::NumberedWorkloads<'_> {
+        Box::new((0..).zip(workloads.iter().cloned()).map(Ok))
+    };
     command.run(&source, workloads.len() as u64, None, &interrupt)
 }

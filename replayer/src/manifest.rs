@@ -88,12 +88,19 @@ impl Kernel {
                 let text = std::fs::read_to_string(Path::new("/proc/sys/kernel").join(name));
                 text.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
             };
-            return Ok(Self { release: read("osrelease"), version: read("version") });
+            return Ok(Self {
+                release: read("osrelease"),
+                version: read("version"),
+            });
         };
-        let file = std::fs::read(&uml.kernel).with_context(|| format!("read {}", uml.kernel.display()))?;
+        let file =
+            std::fs::read(&uml.kernel).with_context(|| format!("read {}", uml.kernel.display()))?;
         // What it would say of itself takes a start, and need not tell two builds apart.
         let version = format!("User-Mode Linux, BLAKE3 {}", blake3::hash(&file).to_hex());
-        Ok(Self { release: uml.release.clone(), version })
+        Ok(Self {
+            release: uml.release.clone(),
+            version,
+        })
     }
 }
 
@@ -118,7 +125,12 @@ impl Manifest {
             options,
             file_systems: arguments.variants()?,
             disk: arguments.disk.to_string(),
-            states: arguments.states.to_string().split(',').map(str::to_owned).collect(),
+            states: arguments
+                .states
+                .to_string()
+                .split(',')
+                .map(str::to_owned)
+                .collect(),
             shard,
             workloads_hash: None,
             workloads,
@@ -129,7 +141,11 @@ impl Manifest {
 
     /// Of the sweep that this one is a part of.
     pub(crate) fn whole(&self) -> Self {
-        Self { shard: None, command_line: command_line(), ..self.clone() }
+        Self {
+            shard: None,
+            command_line: command_line(),
+            ..self.clone()
+        }
     }
 
     /// Reads what [`Manifest::text`] wrote.
@@ -138,8 +154,8 @@ impl Manifest {
     /// If it is not a manifest, or one of another version.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
-        let value: Value =
-            serde_json::from_slice(&text).with_context(|| format!("{} is not a manifest", path.display()))?;
+        let value: Value = serde_json::from_slice(&text)
+            .with_context(|| format!("{} is not a manifest", path.display()))?;
         if value["type"] == "states-manifest" {
             bail!(
                 "{} is of a program or a cluster, and this is for file systems: `crashpoint show`, `replay`, `report` and \
@@ -159,7 +175,8 @@ impl Manifest {
                 path.display()
             );
         }
-        serde_json::from_value(value).with_context(|| format!("{} is not a manifest of this version", path.display()))
+        serde_json::from_value(value)
+            .with_context(|| format!("{} is not a manifest of this version", path.display()))
     }
 
     /// As one JSON object.
@@ -186,6 +203,11 @@ impl Manifest {
             let name = name.as_str();
             name != SHARD && !INFORMATION.contains(&name) && others.get(name) != Some(*value)
         });
-        differing.map(|(name, value)| format!("{name} is {value} in one and {} in the other", others[name.as_str()]))
+        differing.map(|(name, value)| {
+            format!(
+                "{name} is {value} in one and {} in the other",
+                others[name.as_str()]
+            )
+        })
     }
 }

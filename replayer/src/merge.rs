@@ -17,7 +17,12 @@ const MISSING_NAMED_MAX: usize = 8;
 ///
 /// # Errors
 /// If they are not the shards of one sweep, or something cannot be read or written.
-pub fn merge(parts: &[PathBuf], out: &Path, incomplete: bool, format: OutputFormat) -> anyhow::Result<Outcome> {
+pub fn merge(
+    parts: &[PathBuf],
+    out: &Path,
+    incomplete: bool,
+    format: OutputFormat,
+) -> anyhow::Result<Outcome> {
     let shards = open_all(parts)?;
     let missing = missing(&shards);
     let unfinished: Vec<&Results> = shards.values().filter(|part| !part.is_finished()).collect();
@@ -25,10 +30,15 @@ pub fn merge(parts: &[PathBuf], out: &Path, incomplete: bool, format: OutputForm
         if let Some(part) = unfinished.first() {
             let shard = part.manifest().shard.as_deref().unwrap_or_default();
             let at = part.directory().display();
-            bail!("shard {shard} in {at} is not finished: go on with it with crashpoint fs --resume {at}");
+            bail!(
+                "shard {shard} in {at} is not finished: go on with it with crashpoint fs --resume {at}"
+            );
         }
         if !missing.is_empty() {
-            bail!("shard {} is missing: a sweep is merged from all of its shards", missing.join(", "));
+            bail!(
+                "shard {} is missing: a sweep is merged from all of its shards",
+                missing.join(", ")
+            );
         }
     }
     let first = shards.values().next().context("no part to merge")?;
@@ -42,7 +52,10 @@ pub fn merge(parts: &[PathBuf], out: &Path, incomplete: bool, format: OutputForm
         return whole.print(format);
     }
     whole.print(format)?;
-    say(&format!("go on with what is missing with: crashpoint fs --resume {}", out.display()));
+    say(&format!(
+        "go on with what is missing with: crashpoint fs --resume {}",
+        out.display()
+    ));
     Ok(Outcome::Incomplete)
 }
 
@@ -54,7 +67,9 @@ fn open_all(parts: &[PathBuf]) -> anyhow::Result<BTreeMap<u64, Results>> {
         let part = Results::open(directory)?;
         let at = directory.display();
         let Some((number, count)) = part.manifest().shard_number() else {
-            bail!("{at} is not a shard of a sweep, but all of it: there is nothing to merge it with");
+            bail!(
+                "{at} is not a shard of a sweep, but all of it: there is nothing to merge it with"
+            );
         };
         if let Some(first) = shards.values().next() {
             let other = first.directory().display();
@@ -62,12 +77,17 @@ fn open_all(parts: &[PathBuf]) -> anyhow::Result<BTreeMap<u64, Results>> {
                 bail!("{at} and {other} are not of the same sweep: {difference}");
             }
             if of != Some(count) {
-                bail!("{at} and {other} are not of the same sweep: it was split in another number of shards");
+                bail!(
+                    "{at} and {other} are not of the same sweep: it was split in another number of shards"
+                );
             }
         }
         of = Some(count);
         if let Some(other) = shards.insert(number, part) {
-            bail!("{at} and {} are the same shard, {number}/{count}: leave one out", other.directory().display());
+            bail!(
+                "{at} and {} are the same shard, {number}/{count}: leave one out",
+                other.directory().display()
+            );
         }
     }
     Ok(shards)
@@ -75,7 +95,13 @@ fn open_all(parts: &[PathBuf]) -> anyhow::Result<BTreeMap<u64, Results>> {
 
 /// The shards that are not there, or the first few of them.
 fn missing(shards: &BTreeMap<u64, Results>) -> Vec<String> {
-    let of = shards.values().find_map(|part| part.manifest().shard_number()).map_or(0, |(_, of)| of);
+    let of = shards
+        .values()
+        .find_map(|part| part.manifest().shard_number())
+        .map_or(0, |(_, of)| of);
     let absent = (1..=of).filter(|number| !shards.contains_key(number));
-    absent.take(MISSING_NAMED_MAX).map(|number| format!("{number}/{of}")).collect()
+    absent
+        .take(MISSING_NAMED_MAX)
+        .map(|number| format!("{number}/{of}"))
+        .collect()
 }

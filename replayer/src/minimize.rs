@@ -1,5 +1,5 @@
-//! A finding made small: fewer operations and fewer lost writes that break the same promise, or fewer
-//! operations that the same kernel dies of in the same way.
+//! A finding made small: fewer operations and fewer lost writes that break the same promise, or
+//! fewer operations that the same kernel dies of in the same way.
 
 use std::collections::HashSet;
 
@@ -54,7 +54,10 @@ pub fn minimize(
     tell: &mut dyn FnMut(&Workload, &FoundWhat),
 ) -> anyhow::Result<Option<Minimized>> {
     let kept = match &found.what {
-        FoundWhat::State(_) => Kept::Promise(Search { path: None, ..search_for(found, asked)? }),
+        FoundWhat::State(_) => Kept::Promise(Search {
+            path: None,
+            ..search_for(found, asked)?
+        }),
         // What it holds stays held: this one would have more of that with each try.
         FoundWhat::Death(_) if !workers.are_in_guests() => bail!(
             "finding {} is a task that the running kernel did not let go of: only those of --kernel uml are made small",
@@ -63,8 +66,19 @@ pub fn minimize(
         FoundWhat::Death(death) => Kept::Death(death.kind()),
     };
     let best = (found.workload.clone(), (None, found.what.clone()));
-    let mut laboratory = Laboratory { asked, kept, workers, interrupt, tell, best, tried: 1, failed: HashSet::new() };
-    let Some(first) = laboratory.again(&found.workload)? else { return Ok(None) };
+    let mut laboratory = Laboratory {
+        asked,
+        kept,
+        workers,
+        interrupt,
+        tell,
+        best,
+        tried: 1,
+        failed: HashSet::new(),
+    };
+    let Some(first) = laboratory.again(&found.workload)? else {
+        return Ok(None);
+    };
     let lost_before = lost_writes(&first.1);
     laboratory.best.1 = first;
     laboratory.lose_less()?;
@@ -75,8 +89,20 @@ pub fn minimize(
         FoundWhat::State(state) => states_with(state, asked),
         FoundWhat::Death(_) => asked.to_owned(),
     };
-    let Laboratory { best: (workload, (log, what)), tried, .. } = laboratory;
-    Ok(Some(Minimized { workload, what, log, states, lost_before, tried, interrupted: interrupt.requested() }))
+    let Laboratory {
+        best: (workload, (log, what)),
+        tried,
+        ..
+    } = laboratory;
+    Ok(Some(Minimized {
+        workload,
+        what,
+        log,
+        states,
+        lost_before,
+        tried,
+        interrupted: interrupt.requested(),
+    }))
 }
 
 fn lost_writes(what: &FoundWhat) -> usize {
@@ -93,7 +119,10 @@ fn lost_writes(what: &FoundWhat) -> usize {
 /// If the kernel died of it.
 pub fn search_for(found: &Found, asked: &States) -> anyhow::Result<Search> {
     let FoundWhat::State(state) = &found.what else {
-        bail!("finding {} is a kernel that died, not a crash state: replay it with crashpoint fs", found.number);
+        bail!(
+            "finding {} is a kernel that died, not a crash state: replay it with crashpoint fs",
+            found.number
+        );
     };
     let Some(first) = state.findings.first() else {
         bail!("finding {} names no promise", found.number);
@@ -144,24 +173,37 @@ impl Laboratory<'_> {
 
     fn search(&mut self, workload: &Workload, search: &Search) -> anyhow::Result<Option<Again>> {
         let mut result = self.workers.search(workload, search, self.interrupt)?;
-        Ok(result.broken.pop().map(|state| (result.log, FoundWhat::State(state))))
+        Ok(result
+            .broken
+            .pop()
+            .map(|state| (result.log, FoundWhat::State(state))))
     }
 
     fn die(&mut self, workload: &Workload) -> anyhow::Result<Option<Again>> {
-        let Kept::Death(kind) = &self.kept else { return Ok(None) };
-        let death = self.workers.death_of(workload, self.interrupt)?.filter(|death: &Death| death.kind() == *kind);
+        let Kept::Death(kind) = &self.kept else {
+            return Ok(None);
+        };
+        let death = self
+            .workers
+            .death_of(workload, self.interrupt)?
+            .filter(|death: &Death| death.kind() == *kind);
         Ok(death.map(|death| (None, FoundWhat::Death(death))))
     }
 
     /// Has the disk lose as few writes as will do.
     fn lose_less(&mut self) -> anyhow::Result<()> {
-        let (Kept::Promise(search), (workload, (_, FoundWhat::State(state)))) = (&self.kept, &self.best) else {
+        let (Kept::Promise(search), (workload, (_, FoundWhat::State(state)))) =
+            (&self.kept, &self.best)
+        else {
             return Ok(());
         };
         if state.lost.is_empty() || self.interrupt.requested() {
             return Ok(());
         }
-        let search = Search { fewest: true, ..like(search, state, without_sample(self.asked)) };
+        let search = Search {
+            fewest: true,
+            ..like(search, state, without_sample(self.asked))
+        };
         let (workload, lost) = (workload.clone(), state.lost.len());
         self.tried += 1;
         if let Some(fewer) = self.search(&workload, &search)?
@@ -191,9 +233,13 @@ impl Laboratory<'_> {
         Ok(())
     }
 
-    /// Whether a workload still breaks the promise, or kills the kernel; then it is the best so far.
+    /// Whether a workload still breaks the promise, or kills the kernel; then it is the best so
+    /// far.
     fn is_enough(&mut self, workload: &Workload) -> anyhow::Result<bool> {
-        if self.interrupt.requested() || !is_whole(workload) || self.failed.contains(&workload.to_line()) {
+        if self.interrupt.requested()
+            || !is_whole(workload)
+            || self.failed.contains(&workload.to_line())
+        {
             return Ok(false);
         }
         self.tried += 1;
@@ -221,24 +267,38 @@ impl Laboratory<'_> {
 /// A search for a state like this one.
 fn like(search: &Search, state: &StateFindings, states: States) -> Search {
     let (operations_done, under_way) = (state.operations_done, state.under_way);
-    Search { state: state.state.clone(), operations_done, under_way, states, ..search.clone() }
+    Search {
+        state: state.state.clone(),
+        operations_done,
+        under_way,
+        states,
+        ..search.clone()
+    }
 }
 
 /// A workload with these of its steps, setup first, and nothing of what was said about all of it.
 fn part(workload: &Workload, places: &[usize]) -> Workload {
     let setup = workload.setup.len();
-    let (before, behind): (Vec<usize>, Vec<usize>) = places.iter().partition(|place| **place < setup);
+    let (before, behind): (Vec<usize>, Vec<usize>) =
+        places.iter().partition(|place| **place < setup);
     Workload {
         name: workload.name.clone(),
-        setup: before.into_iter().map(|place| workload.setup[place].clone()).collect(),
-        run: behind.into_iter().map(|place| workload.run[place - setup].clone()).collect(),
+        setup: before
+            .into_iter()
+            .map(|place| workload.setup[place].clone())
+            .collect(),
+        run: behind
+            .into_iter()
+            .map(|place| workload.run[place - setup].clone())
+            .collect(),
         ..Workload::default()
     }
 }
 
 /// Whether it can be written down and read again: nothing uses a handle that nothing opened.
 fn is_whole(workload: &Workload) -> bool {
-    workloads::parse(&workload.to_line(), "").is_ok_and(|read| read.as_slice() == std::slice::from_ref(workload))
+    workloads::parse(&workload.to_line(), "")
+        .is_ok_and(|read| read.as_slice() == std::slice::from_ref(workload))
 }
 
 fn op_at(workload: &mut Workload, place: usize) -> Option<&mut Op> {
@@ -288,7 +348,11 @@ fn read_states(words: &[String]) -> States {
 /// All states that a sample was drawn from.
 fn without_sample(asked: &States) -> States {
     let text = asked.to_string();
-    let words: Vec<String> = text.split(',').filter(|word| !word.starts_with("sample:")).map(str::to_owned).collect();
+    let words: Vec<String> = text
+        .split(',')
+        .filter(|word| !word.starts_with("sample:"))
+        .map(str::to_owned)
+        .collect();
     read_states(&words)
 }
 
@@ -301,12 +365,21 @@ fn states_with(state: &StateFindings, asked: &States) -> States {
     words.push(match &state.state.relaxation {
         Relaxation::Prefix => "prefix".into(),
         Relaxation::Flushed => "flushed".into(),
-        Relaxation::Lost(lost) if lost.len() > LOST_TOGETHER_MAX => format!("flushed,reorder:{}", lost.len()),
+        Relaxation::Lost(lost) if lost.len() > LOST_TOGETHER_MAX => {
+            format!("flushed,reorder:{}", lost.len())
+        }
         Relaxation::Lost(lost) => format!("reorder:{}", lost.len()),
         Relaxation::Torn { lost, .. } => {
             let asked = asked.to_string();
-            let torn = asked.split(',').find(|word| word.starts_with("torn:")).unwrap_or("torn:512");
-            if lost.is_empty() { torn.to_owned() } else { format!("reorder:{},{torn},mixed", lost.len()) }
+            let torn = asked
+                .split(',')
+                .find(|word| word.starts_with("torn:"))
+                .unwrap_or("torn:512");
+            if lost.is_empty() {
+                torn.to_owned()
+            } else {
+                format!("reorder:{},{torn},mixed", lost.len())
+            }
         }
     });
     read_states(&words)
@@ -322,7 +395,8 @@ mod tests {
 
     #[test]
     fn parts_of_a_workload_keep_its_setup_apart() {
-        let whole = one("setup; mkdir A; creat A/foo; run; open A/foo as @h; write @h 0 16K; fsync @h; !");
+        let whole =
+            one("setup; mkdir A; creat A/foo; run; open A/foo as @h; write @h 0 16K; fsync @h; !");
         let line = |places: &[usize]| part(&whole, places).to_line();
         assert_eq!(one(&line(&[1, 2, 3, 4])), part(&whole, &[1, 2, 3, 4]));
         assert!(is_whole(&part(&whole, &[2, 4])));
@@ -335,14 +409,23 @@ mod tests {
         let op = op_at(&mut workload, 1).expect("it is there");
         assert!(small_length(op) && no_offset(op));
         assert!(!small_length(op) && !no_offset(op));
-        assert_eq!(workload.operations().nth(1), one("write foo 0 4K; fsync foo").operations().next());
+        assert_eq!(
+            workload.operations().nth(1),
+            one("write foo 0 4K; fsync foo").operations().next()
+        );
     }
 
     #[test]
     fn a_sample_is_of_what_it_was_drawn_from() {
         let read = |text: &str| -> States { text.parse().expect("states") };
         assert_eq!(without_sample(&read("sample:3")), read("all"));
-        assert_eq!(without_sample(&read("every-write,reorder:2,sample:9")), read("every-write,reorder:2"));
-        assert_eq!(without_sample(&read("prefix,flushed")), read("prefix,flushed"));
+        assert_eq!(
+            without_sample(&read("every-write,reorder:2,sample:9")),
+            read("every-write,reorder:2")
+        );
+        assert_eq!(
+            without_sample(&read("prefix,flushed")),
+            read("prefix,flushed")
+        );
     }
 }

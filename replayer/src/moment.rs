@@ -18,13 +18,19 @@ pub(crate) struct Progress {
 impl Progress {
     /// At each position of a trace's log, the one behind the last entry included.
     pub(crate) fn of(trace: &Trace) -> Vec<Self> {
-        let mut now = Self { operations_done: 0, under_way: false };
+        let mut now = Self {
+            operations_done: 0,
+            under_way: false,
+        };
         let mut all = vec![now];
         for entry in trace.log.entries() {
             match entry.kind {
                 Kind::Mark(Mark::OperationStart(_)) => now.under_way = true,
                 Kind::Mark(Mark::OperationEnd(number)) => {
-                    now = Self { operations_done: number as usize + 1, under_way: false };
+                    now = Self {
+                        operations_done: number as usize + 1,
+                        under_way: false,
+                    };
                 }
                 _ => {}
             }
@@ -35,14 +41,25 @@ impl Progress {
 
     /// The same of a run of which no operation is known.
     pub(crate) fn unknown(trace: &Trace) -> Vec<Self> {
-        vec![Self { operations_done: 0, under_way: false }; trace.log.len() + 1]
+        vec![
+            Self {
+                operations_done: 0,
+                under_way: false
+            };
+            trace.log.len() + 1
+        ]
     }
 
     /// The model of what the run had done.
     ///
     /// # Errors
     /// If the model cannot follow the run.
-    pub(crate) fn model(self, contract: &Contract, workload: &Workload, trace: &Trace) -> Result<Model, String> {
+    pub(crate) fn model(
+        self,
+        contract: &Contract,
+        workload: &Workload,
+        trace: &Trace,
+    ) -> Result<Model, String> {
         let mut model = Model::new(contract).with_root(trace.root_mode, trace.root_owner);
         let refused = |number: usize| trace.outcomes[number] != Outcome::Done;
         let mut operations = workload.operations().enumerate();
@@ -67,7 +84,7 @@ impl Progress {
 /// Why nothing can be said of the crashes of a run whose file system, while it ran, did not show
 /// what the model says was done.
 pub(crate) fn disagreement(model: &Model, live: &Tree) -> Option<String> {
-    oracle::check_live(model, live)
-        .err()
-        .map(|difference| format!("the running file system does not show what was done: {difference}"))
+    oracle::check_live(model, live).err().map(|difference| {
+        format!("the running file system does not show what was done: {difference}")
+    })
 }

@@ -69,25 +69,44 @@ impl Overview {
         let mut open = Vec::new();
         read_lines(&directory.join(RESULTS), |_, line: ResultLine| {
             read_result(variants, &mut recorded, &line)?;
-            let (Some(number), "result") = (line.number, line.kind.as_str()) else { return Ok(()) };
+            let (Some(number), "result") = (line.number, line.kind.as_str()) else {
+                return Ok(());
+            };
             let place = line.place(variants)?;
             clean[place] += u64::from(line.verdict == Some(Verdict::Clean));
             open.extend(Open::of(line, place, number));
             Ok(())
         })?;
-        read_lines(&directory.join(TIMES), |_, line| read_time(variants, &mut recorded, &line))?;
+        read_lines(&directory.join(TIMES), |_, line| {
+            read_time(variants, &mut recorded, &line)
+        })?;
         open.sort_by_key(|open| (open.place, open.number));
         let finished = is_finished(directory, variants, &recorded)?;
-        let sums = recorded.into_iter().map(|recorded| Summary { interrupted: !finished, ..recorded.summary });
+        let sums = recorded.into_iter().map(|recorded| Summary {
+            interrupted: !finished,
+            ..recorded.summary
+        });
         let swept = variants.iter().zip(sums).zip(clean);
-        let file_systems =
-            swept.map(|((variant, summary), clean)| Swept { variant: variant.clone(), summary, clean }).collect();
-        Ok(Self { finished, file_systems, open })
+        let file_systems = swept
+            .map(|((variant, summary), clean)| Swept {
+                variant: variant.clone(),
+                summary,
+                clean,
+            })
+            .collect();
+        Ok(Self {
+            finished,
+            file_systems,
+            open,
+        })
     }
 
     /// The place of a finding's file system in the manifest.
     pub fn place(&self, found: &Found) -> usize {
-        let place = self.file_systems.iter().position(|swept| swept.variant == found.variant);
+        let place = self
+            .file_systems
+            .iter()
+            .position(|swept| swept.variant == found.variant);
         place.expect("findings are of the manifest's file systems")
     }
 }
@@ -95,9 +114,21 @@ impl Overview {
 impl Open {
     fn of(line: ResultLine, place: usize, number: u64) -> Option<Self> {
         let not_applicable = line.verdict == Some(Verdict::NotApplicable);
-        let why = if not_applicable { line.not_applicable } else { line.not_measured }?;
+        let why = if not_applicable {
+            line.not_applicable
+        } else {
+            line.not_measured
+        }?;
         let has_findings = line.verdict == Some(Verdict::Finding);
         let text = line.text.unwrap_or_default();
-        Some(Self { place, number, workload: line.workload, text, why, not_applicable, has_findings })
+        Some(Self {
+            place,
+            number,
+            workload: line.workload,
+            text,
+            why,
+            not_applicable,
+            has_findings,
+        })
     }
 }

@@ -100,7 +100,11 @@ impl Worker {
     }
 
     /// Starts one that gets all its work at once.
-    pub(crate) fn start_with(machine: &Machine, start: &Start, jobs: &[Job]) -> anyhow::Result<Self> {
+    pub(crate) fn start_with(
+        machine: &Machine,
+        start: &Start,
+        jobs: &[Job],
+    ) -> anyhow::Result<Self> {
         let mut known = Vec::new();
         send(&mut known, start)?;
         jobs.iter().try_for_each(|job| send(&mut known, job))?;
@@ -109,7 +113,11 @@ impl Worker {
         if let Some(shared) = shared.as_ref().filter(|_| start.host_helps) {
             make_base(&start.variant, &shared.join(BASE_NAME))?;
         }
-        let input = Arc::new(Mutex::new(Input { stream: running.take_input(), shared, messages: 0 }));
+        let input = Arc::new(Mutex::new(Input {
+            stream: running.take_input(),
+            shared,
+            messages: 0,
+        }));
         let (variant, helping) = (start.variant.clone(), Arc::default());
         let mut this = Self {
             input,
@@ -120,7 +128,11 @@ impl Worker {
             is_patient: false,
             interrupt: Interrupt::default(),
         };
-        let sent = if machine.has_virtual_time() { Ok(()) } else { this.send(start) };
+        let sent = if machine.has_virtual_time() {
+            Ok(())
+        } else {
+            this.send(start)
+        };
         let answer = sent.and_then(|()| this.receive());
         match answer.map_err(|gone| anyhow::anyhow!("{}", gone.words()))? {
             Answer::Ready { recognises_fua } => {
@@ -145,11 +157,20 @@ impl Worker {
     /// What sends it jobs from another thread.
     pub(crate) fn sender(&self) -> impl FnMut(&Job) -> io::Result<()> + Send + 'static {
         let input = Arc::clone(&self.input);
-        move |job| input.lock().unwrap_or_else(PoisonError::into_inner).send(job)
+        move |job| {
+            input
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .send(job)
+        }
     }
 
     pub(crate) fn send<T: Serialize>(&mut self, message: &T) -> Result<(), Gone> {
-        let sent = self.input.lock().unwrap_or_else(PoisonError::into_inner).send(message);
+        let sent = self
+            .input
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .send(message);
         sent.map_err(|error| self.broke_off(&error))
     }
 
@@ -160,7 +181,9 @@ impl Worker {
             match receive(self.running.output()) {
                 Ok(Some(Answer::Help(slot, task))) => self.help(slot, task),
                 Ok(Some(answer)) => return Ok(answer),
-                Ok(None) => return Err(self.broke_off(&io::Error::from(io::ErrorKind::UnexpectedEof))),
+                Ok(None) => {
+                    return Err(self.broke_off(&io::Error::from(io::ErrorKind::UnexpectedEof)));
+                }
                 Err(error) => return Err(self.broke_off(&error)),
             }
         }
@@ -173,7 +196,9 @@ impl Worker {
             if self.running.has_ended() {
                 return Err(self.broke_off(&io::Error::from(io::ErrorKind::UnexpectedEof)));
             }
-            if self.interrupt.is_out_of_patience() || (self.is_patient && self.interrupt.requested()) {
+            if self.interrupt.is_out_of_patience()
+                || (self.is_patient && self.interrupt.requested())
+            {
                 self.running.kill();
                 return Err(Gone::Other("it was interrupted".into()));
             }
@@ -190,14 +215,20 @@ impl Worker {
     /// tells the guest.
     fn help(&self, slot: Slot, task: Task) {
         let (input, helping) = (Arc::clone(&self.input), Arc::clone(&self.helping));
-        let image = self.running.shared().map(|shared| shared.join(shared_name(slot)));
+        let image = self
+            .running
+            .shared()
+            .map(|shared| shared.join(shared_name(slot)));
         let variant = self.variant.clone();
         helping.fetch_add(1, Ordering::Relaxed);
         std::thread::spawn(move || {
             let done = image.ok_or("it shares nothing with us".to_owned());
             let done = done.and_then(|image| help(&variant, &image, task));
             // If it is gone, whoever waits for it notices.
-            let _ = input.lock().unwrap_or_else(PoisonError::into_inner).send(&Job::Helped(slot, done));
+            let _ = input
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .send(&Job::Helped(slot, done));
             helping.fetch_sub(1, Ordering::Relaxed);
         });
     }
@@ -217,7 +248,10 @@ impl Worker {
         let log = self.running.console();
         self.running.kill();
         match held {
-            Some(task) => Gone::Kernel { what: format!("{task}: {why}"), log },
+            Some(task) => Gone::Kernel {
+                what: format!("{task}: {why}"),
+                log,
+            },
             None => Gone::Other(format!("the worker is stuck: {why}")),
         }
     }
@@ -241,12 +275,17 @@ impl Worker {
     }
 
     /// Has it look for a crash state while no other worker works under this kernel.
-    pub(crate) fn search(&mut self, workload: &Workload, search: &Search) -> Result<WorkloadResult, Gone> {
+    pub(crate) fn search(
+        &mut self,
+        workload: &Workload,
+        search: &Search,
+    ) -> Result<WorkloadResult, Gone> {
         let answer = self.work(&Job::Search(workload.clone(), search.clone()));
         self.steps(workload, answer)
     }
 
-    /// Has a job about a workload done in a guest of its own, which knows all that it will do when it starts.
+    /// Has a job about a workload done in a guest of its own, which knows all that it will do when
+    /// it starts.
     ///
     /// # Errors
     /// If the guest cannot be started; what becomes of the worker later is the inner result.
@@ -264,7 +303,11 @@ impl Worker {
     }
 
     /// Listens to the steps of a workload until it is done.
-    fn steps(&mut self, workload: &Workload, mut answer: Result<Answer, Gone>) -> Result<WorkloadResult, Gone> {
+    fn steps(
+        &mut self,
+        workload: &Workload,
+        mut answer: Result<Answer, Gone>,
+    ) -> Result<WorkloadResult, Gone> {
         let mut during = "starting".to_owned();
         while let Ok(Answer::Step(step)) = answer {
             during = step;
@@ -272,10 +315,15 @@ impl Worker {
         }
         match answer {
             Ok(Answer::Result(result)) => Ok(*result),
-            Ok(other) => Err(Gone::Other(format!("the worker answered {other:?} to a workload"))),
+            Ok(other) => Err(Gone::Other(format!(
+                "the worker answered {other:?} to a workload"
+            ))),
             Err(Gone::Kernel { what, log }) => {
                 let death = Death { during, what, log };
-                Ok(WorkloadResult { death: Some(death), ..WorkloadResult::new(workload.name.clone()) })
+                Ok(WorkloadResult {
+                    death: Some(death),
+                    ..WorkloadResult::new(workload.name.clone())
+                })
             }
             Err(other) => Err(other),
         }

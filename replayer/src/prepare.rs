@@ -22,7 +22,12 @@ pub fn prepare(variants: &[Variant], machine: &Machine) -> anyhow::Result<()> {
         let row = variant.file_system;
         let given_mib = variant.size_bytes >> 20;
         if given_mib < row.size_min_mib {
-            return Err(Error::TooSmall { name: row.name, given_mib, needed_mib: row.size_min_mib }.into());
+            return Err(Error::TooSmall {
+                name: row.name,
+                given_mib,
+                needed_mib: row.size_min_mib,
+            }
+            .into());
         }
         Contract::for_variant(variant).map_err(anyhow::Error::msg)?;
     }
@@ -34,7 +39,8 @@ pub fn prepare(variants: &[Variant], machine: &Machine) -> anyhow::Result<()> {
                 row.name
             );
         }
-        row.programs().try_for_each(|program| program.find().map(drop))?;
+        row.programs()
+            .try_for_each(|program| program.find().map(drop))?;
     }
     if machine.is_guest() {
         // What its kernel has is seen when it runs.
@@ -72,9 +78,23 @@ pub fn check_device(path: &Path, module: &str) -> anyhow::Result<()> {
     if !path.exists() {
         load(module);
     }
-    let advice = || format!("open {} (try `modprobe {module}`; a container must be given the device)", path.display());
-    let device = OpenOptions::new().read(true).write(true).open(path).with_context(advice)?;
-    if !device.metadata().with_context(advice)?.file_type().is_char_device() {
+    let advice = || {
+        format!(
+            "open {} (try `modprobe {module}`; a container must be given the device)",
+            path.display()
+        )
+    };
+    let device = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .with_context(advice)?;
+    if !device
+        .metadata()
+        .with_context(advice)?
+        .file_type()
+        .is_char_device()
+    {
         return Err(anyhow::anyhow!("it is not a device")).with_context(advice);
     }
     Ok(())
@@ -100,5 +120,7 @@ fn load(module: &str) {
 
 fn listed(name: &str) -> anyhow::Result<bool> {
     let list = std::fs::read_to_string("/proc/filesystems").context("read /proc/filesystems")?;
-    Ok(list.lines().any(|line| line.split_whitespace().last() == Some(name)))
+    Ok(list
+        .lines()
+        .any(|line| line.split_whitespace().last() == Some(name)))
 }

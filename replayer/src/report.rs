@@ -28,7 +28,8 @@ pub struct Report {
 
 impl Report {
     /// A report on one file system; `replay` is the command that tests again what comes in, and
-    /// `total` how many workloads there will be, if known. It is judged by `contract`, if not its own.
+    /// `total` how many workloads there will be, if known. It is judged by `contract`, if not its
+    /// own.
     pub fn new(
         format: OutputFormat,
         variant: &Variant,
@@ -38,14 +39,27 @@ impl Report {
     ) -> Self {
         let progress = Progress::new(&variant.to_string(), "workloads", total);
         let contract = Contract::for_variant(contract.unwrap_or(variant)).ok();
-        Self { format, progress, variant: variant.clone(), contract, replay, findings: 0, not_measured: 0 }
+        Self {
+            format,
+            progress,
+            variant: variant.clone(),
+            contract,
+            replay,
+            findings: 0,
+            not_measured: 0,
+        }
     }
 
     /// Prints the result of workload `number` of the sweep, where there is something to say.
     ///
     /// # Errors
     /// If standard output cannot be written.
-    pub fn result(&mut self, number: u64, workload: &Workload, result: &WorkloadResult) -> io::Result<()> {
+    pub fn result(
+        &mut self,
+        number: u64,
+        workload: &Workload,
+        result: &WorkloadResult,
+    ) -> io::Result<()> {
         self.findings += u64::from(result.verdict() == Verdict::Finding);
         self.not_measured += u64::from(result.not_measured.is_some());
         let text = match self.format {
@@ -62,7 +76,11 @@ impl Report {
         self.progress.tick(self.findings, self.not_measured);
         // A sweep without findings prints nothing for hours: it must notice all the same that
         // nobody reads any more.
-        if is_closed(io::stdout()) { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+        if is_closed(io::stdout()) {
+            Err(io::ErrorKind::BrokenPipe.into())
+        } else {
+            Ok(())
+        }
     }
 
     /// Ends the progress bar.
@@ -70,8 +88,8 @@ impl Report {
         self.progress.finish();
     }
 
-    /// The result of workload `number` of the sweep as one JSON object. Nothing in it depends on how
-    /// long something took.
+    /// The result of workload `number` of the sweep as one JSON object. Nothing in it depends on
+    /// how long something took.
     pub fn json(&self, number: u64, workload: &Workload, result: &WorkloadResult) -> Value {
         let contract = self.contract;
         let finding = |finding: &Finding| {
@@ -99,7 +117,14 @@ impl Report {
         };
         let log = |log: &RunLog| {
             let entry = |entry: &LogEntry| {
-                let LogEntry { place, kind, offset, length, operation, answered } = entry;
+                let LogEntry {
+                    place,
+                    kind,
+                    offset,
+                    length,
+                    operation,
+                    answered,
+                } = entry;
                 match answered {
                     None => json!([place, kind, offset, length, operation]),
                     Some(answered) => json!([place, kind, offset, length, operation, answered]),
@@ -139,7 +164,10 @@ impl Report {
             text += &self.death_text(workload, death);
         }
         if let Some(why) = &result.not_measured {
-            text += &format!("NOT MEASURED  {}  {}\n  why       {why}\n", self.variant, result.workload);
+            text += &format!(
+                "NOT MEASURED  {}  {}\n  why       {why}\n",
+                self.variant, result.workload
+            );
             text += &format!("  workload  {}\n\n", workload.to_line());
         }
         text
@@ -147,14 +175,23 @@ impl Report {
 
     fn death_text(&self, workload: &Workload, death: &Death) -> String {
         let mut text = format!("FINDING  {}  {}\n", self.variant, workload.name);
-        let said = death.log.iter().position(|line| line.contains(&death.what)).unwrap_or(0);
+        let said = death
+            .log
+            .iter()
+            .position(|line| line.contains(&death.what))
+            .unwrap_or(0);
         let last = death.log.len().min(said + DEATH_LINES_MAX);
         text += &death_text(workload, death, &death.log[said..last]);
         text + &self.replay_text(workload)
     }
 
     fn finding_text(&self, workload: &Workload, state: &StateFindings) -> String {
-        let story = Story { variant: &self.variant, contract: self.contract, workload, state };
+        let story = Story {
+            variant: &self.variant,
+            contract: self.contract,
+            workload,
+            state,
+        };
         let title = format!("FINDING  {}  {}\n", self.variant, workload.name);
         title + &story.text() + &self.replay_text(workload)
     }
@@ -166,9 +203,18 @@ impl Report {
 
 /// The table at the end of a sweep.
 pub fn table(rows: &[(Variant, Summary)]) -> String {
-    let head = ["file system", "workloads", "states", "equal", "findings", "not measured", "not applicable"];
+    let head = [
+        "file system",
+        "workloads",
+        "states",
+        "equal",
+        "findings",
+        "not measured",
+        "not applicable",
+    ];
     let speed = ["seconds", "workloads/s"];
-    let mut cells: Vec<Vec<String>> = vec![head.into_iter().chain(speed).map(str::to_owned).collect()];
+    let mut cells: Vec<Vec<String>> =
+        vec![head.into_iter().chain(speed).map(str::to_owned).collect()];
     for (variant, summary) in rows {
         let seconds = summary.elapsed.as_secs_f64();
         cells.push(vec![
@@ -210,7 +256,11 @@ pub fn summary_json(variant: &Variant, summary: &Summary) -> Value {
 }
 
 /// Prints the summary of a file system, where the format has one.
-pub(crate) fn print_summary(format: OutputFormat, variant: &Variant, summary: &Summary) -> io::Result<()> {
+pub(crate) fn print_summary(
+    format: OutputFormat,
+    variant: &Variant,
+    summary: &Summary,
+) -> io::Result<()> {
     match format {
         OutputFormat::Text => Ok(()),
         OutputFormat::Json => writeln!(io::stdout(), "{}", summary_json(variant, summary)),
@@ -220,7 +270,9 @@ pub(crate) fn print_summary(format: OutputFormat, variant: &Variant, summary: &S
 /// Prints the table, where the format has one.
 pub(crate) fn print_table(format: OutputFormat, rows: &[(Variant, Summary)]) -> io::Result<()> {
     match format {
-        OutputFormat::Text => write!(io::stdout(), "{}", table(rows)).and_then(|()| io::stdout().flush()),
+        OutputFormat::Text => {
+            write!(io::stdout(), "{}", table(rows)).and_then(|()| io::stdout().flush())
+        }
         OutputFormat::Json => Ok(()),
     }
 }

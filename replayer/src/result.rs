@@ -13,13 +13,15 @@ pub struct WorkloadResult {
     pub workload: String,
     /// Crash states that were mounted and checked.
     pub states_checked: u32,
-    /// Crash states that equal one of this workload that was visited before, and so were not mounted.
+    /// Crash states that equal one of this workload that was visited before, and so were not
+    /// mounted.
     pub states_equal: u32,
     /// Crash states that were not visited, because the workload's time was up.
     pub states_left: u64,
     /// The crash states that break a promise.
     pub broken: Vec<StateFindings>,
-    /// What the disk was asked during the run, up to the last crash of `broken`; none if there is none.
+    /// What the disk was asked during the run, up to the last crash of `broken`; none if there is
+    /// none.
     pub log: Option<RunLog>,
     /// The kernel died of it, or something in the kernel never came back.
     pub death: Option<Death>,
@@ -30,7 +32,8 @@ pub struct WorkloadResult {
     pub not_applicable: Option<String>,
     /// It is worth another try with no other worker at work.
     pub retry_alone: bool,
-    /// A hash of all that the recorded disk was asked to do, in hexadecimal, where it was asked for.
+    /// A hash of all that the recorded disk was asked to do, in hexadecimal, where it was asked
+    /// for.
     pub block_log: Option<String>,
     /// Where the time went.
     pub timing: Timing,
@@ -108,8 +111,8 @@ pub struct RunLog {
 pub struct LogEntry {
     /// Its place in the block log.
     pub place: u32,
-    /// `W` a write, `U` one with FUA, `D` a discard, `F` a flush; `B` an operation begins, `E` it has
-    /// returned.
+    /// `W` a write, `U` one with FUA, `D` a discard, `F` a flush; `B` an operation begins, `E` it
+    /// has returned.
     pub kind: char,
     /// Where on the disk, in bytes; 0 for a flush or a mark.
     pub offset: u64,
@@ -117,7 +120,8 @@ pub struct LogEntry {
     pub length: u64,
     /// The operation that was under way, or begins or has returned.
     pub operation: Option<u32>,
-    /// The position in the block log at which it was answered, if not at once; `u32::MAX` for never.
+    /// The position in the block log at which it was answered, if not at once; `u32::MAX` for
+    /// never.
     pub answered: Option<u32>,
 }
 
@@ -149,15 +153,27 @@ impl RunLog {
             let (offset, length) = entry.range();
             let late = entry.completed != place + 1;
             let answered = late.then(|| u32::try_from(entry.completed).unwrap_or(u32::MAX));
-            entries.push(LogEntry { place: place as u32, kind, offset, length, operation, answered });
+            entries.push(LogEntry {
+                place: place as u32,
+                kind,
+                offset,
+                length,
+                operation,
+                answered,
+            });
         }
-        Self { left_out: 0, entries, holds: BTreeMap::new() }
+        Self {
+            left_out: 0,
+            entries,
+            holds: BTreeMap::new(),
+        }
     }
 
     /// From the place of the first entry to that of the last.
     pub(crate) fn places(&self) -> Range<usize> {
         let place = |entry: &LogEntry| entry.place as usize;
-        self.entries.first().map_or(0, place)..self.entries.last().map_or(0, |entry| place(entry) + 1)
+        self.entries.first().map_or(0, place)
+            ..self.entries.last().map_or(0, |entry| place(entry) + 1)
     }
 
     /// Whether it can be one, which that of a damaged file need not be.
@@ -166,15 +182,23 @@ impl RunLog {
     /// Which entry is wrong.
     pub fn check(&self) -> Result<(), String> {
         for (number, entry) in self.entries.iter().enumerate() {
-            let LogEntry { place, answered, .. } = *entry;
+            let LogEntry {
+                place, answered, ..
+            } = *entry;
             if number > 0 && self.entries[number - 1].place >= place {
-                return Err(format!("entry {number} of its log, at {place}, does not lie behind the one before it"));
+                return Err(format!(
+                    "entry {number} of its log, at {place}, does not lie behind the one before it"
+                ));
             }
             if place as usize - self.places().start >= LOG_PLACES_MAX {
-                return Err(format!("entry {number} of its log, at {place}, lies too far behind the first"));
+                return Err(format!(
+                    "entry {number} of its log, at {place}, lies too far behind the first"
+                ));
             }
             if answered.is_some_and(|answered| answered <= place) {
-                return Err(format!("entry {number} of its log, at {place}, was answered before it arrived"));
+                return Err(format!(
+                    "entry {number} of its log, at {place}, was answered before it arrived"
+                ));
             }
         }
         Ok(())
@@ -182,11 +206,16 @@ impl RunLog {
 
     /// Without what came behind `position` of the block log, and with no more than can be kept.
     fn up_to(mut self, position: usize) -> Self {
-        self.entries.retain(|entry| (entry.place as usize) < position);
+        self.entries
+            .retain(|entry| (entry.place as usize) < position);
         let surplus = self.entries.len().saturating_sub(LOG_ENTRIES_MAX);
         self.entries.drain(..surplus);
-        self.holds.retain(|place, _| self.entries.iter().any(|entry| entry.place == *place));
-        Self { left_out: surplus as u32, ..self }
+        self.holds
+            .retain(|place, _| self.entries.iter().any(|entry| entry.place == *place));
+        Self {
+            left_out: surplus as u32,
+            ..self
+        }
     }
 }
 
@@ -194,12 +223,19 @@ impl StateFindings {
     /// Whether it is one of the states that are always visited: at a crash point of the run, all or
     /// nothing of what was written.
     fn is_ordinary(&self) -> bool {
-        !self.under_way && matches!(self.state.relaxation, Relaxation::Prefix | Relaxation::Flushed)
+        !self.under_way
+            && matches!(
+                self.state.relaxation,
+                Relaxation::Prefix | Relaxation::Flushed
+            )
     }
 
     fn breaks_the_same(&self, other: &Self) -> bool {
         let broken = |finding: &Finding| (finding.promise, finding.path.clone());
-        self.findings.iter().map(broken).eq(other.findings.iter().map(broken))
+        self.findings
+            .iter()
+            .map(broken)
+            .eq(other.findings.iter().map(broken))
     }
 }
 
@@ -250,19 +286,29 @@ pub enum Verdict {
     Finding,
     /// It could not be measured, wholly or in part, and no finding stands.
     NotMeasured,
-    /// The file system has no place for what the workload does, or no way to do it; no finding stands.
+    /// The file system has no place for what the workload does, or no way to do it; no finding
+    /// stands.
     NotApplicable,
 }
 
 impl WorkloadResult {
     /// Adds what was found in a crash state, which may have findings already.
     pub(crate) fn add_findings(&mut self, found: StateFindings) {
-        let place = self.broken.partition_point(|other| other.state < found.state);
-        if let Some(known) = self.broken.get_mut(place).filter(|known| known.state == found.state) {
+        let place = self
+            .broken
+            .partition_point(|other| other.state < found.state);
+        if let Some(known) = self
+            .broken
+            .get_mut(place)
+            .filter(|known| known.state == found.state)
+        {
             known.findings.extend(found.findings);
             return;
         }
-        let same = self.broken.iter_mut().find(|other| !found.is_ordinary() && other.breaks_the_same(&found));
+        let same = self
+            .broken
+            .iter_mut()
+            .find(|other| !found.is_ordinary() && other.breaks_the_same(&found));
         match same {
             Some(same) => same.more += 1,
             None => self.broken.insert(place, found),
@@ -298,12 +344,19 @@ impl WorkloadResult {
 
     /// A result without any measurement.
     pub fn not_measured(workload: String, why: String) -> Self {
-        Self { not_measured: Some(why), ..Self::new(workload) }
+        Self {
+            not_measured: Some(why),
+            ..Self::new(workload)
+        }
     }
 
     /// What it amounts to.
     pub fn verdict(&self) -> Verdict {
-        match (self.broken.is_empty() && self.death.is_none(), &self.not_measured, &self.not_applicable) {
+        match (
+            self.broken.is_empty() && self.death.is_none(),
+            &self.not_measured,
+            &self.not_applicable,
+        ) {
             (false, _, _) => Verdict::Finding,
             (true, _, Some(_)) => Verdict::NotApplicable,
             (true, Some(_), None) => Verdict::NotMeasured,
@@ -329,16 +382,36 @@ mod tests {
         log.push(Kind::FuaFlush, 0);
         log.push(Kind::Flush, 0);
         log.push(Kind::Mark(Mark::OperationEnd(3)), 0);
-        log.push(Kind::Discard { offset: 8192, length: 4096 }, 0);
+        log.push(
+            Kind::Discard {
+                offset: 8192,
+                length: 4096,
+            },
+            0,
+        );
         let kept = RunLog::of(&log, 1);
         assert_eq!(kinds(&kept), "BWFED");
         assert_eq!(
             kept.entries[1],
-            LogEntry { place: 2, kind: 'W', offset: 4096, length: 512, operation: Some(3), answered: None }
+            LogEntry {
+                place: 2,
+                kind: 'W',
+                offset: 4096,
+                length: 512,
+                operation: Some(3),
+                answered: None
+            }
         );
         assert_eq!(
             kept.entries[4],
-            LogEntry { place: 6, kind: 'D', offset: 8192, length: 4096, operation: None, answered: None }
+            LogEntry {
+                place: 6,
+                kind: 'D',
+                offset: 8192,
+                length: 4096,
+                operation: None,
+                answered: None
+            }
         );
         assert_eq!(kinds(&kept.clone().up_to(5)), "BWF");
         for _ in 0..LOG_ENTRIES_MAX {

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use campaign::{Directory, Lines, MANIFEST, Outcome, OutputFormat, RESULTS, SUMMARY, TABLE, TIMES, write_whole};
+use campaign::{
+    Directory, Lines, MANIFEST, Outcome, OutputFormat, RESULTS, SUMMARY, TABLE, TIMES, write_whole,
+};
 use local_fs::Variant;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -62,7 +64,11 @@ struct Clock {
 impl Clock {
     fn start() -> Self {
         let now = Instant::now();
-        Self { since: now, timing: Timing::default(), synced: now }
+        Self {
+            since: now,
+            timing: Timing::default(),
+            synced: now,
+        }
     }
 }
 
@@ -100,7 +106,12 @@ pub(crate) struct ResultLine {
 impl ResultLine {
     /// Which file system of a manifest it is about.
     pub(crate) fn place(&self, variants: &[Variant]) -> anyhow::Result<usize> {
-        place_of(variants, &self.file_system, &self.mount_options, &self.mkfs_options)
+        place_of(
+            variants,
+            &self.file_system,
+            &self.mount_options,
+            &self.mkfs_options,
+        )
     }
 }
 
@@ -132,10 +143,19 @@ impl Contents {
         for record in &mut recorded {
             record.summary.fua_recognised = true;
         }
-        let lines = Lines::open(&directory.join(RESULTS), |_, line| read_result(variants, &mut recorded, &line))?;
-        let times = Lines::open(&directory.join(TIMES), |_, line| read_time(variants, &mut recorded, &line))?;
+        let lines = Lines::open(&directory.join(RESULTS), |_, line| {
+            read_result(variants, &mut recorded, &line)
+        })?;
+        let times = Lines::open(&directory.join(TIMES), |_, line| {
+            read_time(variants, &mut recorded, &line)
+        })?;
         let finished = is_finished(directory.path(), variants, &recorded)?;
-        Ok(Self { lines, times, recorded, finished })
+        Ok(Self {
+            lines,
+            times,
+            recorded,
+            finished,
+        })
     }
 }
 
@@ -145,13 +165,24 @@ impl Results {
     ///
     /// # Errors
     /// If results are there already, another process is at work there, or it cannot be written.
-    pub fn create(directory: &Path, mut manifest: Manifest, workloads: Option<&[Workload]>) -> anyhow::Result<Self> {
+    pub fn create(
+        directory: &Path,
+        mut manifest: Manifest,
+        workloads: Option<&[Workload]>,
+    ) -> anyhow::Result<Self> {
         let variants = &manifest.file_systems;
-        if let Some(twice) = (1..variants.len()).find(|&place| variants[..place].contains(&variants[place])) {
-            bail!("{} is named twice: with --out, name it once", variants[twice]);
+        if let Some(twice) =
+            (1..variants.len()).find(|&place| variants[..place].contains(&variants[place]))
+        {
+            bail!(
+                "{} is named twice: with --out, name it once",
+                variants[twice]
+            );
         }
         let kept = workloads.map(kept_text).transpose()?;
-        manifest.workloads_hash = kept.as_ref().map(|text| blake3::hash(text.as_bytes()).to_hex().to_string());
+        manifest.workloads_hash = kept
+            .as_ref()
+            .map(|text| blake3::hash(text.as_bytes()).to_hex().to_string());
         let directory = Directory::create(directory, &KEPT)?;
         let write = || {
             if let Some(text) = &kept {
@@ -182,8 +213,21 @@ impl Results {
     }
 
     fn of_contents(directory: Directory, manifest: Manifest, contents: Contents) -> Self {
-        let Contents { lines, times, recorded, finished } = contents;
-        Self { directory, manifest, lines, times, recorded, finished, clock: Clock::start() }
+        let Contents {
+            lines,
+            times,
+            recorded,
+            finished,
+        } = contents;
+        Self {
+            directory,
+            manifest,
+            lines,
+            times,
+            recorded,
+            finished,
+            clock: Clock::start(),
+        }
     }
 
     /// What the sweep is.
@@ -198,7 +242,10 @@ impl Results {
 
     /// How many results there are.
     pub fn count(&self) -> u64 {
-        self.recorded.iter().map(|recorded| recorded.summary.workloads).sum()
+        self.recorded
+            .iter()
+            .map(|recorded| recorded.summary.workloads)
+            .sum()
     }
 
     /// Where it is.
@@ -211,11 +258,17 @@ impl Results {
     /// # Errors
     /// If they are not what they were.
     pub fn workloads(&self) -> anyhow::Result<Option<Vec<Workload>>> {
-        let Some(hash) = &self.manifest.workloads_hash else { return Ok(None) };
+        let Some(hash) = &self.manifest.workloads_hash else {
+            return Ok(None);
+        };
         let path = self.directory.join(WORKLOADS);
-        let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
         if blake3::hash(text.as_bytes()).to_hex().as_str() != hash {
-            bail!("{} was changed since the sweep began: put it back, or begin anew", path.display());
+            bail!(
+                "{} was changed since the sweep began: put it back, or begin anew",
+                path.display()
+            );
         }
         Ok(Some(workloads::parse(&text, &path.display().to_string())?))
     }
@@ -226,7 +279,11 @@ impl Results {
     }
 
     fn place(&self, variant: &Variant) -> usize {
-        let place = self.manifest.file_systems.iter().position(|known| known == variant);
+        let place = self
+            .manifest
+            .file_systems
+            .iter()
+            .position(|known| known == variant);
         place.expect("only what the manifest names is swept")
     }
 
@@ -238,7 +295,12 @@ impl Results {
     }
 
     /// Appends a result.
-    pub(crate) fn append(&mut self, variant: &Variant, line: &Value, result: &WorkloadResult) -> anyhow::Result<()> {
+    pub(crate) fn append(
+        &mut self,
+        variant: &Variant,
+        line: &Value,
+        result: &WorkloadResult,
+    ) -> anyhow::Result<()> {
         self.append_line(&line.to_string())?;
         self.clock.timing.add(result.timing);
         if self.clock.since.elapsed() >= NOTE_EVERY {
@@ -274,15 +336,27 @@ impl Results {
             time_us: self.clock.timing,
             fua_recognised: self.of(variant).summary.fua_recognised,
         };
-        self.clock = Clock { since: now, timing: Timing::default(), ..self.clock };
+        self.clock = Clock {
+            since: now,
+            timing: Timing::default(),
+            ..self.clock
+        };
         self.times.append(&serde_json::to_string(&line)?)?;
         read_time(&self.manifest.file_systems, &mut self.recorded, &line)
     }
 
     /// What every file system came to so far.
     pub(crate) fn rows(&self) -> Vec<(Variant, Summary)> {
-        let summary = |of: &Recorded| Summary { interrupted: !self.finished, ..of.summary.clone() };
-        self.manifest.file_systems.iter().cloned().zip(self.recorded.iter().map(summary)).collect()
+        let summary = |of: &Recorded| Summary {
+            interrupted: !self.finished,
+            ..of.summary.clone()
+        };
+        self.manifest
+            .file_systems
+            .iter()
+            .cloned()
+            .zip(self.recorded.iter().map(summary))
+            .collect()
     }
 
     /// Prints what there is.
@@ -291,7 +365,8 @@ impl Results {
     /// If standard output cannot be written.
     pub fn print(&self, format: OutputFormat) -> anyhow::Result<Outcome> {
         let rows = self.rows();
-        rows.iter().try_for_each(|(variant, summary)| print_summary(format, variant, summary))?;
+        rows.iter()
+            .try_for_each(|(variant, summary)| print_summary(format, variant, summary))?;
         print_table(format, &rows)?;
         Ok(outcome(&rows))
     }
@@ -301,7 +376,9 @@ impl Results {
         self.sync()?;
         self.finished = true;
         let rows = self.rows();
-        let line = |(variant, summary): &(Variant, Summary)| summary_json(variant, summary).to_string() + "\n";
+        let line = |(variant, summary): &(Variant, Summary)| {
+            summary_json(variant, summary).to_string() + "\n"
+        };
         let lines: String = rows.iter().map(line).collect();
         write_whole(&self.directory.join(TABLE), &table(&rows))?;
         write_whole(&self.directory.join(SUMMARY), &lines)
@@ -335,29 +412,50 @@ impl Results {
 
 /// The workloads as the text that is kept of them.
 fn kept_text(workloads: &[Workload]) -> anyhow::Result<String> {
-    let text: String = workloads.iter().map(|workload| workload.to_line() + "\n").collect();
+    let text: String = workloads
+        .iter()
+        .map(|workload| workload.to_line() + "\n")
+        .collect();
     if workloads::parse(&text, WORKLOADS)? != workloads {
-        bail!("these workloads cannot be kept for --resume: please report it as a bug, and sweep without --out");
+        bail!(
+            "these workloads cannot be kept for --resume: please report it as a bug, and sweep without --out"
+        );
     }
     Ok(text)
 }
 
 /// Which file system of a manifest is meant.
-pub(crate) fn place_of(variants: &[Variant], name: &str, mount: &[String], mkfs: &[String]) -> anyhow::Result<usize> {
+pub(crate) fn place_of(
+    variants: &[Variant],
+    name: &str,
+    mount: &[String],
+    mkfs: &[String],
+) -> anyhow::Result<usize> {
     let is_it = |variant: &Variant| {
-        variant.file_system.name == name && variant.mount_options == mount && variant.mkfs_options == mkfs
+        variant.file_system.name == name
+            && variant.mount_options == mount
+            && variant.mkfs_options == mkfs
     };
-    variants.iter().position(is_it).with_context(|| format!("{name} with these options is not part of this sweep"))
+    variants
+        .iter()
+        .position(is_it)
+        .with_context(|| format!("{name} with these options is not part of this sweep"))
 }
 
 /// Counts a result in.
-pub(crate) fn read_result(variants: &[Variant], recorded: &mut [Recorded], line: &ResultLine) -> anyhow::Result<()> {
+pub(crate) fn read_result(
+    variants: &[Variant],
+    recorded: &mut [Recorded],
+    line: &ResultLine,
+) -> anyhow::Result<()> {
     if line.kind != "result" {
         return Ok(());
     }
     let place = line.place(variants)?;
     let Recorded { done, summary } = &mut recorded[place];
-    let number = line.number.context("a result without the number of its workload")?;
+    let number = line
+        .number
+        .context("a result without the number of its workload")?;
     if !done.insert(number) {
         bail!("workload number {number} is there a second time: remove one of the two lines");
     }
@@ -372,8 +470,17 @@ pub(crate) fn read_result(variants: &[Variant], recorded: &mut [Recorded], line:
 }
 
 /// Counts a piece of time in.
-pub(crate) fn read_time(variants: &[Variant], recorded: &mut [Recorded], line: &TimeLine) -> anyhow::Result<()> {
-    let place = place_of(variants, &line.file_system, &line.mount_options, &line.mkfs_options)?;
+pub(crate) fn read_time(
+    variants: &[Variant],
+    recorded: &mut [Recorded],
+    line: &TimeLine,
+) -> anyhow::Result<()> {
+    let place = place_of(
+        variants,
+        &line.file_system,
+        &line.mount_options,
+        &line.mkfs_options,
+    )?;
     let summary = &mut recorded[place].summary;
     summary.elapsed += Duration::try_from_secs_f64(line.seconds).context("a time that is none")?;
     summary.timing.add(line.time_us);
@@ -382,14 +489,25 @@ pub(crate) fn read_time(variants: &[Variant], recorded: &mut [Recorded], line: &
 }
 
 /// Whether the summary is there and agrees with the results.
-pub(crate) fn is_finished(directory: &Path, variants: &[Variant], recorded: &[Recorded]) -> anyhow::Result<bool> {
+pub(crate) fn is_finished(
+    directory: &Path,
+    variants: &[Variant],
+    recorded: &[Recorded],
+) -> anyhow::Result<bool> {
     let path = directory.join(SUMMARY);
     if !path.exists() {
         return Ok(false);
     }
-    let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-    let said: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let text =
+        std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    let said: Vec<Value> = text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
     let agrees = said.len() == variants.len()
-        && said.iter().zip(recorded).all(|(said, is)| said["workloads"].as_u64() == Some(is.summary.workloads));
+        && said
+            .iter()
+            .zip(recorded)
+            .all(|(said, is)| said["workloads"].as_u64() == Some(is.summary.workloads));
     Ok(agrees)
 }

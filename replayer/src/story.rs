@@ -38,7 +38,11 @@ impl Story<'_> {
         text += &format!("  disk      {}\n", disk_words(self.state));
         text += &evidence.fate_text(self.state);
         text += &self.promises_text();
-        for (number, way) in evidence.ways_out(self.state, self.workload).iter().enumerate() {
+        for (number, way) in evidence
+            .ways_out(self.state, self.workload)
+            .iter()
+            .enumerate()
+        {
             let head = if number == 0 { "prevented" } else { "" };
             text += &format!("  {head:<9} {way}\n");
         }
@@ -46,7 +50,11 @@ impl Story<'_> {
     }
 
     fn place_text(&self) -> String {
-        self.state.place.as_ref().map(|place| format!("  crash     {place}\n")).unwrap_or_default()
+        self.state
+            .place
+            .as_ref()
+            .map(|place| format!("  crash     {place}\n"))
+            .unwrap_or_default()
     }
 
     fn workload_text(&self) -> String {
@@ -58,7 +66,11 @@ impl Story<'_> {
         let done = self.state.operations_done as usize;
         let mut text = String::new();
         for (number, op) in self.workload.operations().enumerate() {
-            let part = if number < self.workload.setup.len() { "setup" } else { "run" };
+            let part = if number < self.workload.setup.len() {
+                "setup"
+            } else {
+                "run"
+            };
             let crash = match (self.state.under_way, number) {
                 (true, number) if number == done => "      <- the power fails while this is done",
                 (false, number) if number + 1 == done => "      <- the power fails here",
@@ -76,7 +88,10 @@ impl Story<'_> {
     fn promises_text(&self) -> String {
         let mut text = String::new();
         if self.state.more > 0 {
-            text += &format!("  likewise  {} more states of this workload break the same\n", self.state.more);
+            text += &format!(
+                "  likewise  {} more states of this workload break the same\n",
+                self.state.more
+            );
         }
         if let Some(repair) = self.variant.file_system.repair {
             text += &format!("  repair    {} ran first\n", repair.program.words());
@@ -89,13 +104,27 @@ impl Story<'_> {
 
     fn promise_text(&self, finding: &Finding) -> String {
         let operations: Vec<&Op> = self.workload.operations().collect();
-        let place = if finding.path.is_empty() { String::new() } else { format!("{}: ", finding.path) };
+        let place = if finding.path.is_empty() {
+            String::new()
+        } else {
+            format!("{}: ", finding.path)
+        };
         let mut text = format!("  broken    {place}{}\n", finding.what);
-        text += &format!("  promised  {} ({})\n", finding.promise.words(), finding.promise.name());
-        if let Some(op) = finding.promised_by.and_then(|number| operations.get(number).map(|op| (number, op))) {
+        text += &format!(
+            "  promised  {} ({})\n",
+            finding.promise.words(),
+            finding.promise.name()
+        );
+        if let Some(op) = finding
+            .promised_by
+            .and_then(|number| operations.get(number).map(|op| (number, op)))
+        {
             text += &format!("            by operation {}, {}\n", op.0, op.1);
         }
-        if let Some(line) = self.contract.and_then(|contract| contract.line(finding.promise)) {
+        if let Some(line) = self
+            .contract
+            .and_then(|contract| contract.line(finding.promise))
+        {
             text += &format!("  source    {}\n", line.source);
         }
         text
@@ -104,8 +133,15 @@ impl Story<'_> {
 
 /// How the kernel died, with these lines of its log.
 pub fn death_text(workload: &Workload, death: &Death, log: &[String]) -> String {
-    let mut text = format!("  workload  {}\n  during    {}\n", workload.to_line(), death.during);
-    text += &format!("  broken    the kernel died, or never came back: {}\n", death.what);
+    let mut text = format!(
+        "  workload  {}\n  during    {}\n",
+        workload.to_line(),
+        death.during
+    );
+    text += &format!(
+        "  broken    the kernel died, or never came back: {}\n",
+        death.what
+    );
     for line in log {
         text += &format!("  kernel    {line}\n");
     }
@@ -119,12 +155,19 @@ pub fn replay_text(workload: &Workload, command: &str) -> String {
     if !command.ends_with(" -") {
         return format!("  replay    {command}\n");
     }
-    format!("  replay    printf '%s\\n' {} | {command}\n", quoted(&workload.to_line()))
+    format!(
+        "  replay    printf '%s\\n' {} | {command}\n",
+        quoted(&workload.to_line())
+    )
 }
 
 /// What else it did, before what it tore.
 fn lost_and(lost: &[usize]) -> String {
-    if lost.is_empty() { String::new() } else { format!("lost {} and ", lost.len()) }
+    if lost.is_empty() {
+        String::new()
+    } else {
+        format!("lost {} and ", lost.len())
+    }
 }
 
 /// What the disk did, without a list of what it lost.
@@ -132,10 +175,18 @@ fn disk_words(state: &StateFindings) -> String {
     let StateFindings { pending, lost, .. } = state;
     match &state.state.relaxation {
         Relaxation::Prefix => "had kept everything that was written so far".into(),
-        Relaxation::Flushed => format!("had lost all writes that no flush or FUA covered: {pending}"),
-        Relaxation::Lost(_) => format!("had lost {} of the {pending} writes that no flush or FUA covered", lost.len()),
+        Relaxation::Flushed => {
+            format!("had lost all writes that no flush or FUA covered: {pending}")
+        }
+        Relaxation::Lost(_) => format!(
+            "had lost {} of the {pending} writes that no flush or FUA covered",
+            lost.len()
+        ),
         Relaxation::Torn { lost, .. } => {
-            format!("had {}torn one of the {pending} writes that no flush or FUA covered", lost_and(lost))
+            format!(
+                "had {}torn one of the {pending} writes that no flush or FUA covered",
+                lost_and(lost)
+            )
         }
     }
 }
@@ -144,23 +195,43 @@ fn disk_words(state: &StateFindings) -> String {
 pub fn state_words(state: &StateFindings) -> String {
     let StateFindings { pending, lost, .. } = state;
     let bytes = |lost: &LostBytes| format!("{} bytes at {}", lost.length, lost.offset);
-    let listed = lost.iter().take(LOST_LISTED_MAX).map(bytes).collect::<Vec<_>>().join(", ");
-    let rest = if lost.len() > LOST_LISTED_MAX { ", …" } else { "" };
+    let listed = lost
+        .iter()
+        .take(LOST_LISTED_MAX)
+        .map(bytes)
+        .collect::<Vec<_>>()
+        .join(", ");
+    let rest = if lost.len() > LOST_LISTED_MAX {
+        ", …"
+    } else {
+        ""
+    };
     match &state.state.relaxation {
         Relaxation::Prefix => "had kept everything that was written so far".into(),
-        Relaxation::Flushed if lost.is_empty() => "had kept only what a flush or FUA covered".into(),
+        Relaxation::Flushed if lost.is_empty() => {
+            "had kept only what a flush or FUA covered".into()
+        }
         Relaxation::Flushed => {
-            format!("had kept only what a flush or FUA covered, and lost {pending} writes: {listed}{rest}")
+            format!(
+                "had kept only what a flush or FUA covered, and lost {pending} writes: {listed}{rest}"
+            )
         }
         Relaxation::Lost(_) => {
-            format!("had lost {} of the {pending} writes that no flush or FUA covered: {listed}{rest}", lost.len())
+            format!(
+                "had lost {} of the {pending} writes that no flush or FUA covered: {listed}{rest}",
+                lost.len()
+            )
         }
         Relaxation::Torn { lost: others, .. } if others.is_empty() => {
-            format!("had torn one of the {pending} writes that no flush or FUA covered, and lost {listed} of it")
+            format!(
+                "had torn one of the {pending} writes that no flush or FUA covered, and lost {listed} of it"
+            )
         }
         Relaxation::Torn { lost: others, .. } => {
             let others = lost_and(others);
-            format!("had {others}torn one of the {pending} writes that no flush or FUA covered: {listed}{rest}")
+            format!(
+                "had {others}torn one of the {pending} writes that no flush or FUA covered: {listed}{rest}"
+            )
         }
     }
 }

@@ -21,7 +21,8 @@ use crate::worker::{Answer, Job, Start};
 /// one that waits for the file system's checker, and the next.
 const WAITING_MAX: usize = 3;
 
-/// Workers that may die one after the other, without a result in between, before the sweep gives up.
+/// Workers that may die one after the other, without a result in between, before the sweep gives
+/// up.
 const DEATHS_MAX: u32 = 5;
 
 /// How often it is tried to start a worker in the place of another.
@@ -131,10 +132,25 @@ impl Workers {
     /// # Errors
     /// Without root or a guest, mkfs, FUSE or loop devices.
     pub fn start(variant: &Variant, options: &SweepOptions) -> anyhow::Result<Self> {
-        let SweepOptions { disk, contract, states, seed, share, jobs, machine, import } = options.clone();
+        let SweepOptions {
+            disk,
+            contract,
+            states,
+            seed,
+            share,
+            jobs,
+            machine,
+            import,
+        } = options.clone();
         let FileSystem { name, modules, .. } = *variant.file_system;
-        let files: Vec<_> = import.iter().flat_map(|import| [import.log.as_path(), &import.base]).collect();
-        let machine = machine.with_modules(modules).with_modules(&[name]).with_files(&files);
+        let files: Vec<_> = import
+            .iter()
+            .flat_map(|import| [import.log.as_path(), &import.base])
+            .collect();
+        let machine = machine
+            .with_modules(modules)
+            .with_modules(&[name])
+            .with_files(&files);
         let alone = jobs <= 1 || machine.is_guest();
         // What the host does comes when the host likes, which has no place in virtual time.
         let host_helps = machine.is_guest() && !machine.has_virtual_time() && import.is_none();
@@ -160,7 +176,15 @@ impl Workers {
             import,
         };
         let jobs = jobs.max(1);
-        let mut this = Self { processes: Vec::new(), start, machine, jobs, recognise_fua: true, scratch, started: 0 };
+        let mut this = Self {
+            processes: Vec::new(),
+            start,
+            machine,
+            jobs,
+            recognise_fua: true,
+            scratch,
+            started: 0,
+        };
         if this.machine.has_virtual_time() {
             this.recognise_fua = this.try_virtual_time()?;
             return Ok(this);
@@ -176,8 +200,18 @@ impl Workers {
     fn another(&mut self) -> anyhow::Result<Worker> {
         self.started += 1;
         let name = format!("worker-{}", self.started);
-        let directory = self.scratch.as_ref().map(|scratch| scratch.directory(&name)).transpose()?;
-        Worker::start(&self.machine, &Start { directory, ..self.start.clone() })
+        let directory = self
+            .scratch
+            .as_ref()
+            .map(|scratch| scratch.directory(&name))
+            .transpose()?;
+        Worker::start(
+            &self.machine,
+            &Start {
+                directory,
+                ..self.start.clone()
+            },
+        )
     }
 
     /// Starts a worker in the place of one that is gone. What ended that one, such as somebody who
@@ -207,7 +241,11 @@ impl Workers {
         let started = Instant::now();
         let count = self.processes.len();
         std::thread::scope(|scope| {
-            let running: Vec<_> = self.processes.iter_mut().map(|worker| scope.spawn(|| worker.work(&job))).collect();
+            let running: Vec<_> = self
+                .processes
+                .iter_mut()
+                .map(|worker| scope.spawn(|| worker.work(&job)))
+                .collect();
             for thread in running {
                 match thread.join().expect("the thread does not panic") {
                     Ok(Answer::Floor(_)) => {}
@@ -232,7 +270,10 @@ impl Workers {
         done: &mut dyn FnMut(&Workload, WorkloadResult) -> anyhow::Result<()>,
     ) -> anyhow::Result<Summary> {
         let started = Instant::now();
-        let mut summary = Summary { fua_recognised: self.recognise_fua(), ..Summary::default() };
+        let mut summary = Summary {
+            fua_recognised: self.recognise_fua(),
+            ..Summary::default()
+        };
         let mut retries = Vec::new();
         let mut take = |workload: Workload, result: WorkloadResult| {
             if result.retry_alone {
@@ -243,19 +284,26 @@ impl Workers {
             done(&workload, result)
         };
         if self.machine.has_virtual_time() {
-            let feed = |_, source: &Source<'_>, results: &ResultSender| self.feed_virtual(source, interrupt, results);
+            let feed = |_, source: &Source<'_>, results: &ResultSender| {
+                self.feed_virtual(source, interrupt, results)
+            };
             drain(0..self.jobs, feed, workloads, interrupt, &mut take)?;
         } else {
             let workers = std::mem::take(&mut self.processes);
             let this = Mutex::new(&mut *self);
-            let feed =
-                |worker, source: &Source<'_>, results: &ResultSender| feed(worker, source, &this, interrupt, results);
+            let feed = |worker, source: &Source<'_>, results: &ResultSender| {
+                feed(worker, source, &this, interrupt, results)
+            };
             let workers = drain(workers, feed, workloads, interrupt, &mut take)?;
             self.processes = workers;
         }
         for (workload, first) in retries {
             // Who is interrupted keeps what the first try found.
-            let result = if interrupt.requested() { first } else { self.alone(&workload)? };
+            let result = if interrupt.requested() {
+                first
+            } else {
+                self.alone(&workload)?
+            };
             summary.add(&result);
             done(&workload, result)?;
         }
@@ -266,8 +314,8 @@ impl Workers {
 }
 
 impl Workers {
-    /// Has one worker look for a crash state while the others rest. Where the kernel dies of it, that
-    /// is in the result.
+    /// Has one worker look for a crash state while the others rest. Where the kernel dies of it,
+    /// that is in the result.
     ///
     /// # Errors
     /// If a worker that died cannot be replaced.
@@ -277,7 +325,9 @@ impl Workers {
         search: &Search,
         interrupt: &Interrupt,
     ) -> anyhow::Result<WorkloadResult> {
-        let lost = |gone: &Gone| WorkloadResult::not_measured(workload.name.clone(), gone.words().to_owned());
+        let lost = |gone: &Gone| {
+            WorkloadResult::not_measured(workload.name.clone(), gone.words().to_owned())
+        };
         if self.machine.has_virtual_time() {
             let job = Job::Search(workload.clone(), search.clone());
             let result = Worker::work_once(&self.machine, &self.start, workload, job, interrupt)?;
@@ -301,11 +351,16 @@ impl Workers {
         self.machine.is_guest()
     }
 
-    /// Has one worker do a workload while the others rest, and says how the kernel died of it, if it did.
+    /// Has one worker do a workload while the others rest, and says how the kernel died of it, if
+    /// it did.
     ///
     /// # Errors
     /// If a worker that died cannot be replaced.
-    pub(crate) fn death_of(&mut self, workload: &Workload, interrupt: &Interrupt) -> anyhow::Result<Option<Death>> {
+    pub(crate) fn death_of(
+        &mut self,
+        workload: &Workload,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Option<Death>> {
         if self.machine.has_virtual_time() {
             let job = Job::Alone(workload.clone());
             let result = Worker::work_once(&self.machine, &self.start, workload, job, interrupt)?;
@@ -323,7 +378,9 @@ impl Workers {
         let result = match worker.work_alone(workload) {
             Ok(result) if result.death.is_none() => return Ok(result),
             Ok(result) => result,
-            Err(gone) => WorkloadResult::not_measured(workload.name.clone(), gone.words().to_owned()),
+            Err(gone) => {
+                WorkloadResult::not_measured(workload.name.clone(), gone.words().to_owned())
+            }
         };
         self.processes[0] = self.replacement()?;
         Ok(result)
@@ -339,10 +396,19 @@ fn feed(
     results: &ResultSender,
 ) -> anyhow::Result<Worker> {
     worker.obey(interrupt);
-    let mut feeder = Feeder { worker, workers, results, interrupt, waiting: VecDeque::new(), deaths: 0 };
+    let mut feeder = Feeder {
+        worker,
+        workers,
+        results,
+        interrupt,
+        waiting: VecDeque::new(),
+        deaths: 0,
+    };
     let mut given = Ok(());
     while given.is_ok() && !interrupt.requested() {
-        let Some(workload) = source.lock().expect("no holder panics").next() else { break };
+        let Some(workload) = source.lock().expect("no holder panics").next() else {
+            break;
+        };
         given = workload.and_then(|workload| feeder.give(workload));
     }
     if given.is_err() {
@@ -409,7 +475,10 @@ impl Feeder<'_, '_> {
         let result = match answer {
             Answer::Result(result) => *result,
             Answer::Failed(why) => WorkloadResult::not_measured(workload.name.clone(), why),
-            other => WorkloadResult::not_measured(workload.name.clone(), format!("the worker answered {other:?}")),
+            other => WorkloadResult::not_measured(
+                workload.name.clone(),
+                format!("the worker answered {other:?}"),
+            ),
         };
         let _ = self.results.send((workload, result));
     }
@@ -427,7 +496,10 @@ impl Feeder<'_, '_> {
         if self.deaths > DEATHS_MAX {
             anyhow::bail!("workers keep dying: {}", gone.words());
         }
-        say(&format!("{}; what it was doing is tried once more, alone", gone.words()));
+        say(&format!(
+            "{}; what it was doing is tried once more, alone",
+            gone.words()
+        ));
         self.renew()?;
         for workload in std::mem::take(&mut self.waiting) {
             match self.worker.work_alone(&workload) {
@@ -449,7 +521,11 @@ impl Feeder<'_, '_> {
     }
 
     fn renew(&mut self) -> anyhow::Result<()> {
-        self.worker = self.workers.lock().expect("no holder panics").replacement()?;
+        self.worker = self
+            .workers
+            .lock()
+            .expect("no holder panics")
+            .replacement()?;
         self.worker.obey(self.interrupt);
         Ok(())
     }

@@ -14,7 +14,8 @@ impl RawTerminal {
         let before = tcgetattr(stdin()).context("ask for the attributes of the terminal")?;
         let mut raw = before.clone();
         cfmakeraw(&mut raw);
-        tcsetattr(stdin(), SetArg::TCSANOW, &raw).context("have the terminal give keys as they are")?;
+        tcsetattr(stdin(), SetArg::TCSANOW, &raw)
+            .context("have the terminal give keys as they are")?;
         Ok(Self(before))
     }
 }
@@ -27,7 +28,10 @@ impl Drop for RawTerminal {
 
 /// Rows and columns of the terminal that is our input.
 pub fn terminal_size() -> (u16, u16) {
-    let size = rustix::termios::tcgetwinsize(stdin()).ok().map(|size| (size.ws_row, size.ws_col));
+    let size = rustix::termios::tcgetwinsize(stdin())
+        .ok()
+        .map(|size| (size.ws_row, size.ws_col));
     // A serial line does not know its size.
-    size.filter(|(rows, columns)| *rows > 0 && *columns > 0).unwrap_or((24, 80))
+    size.filter(|(rows, columns)| *rows > 0 && *columns > 0)
+        .unwrap_or((24, 80))
 }

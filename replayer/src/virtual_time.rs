@@ -13,10 +13,13 @@ use crate::sweep::Workers;
 use crate::worker::{Answer, Job};
 
 impl Workers {
-    /// Has a guest mount a new file system, to see whether it can work; says whether it can tell FUA
-    /// from flushes.
+    /// Has a guest mount a new file system, to see whether it can work; says whether it can tell
+    /// FUA from flushes.
     pub(crate) fn try_virtual_time(&self) -> anyhow::Result<bool> {
-        let floor = Job::Floor { cycles: 1, recovering: false };
+        let floor = Job::Floor {
+            cycles: 1,
+            recovering: false,
+        };
         let mut worker = Worker::start_with(&self.machine, &self.start, &[floor])?;
         match worker.receive() {
             Ok(Answer::Floor(_)) => Ok(worker.recognises_fua()),
@@ -34,8 +37,11 @@ impl Workers {
         results: &ResultSender,
     ) -> anyhow::Result<()> {
         while !interrupt.requested() {
-            let Some(workload) = source.lock().expect("no holder panics").next() else { break };
-            let result = workload.and_then(|workload| Ok((self.in_its_guest(&workload, interrupt)?, workload)));
+            let Some(workload) = source.lock().expect("no holder panics").next() else {
+                break;
+            };
+            let result = workload
+                .and_then(|workload| Ok((self.in_its_guest(&workload, interrupt)?, workload)));
             let (result, workload) = result.inspect_err(|_| interrupt.request())?;
             let _ = results.send((workload, result));
         }
@@ -43,18 +49,31 @@ impl Workers {
     }
 
     /// Does a workload, and once more if the guest does not survive it.
-    fn in_its_guest(&self, workload: &Workload, interrupt: &Interrupt) -> anyhow::Result<WorkloadResult> {
+    fn in_its_guest(
+        &self,
+        workload: &Workload,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<WorkloadResult> {
         let job = || Job::Alone(workload.clone());
         let gone = match Worker::work_once(&self.machine, &self.start, workload, job(), interrupt) {
             Ok(Ok(result)) if result.death.is_none() && !result.retry_alone => return Ok(result),
-            Ok(Ok(result)) => result.death.map(|death| death.what).or(result.not_measured).unwrap_or_default(),
+            Ok(Ok(result)) => result
+                .death
+                .map(|death| death.what)
+                .or(result.not_measured)
+                .unwrap_or_default(),
             Ok(Err(gone)) => gone.words().to_owned(),
             Err(error) => format!("{error:#}"),
         };
         say(&format!("{gone}; what it was doing is tried once more"));
         let again = Worker::work_once(&self.machine, &self.start, workload, job(), interrupt)?;
-        let not_measured = |gone: Gone| WorkloadResult::not_measured(workload.name.clone(), gone.words().to_owned());
+        let not_measured = |gone: Gone| {
+            WorkloadResult::not_measured(workload.name.clone(), gone.words().to_owned())
+        };
         // It was alone both times.
-        Ok(WorkloadResult { retry_alone: false, ..again.unwrap_or_else(not_measured) })
+        Ok(WorkloadResult {
+            retry_alone: false,
+            ..again.unwrap_or_else(not_measured)
+        })
     }
 }

@@ -75,8 +75,8 @@ pub(crate) enum Job {
     /// A workload, while no other worker works under this kernel. Its steps are told as they are
     /// taken, and it is answered before anything else is done.
     Alone(Workload),
-    /// One crash state of a workload, or one like it, while no other worker works under this kernel.
-    /// Its steps are told.
+    /// One crash state of a workload, or one like it, while no other worker works under this
+    /// kernel. Its steps are told.
     Search(Workload, Search),
     /// The same, and once it is found it is mounted and shown; nothing comes behind that. Its steps
     /// are told.
@@ -164,22 +164,30 @@ pub(crate) fn receive<T: DeserializeOwned>(input: &mut impl Read) -> io::Result<
         std::fs::remove_file(&path)?;
         bytes
     } else if length > MESSAGE_BYTES_MAX {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "a message is too long",
+        ));
     } else {
         let mut bytes = vec![0; length as usize];
         input.read_exact(&mut bytes)?;
         bytes
     };
-    postcard::from_bytes(&bytes).map(Some).map_err(io::Error::other)
+    postcard::from_bytes(&bytes)
+        .map(Some)
+        .map_err(io::Error::other)
 }
 
 /// Does what the program was started for by ourselves, if it was: to be a worker, or what a
 /// machine needs. Every program that sweeps must call this first.
 pub fn run_hidden() -> Option<ExitCode> {
-    // A write beyond `ulimit -f` is to fail with words, and not to end us without any. A program that we
-    // start has the signal as it always is: what catches it does not outlive exec.
+    // A write beyond `ulimit -f` is to fail with words, and not to end us without any. A program
+    // that we start has the signal as it always is: what catches it does not outlive exec.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == WORKER_COMMAND) {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|argument| argument == WORKER_COMMAND)
+    {
         // Whoever gave us work is gone if this fails.
         return Some(run_worker().map_or(ExitCode::from(2), |()| ExitCode::SUCCESS));
     }
@@ -194,18 +202,27 @@ pub fn run_hidden() -> Option<ExitCode> {
 fn run_worker() -> io::Result<()> {
     STARTED_AS.get_or_init(std::process::id);
     let mut input = BufReader::new(io::stdin());
-    let Some(start) = receive::<Start>(&mut input)? else { return Ok(()) };
+    let Some(start) = receive::<Start>(&mut input)? else {
+        return Ok(());
+    };
     let answers = HostAnswers::default();
     let keyboard = Keyboard::default();
-    let made = Place::new(&start).and_then(|place| Ok((make_engine(&start, place.path(), &answers)?, place)));
+    let made = Place::new(&start)
+        .and_then(|place| Ok((make_engine(&start, place.path(), &answers)?, place)));
     let mut worker = match made {
         // The engine goes before the place where it is.
-        Ok((engine, place)) => {
-            Worker { engine, unfinished: None, alone: start.alone, keyboard: keyboard.clone(), _place: place }
-        }
+        Ok((engine, place)) => Worker {
+            engine,
+            unfinished: None,
+            alone: start.alone,
+            keyboard: keyboard.clone(),
+            _place: place,
+        },
         Err(error) => return answer(&Answer::Failed(error.to_string())),
     };
-    answer(&Answer::Ready { recognises_fua: worker.engine.recognises_fua() })?;
+    answer(&Answer::Ready {
+        recognises_fua: worker.engine.recognises_fua(),
+    })?;
     jobs(input, answers, keyboard).try_for_each(|job| worker.work(job?))
 }
 
@@ -214,9 +231,9 @@ static STARTED_AS: OnceLock<u32> = OnceLock::new();
 
 /// Answers, from whatever part of the worker.
 ///
-/// When somebody kills the kernel of a guest, its processes are let go by their tracer, and go on for
-/// a moment as processes of the host, with its files and its output: what they would answer is not
-/// true. Under another kernel we have another number.
+/// When somebody kills the kernel of a guest, its processes are let go by their tracer, and go on
+/// for a moment as processes of the host, with its files and its output: what they would answer is
+/// not true. Under another kernel we have another number.
 pub(crate) fn answer(answer: &Answer) -> io::Result<()> {
     if std::process::id() != *STARTED_AS.get_or_init(std::process::id) {
         std::process::exit(2);
@@ -273,17 +290,21 @@ impl Worker {
                 told?;
                 answer(&Answer::Result(Box::new(result)))
             }
-            Job::Floor { cycles, recovering } => answer(&match self.engine.floor(cycles, recovering) {
-                Ok(floor) => Answer::Floor(floor.elapsed.as_micros() as u64),
-                Err(error) => Answer::Failed(error.to_string()),
-            }),
+            Job::Floor { cycles, recovering } => {
+                answer(&match self.engine.floor(cycles, recovering) {
+                    Ok(floor) => Answer::Floor(floor.elapsed.as_micros() as u64),
+                    Err(error) => Answer::Failed(error.to_string()),
+                })
+            }
             // Whoever waits for it has it already.
             Job::Helped(..) | Job::Typed(_) => Ok(()),
         }
     }
 
     fn answer(&mut self, unfinished: Option<Unfinished>) -> io::Result<()> {
-        let Some(unfinished) = unfinished else { return Ok(()) };
+        let Some(unfinished) = unfinished else {
+            return Ok(());
+        };
         answer(&Answer::Result(Box::new(self.engine.finish(unfinished))))
     }
 }
@@ -342,11 +363,16 @@ impl Place {
     }
 }
 
-fn make_engine(start: &Start, directory: &Path, answers: &HostAnswers) -> Result<Engine, EngineError> {
+fn make_engine(
+    start: &Start,
+    directory: &Path,
+    answers: &HostAnswers,
+) -> Result<Engine, EngineError> {
     prepare_kernel(&start.variant)?;
     let shared = Path::new(GUEST_SHARED);
     let (base, fsck) = if let Some(import) = &start.import {
-        let file = File::open(&import.base).map_err(|error| format!("open {}: {error}", import.base.display()))?;
+        let file = File::open(&import.base)
+            .map_err(|error| format!("open {}: {error}", import.base.display()))?;
         (Base::from_file(&file)?, FsckPlace::default())
     } else if start.host_helps {
         let ask = |slot, task| answer(&Answer::Help(slot, task));
@@ -358,11 +384,17 @@ fn make_engine(start: &Start, directory: &Path, answers: &HostAnswers) -> Result
             }
             Err(error) => return Err(error.into()),
         };
-        (base, FsckPlace::host(shared.to_owned(), ask, answers.clone()))
+        (
+            base,
+            FsckPlace::host(shared.to_owned(), ask, answers.clone()),
+        )
     } else {
         // Every worker's disk has an identity of its own: there are kernels that take two disks
         // with the same one for the same.
-        (Base::from_file(&format(&start.variant, &directory.join(BASE_NAME))?)?, FsckPlace::default())
+        (
+            Base::from_file(&format(&start.variant, &directory.join(BASE_NAME))?)?,
+            FsckPlace::default(),
+        )
     };
     let base = Arc::new(base);
     let mut engine = Engine::with_fsck(&start.variant, &base, start.disk, directory, &fsck)?;
@@ -373,7 +405,8 @@ fn make_engine(start: &Start, directory: &Path, answers: &HostAnswers) -> Result
     engine.set_states(start.states, start.seed);
     engine.set_share(start.share);
     engine.set_hash_log(start.hash_log);
-    // Programs are slow to start in a guest, and these are for people: only a host can do that for it.
+    // Programs are slow to start in a guest, and these are for people: only a host can do that for
+    // it.
     engine.set_name_blocks(!start.hash_log);
     if let Some(import) = &start.import {
         engine.set_import(import.clone());

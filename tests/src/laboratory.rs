@@ -29,7 +29,10 @@ pub fn in_own_namespace<T: Send>(work: impl FnOnce() -> T + Send) -> T {
             enter_mount_namespace().expect("root makes mount namespaces");
             work()
         };
-        scope.spawn(entered).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        scope
+            .spawn(entered)
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
@@ -44,11 +47,19 @@ impl Laboratory {
         let variant = Variant::plain(find(file_system).expect("it is known"));
         let scratch = Scratch::new().expect("a directory");
         let mut bases = BASES.lock().expect("no test fails in here");
-        let base = bases.get_or_insert_default().entry(file_system.to_owned()).or_insert_with(|| {
-            let file = format(&variant, &scratch.path().join("base")).expect("formatted");
-            Arc::new(Base::from_file(&file).expect("read"))
-        });
-        Self { base: Arc::clone(base), variant, scratch, engines: 0 }
+        let base = bases
+            .get_or_insert_default()
+            .entry(file_system.to_owned())
+            .or_insert_with(|| {
+                let file = format(&variant, &scratch.path().join("base")).expect("formatted");
+                Arc::new(Base::from_file(&file).expect("read"))
+            });
+        Self {
+            base: Arc::clone(base),
+            variant,
+            scratch,
+            engines: 0,
+        }
     }
 
     /// Where everything is mounted: what the first engine recovers on `engine-1/crashed`.
@@ -63,7 +74,9 @@ impl Laboratory {
 
     fn directory(&mut self) -> std::path::PathBuf {
         self.engines += 1;
-        self.scratch.directory(&format!("engine-{}", self.engines)).expect("a directory")
+        self.scratch
+            .directory(&format!("engine-{}", self.engines))
+            .expect("a directory")
     }
 
     /// An engine on a disk that keeps its word, and answers, in this way.
@@ -97,11 +110,16 @@ impl Laboratory {
     /// If it can't be had.
     pub fn recorder(&mut self) -> Recorder {
         let directory = self.directory();
-        Recorder::new(&self.variant, &self.base, Completion::AtOnce, &directory).expect("a recorder")
+        Recorder::new(&self.variant, &self.base, Completion::AtOnce, &directory)
+            .expect("a recorder")
     }
 
     /// Runs a workload on an honest disk and does something to every recovered file system.
-    pub fn tamper(&mut self, workload: &Workload, tamper: impl FnMut(&Path) + 'static) -> WorkloadResult {
+    pub fn tamper(
+        &mut self,
+        workload: &Workload,
+        tamper: impl FnMut(&Path) + 'static,
+    ) -> WorkloadResult {
         let mut engine = self.engine(Disk::Honest);
         engine.on_recovered(Box::new(tamper));
         engine.run(workload)

@@ -11,7 +11,9 @@ mod traces_of_us;
 
 pub use laboratory::{Laboratory, in_own_namespace};
 pub use ordinary::Ordinary;
-pub use programs::{Report, copy_to_run, crashpoint, printed, program, replay, replay_with, said, words};
+pub use programs::{
+    Report, copy_to_run, crashpoint, printed, program, replay, replay_with, said, words,
+};
 pub use random::Random;
 pub use traces_of_us::{Family, drivers, leftovers};
 
@@ -23,5 +25,8 @@ pub const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 /// # Panics
 /// If this is not root.
 pub fn require_root() {
-    assert!(nix::unistd::geteuid().is_root(), "this test mounts file systems: run `make test`, or cargo test as root");
+    assert!(
+        nix::unistd::geteuid().is_root(),
+        "this test mounts file systems: run `make test`, or cargo test as root"
+    );
 }

@@ -83,11 +83,16 @@ impl Ordinary {
 
     /// The files of a folder of this repository, copied to where he may read them.
     pub fn repository(&self, folder: &str) -> Vec<PathBuf> {
-        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);
-        let entries = std::fs::read_dir(&from).expect("it is there").map(|entry| entry.expect("read"));
+        let from = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("..")
+            .join(folder);
+        let entries = std::fs::read_dir(&from)
+            .expect("it is there")
+            .map(|entry| entry.expect("read"));
         let copy = |name: &str, path: &Path| self.copy(path, &format!("work/{name}"));
-        let mut files: Vec<_> =
-            entries.map(|entry| copy(entry.file_name().to_str().expect("text"), &entry.path())).collect();
+        let mut files: Vec<_> = entries
+            .map(|entry| copy(entry.file_name().to_str().expect("text"), &entry.path()))
+            .collect();
         files.sort();
         files
     }
@@ -95,17 +100,36 @@ impl Ordinary {
     /// `crashpoint` as the user runs it, with these arguments.
     pub fn crashpoint(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.0.path().join("crashpoint"));
-        command.args(arguments).uid(USER).gid(GROUP).current_dir(self.path("")).stdin(Stdio::null());
-        command.env_clear().env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-        command.env("TMPDIR", self.temporary()).env("HOME", "/nonexistent");
-        command.envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        command
+            .args(arguments)
+            .uid(USER)
+            .gid(GROUP)
+            .current_dir(self.path(""))
+            .stdin(Stdio::null());
+        command.env_clear().env(
+            "PATH",
+            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        );
+        command
+            .env("TMPDIR", self.temporary())
+            .env("HOME", "/nonexistent");
+        command.envs(
+            PASSED_ON
+                .iter()
+                .filter_map(|name| Some((name, std::env::var_os(name)?))),
+        );
         command
     }
 
     /// `--kernel` and its value for a copy of Debian's kernel, and `--modules`.
     pub fn own_kernel(&self) -> [String; 4] {
         let kernel = self.copy(Path::new(KERNEL), "linux.uml");
-        ["--kernel".into(), format!("uml:{}", kernel.display()), "--modules".into(), MODULES.into()]
+        [
+            "--kernel".into(),
+            format!("uml:{}", kernel.display()),
+            "--modules".into(),
+            MODULES.into(),
+        ]
     }
 
     /// `--virtual-time`, and `--kernel` with a copy of the kernel for it.
@@ -114,22 +138,34 @@ impl Ordinary {
         if !kernel.exists() {
             self.copy(virtual_kernel(), "linux-virtual");
         }
-        ["--virtual-time".into(), "--kernel".into(), format!("uml:{}", kernel.display())]
+        [
+            "--virtual-time".into(),
+            "--kernel".into(),
+            format!("uml:{}", kernel.display()),
+        ]
     }
 
     /// A copy of the library that answers ptrace(2) as a host with AMX does.
     pub fn amx(&self) -> PathBuf {
         let copy = self.0.path().join(AMX_HOST);
-        if copy.exists() { copy } else { self.copy(&program(AMX_HOST), AMX_HOST) }
+        if copy.exists() {
+            copy
+        } else {
+            self.copy(&program(AMX_HOST), AMX_HOST)
+        }
     }
 
     /// The processes that run from here: ours, and those of kernels that were copied.
     pub fn processes(&self) -> Vec<i32> {
-        let entries = std::fs::read_dir("/proc").expect("there is /proc").flatten();
+        let entries = std::fs::read_dir("/proc")
+            .expect("there is /proc")
+            .flatten();
         let ours = entries.filter(|entry| {
-            std::fs::read_link(entry.path().join("exe")).is_ok_and(|program| program.starts_with(self.0.path()))
+            std::fs::read_link(entry.path().join("exe"))
+                .is_ok_and(|program| program.starts_with(self.0.path()))
         });
-        ours.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+        ours.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .collect()
     }
 
     /// Those of them that are a copied kernel itself: it leads the process group of its guest.
@@ -138,7 +174,8 @@ impl Ordinary {
             let program = std::fs::read_link(format!("/proc/{pid}/exe"));
             let is_kernel = program.is_ok_and(|program| program.ends_with("linux.uml"));
             is_kernel
-                && nix::unistd::getpgid(Some(nix::unistd::Pid::from_raw(*pid))).is_ok_and(|id| id.as_raw() == *pid)
+                && nix::unistd::getpgid(Some(nix::unistd::Pid::from_raw(*pid)))
+                    .is_ok_and(|id| id.as_raw() == *pid)
         };
         self.processes().into_iter().filter(leads).collect()
     }
@@ -147,7 +184,9 @@ impl Ordinary {
     pub fn directories_of(&self, pid: u32) -> Vec<PathBuf> {
         let mark = format!("crashpoint-{pid}-");
         let places = [Path::new("/dev/shm").to_owned(), self.temporary()];
-        let entries = places.iter().flat_map(|place| std::fs::read_dir(place).expect("it is there").flatten());
+        let entries = places
+            .iter()
+            .flat_map(|place| std::fs::read_dir(place).expect("it is there").flatten());
         entries
             .filter(|entry| entry.file_name().to_string_lossy().starts_with(&mark))
             .map(|entry| entry.path())
@@ -160,9 +199,18 @@ fn virtual_kernel() -> &'static Path {
     static KERNEL: OnceLock<PathBuf> = OnceLock::new();
     KERNEL.get_or_init(|| {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/build-uml.sh");
-        let output = Command::new(script).arg("--debian").output().expect("it runs");
+        let output = Command::new(script)
+            .arg("--debian")
+            .output()
+            .expect("it runs");
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "no kernel with virtual time: {said}");
-        String::from_utf8(output.stdout).expect("text").trim().into()
+        assert!(
+            output.status.success(),
+            "no kernel with virtual time: {said}"
+        );
+        String::from_utf8(output.stdout)
+            .expect("text")
+            .trim()
+            .into()
     })
 }

@@ -20,19 +20,44 @@ pub fn program(name: &str) -> PathBuf {
 
 fn built_programs() -> PathBuf {
     let test = std::env::current_exe().expect("a test is a program");
-    let folder = test.ancestors().nth(2).expect("target/debug/deps/test").to_owned();
+    let folder = test
+        .ancestors()
+        .nth(2)
+        .expect("target/debug/deps/test")
+        .to_owned();
     let built = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
-    let fresh = |name: &&str| built(&folder.join(name)).is_some_and(|time| Some(time) >= built(&test));
-    if !["ace-gen", "replay", "crashpoint", "store", "set-state", "libamx_host.so"].iter().all(fresh) {
+    let fresh =
+        |name: &&str| built(&folder.join(name)).is_some_and(|time| Some(time) >= built(&test));
+    if ![
+        "ace-gen",
+        "replay",
+        "crashpoint",
+        "store",
+        "set-state",
+        "libamx_host.so",
+    ]
+    .iter()
+    .all(fresh)
+    {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = Process::new(cargo);
         build
-            .args(["build", "--quiet", "--workspace", "--bins", "--lib", "--target-dir"])
+            .args([
+                "build",
+                "--quiet",
+                "--workspace",
+                "--bins",
+                "--lib",
+                "--target-dir",
+            ])
             .arg(folder.parent().expect("target"));
         build.args((folder.file_name() == Some("release".as_ref())).then_some("--release"));
         build.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
         let status = build.status().expect("cargo runs");
-        assert!(status.success(), "the programs under test do not build; try `cargo build --workspace --bins`");
+        assert!(
+            status.success(),
+            "the programs under test do not build; try `cargo build --workspace --bins`"
+        );
     }
     folder
 }
@@ -72,13 +97,22 @@ impl Report {
     pub fn of(command: &mut Command) -> Self {
         let output = command.output().expect("it runs");
         let said = String::from_utf8_lossy(&output.stderr);
-        let status = output.status.code().unwrap_or_else(|| panic!("{}: {said}", output.status));
+        let status = output
+            .status
+            .code()
+            .unwrap_or_else(|| panic!("{}: {said}", output.status));
         assert_ne!(status, 2, "it could not run: {said}");
         let lines = String::from_utf8(output.stdout).expect("text");
-        let lines: Vec<Value> =
-            lines.lines().map(|line| serde_json::from_str(line).expect("one object a line")).collect();
+        let lines: Vec<Value> = lines
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("one object a line"))
+            .collect();
         let (results, summaries) = lines.into_iter().partition(|line| line["type"] == "result");
-        Self { status, results, summaries }
+        Self {
+            status,
+            results,
+            summaries,
+        }
     }
 
     /// The same of a command that is started as somebody, or in some place.
@@ -91,7 +125,10 @@ impl Report {
 
     /// A number of the summaries, added up.
     pub fn total(&self, field: &str) -> u64 {
-        self.summaries.iter().map(|summary| summary[field].as_u64().expect("a number")).sum()
+        self.summaries
+            .iter()
+            .map(|summary| summary[field].as_u64().expect("a number"))
+            .sum()
     }
 
     /// Each broken promise with the workload that shows it, without repetitions, in order.
@@ -127,12 +164,24 @@ impl Report {
     /// If not.
     pub fn assert_clean(&self) {
         assert_eq!(self.broken(), [], "{:#?}", self.details("finding"));
-        assert_eq!(self.total("not_measured"), 0, "{:#?}", self.details("not-measured"));
-        assert!(self.total("states_checked") > 0 && self.status == 0, "{:?}", self.summaries);
+        assert_eq!(
+            self.total("not_measured"),
+            0,
+            "{:#?}",
+            self.details("not-measured")
+        );
+        assert!(
+            self.total("states_checked") > 0 && self.status == 0,
+            "{:?}",
+            self.summaries
+        );
     }
 
     fn details(&self, verdict: &str) -> Vec<&Value> {
-        self.results.iter().filter(|result| result["verdict"] == verdict).collect()
+        self.results
+            .iter()
+            .filter(|result| result["verdict"] == verdict)
+            .collect()
     }
 }
 
@@ -142,7 +191,12 @@ fn text(value: &Value) -> String {
 
 /// Has `replay` do workloads, given as text, on one file system.
 pub fn replay_with(file_system: &str, arguments: &[&str], workloads: &str) -> Report {
-    Report::of(replay().args(["--format", "json", "--fs", file_system]).args(arguments).write_stdin(workloads))
+    Report::of(
+        replay()
+            .args(["--format", "json", "--fs", file_system])
+            .args(arguments)
+            .write_stdin(workloads),
+    )
 }
 
 /// What a program said to people.
@@ -160,9 +214,12 @@ pub fn words(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).collect()
 }
 
-/// Copies a file that will be run, in a process of its own: what this one has open for writing while
-/// another of its threads starts a program would be "busy".
+/// Copies a file that will be run, in a process of its own: what this one has open for writing
+/// while another of its threads starts a program would be "busy".
 pub fn copy_to_run(from: &Path, to: &Path) {
-    let status = Process::new("cp").args([from, to]).status().expect("cp runs");
+    let status = Process::new("cp")
+        .args([from, to])
+        .status()
+        .expect("cp runs");
     assert!(status.success(), "copy {}: {status}", from.display());
 }

@@ -13,8 +13,16 @@ impl Random {
     /// If the time is before 1970.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        let given = std::env::var("CRASHPOINT_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
-        let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("later").subsec_nanos().into();
+        let given = std::env::var("CRASHPOINT_TEST_SEED")
+            .ok()
+            .and_then(|seed| seed.parse().ok());
+        let now = || {
+            SystemTime::now()
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .expect("later")
+                .subsec_nanos()
+                .into()
+        };
         let seed = given.unwrap_or_else(now);
         println!("CRASHPOINT_TEST_SEED={seed}");
         Self(seed)

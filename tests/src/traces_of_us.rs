@@ -13,11 +13,15 @@ impl Family {
     /// The process with this id, and those that descend from it now.
     pub fn of(parent: u32) -> Self {
         let all: Vec<_> = processes().collect();
-        let mut members: BTreeMap<_, _> =
-            all.iter().filter(|process| process.pid == parent as i32).map(Process::named).collect();
+        let mut members: BTreeMap<_, _> = all
+            .iter()
+            .filter(|process| process.pid == parent as i32)
+            .map(Process::named)
+            .collect();
         loop {
-            let is_new =
-                |process: &&Process| members.contains_key(&process.parent) && !members.contains_key(&process.pid);
+            let is_new = |process: &&Process| {
+                members.contains_key(&process.parent) && !members.contains_key(&process.pid)
+            };
             let children: Vec<_> = all.iter().filter(is_new).map(Process::named).collect();
             if children.is_empty() {
                 return Self(members);
@@ -65,7 +69,11 @@ impl Process {
         let stat = read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // Behind the name, which may hold anything: the state, and then numbers.
         let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-        Some(Self { pid, parent: fields.get(1)?.parse().ok()?, started: fields.get(19)?.parse().ok()? })
+        Some(Self {
+            pid,
+            parent: fields.get(1)?.parse().ok()?,
+            started: fields.get(19)?.parse().ok()?,
+        })
     }
 
     fn named(&self) -> (i32, u64) {
@@ -81,27 +89,43 @@ fn processes() -> impl Iterator<Item = Process> {
 /// The drivers in user space that work in a directory of ours.
 pub fn drivers(temporary: &Path) -> Vec<i32> {
     let program = |pid: i32| read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-    let is_driver = |pid: &i32| ["fuse2fs", "ntfs-3g"].iter().any(|name| program(*pid).ends_with(name));
+    let is_driver = |pid: &i32| {
+        ["fuse2fs", "ntfs-3g"]
+            .iter()
+            .any(|name| program(*pid).ends_with(name))
+    };
     let works_there = |pid: &i32| {
         let line = read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        temporary.to_str().is_some_and(|path| String::from_utf8_lossy(&line).contains(path))
+        temporary
+            .to_str()
+            .is_some_and(|path| String::from_utf8_lossy(&line).contains(path))
     };
-    processes().map(|process| process.pid).filter(is_driver).filter(works_there).collect()
+    processes()
+        .map(|process| process.pid)
+        .filter(is_driver)
+        .filter(works_there)
+        .collect()
 }
 
-/// What is left of a run: processes of the family, drivers that work for it, loop devices that they attached, mounts below
-/// the directory for temporary files that it was given, and what is in that.
+/// What is left of a run: processes of the family, drivers that work for it, loop devices that they
+/// attached, mounts below the directory for temporary files that it was given, and what is in that.
 pub fn leftovers(family: &Family, temporary: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for pid in family.pids().filter(|pid| family.had(*pid)) {
         let program = read_link(format!("/proc/{pid}/exe"));
-        if let Some(program) =
-            program.ok().filter(|path| ["crashpoint", "replay"].iter().any(|name| path.ends_with(name)))
-        {
+        if let Some(program) = program.ok().filter(|path| {
+            ["crashpoint", "replay"]
+                .iter()
+                .any(|name| path.ends_with(name))
+        }) {
             found.push(format!("process {pid} ({})", program.display()));
         }
     }
-    found.extend(drivers(temporary).into_iter().map(|pid| format!("process {pid}, a driver")));
+    found.extend(
+        drivers(temporary)
+            .into_iter()
+            .map(|pid| format!("process {pid}, a driver")),
+    );
     for device in block_dev::loop_device::marked().expect("loop devices can be listed") {
         if family.had(device.owner_pid) {
             found.push(format!("loop device {}", device.path.display()));
@@ -109,8 +133,17 @@ pub fn leftovers(family: &Family, temporary: &Path) -> Vec<String> {
     }
     let mounts = read_to_string("/proc/self/mountinfo").expect("there is /proc");
     let below = |line: &&str| temporary.to_str().is_some_and(|path| line.contains(path));
-    found.extend(mounts.lines().filter(below).map(|line| format!("mount {line}")));
-    found
-        .extend(read_dir(temporary).expect("it is there").flatten().map(|entry| format!("{}", entry.path().display())));
+    found.extend(
+        mounts
+            .lines()
+            .filter(below)
+            .map(|line| format!("mount {line}")),
+    );
+    found.extend(
+        read_dir(temporary)
+            .expect("it is there")
+            .flatten()
+            .map(|entry| format!("{}", entry.path().display())),
+    );
     found
 }

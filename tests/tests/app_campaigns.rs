@@ -9,7 +9,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Saves that are not synced, of which crash states lose some.
-const SAVES: &str = "for i in 1 2 3 4 5 6; do echo $i > {dir}/tmp && mv {dir}/tmp {dir}/file$i && echo $i; done";
+const SAVES: &str =
+    "for i in 1 2 3 4 5 6; do echo $i > {dir}/tmp && mv {dir}/tmp {dir}/file$i && echo $i; done";
 
 /// Looks at each state for so long that there is something to kill.
 const CHECK: &str = "while IFS='\t' read -r dir acks; do sleep 0.005; verdict=ok; \
@@ -24,8 +25,15 @@ struct Place {
 impl Place {
     fn new(options: &[&str]) -> Self {
         require_root();
-        let this = Self { directory: tempfile::tempdir_in("/dev/shm").expect("a directory") };
-        let begin = [&["app", "--check-server", CHECK, "--out", "whole"], options, &["--", "sh", "-c", SAVES]].concat();
+        let this = Self {
+            directory: tempfile::tempdir_in("/dev/shm").expect("a directory"),
+        };
+        let begin = [
+            &["app", "--check-server", CHECK, "--out", "whole"],
+            options,
+            &["--", "sh", "-c", SAVES],
+        ]
+        .concat();
         let output = this.run(&begin);
         assert_eq!(output.status.code(), Some(1), "{}", said(&output));
         this
@@ -49,7 +57,15 @@ impl Place {
 
     /// Sweeps what was recorded once more.
     fn again(&self, out: &str, options: &[&str]) -> Output {
-        let sweep = ["app", "--trace", "whole/trace", "--check-server", CHECK, "--out", out];
+        let sweep = [
+            "app",
+            "--trace",
+            "whole/trace",
+            "--check-server",
+            CHECK,
+            "--out",
+            out,
+        ];
         self.run(&[&sweep, options].concat())
     }
 
@@ -57,7 +73,8 @@ impl Place {
     fn left_in(&self, name: &str) -> (String, Value) {
         let read = |file: &str| {
             let path = self.path(name).join(file);
-            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+            std::fs::read_to_string(&path)
+                .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
         };
         let mut summary: Value = serde_json::from_str(&read("summary.jsonl")).expect("an object");
         for level in summary["levels"].as_array_mut().into_iter().flatten() {
@@ -75,7 +92,11 @@ impl Place {
 /// Kills it some time after it was started, and says whether it was still at work.
 fn killed(mut command: Command, after: Duration) -> bool {
     let began = Instant::now();
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+    let mut child = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it runs");
     while began.elapsed() < after {
         if child.try_wait().expect("looked").is_some() {
             return false;
@@ -90,13 +111,28 @@ fn killed(mut command: Command, after: Duration) -> bool {
 #[test]
 fn killed_at_random_moments() {
     let place = Place::new(&[]);
-    let begin = ["app", "--trace", "whole/trace", "--check-server", CHECK, "--out", "killed"];
+    let begin = [
+        "app",
+        "--trace",
+        "whole/trace",
+        "--check-server",
+        CHECK,
+        "--out",
+        "killed",
+    ];
     let mut random = Random::new();
     let mut kills = 0;
     for _ in 0..12 {
         let begun = place.path("killed/manifest.json").exists();
-        let arguments: &[&str] = if begun { &["app", "--resume", "killed"] } else { &begin };
-        kills += u32::from(killed(place.command(arguments), Duration::from_millis(random.below(400))));
+        let arguments: &[&str] = if begun {
+            &["app", "--resume", "killed"]
+        } else {
+            &begin
+        };
+        kills += u32::from(killed(
+            place.command(arguments),
+            Duration::from_millis(random.below(400)),
+        ));
     }
     assert!(kills > 0, "no kill came while it was at work");
     if !place.path("killed/manifest.json").exists() {
@@ -111,17 +147,26 @@ fn stopped_when_its_time_is_up_and_continued() {
     let place = Place::new(&["--disk", "ext4"]);
     let levels = ["--level", "both"];
     // The time is divided: the disk is reached. On a busy machine it takes longer to mount one.
-    let output = ["200ms", "400ms", "800ms", "1600ms"].into_iter().find_map(|budget| {
-        let _ = std::fs::remove_dir_all(place.path("over"));
-        let output = place.again("over", &[&levels[..], &["--budget", budget]].concat());
-        let table = printed(&output);
-        assert!(table.contains("stopped before the end: "), "{table}");
-        let disk = table.lines().find(|line| line.starts_with("ext4 on disk ")).expect("a row");
-        let states = disk.split_whitespace().nth(3).expect("states");
-        (states != "0").then_some(output)
-    });
+    let output = ["200ms", "400ms", "800ms", "1600ms"]
+        .into_iter()
+        .find_map(|budget| {
+            let _ = std::fs::remove_dir_all(place.path("over"));
+            let output = place.again("over", &[&levels[..], &["--budget", budget]].concat());
+            let table = printed(&output);
+            assert!(table.contains("stopped before the end: "), "{table}");
+            let disk = table
+                .lines()
+                .find(|line| line.starts_with("ext4 on disk "))
+                .expect("a row");
+            let states = disk.split_whitespace().nth(3).expect("states");
+            (states != "0").then_some(output)
+        });
     let output = output.expect("the disk has no part of the time");
-    assert!(said(&output).contains("app --resume over"), "{}", said(&output));
+    assert!(
+        said(&output).contains("app --resume over"),
+        "{}",
+        said(&output)
+    );
     let output = place.run(&["app", "--resume", "over", "-j", "2"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     place.assert_equal("over");
@@ -137,10 +182,16 @@ fn stopped_after_what_was_asked_for() {
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let (_, summary) = place.left_in("some");
     let (_, whole) = place.left_in("whole");
-    assert!(summary["checked"].as_u64() < whole["checked"].as_u64(), "{summary}");
+    assert!(
+        summary["checked"].as_u64() < whole["checked"].as_u64(),
+        "{summary}"
+    );
     assert!(summary["left"].as_u64() > Some(0), "{summary}");
     assert_eq!(
-        summary["states"].as_u64().zip(summary["left"].as_u64()).map(|(one, other)| one + other),
+        summary["states"]
+            .as_u64()
+            .zip(summary["left"].as_u64())
+            .map(|(one, other)| one + other),
         whole["states"].as_u64()
     );
 }
@@ -148,9 +199,24 @@ fn stopped_after_what_was_asked_for() {
 #[test]
 fn what_nobody_could_read_is_kept() {
     let place = Place::new(&[]);
-    let sweep = ["app", "--trace", "whole/trace", "--check-server", CHECK, "--out", "unread"];
-    let full = std::fs::File::options().write(true).open("/dev/full").expect("opened");
-    let output = place.command(&sweep).stdout(full).output().expect("it runs");
+    let sweep = [
+        "app",
+        "--trace",
+        "whole/trace",
+        "--check-server",
+        CHECK,
+        "--out",
+        "unread",
+    ];
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .expect("opened");
+    let output = place
+        .command(&sweep)
+        .stdout(full)
+        .output()
+        .expect("it runs");
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     place.assert_equal("unread");
 }
@@ -175,32 +241,62 @@ fn a_verdict_that_is_gone_is_found_again() {
 fn divided_and_put_together() {
     let place = Place::new(&[]);
     for number in 1..=3 {
-        place.again(&format!("part{number}"), &["--shard", &format!("{number}/3")]);
+        place.again(
+            &format!("part{number}"),
+            &["--shard", &format!("{number}/3")],
+        );
     }
     let refused = |arguments: &[&str], part: &str| {
         let output = place.run(arguments);
-        assert_eq!((output.status.code(), said(&output).lines().count()), (Some(2), 1), "{}", said(&output));
+        assert_eq!(
+            (output.status.code(), said(&output).lines().count()),
+            (Some(2), 1),
+            "{}",
+            said(&output)
+        );
         assert!(said(&output).contains(part), "{}", said(&output));
     };
-    refused(&["merge", "part1", "part3", "--out", "merged"], "shard 2/3 is missing");
+    refused(
+        &["merge", "part1", "part3", "--out", "merged"],
+        "shard 2/3 is missing",
+    );
     // A part that is stopped and continued is the same part.
     place.again("stopped", &["--shard", "2/3", "--budget", "1ms"]);
-    refused(&["merge", "part1", "stopped", "part3", "--out", "merged"], "is not finished");
+    refused(
+        &["merge", "part1", "stopped", "part3", "--out", "merged"],
+        "is not finished",
+    );
     place.run(&["app", "--resume", "stopped"]);
     assert_eq!(place.left_in("stopped"), place.left_in("part2"));
-    refused(&["merge", "part1", "part1", "--out", "merged"], "named twice");
+    refused(
+        &["merge", "part1", "part1", "--out", "merged"],
+        "named twice",
+    );
     place.again("second", &["--shard", "1/3"]);
-    refused(&["merge", "part1", "second", "--out", "merged"], "are the same shard");
-    refused(&["merge", "part1", "whole", "--out", "merged"], "whole is not a shard");
+    refused(
+        &["merge", "part1", "second", "--out", "merged"],
+        "are the same shard",
+    );
+    refused(
+        &["merge", "part1", "whole", "--out", "merged"],
+        "whole is not a shard",
+    );
     place.again("other", &["--shard", "2/3", "--model", "xfs"]);
-    refused(&["merge", "part1", "other", "part3", "--out", "merged"], "are not shards of one sweep");
+    refused(
+        &["merge", "part1", "other", "part3", "--out", "merged"],
+        "are not shards of one sweep",
+    );
     assert!(!place.path("merged").exists());
     let output = place.run(&["merge", "part3", "part1", "part2", "--out", "merged"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     place.assert_equal("merged");
 
     let output = place.run(&["merge", "part1", "--incomplete", "--out", "begun"]);
-    assert!(said(&output).contains("app --resume begun"), "{}", said(&output));
+    assert!(
+        said(&output).contains("app --resume begun"),
+        "{}",
+        said(&output)
+    );
     place.run(&["app", "--resume", "begun"]);
     place.assert_equal("begun");
 }
@@ -209,30 +305,74 @@ fn divided_and_put_together() {
 fn the_state_of_a_finding_is_made_again() {
     let place = Place::new(&["--disk", "ext4"]);
     let findings = std::fs::read_to_string(place.path("whole/findings.jsonl")).expect("read");
-    let findings: Vec<Value> = findings.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    let findings: Vec<Value> = findings
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("an object"))
+        .collect();
     let is_of_disk = |finding: &&Value| finding["nodes"][0]["disk"].is_object();
-    let (on_disk, on_model) = (findings.iter().find(is_of_disk), findings.iter().find(|one| !is_of_disk(one)));
-    for finding in [on_disk.expect("the disk loses them too"), on_model.expect("one of the model")] {
+    let (on_disk, on_model) = (
+        findings.iter().find(is_of_disk),
+        findings.iter().find(|one| !is_of_disk(one)),
+    );
+    for finding in [
+        on_disk.expect("the disk loses them too"),
+        on_model.expect("one of the model"),
+    ] {
         let number = finding["number"].to_string();
         // Whatever was acknowledged last is not there, or empty.
         let missing = "for n in $(cat {acks}); do test -s {dir}/file$n || echo missing $n; done";
         let output = place.run(&["replay", "whole", &number, "--command", missing]);
         assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-        assert!(said(&output).contains("broken: a file that was saved is empty or missing"), "{}", said(&output));
-        assert!(printed(&output).starts_with("missing "), "{}", printed(&output));
+        assert!(
+            said(&output).contains("broken: a file that was saved is empty or missing"),
+            "{}",
+            said(&output)
+        );
+        assert!(
+            printed(&output).starts_with("missing "),
+            "{}",
+            printed(&output)
+        );
 
         let kept = place.path(&format!("kept-{number}"));
-        let output = place.run(&["replay", "whole", &number, "--keep", kept.to_str().expect("text")]);
+        let output = place.run(&[
+            "replay",
+            "whole",
+            &number,
+            "--keep",
+            kept.to_str().expect("text"),
+        ]);
         assert_eq!(output.status.code(), Some(0), "{}", said(&output));
         let acknowledged = std::fs::read_to_string(kept.join("acknowledged")).expect("read");
         assert!(!acknowledged.is_empty());
-        let is_there = |line: &str| std::fs::metadata(kept.join("program").join(format!("file{line}")));
-        assert!(acknowledged.lines().any(|line| is_there(line).map_or(true, |file| file.len() == 0)), "{acknowledged}");
-        let again = place.run(&["replay", "whole", &number, "--keep", kept.to_str().expect("text")]);
-        assert_eq!((again.status.code(), said(&again).contains("is not empty")), (Some(2), true), "{}", said(&again));
+        let is_there =
+            |line: &str| std::fs::metadata(kept.join("program").join(format!("file{line}")));
+        assert!(
+            acknowledged
+                .lines()
+                .any(|line| is_there(line).map_or(true, |file| file.len() == 0)),
+            "{acknowledged}"
+        );
+        let again = place.run(&[
+            "replay",
+            "whole",
+            &number,
+            "--keep",
+            kept.to_str().expect("text"),
+        ]);
+        assert_eq!(
+            (again.status.code(), said(&again).contains("is not empty")),
+            (Some(2), true),
+            "{}",
+            said(&again)
+        );
     }
     let output = place.run(&["replay", "whole", "99"]);
-    assert!(said(&output).contains("numbered from 1 to"), "{}", said(&output));
+    assert!(
+        said(&output).contains("numbered from 1 to"),
+        "{}",
+        said(&output)
+    );
 }
 
 #[test]
@@ -242,10 +382,20 @@ fn a_finding_is_exported_as_a_script_that_shows_it() {
         let output = place.run(&["export", "whole", number, "--as", "script", "-o", path]);
         assert_eq!(output.status.code(), Some(0), "{}", said(&output));
         let mut script = Command::new(place.path(path));
-        let shown = script.env("TMPDIR", place.directory.path()).stdin(Stdio::null()).output().expect("it runs");
-        assert!(printed(&shown).contains("broken a file that was saved is empty or missing"), "{shown:?}");
+        let shown = script
+            .env("TMPDIR", place.directory.path())
+            .stdin(Stdio::null())
+            .output()
+            .expect("it runs");
+        assert!(
+            printed(&shown).contains("broken a file that was saved is empty or missing"),
+            "{shown:?}"
+        );
         let text = std::fs::read_to_string(place.path(path)).expect("read");
-        assert!(text.contains("#  broken ") && text.contains("#  lost "), "{text}");
+        assert!(
+            text.contains("#  broken ") && text.contains("#  lost "),
+            "{text}"
+        );
     }
     let output = place.run(&["export", "whole", "1", "--as", "jlang"]);
     assert!(said(&output).contains("--as script"), "{}", said(&output));
@@ -258,17 +408,34 @@ fn a_script_does_not_run_the_program() {
     let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
     let run = |arguments: &[&str]| {
         let mut command = Command::new(program("crashpoint"));
-        command.args(arguments).current_dir(directory.path()).output().expect("it runs")
+        command
+            .args(arguments)
+            .current_dir(directory.path())
+            .output()
+            .expect("it runs")
     };
     let ran = directory.path().join("ran");
-    let save = format!("# {{dir}}\necho one > {{dir}}/a\necho saved\ntouch {}\n#", ran.display());
+    let save = format!(
+        "# {{dir}}\necho one > {{dir}}/a\necho saved\ntouch {}\n#",
+        ran.display()
+    );
     let check = "if grep -q saved {acks} && ! test -s {dir}/a; then echo broken it is lost; else echo ok; fi";
-    let swept = run(&["app", "--check", check, "--out", "out", "--", "sh", "-c", &save]);
-    assert_eq!((swept.status.code(), ran.exists()), (Some(1), true), "{}", said(&swept));
+    let swept = run(&[
+        "app", "--check", check, "--out", "out", "--", "sh", "-c", &save,
+    ]);
+    assert_eq!(
+        (swept.status.code(), ran.exists()),
+        (Some(1), true),
+        "{}",
+        said(&swept)
+    );
     std::fs::remove_file(&ran).expect("removed");
     run(&["export", "out", "1", "--as", "script", "-o", "repro.sh"]);
     let mut script = Command::new(directory.path().join("repro.sh"));
-    let shown = script.env("TMPDIR", directory.path()).output().expect("it runs");
+    let shown = script
+        .env("TMPDIR", directory.path())
+        .output()
+        .expect("it runs");
     assert!(!ran.exists(), "it ran the program");
     assert!(printed(&shown).contains("broken it is lost"), "{shown:?}");
 }
@@ -279,21 +446,37 @@ fn a_script_makes_the_state_where_the_program_had_it() {
     require_root();
     let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
     let save = "echo one > {dir}/a && ln -s {dir}/a {dir}/link && echo saved";
-    let check =
-        "if grep -q saved {acks} && ! test -s {dir}/link; then echo broken the link leads nowhere; else echo ok; fi";
+    let check = "if grep -q saved {acks} && ! test -s {dir}/link; then echo broken the link leads nowhere; else echo ok; fi";
     let run = |arguments: &[&str]| {
         let mut command = Command::new(program("crashpoint"));
-        command.args(arguments).current_dir(directory.path()).output().expect("it runs")
+        command
+            .args(arguments)
+            .current_dir(directory.path())
+            .output()
+            .expect("it runs")
     };
-    let swept = run(&["app", "--check", check, "--out", "out", "--", "sh", "-c", save]);
+    let swept = run(&[
+        "app", "--check", check, "--out", "out", "--", "sh", "-c", save,
+    ]);
     assert_eq!(swept.status.code(), Some(1), "{}", said(&swept));
     run(&["export", "out", "1", "--as", "script", "-o", "repro.sh"]);
-    let shown = Command::new(directory.path().join("repro.sh")).output().expect("it runs");
-    assert!(printed(&shown).contains("broken the link leads nowhere"), "{shown:?}");
-    let place =
-        printed(&shown).split("directory is ").nth(1).and_then(|rest| rest.split(',').next()).map(str::to_owned);
+    let shown = Command::new(directory.path().join("repro.sh"))
+        .output()
+        .expect("it runs");
+    assert!(
+        printed(&shown).contains("broken the link leads nowhere"),
+        "{shown:?}"
+    );
+    let place = printed(&shown)
+        .split("directory is ")
+        .nth(1)
+        .and_then(|rest| rest.split(',').next())
+        .map(str::to_owned);
     let place = PathBuf::from(place.expect("it says where"));
-    assert!(place.starts_with("/dev/shm/") && place.file_name().is_some_and(|name| name == "data"), "{place:?}");
+    assert!(
+        place.starts_with("/dev/shm/") && place.file_name().is_some_and(|name| name == "data"),
+        "{place:?}"
+    );
     std::fs::remove_dir_all(place.parent().expect("one")).expect("removed");
 }
 
@@ -307,14 +490,21 @@ fn a_finding_that_is_none_any_more_says_so() {
     std::fs::write(&path, judged).expect("written");
     let output = place.run(&["replay", "whole", "1", "--command", "true"]);
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-    assert!(said(&output).contains("did not come again"), "{}", said(&output));
+    assert!(
+        said(&output).contains("did not come again"),
+        "{}",
+        said(&output)
+    );
 }
 
 #[test]
 fn shards_of_disks_are_put_together_and_nothing_is_left_mounted() {
     let place = Place::new(&["--disk", "ext4"]);
     for number in 1..=2 {
-        place.again(&format!("part{number}"), &["--level", "both", "--shard", &format!("{number}/2")]);
+        place.again(
+            &format!("part{number}"),
+            &["--level", "both", "--shard", &format!("{number}/2")],
+        );
     }
     let mounts = || std::fs::read_to_string("/proc/self/mounts").expect("read");
     let before = mounts();
@@ -329,15 +519,30 @@ fn shards_of_disks_are_put_together_and_nothing_is_left_mounted() {
 fn a_sweep_is_continued_from_anywhere() {
     let place = Place::new(&[]);
     std::fs::write(place.path("check.sh"), format!("#!/bin/sh\n{CHECK}\n")).expect("written");
-    let begin =
-        ["app", "--trace", "whole/trace", "--check-server", "sh ./check.sh", "--out", "here", "--budget", "50ms"];
+    let begin = [
+        "app",
+        "--trace",
+        "whole/trace",
+        "--check-server",
+        "sh ./check.sh",
+        "--out",
+        "here",
+        "--budget",
+        "50ms",
+    ];
     place.run(&begin);
     let here = place.path("here");
     let mut elsewhere = place.command(&["app", "--resume", here.to_str().expect("text")]);
     let output = elsewhere.current_dir("/").output().expect("it runs");
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     place.assert_equal("here");
-    let mut elsewhere = place.command(&["replay", here.to_str().expect("text"), "1", "--command", "true"]);
+    let mut elsewhere = place.command(&[
+        "replay",
+        here.to_str().expect("text"),
+        "1",
+        "--command",
+        "true",
+    ]);
     let output = elsewhere.current_dir("/").output().expect("it runs");
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
 }
@@ -347,16 +552,41 @@ fn what_cannot_be_continued_says_why() {
     let place = Place::new(&[]);
     let refused = |arguments: &[&str], part: &str| {
         let output = place.run(arguments);
-        assert_eq!((output.status.code(), said(&output).lines().count()), (Some(2), 1), "{}", said(&output));
+        assert_eq!(
+            (output.status.code(), said(&output).lines().count()),
+            (Some(2), 1),
+            "{}",
+            said(&output)
+        );
         assert!(said(&output).contains(part), "{}", said(&output));
     };
     refused(&["app", "--resume", "nowhere"], "nowhere");
-    refused(&["app", "--resume", "whole", "--check", "true"], "cannot be used with");
-    refused(&["app", "--resume", "whole", "--model", "xfs"], "cannot be used with");
-    refused(&["cluster", "sweep", "--resume", "whole"], "crashpoint app --resume whole");
+    refused(
+        &["app", "--resume", "whole", "--check", "true"],
+        "cannot be used with",
+    );
+    refused(
+        &["app", "--resume", "whole", "--model", "xfs"],
+        "cannot be used with",
+    );
+    refused(
+        &["cluster", "sweep", "--resume", "whole"],
+        "crashpoint app --resume whole",
+    );
     refused(&["fs", "--resume", "whole"], "program or a cluster");
     refused(&["app", "--trace", "nowhere", "--check", "true"], "nowhere");
-    refused(&["app", "--trace", "whole/trace", "--check", "true", "--level", "block"], "no disk");
+    refused(
+        &[
+            "app",
+            "--trace",
+            "whole/trace",
+            "--check",
+            "true",
+            "--level",
+            "block",
+        ],
+        "no disk",
+    );
     let path = place.path("whole/summary.jsonl");
     std::fs::remove_file(path).expect("removed");
     damage(&place.path("whole/trace/trace.json"));

@@ -22,24 +22,56 @@ struct Swept {
 fn sweep(options: &[&str], words: &[&str]) -> Swept {
     let temporary = tempfile::tempdir_in("/dev/shm").expect("a directory");
     let mut command = Command::new(program("crashpoint"));
-    command.args(["app", "--format", "json"]).args(options).arg("--").args(words);
-    command.env("TMPDIR", temporary.path()).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    command
+        .args(["app", "--format", "json"])
+        .args(options)
+        .arg("--")
+        .args(words);
+    command
+        .env("TMPDIR", temporary.path())
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let output = command.output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let lines = String::from_utf8_lossy(&output.stdout);
-    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("one object a line")).collect();
-    let (findings, mut summaries): (Vec<_>, Vec<_>) =
-        lines.into_iter().partition(|line| line["type"] == "states-finding");
-    assert_eq!(temporary.path().read_dir().expect("read").count(), 0, "something is left");
-    let status = output.status.code().unwrap_or_else(|| panic!("{}: {said}", output.status));
-    Swept { status, findings, summary: summaries.pop().unwrap_or_default(), said }
+    let lines: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("one object a line"))
+        .collect();
+    let (findings, mut summaries): (Vec<_>, Vec<_>) = lines
+        .into_iter()
+        .partition(|line| line["type"] == "states-finding");
+    assert_eq!(
+        temporary.path().read_dir().expect("read").count(),
+        0,
+        "something is left"
+    );
+    let status = output
+        .status
+        .code()
+        .unwrap_or_else(|| panic!("{}: {said}", output.status));
+    Swept {
+        status,
+        findings,
+        summary: summaries.pop().unwrap_or_default(),
+        said,
+    }
 }
 
 fn sqlite(mode: &str, synchronous: &str, options: &[&str]) -> Swept {
     let check = "/usr/bin/python3 tests/fixtures/sqlite/check.py --serve";
-    let client = ["/usr/bin/python3", "tests/fixtures/sqlite/client.py", "{dir}", mode, synchronous];
+    let client = [
+        "/usr/bin/python3",
+        "tests/fixtures/sqlite/client.py",
+        "{dir}",
+        mode,
+        synchronous,
+    ];
     let swept = sweep(&[&["--check-server", check], options].concat(), &client);
-    assert!(swept.summary["checked"].as_u64() > Some(20), "{}", swept.said);
+    assert!(
+        swept.summary["checked"].as_u64() > Some(20),
+        "{}",
+        swept.said
+    );
     assert_eq!(swept.summary["not_measured"], 0, "{:#}", swept.summary);
     swept
 }
@@ -57,14 +89,27 @@ impl Swept {
 
     /// What is missing in each finding, as call and words.
     fn missing(&self) -> Vec<(String, String)> {
-        let nodes = self.findings.iter().flat_map(|finding| finding["nodes"].as_array().expect("nodes"));
-        let lost = nodes.flat_map(|node| node["lost"].as_array().into_iter().flatten().chain(Some(&node["midway"])));
+        let nodes = self
+            .findings
+            .iter()
+            .flat_map(|finding| finding["nodes"].as_array().expect("nodes"));
+        let lost = nodes.flat_map(|node| {
+            node["lost"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .chain(Some(&node["midway"]))
+        });
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        lost.filter_map(|lost| Some((text(&lost["call"])?, text(&lost["words"])?))).collect()
+        lost.filter_map(|lost| Some((text(&lost["call"])?, text(&lost["words"])?)))
+            .collect()
     }
 
     fn broken(&self) -> Vec<&str> {
-        let broken = self.findings.iter().flat_map(|finding| finding["broken"].as_array().expect("words"));
+        let broken = self
+            .findings
+            .iter()
+            .flat_map(|finding| finding["broken"].as_array().expect("words"));
         broken.filter_map(Value::as_str).collect()
     }
 }
@@ -73,11 +118,21 @@ impl Swept {
 fn sqlite_with_a_rollback_journal_loses_a_commit_when_the_unlink_of_the_journal_is_lost() {
     let swept = sqlite("delete", "full", &[]);
     swept.assert_found();
-    let unlink = |(call, words): &(String, String)| call.starts_with("unlink") && words == "unlink db-journal";
+    let unlink = |(call, words): &(String, String)| {
+        call.starts_with("unlink") && words == "unlink db-journal"
+    };
     assert!(swept.missing().iter().all(unlink), "{:#?}", swept.findings);
-    assert!(swept.broken().iter().all(|words| words.starts_with("acknowledged commit") && words.ends_with("is lost")));
+    assert!(
+        swept
+            .broken()
+            .iter()
+            .all(|words| words.starts_with("acknowledged commit") && words.ends_with("is lost"))
+    );
     for finding in &swept.findings {
-        assert_eq!(finding["prevented_by"][0]["path"], "its directory", "{finding:#}");
+        assert_eq!(
+            finding["prevented_by"][0]["path"], "its directory",
+            "{finding:#}"
+        );
     }
 }
 
@@ -92,18 +147,49 @@ fn sqlite_that_syncs_the_directory_or_the_log_is_clean() {
 fn sqlite_with_a_log_that_is_synced_now_and_then_loses_the_last_commits_only() {
     let swept = sqlite("wal", "normal", &[]);
     swept.assert_found();
-    assert!(swept.broken().iter().all(|words| words.ends_with("is lost")), "{:?}", swept.broken());
-    assert!(swept.missing().iter().any(|(_, words)| words.contains("db-wal")), "{:#?}", swept.findings);
+    assert!(
+        swept
+            .broken()
+            .iter()
+            .all(|words| words.ends_with("is lost")),
+        "{:?}",
+        swept.broken()
+    );
+    assert!(
+        swept
+            .missing()
+            .iter()
+            .any(|(_, words)| words.contains("db-wal")),
+        "{:#?}",
+        swept.findings
+    );
 }
 
 #[test]
 fn sqlite_without_any_sync_has_a_malformed_database() {
     // Nothing is durable: there are many states of each transaction.
     let check = "/usr/bin/python3 tests/fixtures/sqlite/check.py --serve";
-    let client = ["/usr/bin/python3", "tests/fixtures/sqlite/client.py", "{dir}", "delete", "off", "1"];
-    let swept = sweep(&["--check-server", check, "--sample", "400", "--seed", "3"], &client);
+    let client = [
+        "/usr/bin/python3",
+        "tests/fixtures/sqlite/client.py",
+        "{dir}",
+        "delete",
+        "off",
+        "1",
+    ];
+    let swept = sweep(
+        &["--check-server", check, "--sample", "400", "--seed", "3"],
+        &client,
+    );
     swept.assert_found();
-    assert!(swept.broken().iter().any(|words| words.contains("malformed")), "{:?}", swept.broken());
+    assert!(
+        swept
+            .broken()
+            .iter()
+            .any(|words| words.contains("malformed")),
+        "{:?}",
+        swept.broken()
+    );
 }
 
 /// A shell program that replaces a file, and says so.
@@ -119,9 +205,17 @@ const REPLACED: &str = "if ! grep -q replaced {acks} || test \"$(cat {dir}/file)
 #[test]
 fn a_file_that_is_replaced_without_a_sync_is_lost() {
     for model in ["posix", "ext4-ordered", "xfs", "btrfs"] {
-        let swept = sweep(&["--check", REPLACED, "--model", model], &["/bin/sh", "-c", &replace("")]);
+        let swept = sweep(
+            &["--check", REPLACED, "--model", model],
+            &["/bin/sh", "-c", &replace("")],
+        );
         swept.assert_found();
-        assert!(swept.broken().iter().all(|words| *words == "the new file is lost"));
+        assert!(
+            swept
+                .broken()
+                .iter()
+                .all(|words| *words == "the new file is lost")
+        );
     }
 }
 
@@ -129,7 +223,11 @@ fn a_file_that_is_replaced_without_a_sync_is_lost() {
 fn a_file_that_is_replaced_and_synced_with_everything_is_there() {
     let script = "cd {dir} && echo new > file.tmp && sync file.tmp && mv file.tmp file && sync . && echo replaced";
     for model in ["posix", "ext4-ordered", "ext4-writeback", "xfs", "btrfs"] {
-        sweep(&["--check", REPLACED, "--model", model], &["/bin/sh", "-c", script]).assert_clean();
+        sweep(
+            &["--check", REPLACED, "--model", model],
+            &["/bin/sh", "-c", script],
+        )
+        .assert_clean();
     }
 }
 
@@ -152,19 +250,41 @@ fn what_a_sweep_found_is_shown_again() {
     let temporary = tempfile::tempdir().expect("a directory");
     let results = temporary.path().join("results");
     let out = results.to_str().expect("text");
-    let swept = sweep(&["--check", REPLACED, "--out", out], &["/bin/sh", "-c", &replace("")]);
+    let swept = sweep(
+        &["--check", REPLACED, "--out", out],
+        &["/bin/sh", "-c", &replace("")],
+    );
     swept.assert_found();
     let show = |arguments: &[&str]| {
-        let output = Command::new(program("crashpoint")).arg("show").arg(&results).args(arguments).output();
+        let output = Command::new(program("crashpoint"))
+            .arg("show")
+            .arg(&results)
+            .args(arguments)
+            .output();
         let output = output.expect("it runs");
-        assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(
+            output.status.code(),
+            Some(1),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         String::from_utf8(output.stdout).expect("text")
     };
     assert!(show(&[]).contains("the new file is lost"));
-    assert!(show(&["1"]).contains("  acknowledged  `replaced`, printed by program"), "{}", show(&["1"]));
+    assert!(
+        show(&["1"]).contains("  acknowledged  `replaced`, printed by program"),
+        "{}",
+        show(&["1"])
+    );
     assert!(show(&["1"]).lines().count() <= 24, "{}", show(&["1"]));
     let all = show(&["1", "--all"]);
-    assert!(show(&["1"]).lines().filter(|line| !line.contains('…')).all(|line| all.contains(line)), "{all}");
+    assert!(
+        show(&["1"])
+            .lines()
+            .filter(|line| !line.contains('…'))
+            .all(|line| all.contains(line)),
+        "{all}"
+    );
     assert!(Path::new(out).join("trace/trace.json").exists());
 }
 
@@ -182,10 +302,21 @@ fn files_that_mktemp_named_are_two_findings_the_name_and_the_data() {
     let calls: Vec<_> = swept.missing().into_iter().map(|(call, _)| call).collect();
     assert_eq!(calls, ["openat", "write"], "{:#?}", swept.findings);
     for finding in &swept.findings {
-        assert_eq!(finding["patterns"], serde_json::json!({ "message.*": 5 }), "{finding:#}");
+        assert_eq!(
+            finding["patterns"],
+            serde_json::json!({ "message.*": 5 }),
+            "{finding:#}"
+        );
     }
-    let states: u64 = swept.findings.iter().filter_map(|finding| finding["states"].as_u64()).sum();
-    assert!(Some(states) >= swept.summary["broken"].as_u64() && states > 100, "{states}");
+    let states: u64 = swept
+        .findings
+        .iter()
+        .filter_map(|finding| finding["states"].as_u64())
+        .sum();
+    assert!(
+        Some(states) >= swept.summary["broken"].as_u64() && states > 100,
+        "{states}"
+    );
 }
 
 #[test]
@@ -195,31 +326,77 @@ fn two_files_that_one_program_loses_in_the_same_words_are_not_one_finding() {
     let check = "for file in $(cat {acks}); do \
                  if ! grep -qx whole {dir}/$file; then echo broken something is lost; exit; fi; done; echo ok";
     let swept = sweep(&["--check", check], &["/bin/sh", "-c", script]);
-    let missing: Vec<_> = swept.missing().into_iter().map(|(_, words)| words).collect();
-    assert_eq!(missing, ["append customers.db, 6 bytes at 0", "append purchases.db, 6 bytes at 0"]);
+    let missing: Vec<_> = swept
+        .missing()
+        .into_iter()
+        .map(|(_, words)| words)
+        .collect();
+    assert_eq!(
+        missing,
+        [
+            "append customers.db, 6 bytes at 0",
+            "append purchases.db, 6 bytes at 0"
+        ]
+    );
 }
 
 #[test]
 fn what_cannot_run_is_said_in_one_line() {
     let refused = |options: &[&str], words: &[&str], part: &str| {
         let swept = sweep(options, words);
-        let errors: Vec<_> = swept.said.lines().filter(|line| line.starts_with("error: ")).collect();
+        let errors: Vec<_> = swept
+            .said
+            .lines()
+            .filter(|line| line.starts_with("error: "))
+            .collect();
         assert_eq!((swept.status, errors.len()), (2, 1), "{}", swept.said);
         assert!(errors[0].contains(part), "{}", swept.said);
     };
-    refused(&["--check", "true"], &["/does/not/exist", "{dir}"], "/does/not/exist");
+    refused(
+        &["--check", "true"],
+        &["/does/not/exist", "{dir}"],
+        "/does/not/exist",
+    );
     refused(&["--check", "true"], &["true"], "{dir}");
-    refused(&["--check", "true"], &["sh", "-c", "touch {dir}/a; exit 5"], "5");
-    refused(&["--check", "true", "--dir", "/does/not/exist"], &["ls", "{dir}"], "/does/not/exist");
-    refused(&["--check", "true"], &["rm", "-r", "{dir}"], "removed its directory");
-    refused(&["--check", "true", "--sample", "0"], &["ls", "{dir}"], "--sample");
-    refused(&["--check", "true"], &["no-such-program", "{dir}"], "no-such-program in PATH");
+    refused(
+        &["--check", "true"],
+        &["sh", "-c", "touch {dir}/a; exit 5"],
+        "5",
+    );
+    refused(
+        &["--check", "true", "--dir", "/does/not/exist"],
+        &["ls", "{dir}"],
+        "/does/not/exist",
+    );
+    refused(
+        &["--check", "true"],
+        &["rm", "-r", "{dir}"],
+        "removed its directory",
+    );
+    refused(
+        &["--check", "true", "--sample", "0"],
+        &["ls", "{dir}"],
+        "--sample",
+    );
+    refused(
+        &["--check", "true"],
+        &["no-such-program", "{dir}"],
+        "no-such-program in PATH",
+    );
     refused(&["--check", "true"], &["/tmp", "{dir}"], "no regular file");
     // What would be refused later is before anything runs.
     let ran = Path::new("/dev/shm").join(format!("ran-{}", std::process::id()));
     let leaves = ["touch", ran.to_str().expect("text"), "{dir}/a"];
-    refused(&["--check", "true", "--out", "/tmp"], &leaves, "/tmp has other files in it");
-    refused(&["--check", "true", "--states", "reorder:1"], &leaves, "--level block");
+    refused(
+        &["--check", "true", "--out", "/tmp"],
+        &leaves,
+        "/tmp has other files in it",
+    );
+    refused(
+        &["--check", "true", "--states", "reorder:1"],
+        &leaves,
+        "--level block",
+    );
     assert!(!ran.exists());
 }
 
@@ -230,9 +407,21 @@ fn a_file_that_is_no_program_is_told_as_what_it_is() {
         let file = folder.path().join("file");
         std::fs::write(&file, content).expect("written");
         std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).expect("changed");
-        let swept = sweep(&["--check", "true"], &[file.to_str().expect("text"), "{dir}"]);
-        assert_eq!((swept.status, swept.said.lines().count()), (2, 1), "{}", swept.said);
-        assert!(swept.said.starts_with("error: ") && swept.said.contains(part), "{}", swept.said);
+        let swept = sweep(
+            &["--check", "true"],
+            &[file.to_str().expect("text"), "{dir}"],
+        );
+        assert_eq!(
+            (swept.status, swept.said.lines().count()),
+            (2, 1),
+            "{}",
+            swept.said
+        );
+        assert!(
+            swept.said.starts_with("error: ") && swept.said.contains(part),
+            "{}",
+            swept.said
+        );
     };
     let program = std::fs::read("/bin/true").expect("read");
     refused(b"#!/bin/sh\n", 0o644, "not executable");
@@ -252,14 +441,21 @@ fn a_program_without_libraries_and_a_script_without_a_first_line_are_recorded() 
     .expect("written");
     let program = folder.path().join("write");
     let mut build = Command::new("rustc");
-    build.args(["-C", "target-feature=+crt-static", "-o"]).arg(&program).arg(&source);
+    build
+        .args(["-C", "target-feature=+crt-static", "-o"])
+        .arg(&program)
+        .arg(&source);
     assert!(build.status().expect("it runs").success());
     let script = folder.path().join("script");
     std::fs::write(&script, "echo x > $1/file\n").expect("written");
     std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).expect("changed");
     for program in [program, script] {
         let check = "if test -e {dir}/file; then echo broken it is there; else echo ok; fi";
-        sweep(&["--check", check], &[program.to_str().expect("text"), "{dir}"]).assert_found();
+        sweep(
+            &["--check", check],
+            &[program.to_str().expect("text"), "{dir}"],
+        )
+        .assert_found();
     }
 }
 
@@ -273,8 +469,15 @@ fn an_interrupt_ends_a_program_that_is_recorded_and_all_that_it_started() {
             numbers.display()
         );
         let mut command = Command::new(program("crashpoint"));
-        command.arg("app").args(options).args(["--check", "echo ok", "--", "/bin/sh", "-c", &script]);
-        let child = command.env("TMPDIR", temporary.path()).stderr(Stdio::piped()).spawn().expect("it runs");
+        command
+            .arg("app")
+            .args(options)
+            .args(["--check", "echo ok", "--", "/bin/sh", "-c", &script]);
+        let child = command
+            .env("TMPDIR", temporary.path())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it runs");
         let deadline = Instant::now() + PATIENCE;
         while !numbers.exists() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
@@ -283,11 +486,20 @@ fn an_interrupt_ends_a_program_that_is_recorded_and_all_that_it_started() {
         let output = child.wait_with_output().expect("it ends");
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{said}");
-        assert!(said.contains("interrupted: the program was ended"), "{said}");
-        for pid in std::fs::read_to_string(&numbers).expect("it had begun").split_whitespace() {
+        assert!(
+            said.contains("interrupted: the program was ended"),
+            "{said}"
+        );
+        for pid in std::fs::read_to_string(&numbers)
+            .expect("it had begun")
+            .split_whitespace()
+        {
             // Whose child it is by now may not have waited for it.
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            assert!(stat.is_empty() || stat.contains(") Z "), "{pid} lives: {stat}");
+            assert!(
+                stat.is_empty() || stat.contains(") Z "),
+                "{pid} lives: {stat}"
+            );
         }
         std::fs::remove_file(&numbers).expect("removed");
         assert_eq!(temporary.path().read_dir().expect("read").count(), 0);
@@ -296,13 +508,21 @@ fn an_interrupt_ends_a_program_that_is_recorded_and_all_that_it_started() {
 
 #[test]
 fn a_check_that_decides_nothing_passes_nothing() {
-    let cases = [("true", "no verdict", "600"), ("kill -9 $$", "SIGKILL", "600"), ("sleep 3000", "longer than", "1")];
+    let cases = [
+        ("true", "no verdict", "600"),
+        ("kill -9 $$", "SIGKILL", "600"),
+        ("sleep 3000", "longer than", "1"),
+    ];
     for (check, why, limit) in cases {
         let options = ["--check", check, "--check-limit", limit];
         let swept = sweep(&options, &["/bin/sh", "-c", "echo new > {dir}/file"]);
         assert_eq!(swept.status, 3, "{}", swept.said);
         assert_eq!(swept.summary["not_measured"], swept.summary["checked"]);
-        assert!(swept.summary["reasons"].to_string().contains(why), "{:#}", swept.summary);
+        assert!(
+            swept.summary["reasons"].to_string().contains(why),
+            "{:#}",
+            swept.summary
+        );
     }
 }
 
@@ -311,8 +531,23 @@ fn signalled(temporary: &Path, signal: Signal) -> Output {
     let alive = temporary.join("alive");
     let check = format!("touch {}; sleep 1; echo ok", alive.display());
     let mut command = Command::new(program("crashpoint"));
-    command.args(["app", "--format", "json", "--jobs", "1", "--check", &check, "--", "/bin/sh", "-c", &replace("")]);
-    command.env("TMPDIR", temporary).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args([
+        "app",
+        "--format",
+        "json",
+        "--jobs",
+        "1",
+        "--check",
+        &check,
+        "--",
+        "/bin/sh",
+        "-c",
+        &replace(""),
+    ]);
+    command
+        .env("TMPDIR", temporary)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let child = command.spawn().expect("it runs");
     let deadline = Instant::now() + PATIENCE;
     while !alive.exists() && Instant::now() < deadline {
@@ -341,7 +576,15 @@ fn what_a_kill_leaves_is_a_directory_that_clean_removes() {
     signalled(temporary.path(), Signal::SIGKILL);
     assert_eq!(temporary.path().read_dir().expect("read").count(), 1);
     let mut clean = Command::new(program("crashpoint"));
-    assert!(clean.arg("clean").env("TMPDIR", temporary.path()).output().expect("it runs").status.success());
+    assert!(
+        clean
+            .arg("clean")
+            .env("TMPDIR", temporary.path())
+            .output()
+            .expect("it runs")
+            .status
+            .success()
+    );
     assert_eq!(temporary.path().read_dir().expect("read").count(), 0);
 }
 
@@ -351,7 +594,10 @@ fn an_ordinary_user_may_test_a_program_unless_it_keeps_the_path_of_its_directory
     let run = |script: &str| {
         let arguments = ["app", "--check", REPLACED, "--", "/bin/sh", "-c", script];
         let output = ordinary.crashpoint(&arguments).output().expect("it runs");
-        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
     };
     let (status, said) = run(&replace("&& sync file.tmp && sync ."));
     assert!(matches!(status, Some(0 | 1)), "{said}");

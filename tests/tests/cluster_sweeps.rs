@@ -1,4 +1,5 @@
-//! `crashpoint cluster sweep` of the store in `fixtures`, of which the answers are known. Needs root.
+//! `crashpoint cluster sweep` of the store in `fixtures`, of which the answers are known. Needs
+//! root.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -21,21 +22,42 @@ struct Recorded {
 
 fn crashpoint(arguments: &[&str], path: &Path) -> Output {
     let folder = program("store").parent().expect("a folder").to_owned();
-    let programs = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+    let programs = format!(
+        "{}:{}",
+        folder.display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
     let mut command = Command::new(program("crashpoint"));
-    command.args(arguments).env("PATH", programs).current_dir(path);
+    command
+        .args(arguments)
+        .env("PATH", programs)
+        .current_dir(path);
     command.output().expect("it runs")
 }
 
 fn record(mistake: &str) -> Recorded {
     require_root();
     let directory = tempfile::tempdir().expect("a directory");
-    let fixture = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/store/cluster.toml"));
+    let fixture = Path::new(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/fixtures/store/cluster.toml"
+    ));
     let text = std::fs::read_to_string(fixture).expect("read");
-    let planted = text.replace("STORE_MISTAKE = \"\"", &format!("STORE_MISTAKE = \"{mistake}\""));
+    let planted = text.replace(
+        "STORE_MISTAKE = \"\"",
+        &format!("STORE_MISTAKE = \"{mistake}\""),
+    );
     std::fs::write(directory.path().join("cluster.toml"), planted).expect("written");
-    let output = crashpoint(&["cluster", "record", "cluster.toml", "-o", "trace"], directory.path());
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = crashpoint(
+        &["cluster", "record", "cluster.toml", "-o", "trace"],
+        directory.path(),
+    );
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     Recorded { directory }
 }
 
@@ -46,10 +68,16 @@ impl Recorded {
 
     /// The status, and the objects that were printed, the summary last.
     fn sweep(&self, options: &[&str]) -> (Option<i32>, Vec<Value>) {
-        let output = crashpoint(&[&["cluster", "sweep", "trace", "--format", "json"], options].concat(), &self.path());
+        let output = crashpoint(
+            &[&["cluster", "sweep", "trace", "--format", "json"], options].concat(),
+            &self.path(),
+        );
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let lines = String::from_utf8(output.stdout).expect("text");
-        let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+        let lines: Vec<Value> = lines
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("an object"))
+            .collect();
         assert!(!lines.is_empty(), "{said}");
         (output.status.code(), lines)
     }
@@ -57,7 +85,10 @@ impl Recorded {
 
 fn words(found: &[Value]) -> String {
     let found = found.iter().filter(|line| line["type"] == "states-finding");
-    found.map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    found
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[test]
@@ -71,10 +102,14 @@ fn a_store_without_a_mistake_keeps_everything_in_every_state_that_is_drawn() {
 #[test]
 #[ignore = "takes minutes: make test-clusters"]
 fn what_is_acknowledged_before_it_is_synced_is_lost_and_the_story_names_the_log() {
-    let (status, lines) = record("early-acknowledgement").sweep(&["--sample", "100", "--seed", "1"]);
+    let (status, lines) =
+        record("early-acknowledgement").sweep(&["--sample", "100", "--seed", "1"]);
     assert_eq!(status, Some(1));
     let found = words(&lines);
-    assert!(found.contains("is lost") && found.contains("wal-"), "{found}");
+    assert!(
+        found.contains("is lost") && found.contains("wal-"),
+        "{found}"
+    );
 }
 
 #[test]
@@ -86,16 +121,26 @@ fn states_are_counted_before_anything_runs() {
     assert!(text.lines().any(|line| line.starts_with("all ")), "{text}");
 }
 
-/// Runs it with its temporary files in a place of their own, and sends a signal some time after it has
-/// said something.
+/// Runs it with its temporary files in a place of their own, and sends a signal some time after it
+/// has said something.
 fn signalled(arguments: &[&str], path: &Path, says: &str, signal: Signal) -> Output {
     let temporary = tempfile::tempdir().expect("a directory");
     let folder = program("store").parent().expect("a folder").to_owned();
-    let programs = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+    let programs = format!(
+        "{}:{}",
+        folder.display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
     let said = temporary.path().join("said");
     let mut command = Command::new(program("crashpoint"));
-    command.args(arguments).env("PATH", programs).env("TMPDIR", temporary.path()).current_dir(path);
-    command.stdout(Stdio::piped()).stderr(File::create(&said).expect("created"));
+    command
+        .args(arguments)
+        .env("PATH", programs)
+        .env("TMPDIR", temporary.path())
+        .current_dir(path);
+    command
+        .stdout(Stdio::piped())
+        .stderr(File::create(&said).expect("created"));
     let child = command.spawn().expect("it runs");
     let text = || std::fs::read_to_string(&said).expect("read");
     let deadline = Instant::now() + PATIENCE;
@@ -119,17 +164,32 @@ fn an_interrupted_sweep_says_what_it_looked_at_and_leaves_whole_results() {
     let recorded = record("");
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let arguments = ["cluster", "sweep", "trace", "--out", signal.as_str()];
-        let output = signalled(&arguments, &recorded.path(), "crash states on posix", signal);
+        let output = signalled(
+            &arguments,
+            &recorded.path(),
+            "crash states on posix",
+            signal,
+        );
         let (printed, said) = (printed(&output), said(&output));
         assert_eq!(output.status.code(), Some(3), "{printed}{said}");
-        assert!(printed.lines().any(|line| line.starts_with("posix ")), "{printed}{said}");
-        assert!(printed.contains("stopped before the end: "), "{printed}{said}");
+        assert!(
+            printed.lines().any(|line| line.starts_with("posix ")),
+            "{printed}{said}"
+        );
+        assert!(
+            printed.contains("stopped before the end: "),
+            "{printed}{said}"
+        );
         assert!(!printed.contains("NOT MEASURED"), "{printed}");
-        let summary = std::fs::read_to_string(recorded.path().join(signal.as_str()).join("summary.jsonl"));
+        let summary =
+            std::fs::read_to_string(recorded.path().join(signal.as_str()).join("summary.jsonl"));
         let summary: Value = serde_json::from_str(&summary.expect("read")).expect("an object");
         assert_eq!(summary["interrupted"], true, "{summary}");
         let shown = crashpoint(&["show", signal.as_str()], &recorded.path());
-        assert!(String::from_utf8_lossy(&shown.stdout).contains("stopped before the end: "), "{shown:?}");
+        assert!(
+            String::from_utf8_lossy(&shown.stdout).contains("stopped before the end: "),
+            "{shown:?}"
+        );
     }
 }
 
@@ -137,10 +197,16 @@ fn an_interrupted_sweep_says_what_it_looked_at_and_leaves_whole_results() {
 fn an_interrupted_recording_says_so_and_leaves_no_trace() {
     require_root();
     let directory = tempfile::tempdir().expect("a directory");
-    let text = "nodes = [{ name = 'one', command = 'sleep 600' }]\nclient = { command = 'sleep 600' }";
+    let text =
+        "nodes = [{ name = 'one', command = 'sleep 600' }]\nclient = { command = 'sleep 600' }";
     std::fs::write(directory.path().join("cluster.toml"), text).expect("written");
     let arguments = ["cluster", "record", "cluster.toml", "-o", "trace"];
-    let output = signalled(&arguments, directory.path(), "1 node is ready", Signal::SIGINT);
+    let output = signalled(
+        &arguments,
+        directory.path(),
+        "1 node is ready",
+        Signal::SIGINT,
+    );
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     assert!(
         said(&output).contains("interrupted: everything is stopped, and no trace was written"),
@@ -175,7 +241,11 @@ fn a_sweep_is_refused_where_the_program_of_a_node_is_not_there() {
         .expect("it runs");
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     assert_eq!(said(&output).lines().count(), 1, "{}", said(&output));
-    assert!(said(&output).contains("there is no program store"), "{}", said(&output));
+    assert!(
+        said(&output).contains("there is no program store"),
+        "{}",
+        said(&output)
+    );
 }
 
 /// What a sweep left in a directory, but for how long it took.
@@ -190,17 +260,34 @@ fn left_in(directory: &Path) -> (String, Value) {
 fn a_sweep_of_a_cluster_is_continued_divided_and_put_together() {
     let recorded = record("early-acknowledgement");
     let run = |arguments: &[&str]| crashpoint(arguments, &recorded.path());
-    let sweep =
-        |options: &[&str]| run(&[&["cluster", "sweep", "trace", "--sample", "40", "--seed", "1"], options].concat());
+    let sweep = |options: &[&str]| {
+        run(&[
+            &["cluster", "sweep", "trace", "--sample", "40", "--seed", "1"],
+            options,
+        ]
+        .concat())
+    };
     let place = |name: &str| recorded.path().join(name);
     sweep(&["--out", "whole"]);
     let whole = left_in(&place("whole"));
 
     let over = sweep(&["--out", "over", "--budget", "1ms"]);
-    assert!(printed(&over).contains("stopped before the end: "), "{}", printed(&over));
-    assert!(said(&over).contains("cluster sweep --resume over"), "{}", said(&over));
+    assert!(
+        printed(&over).contains("stopped before the end: "),
+        "{}",
+        printed(&over)
+    );
+    assert!(
+        said(&over).contains("cluster sweep --resume over"),
+        "{}",
+        said(&over)
+    );
     let refused = run(&["app", "--resume", "over"]);
-    assert!(said(&refused).contains("continue it with crashpoint cluster sweep --resume over"), "{}", said(&refused));
+    assert!(
+        said(&refused).contains("continue it with crashpoint cluster sweep --resume over"),
+        "{}",
+        said(&refused)
+    );
     run(&["cluster", "sweep", "--resume", "over"]);
     assert_eq!(left_in(&place("over")), whole);
     let again = run(&["cluster", "sweep", "--resume", "over"]);
@@ -213,9 +300,19 @@ fn a_sweep_of_a_cluster_is_continued_divided_and_put_together() {
     assert_eq!(left_in(&place("merged")), whole);
 
     // The cluster is there to be talked to, on the state of a finding.
-    let output = run(&["replay", "merged", "1", "--command", "echo $CRASHPOINT_NODE_A"]);
+    let output = run(&[
+        "replay",
+        "merged",
+        "1",
+        "--command",
+        "echo $CRASHPOINT_NODE_A",
+    ]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("broken: ") && printed(&output).starts_with("10."), "{}", said(&output));
+    assert!(
+        said(&output).contains("broken: ") && printed(&output).starts_with("10."),
+        "{}",
+        said(&output)
+    );
     let output = run(&["replay", "merged", "1", "--keep", "kept"]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     for node in ["a", "b", "c"] {

@@ -34,16 +34,31 @@ impl Laid {
                 .display()
                 .to_string()
                 .bytes()
-                .fold(0_u32, |sum, byte| { sum.wrapping_mul(31).wrapping_add(byte.into()) })
+                .fold(0_u32, |sum, byte| {
+                    sum.wrapping_mul(31).wrapping_add(byte.into())
+                })
         );
-        fs::write(folder.path().join("cluster.toml"), text.replace("MARK", &mark)).expect("written");
-        Self { folder, temporary: tempfile::tempdir().expect("a directory"), mark }
+        fs::write(
+            folder.path().join("cluster.toml"),
+            text.replace("MARK", &mark),
+        )
+        .expect("written");
+        Self {
+            folder,
+            temporary: tempfile::tempdir().expect("a directory"),
+            mark,
+        }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(program("crashpoint"));
-        command.args(["cluster", "run"]).arg(self.folder.path().join("cluster.toml")).args(arguments);
-        command.env("TMPDIR", self.temporary.path()).stdin(Stdio::null());
+        command
+            .args(["cluster", "run"])
+            .arg(self.folder.path().join("cluster.toml"))
+            .args(arguments);
+        command
+            .env("TMPDIR", self.temporary.path())
+            .stdin(Stdio::null());
         command
     }
 
@@ -73,17 +88,28 @@ impl Laid {
 
     fn assert_nothing_is_left(&self) {
         assert_eq!(self.processes(), [""; 0]);
-        let left: Vec<_> = fs::read_dir(self.temporary.path()).expect("it is there").flatten().collect();
+        let left: Vec<_> = fs::read_dir(self.temporary.path())
+            .expect("it is there")
+            .flatten()
+            .collect();
         assert!(left.is_empty(), "{left:?}");
     }
 
     /// Starts it, and waits until it says that it is ready.
     fn start(&self) -> Started {
-        let mut started =
-            Started(self.command(&[]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started"));
+        let mut started = Started(
+            self.command(&[])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("started"),
+        );
         let mut line = String::new();
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(started.0.stdout.as_mut().expect("piped")), &mut line)
-            .expect("a line");
+        std::io::BufRead::read_line(
+            &mut std::io::BufReader::new(started.0.stdout.as_mut().expect("piped")),
+            &mut line,
+        )
+        .expect("a line");
         assert!(line.contains("nsenter"), "{line}");
         // Each is started by one of ours, which takes a moment.
         let deadline = Instant::now() + PATIENCE;
@@ -132,35 +158,69 @@ command = "sleep MARK"
 #[test]
 fn redis_keeps_what_it_acknowledged_when_all_its_nodes_are_killed() {
     require_root();
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/clusters/redis/cluster.toml");
-    let output =
-        crashpoint().args(["cluster", "run", file, "--client", "--restart", "--check"]).output().expect("it runs");
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../workloads/clusters/redis/cluster.toml"
+    );
+    let output = crashpoint()
+        .args(["cluster", "run", file, "--client", "--restart", "--check"])
+        .output()
+        .expect("it runs");
     assert!(output.status.success(), "{}", said(&output));
     let printed = printed(&output);
-    assert!(printed.contains("set k4 v20\n") && printed.ends_with("\nok\n"), "{printed}");
+    assert!(
+        printed.contains("set k4 v20\n") && printed.ends_with("\nok\n"),
+        "{printed}"
+    );
 }
 
 #[test]
 fn redis_that_writes_nothing_down_is_found_out() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/clusters");
     let text = fs::read_to_string(format!("{folder}/redis/cluster.toml")).expect("read");
-    let forgetful = text.replace("appendonly yes", "appendonly no").replace("{here}/..", folder);
+    let forgetful = text
+        .replace("appendonly yes", "appendonly no")
+        .replace("{here}/..", folder);
     let output = Laid::new(&forgetful).run(&["--client", "--restart", "--check"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let printed = printed(&output);
-    let broken: Vec<_> = printed.lines().filter(|line| line.starts_with("broken ")).collect();
-    assert_eq!(broken.len(), 8 * 3, "each key is gone from each node: {broken:?}");
-    assert_eq!(broken[1], "broken k0: replica1 has lost it; v16 was acknowledged");
+    let broken: Vec<_> = printed
+        .lines()
+        .filter(|line| line.starts_with("broken "))
+        .collect();
+    assert_eq!(
+        broken.len(),
+        8 * 3,
+        "each key is gone from each node: {broken:?}"
+    );
+    assert_eq!(
+        broken[1],
+        "broken k0: replica1 has lost it; v16 was acknowledged"
+    );
 }
 
 #[test]
 fn redis_is_recorded() {
     require_root();
     let out = tempfile::tempdir().expect("a directory");
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/clusters/redis/cluster.toml");
-    let output = crashpoint().args(["cluster", "record", file, "-o"]).arg(out.path()).output().expect("it runs");
-    assert!(output.status.success(), "{}{}", printed(&output), said(&output));
-    let acknowledged = printed(&output).lines().any(|line| line.starts_with("client") && line.contains(" 40 ack"));
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../workloads/clusters/redis/cluster.toml"
+    );
+    let output = crashpoint()
+        .args(["cluster", "record", file, "-o"])
+        .arg(out.path())
+        .output()
+        .expect("it runs");
+    assert!(
+        output.status.success(),
+        "{}{}",
+        printed(&output),
+        said(&output)
+    );
+    let acknowledged = printed(&output)
+        .lines()
+        .any(|line| line.starts_with("client") && line.contains(" 40 ack"));
     assert!(acknowledged, "{}", printed(&output));
 }
 
@@ -183,7 +243,12 @@ time.sleep(600)'""", ready = {{ log = "told" }} }}]
         let out = tempfile::tempdir().expect("a directory");
         let file = laid.folder.path().join("cluster.toml");
         let mut command = Command::new(program("crashpoint"));
-        command.args(["cluster", "record"]).arg(file).arg("-o").arg(out.path()).env("TMPDIR", laid.temporary.path());
+        command
+            .args(["cluster", "record"])
+            .arg(file)
+            .arg("-o")
+            .arg(out.path())
+            .env("TMPDIR", laid.temporary.path());
         let output = command.output().expect("it runs");
         laid.assert_nothing_is_left();
         (output.status.code(), printed(&output), said(&output))
@@ -195,7 +260,10 @@ time.sleep(600)'""", ready = {{ log = "told" }} }}]
     for to in ["{address:one}", "client", "10.77.255.255"] {
         let (status, printed, said) = recorded(to);
         assert_eq!(status, Some(3), "{to}: {printed}{said}");
-        assert!(printed.contains("not measured: sendto (a datagram to another node), 1 times"), "{to}: {printed}");
+        assert!(
+            printed.contains("not measured: sendto (a datagram to another node), 1 times"),
+            "{to}: {printed}"
+        );
     }
 }
 
@@ -209,11 +277,22 @@ fn clusters_side_by_side_have_the_same_addresses_and_do_not_see_each_other() {
     let clusters = [Laid::new(text), Laid::new(text), Laid::new(text)];
     let children: Vec<_> = clusters
         .iter()
-        .map(|laid| laid.command(&["--client"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started"))
+        .map(|laid| {
+            laid.command(&["--client"])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("started")
+        })
         .collect();
     for (laid, child) in clusters.iter().zip(children) {
         let output = child.wait_with_output().expect("it runs");
-        assert_eq!(printed(&output), format!("OK\n{}\nclient\n10.77.0.1\n", laid.mark), "{}", said(&output));
+        assert_eq!(
+            printed(&output),
+            format!("OK\n{}\nclient\n10.77.0.1\n", laid.mark),
+            "{}",
+            said(&output)
+        );
         laid.assert_nothing_is_left();
     }
 }
@@ -234,19 +313,41 @@ fn a_cluster_that_is_killed_leaves_an_empty_directory_that_clean_removes() {
     let laid = Laid::new(IDLE);
     let mut started = laid.start();
     let family = Family::of(started.0.id());
-    assert!(family.len() >= 8, "us, three first processes, two that entered, two that sleep: {family:?}");
+    assert!(
+        family.len() >= 8,
+        "us, three first processes, two that entered, two that sleep: {family:?}"
+    );
     started.signal(Signal::SIGKILL);
     started.wait();
     let deadline = Instant::now() + PATIENCE;
     while !laid.processes().is_empty() || leftovers(&family, laid.temporary.path()).len() > 1 {
-        assert!(Instant::now() < deadline, "{:?} {:?}", laid.processes(), leftovers(&family, laid.temporary.path()));
+        assert!(
+            Instant::now() < deadline,
+            "{:?} {:?}",
+            laid.processes(),
+            leftovers(&family, laid.temporary.path())
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
-    let left: Vec<_> = fs::read_dir(laid.temporary.path()).expect("it is there").flatten().collect();
+    let left: Vec<_> = fs::read_dir(laid.temporary.path())
+        .expect("it is there")
+        .flatten()
+        .collect();
     assert_eq!(left.len(), 1);
-    assert_eq!(fs::read_dir(left[0].path()).expect("it is there").count(), 0);
-    let cleaned = crashpoint().arg("clean").env("TMPDIR", laid.temporary.path()).output().expect("it runs");
-    assert!(printed(&cleaned).contains("removed "), "{}", printed(&cleaned));
+    assert_eq!(
+        fs::read_dir(left[0].path()).expect("it is there").count(),
+        0
+    );
+    let cleaned = crashpoint()
+        .arg("clean")
+        .env("TMPDIR", laid.temporary.path())
+        .output()
+        .expect("it runs");
+    assert!(
+        printed(&cleaned).contains("removed "),
+        "{}",
+        printed(&cleaned)
+    );
     laid.assert_nothing_is_left();
 }
 
@@ -263,17 +364,30 @@ fn a_node_that_does_not_heed_its_signal_is_killed_with_all_that_it_started() {
     "#;
     let output = Laid::new(text).run(&["--client"]);
     assert!(output.status.success());
-    assert!(said(&output).contains("killed, as it did not stop in its time: deaf"), "{}", said(&output));
+    assert!(
+        said(&output).contains("killed, as it did not stop in its time: deaf"),
+        "{}",
+        said(&output)
+    );
 }
 
 #[test]
 fn a_misspelt_key_and_a_program_that_is_not_there_are_told_before_anything_starts() {
     let error = Laid::new(&IDLE.replace("command", "comand")).fails(&[], 2);
-    assert!(error.contains("cluster.toml line 4: unknown field `comand`, expected one of `name`"), "{error}");
+    assert!(
+        error.contains("cluster.toml line 4: unknown field `comand`, expected one of `name`"),
+        "{error}"
+    );
     let error = Laid::new(&IDLE.replace("sleep", "slepe")).fails(&[], 2);
-    assert_eq!(error, "error: node one: there is no program slepe: install it, or give its path");
+    assert_eq!(
+        error,
+        "error: node one: there is no program slepe: install it, or give its path"
+    );
     let error = Laid::new(&format!("{IDLE}\n[check]\ncommand = './check {{acks}}'")).fails(&[], 2);
-    assert_eq!(error, "error: the check: there is no program ./check: install it, or give its path");
+    assert_eq!(
+        error,
+        "error: the check: there is no program ./check: install it, or give its path"
+    );
     let error = Laid::new(IDLE).fails(&["--check"], 2);
     assert_eq!(error, "error: the check is not in the cluster file");
 }
@@ -282,7 +396,11 @@ fn a_misspelt_key_and_a_program_that_is_not_there_are_told_before_anything_start
 fn a_disk_is_for_recordings_and_a_cluster_that_runs_without_says_so() {
     let text = format!("disk = 'ext4'\n{IDLE}\n[client]\ncommand = 'true'");
     let output = Laid::new(&text).run(&["--client"]);
-    assert!(output.status.success() && said(&output).contains("no disks with ext4 here"), "{}", said(&output));
+    assert!(
+        output.status.success() && said(&output).contains("no disks with ext4 here"),
+        "{}",
+        said(&output)
+    );
     let error = Laid::new(&text.replace("ext4", "vfat")).fails(&["--client"], 2);
     assert!(error.contains("vfat"), "{error}");
 }
@@ -299,7 +417,12 @@ fn a_node_that_is_not_ready_in_its_time_is_told_with_the_end_of_its_log() {
         ready_within_s = SECONDS
         ready = READY
     "#;
-    for ready in ["{ port = 7 }", "{ log = 'ready to serve' }", "{ command = 'false' }", "{ command = 'sleep MARK' }"] {
+    for ready in [
+        "{ port = 7 }",
+        "{ log = 'ready to serve' }",
+        "{ command = 'false' }",
+        "{ command = 'sleep MARK' }",
+    ] {
         let text = text.replace("READY", ready);
         let fails = |seconds: &str| Laid::new(&text.replace("SECONDS", seconds)).fails(&[], 2);
         let (mut within, mut error) = ("400ms", fails("0.4"));
@@ -307,7 +430,9 @@ fn a_node_that_is_not_ready_in_its_time_is_told_with_the_end_of_its_log() {
         if error.ends_with("; it logged nothing") {
             (within, error) = ("60s", fails("60"));
         }
-        let expected = format!("error: node slow was not ready within {within}; its log ends: looking for my disk");
+        let expected = format!(
+            "error: node slow was not ready within {within}; its log ends: looking for my disk"
+        );
         assert_eq!(error, expected, "{ready}");
     }
 }
@@ -322,44 +447,82 @@ fn a_node_that_ends_is_told_with_the_end_of_its_log() {
         ready_within_s = 600
     "#;
     let error = Laid::new(taken).fails(&[], 2);
-    assert!(error.starts_with("error: node twice ended with status 1 before it was ready; its log ends: "), "{error}");
+    assert!(
+        error.starts_with(
+            "error: node twice ended with status 1 before it was ready; its log ends: "
+        ),
+        "{error}"
+    );
     assert!(error.contains("Address already in use"), "{error}");
     let text = "nodes = [{ name = 'ends', command = 'sh -c \"sleep 3; kill -SEGV $$\"' }]";
     let error = Laid::new(text).fails(&[], 2);
-    assert!(error.starts_with("error: node ends was ended by SIGSEGV by itself; it logged nothing"), "{error}");
-    let text = "nodes = [{ name = 'a', command = 'true', setup = ['sh -c \"echo no space; exit 4\"'] }]";
+    assert!(
+        error.starts_with("error: node ends was ended by SIGSEGV by itself; it logged nothing"),
+        "{error}"
+    );
+    let text =
+        "nodes = [{ name = 'a', command = 'true', setup = ['sh -c \"echo no space; exit 4\"'] }]";
     let error = Laid::new(text).fails(&[], 2);
-    assert!(error.contains("node a cannot be set up: sh -c echo no space; exit 4 ended with status 4"), "{error}");
+    assert!(
+        error.contains("node a cannot be set up: sh -c echo no space; exit 4 ended with status 4"),
+        "{error}"
+    );
     assert!(error.ends_with("; its log ends: no space"), "{error}");
 }
 
 #[test]
 fn only_a_check_that_decides_is_believed() {
     let check_within = |seconds: &str, script: &str| {
-        Laid::new(&format!("{IDLE}\n[check]\ncommand = '''sh -c \"{script}\" '''\nwithin_s = {seconds}"))
+        Laid::new(&format!(
+            "{IDLE}\n[check]\ncommand = '''sh -c \"{script}\" '''\nwithin_s = {seconds}"
+        ))
     };
     let check = |script: &str| check_within("600", script);
     assert_eq!(printed(&check("echo ok").run(&["--check"])), "ok\n");
     let output = check("echo broken two has lost it").run(&["--check"]);
-    assert_eq!((output.status.code(), printed(&output).as_str()), (Some(1), "broken two has lost it\n"));
+    assert_eq!(
+        (output.status.code(), printed(&output).as_str()),
+        (Some(1), "broken two has lost it\n")
+    );
     for (script, why) in [
         ("sleep MARK", "the check did not end within 500ms"),
-        ("echo ok; setsid sleep MARK", "the check did not end within 500ms"),
+        (
+            "echo ok; setsid sleep MARK",
+            "the check did not end within 500ms",
+        ),
         ("echo ok; kill -SEGV $$", "the check was ended by SIGSEGV"),
-        ("echo ok; no-such-command", "the check ended with status 127"),
-        ("echo all is well", "the check gave no verdict: the last that it printed is `all is well`"),
+        (
+            "echo ok; no-such-command",
+            "the check ended with status 127",
+        ),
+        (
+            "echo all is well",
+            "the check gave no verdict: the last that it printed is `all is well`",
+        ),
     ] {
-        let seconds = if script.contains("sleep") { "0.5" } else { "600" };
+        let seconds = if script.contains("sleep") {
+            "0.5"
+        } else {
+            "600"
+        };
         let error = check_within(seconds, script).fails(&["--check"], 3);
-        assert!(error.starts_with(&format!("not measured: {why}")), "{error}");
-        assert_eq!(error.contains("not found"), script.contains("no-such-command"), "what it said itself: {error}");
+        assert!(
+            error.starts_with(&format!("not measured: {why}")),
+            "{error}"
+        );
+        assert_eq!(
+            error.contains("not found"),
+            script.contains("no-such-command"),
+            "what it said itself: {error}"
+        );
     }
 }
 
 #[test]
 fn a_client_that_fails_or_hangs_is_told() {
     let client = |seconds: &str, script: &str| {
-        let text = format!("{IDLE}\n[client]\ncommand = '''sh -c \"{script}\" '''\nwithin_s = {seconds}");
+        let text =
+            format!("{IDLE}\n[client]\ncommand = '''sh -c \"{script}\" '''\nwithin_s = {seconds}");
         Laid::new(&text).fails(&["--client", "--check"], 2)
     };
     assert!(
@@ -386,7 +549,8 @@ fn data_that_is_kept_is_gone_on_with() {
     for round in 1..=2 {
         let output = laid.run(&["--client", "--data", data.path().to_str().expect("text")]);
         assert!(output.status.success(), "{}", said(&output));
-        let read = |path: &str| fs::read_to_string(data.path().join(Path::new(path))).expect("read");
+        let read =
+            |path: &str| fs::read_to_string(data.path().join(Path::new(path))).expect("read");
         assert_eq!(read("one/numbers"), "1\n".repeat(round));
         assert_eq!(read("one/sub/file"), "one 10.77.0.1");
         fs::remove_file(data.path().join("one/up")).expect("it was up");

@@ -61,7 +61,13 @@ const KNOWN: [Known; 8] = [
         models: &["posix"],
     },
     // The header is two writes, and either may be what is missing.
-    Known { mistake: "version-last", broken: DOWN, operation: "log/wal-", prevented_by: &[], models: &MODELS },
+    Known {
+        mistake: "version-last",
+        broken: DOWN,
+        operation: "log/wal-",
+        prevented_by: &[],
+        models: &MODELS,
+    },
     Known {
         mistake: "early-acknowledgement",
         broken: LOST,
@@ -88,7 +94,10 @@ const KNOWN: [Known; 8] = [
 ];
 
 fn known(mistake: &str) -> &'static Known {
-    KNOWN.iter().find(|known| known.mistake == mistake).expect("one of them")
+    KNOWN
+        .iter()
+        .find(|known| known.mistake == mistake)
+        .expect("one of them")
 }
 
 /// A recorded run.
@@ -109,7 +118,10 @@ impl Recorded {
     /// Of a rotation alone, by nodes that had been there before.
     fn short_with(mistake: &str) -> Self {
         Self::of(mistake, |text| {
-            let short = text.replace("store client {address:a}", "store client {address:a} --only rotation");
+            let short = text.replace(
+                "store client {address:a}",
+                "store client {address:a} --only rotation",
+            );
             format!("prepare = \"true\"\n{short}")
         })
     }
@@ -117,9 +129,15 @@ impl Recorded {
     fn of(mistake: &str, change: impl Fn(String) -> String) -> Self {
         require_root();
         let recorded = Self(tempfile::tempdir().expect("a directory"));
-        let fixture = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/store/cluster.toml"));
+        let fixture = Path::new(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/fixtures/store/cluster.toml"
+        ));
         let text = std::fs::read_to_string(fixture).expect("read");
-        let planted = text.replace("STORE_MISTAKE = \"\"", &format!("STORE_MISTAKE = \"{mistake}\""));
+        let planted = text.replace(
+            "STORE_MISTAKE = \"\"",
+            &format!("STORE_MISTAKE = \"{mistake}\""),
+        );
         std::fs::write(recorded.0.path().join("cluster.toml"), change(planted)).expect("written");
         let output = recorded.crashpoint(&["record", "cluster.toml", "-o", "trace"]);
         assert_eq!(output.status.code(), Some(0), "{}", said(&output));
@@ -128,29 +146,56 @@ impl Recorded {
 
     fn crashpoint(&self, arguments: &[&str]) -> Output {
         let folder = program("store").parent().expect("a folder").to_owned();
-        let programs = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+        let programs = format!(
+            "{}:{}",
+            folder.display(),
+            std::env::var("PATH").unwrap_or_default()
+        );
         let mut command = Command::new(program("crashpoint"));
-        command.arg("cluster").args(arguments).env("PATH", programs).current_dir(self.0.path());
+        command
+            .arg("cluster")
+            .args(arguments)
+            .env("PATH", programs)
+            .current_dir(self.0.path());
         command.output().expect("it runs")
     }
 
     fn sweep(&self, model: &str, options: &[&str]) -> Swept {
-        let arguments = [&["sweep", "trace", "--format", "json", "--model", model], options].concat();
+        let arguments = [
+            &["sweep", "trace", "--format", "json", "--model", model],
+            options,
+        ]
+        .concat();
         let output = self.crashpoint(&arguments);
         let text = printed(&output);
-        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("an object"));
-        let (findings, summary): (Vec<_>, Vec<_>) = lines.partition(|line| line["type"] == "states-finding");
-        let summary = summary.last().unwrap_or_else(|| panic!("no summary: {}", said(&output))).clone();
+        let lines = text
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).expect("an object"));
+        let (findings, summary): (Vec<_>, Vec<_>) =
+            lines.partition(|line| line["type"] == "states-finding");
+        let summary = summary
+            .last()
+            .unwrap_or_else(|| panic!("no summary: {}", said(&output)))
+            .clone();
         println!("{model} {options:?} {summary}");
-        Swept { status: output.status.code(), findings, summary }
+        Swept {
+            status: output.status.code(),
+            findings,
+            summary,
+        }
     }
 
     /// How many states there are.
     fn count(&self, explore: &str) -> u64 {
         let output = self.crashpoint(&["states", "trace", "--count", "--explore", explore]);
         let text = printed(&output);
-        let last = text.lines().last().and_then(|line| line.split_whitespace().last()).map(str::parse);
-        last.and_then(Result::ok).unwrap_or_else(|| panic!("no count: {text}{}", said(&output)))
+        let last = text
+            .lines()
+            .last()
+            .and_then(|line| line.split_whitespace().last())
+            .map(str::parse);
+        last.and_then(Result::ok)
+            .unwrap_or_else(|| panic!("no count: {text}{}", said(&output)))
     }
 }
 
@@ -163,7 +208,11 @@ impl Swept {
             "{what}: {}",
             self.summary
         );
-        assert!(self.summary["checked"].as_u64() > Some(50), "{what}: {}", self.summary);
+        assert!(
+            self.summary["checked"].as_u64() > Some(50),
+            "{what}: {}",
+            self.summary
+        );
     }
 
     /// The mistake is found, and nothing else is.
@@ -177,24 +226,50 @@ impl Swept {
                 assert!(words.contains(known.broken), "{what}: {:#}", short());
             }
             let operations = operations(finding);
-            assert!(operations.iter().any(|words| words.contains(known.operation)), "{what}: {:#}", short());
+            assert!(
+                operations
+                    .iter()
+                    .any(|words| words.contains(known.operation)),
+                "{what}: {:#}",
+                short()
+            );
         }
         if !known.prevented_by.is_empty() {
             let prevents = |by: &Value| {
                 let synced = by["path"].as_str().expect("a path");
-                let is = |path: &&str| if path.ends_with('-') { synced.starts_with(path) } else { synced == *path };
+                let is = |path: &&str| {
+                    if path.ends_with('-') {
+                        synced.starts_with(path)
+                    } else {
+                        synced == *path
+                    }
+                };
                 known.prevented_by.iter().any(is)
             };
-            let found = self.findings.iter().filter_map(|finding| finding["prevented_by"].as_array()).flatten();
-            assert!(found.clone().count() > 0, "{what}: no fsync is said to prevent it");
-            assert!(found.clone().all(prevents), "{what}: {:#?}", found.collect::<Vec<_>>());
+            let found = self
+                .findings
+                .iter()
+                .filter_map(|finding| finding["prevented_by"].as_array())
+                .flatten();
+            assert!(
+                found.clone().count() > 0,
+                "{what}: no fsync is said to prevent it"
+            );
+            assert!(
+                found.clone().all(prevents),
+                "{what}: {:#?}",
+                found.collect::<Vec<_>>()
+            );
         }
     }
 }
 
 fn without_timeline(finding: &Value) -> Value {
     let mut finding = finding.clone();
-    finding.as_object_mut().expect("an object").remove("timeline");
+    finding
+        .as_object_mut()
+        .expect("an object")
+        .remove("timeline");
     finding
 }
 
@@ -203,7 +278,13 @@ fn operations(finding: &Value) -> Vec<&str> {
     let nodes = finding["nodes"].as_array().expect("nodes");
     let mut words = Vec::new();
     for node in nodes {
-        words.extend(node["lost"].as_array().into_iter().flatten().filter_map(|lost| lost["words"].as_str()));
+        words.extend(
+            node["lost"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|lost| lost["words"].as_str()),
+        );
         words.extend(node["midway"]["words"].as_str());
         words.extend(node["before"].as_str());
     }
@@ -229,10 +310,30 @@ fn a_store_without_a_mistake_is_clean_on_every_model() {
     let recorded = Recorded::with("");
     for model in MODELS {
         recorded.sweep(model, &[]).assert_clean(model);
-        let drawn = ["--explore", "brute-force", "--sample", SAMPLE, "--seed", "1"];
-        recorded.sweep(model, &drawn).assert_clean(&format!("{model}, brute force"));
-        let drawn = ["--explore", "brute-force", "--lost", "3", "--sample", SAMPLE, "--seed", "2"];
-        recorded.sweep(model, &drawn).assert_clean(&format!("{model}, brute force, three lost"));
+        let drawn = [
+            "--explore",
+            "brute-force",
+            "--sample",
+            SAMPLE,
+            "--seed",
+            "1",
+        ];
+        recorded
+            .sweep(model, &drawn)
+            .assert_clean(&format!("{model}, brute force"));
+        let drawn = [
+            "--explore",
+            "brute-force",
+            "--lost",
+            "3",
+            "--sample",
+            SAMPLE,
+            "--seed",
+            "2",
+        ];
+        recorded
+            .sweep(model, &drawn)
+            .assert_clean(&format!("{model}, brute force, three lost"));
     }
 }
 
@@ -243,16 +344,34 @@ fn the_rules_ask_for_a_tenth_of_the_states_of_brute_force_at_most() {
     assert!(rules * 10 <= all, "{rules} of {all}");
 }
 
-/// What is broken in a finding, and what is missing: whatever the numbers are, and whichever node it is.
+/// What is broken in a finding, and what is missing: whatever the numbers are, and whichever node
+/// it is.
 fn essence(finding: &Value) -> (Vec<String>, BTreeSet<String>) {
     let plain = |words: &str| words.replace(|letter: char| letter.is_ascii_digit(), "");
     let nameless = |words: &str| {
-        ["a", "b", "c"].iter().fold(plain(words), |words, name| words.replace(&format!("node {name} "), ""))
+        ["a", "b", "c"].iter().fold(plain(words), |words, name| {
+            words.replace(&format!("node {name} "), "")
+        })
     };
-    let broken = finding["broken"].as_array().expect("words").iter().filter_map(Value::as_str);
+    let broken = finding["broken"]
+        .as_array()
+        .expect("words")
+        .iter()
+        .filter_map(Value::as_str);
     let nodes = finding["nodes"].as_array().expect("nodes").iter();
-    let missing = nodes.flat_map(|node| node["lost"].as_array().into_iter().flatten().chain(Some(&node["midway"])));
-    (broken.map(nameless).collect(), missing.filter_map(|lost| lost["words"].as_str().map(plain)).collect())
+    let missing = nodes.flat_map(|node| {
+        node["lost"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .chain(Some(&node["midway"]))
+    });
+    (
+        broken.map(nameless).collect(),
+        missing
+            .filter_map(|lost| lost["words"].as_str().map(plain))
+            .collect(),
+    )
 }
 
 /// All of it, in runs that are short enough.
@@ -261,16 +380,29 @@ fn essence(finding: &Value) -> (Vec<String>, BTreeSet<String>) {
 fn the_rules_find_all_that_brute_force_finds() {
     for mistake in ["hole", "version-last"] {
         let recorded = Recorded::short_with(mistake);
-        let (rules, all) = (recorded.sweep("posix", &[]), recorded.sweep("posix", &["--explore", "brute-force"]));
+        let (rules, all) = (
+            recorded.sweep("posix", &[]),
+            recorded.sweep("posix", &["--explore", "brute-force"]),
+        );
         let states = |swept: &Swept| swept.summary["states"].as_u64().expect("a number");
-        assert!(states(&rules) * 10 <= states(&all), "{mistake}: {} of {}", states(&rules), states(&all));
+        assert!(
+            states(&rules) * 10 <= states(&all),
+            "{mistake}: {} of {}",
+            states(&rules),
+            states(&all)
+        );
         assert!(!all.findings.is_empty(), "{mistake}");
         let known: Vec<_> = rules.findings.iter().map(essence).collect();
         for finding in &all.findings {
             let (broken, missing) = essence(finding);
             // What else is missing there does not matter.
-            let is_known = known.iter().any(|known| known.0 == broken && known.1.is_subset(&missing));
-            assert!(is_known, "{mistake}: {broken:?}, without {missing:?}, and known are {known:?}");
+            let is_known = known
+                .iter()
+                .any(|known| known.0 == broken && known.1.is_subset(&missing));
+            assert!(
+                is_known,
+                "{mistake}: {broken:?}, without {missing:?}, and known are {known:?}"
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Programs and clusters with a recorded disk of their own: what is found at both levels, and what the
-//! file system that they had saves them from. Needs root.
+//! Programs and clusters with a recorded disk of their own: what is found at both levels, and what
+//! the file system that they had saves them from. Needs root.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -26,11 +26,23 @@ struct Swept {
 fn printed(output: &Output) -> Swept {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let lines = String::from_utf8_lossy(&output.stdout);
-    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("one object a line")).collect();
-    let (findings, mut summaries): (Vec<_>, Vec<_>) =
-        lines.into_iter().partition(|line| line["type"] == "states-finding");
-    let status = output.status.code().unwrap_or_else(|| panic!("{}: {said}", output.status));
-    Swept { status, findings, summary: summaries.pop().unwrap_or_default(), said }
+    let lines: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("one object a line"))
+        .collect();
+    let (findings, mut summaries): (Vec<_>, Vec<_>) = lines
+        .into_iter()
+        .partition(|line| line["type"] == "states-finding");
+    let status = output
+        .status
+        .code()
+        .unwrap_or_else(|| panic!("{}: {said}", output.status));
+    Swept {
+        status,
+        findings,
+        summary: summaries.pop().unwrap_or_default(),
+        said,
+    }
 }
 
 /// Sweeps a program; `words` are those of the program.
@@ -38,27 +50,50 @@ fn sweep(options: &[&str], words: &[&str]) -> Swept {
     require_root();
     let temporary = tempfile::tempdir_in("/dev/shm").expect("a directory");
     let mut command = Command::new(program("crashpoint"));
-    command.args(["app", "--format", "json"]).args(options).arg("--").args(words);
-    command.env("TMPDIR", temporary.path()).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    command
+        .args(["app", "--format", "json"])
+        .args(options)
+        .arg("--")
+        .args(words);
+    command
+        .env("TMPDIR", temporary.path())
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let swept = printed(&command.output().expect("it runs"));
-    assert_eq!(temporary.path().read_dir().expect("read").count(), 0, "something is left");
+    assert_eq!(
+        temporary.path().read_dir().expect("read").count(),
+        0,
+        "something is left"
+    );
     swept
 }
 
 impl Swept {
     fn assert_judged(&self) {
-        assert_eq!(self.summary["not_measured"], 0, "{}\n{:#}", self.said, self.summary);
+        assert_eq!(
+            self.summary["not_measured"], 0,
+            "{}\n{:#}",
+            self.said, self.summary
+        );
     }
 
     /// The findings of a level, by how its file systems are named.
     fn of(&self, model: &str) -> Vec<&Value> {
-        self.findings.iter().filter(|finding| finding["model"] == model).collect()
+        self.findings
+            .iter()
+            .filter(|finding| finding["model"] == model)
+            .collect()
     }
 
     /// What the disks show, once they have recovered.
     fn recovered(&self) -> String {
-        let nodes = self.findings.iter().flat_map(|finding| finding["nodes"].as_array().expect("nodes"));
-        nodes.map(|node| node["disk"]["differs"].to_string()).collect::<Vec<_>>().join("\n")
+        let nodes = self
+            .findings
+            .iter()
+            .flat_map(|finding| finding["nodes"].as_array().expect("nodes"));
+        nodes
+            .map(|node| node["disk"]["differs"].to_string())
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 }
 
@@ -70,51 +105,113 @@ const SAVED: &str = "if ! grep -q saved {acks} || test \"$(cat {dir}/file)\" = n
 #[test]
 fn an_acknowledgement_before_the_fsync_is_found_at_both_levels() {
     let script = "cd {dir} && echo new > file && echo saved && sync file";
-    let swept = sweep(&["--disk", "ext4", "--check", SAVED], &["/bin/sh", "-c", script]);
+    let swept = sweep(
+        &["--disk", "ext4", "--check", SAVED],
+        &["/bin/sh", "-c", script],
+    );
     swept.assert_judged();
     assert_eq!(swept.status, 1, "{}", swept.said);
     let (by_calls, on_disk) = (swept.of("posix"), swept.of(ON_EXT4));
-    assert!(!by_calls.is_empty() && !on_disk.is_empty(), "{:#?}", swept.findings);
-    assert!(by_calls.iter().all(|finding| finding["models"][ON_EXT4] == true), "{by_calls:#?}");
-    assert!(on_disk.iter().all(|finding| finding["models"]["posix"] == true), "{on_disk:#?}");
-    assert!(on_disk.iter().all(|finding| finding["acknowledged"]["line"] == "saved"), "{on_disk:#?}");
-    assert!(swept.recovered().contains("file is not there"), "{}", swept.recovered());
+    assert!(
+        !by_calls.is_empty() && !on_disk.is_empty(),
+        "{:#?}",
+        swept.findings
+    );
+    assert!(
+        by_calls
+            .iter()
+            .all(|finding| finding["models"][ON_EXT4] == true),
+        "{by_calls:#?}"
+    );
+    assert!(
+        on_disk
+            .iter()
+            .all(|finding| finding["models"]["posix"] == true),
+        "{on_disk:#?}"
+    );
+    assert!(
+        on_disk
+            .iter()
+            .all(|finding| finding["acknowledged"]["line"] == "saved"),
+        "{on_disk:#?}"
+    );
+    assert!(
+        swept.recovered().contains("file is not there"),
+        "{}",
+        swept.recovered()
+    );
 }
 
 #[test]
 fn a_rename_without_an_fsync_of_the_directory_is_covered_by_that_of_the_file_on_ext4() {
     let script = "cd {dir} && echo new > tmp && sync tmp && mv tmp file && sync file && echo saved";
-    let swept = sweep(&["--disk", "ext4", "--check", SAVED], &["/bin/sh", "-c", script]);
+    let swept = sweep(
+        &["--disk", "ext4", "--check", SAVED],
+        &["/bin/sh", "-c", script],
+    );
     swept.assert_judged();
     assert_eq!(swept.of(ON_EXT4).len(), 0, "{:#?}", swept.findings);
     let by_calls = swept.of("posix");
     assert!(!by_calls.is_empty(), "{}", swept.said);
     for finding in by_calls {
-        assert_eq!(finding["nodes"][0]["lost"][0]["words"], "rename tmp to file", "{finding:#}");
+        assert_eq!(
+            finding["nodes"][0]["lost"][0]["words"], "rename tmp to file",
+            "{finding:#}"
+        );
         assert_eq!(finding["models"][ON_EXT4], false, "{finding:#}");
         assert_eq!(finding["models"]["ext4-ordered"], false, "{finding:#}");
         assert_eq!(finding["prevented_by"][0]["path"], "its directory");
     }
     let levels = swept.summary["levels"].as_array().expect("two levels");
-    assert!(levels[1]["model"] == ON_EXT4 && levels[1]["checked"].as_u64() > Some(4), "{:#}", swept.summary);
+    assert!(
+        levels[1]["model"] == ON_EXT4 && levels[1]["checked"].as_u64() > Some(4),
+        "{:#}",
+        swept.summary
+    );
 }
 
 #[test]
 fn a_rename_that_no_fsync_follows_is_lost_on_ext4_too() {
     let script = "cd {dir} && echo new > tmp && sync tmp && mv tmp file && echo saved";
-    let swept = sweep(&["--disk", "ext4", "--level", "block", "--check", SAVED], &["/bin/sh", "-c", script]);
+    let swept = sweep(
+        &["--disk", "ext4", "--level", "block", "--check", SAVED],
+        &["/bin/sh", "-c", script],
+    );
     swept.assert_judged();
     assert_eq!(swept.status, 1);
     let recovered = swept.recovered();
-    assert!(recovered.contains("tmp is there") && recovered.contains("file is not there"), "{recovered}");
+    assert!(
+        recovered.contains("tmp is there") && recovered.contains("file is not there"),
+        "{recovered}"
+    );
 }
 
 fn sqlite(file_system: &str, mode: &str, synchronous: &str) -> Swept {
     let check = "/usr/bin/python3 tests/fixtures/sqlite/check.py --serve";
-    let client = ["/usr/bin/python3", "tests/fixtures/sqlite/client.py", "{dir}", mode, synchronous];
-    let swept = sweep(&["--disk", file_system, "--level", "block", "--check-server", check], &client);
+    let client = [
+        "/usr/bin/python3",
+        "tests/fixtures/sqlite/client.py",
+        "{dir}",
+        mode,
+        synchronous,
+    ];
+    let swept = sweep(
+        &[
+            "--disk",
+            file_system,
+            "--level",
+            "block",
+            "--check-server",
+            check,
+        ],
+        &client,
+    );
     swept.assert_judged();
-    assert!(swept.summary["checked"].as_u64() > Some(20), "{}", swept.said);
+    assert!(
+        swept.summary["checked"].as_u64() > Some(20),
+        "{}",
+        swept.said
+    );
     swept
 }
 
@@ -125,9 +222,16 @@ fn sqlite_with_a_rollback_journal_finds_the_journal_again_on_every_file_system()
         assert_eq!(swept.status, 1, "{}", swept.said);
         for finding in &swept.findings {
             let broken = finding["broken"][0].as_str().expect("words");
-            assert!(broken.starts_with("acknowledged commit") && broken.ends_with("is lost"), "{broken}");
+            assert!(
+                broken.starts_with("acknowledged commit") && broken.ends_with("is lost"),
+                "{broken}"
+            );
         }
-        assert!(swept.recovered().contains("db-journal is there"), "{}", swept.recovered());
+        assert!(
+            swept.recovered().contains("db-journal is there"),
+            "{}",
+            swept.recovered()
+        );
     }
 }
 
@@ -135,25 +239,50 @@ fn sqlite_with_a_rollback_journal_finds_the_journal_again_on_every_file_system()
 fn sqlite_that_syncs_the_directory_or_the_log_is_clean_on_ext4() {
     for (mode, synchronous) in [("delete", "extra"), ("wal", "full")] {
         let swept = sqlite("ext4", mode, synchronous);
-        assert_eq!((swept.status, swept.findings.len()), (0, 0), "{:#?}", swept.findings);
+        assert_eq!(
+            (swept.status, swept.findings.len()),
+            (0, 0),
+            "{:#?}",
+            swept.findings
+        );
     }
 }
 
 #[test]
 fn btrfs_is_mounted_in_its_states_one_after_the_other() {
     let script = "cd {dir} && echo new > file && sync file && echo saved";
-    let swept =
-        sweep(&["--disk", "btrfs", "--level", "block", "--jobs", "4", "--check", SAVED], &["/bin/sh", "-c", script]);
+    let swept = sweep(
+        &[
+            "--disk", "btrfs", "--level", "block", "--jobs", "4", "--check", SAVED,
+        ],
+        &["/bin/sh", "-c", script],
+    );
     swept.assert_judged();
-    assert_eq!((swept.status, swept.findings.len()), (0, 0), "{:#?}", swept.findings);
-    assert!(swept.summary["checked"].as_u64() > Some(10), "{:#}", swept.summary);
+    assert_eq!(
+        (swept.status, swept.findings.len()),
+        (0, 0),
+        "{:#?}",
+        swept.findings
+    );
+    assert!(
+        swept.summary["checked"].as_u64() > Some(10),
+        "{:#}",
+        swept.summary
+    );
 }
 
 #[test]
 fn what_cannot_run_is_said_in_one_line() {
     let refused = |options: &[&str], part: &str| {
-        let swept = sweep(&[&["--check", "true"], options].concat(), &["/bin/sh", "-c", "echo new > {dir}/file"]);
-        let errors: Vec<_> = swept.said.lines().filter(|line| line.starts_with("error: ")).collect();
+        let swept = sweep(
+            &[&["--check", "true"], options].concat(),
+            &["/bin/sh", "-c", "echo new > {dir}/file"],
+        );
+        let errors: Vec<_> = swept
+            .said
+            .lines()
+            .filter(|line| line.starts_with("error: "))
+            .collect();
         assert_eq!((swept.status, errors.len()), (2, 1), "{}", swept.said);
         assert!(errors[0].contains(part), "{}", swept.said);
     };
@@ -172,15 +301,30 @@ fn of_a_sweep_that_is_killed_nothing_stays_but_a_directory_that_is_cleaned() {
     let alive = temporary.path().join("alive");
     let check = format!("touch {}; exec sleep 3000", alive.display());
     let mut command = Command::new(program("crashpoint"));
-    command.args(["app", "--disk", "ext4", "--level", "block", "--check", &check]);
-    command.args(["--", "/bin/sh", "-c", "echo new > {dir}/file; sync {dir}/file"]);
-    command.env("TMPDIR", temporary.path()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.args([
+        "app", "--disk", "ext4", "--level", "block", "--check", &check,
+    ]);
+    command.args([
+        "--",
+        "/bin/sh",
+        "-c",
+        "echo new > {dir}/file; sync {dir}/file",
+    ]);
+    command
+        .env("TMPDIR", temporary.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let mut child = command.spawn().expect("it runs");
     let deadline = Instant::now() + PATIENCE;
     while !alive.exists() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));
     }
-    let ours = || marked().expect("read").filter(|device| device.owner_pid == child.id() as i32).count();
+    let ours = || {
+        marked()
+            .expect("read")
+            .filter(|device| device.owner_pid == child.id() as i32)
+            .count()
+    };
     assert!(alive.exists() && ours() > 0, "the sweep has not begun");
     kill(Pid::from_raw(child.id() as i32), Signal::SIGKILL).expect("sent");
     let deadline = Instant::now() + PATIENCE;
@@ -193,33 +337,73 @@ fn of_a_sweep_that_is_killed_nothing_stays_but_a_directory_that_is_cleaned() {
     let left = || temporary.path().read_dir().expect("read").count();
     assert_eq!(left(), 1);
     let mut command = Command::new(program("crashpoint"));
-    let cleaned = command.arg("clean").env("TMPDIR", temporary.path()).output().expect("it runs");
-    assert_eq!((cleaned.status.code(), left()), (Some(0), 0), "{}", String::from_utf8_lossy(&cleaned.stderr));
+    let cleaned = command
+        .arg("clean")
+        .env("TMPDIR", temporary.path())
+        .output()
+        .expect("it runs");
+    assert_eq!(
+        (cleaned.status.code(), left()),
+        (Some(0), 0),
+        "{}",
+        String::from_utf8_lossy(&cleaned.stderr)
+    );
 }
 
 /// A recorded run of the store in `fixtures`, whose nodes have disks.
 fn store(mistake: &str) -> TempDir {
     require_root();
     let directory = tempfile::tempdir().expect("a directory");
-    let fixture = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/store/cluster.toml"));
+    let fixture = Path::new(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/fixtures/store/cluster.toml"
+    ));
     let text = std::fs::read_to_string(fixture).expect("read");
-    let planted = text.replace("STORE_MISTAKE = \"\"", &format!("STORE_MISTAKE = \"{mistake}\""));
-    std::fs::write(directory.path().join("cluster.toml"), format!("disk = \"ext4\"\n{planted}")).expect("written");
+    let planted = text.replace(
+        "STORE_MISTAKE = \"\"",
+        &format!("STORE_MISTAKE = \"{mistake}\""),
+    );
+    std::fs::write(
+        directory.path().join("cluster.toml"),
+        format!("disk = \"ext4\"\n{planted}"),
+    )
+    .expect("written");
     let output = cluster(&["record", "cluster.toml", "-o", "trace"], directory.path());
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     directory
 }
 
 fn cluster(arguments: &[&str], path: &Path) -> Output {
     let folder = program("store").parent().expect("a folder").to_owned();
-    let programs = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+    let programs = format!(
+        "{}:{}",
+        folder.display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
     let mut command = Command::new(program("crashpoint"));
-    command.arg("cluster").args(arguments).env("PATH", programs).current_dir(path).output().expect("it runs")
+    command
+        .arg("cluster")
+        .args(arguments)
+        .env("PATH", programs)
+        .current_dir(path)
+        .output()
+        .expect("it runs")
 }
 
 fn sweep_store(directory: &TempDir, options: &[&str]) -> Swept {
-    let swept =
-        cluster(&[&["sweep", "trace", "--format", "json", "--level", "block"], options].concat(), directory.path());
+    let swept = cluster(
+        &[
+            &["sweep", "trace", "--format", "json", "--level", "block"],
+            options,
+        ]
+        .concat(),
+        directory.path(),
+    );
     let swept = printed(&swept);
     swept.assert_judged();
     swept
@@ -229,14 +413,31 @@ fn sweep_store(directory: &TempDir, options: &[&str]) -> Swept {
 #[ignore = "takes minutes: make test-clusters"]
 fn a_store_that_acknowledges_before_its_fsync_loses_puts_on_ext4() {
     let directory = store("early-acknowledgement");
-    let swept = sweep_store(&directory, &["--states", "prefix", "--sample", "40", "--seed", "1"]);
+    let swept = sweep_store(
+        &directory,
+        &["--states", "prefix", "--sample", "40", "--seed", "1"],
+    );
     assert_eq!(swept.status, 1, "{}", swept.said);
     let broken = swept.findings[0]["broken"].to_string();
-    assert!(broken.contains("acknowledged put") && broken.contains("is lost"), "{broken}");
-    assert!(swept.recovered().contains("log/wal-"), "{}", swept.recovered());
+    assert!(
+        broken.contains("acknowledged put") && broken.contains("is lost"),
+        "{broken}"
+    );
+    assert!(
+        swept.recovered().contains("log/wal-"),
+        "{}",
+        swept.recovered()
+    );
     // Every node has a disk, and the client none.
     let nodes = swept.findings[0]["nodes"].as_array().expect("nodes");
-    assert_eq!(nodes.iter().filter(|node| node["disk"]["file_system"] == "ext4").count(), 3, "{nodes:#?}");
+    assert_eq!(
+        nodes
+            .iter()
+            .filter(|node| node["disk"]["file_system"] == "ext4")
+            .count(),
+        3,
+        "{nodes:#?}"
+    );
 }
 
 #[test]
@@ -244,9 +445,28 @@ fn a_store_that_acknowledges_before_its_fsync_loses_puts_on_ext4() {
 fn a_store_without_a_mistake_or_one_that_ext4_forgives_is_clean_on_it() {
     for mistake in ["", "segment-rename"] {
         let directory = store(mistake);
-        let swept = sweep_store(&directory, &["--states", "prefix,flushed,reorder:1", "--sample", "60", "--seed", "3"]);
-        assert_eq!((swept.status, swept.findings.len()), (0, 0), "{mistake}: {:#?}", swept.findings);
-        assert!(swept.summary["checked"].as_u64() > Some(40), "{:#}", swept.summary);
+        let swept = sweep_store(
+            &directory,
+            &[
+                "--states",
+                "prefix,flushed,reorder:1",
+                "--sample",
+                "60",
+                "--seed",
+                "3",
+            ],
+        );
+        assert_eq!(
+            (swept.status, swept.findings.len()),
+            (0, 0),
+            "{mistake}: {:#?}",
+            swept.findings
+        );
+        assert!(
+            swept.summary["checked"].as_u64() > Some(40),
+            "{:#}",
+            swept.summary
+        );
     }
 }
 
@@ -254,15 +474,32 @@ fn a_store_without_a_mistake_or_one_that_ext4_forgives_is_clean_on_it() {
 fn states_of_disks_are_counted_and_named_and_a_damaged_log_is_refused() {
     let directory = store("");
     let count = |states| {
-        let output = cluster(&["states", "trace", "--count", "--level", "block", "--states", states], directory.path());
+        let output = cluster(
+            &[
+                "states", "trace", "--count", "--level", "block", "--states", states,
+            ],
+            directory.path(),
+        );
         let text = String::from_utf8(output.stdout).expect("text");
         assert_eq!(output.status.code(), Some(0), "{text}");
-        let all = text.lines().find_map(|line| line.strip_prefix("all ")).expect("a sum");
+        let all = text
+            .lines()
+            .find_map(|line| line.strip_prefix("all "))
+            .expect("a sum");
         all.trim().parse::<usize>().expect("a number")
     };
-    assert!(count("prefix") < count("every-write") && count("every-write") < count("every-write,reorder:1"));
-    let listed = cluster(&["states", "trace", "--level", "block", "--states", "prefix"], directory.path());
-    assert_eq!(String::from_utf8_lossy(&listed.stdout).lines().count(), count("prefix"));
+    assert!(
+        count("prefix") < count("every-write")
+            && count("every-write") < count("every-write,reorder:1")
+    );
+    let listed = cluster(
+        &["states", "trace", "--level", "block", "--states", "prefix"],
+        directory.path(),
+    );
+    assert_eq!(
+        String::from_utf8_lossy(&listed.stdout).lines().count(),
+        count("prefix")
+    );
     let path = directory.path().join("trace/disk-1-log.zst");
     let bytes = std::fs::read(&path).expect("read");
     std::fs::write(&path, &bytes[..bytes.len() / 2]).expect("written");
@@ -276,7 +513,9 @@ fn states_of_disks_are_counted_and_named_and_a_damaged_log_is_refused() {
 fn a_cluster_without_disks_has_no_states_of_them() {
     let directory = store("");
     let file = directory.path().join("cluster.toml");
-    let text = std::fs::read_to_string(&file).expect("read").replace("disk = \"ext4\"\n", "");
+    let text = std::fs::read_to_string(&file)
+        .expect("read")
+        .replace("disk = \"ext4\"\n", "");
     std::fs::write(&file, &text).expect("written");
     let output = cluster(&["record", "cluster.toml", "-o", "plain"], directory.path());
     assert_eq!(output.status.code(), Some(0));

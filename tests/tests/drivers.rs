@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use block_dev::{FrontEnd, Image, MemfdDisk};
 use checker::Promise;
-use end_to_end::{Laboratory, Report, crashpoint, drivers, in_own_namespace, replay_with, require_root};
+use end_to_end::{
+    Laboratory, Report, crashpoint, drivers, in_own_namespace, replay_with, require_root,
+};
 use local_fs::{Mounted, Variant, enter_mount_namespace};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::{Signal, kill};
@@ -25,7 +27,9 @@ const DRIVERS: [&str; 2] = ["fuse2fs", "ntfs-3g"];
 
 fn seq_1(driver: &str) -> Report {
     require_root();
-    Report::of(crashpoint().args(["fs", "--preset", "seq-1", "--jobs", "2", "--format", "json", "--fs", driver]))
+    Report::of(crashpoint().args([
+        "fs", "--preset", "seq-1", "--jobs", "2", "--format", "json", "--fs", driver,
+    ]))
 }
 
 fn workload(text: &str) -> Workload {
@@ -36,23 +40,49 @@ fn workload(text: &str) -> Workload {
 fn seq_1_is_clean_on_ntfs_3g_but_for_fallocate_which_it_has_not() {
     let report = seq_1("ntfs-3g");
     report.assert_clean();
-    assert_eq!(report.total("not_applicable"), 120, "{:?}", report.summaries);
+    assert_eq!(
+        report.total("not_applicable"),
+        120,
+        "{:?}",
+        report.summaries
+    );
 }
 
 /// fuse2fs answers fsync of a directory, and does nothing: docs/results.md.
 #[test]
 fn seq_1_on_fuse2fs_shows_that_fsync_of_a_directory_does_nothing_and_no_more() {
     let report = seq_1("fuse2fs");
-    assert_eq!(report.total("not_measured"), 0, "{:?}", report.with_verdict("not-measured"));
-    assert_eq!(report.total("not_applicable"), 48, "zero_range alone: {:?}", report.summaries);
+    assert_eq!(
+        report.total("not_measured"),
+        0,
+        "{:?}",
+        report.with_verdict("not-measured")
+    );
+    assert_eq!(
+        report.total("not_applicable"),
+        48,
+        "zero_range alone: {:?}",
+        report.summaries
+    );
     for result in &report.results {
         for finding in findings(result) {
             let text = result["text"].as_str().expect("it is there with a finding");
             let workload = workload(text);
-            let number = finding["promised_by"].as_u64().expect("an operation promised it") as usize;
-            let op = workload.operations().nth(number).expect("it is one of them").to_string();
-            let directory = op.strip_prefix("fsync ").unwrap_or_else(|| panic!("{op} in {text}: {finding}"));
-            assert!(text.contains(&format!("mkdir {directory};")) || directory == ".", "{op} in {text}: {finding}");
+            let number = finding["promised_by"]
+                .as_u64()
+                .expect("an operation promised it") as usize;
+            let op = workload
+                .operations()
+                .nth(number)
+                .expect("it is one of them")
+                .to_string();
+            let directory = op
+                .strip_prefix("fsync ")
+                .unwrap_or_else(|| panic!("{op} in {text}: {finding}"));
+            assert!(
+                text.contains(&format!("mkdir {directory};")) || directory == ".",
+                "{op} in {text}: {finding}"
+            );
         }
     }
     if report.with_verdict("finding").is_empty() {
@@ -77,7 +107,12 @@ fn what_was_fsynced_is_found_on_an_honest_disk_and_missed_on_one_that_drops_flus
     for driver in DRIVERS {
         replay_with(driver, &[], FSYNCED).assert_clean();
         let report = replay_with(driver, &["--disk", "drop-flush"], FSYNCED);
-        assert_eq!(report.with_verdict("finding").len(), 3, "{driver}: {:?}", report.broken());
+        assert_eq!(
+            report.with_verdict("finding").len(),
+            3,
+            "{driver}: {:?}",
+            report.broken()
+        );
     }
 }
 
@@ -85,28 +120,47 @@ fn what_was_fsynced_is_found_on_an_honest_disk_and_missed_on_one_that_drops_flus
 fn nothing_is_expected_of_a_sync_that_does_not_reach_the_driver() {
     require_root();
     for driver in DRIVERS {
-        let report = replay_with(driver, &["--disk", "drop-flush"], "workload sync; mkdir A; creat A/foo; sync");
+        let report = replay_with(
+            driver,
+            &["--disk", "drop-flush"],
+            "workload sync; mkdir A; creat A/foo; sync",
+        );
         report.assert_clean();
     }
 }
 
 /// Does a workload, and something to each file system that recovered from its crash.
-fn tampered(driver: &str, text: &str, tamper: impl FnMut(&Path) + Send + 'static) -> WorkloadResult {
+fn tampered(
+    driver: &str,
+    text: &str,
+    tamper: impl FnMut(&Path) + Send + 'static,
+) -> WorkloadResult {
     require_root();
     in_own_namespace(|| Laboratory::new(driver).tamper(&workload(text), tamper))
 }
 
 fn promises(result: &WorkloadResult) -> Vec<Promise> {
-    result.broken.iter().flat_map(|state| &state.findings).map(|finding| finding.promise).collect()
+    result
+        .broken
+        .iter()
+        .flat_map(|state| &state.findings)
+        .map(|finding| finding.promise)
+        .collect()
 }
 
 #[test]
 fn the_setup_is_durable_because_it_was_unmounted() {
     for driver in DRIVERS {
         let text = "workload setup; setup; creat foo; write foo 0 4K; run; creat bar; sync";
-        let result = tampered(driver, text, |root| std::fs::remove_file(root.join("foo")).expect("removed"));
+        let result = tampered(driver, text, |root| {
+            std::fs::remove_file(root.join("foo")).expect("removed")
+        });
         assert_eq!(result.not_measured, None, "{driver}");
-        assert!(promises(&result).contains(&Promise::Unmounted), "{driver}: {:?}", result.broken);
+        assert!(
+            promises(&result).contains(&Promise::Unmounted),
+            "{driver}: {:?}",
+            result.broken
+        );
     }
 }
 
@@ -120,7 +174,8 @@ fn a_disk_that_a_driver_does_not_mount_is_unmountable_and_a_wrong_option_is_not_
             let mut disk = MemfdDisk::new(laboratory.base()).expect("a disk");
             let mount = |disk: &MemfdDisk, text: &str| {
                 let variant = Variant::parse_list(text).expect("a variant").remove(0);
-                Mounted::new(&variant, disk.device(), &laboratory.path().join("mounted")).expect_err("it is refused")
+                Mounted::new(&variant, disk.device(), &laboratory.path().join("mounted"))
+                    .expect_err("it is refused")
             };
             std::fs::create_dir(laboratory.path().join("mounted")).expect("made");
             let error = mount(&disk, &format!("{driver}:{wrong_option}"));
@@ -158,10 +213,20 @@ fn a_driver_that_crashes_after_recovery_is_a_finding_and_the_next_workload_is_me
             }));
             let text = "workload crash; creat foo; write foo 0 4K; fsync foo";
             let crashed = engine.run(&workload(text));
-            assert_eq!(promises(&crashed), [Promise::DriverAlive], "{driver}: {crashed:?}");
-            assert!(crashed.broken[0].findings[0].what.contains("SIGSEGV"), "{driver}: {crashed:?}");
+            assert_eq!(
+                promises(&crashed),
+                [Promise::DriverAlive],
+                "{driver}: {crashed:?}"
+            );
+            assert!(
+                crashed.broken[0].findings[0].what.contains("SIGSEGV"),
+                "{driver}: {crashed:?}"
+            );
             let next = engine.run(&workload(text));
-            assert!(next.broken.is_empty() && next.not_measured.is_none(), "{driver}: {next:?}");
+            assert!(
+                next.broken.is_empty() && next.not_measured.is_none(),
+                "{driver}: {next:?}"
+            );
         });
     }
 }
@@ -180,7 +245,10 @@ fn a_driver_that_is_killed_accuses_nobody() {
 #[test]
 fn a_driver_that_dies_while_a_workload_runs_leaves_that_unmeasured_and_the_next_one_measured() {
     require_root();
-    let long = format!("workload long; creat foo; {} !", "write foo 0 4K; fsync foo; ".repeat(5000));
+    let long = format!(
+        "workload long; creat foo; {} !",
+        "write foo 0 4K; fsync foo; ".repeat(5000)
+    );
     for driver in DRIVERS {
         in_own_namespace(|| {
             let mut laboratory = Laboratory::new(driver);
@@ -191,9 +259,17 @@ fn a_driver_that_dies_while_a_workload_runs_leaves_that_unmeasured_and_the_next_
             crasher.join().expect("there was a driver");
             assert!(result.broken.is_empty(), "{driver}: {:?}", result.broken);
             let why = result.not_measured.expect("it could not be measured");
-            assert!(why.contains(driver) && why.contains("SIGSEGV"), "{driver}: {why}");
-            let next = engine.run(&workload("workload next; creat foo; write foo 0 4K; fsync foo"));
-            assert!(next.broken.is_empty() && next.not_measured.is_none(), "{driver}: {next:?}");
+            assert!(
+                why.contains(driver) && why.contains("SIGSEGV"),
+                "{driver}: {why}"
+            );
+            let next = engine.run(&workload(
+                "workload next; creat foo; write foo 0 4K; fsync foo",
+            ));
+            assert!(
+                next.broken.is_empty() && next.not_measured.is_none(),
+                "{driver}: {next:?}"
+            );
         });
     }
 }
@@ -202,7 +278,11 @@ fn crash_when_mounted(mount_point: &Path) {
     let deadline = Instant::now() + PATIENCE;
     // What the workload does first; the rest of it takes longer than to notice that.
     while !mount_point.join("foo").exists() {
-        assert!(Instant::now() < deadline, "nothing is done on {}", mount_point.display());
+        assert!(
+            Instant::now() < deadline,
+            "nothing is done on {}",
+            mount_point.display()
+        );
     }
     hit(mount_point, Signal::SIGSEGV);
 }
@@ -210,8 +290,14 @@ fn crash_when_mounted(mount_point: &Path) {
 #[test]
 fn what_cannot_be_kept_open_in_the_setup_is_told() {
     require_root();
-    let report = replay_with("fuse2fs", &[], "workload open; setup; creat foo; open foo as @h; run; fsync @h");
-    let why = report.results[0]["not_measured"].as_str().expect("it could not be measured");
+    let report = replay_with(
+        "fuse2fs",
+        &[],
+        "workload open; setup; creat foo; open foo as @h; run; fsync @h",
+    );
+    let why = report.results[0]["not_measured"]
+        .as_str()
+        .expect("it could not be measured");
     assert!(why.contains("@h"), "{why}");
 }
 
@@ -221,7 +307,12 @@ fn files_that_are_removed_while_open_are_not_judged() {
     require_root();
     for driver in DRIVERS {
         let report = replay_with(driver, &[], text);
-        assert_eq!(report.with_verdict("not-applicable").len(), 1, "{driver}: {:?}", report.results);
+        assert_eq!(
+            report.with_verdict("not-applicable").len(),
+            1,
+            "{driver}: {:?}",
+            report.results
+        );
         assert_eq!(report.status, 0, "{driver}");
     }
 }
@@ -229,7 +320,8 @@ fn files_that_are_removed_while_open_are_not_judged() {
 /// Set for a process that mounts a file system of this driver and is killed then.
 const DRIVER: &str = "CRASHPOINT_TEST_DRIVER";
 
-/// Whoever leaves a mount namespace last unmounts what is in it, and a driver would wait for itself.
+/// Whoever leaves a mount namespace last unmounts what is in it, and a driver would wait for
+/// itself.
 #[test]
 fn a_driver_that_is_the_last_one_in_its_mount_namespace_can_be_killed() {
     if let Ok(driver) = std::env::var(DRIVER) {

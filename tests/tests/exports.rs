@@ -1,4 +1,5 @@
-//! Findings written as tests for others: they can be run, find what was found, and accuse nobody else.
+//! Findings written as tests for others: they can be run, find what was found, and accuse nobody
+//! else.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -14,9 +15,15 @@ use workloads::{Op, Step, Workload};
 
 /// The workloads of a folder, by name.
 fn workloads_of(folder: &str) -> Vec<Workload> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workloads").join(folder);
-    let files = std::fs::read_dir(folder).expect("it is there").map(|entry| entry.expect("readable").path());
-    let mut files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "wl")).collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../workloads")
+        .join(folder);
+    let files = std::fs::read_dir(folder)
+        .expect("it is there")
+        .map(|entry| entry.expect("readable").path());
+    let mut files: Vec<PathBuf> = files
+        .filter(|path| path.extension().is_some_and(|end| end == "wl"))
+        .collect();
     files.sort();
     let read = |path: &PathBuf| {
         let text = std::fs::read_to_string(path).expect("readable");
@@ -33,7 +40,11 @@ fn last_crash(workload: &Workload) -> usize {
         match step {
             Step::Op(op) => {
                 done += 1;
-                last = if !explicit && op.is_persistence() { Some(done) } else { last };
+                last = if !explicit && op.is_persistence() {
+                    Some(done)
+                } else {
+                    last
+                };
             }
             Step::CrashPoint => last = Some(done),
         }
@@ -41,9 +52,21 @@ fn last_crash(workload: &Workload) -> usize {
     last.expect("the power fails somewhere")
 }
 
-fn crash<'a>(variant: &'a Variant, workload: &'a Workload, relaxation: &'a Relaxation) -> Crash<'a> {
+fn crash<'a>(
+    variant: &'a Variant,
+    workload: &'a Workload,
+    relaxation: &'a Relaxation,
+) -> Crash<'a> {
     let operations_done = last_crash(workload);
-    Crash { variant, workload, operations_done, under_way: false, relaxation, findings: &[], kernel: "6.18" }
+    Crash {
+        variant,
+        workload,
+        operations_done,
+        under_way: false,
+        relaxation,
+        findings: &[],
+        kernel: "6.18",
+    }
 }
 
 fn variant(name: &str) -> Variant {
@@ -59,7 +82,11 @@ struct Scripts {
 
 impl Scripts {
     fn new(shell: &'static str) -> Self {
-        Self { directory: tempfile::tempdir().expect("a directory"), shell, count: 0 }
+        Self {
+            directory: tempfile::tempdir().expect("a directory"),
+            shell,
+            count: 0,
+        }
     }
 
     fn add(&mut self, name: &str, script: &str) {
@@ -70,15 +97,29 @@ impl Scripts {
         self.count += 1;
         let path = self.directory.path().join(format!("{}-{name}", self.count));
         std::fs::write(&path, script).expect("written");
-        let parsed = Command::new(self.shell).arg("-n").arg(&path).output().expect("it runs");
-        assert!(parsed.status.success(), "{name}: {}\n{script}", said(&parsed));
+        let parsed = Command::new(self.shell)
+            .arg("-n")
+            .arg(&path)
+            .output()
+            .expect("it runs");
+        assert!(
+            parsed.status.success(),
+            "{name}: {}\n{script}",
+            said(&parsed)
+        );
     }
 
     /// It takes a while to start.
     fn assert_good(&self, excluded: &str) {
-        let files = std::fs::read_dir(self.directory.path()).expect("readable").map(|file| file.expect("one").path());
+        let files = std::fs::read_dir(self.directory.path())
+            .expect("readable")
+            .map(|file| file.expect("one").path());
         let mut command = Command::new("shellcheck");
-        let checked = command.args(["-S", "warning", "-e", excluded]).args(files).output().expect("it runs");
+        let checked = command
+            .args(["-S", "warning", "-e", excluded])
+            .args(files)
+            .output()
+            .expect("it runs");
         assert!(checked.status.success(), "{}", printed(&checked));
     }
 }
@@ -94,7 +135,11 @@ fn every_workload_can_be_exported() {
     let (mut cases, mut scripts) = (Scripts::new("bash"), Scripts::new("sh"));
     for workload in workloads_of("found").iter().chain(&workloads_of("b3")) {
         let name = &workload.name;
-        for relaxation in [Relaxation::Prefix, Relaxation::Flushed, Relaxation::Lost(vec![7])] {
+        for relaxation in [
+            Relaxation::Prefix,
+            Relaxation::Flushed,
+            Relaxation::Lost(vec![7]),
+        ] {
             let mut crash = crash(&btrfs, workload, &relaxation);
             for under_way in [false, true] {
                 // The one that was done last is under way instead.
@@ -125,7 +170,11 @@ fn every_workload_can_be_exported() {
 fn run_script(directory: &TempDir, script: &str) -> (Option<i32>, String) {
     let path = directory.path().join("script.sh");
     std::fs::write(&path, script).expect("written");
-    let output = Command::new("sh").arg(&path).env("TMPDIR", directory.path()).output().expect("it runs");
+    let output = Command::new("sh")
+        .arg(&path)
+        .env("TMPDIR", directory.path())
+        .output()
+        .expect("it runs");
     assert_eq!(output.status.signal(), None);
     (output.status.code(), printed(&output) + &said(&output))
 }
@@ -136,8 +185,9 @@ fn start_of(script: &str) -> &str {
     &script[..script.len().min(BYTES_MAX)]
 }
 
-/// ext4 and xfs keep every promise in these workloads: so a script that says otherwise demands too much.
-/// Runs the scripts of every `step`-th workload of B3, on file systems that keep what they promise.
+/// ext4 and xfs keep every promise in these workloads: so a script that says otherwise demands too
+/// much. Runs the scripts of every `step`-th workload of B3, on file systems that keep what they
+/// promise.
 fn scripts_of_b3(step: usize) -> usize {
     require_root();
     let directory = tempfile::tempdir().expect("a directory");
@@ -146,9 +196,18 @@ fn scripts_of_b3(step: usize) -> usize {
         let variant = variant(file_system);
         for workload in workloads_of("b3").into_iter().step_by(step) {
             // One of them needs gigabytes.
-            let Ok(script) = export::script(&crash(&variant, &workload, &Relaxation::Prefix)) else { continue };
+            let Ok(script) = export::script(&crash(&variant, &workload, &Relaxation::Prefix))
+            else {
+                continue;
+            };
             let (status, said) = run_script(&directory, &script);
-            assert_eq!(status, Some(0), "{file_system} {}: {said}\n{}", workload.name, start_of(&script));
+            assert_eq!(
+                status,
+                Some(0),
+                "{file_system} {}: {said}\n{}",
+                workload.name,
+                start_of(&script)
+            );
             count += 1;
         }
     }
@@ -173,45 +232,80 @@ fn a_script_shows_what_was_found_and_a_script_for_another_kernel_says_that_it_is
     let results = directory.path().join("results");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workloads/found");
     let mut sweep = Command::new(program("crashpoint"));
-    sweep.args(["fs", "--fs", "btrfs", "--states", "prefix", "--out"]).arg(&results);
-    for name in ["moved_file", "preallocation", "removed_name", "replaced_file", "tmpfile"] {
-        let file =
-            if name == "removed_name" { format!("btrfs_{name}_back.wl") } else { format!("btrfs_{name}_lost.wl") };
+    sweep
+        .args(["fs", "--fs", "btrfs", "--states", "prefix", "--out"])
+        .arg(&results);
+    for name in [
+        "moved_file",
+        "preallocation",
+        "removed_name",
+        "replaced_file",
+        "tmpfile",
+    ] {
+        let file = if name == "removed_name" {
+            format!("btrfs_{name}_back.wl")
+        } else {
+            format!("btrfs_{name}_lost.wl")
+        };
         sweep.arg(folder.join(file));
     }
     let output = sweep.output().expect("it runs");
-    assert!(matches!(output.status.code(), Some(0 | 1)), "{}", said(&output));
+    assert!(
+        matches!(output.status.code(), Some(0 | 1)),
+        "{}",
+        said(&output)
+    );
     let findings = Findings::read(&results).expect("results");
     if findings.all.is_empty() {
         println!("this kernel breaks none of them: nothing to export");
     }
     for found in &findings.all {
-        let FoundWhat::State(_) = &found.what else { panic!("the kernel died") };
+        let FoundWhat::State(_) = &found.what else {
+            panic!("the kernel died")
+        };
         let export = |form: &str| {
             let mut command = Command::new(program("crashpoint"));
-            command.arg("export").arg(&results).args([&found.number.to_string(), "--as", form]);
+            command
+                .arg("export")
+                .arg(&results)
+                .args([&found.number.to_string(), "--as", form]);
             command.output().expect("it runs")
         };
         let script = printed(&export("script"));
         let (status, text) = run_script(&directory, &script);
         assert_eq!(status, Some(1), "{}: {text}\n{script}", found.workload.name);
         // The same on a file system that is not wrong.
-        let sound = script.replace("mkfs.btrfs -q -f", "mkfs.ext4 -q -F").replace("mount -t btrfs", "mount -t ext4");
+        let sound = script
+            .replace("mkfs.btrfs -q -f", "mkfs.ext4 -q -F")
+            .replace("mount -t btrfs", "mount -t ext4");
         let sound = sound.replace("btrfs check --readonly", "e2fsck -f -n");
         let (status, text) = run_script(&directory, &sound);
         assert_eq!(status, Some(0), "{}: {text}\n{sound}", found.workload.name);
 
         let case = printed(&export("fstests"));
-        assert!(case.starts_with("diff --git a/tests/") && case.contains("+_flakey_drop_and_remount"), "{case}");
+        assert!(
+            case.starts_with("diff --git a/tests/") && case.contains("+_flakey_drop_and_remount"),
+            "{case}"
+        );
         let jlang = export("jlang");
         if jlang.status.success() {
-            let read = workloads::parse_any(&printed(&jlang), "export").expect("J-lang").remove(0);
-            let words = |workload: &Workload| workload.operations().map(Op::to_string).collect::<Vec<_>>();
+            let read = workloads::parse_any(&printed(&jlang), "export")
+                .expect("J-lang")
+                .remove(0);
+            let words =
+                |workload: &Workload| workload.operations().map(Op::to_string).collect::<Vec<_>>();
             let wanted = words(&found.workload);
-            let unsaid: Vec<_> = wanted.iter().filter(|op| !words(&read).contains(op)).collect();
+            let unsaid: Vec<_> = wanted
+                .iter()
+                .filter(|op| !words(&read).contains(op))
+                .collect();
             assert!(unsaid.is_empty(), "{unsaid:?} of {}", printed(&jlang));
         } else {
-            assert!(said(&jlang).contains("cannot be expressed in J-lang"), "{}", said(&jlang));
+            assert!(
+                said(&jlang).contains("cannot be expressed in J-lang"),
+                "{}",
+                said(&jlang)
+            );
         }
     }
 }

@@ -23,7 +23,11 @@ fn run(arguments: &[&str]) -> (i32, String, String) {
     let output = crashpoint().args(arguments).output().expect("it runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     let said = text(output.stderr);
-    (output.status.code().unwrap_or_else(|| panic!("{said}")), text(output.stdout), said)
+    (
+        output.status.code().unwrap_or_else(|| panic!("{said}")),
+        text(output.stdout),
+        said,
+    )
 }
 
 /// The results of the workloads on a disk, or with states, that show something.
@@ -34,28 +38,49 @@ fn swept(flags: &[&str]) -> TempDir {
     let (file, out) = (directory.path().join("w.wl"), results(&directory));
     std::fs::write(&file, WORKLOADS).expect("written");
     let sweep = [&["fs", file.to_str().expect("text"), "--out", &out], flags].concat();
-    crashpoint().args(sweep).output().expect("it runs").assert().code(1);
+    crashpoint()
+        .args(sweep)
+        .output()
+        .expect("it runs")
+        .assert()
+        .code(1);
     directory
 }
 
 fn results(directory: &TempDir) -> String {
-    directory.path().join("results").to_str().expect("text").to_owned()
+    directory
+        .path()
+        .join("results")
+        .to_str()
+        .expect("text")
+        .to_owned()
 }
 
 /// The number of the finding that a list has for a workload.
 #[track_caller]
 fn number(list: &str, workload: &str, promise: &str) -> String {
-    let line = list.lines().find(|line| line.contains(workload) && line.contains(promise));
+    let line = list
+        .lines()
+        .find(|line| line.contains(workload) && line.contains(promise));
     let line = line.unwrap_or_else(|| panic!("no {promise} of {workload} in:\n{list}"));
     line.split_whitespace().next().expect("a number").to_owned()
 }
 
 /// The lines of a story that start with a word, without it.
 fn lines<'a>(story: &'a str, head: &str) -> Vec<&'a str> {
-    story.lines().filter_map(|line| line.trim_start().strip_prefix(head)).map(str::trim).collect()
+    story
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix(head))
+        .map(str::trim)
+        .collect()
 }
 
-const UNORDERED: [&str; 4] = ["--fs", "ext4:nobarrier", "--states", "every-write,reorder:1"];
+const UNORDERED: [&str; 4] = [
+    "--fs",
+    "ext4:nobarrier",
+    "--states",
+    "every-write,reorder:1",
+];
 
 #[test]
 fn a_story_names_the_promise_and_the_write() {
@@ -65,14 +90,34 @@ fn a_story_names_the_promise_and_the_write() {
     assert_eq!(status, 1, "{list}");
     let (status, story, _) = run(&["show", results, &number(&list, "data", "fsync-data")]);
     assert_eq!(status, 1, "{story}");
-    assert!(story.contains("fsync A/foo      <- the power fails here"), "{story}");
+    assert!(
+        story.contains("fsync A/foo      <- the power fails here"),
+        "{story}"
+    );
     let lost = lines(&story, "lost ");
     assert_eq!(lost.len(), 1, "{story}");
-    assert!(lost[0].contains("16384 bytes") && lost[0].ends_with(": data of A/foo"), "{story}");
-    assert!(lines(&story, "kept ").iter().any(|kept| kept.ends_with(": the journal")), "{story}");
-    assert!(lines(&story, "promised ")[0].ends_with("(fsync-data)"), "{story}");
-    assert!(story.contains("by operation 6, fsync A/foo") && !lines(&story, "source ").is_empty(), "{story}");
-    assert!(lines(&story, "prevented ")[0].contains("a flush behind write"), "{story}");
+    assert!(
+        lost[0].contains("16384 bytes") && lost[0].ends_with(": data of A/foo"),
+        "{story}"
+    );
+    assert!(
+        lines(&story, "kept ")
+            .iter()
+            .any(|kept| kept.ends_with(": the journal")),
+        "{story}"
+    );
+    assert!(
+        lines(&story, "promised ")[0].ends_with("(fsync-data)"),
+        "{story}"
+    );
+    assert!(
+        story.contains("by operation 6, fsync A/foo") && !lines(&story, "source ").is_empty(),
+        "{story}"
+    );
+    assert!(
+        lines(&story, "prevented ")[0].contains("a flush behind write"),
+        "{story}"
+    );
 }
 
 #[test]
@@ -82,12 +127,24 @@ fn what_is_alike_is_listed_once() {
     let (file, out) = (directory.path().join("w.wl"), results(&directory));
     let alike = "workload long; creat a; creat b; fsync a\nworkload short; creat foo; fsync foo\n";
     std::fs::write(&file, alike).expect("written");
-    let sweep = ["fs", file.to_str().expect("text"), "--out", &out, "--fs", "ext4", "--disk", "drop-flush"];
+    let sweep = [
+        "fs",
+        file.to_str().expect("text"),
+        "--out",
+        &out,
+        "--fs",
+        "ext4",
+        "--disk",
+        "drop-flush",
+    ];
     assert_eq!(run(&sweep).0, 1);
     let (_, grouped, _) = run(&["show", &out]);
     let rows: Vec<&str> = grouped.lines().skip(1).collect();
     assert_eq!(rows.len(), 1, "{grouped}");
-    assert!(rows[0].starts_with('2') && rows[0].contains("short"), "{grouped}");
+    assert!(
+        rows[0].starts_with('2') && rows[0].contains("short"),
+        "{grouped}"
+    );
     let (_, all, _) = run(&["show", &out, "--all"]);
     assert_eq!(all.lines().count(), 3, "{all}");
 }
@@ -99,9 +156,15 @@ fn minimized(results: &str, workload: &str, promise: &str) -> String {
     let (status, story, said) = run(&["minimize", results, &number(&list, workload, promise)]);
     assert_eq!(status, 1, "{story}{said}");
     let replay = lines(&story, "replay ");
-    let again = Command::new("sh").args(["-c", replay[0]]).output().expect("it runs");
+    let again = Command::new("sh")
+        .args(["-c", replay[0]])
+        .output()
+        .expect("it runs");
     assert_eq!(again.status.code(), Some(1), "{story}{again:?}");
-    assert!(String::from_utf8_lossy(&again.stdout).contains(&format!("({promise})")), "{story}{again:?}");
+    assert!(
+        String::from_utf8_lossy(&again.stdout).contains(&format!("({promise})")),
+        "{story}{again:?}"
+    );
     story
 }
 
@@ -113,9 +176,15 @@ fn what_is_needless_goes_and_the_one_lost_write_stays() {
     for needless in ["B", "bar", "16K"] {
         assert!(!workload.contains(needless), "{story}");
     }
-    assert!(workload.ends_with("write A/foo 0 4K; fsync A/foo"), "{story}");
+    assert!(
+        workload.ends_with("write A/foo 0 4K; fsync A/foo"),
+        "{story}"
+    );
     let lost = lines(&story, "lost ");
-    assert!(lost.len() == 1 && lost[0].ends_with(": data of A/foo"), "{story}");
+    assert!(
+        lost.len() == 1 && lost[0].ends_with(": data of A/foo"),
+        "{story}"
+    );
     assert!(lines(&story, "state ")[0].starts_with("lost-"), "{story}");
 }
 
@@ -124,10 +193,19 @@ fn of_all_that_a_disk_lost_one_write_is_enough() {
     let directory = swept(&["--fs", "ext4", "--disk", "drop-flush"]);
     let story = minimized(&results(&directory), "over", "fdatasync-data");
     let workload = lines(&story, "workload ")[0];
-    assert!(!workload.contains('C') && !workload.contains('D'), "{story}");
+    assert!(
+        !workload.contains('C') && !workload.contains('D'),
+        "{story}"
+    );
     let lost = lines(&story, "lost ");
-    assert!(lost.len() == 1 && lost[0].ends_with(": data of foo"), "{story}");
-    assert!(lines(&story, "prevented ")[0].contains("(--disk drop-flush)"), "{story}");
+    assert!(
+        lost.len() == 1 && lost[0].ends_with(": data of foo"),
+        "{story}"
+    );
+    assert!(
+        lines(&story, "prevented ")[0].contains("(--disk drop-flush)"),
+        "{story}"
+    );
 }
 
 #[test]
@@ -136,12 +214,21 @@ fn a_state_is_mounted_again_and_goes_when_the_command_ends() {
     let results = &results(&directory);
     let (_, list, _) = run(&["show", results]);
     let lost = number(&list, "data", "fsync-names");
-    let look = ["replay", results, &lost, "--command", "echo in {}; ls -F {}"];
+    let look = [
+        "replay",
+        results,
+        &lost,
+        "--command",
+        "echo in {}; ls -F {}",
+    ];
     let (status, seen, said) = run(&look);
     assert_eq!(status, 1, "{seen}{said}");
     // The name of the directory itself may end with anything.
     let has = |name: &str| seen.lines().any(|line| line == name);
-    assert!(has("B/") && has("lost+found/") && !has("A/"), "{seen}{said}");
+    assert!(
+        has("B/") && has("lost+found/") && !has("A/"),
+        "{seen}{said}"
+    );
     let place = lines(&seen, "in ")[0];
     assert!(!Path::new(place).exists(), "{place} is still there");
     // Without a command it waits for Enter, which the end of the input is as well.
@@ -155,7 +242,11 @@ fn a_state_that_is_looked_at_goes_with_ctrl_c() {
     let temporary = tempfile::tempdir().expect("a directory");
     let (_, list, _) = run(&["show", &results(&directory)]);
     let mut process = Command::new(program("crashpoint"))
-        .args(["replay", &results(&directory), &number(&list, "data", "fsync-names")])
+        .args([
+            "replay",
+            &results(&directory),
+            &number(&list, "data", "fsync-names"),
+        ])
         .env("TMPDIR", temporary.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -163,7 +254,9 @@ fn a_state_that_is_looked_at_goes_with_ctrl_c() {
         .spawn()
         .expect("it runs");
     let mut place = String::new();
-    BufReader::new(process.stdout.as_mut().expect("its output")).read_line(&mut place).expect("a line");
+    BufReader::new(process.stdout.as_mut().expect("its output"))
+        .read_line(&mut place)
+        .expect("a line");
     assert!(Path::new(place.trim()).join("B/x").exists(), "{place}");
     let family = Family::of(process.id());
     kill(Pid::from_raw(process.id() as i32), Signal::SIGINT).expect("sent");
@@ -176,25 +269,44 @@ fn a_write_that_never_happened_is_told_as_the_disk_s_fault() {
     let directory = swept(&["--fs", "ext4", "--disk", "lose-write:1"]);
     let story = minimized(&results(&directory), "data", "fsync-data");
     let lost = lines(&story, "lost ");
-    assert!(lost.len() == 1 && lost[0].ends_with(": data of A/foo, though it had answered it"), "{story}");
-    assert!(lines(&story, "prevented ")[0].contains("a disk that keeps write"), "{story}");
+    assert!(
+        lost.len() == 1 && lost[0].ends_with(": data of A/foo, though it had answered it"),
+        "{story}"
+    );
+    assert!(
+        lines(&story, "prevented ")[0].contains("a disk that keeps write"),
+        "{story}"
+    );
 }
 
 #[test]
 fn what_cannot_be_shown_is_said_in_one_line() {
     let directory = swept(&["--fs", "ext4", "--disk", "drop-flush"]);
     let results = &results(&directory);
-    let (missing, empty) = (format!("{results}/missing"), directory.path().to_str().expect("text").to_owned());
+    let (missing, empty) = (
+        format!("{results}/missing"),
+        directory.path().to_str().expect("text").to_owned(),
+    );
     for command in ["show", "minimize", "replay"] {
         for (place, number, why) in [
-            (results, "99", "there is no finding 99: they are numbered from 1 to"),
+            (
+                results,
+                "99",
+                "there is no finding 99: they are numbered from 1 to",
+            ),
             (results, "0", "there is no finding 0"),
             (&missing, "1", "No such file"),
             (&empty, "1", "holds no results"),
         ] {
             let (status, printed, said) = run(&[command, place, number]);
-            assert!(status == 2 && printed.is_empty(), "{command} {place} {number}: {printed}{said}");
-            assert!(said.starts_with("error: ") && said.contains(why), "{command} {place} {number}: {said}");
+            assert!(
+                status == 2 && printed.is_empty(),
+                "{command} {place} {number}: {printed}{said}"
+            );
+            assert!(
+                said.starts_with("error: ") && said.contains(why),
+                "{command} {place} {number}: {said}"
+            );
             assert_eq!(said.lines().count(), 1, "{said}");
         }
     }
@@ -211,7 +323,13 @@ fn a_finding_that_does_not_come_again_is_told_so() {
     std::fs::write(&manifest, honest).expect("written");
     for command in ["minimize", "replay"] {
         let (status, printed, said) = run(&[command, &results(&directory), "1"]);
-        assert!(status == 3 && printed.is_empty(), "{command}: {printed}{said}");
-        assert!(said.contains("finding 1 did not come again"), "{command}: {said}");
+        assert!(
+            status == 3 && printed.is_empty(),
+            "{command}: {printed}{said}"
+        );
+        assert!(
+            said.contains("finding 1 did not come again"),
+            "{command}: {said}"
+        );
     }
 }

@@ -1,21 +1,38 @@
-//! Programs and clusters inside of a guest, by somebody who is not root: they are recorded, on disks
-//! and networks of their own, and their crash states looked at. Root is needed to be somebody else.
+//! Programs and clusters inside of a guest, by somebody who is not root: they are recorded, on
+//! disks and networks of their own, and their crash states looked at. Root is needed to be somebody
+//! else.
 
 use end_to_end::{Ordinary, copy_to_run, printed, program, said};
 use serde_json::Value;
 
 /// Runs a script in a guest that has these modules; in its directory are the user's files, and the
 /// program. Its status, and the objects that it printed.
-fn in_a_guest(place: &Ordinary, modules: &[&str], script: &str) -> (Option<i32>, Vec<Value>, String) {
+fn in_a_guest(
+    place: &Ordinary,
+    modules: &[&str],
+    script: &str,
+) -> (Option<i32>, Vec<Value>, String) {
     copy_to_run(&program("crashpoint"), &place.path("crashpoint"));
     let load = modules.iter().flat_map(|module| ["--load", module]);
-    let arguments: Vec<_> = ["machine", "--memory", "1024"].into_iter().chain(load).collect();
-    let output = place.crashpoint(&[&arguments, &["--", "sh", "-c", script][..]].concat()).output().expect("it runs");
+    let arguments: Vec<_> = ["machine", "--memory", "1024"]
+        .into_iter()
+        .chain(load)
+        .collect();
+    let output = place
+        .crashpoint(&[&arguments, &["--", "sh", "-c", script][..]].concat())
+        .output()
+        .expect("it runs");
     let all = format!("{}{}", printed(&output), said(&output));
     let lines = printed(&output);
     let lines = lines.lines().filter(|line| line.starts_with('{'));
-    let objects = lines.map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no object: {all}"))).collect();
-    assert_eq!(place.temporary().read_dir().expect("read").count(), 0, "something is left");
+    let objects = lines
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no object: {all}")))
+        .collect();
+    assert_eq!(
+        place.temporary().read_dir().expect("read").count(),
+        0,
+        "something is left"
+    );
     (output.status.code(), objects, all)
 }
 
@@ -23,20 +40,28 @@ fn in_a_guest(place: &Ordinary, modules: &[&str], script: &str) -> (Option<i32>,
 #[ignore = "takes half a minute: make test-clusters"]
 fn a_program_has_a_recorded_disk_in_a_guest_and_both_levels_are_looked_at() {
     let place = Ordinary::new();
-    place.file("save", "cd $1 && echo new >file.tmp && sync file.tmp && mv file.tmp file && echo replaced\n");
+    place.file(
+        "save",
+        "cd $1 && echo new >file.tmp && sync file.tmp && mv file.tmp file && echo replaced\n",
+    );
     place.file(
         "check",
         "if ! grep -q replaced $2 || test \"$(cat $1/file)\" = new; then echo ok; else echo broken it is lost; fi\n",
     );
-    let script =
-        "./crashpoint app --disk ext4 --format json --check \"sh $PWD/check {dir} {acks}\" -- sh $PWD/save {dir}";
+    let script = "./crashpoint app --disk ext4 --format json --check \"sh $PWD/check {dir} {acks}\" -- sh $PWD/save {dir}";
     let (status, objects, all) = in_a_guest(&place, &["fuse", "loop", "ext4"], script);
     assert_eq!(status, Some(1), "{all}");
     for model in ["posix", "ext4 on disk"] {
-        let found = objects.iter().any(|object| object["type"] == "states-finding" && object["model"] == model);
+        let found = objects
+            .iter()
+            .any(|object| object["type"] == "states-finding" && object["model"] == model);
         assert!(found, "nothing on {model}: {all}");
     }
-    assert_eq!(objects.last().expect("a summary")["not_measured"], 0, "{all}");
+    assert_eq!(
+        objects.last().expect("a summary")["not_measured"],
+        0,
+        "{all}"
+    );
 }
 
 #[test]
@@ -46,16 +71,27 @@ fn redis_is_recorded_and_its_crash_states_are_looked_at_in_a_guest() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/clusters");
     let read = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).expect("read");
     place.file("kv.py", &read("kv.py"));
-    let text = read("redis/cluster.toml").replace("{here}/..", "{here}").replace("redis write 20", "redis write 2");
+    let text = read("redis/cluster.toml")
+        .replace("{here}/..", "{here}")
+        .replace("redis write 20", "redis write 2");
     // The machine may be busy, and a guest is slow then.
-    place.file("cluster.toml", &text.replace("\nready = {", "\nready_within_s = 200\nready = {"));
+    place.file(
+        "cluster.toml",
+        &text.replace("\nready = {", "\nready_within_s = 200\nready = {"),
+    );
     let script = "here=$PWD && cd /tmp && $here/crashpoint cluster record $here/cluster.toml -o trace >&2 && \
                   $here/crashpoint cluster sweep trace --sample 6 --jobs 1 --format json";
     let (status, objects, all) = in_a_guest(&place, &["bridge", "veth"], script);
-    let summary = objects.last().unwrap_or_else(|| panic!("no summary: {all}"));
+    let summary = objects
+        .last()
+        .unwrap_or_else(|| panic!("no summary: {all}"));
     // What it loses on POSIX alone may be among the states that are drawn.
     assert!(matches!(status, Some(0 | 1)), "{all}");
-    assert_eq!((&summary["states"], &summary["not_measured"]), (&6.into(), &0.into()), "{all}");
+    assert_eq!(
+        (&summary["states"], &summary["not_measured"]),
+        (&6.into(), &0.into()),
+        "{all}"
+    );
 }
 
 /// Debian's kernel has no file for the number of the next process.
@@ -73,7 +109,13 @@ fn a_node_that_is_started_again_in_a_guest_has_other_process_numbers() {
                   awk '{print \"{\\\"number\\\":\" $1 \"}\"}' /tmp/data/a/numbers";
     let (status, objects, all) = in_a_guest(&place, &["bridge", "veth"], script);
     assert_eq!((status, objects.len()), (Some(0), 3), "{all}");
-    let mut numbers: Vec<_> = objects.iter().map(|object| object["number"].as_u64().expect("a number")).collect();
+    let mut numbers: Vec<_> = objects
+        .iter()
+        .map(|object| object["number"].as_u64().expect("a number"))
+        .collect();
     numbers.sort_unstable();
-    assert!(numbers.windows(2).all(|pair| pair[1] - pair[0] > 50), "{numbers:?}");
+    assert!(
+        numbers.windows(2).all(|pair| pair[1] - pair[0] > 50),
+        "{numbers:?}"
+    );
 }

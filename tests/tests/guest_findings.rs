@@ -13,18 +13,17 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{LocalFlags, tcgetattr};
 use nix::unistd::Pid;
 
-/// What a guest may take for anything here. It takes a second or two; other tests may keep the machine
-/// busy.
+/// What a guest may take for anything here. It takes a second or two; other tests may keep the
+/// machine busy.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The second operation of the run is what nothing needs.
 const WORKLOAD: &str = "workload data; setup; mkdir B; creat B/x; run; mkdir A; creat bar; creat A/foo; \
                         write A/foo 0 16K; fsync A/foo; unlink bar\n";
 
-/// On a disk that loses the fifth write of a run, ext4 finds out after the sync, and was told to panic
-/// then.
-const DEADLY: &str =
-    "workload deadly; mkdir A; creat A/foo; write A/foo 0 4K; fsync A/foo; creat A/bar; sync; mkdir B\n";
+/// On a disk that loses the fifth write of a run, ext4 finds out after the sync, and was told to
+/// panic then.
+const DEADLY: &str = "workload deadly; mkdir A; creat A/foo; write A/foo 0 4K; fsync A/foo; creat A/bar; sync; mkdir B\n";
 
 /// Who runs it: nobody of Debian.
 const USER: u32 = 65534;
@@ -41,7 +40,11 @@ fn run(place: &Ordinary, arguments: &[&str]) -> Output {
 fn ends(place: &Ordinary, status: i32, arguments: &[&str]) -> (String, String) {
     let output = run(place, arguments);
     let (printed, said) = (printed(&output), said(&output));
-    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {printed}{said}");
+    assert_eq!(
+        output.status.code(),
+        Some(status),
+        "{arguments:?}: {printed}{said}"
+    );
     (printed, said)
 }
 
@@ -51,7 +54,11 @@ fn sweep(place: &Ordinary, workload: &str, flags: &[&str]) {
     place.file("w.wl", workload);
     // The user makes files himself.
     std::os::unix::fs::chown(place.path(""), Some(USER), Some(USER)).expect("given away");
-    ends(place, 1, &[&["fs", "w.wl", "--jobs", "1", "--out", RESULTS], flags].concat());
+    ends(
+        place,
+        1,
+        &[&["fs", "w.wl", "--jobs", "1", "--out", RESULTS], flags].concat(),
+    );
 }
 
 /// The same, under Debian's kernel.
@@ -64,7 +71,11 @@ fn swept(workload: &str, flags: &[&str]) -> Ordinary {
 
 /// The lines of a story that start with a word, without it.
 fn lines<'a>(story: &'a str, head: &str) -> Vec<&'a str> {
-    story.lines().filter_map(|line| line.trim_start().strip_prefix(head)).map(str::trim).collect()
+    story
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix(head))
+        .map(str::trim)
+        .collect()
 }
 
 /// A line of the user's shell.
@@ -72,8 +83,15 @@ fn shell(place: &Ordinary, line: &str) -> Output {
     let like = place.crashpoint(&[]);
     let mut shell = Command::new("sh");
     std::os::unix::process::CommandExt::uid(&mut shell, USER);
-    shell.args(["-c", line]).env_clear().envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    shell.current_dir(place.path("")).stdin(Stdio::null()).output().expect("it runs")
+    shell.args(["-c", line]).env_clear().envs(
+        like.get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    shell
+        .current_dir(place.path(""))
+        .stdin(Stdio::null())
+        .output()
+        .expect("it runs")
 }
 
 /// The command at a terminal, of which we have the other end.
@@ -89,8 +107,17 @@ impl AtTerminal {
     fn start(mut command: Command) -> Self {
         let OpenptyResult { master, slave } = openpty(None, None).expect("a terminal");
         let its = || slave.try_clone().expect("cloned");
-        let process = command.stdin(its()).stdout(its()).stderr(its()).env("TERM", "dumb").spawn().expect("started");
-        let (keys, mut screen) = (File::from(master.try_clone().expect("cloned")), File::from(master));
+        let process = command
+            .stdin(its())
+            .stdout(its())
+            .stderr(its())
+            .env("TERM", "dumb")
+            .spawn()
+            .expect("started");
+        let (keys, mut screen) = (
+            File::from(master.try_clone().expect("cloned")),
+            File::from(master),
+        );
         let (send, shown) = channel();
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
@@ -100,7 +127,13 @@ impl AtTerminal {
                 }
             }
         });
-        Self { process, keys, terminal: slave, shown, so_far: String::new() }
+        Self {
+            process,
+            keys,
+            terminal: slave,
+            shown,
+            so_far: String::new(),
+        }
     }
 
     /// Waits until this is shown.
@@ -109,7 +142,9 @@ impl AtTerminal {
         let deadline = Instant::now() + PATIENCE;
         while !self.so_far.contains(text) {
             let left = deadline.saturating_duration_since(Instant::now());
-            let Ok(bytes) = self.shown.recv_timeout(left) else { panic!("no {text:?} in {:?}", self.so_far) };
+            let Ok(bytes) = self.shown.recv_timeout(left) else {
+                panic!("no {text:?} in {:?}", self.so_far)
+            };
             self.so_far += &String::from_utf8_lossy(&bytes);
         }
     }
@@ -120,7 +155,10 @@ impl AtTerminal {
 
     /// Whether the terminal makes lines of what is typed.
     fn makes_lines(&self) -> bool {
-        tcgetattr(&self.terminal).expect("it is one").local_flags.contains(LocalFlags::ICANON)
+        tcgetattr(&self.terminal)
+            .expect("it is one")
+            .local_flags
+            .contains(LocalFlags::ICANON)
     }
 }
 
@@ -128,25 +166,47 @@ impl AtTerminal {
 fn a_state_is_mounted_in_a_guest_again_and_made_small() {
     let place = swept(WORKLOAD, &["--fs", "ext4", "--disk", "drop-flush"]);
     let (story, _) = ends(&place, 1, &["show", RESULTS, "1"]);
-    assert!(lines(&story, "lost ").iter().any(|lost| lost.ends_with(": data of A/foo")), "{story}");
+    assert!(
+        lines(&story, "lost ")
+            .iter()
+            .any(|lost| lost.ends_with(": data of A/foo")),
+        "{story}"
+    );
 
     // Nobody is at a terminal: the files are listed.
     let (listed, said) = ends(&place, 1, &["replay", RESULTS, "1"]);
-    assert!(listed.contains(" B\n") && listed.contains(" x\n") && !listed.contains(" A\n"), "{listed}{said}");
-    assert!(said.contains("broken: A: the directory is missing (fsync-names)"), "{said}");
+    assert!(
+        listed.contains(" B\n") && listed.contains(" x\n") && !listed.contains(" A\n"),
+        "{listed}{said}"
+    );
+    assert!(
+        said.contains("broken: A: the directory is missing (fsync-names)"),
+        "{said}"
+    );
 
     let command = "pwd; id -u; uname -r; echo to people >&2; ls {}; touch {}/new; exit 7";
     let (seen, said) = ends(&place, 1, &["replay", RESULTS, "1", "--command", command]);
     let seen: Vec<_> = seen.lines().collect();
-    let manifest = std::fs::read_to_string(place.path(RESULTS).join("manifest.json")).expect("it is there");
+    let manifest =
+        std::fs::read_to_string(place.path(RESULTS).join("manifest.json")).expect("it is there");
     let manifest: serde_json::Value = serde_json::from_str(&manifest).expect("JSON");
     let release = manifest["kernel_release"].as_str().expect("text");
     let here = place.path("").display().to_string();
-    assert_eq!(seen, [here.trim_end_matches('/'), "0", release, "B", "lost+found"], "{said}");
-    assert!(said.contains("to people\n") && said.ends_with("the command ended with exit status: 7\n"), "{said}");
+    assert_eq!(
+        seen,
+        [here.trim_end_matches('/'), "0", release, "B", "lost+found"],
+        "{said}"
+    );
+    assert!(
+        said.contains("to people\n") && said.ends_with("the command ended with exit status: 7\n"),
+        "{said}"
+    );
 
     let (story, _) = ends(&place, 1, &["minimize", RESULTS, "1"]);
-    assert!(lines(&story, "workload ")[0].ends_with("mkdir A; creat A/foo; fsync A/foo"), "{story}");
+    assert!(
+        lines(&story, "workload ")[0].ends_with("mkdir A; creat A/foo; fsync A/foo"),
+        "{story}"
+    );
     let again = shell(&place, lines(&story, "replay ")[0]);
     assert_eq!(again.status.code(), Some(1), "{}", end_to_end::said(&again));
 }
@@ -167,7 +227,12 @@ fn at_a_terminal_there_is_a_shell_in_the_guest() {
     seat.type_in("\x03");
     seat.type_in("stty size; exit 5\n");
     seat.wait_for("24 80");
-    assert_eq!(seat.process.wait().expect("it ends").code(), Some(1), "{}", seat.so_far);
+    assert_eq!(
+        seat.process.wait().expect("it ends").code(),
+        Some(1),
+        "{}",
+        seat.so_far
+    );
     assert!(seat.so_far.contains("/dev/pts/"), "{}", seat.so_far);
     assert!(seat.makes_lines());
 
@@ -177,7 +242,12 @@ fn at_a_terminal_there_is_a_shell_in_the_guest() {
     seat.type_in("echo be$((40 + 2))\n");
     seat.wait_for("be42");
     kill(Pid::from_raw(seat.process.id() as i32), Signal::SIGTERM).expect("sent");
-    assert_eq!(seat.process.wait().expect("it ends").code(), Some(3), "{}", seat.so_far);
+    assert_eq!(
+        seat.process.wait().expect("it ends").code(),
+        Some(3),
+        "{}",
+        seat.so_far
+    );
     assert!(seat.makes_lines());
     assert_eq!(place.processes(), Vec::<i32>::new());
 }
@@ -187,8 +257,22 @@ fn at_a_terminal_there_is_a_shell_in_the_guest() {
 fn in_virtual_time_a_state_is_the_same_each_time() {
     let place = Ordinary::new();
     let kernel = place.virtual_time();
-    sweep(&place, WORKLOAD, &[words(&kernel).as_slice(), &["--fs", "ext4", "--disk", "drop-flush"]].concat());
-    let look = ["replay", RESULTS, "1", "--command", "date +%N; ls -la --full-time {}; md5sum {}/B/x"];
+    sweep(
+        &place,
+        WORKLOAD,
+        &[
+            words(&kernel).as_slice(),
+            &["--fs", "ext4", "--disk", "drop-flush"],
+        ]
+        .concat(),
+    );
+    let look = [
+        "replay",
+        RESULTS,
+        "1",
+        "--command",
+        "date +%N; ls -la --full-time {}; md5sum {}/B/x",
+    ];
     let first = ends(&place, 1, &look);
     assert!(first.0.contains(" B\n"), "{first:?}");
     assert_eq!(ends(&place, 1, &look), first);
@@ -196,29 +280,72 @@ fn in_virtual_time_a_state_is_the_same_each_time() {
 
 #[test]
 fn a_kernel_that_died_is_told_made_small_and_never_mounted() {
-    let flags = ["--fs", "ext4", "-o", "errors=panic", "--disk", "lose-write:5"];
+    let flags = [
+        "--fs",
+        "ext4",
+        "-o",
+        "errors=panic",
+        "--disk",
+        "lose-write:5",
+    ];
     let place = swept(DEADLY, &flags);
     let (story, _) = ends(&place, 1, &["show", RESULTS, "1"]);
     let kernel = lines(&story, "kernel ");
     // Not how it started, but what it died of.
-    assert!(kernel[..4].iter().any(|line| line.contains("panic forced after error")), "{story}");
+    assert!(
+        kernel[..4]
+            .iter()
+            .any(|line| line.contains("panic forced after error")),
+        "{story}"
+    );
 
-    for command in [&["replay", RESULTS, "1"][..], &["export", RESULTS, "1", "--as", "script"]] {
+    for command in [
+        &["replay", RESULTS, "1"][..],
+        &["export", RESULTS, "1", "--as", "script"],
+    ] {
         let (printed, said) = ends(&place, 2, command);
-        assert!(printed.is_empty() && said.lines().count() == 1, "{command:?}: {printed}{said}");
-        assert!(said.starts_with("error: ") && said.contains("finding 1 is a kernel that died"), "{said}");
+        assert!(
+            printed.is_empty() && said.lines().count() == 1,
+            "{command:?}: {printed}{said}"
+        );
+        assert!(
+            said.starts_with("error: ") && said.contains("finding 1 is a kernel that died"),
+            "{said}"
+        );
     }
 
     let (small, _) = ends(&place, 1, &["minimize", RESULTS, "1"]);
     assert!(small.contains("7 operations down to 6"), "{small}");
-    assert_eq!(lines(&small, "during "), lines(&story, "during "), "{small}");
+    assert_eq!(
+        lines(&small, "during "),
+        lines(&story, "during "),
+        "{small}"
+    );
     let again = shell(&place, lines(&small, "replay ")[0]);
-    assert!(again.status.code() == Some(1) && printed(&again).contains("panic forced after error"), "{}", said(&again));
+    assert!(
+        again.status.code() == Some(1) && printed(&again).contains("panic forced after error"),
+        "{}",
+        said(&again)
+    );
 
-    ends(&place, 0, &["report", RESULTS, "--html", "report.html", "--junit", "junit.xml"]);
+    ends(
+        &place,
+        0,
+        &[
+            "report",
+            RESULTS,
+            "--html",
+            "report.html",
+            "--junit",
+            "junit.xml",
+        ],
+    );
     for file in ["report.html", "junit.xml"] {
         let text = std::fs::read_to_string(place.path(file)).expect("it was written");
-        assert!(text.contains("panic forced after error") && !text.contains("Core dump limits"), "{file}");
+        assert!(
+            text.contains("panic forced after error") && !text.contains("Core dump limits"),
+            "{file}"
+        );
     }
 }
 
@@ -229,11 +356,23 @@ fn what_is_exported_runs_in_a_guest_and_finds_it_again() {
     let place = swept(workload, &["--fs", "btrfs"]);
     let (list, _) = ends(&place, 1, &["show", RESULTS]);
     assert!(list.contains("rename-atomic"), "{list}");
-    let (_, told) = ends(&place, 0, &["export", RESULTS, "1", "--as", "script", "-o", "half.sh"]);
-    let command = told.lines().find_map(|line| line.strip_prefix("found in a guest, where it runs with: "));
-    let output = shell(&place, command.unwrap_or_else(|| panic!("no command: {told}")));
+    let (_, told) = ends(
+        &place,
+        0,
+        &["export", RESULTS, "1", "--as", "script", "-o", "half.sh"],
+    );
+    let command = told
+        .lines()
+        .find_map(|line| line.strip_prefix("found in a guest, where it runs with: "));
+    let output = shell(
+        &place,
+        command.unwrap_or_else(|| panic!("no command: {told}")),
+    );
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(printed(&output).contains("not one of A/foo and foo is there, but both or neither"), "{output:?}");
+    assert!(
+        printed(&output).contains("not one of A/foo and foo is there, but both or neither"),
+        "{output:?}"
+    );
     for form in ["fstests", "jlang"] {
         let (text, _) = ends(&place, 0, &["export", RESULTS, "1", "--as", form]);
         assert!(text.contains("A/foo"), "{form}: {text}");

@@ -43,7 +43,8 @@ fn b3(file_system: &str) -> Report {
     let place = Ordinary::new();
     let files = place.repository("workloads/b3");
     assert!(files.len() >= 50, "{} files", files.len());
-    let mut command = place.crashpoint(&[&SWEEP, ["--kernel", "uml", "--fs", file_system].as_slice()].concat());
+    let mut command =
+        place.crashpoint(&[&SWEEP, ["--kernel", "uml", "--fs", file_system].as_slice()].concat());
     command.args(files);
     Report::of_process(command)
 }
@@ -67,9 +68,17 @@ fn seq_1_is_clean_on_btrfs() {
 #[test]
 fn f2fs_breaks_the_workload_of_seq_1_that_it_is_known_to_break() {
     let report = seq_1("f2fs");
-    assert_eq!(report.total("not_measured"), 0, "{:?}", report.with_verdict("not-measured"));
+    assert_eq!(
+        report.total("not_measured"),
+        0,
+        "{:?}",
+        report.with_verdict("not-measured")
+    );
     // A hole across the end of a file makes it larger; docs/results.md explains it.
-    assert_eq!(report.broken(), [("seq-1/44".to_owned(), "fsync-data".to_owned())]);
+    assert_eq!(
+        report.broken(),
+        [("seq-1/44".to_owned(), "fsync-data".to_owned())]
+    );
 }
 
 /// The first fsync after a mount does not wait for its write before it sends the flush, the second
@@ -83,13 +92,30 @@ fn a_lazy_disk_shows_that_f2fs_does_not_wait_in_its_first_fsync() {
          workload second; creat bar; fsync bar; creat foo; fsync foo; !\n",
     );
     let broken = |file_system, disk| {
-        let sweep = ["--kernel", "uml", "--fs", file_system, "--disk", disk, "fsync.wl"];
+        let sweep = [
+            "--kernel",
+            "uml",
+            "--fs",
+            file_system,
+            "--disk",
+            disk,
+            "fsync.wl",
+        ];
         let report = Report::of_process(place.crashpoint(&[&SWEEP, sweep.as_slice()].concat()));
-        assert_eq!(report.total("not_measured"), 0, "{:?}", report.with_verdict("not-measured"));
+        assert_eq!(
+            report.total("not_measured"),
+            0,
+            "{:?}",
+            report.with_verdict("not-measured")
+        );
         report.broken()
     };
     let first = [("first".to_owned(), "fsync-new-names".to_owned())];
-    assert_eq!(broken("f2fs", "lazy:3"), first, "if this kernel is not a 6.1, it may be mended");
+    assert_eq!(
+        broken("f2fs", "lazy:3"),
+        first,
+        "if this kernel is not a 6.1, it may be mended"
+    );
     assert_eq!(broken("f2fs", "honest"), []);
     assert_eq!(broken("ext4", "lazy:3"), []);
 }
@@ -112,9 +138,20 @@ fn the_workloads_of_b3_are_clean_on_f2fs() {
 #[test]
 fn btrfs_breaks_the_workloads_of_b3_that_it_is_known_to_break() {
     let report = b3("btrfs");
-    assert_eq!(report.total("not_measured"), 0, "{:?}", report.with_verdict("not-measured"));
-    let known: Vec<_> = KNOWN_ON_BTRFS.map(|(workload, promise)| (workload.to_owned(), promise.to_owned())).into();
-    assert_eq!(report.broken(), known, "if this kernel is not a 6.1, the list is another");
+    assert_eq!(
+        report.total("not_measured"),
+        0,
+        "{:?}",
+        report.with_verdict("not-measured")
+    );
+    let known: Vec<_> = KNOWN_ON_BTRFS
+        .map(|(workload, promise)| (workload.to_owned(), promise.to_owned()))
+        .into();
+    assert_eq!(
+        report.broken(),
+        known,
+        "if this kernel is not a 6.1, the list is another"
+    );
 }
 
 /// On the host of its guest, or in it, which it is in virtual time.
@@ -131,8 +168,15 @@ fn where_a_repair_runs_makes_no_difference() {
     for file_system in ["ext2", "vfat", "minix"] {
         let sweep = |kernel: &[String]| {
             let fs = ["--fs", file_system, "three.wl"];
-            let report = Report::of_process(place.crashpoint(&[&SWEEP, words(kernel).as_slice(), &fs].concat()));
-            assert_eq!((report.total("workloads"), report.total("not_measured")), (3, 0), "{:?}", report.results);
+            let report = Report::of_process(
+                place.crashpoint(&[&SWEEP, words(kernel).as_slice(), &fs].concat()),
+            );
+            assert_eq!(
+                (report.total("workloads"), report.total("not_measured")),
+                (3, 0),
+                "{:?}",
+                report.results
+            );
             // How many states differ is up to what the kernel writes by itself meanwhile.
             assert!(report.total("states_checked") > 3, "{:?}", report.results);
             report.broken()
@@ -150,9 +194,22 @@ fn flushes_that_cover_nothing_are_caught() {
          workload overwrite; setup; creat foo; write foo 0 16K; run; write foo 0 16K; fdatasync foo\n",
     );
     for file_system in FILE_SYSTEMS {
-        let sweep = ["--kernel", "uml", "--disk", "drop-flush", "--fs", file_system, "lies.wl"];
+        let sweep = [
+            "--kernel",
+            "uml",
+            "--disk",
+            "drop-flush",
+            "--fs",
+            file_system,
+            "lies.wl",
+        ];
         let report = Report::of_process(place.crashpoint(&[&SWEEP, sweep.as_slice()].concat()));
-        assert_eq!(report.with_verdict("finding"), ["data", "overwrite"], "{file_system}: {:?}", report.summaries);
+        assert_eq!(
+            report.with_verdict("finding"),
+            ["data", "overwrite"],
+            "{file_system}: {:?}",
+            report.summaries
+        );
         assert_eq!(report.status, 1);
     }
 }
@@ -163,22 +220,41 @@ struct LoopMount(tempfile::TempDir);
 impl LoopMount {
     fn new() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        let (image, point) = (directory.path().join("image"), directory.path().join("point"));
-        std::fs::File::create(&image).and_then(|file| file.set_len(8 << 20)).expect("made");
+        let (image, point) = (
+            directory.path().join("image"),
+            directory.path().join("point"),
+        );
+        std::fs::File::create(&image)
+            .and_then(|file| file.set_len(8 << 20))
+            .expect("made");
         std::fs::create_dir(&point).expect("made");
         let run = |program: &str, arguments: &[&std::ffi::OsStr]| {
-            let status = Command::new(program).args(arguments).stdout(Stdio::null()).status().expect("run");
+            let status = Command::new(program)
+                .args(arguments)
+                .stdout(Stdio::null())
+                .status()
+                .expect("run");
             assert!(status.success(), "{program}: {status}");
         };
         run("mkfs.ext4", &["-q".as_ref(), image.as_os_str()]);
-        run("mount", &["-o".as_ref(), "loop".as_ref(), image.as_os_str(), point.as_os_str()]);
+        run(
+            "mount",
+            &[
+                "-o".as_ref(),
+                "loop".as_ref(),
+                image.as_os_str(),
+                point.as_os_str(),
+            ],
+        );
         Self(directory)
     }
 }
 
 impl Drop for LoopMount {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path().join("point")).status();
+        let _ = Command::new("umount")
+            .arg(self.0.path().join("point"))
+            .status();
     }
 }
 
@@ -187,7 +263,9 @@ impl Drop for LoopMount {
 fn what_somebody_has_mounted_is_no_obstacle() {
     let _mounted = LoopMount::new();
     let place = Ordinary::new();
-    let sweep = ["--kernel", "uml", "--fs", "btrfs", "--preset", "seq-1", "--range", "0..4"];
+    let sweep = [
+        "--kernel", "uml", "--fs", "btrfs", "--preset", "seq-1", "--range", "0..4",
+    ];
     Report::of_process(place.crashpoint(&[&SWEEP, sweep.as_slice()].concat())).assert_clean();
 }
 
@@ -202,17 +280,28 @@ struct Sweep {
 impl Sweep {
     fn start(mut command: Command) -> Self {
         let said = tempfile::tempfile().expect("a file");
-        command.stdout(Stdio::piped()).stderr(said.try_clone().expect("cloned"));
+        command
+            .stdout(Stdio::piped())
+            .stderr(said.try_clone().expect("cloned"));
         let mut process = command.spawn().expect("started");
         let output = BufReader::new(process.stdout.take().expect("piped"));
-        Self { process, said, output, lines: Vec::new() }
+        Self {
+            process,
+            said,
+            output,
+            lines: Vec::new(),
+        }
     }
 
     /// Reads until there are so many lines.
     fn read_until(&mut self, count: usize) {
         while self.lines.len() < count {
             let mut line = String::new();
-            assert!(self.output.read_line(&mut line).expect("text") > 0, "it ended: {}", self.said());
+            assert!(
+                self.output.read_line(&mut line).expect("text") > 0,
+                "it ended: {}",
+                self.said()
+            );
             self.lines.push(line.trim_end().to_owned());
         }
     }
@@ -220,7 +309,10 @@ impl Sweep {
     /// What it said on standard error.
     fn said(&mut self) -> String {
         let mut text = String::new();
-        self.said.rewind().and_then(|()| self.said.read_to_string(&mut text)).expect("text");
+        self.said
+            .rewind()
+            .and_then(|()| self.said.read_to_string(&mut text))
+            .expect("text");
         text
     }
 
@@ -230,10 +322,16 @@ impl Sweep {
         self.output.read_to_string(&mut rest).expect("text");
         self.lines.extend(rest.lines().map(str::to_owned));
         let summary = self.lines.pop().unwrap_or_default();
-        let Ok(summary) = serde_json::from_str::<Value>(&summary) else { panic!("no summary: {}", self.said()) };
+        let Ok(summary) = serde_json::from_str::<Value>(&summary) else {
+            panic!("no summary: {}", self.said())
+        };
         assert_eq!(summary["type"], "summary", "{}", self.said());
         self.lines.sort();
-        (self.process.wait().expect("it ends").code(), std::mem::take(&mut self.lines), summary)
+        (
+            self.process.wait().expect("it ends").code(),
+            std::mem::take(&mut self.lines),
+            summary,
+        )
     }
 }
 
@@ -249,7 +347,11 @@ impl Drop for Sweep {
 fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !so() {
-        assert!(Instant::now() < deadline, "not within {} s: {what}", PATIENCE.as_secs());
+        assert!(
+            Instant::now() < deadline,
+            "not within {} s: {what}",
+            PATIENCE.as_secs()
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -272,20 +374,30 @@ fn a_killed_guest_costs_nothing() {
     }
     let (status, results, summary) = killed.end();
     assert_eq!(results, whole);
-    assert_eq!((status, &summary["not_measured"], &summary["interrupted"]), (Some(0), &0.into(), &false.into()));
+    assert_eq!(
+        (status, &summary["not_measured"], &summary["interrupted"]),
+        (Some(0), &0.into(), &false.into())
+    );
 }
 
 #[test]
 fn nothing_is_left_when_the_program_is_killed() {
     let place = Ordinary::new();
     let kernel = place.own_kernel();
-    let sweep = [&SWEEP, words(&kernel).as_slice(), &["--fs", "ext4", "--preset", "seq-2"]].concat();
+    let sweep = [
+        &SWEEP,
+        words(&kernel).as_slice(),
+        &["--fs", "ext4", "--preset", "seq-2"],
+    ]
+    .concat();
     let mut sweep = Sweep::start(place.crashpoint(&sweep));
     sweep.read_until(10);
     let pid = sweep.process.id();
     // It, and a keeper, a kernel and more for each of two guests, which have a directory each.
     wait_until("both guests run", || {
-        place.kernels().len() == 2 && place.processes().len() > 5 && place.directories_of(pid).len() >= 2
+        place.kernels().len() == 2
+            && place.processes().len() > 5
+            && place.directories_of(pid).len() >= 2
     });
     sweep.process.kill().expect("killed");
     let killed = Instant::now();
@@ -307,24 +419,57 @@ fn a_guest_that_panics_is_a_finding() {
          workload deadly; mkdir A; creat A/foo; write A/foo 0 64K; fsync A/foo; creat A/bar; sync; unlink A/foo; sync\n\
          workload after; creat bar; fsync bar\n",
     );
-    let options = ["--kernel", "uml", "--fs", "ext4", "-o", "errors=panic", "--disk", "lose-write:5", "three.wl"];
+    let options = [
+        "--kernel",
+        "uml",
+        "--fs",
+        "ext4",
+        "-o",
+        "errors=panic",
+        "--disk",
+        "lose-write:5",
+        "three.wl",
+    ];
     let report = Report::of_process(place.crashpoint(&[&SWEEP, options.as_slice()].concat()));
     assert_dies_in_the_second(&report, "panic forced after error");
     // Which of the steps it was that it died in is told.
-    let deadly = report.results.iter().find(|result| !result["death"].is_null()).expect("there is one");
+    let deadly = report
+        .results
+        .iter()
+        .find(|result| !result["death"].is_null())
+        .expect("there is one");
     assert_ne!(deadly["death"]["during"], "starting", "{deadly}");
 }
 
 #[track_caller]
 fn assert_dies_in_the_second(report: &Report, words: &str) {
-    let deaths: Vec<_> = report.results.iter().filter(|result| !result["death"].is_null()).collect();
+    let deaths: Vec<_> = report
+        .results
+        .iter()
+        .filter(|result| !result["death"].is_null())
+        .collect();
     assert_eq!(deaths.len(), 1, "{:?}", report.results);
     let death = &deaths[0]["death"];
-    assert!(death["what"].as_str().is_some_and(|what| what.contains(words)), "{death}");
-    assert!(death["log"].as_array().is_some_and(|log| log.len() > 10), "{death}");
+    assert!(
+        death["what"]
+            .as_str()
+            .is_some_and(|what| what.contains(words)),
+        "{death}"
+    );
+    assert!(
+        death["log"].as_array().is_some_and(|log| log.len() > 10),
+        "{death}"
+    );
     assert_eq!(report.with_verdict("finding"), ["deadly"]);
     assert_eq!(report.with_verdict("clean"), ["after", "before"]);
-    assert_eq!((report.total("findings"), report.total("not_measured"), report.status), (1, 0, 1));
+    assert_eq!(
+        (
+            report.total("findings"),
+            report.total("not_measured"),
+            report.status
+        ),
+        (1, 0, 1)
+    );
 }
 
 /// It has to find every page that can be given back before it gives up.
@@ -339,15 +484,32 @@ fn a_guest_that_runs_out_of_memory() {
          workload after; creat bar; fsync bar\n",
     );
     let sweep = |parameters: &str| {
-        let options = ["--kernel", "uml", "--kernel-parameters", parameters, "--fs", "xfs", "three.wl"];
+        let options = [
+            "--kernel",
+            "uml",
+            "--kernel-parameters",
+            parameters,
+            "--fs",
+            "xfs",
+            "three.wl",
+        ];
         Report::of_process(place.crashpoint(&[&SWEEP, options.as_slice()].concat()))
     };
     assert_dies_in_the_second(&sweep("mem=170M sysctl.vm.panic_on_oom=1"), "Out of memory");
 
     // Where it ends programs instead, ours is the one: that tells nothing of the file system.
     let report = sweep("mem=170M");
-    let result = report.results.iter().find(|result| result["workload"] == "deadly").expect("there is one");
-    assert!(result["not_measured"].as_str().is_some_and(|why| why.contains("memory")), "{result}");
+    let result = report
+        .results
+        .iter()
+        .find(|result| result["workload"] == "deadly")
+        .expect("there is one");
+    assert!(
+        result["not_measured"]
+            .as_str()
+            .is_some_and(|why| why.contains("memory")),
+        "{result}"
+    );
     assert_eq!(report.with_verdict("not-measured"), ["deadly"]);
     assert_eq!(report.with_verdict("clean"), ["after", "before"]);
     assert_eq!((report.total("findings"), report.status), (0, 3));
@@ -361,15 +523,30 @@ fn refuses(place: &Ordinary, arguments: &[&str], expected: &[&str]) {
     assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
     assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
     assert!(said.starts_with("error: "), "{arguments:?}: {said}");
-    assert!(expected.iter().all(|part| said.contains(part)), "{arguments:?}: {said} lacks one of {expected:?}");
+    assert!(
+        expected.iter().all(|part| said.contains(part)),
+        "{arguments:?}: {said} lacks one of {expected:?}"
+    );
     assert_eq!(printed(&output), "", "{arguments:?}");
 }
 
 /// A modules.dep that names these modules of Debian's kernel.
 fn modules(names: [&str; 2]) -> String {
     let mut find = Command::new("find");
-    find.args(["/usr/lib/uml/modules", "-name", names[0], "-printf", "%p:\\n", "-o"]);
-    let found = printed(&find.args(["-name", names[1], "-printf", "%p:\\n"]).output().expect("it runs"));
+    find.args([
+        "/usr/lib/uml/modules",
+        "-name",
+        names[0],
+        "-printf",
+        "%p:\\n",
+        "-o",
+    ]);
+    let found = printed(
+        &find
+            .args(["-name", names[1], "-printf", "%p:\\n"])
+            .output()
+            .expect("it runs"),
+    );
     assert_eq!(found.lines().count(), names.len(), "{found}");
     found
 }
@@ -381,48 +558,118 @@ fn kernels_that_cannot_be_used() {
     place.file("text", "text\n");
     place.shared("empty");
     let script = place.file("script", "#!/bin/sh\necho hello\n");
-    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("changed");
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("changed");
     let cases: [(&[&str], &[&str]); 9] = [
-        (&["--kernel", "uml:/bin/true"], &["/bin/true is not a User-Mode Linux kernel"]),
-        (&["--kernel", "uml:script"], &["script is not a User-Mode Linux kernel"]),
-        (&["--kernel", "uml:text"], &["text is not a program", "make ARCH=um"]),
+        (
+            &["--kernel", "uml:/bin/true"],
+            &["/bin/true is not a User-Mode Linux kernel"],
+        ),
+        (
+            &["--kernel", "uml:script"],
+            &["script is not a User-Mode Linux kernel"],
+        ),
+        (
+            &["--kernel", "uml:text"],
+            &["text is not a program", "make ARCH=um"],
+        ),
         (&["--kernel", "uml:nowhere"], &["nowhere"]),
-        (&["--kernel", "uml", "--modules", "nowhere"], &["nowhere is not a directory"]),
-        (&["--kernel", "uml", "--modules", "empty"], &["no modules", "empty", "depmod"]),
-        (&["--kernel", "uml", "--kernel-parameters", "mem=16M"], &["its memory", "too small"]),
-        (&["--kernel", "uml:/usr/bin/linux.uml", "--virtual-time"], &["no virtual time", "scripts/build-uml.sh"]),
+        (
+            &["--kernel", "uml", "--modules", "nowhere"],
+            &["nowhere is not a directory"],
+        ),
+        (
+            &["--kernel", "uml", "--modules", "empty"],
+            &["no modules", "empty", "depmod"],
+        ),
+        (
+            &["--kernel", "uml", "--kernel-parameters", "mem=16M"],
+            &["its memory", "too small"],
+        ),
+        (
+            &["--kernel", "uml:/usr/bin/linux.uml", "--virtual-time"],
+            &["no virtual time", "scripts/build-uml.sh"],
+        ),
         // The user has none of his own.
-        (&["--kernel", "uml", "--virtual-time"], &["build it with scripts/build-uml.sh"]),
+        (
+            &["--kernel", "uml", "--virtual-time"],
+            &["build it with scripts/build-uml.sh"],
+        ),
     ];
     for (kernel, expected) in cases {
-        refuses(&place, &[&["fs", "--fs", "ext4", "one.wl"], kernel].concat(), expected);
+        refuses(
+            &place,
+            &[&["fs", "--fs", "ext4", "one.wl"], kernel].concat(),
+            expected,
+        );
     }
     for (kernel, expected) in &cases[..4] {
-        refuses(&place, &[&["machine"], *kernel, &["--", "true"]].concat(), expected);
+        refuses(
+            &place,
+            &[&["machine"], *kernel, &["--", "true"]].concat(),
+            expected,
+        );
     }
     // What makes disks is there, the file system is not.
     let partial = place.shared("partial").join("modules.dep");
     std::fs::write(partial, modules(["fuse.ko", "loop.ko"])).expect("written");
-    let f2fs = ["fs", "--fs", "f2fs", "--kernel", "uml", "--modules", "partial", "one.wl"];
+    let f2fs = [
+        "fs",
+        "--fs",
+        "f2fs",
+        "--kernel",
+        "uml",
+        "--modules",
+        "partial",
+        "one.wl",
+    ];
     refuses(&place, &f2fs, &["this kernel has no f2fs", "--modules"]);
-    refuses(&place, &["machine", "--share", "nowhere", "--", "true"], &["share nowhere"]);
+    refuses(
+        &place,
+        &["machine", "--share", "nowhere", "--", "true"],
+        &["share nowhere"],
+    );
 }
 
 #[test]
 fn commands_in_a_guest_end_as_they_do_anywhere() {
     let place = Ordinary::new();
-    let run = |arguments: &[&str]| place.crashpoint(&[&["machine"], arguments].concat()).output().expect("it runs");
+    let run = |arguments: &[&str]| {
+        place
+            .crashpoint(&[&["machine"], arguments].concat())
+            .output()
+            .expect("it runs")
+    };
     let script = "echo printed; echo said >&2; id -u; touch /usr/mine || exit 7";
     let output = run(&["--", "sh", "-c", script]);
-    assert_eq!((output.status.code(), printed(&output)), (Some(7), "printed\n0\n".to_owned()), "{}", said(&output));
+    assert_eq!(
+        (output.status.code(), printed(&output)),
+        (Some(7), "printed\n0\n".to_owned()),
+        "{}",
+        said(&output)
+    );
     assert!(said(&output).starts_with("said\n"), "{}", said(&output));
-    assert_eq!(run(&["--", "sh", "-c", "kill -KILL $$"]).status.code(), Some(128 + 9));
+    assert_eq!(
+        run(&["--", "sh", "-c", "kill -KILL $$"]).status.code(),
+        Some(128 + 9)
+    );
 
     // It writes where it was told that it may, and sees its own files only there.
     let shared = place.shared("shared");
     let path = shared.to_str().expect("text");
-    let output = run(&["--share", path, "--", "sh", "-c", "echo kept >\"$0/file\"; echo lost >/tmp/file", path]);
+    let output = run(&[
+        "--share",
+        path,
+        "--",
+        "sh",
+        "-c",
+        "echo kept >\"$0/file\"; echo lost >/tmp/file",
+        path,
+    ]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    assert_eq!(std::fs::read_to_string(shared.join("file")).expect("read"), "kept\n");
+    assert_eq!(
+        std::fs::read_to_string(shared.join("file")).expect("read"),
+        "kept\n"
+    );
     assert!(!place.temporary().join("file").exists());
 }

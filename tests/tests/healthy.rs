@@ -38,7 +38,9 @@ fn collected() -> Vec<PathBuf> {
 fn clean_seq_1(file_system: &str) -> Report {
     require_root();
     let report = Report::of(
-        crashpoint().args(["fs", "--preset", "seq-1", "--jobs", "2", "--format", "json"]).args(["--fs", file_system]),
+        crashpoint()
+            .args(["fs", "--preset", "seq-1", "--jobs", "2", "--format", "json"])
+            .args(["--fs", file_system]),
     );
     report.assert_clean();
     report
@@ -51,14 +53,26 @@ fn seq_1(file_system: &str) {
 
 fn collection(file_system: &str) -> Report {
     require_root();
-    Report::of(replay().args(["--jobs", "2", "--format", "json", "--fs", file_system]).args(collected()))
+    Report::of(
+        replay()
+            .args(["--jobs", "2", "--format", "json", "--fs", file_system])
+            .args(collected()),
+    )
 }
 
 /// Nothing is found in what can be done; the rest, which is as much on either, cannot.
 fn seq_1_where_it_applies(file_system: &str, not_applicable: u64) {
     let report = clean_seq_1(file_system);
-    assert_eq!(report.total("not_applicable"), not_applicable, "{:?}", report.summaries);
-    assert_eq!(report.with_verdict("not-applicable").len() as u64, not_applicable);
+    assert_eq!(
+        report.total("not_applicable"),
+        not_applicable,
+        "{:?}",
+        report.summaries
+    );
+    assert_eq!(
+        report.with_verdict("not-applicable").len() as u64,
+        not_applicable
+    );
 }
 
 #[test]
@@ -75,11 +89,25 @@ fn seq_1_is_clean_on_ext2_once_it_is_repaired() {
 fn variants_are_swept_one_after_the_other_and_are_clean() {
     require_root();
     let variants = "ext4:data=journal,nodelalloc,ext4:-O ^metadata_csum,^64bit,btrfs:compress=zstd";
-    let sample = ["fs", "--preset", "seq-1", "--sample", "15", "--jobs", "2", "--format", "json", "--fs", variants];
+    let sample = [
+        "fs", "--preset", "seq-1", "--sample", "15", "--jobs", "2", "--format", "json", "--fs",
+        variants,
+    ];
     let report = Report::of(crashpoint().args(sample));
     report.assert_clean();
-    let names: Vec<_> = report.summaries.iter().filter_map(|summary| summary["variant"].as_str()).collect();
-    assert_eq!(names, ["ext4:data=journal,nodelalloc", "ext4:-O ^metadata_csum,^64bit", "btrfs:compress=zstd"]);
+    let names: Vec<_> = report
+        .summaries
+        .iter()
+        .filter_map(|summary| summary["variant"].as_str())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "ext4:data=journal,nodelalloc",
+            "ext4:-O ^metadata_csum,^64bit",
+            "btrfs:compress=zstd"
+        ]
+    );
     assert_eq!(report.total("workloads"), 45, "{:?}", report.summaries);
 }
 
@@ -87,10 +115,18 @@ fn variants_are_swept_one_after_the_other_and_are_clean() {
 #[test]
 fn seq_1_is_clean_on_a_lazy_disk() {
     require_root();
-    let sample = ["fs", "--preset", "seq-1", "--sample", "60", "--seed", "1", "--jobs", "2", "--format", "json"];
+    let sample = [
+        "fs", "--preset", "seq-1", "--sample", "60", "--seed", "1", "--jobs", "2", "--format",
+        "json",
+    ];
     for seed in 0..3 {
         let disk = format!("lazy:{seed}");
-        let report = Report::of(crashpoint().args(sample).args(["--fs", "ext4,xfs,btrfs", "--disk", &disk]));
+        let report =
+            Report::of(
+                crashpoint()
+                    .args(sample)
+                    .args(["--fs", "ext4,xfs,btrfs", "--disk", &disk]),
+            );
         report.assert_clean();
         assert_eq!(report.total("workloads"), 180, "{:?}", report.summaries);
     }
@@ -124,15 +160,25 @@ fn the_collected_workloads_are_clean_on_xfs() {
 #[test]
 fn btrfs_breaks_the_workloads_it_is_known_to_break_and_no_other() {
     let report = collection("btrfs");
-    assert_eq!(report.total("not_measured"), 0, "{:?}", report.with_verdict("not-measured"));
+    assert_eq!(
+        report.total("not_measured"),
+        0,
+        "{:?}",
+        report.with_verdict("not-measured")
+    );
     let broken = report.broken();
     for (workload, promise) in &broken {
         let known = KNOWN_ON_BTRFS.contains(&(workload.as_str(), promise.as_str()));
-        assert!(known, "{workload} breaks {promise}, which is new: {broken:?}");
+        assert!(
+            known,
+            "{workload} breaks {promise}, which is new: {broken:?}"
+        );
     }
     for (workload, promise) in KNOWN_ON_BTRFS {
         if !broken.iter().any(|(name, _)| name == workload) {
-            println!("this kernel does not break {promise} in {workload} any more: take it off the list");
+            println!(
+                "this kernel does not break {promise} in {workload} any more: take it off the list"
+            );
         }
     }
 }
@@ -145,7 +191,10 @@ fn what_ace_gen_writes_replay_reads() {
         program("ace-gen").display(),
         program("replay").display()
     );
-    let output = assert_cmd::Command::new("bash").args(["-c", &line]).assert().success();
+    let output = assert_cmd::Command::new("bash")
+        .args(["-c", &line])
+        .assert()
+        .success();
     let table = String::from_utf8_lossy(&output.get_output().stdout).into_owned();
     assert!(table.contains("ext4") && table.contains(" 20 "), "{table}");
 }

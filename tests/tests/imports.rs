@@ -62,9 +62,26 @@ impl Logged {
         std::fs::copy(script, path("log-writes.sh")).expect("copied");
         std::fs::write(path("logged.wl"), WORKLOAD).expect("written");
         let mut command = Command::new(path("crashpoint"));
-        command.args(["machine", "--load", "dm_mod", "--load", "dm_log_writes", "--share"]).arg(directory.path());
-        command.args(["--", "sh"]).arg(path("log-writes.sh")).arg(path("crashpoint")).arg(file_system);
-        let output = command.arg(path("logged.wl")).arg(directory.path()).output().expect("it runs");
+        command
+            .args([
+                "machine",
+                "--load",
+                "dm_mod",
+                "--load",
+                "dm_log_writes",
+                "--share",
+            ])
+            .arg(directory.path());
+        command
+            .args(["--", "sh"])
+            .arg(path("log-writes.sh"))
+            .arg(path("crashpoint"))
+            .arg(file_system);
+        let output = command
+            .arg(path("logged.wl"))
+            .arg(directory.path())
+            .output()
+            .expect("it runs");
         assert!(output.status.success(), "{}", said(&output));
         let log = std::fs::read(path("log.img")).expect("it was left");
         let number = |at: usize| u64::from_le_bytes(log[at..at + 8].try_into().expect("8 bytes"));
@@ -72,11 +89,22 @@ impl Logged {
         let mut entries = Vec::new();
         for _ in 0..count {
             let (sectors, flags) = (number(at + 8), number(at + 16));
-            let data = if flags & DISCARD == 0 { sectors as usize * 512 } else { 0 };
-            entries.push(Entry { flags, bytes: log[at..at + 512 + data].to_vec() });
+            let data = if flags & DISCARD == 0 {
+                sectors as usize * 512
+            } else {
+                0
+            };
+            entries.push(Entry {
+                flags,
+                bytes: log[at..at + 512 + data].to_vec(),
+            });
             at += 512 + data;
         }
-        Self { header: log[..512].to_vec(), entries, directory }
+        Self {
+            header: log[..512].to_vec(),
+            entries,
+            directory,
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -85,12 +113,19 @@ impl Logged {
 
     /// The place of a mark.
     fn mark(&self, text: &str) -> usize {
-        self.entries.iter().position(|entry| entry.text() == text).unwrap_or_else(|| panic!("no mark {text}"))
+        self.entries
+            .iter()
+            .position(|entry| entry.text() == text)
+            .unwrap_or_else(|| panic!("no mark {text}"))
     }
 
     /// Leaves a log that has only those of the entries.
     fn keep(&self, keep: impl Fn(usize, &Entry) -> bool) {
-        let kept = self.entries.iter().enumerate().filter(|(place, entry)| keep(*place, entry));
+        let kept = self
+            .entries
+            .iter()
+            .enumerate()
+            .filter(|(place, entry)| keep(*place, entry));
         let kept: Vec<_> = kept.map(|(_, entry)| entry.bytes.as_slice()).collect();
         let mut log = self.header.clone();
         log[16..24].copy_from_slice(&(kept.len() as u64).to_le_bytes());
@@ -100,8 +135,14 @@ impl Logged {
 
     fn command(&self, file_system: &str, more: &[&str]) -> Command {
         let mut command = Command::new(program("crashpoint"));
-        command.args(["import", "--format", "json", "--log-writes"]).arg(self.path("log.img"));
-        command.arg("--base").arg(self.path("base.img")).args(["--fs", file_system]).args(more);
+        command
+            .args(["import", "--format", "json", "--log-writes"])
+            .arg(self.path("log.img"));
+        command
+            .arg("--base")
+            .arg(self.path("base.img"))
+            .args(["--fs", file_system])
+            .args(more);
         command
     }
 
@@ -145,14 +186,26 @@ fn what_a_log_lacks_is_found() {
     logged.keep(|place, entry| !(before..behind).contains(&place) || entry.flags & FLUSH == 0);
     let report = logged.import("ext4", &[&workload]);
     assert_eq!(report.status, 1, "{:?}", report.results);
-    assert!(report.broken().iter().any(|(_, promise)| promise.starts_with("fsync-")), "{:?}", report.broken());
+    assert!(
+        report
+            .broken()
+            .iter()
+            .any(|(_, promise)| promise.starts_with("fsync-")),
+        "{:?}",
+        report.broken()
+    );
 
     // Every write but the commit: with the flush, and without what it was for.
     logged.keep(|place, entry| !(before..behind).contains(&place) || !entry.is_plain_write());
     let report = logged.import("ext4", &[&workload]);
     assert_eq!(report.status, 1, "{:?}", report.results);
-    let place = report.results[0]["broken"][0]["place"].as_str().expect("it has a place");
-    assert!(place.starts_with("behind entry ") && place.contains("of the log, the last mark 'op-"), "{place}");
+    let place = report.results[0]["broken"][0]["place"]
+        .as_str()
+        .expect("it has a place");
+    assert!(
+        place.starts_with("behind entry ") && place.contains("of the log, the last mark 'op-"),
+        "{place}"
+    );
 
     // What unmounting wrote to its place before the journal was emptied: that takes no workload.
     let last = logged.mark("op-8-end");
@@ -170,23 +223,42 @@ fn what_is_no_whole_log_of_the_disk_is_refused_with_the_place() {
 
     std::fs::write(logged.path("log.img"), &whole[..whole.len() - 700]).expect("written");
     let why = logged.refused(&[]);
-    assert!(why.contains("at byte ") && why.contains("the file ends after") && why.lines().count() == 1, "{why}");
+    assert!(
+        why.contains("at byte ") && why.contains("the file ends after") && why.lines().count() == 1,
+        "{why}"
+    );
 
     let mut damaged = whole.clone();
     damaged[512 + 17] = 1;
     std::fs::write(logged.path("log.img"), &damaged).expect("written");
-    assert!(logged.refused(&[]).contains("at byte 528 (entry 0): unknown flags 0x100"));
+    assert!(
+        logged
+            .refused(&[])
+            .contains("at byte 528 (entry 0): unknown flags 0x100")
+    );
 
     let mark = logged.mark("op-3-end");
     logged.keep(|place, _| place != mark);
     let why = logged.refused(&[&workload]);
-    assert!(why.contains("the mark 'op-4-start' stands where 'op-3-end' should"), "{why}");
-    assert!(logged.refused(&["--from", "mkfs"]).contains("has no mark 'mkfs'; it has 'op-0-start'"));
+    assert!(
+        why.contains("the mark 'op-4-start' stands where 'op-3-end' should"),
+        "{why}"
+    );
+    assert!(
+        logged
+            .refused(&["--from", "mkfs"])
+            .contains("has no mark 'mkfs'; it has 'op-0-start'")
+    );
     std::fs::write(logged.path("base.img"), [0; 1000]).expect("written");
-    assert!(logged.refused(&[]).contains("has 1000 bytes, which is not a multiple of 4096"));
+    assert!(
+        logged
+            .refused(&[])
+            .contains("has 1000 bytes, which is not a multiple of 4096")
+    );
 }
 
-/// Who is not root checks a log under a guest's kernel, wherever it is: the guest has a /dev of its own.
+/// Who is not root checks a log under a guest's kernel, wherever it is: the guest has a /dev of its
+/// own.
 #[test]
 fn a_log_is_checked_in_a_guest_without_root() {
     let logged = Logged::new("ext4");
@@ -201,9 +273,27 @@ fn a_log_is_checked_in_a_guest_without_root() {
             hidden.path().join(name)
         };
         let mut command = Command::new(logged.path("crashpoint"));
-        command.args(["import", "--format", "json", "--kernel", "uml", "--fs", "ext4", "--log-writes"]);
-        command.arg(file("log.img")).arg("--base").arg(file("base.img")).arg(logged.path("logged.wl"));
-        command.uid(65534).gid(65534).current_dir("/").env("TMPDIR", "/tmp").stdin(Stdio::null());
+        command.args([
+            "import",
+            "--format",
+            "json",
+            "--kernel",
+            "uml",
+            "--fs",
+            "ext4",
+            "--log-writes",
+        ]);
+        command
+            .arg(file("log.img"))
+            .arg("--base")
+            .arg(file("base.img"))
+            .arg(logged.path("logged.wl"));
+        command
+            .uid(65534)
+            .gid(65534)
+            .current_dir("/")
+            .env("TMPDIR", "/tmp")
+            .stdin(Stdio::null());
         Report::of_process(command)
     };
     logged.keep(|_, _| true);
@@ -215,7 +305,14 @@ fn a_log_is_checked_in_a_guest_without_root() {
     logged.keep(|place, entry| !(before..behind).contains(&place) || entry.flags & FLUSH == 0);
     let report = import();
     assert_eq!(report.status, 1, "{:?}", report.results);
-    assert!(report.broken().iter().any(|(_, promise)| promise.starts_with("fsync-")), "{:?}", report.broken());
+    assert!(
+        report
+            .broken()
+            .iter()
+            .any(|(_, promise)| promise.starts_with("fsync-")),
+        "{:?}",
+        report.broken()
+    );
 }
 
 /// A disk that is wrong before anything was logged accuses nobody.
@@ -227,5 +324,10 @@ fn damage_that_was_there_before_is_not_of_a_crash() {
     base[1024 + 16] ^= 1;
     std::fs::write(logged.path("base.img"), base).expect("written");
     let report = logged.import("ext4", &[]);
-    assert_eq!((report.status, report.broken()), (3, Vec::new()), "{:?}", report.results);
+    assert_eq!(
+        (report.status, report.broken()),
+        (3, Vec::new()),
+        "{:?}",
+        report.results
+    );
 }

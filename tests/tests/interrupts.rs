@@ -34,18 +34,35 @@ impl Sweep {
 
     fn of(file_system: &str, disk: &str, temporary: &Path) -> Self {
         let process = Command::new(program("crashpoint"))
-            .args(["fs", "--fs", file_system, "--preset", "seq-2", "--jobs", "2", "--disk", disk])
+            .args([
+                "fs",
+                "--fs",
+                file_system,
+                "--preset",
+                "seq-2",
+                "--jobs",
+                "2",
+                "--disk",
+                disk,
+            ])
             .env("TMPDIR", temporary)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .expect("started");
-        let mut this = Self { process, family: Family::default() };
+        let mut this = Self {
+            process,
+            family: Family::default(),
+        };
         let deadline = Instant::now() + PATIENCE;
         // The parent and two workers, each with its disks.
         while this.family.len() < 3 || this.devices() < 4 {
-            assert!(Instant::now() < deadline, "the sweep does not start: {:?}", this.family);
+            assert!(
+                Instant::now() < deadline,
+                "the sweep does not start: {:?}",
+                this.family
+            );
             std::thread::sleep(Duration::from_millis(20));
             this.family = Family::of(this.process.id());
         }
@@ -56,7 +73,10 @@ impl Sweep {
 
     fn devices(&self) -> usize {
         let nowhere = tempfile::tempdir().expect("a directory");
-        leftovers(&self.family, nowhere.path()).iter().filter(|left| left.starts_with("loop device")).count()
+        leftovers(&self.family, nowhere.path())
+            .iter()
+            .filter(|left| left.starts_with("loop device"))
+            .count()
     }
 
     fn send(&self, signal: Signal) {
@@ -74,7 +94,12 @@ impl Sweep {
             std::thread::sleep(Duration::from_millis(10));
         };
         let mut printed = String::new();
-        self.process.stdout.take().expect("piped").read_to_string(&mut printed).expect("text");
+        self.process
+            .stdout
+            .take()
+            .expect("piped")
+            .read_to_string(&mut printed)
+            .expect("text");
         (status, printed)
     }
 }
@@ -103,11 +128,17 @@ fn stopped_by(signal: Signal) {
     let _alone = alone();
     let temporary = tempfile::tempdir().expect("a directory");
     let mut sweep = Sweep::start(temporary.path());
-    assert!(!leftovers(&sweep.family, temporary.path()).is_empty(), "what would be left is not seen");
+    assert!(
+        !leftovers(&sweep.family, temporary.path()).is_empty(),
+        "what would be left is not seen"
+    );
     sweep.send(signal);
     let (status, printed) = sweep.end();
     assert!(matches!(status.code(), Some(3 | 1)), "{status}");
-    assert!(printed.lines().any(|line| line.starts_with("ext4")), "no table: {printed}");
+    assert!(
+        printed.lines().any(|line| line.starts_with("ext4")),
+        "no table: {printed}"
+    );
     // Whoever looks at all loop devices keeps one for a moment.
     let left = settle(&sweep.family, temporary.path(), <[_]>::is_empty);
     assert!(left.is_empty(), "{signal}: {left:#?}");
@@ -132,7 +163,11 @@ fn a_sweep_that_is_killed_while_its_disks_hold_answers_back_leaves_no_process_an
         let mut sweep = Sweep::of(file_system, "lazy", temporary.path());
         sweep.send(Signal::SIGKILL);
         sweep.end();
-        let ended = |left: &[String]| !left.iter().any(|left| left.starts_with("process") || left.starts_with("loop"));
+        let ended = |left: &[String]| {
+            !left
+                .iter()
+                .any(|left| left.starts_with("process") || left.starts_with("loop"))
+        };
         let left = settle(&sweep.family, temporary.path(), ended);
         assert!(ended(&left), "{file_system}: {left:#?}");
     }
@@ -144,7 +179,11 @@ fn clean_removes_what_a_killed_sweep_left_and_leaves_a_living_one_alone() {
     let _alone = alone();
     let temporary = tempfile::tempdir().expect("a directory");
     let clean = || {
-        let output = crashpoint().arg("clean").env("TMPDIR", temporary.path()).assert().success();
+        let output = crashpoint()
+            .arg("clean")
+            .env("TMPDIR", temporary.path())
+            .assert()
+            .success();
         String::from_utf8_lossy(&output.get_output().stdout).into_owned()
     };
     let decoy = Decoy::new(temporary.path());
@@ -154,10 +193,17 @@ fn clean_removes_what_a_killed_sweep_left_and_leaves_a_living_one_alone() {
     killed.end();
     // Its own directory is what a parent cannot take away; the rest ends with it.
     let mark = format!("crashpoint-{}-", killed.process.id());
-    let ended = |left: &[String]| !left.iter().any(|left| left.starts_with("process") || left.starts_with("loop"));
+    let ended = |left: &[String]| {
+        !left
+            .iter()
+            .any(|left| left.starts_with("process") || left.starts_with("loop"))
+    };
     let left = settle(&killed.family, temporary.path(), ended);
     assert!(ended(&left), "{left:#?}");
-    assert!(left.iter().any(|left| left.contains(&mark)), "nothing was left: {left:#?}");
+    assert!(
+        left.iter().any(|left| left.contains(&mark)),
+        "nothing was left: {left:#?}"
+    );
 
     let said = clean();
     assert!(said.contains(&mark), "{said}");
@@ -166,8 +212,18 @@ fn clean_removes_what_a_killed_sweep_left_and_leaves_a_living_one_alone() {
     decoy.is_untouched();
 
     // The other one is still at work, and ends as it should.
-    assert!(living.process.try_wait().expect("it can be waited for").is_none(), "clean ended a living sweep");
-    assert!(!said.contains(&format!("crashpoint-{}-", living.process.id())), "{said}");
+    assert!(
+        living
+            .process
+            .try_wait()
+            .expect("it can be waited for")
+            .is_none(),
+        "clean ended a living sweep"
+    );
+    assert!(
+        !said.contains(&format!("crashpoint-{}-", living.process.id())),
+        "{said}"
+    );
     living.send(Signal::SIGINT);
     let (status, _) = living.end();
     assert!(matches!(status.code(), Some(3 | 1)), "{status}");
@@ -186,8 +242,13 @@ fn no_driver_outlives_a_killed_sweep_not_even_one_that_was_stopped() {
         let mut sweep = Sweep::of(file_system, "honest", temporary.path());
         let deadline = Instant::now() + PATIENCE;
         let stopped = loop {
-            assert!(Instant::now() < deadline, "{file_system}: there is no driver");
-            let driver = drivers(temporary.path()).first().map(|pid| Pid::from_raw(*pid));
+            assert!(
+                Instant::now() < deadline,
+                "{file_system}: there is no driver"
+            );
+            let driver = drivers(temporary.path())
+                .first()
+                .map(|pid| Pid::from_raw(*pid));
             // It may have ended since.
             if driver.is_some_and(|driver| kill(driver, Signal::SIGSTOP).is_ok()) {
                 break driver;
@@ -195,15 +256,27 @@ fn no_driver_outlives_a_killed_sweep_not_even_one_that_was_stopped() {
         };
         std::thread::sleep(Duration::from_millis(300));
         sweep.family = Family::of(sweep.process.id());
-        for pid in sweep.family.pids().filter(|pid| Some(Pid::from_raw(*pid)) != stopped) {
+        for pid in sweep
+            .family
+            .pids()
+            .filter(|pid| Some(Pid::from_raw(*pid)) != stopped)
+        {
             // A driver may have ended since.
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
         sweep.end();
-        let ended = |left: &[String]| !left.iter().any(|left| left.starts_with("process") || left.starts_with("loop"));
+        let ended = |left: &[String]| {
+            !left
+                .iter()
+                .any(|left| left.starts_with("process") || left.starts_with("loop"))
+        };
         let left = settle(&sweep.family, temporary.path(), ended);
         assert!(ended(&left), "{file_system}: {left:#?}");
-        crashpoint().arg("clean").env("TMPDIR", temporary.path()).assert().success();
+        crashpoint()
+            .arg("clean")
+            .env("TMPDIR", temporary.path())
+            .assert()
+            .success();
         let left = leftovers(&sweep.family, temporary.path());
         assert!(left.is_empty(), "{file_system}: {left:#?}");
     }
@@ -221,14 +294,25 @@ impl Decoy {
         let (directory, file) = (folder.join("crashpointer-1-x"), folder.join("decoy"));
         std::fs::create_dir(&directory).expect("made");
         std::fs::write(&file, vec![0; 1 << 20]).expect("written");
-        let output = Command::new("losetup").args(["--find", "--show"]).arg(&file).output().expect("losetup runs");
+        let output = Command::new("losetup")
+            .args(["--find", "--show"])
+            .arg(&file)
+            .output()
+            .expect("losetup runs");
         assert!(output.status.success(), "{output:?}");
-        Self { device: String::from_utf8_lossy(&output.stdout).trim().to_owned(), directory, file }
+        Self {
+            device: String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+            directory,
+            file,
+        }
     }
 
     fn is_untouched(&self) {
         assert!(self.directory.is_dir() && self.file.is_file());
-        let shown = Command::new("losetup").arg(&self.device).output().expect("losetup runs");
+        let shown = Command::new("losetup")
+            .arg(&self.device)
+            .output()
+            .expect("losetup runs");
         let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
         assert!(shown.contains("decoy"), "{} is gone: {shown}", self.device);
     }
@@ -236,7 +320,9 @@ impl Decoy {
 
 impl Drop for Decoy {
     fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.device]).status();
+        let _ = Command::new("losetup")
+            .args(["--detach", &self.device])
+            .status();
         let _ = std::fs::remove_dir(&self.directory);
         let _ = std::fs::remove_file(&self.file);
     }

@@ -30,11 +30,19 @@ fn honest_disks_are_not_accused() {
 fn caught(file_system: &str, lie: &[&str]) {
     require_root();
     let report = replay_with(file_system, &[&["--jobs", "2"], lie].concat(), WORKLOADS);
-    assert_eq!(report.status, 1, "{file_system} {lie:?}: {:?}", report.summaries);
+    assert_eq!(
+        report.status, 1,
+        "{file_system} {lie:?}: {:?}",
+        report.summaries
+    );
     // Names may be durable all the same, where the journal is written with FUA; data is not.
     let found = report.with_verdict("finding");
     for workload in ["data", "overwrite"] {
-        assert!(found.iter().any(|name| name == workload), "{file_system} {lie:?}: {:?}", report.broken());
+        assert!(
+            found.iter().any(|name| name == workload),
+            "{file_system} {lie:?}: {:?}",
+            report.broken()
+        );
     }
 }
 
@@ -49,11 +57,19 @@ fn flushes_that_cover_nothing_are_caught() {
 fn forced_unit_access_that_forces_nothing_is_caught() {
     require_root();
     for file_system in FILE_SYSTEMS {
-        let report = replay_with(file_system, &["--jobs", "2", "--disk", "drop-fua"], WORKLOADS);
+        let report = replay_with(
+            file_system,
+            &["--jobs", "2", "--disk", "drop-fua"],
+            WORKLOADS,
+        );
         assert_eq!(report.status, 1, "{file_system}: {:?}", report.summaries);
         // Data is covered by the flush before the commit; what the commit was to hold is lost.
         let found = report.with_verdict("finding");
-        assert!(found.iter().any(|name| name == "name"), "{file_system}: {:?}", report.broken());
+        assert!(
+            found.iter().any(|name| name == "name"),
+            "{file_system}: {:?}",
+            report.broken()
+        );
     }
 }
 
@@ -112,19 +128,41 @@ struct Losses {
 /// The disk for a crash behind the last persistence operation.
 fn crashed(trace: &Trace, laboratory: &Laboratory, disk: Disk) -> Image {
     let write = |place: usize, fua, offset, length| {
-        Request::Write(Write { fua, offset, length, completed: place + 1, priority: 0 })
+        Request::Write(Write {
+            fua,
+            offset,
+            length,
+            completed: place + 1,
+            priority: 0,
+        })
     };
     let request = |(place, entry): (usize, &Entry)| match entry.kind {
-        Kind::Write { offset, length, fua } => write(place, fua, offset, length.into()),
+        Kind::Write {
+            offset,
+            length,
+            fua,
+        } => write(place, fua, offset, length.into()),
         Kind::Discard { offset, length } => write(place, false, offset, length),
         Kind::Flush => Request::Flush,
         Kind::FuaFlush | Kind::Mark(_) => Request::Nothing,
     };
-    let position = trace.crash_points.last().map_or(0, |point| point.log_position);
-    let requests: Vec<_> = trace.log.entries().iter().enumerate().map(request).collect();
+    let position = trace
+        .crash_points
+        .last()
+        .map_or(0, |point| point.log_position);
+    let requests: Vec<_> = trace
+        .log
+        .entries()
+        .iter()
+        .enumerate()
+        .map(request)
+        .collect();
     let rules = Log::new(&requests, trace.durable_position, disk);
     let mut image = Image::new(Arc::clone(laboratory.base()));
-    for piece in rules.pieces(&State { position, relaxation: Relaxation::Prefix }) {
+    for piece in rules.pieces(&State {
+        position,
+        relaxation: Relaxation::Prefix,
+    }) {
         trace.log.apply(piece.place, &mut image);
     }
     image
@@ -140,7 +178,9 @@ fn excuse(trace: &Trace, laboratory: &mut Laboratory, number: u32, losses: &mut 
     };
     let with_loss = crashed(trace, laboratory, Disk::LoseWrite(number));
     let honest = crashed(trace, laboratory, Disk::Honest);
-    let honest = laboratory.recover(&honest).expect("an honest disk can be mounted");
+    let honest = laboratory
+        .recover(&honest)
+        .expect("an honest disk can be mounted");
     let Some(with_loss) = laboratory.recover(&with_loss) else {
         losses.another_write += 1;
         return;
@@ -156,7 +196,10 @@ fn excuse(trace: &Trace, laboratory: &mut Laboratory, number: u32, losses: &mut 
 
 /// Where and what each write of the run wrote.
 fn run_writes(trace: &Trace) -> impl Iterator<Item = (u64, Vec<u8>)> {
-    let end = trace.crash_points.last().map_or(0, |point| point.log_position);
+    let end = trace
+        .crash_points
+        .last()
+        .map_or(0, |point| point.log_position);
     (trace.durable_position..end).filter_map(|place| match trace.log.entries()[place].kind {
         Kind::Write { offset, .. } => Some((offset, trace.log.data(place).to_vec())),
         Kind::Discard { offset, length } => Some((offset, vec![0; length as usize])),
@@ -179,9 +222,17 @@ fn lose_each_write(file_system: &str, workloads: &[Workload]) -> Vec<Losses> {
     let mut losses: Vec<Losses> = workloads.iter().zip(&traces).map(loss).collect();
     for number in 1..=losses.iter().map(|loss| loss.writes).max().unwrap_or(0) {
         let mut engine = laboratory.engine(Disk::LoseWrite(number));
-        for (place, loss) in losses.iter_mut().enumerate().filter(|(_, loss)| number <= loss.writes) {
+        for (place, loss) in losses
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, loss)| number <= loss.writes)
+        {
             let result = engine.run(&workloads[place]);
-            assert_eq!(result.not_measured, None, "{} without write {number}", loss.workload);
+            assert_eq!(
+                result.not_measured, None,
+                "{} without write {number}",
+                loss.workload
+            );
             match result.verdict() {
                 Verdict::Finding => loss.caught.push(number),
                 _ => excuse(&traces[place], &mut laboratory, number, loss),
@@ -192,8 +243,18 @@ fn lose_each_write(file_system: &str, workloads: &[Workload]) -> Vec<Losses> {
 }
 
 fn table(losses: &[Losses]) -> String {
-    let mut table = "workload    writes  caught  written again  written over  not needed  another\n".to_owned();
-    for Losses { workload, writes, caught, written_again, written_over, not_needed, another_write } in losses {
+    let mut table =
+        "workload    writes  caught  written again  written over  not needed  another\n".to_owned();
+    for Losses {
+        workload,
+        writes,
+        caught,
+        written_again,
+        written_over,
+        not_needed,
+        another_write,
+    } in losses
+    {
         let caught = caught.len();
         table += &format!(
             "{workload:<10}{writes:>8}{caught:>8}{written_again:>15}{written_over:>14}{not_needed:>12}{another_write:>9}\n"
@@ -210,6 +271,9 @@ fn of_each_workload_a_lost_write_is_noticed() {
     for file_system in FILE_SYSTEMS {
         let losses = in_own_namespace(|| lose_each_write(file_system, &workloads));
         println!("{file_system}\n{}", table(&losses));
-        assert!(losses.iter().all(|loss| !loss.caught.is_empty()), "{file_system}");
+        assert!(
+            losses.iter().all(|loss| !loss.caught.is_empty()),
+            "{file_system}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Where the program runs it leaves the mounts of others alone: in a chroot, whose root is a directory, or
-//! a mount that its namespace shares with others. Needs root.
+//! Where the program runs it leaves the mounts of others alone: in a chroot, whose root is a
+//! directory, or a mount that its namespace shares with others. Needs root.
 
 use std::fmt;
 use std::process::Command;
@@ -15,17 +15,25 @@ enum Root {
 
 impl fmt::Display for Root {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if *self == Self::Mount { "mount --bind root root" } else { "true" })
+        f.write_str(if *self == Self::Mount {
+            "mount --bind root root"
+        } else {
+            "true"
+        })
     }
 }
 
-/// Runs the program in a chroot with this system's programs, and with what is mounted shared with other
-/// mount namespaces, as an init does it. Everything is in a mount namespace that goes with it; what is
-/// mounted there must be the same afterwards.
+/// Runs the program in a chroot with this system's programs, and with what is mounted shared with
+/// other mount namespaces, as an init does it. Everything is in a mount namespace that goes with
+/// it; what is mounted there must be the same afterwards.
 fn in_chroot(root: Root, prepare: &str, arguments: &str) -> String {
     require_root();
     let place = tempfile::tempdir().expect("a directory");
-    let folder = program("crashpoint").parent().expect("it is in a folder").display().to_string();
+    let folder = program("crashpoint")
+        .parent()
+        .expect("it is in a folder")
+        .display()
+        .to_string();
     let script = format!(
         r"set -e
         cd {place}
@@ -62,7 +70,12 @@ fn in_chroot(root: Root, prepare: &str, arguments: &str) -> String {
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
     let output = command.output().expect("it runs");
-    assert!(output.status.success(), "{}: {}", output.status, said(&output));
+    assert!(
+        output.status.success(),
+        "{}: {}",
+        output.status,
+        said(&output)
+    );
     String::from_utf8(output.stdout).expect("text")
 }
 
@@ -91,6 +104,9 @@ ready = { command = "test -s seen" }
 [client]
 command = "cat /work/mine"
 END"#;
-        assert_eq!(in_chroot(root, prepare, "cluster run cluster.toml --client"), "here\n");
+        assert_eq!(
+            in_chroot(root, prepare, "cluster run cluster.toml --client"),
+            "here\n"
+        );
     }
 }

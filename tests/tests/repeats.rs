@@ -1,8 +1,8 @@
 //! Virtual time, in guests of somebody who is not root: waiting costs nothing, and what runs there
 //! repeats to the byte. Root is needed to be somebody else.
 //!
-//! A few runs of each are normal tests; `make test-repeats` has as many as it takes to believe it, in
-//! three minutes on a busy machine.
+//! A few runs of each are normal tests; `make test-repeats` has as many as it takes to believe it,
+//! in three minutes on a busy machine.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,8 +21,15 @@ fn waiting_costs_no_time() {
     let arguments = [&["machine"], words(&kernel).as_slice(), &command].concat();
     let output = place.crashpoint(&arguments).output().expect("it runs");
     let took = started.elapsed();
-    let times: Vec<u64> = printed(&output).lines().map(|line| line.parse().expect("seconds")).collect();
-    assert!(matches!(times[..], [before, after] if after - before == 600), "{times:?} {}", said(&output));
+    let times: Vec<u64> = printed(&output)
+        .lines()
+        .map(|line| line.parse().expect("seconds"))
+        .collect();
+    assert!(
+        matches!(times[..], [before, after] if after - before == 600),
+        "{times:?} {}",
+        said(&output)
+    );
     // A third of a second, if nothing else keeps the machine busy.
     println!("600 s in {took:?}");
     assert!(took < Duration::from_secs(600), "{took:?}");
@@ -30,19 +37,41 @@ fn waiting_costs_no_time() {
 
 /// Ten workloads of seq-1.
 fn ten_workloads(place: &Ordinary) {
-    let output = Command::new(program("ace-gen")).args(["--preset", "seq-1", "--sample", "10", "--seed", "1"]).output();
+    let output = Command::new(program("ace-gen"))
+        .args(["--preset", "seq-1", "--sample", "10", "--seed", "1"])
+        .output();
     place.file("ten.wl", &printed(&output.expect("it runs")));
 }
 
 /// The hash of the block log of each of them, in virtual time.
-fn block_logs(place: &Ordinary, file_system: &str, seed: &str, jobs: &str) -> BTreeMap<String, String> {
+fn block_logs(
+    place: &Ordinary,
+    file_system: &str,
+    seed: &str,
+    jobs: &str,
+) -> BTreeMap<String, String> {
     let kernel = place.virtual_time();
-    let sweep = ["fs", "--format", "json", "--jobs", jobs, "--fs", file_system, "--seed", seed, "ten.wl"];
-    let report = Report::of_process(place.crashpoint(&[&sweep, words(&kernel).as_slice()].concat()));
+    let sweep = [
+        "fs",
+        "--format",
+        "json",
+        "--jobs",
+        jobs,
+        "--fs",
+        file_system,
+        "--seed",
+        seed,
+        "ten.wl",
+    ];
+    let report =
+        Report::of_process(place.crashpoint(&[&sweep, words(&kernel).as_slice()].concat()));
     report.assert_clean();
     let text = |value: &Value| value.as_str().expect("text").to_owned();
-    let logs: BTreeMap<_, _> =
-        report.results.iter().map(|result| (text(&result["workload"]), text(&result["block_log"]))).collect();
+    let logs: BTreeMap<_, _> = report
+        .results
+        .iter()
+        .map(|result| (text(&result["workload"]), text(&result["block_log"])))
+        .collect();
     assert_eq!(logs.len(), 10);
     logs
 }
@@ -55,10 +84,17 @@ fn block_logs_repeat(file_system: &str, runs: usize) {
     for run in 1..runs {
         // How many work beside each other makes no difference.
         let jobs = if run % 2 == 0 { "2" } else { "1" };
-        assert_eq!(block_logs(&place, file_system, "1", jobs), first, "run {run}");
+        assert_eq!(
+            block_logs(&place, file_system, "1", jobs),
+            first,
+            "run {run}"
+        );
     }
     let other = block_logs(&place, file_system, "2", "2");
-    assert!(first.iter().all(|(name, log)| other[name] != *log), "{first:?} {other:?}");
+    assert!(
+        first.iter().all(|(name, log)| other[name] != *log),
+        "{first:?} {other:?}"
+    );
 }
 
 #[test]
@@ -89,7 +125,13 @@ fn run_script(place: &Ordinary, script: &str, seed: &str) -> BTreeMap<String, St
     let options = ["machine", "--seed", seed, "--memory", "2048"];
     let arguments = [&options, words(&kernel).as_slice(), &command].concat();
     let output = place.crashpoint(&arguments).output().expect("it runs");
-    assert_eq!(output.status.code(), Some(0), "{}{}", printed(&output), said(&output));
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}{}",
+        printed(&output),
+        said(&output)
+    );
     println!("{script}, seed {seed}: {}", printed(&output).trim());
     let mut left = BTreeMap::from([("printed".to_owned(), printed(&output))]);
     hash_files(&out, &mut left);
@@ -98,13 +140,19 @@ fn run_script(place: &Ordinary, script: &str, seed: &str) -> BTreeMap<String, St
 }
 
 fn hash_files(directory: &Path, found: &mut BTreeMap<String, String>) {
-    for entry in std::fs::read_dir(directory).expect("read").map(|entry| entry.expect("read")) {
+    for entry in std::fs::read_dir(directory)
+        .expect("read")
+        .map(|entry| entry.expect("read"))
+    {
         let path = entry.path();
         if path.is_dir() {
             hash_files(&path, found);
         } else {
             let content = std::fs::read(&path).expect("read");
-            found.insert(path.display().to_string(), blake3::hash(&content).to_string());
+            found.insert(
+                path.display().to_string(),
+                blake3::hash(&content).to_string(),
+            );
         }
     }
 }
@@ -114,7 +162,12 @@ fn hash_files(directory: &Path, found: &mut BTreeMap<String, String>) {
 fn script_repeats(name: &str, runs: usize, expected: &str) {
     let place = Ordinary::new();
     let scripts = place.repository("tests/scripts");
-    let script = scripts.iter().find(|path| path.ends_with(name)).expect("it is there").to_str().expect("text");
+    let script = scripts
+        .iter()
+        .find(|path| path.ends_with(name))
+        .expect("it is there")
+        .to_str()
+        .expect("text");
     let first = run_script(&place, script, "1");
     assert!(first["printed"].contains(expected), "{first:?}");
     assert!(first.len() > 5, "{first:?}");

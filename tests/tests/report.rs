@@ -79,8 +79,17 @@ impl Place {
     fn report(&self, directories: &[&str]) -> (PathBuf, PathBuf) {
         let (html, junit) = (self.path("report.html"), self.path("junit.xml"));
         let mut command = crashpoint();
-        command.current_dir(self.0.path()).arg("report").args(directories);
-        let output = command.arg("--html").arg(&html).arg("--junit").arg(&junit).output().expect("it runs");
+        command
+            .current_dir(self.0.path())
+            .arg("report")
+            .args(directories);
+        let output = command
+            .arg("--html")
+            .arg(&html)
+            .arg("--junit")
+            .arg(&junit)
+            .output()
+            .expect("it runs");
         assert!(output.status.success(), "{}", said(&output));
         (html, junit)
     }
@@ -96,12 +105,14 @@ impl Place {
             "disk": "drop-flush", "states": ["prefix", "flushed"], "shard": null, "workloads_hash": null,
             "workloads": "generated: seq-1", "jobs": 1, "command_line": [],
         });
-        let write = |file: &str, text: String| std::fs::write(directory.join(file), text).expect("written");
+        let write =
+            |file: &str, text: String| std::fs::write(directory.join(file), text).expect("written");
         write("manifest.json", manifest.to_string());
         let lines: Vec<_> = results.iter().map(Value::to_string).collect();
         write("results.jsonl", lines.join("\n") + "\n");
         if finished {
-            let summary = json!({ "type": "summary", "file_system": "ext4", "workloads": results.len() });
+            let summary =
+                json!({ "type": "summary", "file_system": "ext4", "workloads": results.len() });
             write("summary.jsonl", format!("{summary}\n"));
         }
     }
@@ -114,13 +125,20 @@ fn result(number: usize, verdict: &str, fields: &Value) -> Value {
         "broken": [], "log": null, "death": null, "not_measured": null, "not_applicable": null,
         "text": if verdict == "clean" { Value::Null } else { json!(format!("workload seq-1/{number}; creat foo; fsync foo")) },
     });
-    result.as_object_mut().expect("an object").extend(fields.as_object().expect("an object").clone());
+    result
+        .as_object_mut()
+        .expect("an object")
+        .extend(fields.as_object().expect("an object").clone());
     result
 }
 
 /// A result with one finding that says this.
 fn finding(number: usize, promise: &str, path: &str, what: &str) -> Value {
-    let mut entries = vec![json!([2, "B", 0, 0, 0]), json!([3, "E", 0, 0, 0]), json!([4, "B", 0, 0, 1])];
+    let mut entries = vec![
+        json!([2, "B", 0, 0, 0]),
+        json!([3, "E", 0, 0, 0]),
+        json!([4, "B", 0, 0, 1]),
+    ];
     entries.extend((5..25).map(|place| json!([place, "W", place * 4096, 4096, 1])));
     entries.extend([json!([25, "F", 0, 0, 1]), json!([26, "E", 0, 0, 1])]);
     let broken = json!([{
@@ -128,7 +146,11 @@ fn finding(number: usize, promise: &str, path: &str, what: &str) -> Value {
         "lost": [{ "place": 7, "offset": 28672, "length": 4096 }, { "place": 8, "offset": 32768, "length": 4096 }],
         "findings": [{ "promise": promise, "path": path, "what": what, "promised_by": 1 }],
     }]);
-    result(number, "finding", &json!({ "broken": broken, "log": { "left_out": 0, "entries": entries } }))
+    result(
+        number,
+        "finding",
+        &json!({ "broken": broken, "log": { "left_out": 0, "entries": entries } }),
+    )
 }
 
 /// What `script`, which calls `tell`, says in a page that a browser shows without any network.
@@ -137,19 +159,43 @@ fn told(page: &Path, size: (u32, u32), dark: bool, script: &str) -> Value {
     let shown = page.with_extension("shown.html");
     let end = "</body>";
     assert_eq!(text.matches(end).count(), 1, "what is in the page ends it");
-    let script = format!("<script>{LOOK}addEventListener('load', () => {{ {script} }});</script>{end}");
+    let script =
+        format!("<script>{LOOK}addEventListener('load', () => {{ {script} }});</script>{end}");
     std::fs::write(&shown, text.replace(end, &script)).expect("written");
     let profile = tempfile::tempdir().expect("a directory");
     let mut command = Command::new("timeout");
-    command.arg(PATIENCE.as_secs().to_string()).args(["unshare", "--net", "chromium", "--headless", "--no-sandbox"]);
-    command.args(["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]);
-    command.args(["--disable-component-update", "--disable-sync", "--virtual-time-budget=5000", "--dump-dom"]);
+    command.arg(PATIENCE.as_secs().to_string()).args([
+        "unshare",
+        "--net",
+        "chromium",
+        "--headless",
+        "--no-sandbox",
+    ]);
+    command.args([
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+    ]);
+    command.args([
+        "--disable-component-update",
+        "--disable-sync",
+        "--virtual-time-budget=5000",
+        "--dump-dom",
+    ]);
     command.arg(format!("--user-data-dir={}", profile.path().display()));
-    command.arg(format!("--blink-settings=preferredColorScheme={}", u8::from(!dark)));
-    command.arg(format!("--window-size={},{}", size.0, size.1)).arg(format!("file://{}", shown.display()));
+    command.arg(format!(
+        "--blink-settings=preferredColorScheme={}",
+        u8::from(!dark)
+    ));
+    command
+        .arg(format!("--window-size={},{}", size.0, size.1))
+        .arg(format!("file://{}", shown.display()));
     let output = command.output().expect("it runs");
     let dom = String::from_utf8_lossy(&output.stdout);
-    let told = dom.split_once("<pre id=\"told\">").and_then(|(_, rest)| rest.split_once("</pre>"));
+    let told = dom
+        .split_once("<pre id=\"told\">")
+        .and_then(|(_, rest)| rest.split_once("</pre>"));
     let (told, _) = told.unwrap_or_else(|| panic!("{}: {}", output.status, said(&output)));
     serde_json::from_slice(&percent_decoded(told)).expect("JSON")
 }
@@ -158,8 +204,17 @@ fn percent_decoded(text: &str) -> Vec<u8> {
     let mut bytes = text.bytes();
     let mut decoded = Vec::new();
     while let Some(byte) = bytes.next() {
-        let mut digit = || bytes.next().and_then(|digit| (digit as char).to_digit(16)).expect("a digit") as u8;
-        decoded.push(if byte == b'%' { digit() << 4 | digit() } else { byte });
+        let mut digit = || {
+            bytes
+                .next()
+                .and_then(|digit| (digit as char).to_digit(16))
+                .expect("a digit") as u8
+        };
+        decoded.push(if byte == b'%' {
+            digit() << 4 | digit()
+        } else {
+            byte
+        });
     }
     decoded
 }
@@ -168,11 +223,23 @@ fn percent_decoded(text: &str) -> Vec<u8> {
 #[track_caller]
 fn assert_readable(seen: &Value, dark: bool) {
     assert_eq!(seen["title"], "Crashpoint report");
-    assert_eq!((&seen["overflow"], &seen["fetched"], &seen["unlabelled"]), (&json!(0), &json!(0), &json!(0)));
+    assert_eq!(
+        (&seen["overflow"], &seen["fetched"], &seen["unlabelled"]),
+        (&json!(0), &json!(0), &json!(0))
+    );
     assert_eq!(seen["dark"], dark);
-    assert_eq!(seen["paper"].as_f64().expect("a number") < 0.2, dark, "{}", seen["paper"]);
+    assert_eq!(
+        seen["paper"].as_f64().expect("a number") < 0.2,
+        dark,
+        "{}",
+        seen["paper"]
+    );
     // WCAG 2.2, 1.4.3.
-    assert!(seen["contrast"].as_f64().expect("a number") >= 4.5, "{}", seen["contrast"]);
+    assert!(
+        seen["contrast"].as_f64().expect("a number") >= 4.5,
+        "{}",
+        seen["contrast"]
+    );
     assert_eq!(seen["pictures"], seen["named"]);
 }
 
@@ -181,8 +248,22 @@ fn findings_are_shown_at_a_desk_and_on_a_phone() {
     require_root();
     let place = Place::new();
     let mut sweep = crashpoint();
-    sweep.args(["fs", "--fs", "ext4", "--disk", "drop-flush", "--states", "every-write,reorder:1", "--ops", "1"]);
-    let swept = sweep.args(["--range", "0..3", "--out"]).arg(place.path("out")).output().expect("it runs");
+    sweep.args([
+        "fs",
+        "--fs",
+        "ext4",
+        "--disk",
+        "drop-flush",
+        "--states",
+        "every-write,reorder:1",
+        "--ops",
+        "1",
+    ]);
+    let swept = sweep
+        .args(["--range", "0..3", "--out"])
+        .arg(place.path("out"))
+        .output()
+        .expect("it runs");
     assert_eq!(swept.status.code(), Some(1), "{}", said(&swept));
     let (page, junit) = place.report(&["out"]);
     for (size, dark) in [(DESK, false), (DESK, true), (PHONE, false), (PHONE, true)] {
@@ -190,25 +271,56 @@ fn findings_are_shown_at_a_desk_and_on_a_phone() {
         assert_readable(&seen, dark);
         assert_eq!(seen["rows"], 1);
         let text = seen["text"].as_str().expect("text");
-        for part in ["fsync-names", "the power fails", "creat foo", "sudo crashpoint fs --fs ext4 --disk drop-flush"] {
+        for part in [
+            "fsync-names",
+            "the power fails",
+            "creat foo",
+            "sudo crashpoint fs --fs ext4 --disk drop-flush",
+        ] {
             assert!(text.contains(part), "{part} is missing in:\n{text}");
         }
-        assert_eq!(seen["pictures"], seen["groups"], "each group has its timeline");
+        assert_eq!(
+            seen["pictures"], seen["groups"],
+            "each group has its timeline"
+        );
         assert!(seen["lost"].as_u64() > Some(0), "{seen}");
-        assert!(seen["first"].as_str().expect("text").contains("1 lost"), "{}", seen["first"]);
+        assert!(
+            seen["first"].as_str().expect("text").contains("1 lost"),
+            "{}",
+            seen["first"]
+        );
     }
     let text = std::fs::read_to_string(junit).expect("read");
     let parsed = roxmltree::Document::parse(&text).expect("XML");
-    assert!(parsed.descendants().any(|node| node.has_tag_name("failure")), "{text}");
+    assert!(
+        parsed
+            .descendants()
+            .any(|node| node.has_tag_name("failure")),
+        "{text}"
+    );
 }
 
 #[test]
 fn ten_thousand_findings_are_shown_and_filtered() {
     let place = Place::new();
-    let promises = ["fsync-names", "fsync-data", "fsync-directory", "sync", "mountable"];
+    let promises = [
+        "fsync-names",
+        "fsync-data",
+        "fsync-directory",
+        "sync",
+        "mountable",
+    ];
     let path = |number: usize| ["a", "a/b", "a/b/c"][number % 3].to_owned();
-    let results: Vec<_> =
-        (0..10_000).map(|number| finding(number, promises[number % 5], &path(number), "the file is missing")).collect();
+    let results: Vec<_> = (0..10_000)
+        .map(|number| {
+            finding(
+                number,
+                promises[number % 5],
+                &path(number),
+                "the file is missing",
+            )
+        })
+        .collect();
     place.results("out", &results, true);
     let (page, _) = place.report(&["out"]);
     let size_mib = page.metadata().expect("written").len() >> 20;
@@ -238,15 +350,44 @@ fn ten_thousand_findings_are_shown_and_filtered() {
     println!("{size_mib} MiB, {took:?}");
     assert_readable(&seen["before"], false);
     assert_readable(&seen["opened"], false);
-    assert!(seen["before"]["status"].as_str().expect("text").starts_with("10000 of 10000 in 15 groups"));
+    assert!(
+        seen["before"]["status"]
+            .as_str()
+            .expect("text")
+            .starts_with("10000 of 10000 in 15 groups")
+    );
     assert_eq!(seen["before"]["groups"], 15);
-    assert!(seen["before"]["elements"].as_u64() < Some(5_000), "{}", seen["before"]["elements"]);
-    assert!(seen["one"]["status"].as_str().expect("text").starts_with("1 of 10000 in 1 group:"));
-    assert!(seen["one"]["text"].as_str().expect("text").contains("Finding 9876: seq-1/9875"));
-    assert!(seen["opened"]["status"].as_str().expect("text").starts_with("2000 of 10000 in 3 groups"));
+    assert!(
+        seen["before"]["elements"].as_u64() < Some(5_000),
+        "{}",
+        seen["before"]["elements"]
+    );
+    assert!(
+        seen["one"]["status"]
+            .as_str()
+            .expect("text")
+            .starts_with("1 of 10000 in 1 group:")
+    );
+    assert!(
+        seen["one"]["text"]
+            .as_str()
+            .expect("text")
+            .contains("Finding 9876: seq-1/9875")
+    );
+    assert!(
+        seen["opened"]["status"]
+            .as_str()
+            .expect("text")
+            .starts_with("2000 of 10000 in 3 groups")
+    );
     // The stories of three groups, and the one that was opened.
     assert_eq!(seen["opened"]["pictures"], 4);
-    assert!(seen["opened"]["text"].as_str().expect("text").contains("Show more (616)"));
+    assert!(
+        seen["opened"]["text"]
+            .as_str()
+            .expect("text")
+            .contains("Show more (616)")
+    );
 }
 
 #[test]
@@ -286,49 +427,87 @@ fn a_cluster_of_three_and_its_client_are_whole_on_a_desk_with_what_was_acknowled
     std::fs::write(place.path("out/findings.jsonl"), format!("{finding}\n")).expect("written");
     let (page, _) = place.report(&["out"]);
     let text = std::fs::read_to_string(page).expect("read");
-    let picture = text.split("<svg width=\"").last().and_then(|rest| rest.split('"').next());
-    let width: u32 = picture.and_then(|width| width.parse().ok()).expect("a width");
+    let picture = text
+        .split("<svg width=\"")
+        .last()
+        .and_then(|rest| rest.split('"').next());
+    let width: u32 = picture
+        .and_then(|width| width.parse().ok())
+        .expect("a width");
     // What the page leaves of 1280 pixels.
     assert!((1000..=1054).contains(&width), "{width}");
-    let acknowledged = text.split("<g class=\"acknowledged\"><title>").nth(1).expect("one");
-    assert!(acknowledged.starts_with("the line `put 1`</title>"), "{acknowledged}");
-    for legend in ["on the disk after the crash", "lost</li>", "in part", "the last acknowledgement", "the power fails"]
-    {
+    let acknowledged = text
+        .split("<g class=\"acknowledged\"><title>")
+        .nth(1)
+        .expect("one");
+    assert!(
+        acknowledged.starts_with("the line `put 1`</title>"),
+        "{acknowledged}"
+    );
+    for legend in [
+        "on the disk after the crash",
+        "lost</li>",
+        "in part",
+        "the last acknowledgement",
+        "the power fails",
+    ] {
         assert!(text.contains(legend), "{legend}");
     }
 }
 
 /// As nasty as a file name and a kernel's message can be.
-const NASTY: &str = "</script><script>document.title='out'</script><!-- <b> ]]> & \" ' \u{1} \u{1b}[0m \u{fffe}";
+const NASTY: &str =
+    "</script><script>document.title='out'</script><!-- <b> ]]> & \" ' \u{1} \u{1b}[0m \u{fffe}";
 
 #[test]
 fn no_name_breaks_out_of_a_report() {
     let place = Place::new();
     let results = [
         finding(0, "fsync-names", NASTY, NASTY),
-        result(1, "not-measured", &json!({ "not_measured": NASTY, "workload": NASTY })),
+        result(
+            1,
+            "not-measured",
+            &json!({ "not_measured": NASTY, "workload": NASTY }),
+        ),
     ];
     place.results("<b>&out", &results, true);
     let (page, junit) = place.report(&["<b>&out"]);
     let seen = told(&page, DESK, false, "setTimeout(() => tell(look()), 100)");
     assert_readable(&seen, false);
     assert_eq!(seen["groups"], 2);
-    assert_eq!(seen["text"].as_str().expect("text").matches(NASTY).count(), 4, "{}", seen["text"]);
+    assert_eq!(
+        seen["text"].as_str().expect("text").matches(NASTY).count(),
+        4,
+        "{}",
+        seen["text"]
+    );
     let text = std::fs::read_to_string(junit).expect("read");
     let parsed = roxmltree::Document::parse(&text).expect("XML");
-    let failure = parsed.descendants().find(|node| node.has_tag_name("failure")).expect("one");
+    let failure = parsed
+        .descendants()
+        .find(|node| node.has_tag_name("failure"))
+        .expect("one");
     let said = failure.attribute("message").expect("a message");
-    assert!(said.contains("</script><script>") && said.contains("\\u{1} \\u{1b}[0m \\u{fffe}"), "{said}");
+    assert!(
+        said.contains("</script><script>") && said.contains("\\u{1} \\u{1b}[0m \\u{fffe}"),
+        "{said}"
+    );
 }
 
 #[test]
 fn junit_counts_every_workload_and_lists_those_that_are_not_clean() {
     let place = Place::new();
-    let mut results: Vec<_> = (0..40).map(|number| result(number, "clean", &json!({}))).collect();
+    let mut results: Vec<_> = (0..40)
+        .map(|number| result(number, "clean", &json!({})))
+        .collect();
     results.extend((40..43).map(|number| finding(number, "fsync-names", "foo", "it is gone")));
     let why = json!({ "not_measured": "the disk was full" });
     results.push(result(43, "not-measured", &why));
-    results.push(result(44, "not-applicable", &json!({ "not_applicable": "operation 0 was refused" })));
+    results.push(result(
+        44,
+        "not-applicable",
+        &json!({ "not_applicable": "operation 0 was refused" }),
+    ));
     let mut both = finding(45, "fsync-data", "foo", "it is empty");
     both["not_measured"] = json!("and something could not be told");
     results.push(both);
@@ -337,13 +516,29 @@ fn junit_counts_every_workload_and_lists_those_that_are_not_clean() {
         let (page, junit) = place.report(&[name]);
         let text = std::fs::read_to_string(junit).expect("read");
         let parsed = roxmltree::Document::parse(&text).expect("XML");
-        let suite = parsed.descendants().find(|node| node.has_tag_name("testsuite")).expect("one");
-        let count = |name: &str| suite.attribute(name).and_then(|number| number.parse::<usize>().ok());
+        let suite = parsed
+            .descendants()
+            .find(|node| node.has_tag_name("testsuite"))
+            .expect("one");
+        let count = |name: &str| {
+            suite
+                .attribute(name)
+                .and_then(|number| number.parse::<usize>().ok())
+        };
         let unfinished = usize::from(!finished);
-        let counts = ["tests", "failures", "errors", "skipped"].map(|name| count(name).expect("a number"));
+        let counts =
+            ["tests", "failures", "errors", "skipped"].map(|name| count(name).expect("a number"));
         assert_eq!(counts, [46 + unfinished, 4, 1 + unfinished, 1]);
-        let all = |name: &'static str| suite.descendants().filter(move |node| node.has_tag_name(name)).count();
-        assert_eq!([all("failure"), all("error"), all("skipped")], [4, 1 + unfinished, 1]);
+        let all = |name: &'static str| {
+            suite
+                .descendants()
+                .filter(move |node| node.has_tag_name(name))
+                .count()
+        };
+        assert_eq!(
+            [all("failure"), all("error"), all("skipped")],
+            [4, 1 + unfinished, 1]
+        );
         // One for all that are clean, and one for what does not apply.
         assert_eq!(all("testcase"), 7 + unfinished);
         let page = std::fs::read_to_string(page).expect("read");
@@ -355,11 +550,24 @@ fn junit_counts_every_workload_and_lists_those_that_are_not_clean() {
 fn findings_have_the_numbers_that_they_have_elsewhere() {
     let place = Place::new();
     // In the order of the workloads, whatever that of the results is.
-    place.results("out", &[finding(7, "sync", "b", "second"), finding(2, "sync", "a", "first")], true);
+    place.results(
+        "out",
+        &[
+            finding(7, "sync", "b", "second"),
+            finding(2, "sync", "a", "first"),
+        ],
+        true,
+    );
     let (_, junit) = place.report(&["out"]);
     let text = std::fs::read_to_string(junit).expect("read");
-    let (one, two) = (text.find("finding 1\n").expect("one"), text.find("finding 2\n").expect("two"));
-    assert!(one < two && text[one..two].contains("first") && text[two..].contains("second"), "{text}");
+    let (one, two) = (
+        text.find("finding 1\n").expect("one"),
+        text.find("finding 2\n").expect("two"),
+    );
+    assert!(
+        one < two && text[one..two].contains("first") && text[two..].contains("second"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -372,20 +580,37 @@ fn what_cannot_be_reported_is_said_in_one_line() {
     let text = std::fs::read_to_string(&manifest).expect("read");
     std::fs::write(&manifest, text.replace(env!("CARGO_PKG_VERSION"), "0.0.1")).expect("written");
     let cases: [(&[&str], &str); 8] = [
-        (&["nowhere", "--html", "a.html"], "open nowhere: No such file"),
+        (
+            &["nowhere", "--html", "a.html"],
+            "open nowhere: No such file",
+        ),
         (&["empty", "--html", "a.html"], "empty holds no results"),
-        (&["old", "--html", "a.html"], "was written by Crashpoint 0.0.1"),
-        (&["out", "./out", "--html", "a.html"], "./out is named twice"),
+        (
+            &["old", "--html", "a.html"],
+            "was written by Crashpoint 0.0.1",
+        ),
+        (
+            &["out", "./out", "--html", "a.html"],
+            "./out is named twice",
+        ),
         (&["out"], "--html <FILE>"),
         (
             &["out", "--html", "no/a.html"],
             "write no/a.html: No such file or directory (os error 2) (its directory is not there)",
         ),
         (&["out", "--junit", "out"], "write out: Is a directory"),
-        (&["out", "--html", "a", "--junit", "a"], "name the same file"),
+        (
+            &["out", "--html", "a", "--junit", "a"],
+            "name the same file",
+        ),
     ];
     for (arguments, expected) in cases {
-        let output = crashpoint().current_dir(place.0.path()).arg("report").args(arguments).output().expect("it runs");
+        let output = crashpoint()
+            .current_dir(place.0.path())
+            .arg("report")
+            .args(arguments)
+            .output()
+            .expect("it runs");
         let said = said(&output);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");

@@ -18,14 +18,24 @@ const PERSONALITY: &str = "135";
 /// A command that runs another, after what these words of a shell do in mounts of its own.
 fn in_own_mounts(before: &str, command: &Command) -> Command {
     let mut shell = Command::new("unshare");
-    shell.args(["-m", "sh", "-c", &format!("mount --make-rprivate / && {before} && exec \"$@\""), "sh"]);
+    shell.args([
+        "-m",
+        "sh",
+        "-c",
+        &format!("mount --make-rprivate / && {before} && exec \"$@\""),
+        "sh",
+    ]);
     wrapped(shell, command)
 }
 
 /// The same as one whose arguments are a command.
 fn wrapped(mut outer: Command, inner: &Command) -> Command {
     outer.arg(inner.get_program()).args(inner.get_args());
-    outer.env_clear().envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    outer.env_clear().envs(
+        inner
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
     outer
 }
 
@@ -34,8 +44,15 @@ fn wrapped(mut outer: Command, inner: &Command) -> Command {
 fn refusal(mut command: Command) -> String {
     let output = command.output().expect("it runs");
     let said = said(&output);
-    assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
-    assert!(said.contains("does not start") && said.contains("; likely cause: "), "{said}");
+    assert_eq!(
+        (output.status.code(), said.lines().count()),
+        (Some(2), 1),
+        "{said}"
+    );
+    assert!(
+        said.contains("does not start") && said.contains("; likely cause: "),
+        "{said}"
+    );
     said
 }
 
@@ -64,18 +81,27 @@ fn of_root(arguments: &[&str]) -> (Ordinary, Command) {
 fn a_guest_without_the_right_to_trace_says_so() {
     let (_place, command) = of_root(&GUEST);
     let said = refusal(forbidding(PTRACE, &command));
-    assert!(said.contains("ptrace: Operation not permitted") && said.contains("--cap-add SYS_PTRACE"), "{said}");
+    assert!(
+        said.contains("ptrace: Operation not permitted") && said.contains("--cap-add SYS_PTRACE"),
+        "{said}"
+    );
 }
 
 #[test]
 fn virtual_time_without_the_right_to_fixed_addresses_says_so() {
     let (place, _) = of_root(&GUEST);
     let kernel = place.virtual_time();
-    let arguments: Vec<_> =
-        ["machine"].into_iter().chain(kernel.iter().map(String::as_str)).chain(["--", "true"]).collect();
+    let arguments: Vec<_> = ["machine"]
+        .into_iter()
+        .chain(kernel.iter().map(String::as_str))
+        .chain(["--", "true"])
+        .collect();
     let command = wrapped(Command::new("env"), &place.crashpoint(&arguments));
     let said = refusal(forbidding(PERSONALITY, &command));
-    assert!(said.contains("seed= needs personality") && said.contains("seccomp"), "{said}");
+    assert!(
+        said.contains("seed= needs personality") && said.contains("seccomp"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -84,16 +110,32 @@ fn a_guest_whose_memory_has_no_room_or_may_not_run_says_so() {
     let temporary = place.temporary();
     let mount = |options: &str| {
         let temporary = temporary.display();
-        format!("mount -t tmpfs -o {options} none /dev/shm && mount -t tmpfs -o {options} none {temporary}")
+        format!(
+            "mount -t tmpfs -o {options} none /dev/shm && mount -t tmpfs -o {options} none {temporary}"
+        )
     };
     let said = refusal(in_own_mounts(&mount("size=8m"), &command));
-    assert!(said.contains(&format!("no room in {}", temporary.display())), "{said}");
+    assert!(
+        said.contains(&format!("no room in {}", temporary.display())),
+        "{said}"
+    );
     let said = refusal(in_own_mounts(&mount("noexec"), &command));
-    assert!(said.contains(&format!("{}, where its memory is, is mounted noexec", temporary.display())), "{said}");
+    assert!(
+        said.contains(&format!(
+            "{}, where its memory is, is mounted noexec",
+            temporary.display()
+        )),
+        "{said}"
+    );
     // Either of them does.
     let one = format!("mount -t tmpfs -o size=8m,noexec none {}", "/dev/shm");
     let output = in_own_mounts(&one, &command).output().expect("it runs");
-    assert_eq!(output.status.code(), Some(0), "{}", end_to_end::said(&output));
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}",
+        end_to_end::said(&output)
+    );
 }
 
 #[test]
@@ -111,7 +153,9 @@ fn too_few_open_files_are_told_wherever_the_next_one_is_needed() {
     let (_place, command) = of_root(&GUEST);
     let mut refused = 0;
     for count in 8..24 {
-        let output = limited(&format!("-n {count}"), &command).output().expect("it runs");
+        let output = limited(&format!("-n {count}"), &command)
+            .output()
+            .expect("it runs");
         let said = said(&output);
         match output.status.code() {
             Some(0) => {}
@@ -126,8 +170,12 @@ fn too_few_open_files_are_told_wherever_the_next_one_is_needed() {
 fn too_little_memory_is_told() {
     let place = Ordinary::new();
     for memory in ["mem=8M", "mem=18M", "mem=24M"] {
-        let said = refusal(place.crashpoint(&["machine", "--kernel-parameters", memory, "--", "true"]));
-        assert!(said.contains("its memory") && said.contains("too small"), "{memory}: {said}");
+        let said =
+            refusal(place.crashpoint(&["machine", "--kernel-parameters", memory, "--", "true"]));
+        assert!(
+            said.contains("its memory") && said.contains("too small"),
+            "{memory}: {said}"
+        );
     }
 }
 
@@ -135,62 +183,128 @@ fn too_little_memory_is_told() {
 fn checks(output: &Output) -> BTreeMap<String, (String, String)> {
     let text = |value: &Value| value.as_str().expect("text").to_owned();
     let lines = printed(output);
-    let values = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("one object a line"));
-    values.map(|value| (text(&value["name"]), (text(&value["state"]), text(&value["detail"])))).collect()
+    let values = lines
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("one object a line"));
+    values
+        .map(|value| {
+            (
+                text(&value["name"]),
+                (text(&value["state"]), text(&value["detail"])),
+            )
+        })
+        .collect()
 }
 
 /// The names in the first column of the table.
 fn rows() -> Vec<String> {
     let page = include_str!("../../docs/requirements.md");
-    let table = page.split_once("## The table").expect("it is there").1.split_once("\n## ").expect("more follows").0;
-    let cells = table.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
-    cells.filter(|cell| *cell != "what").map(str::to_owned).collect()
+    let table = page
+        .split_once("## The table")
+        .expect("it is there")
+        .1
+        .split_once("\n## ")
+        .expect("more follows")
+        .0;
+    let cells = table
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    cells
+        .filter(|cell| *cell != "what")
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
 fn the_doctor_looks_at_every_row_of_the_table() {
     require_root();
     assert!(geteuid().is_root());
-    let output = crashpoint().args(["doctor", "--fs", "ext4", "--format", "json"]).output().expect("it runs");
+    let output = crashpoint()
+        .args(["doctor", "--fs", "ext4", "--format", "json"])
+        .output()
+        .expect("it runs");
     let checks = checks(&output);
     let rows = rows();
     assert!(rows.len() > 20, "{rows:?}");
     for row in rows {
-        assert!(checks.contains_key(&row), "{row} is not among {:?}", checks.keys());
+        assert!(
+            checks.contains_key(&row),
+            "{row} is not among {:?}",
+            checks.keys()
+        );
     }
     assert_eq!(output.status.code(), Some(0), "{checks:?}");
     assert_eq!(checks["a guest starts"].0, "ok", "{checks:?}");
-    assert!(checks["a guest starts"].1.contains("ran a program after"), "{checks:?}");
-    assert_eq!(checks["ext4 on drop-flush disk"], ("ok".into(), "caught".into()));
+    assert!(
+        checks["a guest starts"].1.contains("ran a program after"),
+        "{checks:?}"
+    );
+    assert_eq!(
+        checks["ext4 on drop-flush disk"],
+        ("ok".into(), "caught".into())
+    );
 }
 
 #[test]
 fn who_is_not_root_is_told_the_way_without() {
     let place = Ordinary::new();
-    let output = place.crashpoint(&["doctor", "--fs", "ext4", "--format", "json"]).output().expect("it runs");
+    let output = place
+        .crashpoint(&["doctor", "--fs", "ext4", "--format", "json"])
+        .output()
+        .expect("it runs");
     let checks = checks(&output);
     assert_eq!(output.status.code(), Some(0), "{checks:?}");
     assert_eq!(checks["root"].0, "optional");
     assert!(checks["root"].1.contains("--kernel uml"), "{checks:?}");
     assert_eq!(checks["a guest starts"].0, "ok");
-    let output = place.crashpoint(&["doctor", "--for", "fs", "--format", "json"]).output().expect("it runs");
-    assert_eq!((output.status.code(), self::checks(&output)["root"].0.as_str()), (Some(2), "missing"));
+    let output = place
+        .crashpoint(&["doctor", "--for", "fs", "--format", "json"])
+        .output()
+        .expect("it runs");
+    assert_eq!(
+        (
+            output.status.code(),
+            self::checks(&output)["root"].0.as_str()
+        ),
+        (Some(2), "missing")
+    );
 }
 
 /// Where something is taken away, the doctor sees it.
 #[test]
 fn the_doctor_misses_what_is_not_there() {
-    let (_place, command) = of_root(&["doctor", "--for", "guest,fs,app", "--format", "json", "--fs", "ext4"]);
+    let (_place, command) = of_root(&[
+        "doctor",
+        "--for",
+        "guest,fs,app",
+        "--format",
+        "json",
+        "--fs",
+        "ext4",
+    ]);
     let state = |mut command: Command, name: &str| {
         let output = command.output().expect("it runs");
-        assert_eq!(output.status.code(), Some(2), "{name}: {}{}", printed(&output), said(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{name}: {}{}",
+            printed(&output),
+            said(&output)
+        );
         checks(&output)[name].0.clone()
     };
     assert_eq!(state(forbidding(PTRACE, &command), "tracing"), "missing");
-    let full = "mount -t tmpfs -o size=8m none /dev/shm && mount -t tmpfs -o size=8m none \"$TMPDIR\"";
-    assert_eq!(state(in_own_mounts(full, &command), "memory of guests"), "missing");
+    let full =
+        "mount -t tmpfs -o size=8m none /dev/shm && mount -t tmpfs -o size=8m none \"$TMPDIR\"";
+    assert_eq!(
+        state(in_own_mounts(full, &command), "memory of guests"),
+        "missing"
+    );
     assert_eq!(state(limited("-n 40", &command), "open files"), "missing");
     assert_eq!(state(limited("-f 1000", &command), "file size"), "missing");
     let no_devices = "mount -t tmpfs none /dev && mknod /dev/null c 1 3";
-    assert_eq!(state(in_own_mounts(no_devices, &command), "/dev/fuse"), "missing");
+    assert_eq!(
+        state(in_own_mounts(no_devices, &command), "/dev/fuse"),
+        "missing"
+    );
 }

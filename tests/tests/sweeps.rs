@@ -40,8 +40,14 @@ impl Place {
     /// `crashpoint` with these arguments; paths are relative to the place.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(program("crashpoint"));
-        command.args(arguments).current_dir(self.0.path()).env("TMPDIR", self.0.path());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(arguments)
+            .current_dir(self.0.path())
+            .env("TMPDIR", self.0.path());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command
     }
 
@@ -53,7 +59,12 @@ impl Place {
     #[track_caller]
     fn ends(&self, status: i32, arguments: &[&str]) -> Output {
         let output = self.run(arguments);
-        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {}", said(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(status),
+            "{arguments:?}: {}",
+            said(&output)
+        );
         output
     }
 
@@ -63,24 +74,41 @@ impl Place {
         let output = self.ends(2, arguments);
         let said = said(&output);
         assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
-        assert!(expected.iter().all(|part| said.contains(part)), "{arguments:?}: {said} lacks one of {expected:?}");
+        assert!(
+            expected.iter().all(|part| said.contains(part)),
+            "{arguments:?}: {said} lacks one of {expected:?}"
+        );
     }
 
     fn start(&self, arguments: &[&str]) -> Child {
-        self.command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started")
+        self.command(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("started")
     }
 
     /// The lines of its results, in order, without what another run of the same may ask of the disk
     /// in another order.
     fn results(&self, name: &str) -> Vec<String> {
-        let text = std::fs::read_to_string(self.path(name).join("results.jsonl")).unwrap_or_default();
+        let text =
+            std::fs::read_to_string(self.path(name).join("results.jsonl")).unwrap_or_default();
         let without_log = |line: &str| {
-            let Ok(mut result) = serde_json::from_str::<Value>(line) else { return line.to_owned() };
+            let Ok(mut result) = serde_json::from_str::<Value>(line) else {
+                return line.to_owned();
+            };
             result.as_object_mut().expect("an object").remove("log");
             add_up_states(&mut result);
             for state in result["broken"].as_array_mut().expect("an array") {
                 for field in ["position", "pending", "lost"] {
-                    assert!(state.as_object_mut().expect("an object").remove(field).is_some(), "{field}");
+                    assert!(
+                        state
+                            .as_object_mut()
+                            .expect("an object")
+                            .remove(field)
+                            .is_some(),
+                        "{field}"
+                    );
                 }
             }
             result.to_string()
@@ -90,10 +118,11 @@ impl Place {
         lines
     }
 
-    /// Has workloads whose results differ be tested once more, in both sweeps. sync(2) reaches every
-    /// disk, so also one under test when anybody on the machine calls it: then the file system
-    /// writes at other moments, and of a disk that drops flushes something else is left. What a
-    /// sweep itself does wrong, it does again; what it left out or did twice, it is not helped with.
+    /// Has workloads whose results differ be tested once more, in both sweeps. sync(2) reaches
+    /// every disk, so also one under test when anybody on the machine calls it: then the file
+    /// system writes at other moments, and of a disk that drops flushes something else is left.
+    /// What a sweep itself does wrong, it does again; what it left out or did twice, it is not
+    /// helped with.
     fn test_differing_again(&self, one: &str, other: &str) {
         let lines = [one, other].map(|name| self.results(name));
         let keys = lines.each_ref().map(|lines| {
@@ -101,20 +130,30 @@ impl Place {
             keys.sort();
             keys
         });
-        let sets = lines.each_ref().map(|lines| lines.iter().collect::<BTreeSet<_>>());
-        let differing: BTreeSet<_> = sets[0].symmetric_difference(&sets[1]).map(|line| workload_of(line)).collect();
+        let sets = lines
+            .each_ref()
+            .map(|lines| lines.iter().collect::<BTreeSet<_>>());
+        let differing: BTreeSet<_> = sets[0]
+            .symmetric_difference(&sets[1])
+            .map(|line| workload_of(line))
+            .collect();
         if differing.is_empty() || keys[0] != keys[1] {
             return;
         }
         for name in [one, other] {
             let path = self.path(name).join("results.jsonl");
             let text = std::fs::read_to_string(&path).expect("read");
-            let (again, rest): (Vec<_>, Vec<_>) =
-                text.split_inclusive('\n').partition(|line| differing.contains(&workload_of(line)));
+            let (again, rest): (Vec<_>, Vec<_>) = text
+                .split_inclusive('\n')
+                .partition(|line| differing.contains(&workload_of(line)));
             println!("tested again in {name}: {again:#?}");
             std::fs::write(&path, rest.concat()).expect("written");
             let output = self.run(&["fs", "--resume", name]);
-            assert!(matches!(output.status.code(), Some(0 | 1)), "{}", said(&output));
+            assert!(
+                matches!(output.status.code(), Some(0 | 1)),
+                "{}",
+                said(&output)
+            );
         }
     }
 
@@ -126,21 +165,37 @@ impl Place {
             assert!(!lines.is_empty());
             lines
         });
-        let sets = lines.each_ref().map(|lines| lines.iter().collect::<BTreeSet<_>>());
+        let sets = lines
+            .each_ref()
+            .map(|lines| lines.iter().collect::<BTreeSet<_>>());
         let differing: Vec<_> = sets[0].symmetric_difference(&sets[1]).collect();
-        assert!(differing.is_empty(), "{} and {} lines: {differing:#?}", lines[0].len(), lines[1].len());
-        assert_eq!(lines[0].len(), lines[1].len(), "a workload was tested twice");
+        assert!(
+            differing.is_empty(),
+            "{} and {} lines: {differing:#?}",
+            lines[0].len(),
+            lines[1].len()
+        );
+        assert_eq!(
+            lines[0].len(),
+            lines[1].len(),
+            "a workload was tested twice"
+        );
         assert_eq!(self.summaries(one), self.summaries(other));
         assert_eq!(self.manifest(one), self.manifest(other));
     }
 
     /// The summaries without times.
     fn summaries(&self, name: &str) -> Vec<Value> {
-        let text = std::fs::read_to_string(self.path(name).join("summary.jsonl")).expect("a summary");
+        let text =
+            std::fs::read_to_string(self.path(name).join("summary.jsonl")).expect("a summary");
         let without_times = |line: &str| {
             let mut value: Value = serde_json::from_str(line).expect("JSON");
             let fields = value.as_object_mut().expect("an object");
-            assert!(fields.remove("seconds").is_some_and(|seconds| seconds.as_f64() > Some(0.0)));
+            assert!(
+                fields
+                    .remove("seconds")
+                    .is_some_and(|seconds| seconds.as_f64() > Some(0.0))
+            );
             assert!(fields.remove("time_us").is_some());
             add_up_states(&mut value);
             value
@@ -153,7 +208,14 @@ impl Place {
         let text = std::fs::read(self.path(name).join("manifest.json")).expect("a manifest");
         let mut manifest: Value = serde_json::from_slice(&text).expect("JSON");
         for name in ["command_line", "jobs", "workloads"] {
-            assert!(manifest.as_object_mut().expect("an object").remove(name).is_some(), "{name}");
+            assert!(
+                manifest
+                    .as_object_mut()
+                    .expect("an object")
+                    .remove(name)
+                    .is_some(),
+                "{name}"
+            );
         }
         manifest
     }
@@ -162,13 +224,22 @@ impl Place {
 /// The file system and the number of the workload of a line of results.
 fn workload_of(line: &str) -> (String, u64) {
     let result: Value = serde_json::from_str(line).expect("JSON");
-    (result["variant"].to_string(), result["number"].as_u64().expect("a number"))
+    (
+        result["variant"].to_string(),
+        result["number"].as_u64().expect("a number"),
+    )
 }
 
-/// Which states are equal to others depends on what the kernel had written by then: their sum does not.
+/// Which states are equal to others depends on what the kernel had written by then: their sum does
+/// not.
 fn add_up_states(value: &mut Value) {
     let fields = value.as_object_mut().expect("an object");
-    let mut take = |name| fields.remove(name).and_then(|number| number.as_u64()).expect("a number");
+    let mut take = |name| {
+        fields
+            .remove(name)
+            .and_then(|number| number.as_u64())
+            .expect("a number")
+    };
     let states = take("states_checked") + take("states_equal");
     fields.insert("states".into(), states.into());
 }
@@ -197,13 +268,20 @@ fn end(process: &mut Child) -> Option<i32> {
 fn sweep_killed(place: &Place, sweep: &[&str], moments_ms: impl Iterator<Item = u64>) -> usize {
     let begin = with(sweep, &["--out", "killed"]);
     let resume = ["fs", "--resume", "killed"];
-    let next = || if place.path("killed/manifest.json").exists() { resume.to_vec() } else { begin.clone() };
+    let next = || {
+        if place.path("killed/manifest.json").exists() {
+            resume.to_vec()
+        } else {
+            begin.clone()
+        }
+    };
     let mut kills = 0;
     for (number, moment) in moments_ms.enumerate() {
         let before = place.results("killed").len();
         let mut process = place.start(&next());
         let at_work = |process: &mut Child| {
-            place.results("killed").len() > before || process.try_wait().expect("it can be waited for").is_some()
+            place.results("killed").len() > before
+                || process.try_wait().expect("it can be waited for").is_some()
         };
         let deadline = Instant::now() + PATIENCE;
         while number % 2 == 1 && !at_work(&mut process) {
@@ -230,7 +308,12 @@ const LYING: [&str; 5] = ["fs", "--disk", "drop-flush", "--jobs", "2"];
 #[test]
 fn killed_at_random_moments() {
     let place = Place::new();
-    let sweep = with(&LYING, &["--fs", "ext4,xfs", "--preset", "seq-2", "--sample", "50", "--seed", "7"]);
+    let sweep = with(
+        &LYING,
+        &[
+            "--fs", "ext4,xfs", "--preset", "seq-2", "--sample", "50", "--seed", "7",
+        ],
+    );
     place.ends(1, &with(&sweep, &["--out", "whole"]));
     let mut random = Random::new();
     let kills = sweep_killed(&place, &sweep, (0..4).map(|_| random.below(400)));
@@ -243,11 +326,19 @@ fn killed_at_random_moments() {
 #[ignore = "takes minutes: make test-kills"]
 fn killed_twenty_times() {
     let place = Place::new();
-    let sweep = with(&LYING, &["--fs", "ext4,xfs", "--preset", "seq-2", "--sample", "300", "--seed", "7"]);
+    let sweep = with(
+        &LYING,
+        &[
+            "--fs", "ext4,xfs", "--preset", "seq-2", "--sample", "300", "--seed", "7",
+        ],
+    );
     place.ends(1, &with(&sweep, &["--out", "whole"]));
     let mut random = Random::new();
     let kills = sweep_killed(&place, &sweep, (0..20).map(|_| random.below(800)));
-    assert!(kills >= 5, "only {kills} of 20 kills came while it was at work");
+    assert!(
+        kills >= 5,
+        "only {kills} of 20 kills came while it was at work"
+    );
     place.assert_equal("whole", "killed");
 }
 
@@ -269,14 +360,30 @@ fn killed_between_two_steps() {
     place.ends(1, &with(&sweep, &["--out", "left"]));
     let results = place.path("left/results.jsonl");
     let text = std::fs::read_to_string(&results).expect("read");
-    let put = |name: &str, content: &str| std::fs::write(place.path("left").join(name), content).expect("written");
+    let put = |name: &str, content: &str| {
+        std::fs::write(place.path("left").join(name), content).expect("written")
+    };
     let remove = |name: &str| std::fs::remove_file(place.path("left").join(name)).expect("removed");
     let steps: [(&str, &dyn Fn()); 8] = [
-        ("a torn line", &|| put("results.jsonl", &text[..text.len() - 9])),
-        ("a line without its end", &|| put("results.jsonl", &text[..text.len() - 1])),
-        ("zeros where a line was", &|| put("results.jsonl", &format!("{}\0\0\0", &text[..=text.find('\n').unwrap()]))),
+        ("a torn line", &|| {
+            put("results.jsonl", &text[..text.len() - 9])
+        }),
+        ("a line without its end", &|| {
+            put("results.jsonl", &text[..text.len() - 1])
+        }),
+        ("zeros where a line was", &|| {
+            put(
+                "results.jsonl",
+                &format!("{}\0\0\0", &text[..=text.find('\n').unwrap()]),
+            )
+        }),
         ("no results yet", &|| {
-            for name in ["results.jsonl", "times.jsonl", "summary.jsonl", "summary.txt"] {
+            for name in [
+                "results.jsonl",
+                "times.jsonl",
+                "summary.jsonl",
+                "summary.txt",
+            ] {
                 remove(name);
             }
         }),
@@ -304,11 +411,19 @@ fn killed_between_two_steps() {
         assert_eq!(place.results("whole"), place.results("left"), "{what}");
     }
     // Before the manifest is there nothing has begun.
-    for name in ["manifest.json", "results.jsonl", "summary.jsonl", "summary.txt"] {
+    for name in [
+        "manifest.json",
+        "results.jsonl",
+        "summary.jsonl",
+        "summary.txt",
+    ] {
         remove(name);
     }
     put("manifest.json.tmp", "{");
-    place.refuses(&["fs", "--resume", "left"], &["no sweep was begun in left", "--out left"]);
+    place.refuses(
+        &["fs", "--resume", "left"],
+        &["no sweep was begun in left", "--out left"],
+    );
     place.ends(1, &with(&sweep, &["--out", "left"]));
     place.assert_equal("whole", "left");
 }
@@ -328,8 +443,11 @@ fn what_differs_is_tested_again_and_what_is_missing_is_not() {
     assert_ne!(place.results("whole"), place.results("other"));
     place.assert_equal("whole", "other");
     let text = std::fs::read_to_string(&path).expect("read");
-    for wrong in [text.replacen(text.lines().next().expect("a line"), "", 1).trim_start(), &format!("{text}{first}\n")]
-    {
+    for wrong in [
+        text.replacen(text.lines().next().expect("a line"), "", 1)
+            .trim_start(),
+        &format!("{text}{first}\n"),
+    ] {
         std::fs::write(&path, wrong).expect("written");
         place.test_differing_again("whole", "other");
         assert_eq!(std::fs::read_to_string(&path).expect("read"), wrong);
@@ -339,12 +457,20 @@ fn what_differs_is_tested_again_and_what_is_missing_is_not() {
 #[test]
 fn damage_before_results_is_not_thrown_away() {
     let place = Place::new();
-    place.ends(0, &["fs", "--fs", "ext4", "--ops", "1", "--range", "0..4", "--out", "out"]);
+    place.ends(
+        0,
+        &[
+            "fs", "--fs", "ext4", "--ops", "1", "--range", "0..4", "--out", "out",
+        ],
+    );
     let path = place.path("out/results.jsonl");
     let text = std::fs::read_to_string(&path).expect("read");
     let damaged = text.replacen('{', "\0\0\0", 1);
     std::fs::write(&path, &damaged).expect("written");
-    place.refuses(&["fs", "--resume", "out"], &["results.jsonl:1 is damaged", "remove that line"]);
+    place.refuses(
+        &["fs", "--resume", "out"],
+        &["results.jsonl:1 is damaged", "remove that line"],
+    );
     assert_eq!(std::fs::read_to_string(&path).expect("read"), damaged);
 }
 
@@ -359,7 +485,10 @@ fn stopped_by_a_signal_to_everybody() {
         let mut process = place.start(&arguments);
         let deadline = Instant::now() + PATIENCE;
         while place.results("stopped").len() < before + 20 {
-            assert!(Instant::now() < deadline && process.try_wait().expect("alive").is_none(), "it ended too early");
+            assert!(
+                Instant::now() < deadline && process.try_wait().expect("alive").is_none(),
+                "it ended too early"
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
         // As a service manager does it: the workers get it too, and die of it.
@@ -368,7 +497,10 @@ fn stopped_by_a_signal_to_everybody() {
             let _ = kill(Pid::from_raw(pid), signal);
         }
         let status = end(&mut process);
-        println!("{signal}: {status:?}, {} results", place.results("stopped").len());
+        println!(
+            "{signal}: {status:?}, {} results",
+            place.results("stopped").len()
+        );
         assert!(matches!(status, Some(1..=3)), "{signal}: {status:?}");
         arguments = vec!["fs", "--resume", "stopped"];
     }
@@ -386,26 +518,51 @@ fn checkers_that_somebody_kills_accuse_nobody() {
          exec 9>&-\n\
          case \" $KILLED \" in *\" $count \"*) eval \"$HOW\";; esac\n\
          exec {} \"$@\"\n",
-        local_fs::find_program("e2fsck").expect("it is installed").display()
+        local_fs::find_program("e2fsck")
+            .expect("it is installed")
+            .display()
     );
     for name in ["e2fsck", "e2fsck.static"] {
         std::fs::write(place.path(name), &script).expect("written");
-        std::fs::set_permissions(place.path(name), PermissionsExt::from_mode(0o755)).expect("changed");
+        std::fs::set_permissions(place.path(name), PermissionsExt::from_mode(0o755))
+            .expect("changed");
     }
-    let sweep = ["fs", "--fs", "ext2", "--jobs", "1", "--ops", "1", "--range", "3..7"];
+    let sweep = [
+        "fs", "--fs", "ext2", "--jobs", "1", "--ops", "1", "--range", "3..7",
+    ];
     let killed = |killed: &str, how: &str, status: i32, not_measured: u64, out: &str| {
         let mut command = place.command(&with(&sweep, &["--out", out, "--format", "json"]));
-        let path = format!("{}:{}", place.path("").display(), std::env::var("PATH").expect("there is a PATH"));
-        let output = command.env("PATH", path).env("KILLED", killed).env("HOW", how).output().expect("it runs");
-        assert_eq!(output.status.code(), Some(status), "{killed}: {}{}", printed(&output), said(&output));
+        let path = format!(
+            "{}:{}",
+            place.path("").display(),
+            std::env::var("PATH").expect("there is a PATH")
+        );
+        let output = command
+            .env("PATH", path)
+            .env("KILLED", killed)
+            .env("HOW", how)
+            .output()
+            .expect("it runs");
+        assert_eq!(
+            output.status.code(),
+            Some(status),
+            "{killed}: {}{}",
+            printed(&output),
+            said(&output)
+        );
         let summary: Value = place.summaries(out).remove(0);
-        assert_eq!((&summary["findings"], &summary["not_measured"]), (&0.into(), &not_measured.into()), "{summary}");
+        assert_eq!(
+            (&summary["findings"], &summary["not_measured"]),
+            (&0.into(), &not_measured.into()),
+            "{summary}"
+        );
         std::fs::remove_file(place.path("count")).expect("it ran");
     };
     killed("none", "true", 0, 0, "whole");
     let always: Vec<_> = (1..1000).map(|number| number.to_string()).collect();
     for how in ["kill -KILL $$", "exit 32", "exit 33"] {
-        // The first one repairs the disk that is mounted to see whether there is such a file system.
+        // The first one repairs the disk that is mounted to see whether there is such a file
+        // system.
         for first in 1..5 {
             let out = format!("killed-{first}-{how}");
             killed(&first.to_string(), how, 0, 0, &out);
@@ -418,21 +575,42 @@ fn checkers_that_somebody_kills_accuse_nobody() {
 #[test]
 fn a_finished_sweep_says_so_and_changes_nothing() {
     let place = Place::new();
-    let shown = place.ends(1, &with(&LYING, &["--fs", "ext4", "--ops", "1", "--range", "0..5", "--out", "out"]));
+    let shown = place.ends(
+        1,
+        &with(
+            &LYING,
+            &[
+                "--fs", "ext4", "--ops", "1", "--range", "0..5", "--out", "out",
+            ],
+        ),
+    );
     let before = snapshot(&place.path("out"));
     let again = place.ends(1, &["fs", "--resume", "out", "--jobs", "1"]);
-    assert!(said(&again).contains("is finished: 5 results"), "{}", said(&again));
-    assert!(printed(&shown).ends_with(&printed(&again)) && printed(&again).contains("ext4"), "{}", printed(&again));
+    assert!(
+        said(&again).contains("is finished: 5 results"),
+        "{}",
+        said(&again)
+    );
+    assert!(
+        printed(&shown).ends_with(&printed(&again)) && printed(&again).contains("ext4"),
+        "{}",
+        printed(&again)
+    );
     let json = place.ends(1, &["fs", "--resume", "out", "--format", "json"]);
     let summary: Value = serde_json::from_slice(&json.stdout).expect("one object");
-    assert_eq!((&summary["workloads"], &summary["interrupted"]), (&5.into(), &false.into()));
+    assert_eq!(
+        (&summary["workloads"], &summary["interrupted"]),
+        (&5.into(), &false.into())
+    );
     assert_eq!(snapshot(&place.path("out")), before);
 }
 
 /// The files of a directory and what is in them.
 fn snapshot(directory: &Path) -> BTreeSet<(PathBuf, Vec<u8>)> {
     let entries = std::fs::read_dir(directory).expect("read").flatten();
-    entries.map(|entry| (entry.path(), std::fs::read(entry.path()).expect("read"))).collect()
+    entries
+        .map(|entry| (entry.path(), std::fs::read(entry.path()).expect("read")))
+        .collect()
 }
 
 #[test]
@@ -456,10 +634,18 @@ fn shards_are_disjoint_and_complete_and_merge_to_the_whole() {
         for (shard, part) in ["1/3", "2/3", "3/3"].iter().zip(&parts) {
             // What a part holds is decided by its number; one of files may hold nothing.
             let output = place.run(&with(&sweep, &["--shard", shard, "--out", part]));
-            assert!(matches!(output.status.code(), Some(0 | 1)), "{}", said(&output));
+            assert!(
+                matches!(output.status.code(), Some(0 | 1)),
+                "{}",
+                said(&output)
+            );
         }
         let in_parts: Vec<_> = parts.iter().map(|part| place.results(part).len()).collect();
-        assert_eq!(in_parts.iter().sum::<usize>(), place.results(&whole).len(), "{in_parts:?}");
+        assert_eq!(
+            in_parts.iter().sum::<usize>(),
+            place.results(&whole).len(),
+            "{in_parts:?}"
+        );
         assert!(in_parts.iter().all(|count| *count > 0), "{in_parts:?}");
         let [one, two, three] = parts.each_ref().map(String::as_str);
         let output = place.ends(1, &["merge", three, one, two, "--out", &merged]);
@@ -474,7 +660,10 @@ fn merging_refuses_what_is_not_all_of_one_sweep() {
     let place = Place::new();
     let sweep = ["fs", "--fs", "ext4", "--ops", "1", "--range", "0..6"];
     let shard = |number: &str, out: &str, more: &[&str]| {
-        place.ends(0, &[sweep.as_slice(), &["--shard", number, "--out", out], more].concat());
+        place.ends(
+            0,
+            &[sweep.as_slice(), &["--shard", number, "--out", out], more].concat(),
+        );
     };
     shard("1/2", "one", &[]);
     shard("2/2", "two", &[]);
@@ -484,9 +673,15 @@ fn merging_refuses_what_is_not_all_of_one_sweep() {
     place.ends(0, &with(&sweep, &["--out", "whole"]));
     let cases: [(&[&str], &[&str]); 7] = [
         (&["one"], &["shard 2/2 is missing"]),
-        (&["one", "again", "two"], &["one and again are the same shard, 1/2", "again"][1..]),
+        (
+            &["one", "again", "two"],
+            &["one and again are the same shard, 1/2", "again"][1..],
+        ),
         (&["one", "other"], &["another number of shards"]),
-        (&["one", "prefix"], &["not of the same sweep", "options", "prefix"]),
+        (
+            &["one", "prefix"],
+            &["not of the same sweep", "options", "prefix"],
+        ),
         (&["one", "whole"], &["whole is not a shard"]),
         (&["one", "nowhere"], &["nowhere"]),
         (&["one", "."], &["no sweep was begun in ."]),
@@ -501,22 +696,30 @@ fn merging_refuses_what_is_not_all_of_one_sweep() {
     let mut other: Value = serde_json::from_str(&text).expect("JSON");
     other["kernel_release"] = "9.9.9".into();
     std::fs::write(&manifest, other.to_string()).expect("written");
-    place.refuses(&["merge", "one", "two", "--out", "all"], &["kernel_release", "9.9.9"]);
+    place.refuses(
+        &["merge", "one", "two", "--out", "all"],
+        &["kernel_release", "9.9.9"],
+    );
     std::fs::write(&manifest, &text).expect("written");
     // An unfinished one: a sweep that can be gone on with, if it is asked for.
     std::fs::write(place.path("two/results.jsonl"), "").expect("written");
-    place.refuses(&["merge", "one", "two", "--out", "all"], &["shard 2/2 in two is not finished", "--resume two"]);
+    place.refuses(
+        &["merge", "one", "two", "--out", "all"],
+        &["shard 2/2 in two is not finished", "--resume two"],
+    );
     place.ends(3, &["merge", "one", "two", "--incomplete", "--out", "all"]);
     place.ends(0, &["fs", "--resume", "all"]);
     place.assert_equal("whole", "all");
-    place.refuses(&["merge", "one", "two", "--incomplete", "--out", "all"], &["all holds results already"]);
+    place.refuses(
+        &["merge", "one", "two", "--incomplete", "--out", "all"],
+        &["all holds results already"],
+    );
 }
 
 #[test]
 fn workloads_are_kept() {
     let place = Place::new();
-    let text =
-        "workload a; creat foo; fsync foo\nmkdir A; creat A/foo; fsync A\n! \ncreat bar\nworkload b; creat b; sync\n";
+    let text = "workload a; creat foo; fsync foo\nmkdir A; creat A/foo; fsync A\n! \ncreat bar\nworkload b; creat b; sync\n";
     let text = text.replace("! \n", "");
     std::fs::write(place.path("gone.wl"), &text).expect("written");
     let sweep = with(&LYING, &["--fs", "ext4"]);
@@ -526,7 +729,8 @@ fn workloads_are_kept() {
     // Standard input is read to its end first.
     let mut piped = place.command(&with(&sweep, &["-", "--out", "piped"]));
     let mut piped = piped.stdin(Stdio::piped()).spawn().expect("started");
-    std::io::Write::write_all(&mut piped.stdin.take().expect("piped"), text.as_bytes()).expect("written");
+    std::io::Write::write_all(&mut piped.stdin.take().expect("piped"), text.as_bytes())
+        .expect("written");
     assert_eq!(end(&mut piped), Some(1));
     for out in ["out", "piped"] {
         for name in ["results.jsonl", "summary.jsonl"] {
@@ -534,7 +738,10 @@ fn workloads_are_kept() {
         }
         place.ends(1, &["fs", "--resume", out]);
         assert_eq!(place.results("whole"), place.results(out));
-        assert_eq!(place.manifest("whole")["workloads_hash"], place.manifest(out)["workloads_hash"]);
+        assert_eq!(
+            place.manifest("whole")["workloads_hash"],
+            place.manifest(out)["workloads_hash"]
+        );
     }
     std::fs::remove_file(place.path("out/summary.jsonl")).expect("removed");
     std::fs::write(place.path("out/workloads.wl"), "creat foo; sync\n").expect("written");
@@ -544,7 +751,9 @@ fn workloads_are_kept() {
 #[test]
 fn options_that_contradict_are_refused() {
     let place = Place::new();
-    let sweep = ["fs", "--fs", "ext4", "--ops", "1", "--range", "0..6", "--shard", "1/2"];
+    let sweep = [
+        "fs", "--fs", "ext4", "--ops", "1", "--range", "0..6", "--shard", "1/2",
+    ];
     place.ends(0, &with(&sweep, &["--out", "out"]));
     let before = snapshot(&place.path("out"));
     let cases: [(&[&str], &[&str]); 9] = [
@@ -552,9 +761,18 @@ fn options_that_contradict_are_refused() {
         (&["--range", "0..7"], &["--range 0..7", "--range 0..6"]),
         (&["--shard", "2/2"], &["--shard 2/2", "--shard 1/2"]),
         (&["--all"], &["--all", "without it"]),
-        (&["--disk", "drop-fua"], &["--disk drop-fua", "--disk honest"]),
-        (&["--states", "flushed"], &["--states flushed", "--states prefix,flushed"]),
-        (&["-o", "barrier=0"], &["--mount-options barrier=0", "without it"]),
+        (
+            &["--disk", "drop-fua"],
+            &["--disk drop-fua", "--disk honest"],
+        ),
+        (
+            &["--states", "flushed"],
+            &["--states flushed", "--states prefix,flushed"],
+        ),
+        (
+            &["-o", "barrier=0"],
+            &["--mount-options barrier=0", "without it"],
+        ),
         (&["file.wl"], &["--resume"]),
         (&["--out", "other"], &["--resume", "--out"]),
     ];
@@ -562,8 +780,26 @@ fn options_that_contradict_are_refused() {
         place.refuses(&with(&["fs", "--resume", "out"], more), expected);
     }
     // What says the same is none.
-    place.ends(0, &with(&sweep, &["--resume", "out", "--disk", "honest", "--states", "prefix,flushed", "--jobs", "1"]));
-    place.refuses(&with(&sweep, &["--out", "out"]), &["out holds results already", "--resume out"]);
+    place.ends(
+        0,
+        &with(
+            &sweep,
+            &[
+                "--resume",
+                "out",
+                "--disk",
+                "honest",
+                "--states",
+                "prefix,flushed",
+                "--jobs",
+                "1",
+            ],
+        ),
+    );
+    place.refuses(
+        &with(&sweep, &["--out", "out"]),
+        &["out holds results already", "--resume out"],
+    );
     place.refuses(&["fs", "--resume", "nowhere"], &["nowhere"]);
     assert_eq!(snapshot(&place.path("out")), before);
     assert!(!place.path("nowhere").exists());
@@ -572,14 +808,24 @@ fn options_that_contradict_are_refused() {
 #[test]
 fn other_versions_and_kernels_are_refused() {
     let place = Place::new();
-    place.ends(0, &["fs", "--fs", "ext4", "--ops", "1", "--range", "0..3", "--out", "out"]);
+    place.ends(
+        0,
+        &[
+            "fs", "--fs", "ext4", "--ops", "1", "--range", "0..3", "--out", "out",
+        ],
+    );
     std::fs::remove_file(place.path("out/summary.jsonl")).expect("removed");
     let path = place.path("out/manifest.json");
-    let manifest: Value = serde_json::from_slice(&std::fs::read(&path).expect("read")).expect("JSON");
+    let manifest: Value =
+        serde_json::from_slice(&std::fs::read(&path).expect("read")).expect("JSON");
     let cases: [(&str, Value, &str); 6] = [
         ("version", "0.0.1".into(), "written by Crashpoint 0.0.1"),
         ("format", 99.into(), "format 99"),
-        ("kernel_release", "9.9.9".into(), "cannot go on here: kernel_release is \"9.9.9\""),
+        (
+            "kernel_release",
+            "9.9.9".into(),
+            "cannot go on here: kernel_release is \"9.9.9\"",
+        ),
         ("kernel_version", "#2".into(), "kernel_version is \"#2\""),
         ("unheard_of", true.into(), "unheard_of"),
         ("type", "result".into(), "is not a manifest"),
@@ -604,7 +850,10 @@ fn two_at_once_are_one_too_many() {
         assert!(Instant::now() < deadline, "it does not begin");
         std::thread::sleep(Duration::from_millis(10));
     }
-    place.refuses(&["fs", "--resume", "out"], &["another crashpoint is at work in out"]);
+    place.refuses(
+        &["fs", "--resume", "out"],
+        &["another crashpoint is at work in out"],
+    );
     place.refuses(&sweep, &["out holds results already"]);
     kill(Pid::from_raw(first.id() as i32), Signal::SIGINT).expect("signalled");
     assert_eq!(end(&mut first), Some(3));

@@ -8,15 +8,30 @@ use end_to_end::{printed, program, require_root, said};
 
 fn start(what: &str, system: &str, arguments: &[&str]) -> std::process::Child {
     require_root();
-    let file = format!("{}/../workloads/clusters/{system}/cluster.toml", env!("CARGO_MANIFEST_DIR"));
+    let file = format!(
+        "{}/../workloads/clusters/{system}/cluster.toml",
+        env!("CARGO_MANIFEST_DIR")
+    );
     let mut command = Command::new(program("crashpoint"));
-    command.args(["cluster", what, &file]).args(arguments).stdin(Stdio::null());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started")
+    command
+        .args(["cluster", what, &file])
+        .args(arguments)
+        .stdin(Stdio::null());
+    command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("started")
 }
 
 fn end(child: std::process::Child) -> Output {
     let output = child.wait_with_output().expect("it runs");
-    assert!(output.status.success(), "{}\n{}", printed(&output), said(&output));
+    assert!(
+        output.status.success(),
+        "{}\n{}",
+        printed(&output),
+        said(&output)
+    );
     output
 }
 
@@ -26,11 +41,18 @@ fn works(system: &str) {
     for child in children {
         let output = end(child);
         let printed = printed(&output);
-        assert!(printed.contains("set k4 v20\n") && printed.ends_with("\nok\n"), "{printed}");
+        assert!(
+            printed.contains("set k4 v20\n") && printed.ends_with("\nok\n"),
+            "{printed}"
+        );
         println!("{system}: {}", said(&output).replace('\n', ", "));
     }
     let out = tempfile::tempdir().expect("a directory");
-    let output = end(start("record", system, &["-o", out.path().to_str().expect("text")]));
+    let output = end(start(
+        "record",
+        system,
+        &["-o", out.path().to_str().expect("text")],
+    ));
     print!("{system}, recorded: {}{}", said(&output), printed(&output));
 }
 

@@ -23,21 +23,35 @@ const WORKLOAD: &str = "
 
 fn noticed(expected: fn(&str) -> &'static [Promise], tamper: fn(&Path)) {
     require_root();
-    let workload = workloads::parse(WORKLOAD, "tampered").expect("a workload").remove(0);
+    let workload = workloads::parse(WORKLOAD, "tampered")
+        .expect("a workload")
+        .remove(0);
     for file_system in FILE_SYSTEMS {
         let result = in_own_namespace(|| Laboratory::new(file_system).tamper(&workload, tamper));
         assert_eq!(result.not_measured, None, "{file_system}");
         assert!(result.states_checked > 0, "{file_system}");
-        let findings: Vec<_> = result.broken.iter().flat_map(|state| &state.findings).collect();
+        let findings: Vec<_> = result
+            .broken
+            .iter()
+            .flat_map(|state| &state.findings)
+            .collect();
         let broken: BTreeSet<_> = findings.iter().map(|finding| finding.promise).collect();
-        assert_eq!(broken, expected(file_system).iter().copied().collect(), "{file_system}: {findings:#?}");
+        assert_eq!(
+            broken,
+            expected(file_system).iter().copied().collect(),
+            "{file_system}: {findings:#?}"
+        );
     }
 }
 
 const SYNC: fn(&str) -> &'static [Promise] = |_| &[Promise::Sync];
 
 fn open(path: impl AsRef<Path>) -> File {
-    OpenOptions::new().read(true).write(true).open(path).expect("open")
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .expect("open")
 }
 
 fn punch(file: &File, offset: u64, length: u64) {
@@ -65,14 +79,24 @@ fn a_changed_byte() {
 
 #[test]
 fn a_zeroed_byte() {
-    noticed(SYNC, |root| open(root.join("A/foo")).write_all_at(&[0], 100).expect("written"));
+    noticed(SYNC, |root| {
+        open(root.join("A/foo"))
+            .write_all_at(&[0], 100)
+            .expect("written")
+    });
 }
 
 /// xfsprogs 7.2 sets `trusted.xfs:autofsck` on every root; elsewhere the name is like any other.
 #[test]
 fn an_attribute_of_the_root_that_is_the_file_system_s_own() {
     noticed(
-        |file_system| if file_system == "xfs" { &[] } else { &[Promise::NoForeignNames] },
+        |file_system| {
+            if file_system == "xfs" {
+                &[]
+            } else {
+                &[Promise::NoForeignNames]
+            }
+        },
         |root| lsetxattr(root, "trusted.xfs:autofsck", b"none", XattrFlags::CREATE).expect("set"),
     );
 }
@@ -80,28 +104,42 @@ fn an_attribute_of_the_root_that_is_the_file_system_s_own() {
 #[test]
 fn an_appended_byte() {
     noticed(SYNC, |root| {
-        OpenOptions::new().append(true).open(root.join("A/new")).expect("open").write_all(b"x").expect("written");
+        OpenOptions::new()
+            .append(true)
+            .open(root.join("A/new"))
+            .expect("open")
+            .write_all(b"x")
+            .expect("written");
     });
 }
 
 #[test]
 fn a_cut_file() {
-    noticed(SYNC, |root| open(root.join("A/new")).set_len(4095).expect("truncated"));
+    noticed(SYNC, |root| {
+        open(root.join("A/new")).set_len(4095).expect("truncated")
+    });
 }
 
 #[test]
 fn a_removed_name() {
-    noticed(SYNC, |root| remove_file(root.join("A/sym")).expect("removed"));
+    noticed(SYNC, |root| {
+        remove_file(root.join("A/sym")).expect("removed")
+    });
 }
 
 #[test]
 fn a_foreign_name() {
-    noticed(|_| &[Promise::NoForeignNames], |root| drop(File::create(root.join("A/foreign")).expect("made")));
+    noticed(
+        |_| &[Promise::NoForeignNames],
+        |root| drop(File::create(root.join("A/foreign")).expect("made")),
+    );
 }
 
 #[test]
 fn a_removed_hard_link() {
-    noticed(SYNC, |root| remove_file(root.join("A/bar")).expect("removed"));
+    noticed(SYNC, |root| {
+        remove_file(root.join("A/bar")).expect("removed")
+    });
 }
 
 #[test]
@@ -120,23 +158,41 @@ fn a_hard_link_that_leads_to_another_file() {
         remove_file(root.join("A/bar")).expect("removed");
         std::fs::copy(root.join("A/foo"), root.join("A/bar")).expect("copied");
         punch(&open(root.join("A/bar")), 4096, 8192);
-        lsetxattr(root.join("A/bar"), "user.key", b"value", XattrFlags::empty()).expect("set");
+        lsetxattr(
+            root.join("A/bar"),
+            "user.key",
+            b"value",
+            XattrFlags::empty(),
+        )
+        .expect("set");
     });
 }
 
 #[test]
 fn a_file_at_its_old_name() {
-    noticed(SYNC, |root| rename(root.join("A/new"), root.join("A/old")).expect("renamed"));
+    noticed(SYNC, |root| {
+        rename(root.join("A/new"), root.join("A/old")).expect("renamed")
+    });
 }
 
 #[test]
 fn a_changed_attribute() {
-    noticed(SYNC, |root| lsetxattr(root.join("A/foo"), "user.key", b"other", XattrFlags::REPLACE).expect("set"));
+    noticed(SYNC, |root| {
+        lsetxattr(
+            root.join("A/foo"),
+            "user.key",
+            b"other",
+            XattrFlags::REPLACE,
+        )
+        .expect("set")
+    });
 }
 
 #[test]
 fn a_removed_attribute() {
-    noticed(SYNC, |root| lremovexattr(root.join("A/foo"), "user.key").expect("removed"));
+    noticed(SYNC, |root| {
+        lremovexattr(root.join("A/foo"), "user.key").expect("removed")
+    });
 }
 
 #[test]
@@ -144,19 +200,29 @@ fn a_foreign_attribute() {
     noticed(
         |_| &[Promise::NoForeignNames],
         |root| {
-            lsetxattr(root.join("A/foo"), "user.other", b"value", XattrFlags::CREATE).expect("set");
+            lsetxattr(
+                root.join("A/foo"),
+                "user.other",
+                b"value",
+                XattrFlags::CREATE,
+            )
+            .expect("set");
         },
     );
 }
 
 #[test]
 fn a_changed_mode() {
-    noticed(SYNC, |root| set_permissions(root.join("A/new"), Permissions::from_mode(0o600)).expect("changed"));
+    noticed(SYNC, |root| {
+        set_permissions(root.join("A/new"), Permissions::from_mode(0o600)).expect("changed")
+    });
 }
 
 #[test]
 fn a_changed_owner() {
-    noticed(SYNC, |root| chown(root.join("A/new"), Some(12), Some(34)).expect("changed"));
+    noticed(SYNC, |root| {
+        chown(root.join("A/new"), Some(12), Some(34)).expect("changed")
+    });
 }
 
 #[test]

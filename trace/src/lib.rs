@@ -92,7 +92,10 @@ impl Trace {
     pub fn add(&mut self, bytes: &[u8]) -> Data {
         let at = self.data.len() as u64;
         self.data.extend_from_slice(bytes);
-        Data { at, len: bytes.len() as u64 }
+        Data {
+            at,
+            len: bytes.len() as u64,
+        }
     }
 }
 

@@ -51,7 +51,9 @@ pub enum Error {
     #[error("{0} is no trace: `crashpoint cluster record FILE -o DIR` makes one")]
     NoTrace(PathBuf),
     /// It was made by another version.
-    #[error("{path} is a trace of version {found}, and this program reads version {VERSION}: record it again")]
+    #[error(
+        "{path} is a trace of version {found}, and this program reads version {VERSION}: record it again"
+    )]
     Version {
         /// The manifest.
         path: PathBuf,
@@ -80,8 +82,8 @@ struct Manifest {
 /// A disk: what is in files of its own has hashes here.
 #[derive(Serialize, Deserialize)]
 struct DiskManifest {
-    /// Its files are `disk-N-base.zst`, the pages that are not zeros, and `disk-N-log.zst`, with what
-    /// else there is to say of it.
+    /// Its files are `disk-N-base.zst`, the pages that are not zeros, and `disk-N-log.zst`, with
+    /// what else there is to say of it.
     number: usize,
     base_blake3: String,
     log_blake3: String,
@@ -108,16 +110,32 @@ impl DiskManifest {
 
     fn load(self, directory: &Path) -> Result<Disk> {
         let path = directory.join(Self::base(self.number));
-        let base = Base::unpack(&decompress(&path, &self.base_blake3)?)
-            .map_err(|error| Error::Damaged { path: path.clone(), what: error.to_string() })?;
+        let base = Base::unpack(&decompress(&path, &self.base_blake3)?).map_err(|error| {
+            Error::Damaged {
+                path: path.clone(),
+                what: error.to_string(),
+            }
+        })?;
         let path = directory.join(Self::log(self.number));
         let log = postcard::from_bytes(&decompress(&path, &self.log_blake3)?);
         let (file_system, directory, durable, log): (_, _, usize, BlockLog) =
-            log.map_err(|error| Error::Damaged { path: path.clone(), what: error.to_string() })?;
+            log.map_err(|error| Error::Damaged {
+                path: path.clone(),
+                what: error.to_string(),
+            })?;
         if !log.is_within(base.size_bytes()) || durable > log.len() {
-            return Err(Error::Damaged { path, what: "it speaks of what is not there".into() });
+            return Err(Error::Damaged {
+                path,
+                what: "it speaks of what is not there".into(),
+            });
         }
-        Ok(Disk { file_system, directory, base: Arc::new(base), log, durable })
+        Ok(Disk {
+            file_system,
+            directory,
+            base: Arc::new(base),
+            log,
+            durable,
+        })
     }
 }
 
@@ -125,10 +143,14 @@ impl Manifest {
     /// The hash of everything in it but that.
     fn hash(&self) -> String {
         let rest = serde_json::to_value(self).map(|mut rest| {
-            rest.as_object_mut().expect("it is a structure").remove("blake3");
+            rest.as_object_mut()
+                .expect("it is a structure")
+                .remove("blake3");
             rest.to_string()
         });
-        blake3::hash(rest.expect("it is plain data").as_bytes()).to_hex().to_string()
+        blake3::hash(rest.expect("it is plain data").as_bytes())
+            .to_hex()
+            .to_string()
     }
 }
 
@@ -147,12 +169,18 @@ impl Trace {
         match fs::create_dir_all(directory).and_then(|()| Ok(directory.read_dir()?.count())) {
             Ok(0) => {}
             Ok(_) => return Err(Error::Exists(directory.to_owned())),
-            Err(error) => return Err(Error::File { path: directory.to_owned(), error }),
+            Err(error) => {
+                return Err(Error::File {
+                    path: directory.to_owned(),
+                    error,
+                });
+            }
         }
         let run = postcard::to_stdvec(&self.run).expect("it has only what postcard knows");
         let disks = self.disks.iter().enumerate();
-        let disks =
-            disks.map(|(number, (node, disk))| Ok((node.clone(), DiskManifest::save(number, disk, directory)?)));
+        let disks = disks.map(|(number, (node, disk))| {
+            Ok((node.clone(), DiskManifest::save(number, disk, directory)?))
+        });
         let mut manifest = Manifest {
             version: VERSION,
             blake3: String::new(),
@@ -177,24 +205,46 @@ impl Trace {
             return Err(Error::NoTrace(directory.to_owned()));
         }
         let text = read(&path)?;
-        let damaged = |error: serde_json::Error| Error::Damaged { path: path.clone(), what: error.to_string() };
+        let damaged = |error: serde_json::Error| Error::Damaged {
+            path: path.clone(),
+            what: error.to_string(),
+        };
         let AnyManifest { version } = serde_json::from_slice(&text).map_err(damaged)?;
         if version != VERSION {
-            return Err(Error::Version { path, found: version });
+            return Err(Error::Version {
+                path,
+                found: version,
+            });
         }
         let manifest: Manifest = serde_json::from_slice(&text).map_err(damaged)?;
         if !manifest.blake3.is_empty() && manifest.blake3 != manifest.hash() {
-            return Err(Error::Damaged { path, what: "its text is not what was written".into() });
+            return Err(Error::Damaged {
+                path,
+                what: "its text is not what was written".into(),
+            });
         }
         let data = decompress(&directory.join(DATA), &manifest.data_blake3)?;
         let path = directory.join(RUN);
-        let run: Run = postcard::from_bytes(&decompress(&path, &manifest.run_blake3)?)
-            .map_err(|error| Error::Damaged { path: path.clone(), what: error.to_string() })?;
+        let run: Run =
+            postcard::from_bytes(&decompress(&path, &manifest.run_blake3)?).map_err(|error| {
+                Error::Damaged {
+                    path: path.clone(),
+                    what: error.to_string(),
+                }
+            })?;
         if let Some(what) = beyond(&run, data.len() as u64) {
             return Err(Error::Damaged { path, what });
         }
-        let disks = manifest.disks.into_iter().map(|(node, disk)| Ok((node, disk.load(directory)?)));
-        Ok(Self { run, data, disks: disks.collect::<Result<_>>()?, about: manifest.about })
+        let disks = manifest
+            .disks
+            .into_iter()
+            .map(|(node, disk)| Ok((node, disk.load(directory)?)));
+        Ok(Self {
+            run,
+            data,
+            disks: disks.collect::<Result<_>>()?,
+            about: manifest.about,
+        })
     }
 }
 
@@ -207,19 +257,31 @@ fn beyond(run: &Run, len: u64) -> Option<String> {
     };
     for node in &run.nodes {
         for (number, file) in node.initial.iter().enumerate() {
-            let mut all = file.content.iter().map(|(_, data)| *data).chain(of_kind(&file.kind));
+            let mut all = file
+                .content
+                .iter()
+                .map(|(_, data)| *data)
+                .chain(of_kind(&file.kind));
             if !all.all(|data| is_there(&data)) {
-                return Some(format!("the content of initial file {number} of {} is not there", node.name));
+                return Some(format!(
+                    "the content of initial file {number} of {} is not there",
+                    node.name
+                ));
             }
         }
         for (number, event) in node.events.iter().enumerate() {
             let data = match &event.action {
-                Action::File(FileOp::Write { data, .. }) | Action::Mark { line: data } => Some(*data),
+                Action::File(FileOp::Write { data, .. }) | Action::Mark { line: data } => {
+                    Some(*data)
+                }
                 Action::File(FileOp::Create { kind, .. }) => of_kind(kind),
                 _ => None,
             };
             if !data.is_none_or(|data| is_there(&data)) {
-                return Some(format!("the data of event {number} of {} is not there", node.name));
+                return Some(format!(
+                    "the data of event {number} of {} is not there",
+                    node.name
+                ));
             }
         }
     }
@@ -227,7 +289,10 @@ fn beyond(run: &Run, len: u64) -> Option<String> {
 }
 
 fn compress(path: &Path, bytes: &[u8]) -> Result<String> {
-    let compressed = zstd::bulk::compress(bytes, LEVEL).map_err(|error| Error::File { path: path.into(), error })?;
+    let compressed = zstd::bulk::compress(bytes, LEVEL).map_err(|error| Error::File {
+        path: path.into(),
+        error,
+    })?;
     write(path, &compressed)?;
     Ok(blake3::hash(&compressed).to_hex().to_string())
 }
@@ -235,17 +300,33 @@ fn compress(path: &Path, bytes: &[u8]) -> Result<String> {
 fn decompress(path: &Path, blake3: &str) -> Result<Vec<u8>> {
     let compressed = read(path)?;
     if blake3::hash(&compressed).to_hex().as_str() != blake3 {
-        let what = format!("its {} bytes are not those that were written", compressed.len());
-        return Err(Error::Damaged { path: path.into(), what });
+        let what = format!(
+            "its {} bytes are not those that were written",
+            compressed.len()
+        );
+        return Err(Error::Damaged {
+            path: path.into(),
+            what,
+        });
     }
-    zstd::decode_all(compressed.as_slice()).map_err(|error| Error::File { path: path.into(), error })
+    zstd::decode_all(compressed.as_slice()).map_err(|error| Error::File {
+        path: path.into(),
+        error,
+    })
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let written = File::create(path).and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()));
-    written.map_err(|error| Error::File { path: path.into(), error })
+    let written = File::create(path)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()));
+    written.map_err(|error| Error::File {
+        path: path.into(),
+        error,
+    })
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).map_err(|error| Error::File { path: path.into(), error })
+    fs::read(path).map_err(|error| Error::File {
+        path: path.into(),
+        error,
+    })
 }

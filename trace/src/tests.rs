@@ -8,11 +8,23 @@ use tempfile::TempDir;
 
 use crate::{About, Disk, Error, Trace};
 
-const FILES: [&str; 5] = ["trace.json", "run.zst", "data.zst", "disk-0-base.zst", "disk-0-log.zst"];
+const FILES: [&str; 5] = [
+    "trace.json",
+    "run.zst",
+    "data.zst",
+    "disk-0-base.zst",
+    "disk-0-log.zst",
+];
 
 /// A node that writes one piece, and says so.
 fn trace(bytes: &[u8]) -> Trace {
-    let mut trace = Trace { about: About { kernel: "6.18".into(), ..About::default() }, ..Trace::default() };
+    let mut trace = Trace {
+        about: About {
+            kernel: "6.18".into(),
+            ..About::default()
+        },
+        ..Trace::default()
+    };
     let (data, line) = (trace.add(bytes), trace.add(b"done"));
     let root = InitialFile::empty_root();
     let event = |end_ns, call: &str, action| Event {
@@ -24,9 +36,23 @@ fn trace(bytes: &[u8]) -> Trace {
         stack: 0,
         action,
     };
-    let write = FileOp::Write { file: FileId(1), offset: 0, data, size_before: 0 };
-    let events = vec![event(2, "write", Action::File(write)), event(4, "write", Action::Mark { line })];
-    trace.run = Run { nodes: vec![Node { name: "node".into(), initial: vec![root], events }] };
+    let write = FileOp::Write {
+        file: FileId(1),
+        offset: 0,
+        data,
+        size_before: 0,
+    };
+    let events = vec![
+        event(2, "write", Action::File(write)),
+        event(4, "write", Action::Mark { line }),
+    ];
+    trace.run = Run {
+        nodes: vec![Node {
+            name: "node".into(),
+            initial: vec![root],
+            events,
+        }],
+    };
     let mut log = BlockLog::default();
     log.push_write(4096, &[7; 512], 2);
     log.push(Kind::Flush, 3);
@@ -50,7 +76,10 @@ fn saved(trace: &Trace) -> TempDir {
 #[test]
 fn what_is_printed_of_a_trace_is_short() {
     let printed = format!("{:?}", trace(&vec![b'x'; 1 << 20]));
-    assert!(printed.len() < 5000 && printed.contains("(1048580 bytes, #"), "{printed}");
+    assert!(
+        printed.len() < 5000 && printed.contains("(1048580 bytes, #"),
+        "{printed}"
+    );
 }
 
 proptest! {
@@ -86,7 +115,10 @@ fn a_truncated_file_is_refused_with_its_name() {
         let bytes = fs::read(&path).expect("read");
         fs::write(&path, &bytes[..bytes.len() - 3]).expect("written");
         let error = Trace::load(directory.path()).expect_err("it is damaged");
-        assert!(matches!(&error, Error::Damaged { path: found, .. } if *found == path), "{error}");
+        assert!(
+            matches!(&error, Error::Damaged { path: found, .. } if *found == path),
+            "{error}"
+        );
     }
 }
 
@@ -98,9 +130,15 @@ fn what_the_manifest_says_is_noticed_if_it_changes_and_may_lack_its_hash() {
     let text = fs::read_to_string(&path).expect("read");
     fs::write(&path, text.replace("6.18", "6.19")).expect("written");
     let error = Trace::load(directory.path()).expect_err("it is damaged");
-    assert!(matches!(&error, Error::Damaged { path: found, .. } if *found == path), "{error}");
+    assert!(
+        matches!(&error, Error::Damaged { path: found, .. } if *found == path),
+        "{error}"
+    );
     // Older ones have none.
-    let without: Vec<_> = text.lines().filter(|line| !line.trim().starts_with("\"blake3\"")).collect();
+    let without: Vec<_> = text
+        .lines()
+        .filter(|line| !line.trim().starts_with("\"blake3\""))
+        .collect();
     assert_eq!(without.len() + 1, text.lines().count());
     fs::write(&path, without.join("\n")).expect("written");
     assert_eq!(Trace::load(directory.path()).expect("loaded"), trace);
@@ -110,7 +148,9 @@ fn what_the_manifest_says_is_noticed_if_it_changes_and_may_lack_its_hash() {
 fn data_that_is_not_there_is_noticed_before_it_is_used() {
     let mut trace = trace(b"bytes");
     trace.data.truncate(3);
-    let error = Trace::load(saved(&trace).path()).expect_err("it is damaged").to_string();
+    let error = Trace::load(saved(&trace).path())
+        .expect_err("it is damaged")
+        .to_string();
     assert!(error.contains("event 0 of node"), "{error}");
 }
 
@@ -118,8 +158,16 @@ fn data_that_is_not_there_is_noticed_before_it_is_used() {
 fn another_version_is_refused_and_a_directory_with_something_in_it_not_written_to() {
     let directory = saved(&trace(b"bytes"));
     let path = directory.path().join("trace.json");
-    let text = fs::read_to_string(&path).expect("read").replace("\"version\": 2", "\"version\": 3");
+    let text = fs::read_to_string(&path)
+        .expect("read")
+        .replace("\"version\": 2", "\"version\": 3");
     fs::write(&path, text).expect("written");
-    assert!(matches!(Trace::load(directory.path()), Err(Error::Version { found: 3, .. })));
-    assert!(matches!(trace(b"bytes").save(directory.path()), Err(Error::Exists(_))));
+    assert!(matches!(
+        Trace::load(directory.path()),
+        Err(Error::Version { found: 3, .. })
+    ));
+    assert!(matches!(
+        trace(b"bytes").save(directory.path()),
+        Err(Error::Exists(_))
+    ));
 }

@@ -35,9 +35,18 @@ pub(crate) struct Arguments<'w, 'a> {
 }
 
 impl<'w, 'a> Arguments<'w, 'a> {
-    pub fn new(name: &'w Word<'a>, words: &'w [Word<'a>], handles: &'w mut BTreeSet<String>) -> Arguments<'w, 'a> {
+    pub fn new(
+        name: &'w Word<'a>,
+        words: &'w [Word<'a>],
+        handles: &'w mut BTreeSet<String>,
+    ) -> Arguments<'w, 'a> {
         let end = words.last().unwrap_or(name).end;
-        Arguments { name: &name.text, words, end, handles }
+        Arguments {
+            name: &name.text,
+            words,
+            end,
+            handles,
+        }
     }
 
     pub fn remaining(&self) -> usize {
@@ -65,7 +74,10 @@ impl<'w, 'a> Arguments<'w, 'a> {
             None => Ok(()),
             Some(word) => Err(Fault::new(
                 word.offset,
-                Problem::Trailing { word: word.text.to_string(), after: self.name.to_owned() },
+                Problem::Trailing {
+                    word: word.text.to_string(),
+                    after: self.name.to_owned(),
+                },
             )),
         }
     }
@@ -80,7 +92,10 @@ impl<'w, 'a> Arguments<'w, 'a> {
     pub fn name(&mut self) -> Result<String, Fault> {
         let word = self.word(A_PATH)?;
         if word.text == "." {
-            return Err(bad_path(word, "is the root, which cannot be made, renamed or removed"));
+            return Err(bad_path(
+                word,
+                "is the root, which cannot be made, renamed or removed",
+            ));
         }
         path(word)
     }
@@ -92,7 +107,12 @@ impl<'w, 'a> Arguments<'w, 'a> {
             return path(word).map(Target::Path);
         };
         if !self.handles.contains(name) {
-            return Err(Fault::new(word.offset, Problem::HandleNotOpen { name: name.to_owned() }));
+            return Err(Fault::new(
+                word.offset,
+                Problem::HandleNotOpen {
+                    name: name.to_owned(),
+                },
+            ));
         }
         Ok(Target::Handle(name.to_owned()))
     }
@@ -113,10 +133,18 @@ impl<'w, 'a> Arguments<'w, 'a> {
             return Err(expected("'as @HANDLE'", word));
         }
         let word = self.word(A_HANDLE)?;
-        let name = word.keyword().strip_prefix('@').filter(|name| is_handle_name(name));
+        let name = word
+            .keyword()
+            .strip_prefix('@')
+            .filter(|name| is_handle_name(name));
         let name = name.ok_or_else(|| expected(A_HANDLE, word))?;
         if !self.handles.insert(name.to_owned()) {
-            return Err(Fault::new(word.offset, Problem::HandleOpen { name: name.to_owned() }));
+            return Err(Fault::new(
+                word.offset,
+                Problem::HandleOpen {
+                    name: name.to_owned(),
+                },
+            ));
         }
         Ok(name.to_owned())
     }
@@ -155,9 +183,11 @@ impl<'w, 'a> Arguments<'w, 'a> {
         let length_word = self.words.first();
         let length = self.bytes_up_to(A_LENGTH, most)?;
         match length_word {
-            Some(word) if offset + length > BYTES_MAX => {
-                Err(too_large(word, "a length at this offset", (BYTES_MAX - offset).to_string()))
-            }
+            Some(word) if offset + length > BYTES_MAX => Err(too_large(
+                word,
+                "a length at this offset",
+                (BYTES_MAX - offset).to_string(),
+            )),
             _ => Ok((offset, length)),
         }
     }
@@ -193,30 +223,65 @@ impl<'w, 'a> Arguments<'w, 'a> {
 
     pub fn xattr_value(&mut self) -> Result<String, Fault> {
         let what = "the value of the extended attribute (at most 65536 bytes)";
-        Ok(self.bounded_word(what, 0, XATTR_VALUE_BYTES_MAX)?.text.to_string())
+        Ok(self
+            .bounded_word(what, 0, XATTR_VALUE_BYTES_MAX)?
+            .text
+            .to_string())
     }
 
     fn text(&mut self, what: &'static str, least: usize, most: usize) -> Result<String, Fault> {
         let word = self.bounded_word(what, least, most)?;
-        if word.text.contains('\0') { Err(expected(what, word)) } else { Ok(word.text.to_string()) }
+        if word.text.contains('\0') {
+            Err(expected(what, word))
+        } else {
+            Ok(word.text.to_string())
+        }
     }
 
-    fn bounded_word(&mut self, what: &'static str, least: usize, most: usize) -> Result<&'w Word<'a>, Fault> {
+    fn bounded_word(
+        &mut self,
+        what: &'static str,
+        least: usize,
+        most: usize,
+    ) -> Result<&'w Word<'a>, Fault> {
         let word = self.word(what)?;
-        if (least..=most).contains(&word.text.len()) { Ok(word) } else { Err(expected(what, word)) }
+        if (least..=most).contains(&word.text.len()) {
+            Ok(word)
+        } else {
+            Err(expected(what, word))
+        }
     }
 }
 
 pub(crate) fn expected(what: &'static str, word: &Word<'_>) -> Fault {
-    Fault::new(word.offset, Problem::Expected { what, found: Some(word.text.to_string()) })
+    Fault::new(
+        word.offset,
+        Problem::Expected {
+            what,
+            found: Some(word.text.to_string()),
+        },
+    )
 }
 
 fn too_large(word: &Word<'_>, what: &'static str, limit: String) -> Fault {
-    Fault::new(word.offset, Problem::TooLarge { number: word.text.to_string(), what, limit })
+    Fault::new(
+        word.offset,
+        Problem::TooLarge {
+            number: word.text.to_string(),
+            what,
+            limit,
+        },
+    )
 }
 
 fn bad_path(word: &Word<'_>, reason: &'static str) -> Fault {
-    Fault::new(word.offset, Problem::BadPath { path: word.text.to_string(), reason })
+    Fault::new(
+        word.offset,
+        Problem::BadPath {
+            path: word.text.to_string(),
+            reason,
+        },
+    )
 }
 
 pub(crate) fn path(word: &Word<'_>) -> Result<String, Fault> {
@@ -261,7 +326,10 @@ fn mode(word: &Word<'_>) -> Result<u32, Fault> {
 }
 
 pub(crate) fn is_handle_name(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|character| character.is_alphanumeric() || "_-.".contains(character))
+    !name.is_empty()
+        && name
+            .chars()
+            .all(|character| character.is_alphanumeric() || "_-.".contains(character))
 }
 
 /// What a word says as a number.
@@ -297,7 +365,9 @@ fn parse_factor(text: &str) -> Number {
 fn product(left: Number, right: Number) -> Number {
     match (left, right) {
         (Number::NotOne, _) | (_, Number::NotOne) => Number::NotOne,
-        (Number::Value(left), Number::Value(right)) => left.checked_mul(right).map_or(Number::TooLarge, Number::Value),
+        (Number::Value(left), Number::Value(right)) => left
+            .checked_mul(right)
+            .map_or(Number::TooLarge, Number::Value),
         _ => Number::TooLarge,
     }
 }

@@ -31,7 +31,10 @@ pub(crate) struct Draft {
 impl Draft {
     pub fn new(name: String, named: bool) -> Draft {
         Draft {
-            workload: Workload { name, ..Workload::default() },
+            workload: Workload {
+                name,
+                ..Workload::default()
+            },
             handles: BTreeSet::new(),
             named,
             section: Section::Header,
@@ -45,11 +48,19 @@ impl Draft {
                 self.section = Section::Setup;
                 return Ok(());
             }
-            Section::Setup | Section::Run { after_setup: true, .. } => "is given twice in this workload",
+            Section::Setup
+            | Section::Run {
+                after_setup: true, ..
+            } => "is given twice in this workload",
             Section::Run { explicit: true, .. } => "must come before 'run'",
-            Section::Run { explicit: false, .. } => "must come before the first operation",
+            Section::Run {
+                explicit: false, ..
+            } => "must come before the first operation",
         };
-        Err(Problem::Misplaced { word: "setup", reason })
+        Err(Problem::Misplaced {
+            word: "setup",
+            reason,
+        })
     }
 
     /// `run`: once, behind `setup` or before the first operation.
@@ -57,15 +68,23 @@ impl Draft {
         let reason = match self.section {
             Section::Header | Section::Setup => {
                 let after_setup = self.section == Section::Setup;
-                self.section = Section::Run { explicit: true, after_setup };
+                self.section = Section::Run {
+                    explicit: true,
+                    after_setup,
+                };
                 return Ok(());
             }
             Section::Run { explicit: true, .. } => "is given twice in this workload",
-            Section::Run { explicit: false, .. } => {
+            Section::Run {
+                explicit: false, ..
+            } => {
                 "must come before the first operation (or put 'setup' before the operations it needs)"
             }
         };
-        Err(Problem::Misplaced { word: "run", reason })
+        Err(Problem::Misplaced {
+            word: "run",
+            reason,
+        })
     }
 
     /// `!`
@@ -90,7 +109,9 @@ impl Draft {
     pub fn reserve(&self, count: u64) -> Result<(), Problem> {
         let steps = self.workload.setup.len() + self.workload.run.len();
         if count > (OPERATIONS_MAX - steps) as u64 {
-            return Err(Problem::TooManyOperations { limit: OPERATIONS_MAX });
+            return Err(Problem::TooManyOperations {
+                limit: OPERATIONS_MAX,
+            });
         }
         Ok(())
     }
@@ -108,7 +129,10 @@ impl Draft {
     fn step(&mut self, step: Step) -> Result<(), Problem> {
         self.reserve(1)?;
         if self.section == Section::Header {
-            self.section = Section::Run { explicit: false, after_setup: false };
+            self.section = Section::Run {
+                explicit: false,
+                after_setup: false,
+            };
         }
         self.workload.run.push(step);
         Ok(())

@@ -37,7 +37,11 @@ pub enum Problem {
         found: Option<String>,
     },
     /// A number is larger than its argument can be.
-    #[error("{} is too large for {} (at most {limit})", shown(number), without_example(what))]
+    #[error(
+        "{} is too large for {} (at most {limit})",
+        shown(number),
+        without_example(what)
+    )]
     TooLarge {
         /// The number as written.
         number: String,
@@ -55,7 +59,11 @@ pub enum Problem {
         reason: &'static str,
     },
     /// A handle is used before `open … as @name` or after `close @name`.
-    #[error("handle '@{}' is not open: open it with 'open PATH as @{}' first", shown(name), shown(name))]
+    #[error(
+        "handle '@{}' is not open: open it with 'open PATH as @{}' first",
+        shown(name),
+        shown(name)
+    )]
     HandleNotOpen {
         /// Its name without the `@`.
         name: String,
@@ -110,8 +118,16 @@ impl Fault {
 
     /// Where that is in the file. Columns are counted here so that a good line pays nothing.
     pub fn locate(self, file: &str, line: u64, text: &str) -> ParseError {
-        let before = text.char_indices().take_while(|(offset, _)| *offset < self.offset).count();
-        ParseError { file: file.to_owned(), line, column: before as u64 + 1, problem: self.problem }
+        let before = text
+            .char_indices()
+            .take_while(|(offset, _)| *offset < self.offset)
+            .count();
+        ParseError {
+            file: file.to_owned(),
+            line,
+            column: before as u64 + 1,
+            problem: self.problem,
+        }
     }
 }
 
@@ -121,7 +137,13 @@ fn shown(word: &str) -> String {
     let mut short: String = word
         .chars()
         .take(CHARS_MAX)
-        .map(|character| if character.is_control() { '\u{fffd}' } else { character })
+        .map(|character| {
+            if character.is_control() {
+                '\u{fffd}'
+            } else {
+                character
+            }
+        })
         .collect();
     if word.chars().nth(CHARS_MAX).is_some() {
         short.push('…');
@@ -141,5 +163,7 @@ fn without_example(what: &str) -> &str {
 }
 
 fn did_you_mean(suggestion: Option<&str>) -> String {
-    suggestion.map(|word| format!("; did you mean '{word}'?")).unwrap_or_default()
+    suggestion
+        .map(|word| format!("; did you mean '{word}'?"))
+        .unwrap_or_default()
 }

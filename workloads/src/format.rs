@@ -16,8 +16,15 @@ pub enum Format {
 impl Format {
     /// Which language `text` is in: J-lang has `# define` and `# run` on lines of their own.
     pub fn of(text: &str) -> Format {
-        let has = |section| text.lines().any(|line| jlang::section_name(line) == Some(section));
-        if has("define") && has("run") { Format::Jlang } else { Format::Workload }
+        let has = |section| {
+            text.lines()
+                .any(|line| jlang::section_name(line) == Some(section))
+        };
+        if has("define") && has("run") {
+            Format::Jlang
+        } else {
+            Format::Workload
+        }
     }
 }
 

@@ -26,7 +26,7 @@ mod token;
 pub use error::{ParseError, Problem};
 pub use format::{Format, parse_any};
 pub use op::{
-    DEFAULT_DIRECTORY_MODE, DEFAULT_FILE_MODE, DeviceKind, FallocMode, Op, RenameFlag, Step, Target, Workload,
-    WriteSync,
+    DEFAULT_DIRECTORY_MODE, DEFAULT_FILE_MODE, DeviceKind, FallocMode, Op, RenameFlag, Step,
+    Target, Workload, WriteSync,
 };
 pub use parse::{LINE_BYTES_MAX, OPERATIONS_MAX, Reader, parse};

@@ -181,7 +181,8 @@ pub enum Op {
         length: u64,
         sync: WriteSync,
     },
-    /// Stores through a shared mapping (the file is extended first if it is too short). Not durable by itself: see `Msync`.
+    /// Stores through a shared mapping (the file is extended first if it is too short). Not durable
+    /// by itself: see `Msync`.
     MmapWrite {
         target: Target,
         offset: u64,
@@ -239,7 +240,8 @@ pub enum Op {
         offset: u64,
         length: u64,
     },
-    /// sync_file_range(2) with all three flags. Promises nothing about metadata or the disk's cache.
+    /// sync_file_range(2) with all three flags. Promises nothing about metadata or the disk's
+    /// cache.
     SyncFileRange {
         target: Target,
         offset: u64,
@@ -265,7 +267,9 @@ impl Op {
     /// write with `O_SYNC`/`O_DSYNC`. `sync_file_range` is not one: it promises nothing.
     pub fn is_persistence(&self) -> bool {
         match self {
-            Op::Fsync { .. } | Op::Fdatasync { .. } | Op::Msync { .. } | Op::Syncfs | Op::Sync => true,
+            Op::Fsync { .. } | Op::Fdatasync { .. } | Op::Msync { .. } | Op::Syncfs | Op::Sync => {
+                true
+            }
             Op::Write { sync, .. } | Op::DirectWrite { sync, .. } => *sync != WriteSync::None,
             _ => false,
         }

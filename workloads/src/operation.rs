@@ -2,7 +2,10 @@
 
 use crate::arguments::{A_SIZE, AN_OFFSET, Arguments, expected};
 use crate::error::{Fault, Problem};
-use crate::op::{DEFAULT_DIRECTORY_MODE, DEFAULT_FILE_MODE, DeviceKind, FallocMode, Op, RenameFlag, Target, WriteSync};
+use crate::op::{
+    DEFAULT_DIRECTORY_MODE, DEFAULT_FILE_MODE, DeviceKind, FallocMode, Op, RenameFlag, Target,
+    WriteSync,
+};
 use crate::suggest::suggestion;
 use crate::token::Word;
 
@@ -111,13 +114,24 @@ fn unknown(name: &Word<'_>) -> Fault {
         return expected("an operation (without quotes)", name);
     }
     let suggestion = suggestion(&name.text, &STATEMENTS);
-    Fault::new(name.offset, Problem::UnknownOperation { word: name.text.to_string(), suggestion })
+    Fault::new(
+        name.offset,
+        Problem::UnknownOperation {
+            word: name.text.to_string(),
+            suggestion,
+        },
+    )
 }
 
 fn mknod(args: &mut Arguments<'_, '_>) -> Result<Op, Fault> {
     let path = args.name()?;
     let Some(word) = args.optional() else {
-        return Ok(Op::Mknod { path, kind: DeviceKind::Char, major: 0, minor: 0 });
+        return Ok(Op::Mknod {
+            path,
+            kind: DeviceKind::Char,
+            major: 0,
+            minor: 0,
+        });
     };
     let kind = match word.keyword() {
         "c" => DeviceKind::Char,
@@ -126,7 +140,12 @@ fn mknod(args: &mut Arguments<'_, '_>) -> Result<Op, Fault> {
     };
     let major = args.number("a major device number", MAJOR_MAX)?;
     let minor = args.number("a minor device number", MINOR_MAX)?;
-    Ok(Op::Mknod { path, kind, major, minor })
+    Ok(Op::Mknod {
+        path,
+        kind,
+        major,
+        minor,
+    })
 }
 
 fn rename_flag(args: &mut Arguments<'_, '_>) -> Result<RenameFlag, Fault> {
@@ -137,7 +156,10 @@ fn rename_flag(args: &mut Arguments<'_, '_>) -> Result<RenameFlag, Fault> {
         "noreplace" => Ok(RenameFlag::NoReplace),
         "exchange" => Ok(RenameFlag::Exchange),
         "whiteout" => Ok(RenameFlag::Whiteout),
-        _ => Err(expected("'noreplace', 'exchange', 'whiteout' or the end of the operation", word)),
+        _ => Err(expected(
+            "'noreplace', 'exchange', 'whiteout' or the end of the operation",
+            word,
+        )),
     }
 }
 
@@ -148,7 +170,10 @@ fn write_sync(args: &mut Arguments<'_, '_>) -> Result<WriteSync, Fault> {
     match word.keyword() {
         "sync" => Ok(WriteSync::Sync),
         "dsync" => Ok(WriteSync::Dsync),
-        _ => Err(expected("'sync', 'dsync' or the end of the operation", word)),
+        _ => Err(expected(
+            "'sync', 'dsync' or the end of the operation",
+            word,
+        )),
     }
 }
 
@@ -156,20 +181,36 @@ fn falloc_mode(args: &mut Arguments<'_, '_>) -> Result<FallocMode, Fault> {
     const WHAT: &str = "a mode of fallocate (alloc, keep_size, zero_range, zero_range|keep_size, \
                         punch_hole|keep_size, collapse_range, insert_range or unshare_range)";
     let word = args.word(WHAT)?;
-    let known = FALLOC_MODES.iter().find(|(name, _)| *name == word.keyword());
-    known.map(|(_, mode)| *mode).ok_or_else(|| expected(WHAT, word))
+    let known = FALLOC_MODES
+        .iter()
+        .find(|(name, _)| *name == word.keyword());
+    known
+        .map(|(_, mode)| *mode)
+        .ok_or_else(|| expected(WHAT, word))
 }
 
 fn reflink(args: &mut Arguments<'_, '_>) -> Result<Op, Fault> {
     let source = args.target()?;
     if args.remaining() <= 1 {
         let dest: Target = args.target()?;
-        return Ok(Op::Reflink { source, source_offset: 0, length: 0, dest, dest_offset: 0 });
+        return Ok(Op::Reflink {
+            source,
+            source_offset: 0,
+            length: 0,
+            dest,
+            dest_offset: 0,
+        });
     }
     let (source_offset, length) = args.range()?;
     let dest = args.target()?;
     let dest_offset = args.bytes(AN_OFFSET)?;
-    Ok(Op::Reflink { source, source_offset, length, dest, dest_offset })
+    Ok(Op::Reflink {
+        source,
+        source_offset,
+        length,
+        dest,
+        dest_offset,
+    })
 }
 
 fn drop_what(args: &mut Arguments<'_, '_>) -> Result<u8, Fault> {

@@ -45,14 +45,22 @@ pub struct Reader<R> {
 impl<R: BufRead> Reader<R> {
     /// Reads `input`, which is called `file_name` in errors.
     pub fn new(input: R, file_name: &str) -> Reader<R> {
-        Reader { input, parser: Parser::new(file_name), buffer: Vec::new(), failed: None, ended: false }
+        Reader {
+            input,
+            parser: Parser::new(file_name),
+            buffer: Vec::new(),
+            failed: None,
+            ended: false,
+        }
     }
 
     /// Parses one line, or finishes at the end of the stream.
     fn advance(&mut self) -> Result<(), ParseError> {
         self.buffer.clear();
         let limit = LINE_BYTES_MAX as u64 + 1;
-        let read = (&mut self.input).take(limit).read_until(b'\n', &mut self.buffer);
+        let read = (&mut self.input)
+            .take(limit)
+            .read_until(b'\n', &mut self.buffer);
         let bytes = read.map_err(|error| self.parser.fail_next_line(Problem::Read(error)))?;
         if bytes == 0 {
             self.ended = true;
@@ -60,7 +68,9 @@ impl<R: BufRead> Reader<R> {
             return Ok(());
         }
         if bytes > LINE_BYTES_MAX {
-            return Err(self.parser.fail_next_line(Problem::Malformed("the line is longer than 16 MiB")));
+            return Err(self
+                .parser
+                .fail_next_line(Problem::Malformed("the line is longer than 16 MiB")));
         }
         match std::str::from_utf8(&self.buffer) {
             Ok(line) => self.parser.line(line.strip_suffix('\n').unwrap_or(line)),
@@ -84,7 +94,11 @@ impl<R: BufRead> Iterator for Reader<R> {
             }
         }
         // What was complete before the error comes before it.
-        self.parser.ready.pop_front().map(Ok).or_else(|| self.failed.take().map(Err))
+        self.parser
+            .ready
+            .pop_front()
+            .map(Ok)
+            .or_else(|| self.failed.take().map(Err))
     }
 }
 
@@ -99,12 +113,18 @@ struct Parser {
 
 impl Parser {
     fn new(file_name: &str) -> Parser {
-        Parser { file: file_name.to_owned(), line_number: 0, draft: None, ready: VecDeque::new() }
+        Parser {
+            file: file_name.to_owned(),
+            line_number: 0,
+            draft: None,
+            ready: VecDeque::new(),
+        }
     }
 
     fn line(&mut self, text: &str) -> Result<(), ParseError> {
         self.line_number += 1;
-        self.statements(text).map_err(|fault| fault.locate(&self.file, self.line_number, text))
+        self.statements(text)
+            .map_err(|fault| fault.locate(&self.file, self.line_number, text))
     }
 
     fn finish(&mut self) {
@@ -128,7 +148,12 @@ impl Parser {
         }
     }
 
-    fn statement<'a>(&mut self, first: &Word<'a>, line: &mut Line<'a>, words: &mut Vec<Word<'a>>) -> Result<(), Fault> {
+    fn statement<'a>(
+        &mut self,
+        first: &Word<'a>,
+        line: &mut Line<'a>,
+        words: &mut Vec<Word<'a>>,
+    ) -> Result<(), Fault> {
         match first.keyword() {
             "source" => {
                 let text = line.free_text("where the workload is from")?;
@@ -145,9 +170,12 @@ impl Parser {
         let misplaced = |problem| Fault::new(first.offset, problem);
         match first.keyword() {
             "workload" => self.workload(first, words),
-            "setup" => nothing_after(first, words).and_then(|()| self.draft().begin_setup().map_err(misplaced)),
-            "run" => nothing_after(first, words).and_then(|()| self.draft().begin_run().map_err(misplaced)),
-            "!" => nothing_after(first, words).and_then(|()| self.draft().crash_point().map_err(misplaced)),
+            "setup" => nothing_after(first, words)
+                .and_then(|()| self.draft().begin_setup().map_err(misplaced)),
+            "run" => nothing_after(first, words)
+                .and_then(|()| self.draft().begin_run().map_err(misplaced)),
+            "!" => nothing_after(first, words)
+                .and_then(|()| self.draft().crash_point().map_err(misplaced)),
             "repeat" => repeat(first, words, self.draft()),
             _ => {
                 let draft = self.draft();
@@ -160,11 +188,20 @@ impl Parser {
     /// `workload NAME`: ends the one before.
     fn workload(&mut self, first: &Word<'_>, words: &[Word<'_>]) -> Result<(), Fault> {
         if self.draft.as_ref().is_some_and(Draft::is_headless) {
-            let problem = Problem::Misplaced { word: "workload", reason: "must come before its 'source' and 'expect'" };
+            let problem = Problem::Misplaced {
+                word: "workload",
+                reason: "must come before its 'source' and 'expect'",
+            };
             return Err(Fault::new(first.offset, problem));
         }
         let name = words.first().ok_or_else(|| {
-            Fault::new(first.end, Problem::Expected { what: "the name of the workload", found: None })
+            Fault::new(
+                first.end,
+                Problem::Expected {
+                    what: "the name of the workload",
+                    found: None,
+                },
+            )
         })?;
         nothing_after(first, &words[1..])?;
         self.finish();
@@ -184,7 +221,10 @@ impl Parser {
 
 fn nothing_after(first: &Word<'_>, words: &[Word<'_>]) -> Result<(), Fault> {
     words.first().map_or(Ok(()), |word| {
-        let problem = Problem::Trailing { word: word.text.to_string(), after: first.text.to_string() };
+        let problem = Problem::Trailing {
+            word: word.text.to_string(),
+            after: first.text.to_string(),
+        };
         Err(Fault::new(word.offset, problem))
     })
 }
@@ -219,8 +259,9 @@ mod tests {
     #[test]
     fn what_was_complete_before_an_error_is_yielded_and_nothing_after_it() {
         let text = "workload a; sync; workload b; sync\nworkload c; sink\nworkload d; sync\n";
-        let results: Vec<_> =
-            Reader::new(text.as_bytes(), "-").map(|result| result.map(|workload| workload.name)).collect();
+        let results: Vec<_> = Reader::new(text.as_bytes(), "-")
+            .map(|result| result.map(|workload| workload.name))
+            .collect();
         assert_eq!(results.len(), 3);
         assert_eq!(results[0].as_deref().unwrap(), "a");
         assert_eq!(results[1].as_deref().unwrap(), "b");
@@ -229,7 +270,10 @@ mod tests {
 
     #[test]
     fn a_line_that_never_ends_is_an_error() {
-        let error = Reader::new(io::BufReader::new(io::repeat(b'x')), "-").next().unwrap().unwrap_err();
+        let error = Reader::new(io::BufReader::new(io::repeat(b'x')), "-")
+            .next()
+            .unwrap()
+            .unwrap_err();
         assert_eq!(error.to_string(), "-:1:1: the line is longer than 16 MiB");
     }
 
@@ -241,7 +285,10 @@ mod tests {
                 Err(io::Error::other("the pipe burst"))
             }
         }
-        let error = Reader::new(io::BufReader::new(Broken), "-").next().unwrap().unwrap_err();
+        let error = Reader::new(io::BufReader::new(Broken), "-")
+            .next()
+            .unwrap()
+            .unwrap_err();
         assert_eq!(error.to_string(), "-:1:1: failed to read: the pipe burst");
     }
 
@@ -259,7 +306,10 @@ mod tests {
 
     #[test]
     fn line_ends_of_other_systems_and_empty_texts_are_no_matter() {
-        assert_eq!(parse("creat foo\r\nsync\r\n", "foo.wl").unwrap(), parse("creat foo\nsync", "foo.wl").unwrap());
+        assert_eq!(
+            parse("creat foo\r\nsync\r\n", "foo.wl").unwrap(),
+            parse("creat foo\nsync", "foo.wl").unwrap()
+        );
         assert!(parse("", "foo.wl").unwrap().is_empty());
         assert!(parse("# nothing\n ; ;\n", "foo.wl").unwrap().is_empty());
     }

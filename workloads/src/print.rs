@@ -3,8 +3,8 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use crate::op::{
-    DEFAULT_DIRECTORY_MODE, DEFAULT_FILE_MODE, DeviceKind, FallocMode, Op, RenameFlag, Step, Target, Workload,
-    WriteSync,
+    DEFAULT_DIRECTORY_MODE, DEFAULT_FILE_MODE, DeviceKind, FallocMode, Op, RenameFlag, Step,
+    Target, Workload, WriteSync,
 };
 use crate::operation::FALLOC_MODES;
 
@@ -61,7 +61,11 @@ impl Workload {
 /// One line; with `{:#}` one operation a line.
 impl Display for Workload {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        if f.alternate() { self.write_text(f) } else { self.write_line(f) }
+        if f.alternate() {
+            self.write_text(f)
+        } else {
+            self.write_line(f)
+        }
     }
 }
 
@@ -85,7 +89,10 @@ impl Display for Target {
 
 impl Display for FallocMode {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let name = FALLOC_MODES.iter().find(|(_, mode)| mode == self).map_or("", |(name, _)| name);
+        let name = FALLOC_MODES
+            .iter()
+            .find(|(_, mode)| mode == self)
+            .map_or("", |(name, _)| name);
         f.write_str(name)
     }
 }
@@ -160,7 +167,11 @@ struct Mode(u32, u32);
 
 impl Display for Mode {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        if self.0 == self.1 { Ok(()) } else { write!(f, " {:04o}", self.0) }
+        if self.0 == self.1 {
+            Ok(())
+        } else {
+            write!(f, " {:04o}", self.0)
+        }
     }
 }
 
@@ -200,7 +211,8 @@ impl Display for FreeText<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let text = self.0;
         let special = |c: char| c.is_control() || c == '#';
-        if text.is_empty() || text.trim() != text || text.starts_with('"') || text.contains(special) {
+        if text.is_empty() || text.trim() != text || text.starts_with('"') || text.contains(special)
+        {
             return Quoted(text).fmt(f);
         }
         f.write_str(text)

@@ -27,7 +27,9 @@ pub(crate) fn suggestion(word: &str, known: &[&'static str]) -> Option<&'static 
         return None;
     }
     let lower = word.to_ascii_lowercase();
-    let alias = ALIASES.iter().find(|(alias, meant)| *alias == lower && known.contains(meant));
+    let alias = ALIASES
+        .iter()
+        .find(|(alias, meant)| *alias == lower && known.contains(meant));
     if let Some((_, meant)) = alias {
         return Some(meant);
     }

@@ -65,12 +65,21 @@ impl<'a> Line<'a> {
         self.skip_blanks();
         if self.peek() == Some(b'"') {
             let text = self.quoted()?.text.into_owned();
-            return self.word()?.map_or(Ok(text), |word| Err(trailing_text(&word)));
+            return self
+                .word()?
+                .map_or(Ok(text), |word| Err(trailing_text(&word)));
         }
         let rest = &self.text[self.offset..];
-        let bare = rest.split('#').next().unwrap_or_default().trim_end_matches(is_blank);
+        let bare = rest
+            .split('#')
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches(is_blank);
         if bare.is_empty() {
-            return Err(Fault::new(self.offset, Problem::Expected { what, found: None }));
+            return Err(Fault::new(
+                self.offset,
+                Problem::Expected { what, found: None },
+            ));
         }
         self.offset = self.text.len();
         Ok(bare.to_owned())
@@ -96,7 +105,12 @@ impl<'a> Line<'a> {
                 _ => self.offset += 1,
             }
         }
-        Ok(Word { text: Cow::Borrowed(&self.text[start..self.offset]), offset: start, end: self.offset, quoted: false })
+        Ok(Word {
+            text: Cow::Borrowed(&self.text[start..self.offset]),
+            offset: start,
+            end: self.offset,
+            quoted: false,
+        })
     }
 
     fn quoted(&mut self) -> Result<Word<'a>, Fault> {
@@ -105,11 +119,20 @@ impl<'a> Line<'a> {
             return Err(self.malformed("a quote that is not closed on its line"));
         };
         self.offset = start + length;
-        if self.peek().is_some_and(|byte| !is_blank(byte as char) && byte != b';' && byte != b'#') {
-            return Err(self.malformed("expected a blank, ';' or the end of the line after a closing quote"));
+        if self
+            .peek()
+            .is_some_and(|byte| !is_blank(byte as char) && byte != b';' && byte != b'#')
+        {
+            return Err(self
+                .malformed("expected a blank, ';' or the end of the line after a closing quote"));
         }
         let inner = &self.text[start + 1..self.offset - 1];
-        Ok(Word { text: unescape(inner, start + 1)?, offset: start, end: self.offset, quoted: true })
+        Ok(Word {
+            text: unescape(inner, start + 1)?,
+            offset: start,
+            end: self.offset,
+            quoted: true,
+        })
     }
 
     fn malformed(&self, what: &'static str) -> Fault {
@@ -155,7 +178,10 @@ fn unescape(inner: &str, offset: usize) -> Result<Cow<'_, str>, Fault> {
 }
 
 fn trailing_text(word: &Word<'_>) -> Fault {
-    let problem = Problem::Trailing { word: word.text.to_string(), after: "quoted text".to_owned() };
+    let problem = Problem::Trailing {
+        word: word.text.to_string(),
+        after: "quoted text".to_owned(),
+    };
     Fault::new(word.offset, problem)
 }
 
@@ -170,12 +196,18 @@ mod tests {
     fn words(text: &str) -> Vec<(String, usize)> {
         let mut words = Vec::new();
         Line::new(text).words(&mut words).unwrap();
-        words.into_iter().map(|word| (word.text.into_owned(), word.offset)).collect()
+        words
+            .into_iter()
+            .map(|word| (word.text.into_owned(), word.offset))
+            .collect()
     }
 
     #[test]
     fn a_word_knows_where_it_stood() {
-        assert_eq!(words("  creat\tfoo "), [("creat".to_owned(), 2), ("foo".to_owned(), 8)]);
+        assert_eq!(
+            words("  creat\tfoo "),
+            [("creat".to_owned(), 2), ("foo".to_owned(), 8)]
+        );
     }
 
     #[test]
@@ -194,7 +226,10 @@ mod tests {
     #[test]
     fn free_text_runs_over_semicolons_to_a_comment() {
         let free = |text| Line::new(text).free_text("text").unwrap();
-        assert_eq!(free(" mountable; rm works  # said the paper"), "mountable; rm works");
+        assert_eq!(
+            free(" mountable; rm works  # said the paper"),
+            "mountable; rm works"
+        );
         assert_eq!(free("\"issue #1\" # quoted"), "issue #1");
     }
 }

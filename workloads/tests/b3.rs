@@ -67,14 +67,21 @@ const IDS: [&str; 54] = [
 /// Every file by its stem, with its workloads.
 fn collection() -> Vec<(String, Vec<Workload>)> {
     let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("b3");
-    let mut files: Vec<PathBuf> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     files.sort();
     files
         .into_iter()
         .map(|file| {
             let text = fs::read_to_string(&file).unwrap();
-            let workloads = workloads::parse(&text, &file.to_string_lossy()).unwrap_or_else(|error| panic!("{error}"));
-            (file.file_stem().unwrap().to_string_lossy().into_owned(), workloads)
+            let workloads = workloads::parse(&text, &file.to_string_lossy())
+                .unwrap_or_else(|error| panic!("{error}"));
+            (
+                file.file_stem().unwrap().to_string_lossy().into_owned(),
+                workloads,
+            )
         })
         .collect()
 }
@@ -91,25 +98,50 @@ fn every_workload_is_named_after_its_file_and_no_two_alike() {
     for (stem, workloads) in collection() {
         assert!(!workloads.is_empty(), "{stem} holds no workload");
         for workload in workloads {
-            let variant = workload.name.strip_prefix(&stem).unwrap_or_else(|| panic!("{} in {stem}", workload.name));
-            assert!(variant.is_empty() || variant.starts_with('.'), "{} in {stem}", workload.name);
-            assert!(names.insert(workload.name.clone()), "{} is there twice", workload.name);
+            let variant = workload
+                .name
+                .strip_prefix(&stem)
+                .unwrap_or_else(|| panic!("{} in {stem}", workload.name));
+            assert!(
+                variant.is_empty() || variant.starts_with('.'),
+                "{} in {stem}",
+                workload.name
+            );
+            assert!(
+                names.insert(workload.name.clone()),
+                "{} is there twice",
+                workload.name
+            );
         }
     }
 }
 
 #[test]
 fn every_workload_says_where_it_is_from_and_what_must_hold() {
-    for workload in collection().into_iter().flat_map(|(_, workloads)| workloads) {
-        assert!(!workload.source.is_empty(), "{} has no source", workload.name);
-        assert!(!workload.expect.is_empty(), "{} has no expect", workload.name);
+    for workload in collection()
+        .into_iter()
+        .flat_map(|(_, workloads)| workloads)
+    {
+        assert!(
+            !workload.source.is_empty(),
+            "{} has no source",
+            workload.name
+        );
+        assert!(
+            !workload.expect.is_empty(),
+            "{} has no expect",
+            workload.name
+        );
     }
 }
 
 #[test]
 fn every_workload_ends_with_a_crash_point_after_a_flush() {
     let flushes = |op: &Op| op.is_persistence() || matches!(op, Op::SyncFileRange { .. });
-    for workload in collection().into_iter().flat_map(|(_, workloads)| workloads) {
+    for workload in collection()
+        .into_iter()
+        .flat_map(|(_, workloads)| workloads)
+    {
         let [.., Step::Op(last), Step::CrashPoint] = workload.run.as_slice() else {
             panic!("{} does not end with a crash point", workload.name);
         };
@@ -119,9 +151,15 @@ fn every_workload_ends_with_a_crash_point_after_a_flush() {
 
 #[test]
 fn every_workload_survives_being_printed() {
-    for workload in collection().into_iter().flat_map(|(_, workloads)| workloads) {
+    for workload in collection()
+        .into_iter()
+        .flat_map(|(_, workloads)| workloads)
+    {
         for text in [workload.to_text(), workload.to_line()] {
-            assert_eq!(workloads::parse(&text, "printed.wl").unwrap(), std::slice::from_ref(&workload));
+            assert_eq!(
+                workloads::parse(&text, "printed.wl").unwrap(),
+                std::slice::from_ref(&workload)
+            );
         }
     }
 }
@@ -129,7 +167,12 @@ fn every_workload_survives_being_printed() {
 #[test]
 fn alternatives_of_a_workload_are_variants_in_its_file() {
     let collection = collection();
-    let variants = |id| collection.iter().find(|(stem, _)| stem == id).map_or(0, |(_, workloads)| workloads.len());
+    let variants = |id| {
+        collection
+            .iter()
+            .find(|(stem, _)| stem == id)
+            .map_or(0, |(_, workloads)| workloads.len())
+    };
     assert_eq!(variants("xfstests_generic_479"), 3);
     assert_eq!(variants("xfstests_generic_520"), 37);
     assert_eq!(variants("new_8"), 8);

@@ -3,7 +3,9 @@
 use workloads::{OPERATIONS_MAX, Reader};
 
 fn error(text: &str) -> String {
-    workloads::parse(text, "foo.wl").expect_err(text).to_string()
+    workloads::parse(text, "foo.wl")
+        .expect_err(text)
+        .to_string()
 }
 
 fn errors(texts: &[&str]) -> String {
@@ -156,7 +158,13 @@ fn a_handle_is_used_only_while_it_is_open() {
     foo.wl:1:33: handle '@h' is not open: open it with 'open PATH as @h' first
     foo.wl:1:51: handle '@h' is not open: open it with 'open PATH as @h' first
     ");
-    assert!(workloads::parse("open foo as @h; close @h; open bar as @h; fsync @h", "foo.wl").is_ok());
+    assert!(
+        workloads::parse(
+            "open foo as @h; close @h; open bar as @h; fsync @h",
+            "foo.wl"
+        )
+        .is_ok()
+    );
 }
 
 #[test]
@@ -247,7 +255,11 @@ fn repeat_is_bounded_and_checked() {
     foo.wl:1:25: expected an offset in bytes (such as 4096 or 4K), found '{j}K'
     foo.wl:1:27: handle '@h' is already open
     ");
-    let most = workloads::parse(&format!("repeat i 1..{OPERATIONS_MAX} append foo {{i}}*2"), "foo.wl").unwrap();
+    let most = workloads::parse(
+        &format!("repeat i 1..{OPERATIONS_MAX} append foo {{i}}*2"),
+        "foo.wl",
+    )
+    .unwrap();
     assert_eq!(most[0].run.len(), OPERATIONS_MAX);
     assert_eq!(most[0].run[9].to_string(), "append foo 20");
 }

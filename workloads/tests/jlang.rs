@@ -8,14 +8,24 @@ use workloads::{Format, Workload};
 
 fn fixtures() -> Vec<(String, String)> {
     let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/jlang");
-    let mut files: Vec<PathBuf> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     files.sort();
     let name = |file: &PathBuf| file.file_name().unwrap().to_string_lossy().into_owned();
-    files.iter().map(|file| (name(file), fs::read_to_string(file).unwrap())).collect()
+    files
+        .iter()
+        .map(|file| (name(file), fs::read_to_string(file).unwrap()))
+        .collect()
 }
 
 fn fixture(name: &str) -> Workload {
-    let text = fixtures().into_iter().find(|(file, _)| file == name).unwrap().1;
+    let text = fixtures()
+        .into_iter()
+        .find(|(file, _)| file == name)
+        .unwrap()
+        .1;
     jlang::parse(&text, name).unwrap()
 }
 
@@ -28,7 +38,11 @@ fn jlang_reads_back_the_same_after_being_printed() {
     for (name, text) in fixtures() {
         let workload = jlang::parse(&text, &name).unwrap_or_else(|error| panic!("{error}"));
         let printed = to_jlang(&workload).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_eq!(jlang::parse(&printed, &name).unwrap(), workload, "{printed}");
+        assert_eq!(
+            jlang::parse(&printed, &name).unwrap(),
+            workload,
+            "{printed}"
+        );
         assert_eq!(ours(&workload.to_line()), workload);
     }
 }
@@ -37,9 +51,16 @@ fn jlang_reads_back_the_same_after_being_printed() {
 fn the_two_formats_are_told_apart() {
     for (name, text) in fixtures() {
         assert_eq!(Format::of(&text), Format::Jlang, "{name}");
-        assert_eq!(Format::of(&fixture(&name).to_text()), Format::Workload, "{name}");
+        assert_eq!(
+            Format::of(&fixture(&name).to_text()),
+            Format::Workload,
+            "{name}"
+        );
     }
-    assert_eq!(Format::of("# define what must hold\n# run\ncreat foo"), Format::Workload);
+    assert_eq!(
+        Format::of("# define what must hold\n# run\ncreat foo"),
+        Format::Workload
+    );
     assert_eq!(Format::of(""), Format::Workload);
 }
 
@@ -110,7 +131,8 @@ fn the_setup_section_is_the_setup() {
 
 #[test]
 fn descriptors_are_opened_and_closed_where_crashmonkey_needs_it() {
-    let workload = ours("mkdir A; creat A/foo; fsync A/foo; fsync A; rename A B; write B/foo 0 4K; sync");
+    let workload =
+        ours("mkdir A; creat A/foo; fsync A/foo; fsync A; rename A B; write B/foo 0 4K; sync");
     insta::assert_snapshot!(to_jlang(&workload).unwrap(), @"
     # define
     test
@@ -192,7 +214,11 @@ fn errors_in_jlang_name_their_place() {
         "# define\nAfoo",
         "# define\n../foo",
     ]
-    .map(|line| jlang::parse(&format!("{head}{line}"), "j-lang1").unwrap_err().to_string())
+    .map(|line| {
+        jlang::parse(&format!("{head}{line}"), "j-lang1")
+            .unwrap_err()
+            .to_string()
+    })
     .into();
     insta::assert_snapshot!(errors.join("\n"), @"
     j-lang1:7:7: expected a path of the '# define' section (written without slashes), found 'bar'

@@ -3,14 +3,19 @@
 use workloads::{Op, Step, Workload};
 
 fn parse(text: &str) -> Workload {
-    workloads::parse(text, "language.wl").unwrap_or_else(|error| panic!("{error}")).remove(0)
+    workloads::parse(text, "language.wl")
+        .unwrap_or_else(|error| panic!("{error}"))
+        .remove(0)
 }
 
 /// The indented block at the head of the documentation.
 fn example() -> String {
     let docs = include_str!("../../docs/workloads.md");
     let lines = docs.lines().skip_while(|line| !line.starts_with("    "));
-    lines.map_while(|line| line.strip_prefix("    ")).collect::<Vec<_>>().join("\n")
+    lines
+        .map_while(|line| line.strip_prefix("    "))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[test]
@@ -44,7 +49,11 @@ fn every_operation_is_documented() {
 
 #[test]
 fn every_operation_is_printed_as_it_is_written() {
-    let printed: Vec<String> = parse(EVERY_OPERATION).run.iter().map(Step::to_string).collect();
+    let printed: Vec<String> = parse(EVERY_OPERATION)
+        .run
+        .iter()
+        .map(Step::to_string)
+        .collect();
     let written: Vec<&str> = EVERY_OPERATION.lines().collect();
     assert_eq!(printed, written);
 }
@@ -126,12 +135,21 @@ fn sizes_are_bytes_in_units_and_products() {
 fn repeat_replaces_its_variable_everywhere_and_includes_both_ends() {
     let run = parse("repeat i 1..3 link \"a {i}\" b_{i}_{i}_{j}").run;
     let lines: Vec<String> = run.iter().map(Step::to_string).collect();
-    assert_eq!(lines, ["link \"a 1\" b_1_1_{j}", "link \"a 2\" b_2_2_{j}", "link \"a 3\" b_3_3_{j}"]);
+    assert_eq!(
+        lines,
+        [
+            "link \"a 1\" b_1_1_{j}",
+            "link \"a 2\" b_2_2_{j}",
+            "link \"a 3\" b_3_3_{j}"
+        ]
+    );
 }
 
 #[test]
 fn a_quoted_word_is_a_name_and_nothing_else() {
-    let Step::Op(Op::Rename { dest, .. }) = parse("rename \"foo\" \"exchange\" exchange").run.remove(0) else {
+    let Step::Op(Op::Rename { dest, .. }) =
+        parse("rename \"foo\" \"exchange\" exchange").run.remove(0)
+    else {
         panic!("not a rename");
     };
     assert_eq!(dest, "exchange");

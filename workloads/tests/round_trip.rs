@@ -2,7 +2,9 @@
 //! reading it ends with workloads or with an error.
 
 use proptest::prelude::*;
-use workloads::{DeviceKind, FallocMode, Format, Op, Reader, RenameFlag, Step, Target, Workload, WriteSync};
+use workloads::{
+    DeviceKind, FallocMode, Format, Op, Reader, RenameFlag, Step, Target, Workload, WriteSync,
+};
 
 /// Plain names mostly, and some that need quotes.
 fn component() -> impl Strategy<Value = String> {
@@ -28,7 +30,12 @@ fn target() -> impl Strategy<Value = Target> {
 
 fn bytes() -> impl Strategy<Value = u64> {
     let half = i64::MAX as u64 / 2;
-    prop_oneof![0..10_000u64, (0..1000u64).prop_map(|k| k * 1024), 0..=half, Just(half)]
+    prop_oneof![
+        0..10_000u64,
+        (0..1000u64).prop_map(|k| k * 1024),
+        0..=half,
+        Just(half)
+    ]
 }
 
 fn free_text() -> impl Strategy<Value = String> {
@@ -37,7 +44,12 @@ fn free_text() -> impl Strategy<Value = String> {
 
 /// What is written, which is made in memory first.
 fn data_length() -> impl Strategy<Value = u64> {
-    prop_oneof![0..10_000u64, (0..1000u64).prop_map(|k| k * 1024), 0..=1u64 << 30, Just(1 << 30)]
+    prop_oneof![
+        0..10_000u64,
+        (0..1000u64).prop_map(|k| k * 1024),
+        0..=1u64 << 30,
+        Just(1 << 30)
+    ]
 }
 
 fn sync() -> impl Strategy<Value = WriteSync> {
@@ -80,9 +92,17 @@ fn naming_op() -> impl Strategy<Value = Op> {
         name().prop_map(|path| Op::Unlink { path }),
         name().prop_map(|path| Op::Rmdir { path }),
         name().prop_map(|path| Op::Remove { path }),
-        (name(), name(), rename_flag()).prop_map(|(source, dest, flag)| Op::Rename { source, dest, flag }),
+        (name(), name(), rename_flag()).prop_map(|(source, dest, flag)| Op::Rename {
+            source,
+            dest,
+            flag
+        }),
         (target(), mode()).prop_map(|(target, mode)| Op::Chmod { target, mode }),
-        (target(), any::<u32>(), any::<u32>()).prop_map(|(target, uid, gid)| Op::Chown { target, uid, gid }),
+        (target(), any::<u32>(), any::<u32>()).prop_map(|(target, uid, gid)| Op::Chown {
+            target,
+            uid,
+            gid
+        }),
         (target(), "[^\0]{1,10}", any::<String>()).prop_map(|(target, name, value)| Op::SetXattr {
             target,
             name,
@@ -96,10 +116,24 @@ fn data_op() -> impl Strategy<Value = Op> {
     let range = || (target(), bytes(), bytes());
     let data = || (target(), bytes(), data_length());
     prop_oneof![
-        (data(), sync()).prop_map(|((target, offset, length), sync)| Op::Write { target, offset, length, sync }),
-        (data(), sync()).prop_map(|((target, offset, length), sync)| Op::DirectWrite { target, offset, length, sync }),
+        (data(), sync()).prop_map(|((target, offset, length), sync)| Op::Write {
+            target,
+            offset,
+            length,
+            sync
+        }),
+        (data(), sync()).prop_map(|((target, offset, length), sync)| Op::DirectWrite {
+            target,
+            offset,
+            length,
+            sync
+        }),
         (target(), data_length()).prop_map(|(target, length)| Op::Append { target, length }),
-        data().prop_map(|(target, offset, length)| Op::MmapWrite { target, offset, length }),
+        data().prop_map(|(target, offset, length)| Op::MmapWrite {
+            target,
+            offset,
+            length
+        }),
         (target(), bytes()).prop_map(|(target, size)| Op::Truncate { target, size }),
         (range(), falloc_mode()).prop_map(|((target, offset, length), mode)| Op::Falloc {
             target,
@@ -107,13 +141,15 @@ fn data_op() -> impl Strategy<Value = Op> {
             offset,
             length
         }),
-        (range(), target(), bytes()).prop_map(|((source, source_offset, length), dest, dest_offset)| Op::Reflink {
-            source,
-            source_offset,
-            length,
-            dest,
-            dest_offset
-        }),
+        (range(), target(), bytes()).prop_map(
+            |((source, source_offset, length), dest, dest_offset)| Op::Reflink {
+                source,
+                source_offset,
+                length,
+                dest,
+                dest_offset
+            }
+        ),
         (target(), target()).prop_map(|(source, dest)| Op::Reflink {
             source,
             source_offset: 0,
@@ -129,9 +165,19 @@ fn persistence_op() -> impl Strategy<Value = Op> {
     prop_oneof![
         target().prop_map(|target| Op::Fsync { target }),
         target().prop_map(|target| Op::Fdatasync { target }),
-        range().prop_map(|(target, offset, length)| Op::Msync { target, offset, length }),
-        range().prop_map(|(target, offset, length)| Op::SyncFileRange { target, offset, length }),
-        path().prop_map(|path| Op::Close { target: Target::Path(path) }),
+        range().prop_map(|(target, offset, length)| Op::Msync {
+            target,
+            offset,
+            length
+        }),
+        range().prop_map(|(target, offset, length)| Op::SyncFileRange {
+            target,
+            offset,
+            length
+        }),
+        path().prop_map(|path| Op::Close {
+            target: Target::Path(path)
+        }),
         (1..=3u8).prop_map(|what| Op::DropCaches { what }),
         Just(Op::Syncfs),
         Just(Op::Sync),
@@ -146,26 +192,48 @@ fn workload() -> impl Strategy<Value = Workload> {
     let step = prop_oneof![5 => op().prop_map(Step::Op), 1 => Just(Step::CrashPoint)];
     let texts = || prop::collection::vec(free_text(), 0..3);
     let opener = prop_oneof![
-        path().prop_map(|path| Op::Open { path, handle: "h-1".to_owned() }),
-        path().prop_map(|dir| Op::Tmpfile { dir, handle: "h-1".to_owned(), mode: 0o600 }),
+        path().prop_map(|path| Op::Open {
+            path,
+            handle: "h-1".to_owned()
+        }),
+        path().prop_map(|dir| Op::Tmpfile {
+            dir,
+            handle: "h-1".to_owned(),
+            mode: 0o600
+        }),
     ];
     let setup = (any::<bool>(), opener, prop::collection::vec(op(), 0..5));
-    (any::<String>(), texts(), texts(), setup, prop::collection::vec(step, 0..8)).prop_map(
-        |(name, source, expect, (in_setup, opener, mut setup), mut run)| {
-            // The handle that targets name is opened by the first operation of all.
-            if in_setup {
-                setup.insert(0, opener);
-            } else {
-                setup.clear();
-                run.insert(0, Step::Op(opener));
-            }
-            Workload { name, source, expect, setup, run }
-        },
+    (
+        any::<String>(),
+        texts(),
+        texts(),
+        setup,
+        prop::collection::vec(step, 0..8),
     )
+        .prop_map(
+            |(name, source, expect, (in_setup, opener, mut setup), mut run)| {
+                // The handle that targets name is opened by the first operation of all.
+                if in_setup {
+                    setup.insert(0, opener);
+                } else {
+                    setup.clear();
+                    run.insert(0, Step::Op(opener));
+                }
+                Workload {
+                    name,
+                    source,
+                    expect,
+                    setup,
+                    run,
+                }
+            },
+        )
 }
 
 fn read_all(text: &str) -> Vec<Workload> {
-    Reader::new(text.as_bytes(), "stream").collect::<Result<_, _>>().unwrap_or_else(|error| panic!("{error}\n{text}"))
+    Reader::new(text.as_bytes(), "stream")
+        .collect::<Result<_, _>>()
+        .unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
 proptest! {

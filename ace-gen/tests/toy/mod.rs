@@ -34,8 +34,15 @@ const BLOCK: u64 = 4096;
 
 impl Toy {
     pub fn new() -> Self {
-        let root = Inode { kind: Kind::Dir, size: 0, xattr: false };
-        Toy { names: HashMap::from([(".".to_owned(), 0)]), inodes: vec![root] }
+        let root = Inode {
+            kind: Kind::Dir,
+            size: 0,
+            xattr: false,
+        };
+        Toy {
+            names: HashMap::from([(".".to_owned(), 0)]),
+            inodes: vec![root],
+        }
     }
 
     /// Runs a workload up to the first operation that fails.
@@ -43,7 +50,8 @@ impl Toy {
         let mut toy = Toy::new();
         for step in &workload.run {
             let Step::Op(op) = step else { continue };
-            toy.apply(op).map_err(|errno| format!("{}: {op}: {errno} in '{workload}'", workload.name))?;
+            toy.apply(op)
+                .map_err(|errno| format!("{}: {op}: {errno} in '{workload}'", workload.name))?;
         }
         Ok(())
     }
@@ -55,7 +63,11 @@ impl Toy {
             Op::Mkfifo { path, .. } | Op::Mknod { path, .. } => self.make(path, Kind::Special),
             Op::Symlink { target, path } => {
                 let up = target.matches("../").count();
-                assert_eq!(up, path.matches('/').count(), "{target} as seen from {path}");
+                assert_eq!(
+                    up,
+                    path.matches('/').count(),
+                    "{target} as seen from {path}"
+                );
                 self.make(path, Kind::Symlink)
             }
             Op::Link { source, dest } => self.link(path_of(source), dest),
@@ -70,26 +82,58 @@ impl Toy {
 
     fn on_file(&mut self, op: &Op) -> Result<(), Errno> {
         match op {
-            Op::Write { target, offset, length, .. } => {
+            Op::Write {
+                target,
+                offset,
+                length,
+                ..
+            } => {
                 let file = self.file(path_of(target))?;
-                assert!(*offset <= file.size, "{op} leaves a hole in a file of {}", file.size);
+                assert!(
+                    *offset <= file.size,
+                    "{op} leaves a hole in a file of {}",
+                    file.size
+                );
                 file.size = file.size.max(offset + length);
             }
-            Op::DirectWrite { target, offset, length, .. } | Op::MmapWrite { target, offset, length } => {
+            Op::DirectWrite {
+                target,
+                offset,
+                length,
+                ..
+            }
+            | Op::MmapWrite {
+                target,
+                offset,
+                length,
+            } => {
                 let file = self.file(path_of(target))?;
                 if offset % BLOCK != 0 || length % BLOCK != 0 {
                     return Err("EINVAL");
                 }
-                assert!(*offset < file.size + BLOCK, "{op} leaves a block out of a file of {}", file.size);
+                assert!(
+                    *offset < file.size + BLOCK,
+                    "{op} leaves a block out of a file of {}",
+                    file.size
+                );
                 file.size = file.size.max(offset + length);
             }
-            Op::Msync { target, offset, length } => {
+            Op::Msync {
+                target,
+                offset,
+                length,
+            } => {
                 if offset + length > self.file(path_of(target))?.size {
                     return Err("ENOMEM");
                 }
             }
             Op::Truncate { target, size } => self.file(path_of(target))?.size = *size,
-            Op::Falloc { target, mode, offset, length } => self.falloc(path_of(target), *mode, *offset, *length)?,
+            Op::Falloc {
+                target,
+                mode,
+                offset,
+                length,
+            } => self.falloc(path_of(target), *mode, *offset, *length)?,
             Op::SetXattr { target, .. } => self.file(path_of(target))?.xattr = true,
             Op::RemoveXattr { target, .. } => {
                 let file = self.file(path_of(target))?;
@@ -97,7 +141,9 @@ impl Toy {
                     return Err("ENODATA");
                 }
             }
-            Op::Chmod { target, .. } | Op::Chown { target, .. } => drop(self.file(path_of(target))?),
+            Op::Chmod { target, .. } | Op::Chown { target, .. } => {
+                drop(self.file(path_of(target))?)
+            }
             Op::Reflink { source, dest, .. } => {
                 let size = self.file(path_of(source))?.size;
                 if self.same(path_of(source), path_of(dest)) {
@@ -111,7 +157,13 @@ impl Toy {
         Ok(())
     }
 
-    fn falloc(&mut self, path: &str, mode: FallocMode, offset: u64, length: u64) -> Result<(), Errno> {
+    fn falloc(
+        &mut self,
+        path: &str,
+        mode: FallocMode,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), Errno> {
         let file = self.file(path)?;
         let aligned = offset.is_multiple_of(BLOCK) && length.is_multiple_of(BLOCK);
         match mode {
@@ -120,7 +172,9 @@ impl Toy {
                 file.size = file.size.max(offset + length);
             }
             FallocMode::KeepSize | FallocMode::ZeroRangeKeepSize | FallocMode::PunchHole => {}
-            FallocMode::CollapseRange if aligned && offset + length < file.size => file.size -= length,
+            FallocMode::CollapseRange if aligned && offset + length < file.size => {
+                file.size -= length
+            }
             FallocMode::InsertRange if aligned && offset < file.size => file.size += length,
             FallocMode::CollapseRange | FallocMode::InsertRange => return Err("EINVAL"),
         }
@@ -132,7 +186,8 @@ impl Toy {
     }
 
     fn same(&self, one: &str, other: &str) -> bool {
-        self.inode(one).is_ok_and(|inode| self.inode(other) == Ok(inode))
+        self.inode(one)
+            .is_ok_and(|inode| self.inode(other) == Ok(inode))
     }
 
     fn kind(&self, path: &str) -> Result<Kind, Errno> {
@@ -151,12 +206,20 @@ impl Toy {
 
     fn file(&mut self, path: &str) -> Result<&mut Inode, Errno> {
         let inode = self.open(path)?;
-        if inode.kind == Kind::Dir { Err("EISDIR") } else { Ok(inode) }
+        if inode.kind == Kind::Dir {
+            Err("EISDIR")
+        } else {
+            Ok(inode)
+        }
     }
 
     fn parent(&self, path: &str) -> Result<(), Errno> {
         let parent = path.rsplit_once('/').map_or(".", |(parent, _)| parent);
-        if self.kind(parent)? == Kind::Dir { Ok(()) } else { Err("ENOTDIR") }
+        if self.kind(parent)? == Kind::Dir {
+            Ok(())
+        } else {
+            Err("ENOTDIR")
+        }
     }
 
     fn is_empty(&self, dir: &str) -> bool {
@@ -169,7 +232,11 @@ impl Toy {
             return Err("EEXIST");
         }
         self.names.insert(path.to_owned(), self.inodes.len());
-        self.inodes.push(Inode { kind, size: 0, xattr: false });
+        self.inodes.push(Inode {
+            kind,
+            size: 0,
+            xattr: false,
+        });
         Ok(())
     }
 
@@ -217,7 +284,9 @@ impl Toy {
             (Ok(_), RenameFlag::Exchange) | (Err(_), _) => {}
             (Ok(Kind::Dir), _) if source_kind != Kind::Dir => return Err("EISDIR"),
             (Ok(Kind::Dir), _) if !self.is_empty(dest) => return Err("ENOTEMPTY"),
-            (Ok(kind), _) if kind != Kind::Dir && source_kind == Kind::Dir => return Err("ENOTDIR"),
+            (Ok(kind), _) if kind != Kind::Dir && source_kind == Kind::Dir => {
+                return Err("ENOTDIR");
+            }
             (Ok(_), _) => {}
         }
         if self.same(source, dest) {
@@ -236,18 +305,35 @@ impl Toy {
 
     /// Takes a name and all below it away: what follows the name, and what it was.
     fn take(&mut self, path: &str) -> Vec<(String, usize)> {
-        let names: Vec<String> =
-            self.names.keys().filter(|name| *name == path || is_below(name, path)).cloned().collect();
-        names.into_iter().map(|name| (name[path.len()..].to_owned(), self.names.remove(&name).unwrap())).collect()
+        let names: Vec<String> = self
+            .names
+            .keys()
+            .filter(|name| *name == path || is_below(name, path))
+            .cloned()
+            .collect();
+        names
+            .into_iter()
+            .map(|name| {
+                (
+                    name[path.len()..].to_owned(),
+                    self.names.remove(&name).unwrap(),
+                )
+            })
+            .collect()
     }
 
     fn put(&mut self, path: &str, names: Vec<(String, usize)>) {
-        self.names.extend(names.into_iter().map(|(rest, inode)| (format!("{path}{rest}"), inode)));
+        self.names.extend(
+            names
+                .into_iter()
+                .map(|(rest, inode)| (format!("{path}{rest}"), inode)),
+        );
     }
 }
 
 fn is_below(path: &str, dir: &str) -> bool {
-    path.strip_prefix(dir).is_some_and(|rest| rest.starts_with('/'))
+    path.strip_prefix(dir)
+        .is_some_and(|rest| rest.starts_with('/'))
 }
 
 fn path_of(target: &Target) -> &str {

@@ -13,10 +13,20 @@ pub const SIZE_BYTES: u64 = 8 << 20;
 
 /// Runs a test in a thread with a mount namespace of its own and an empty directory.
 pub fn in_namespace(test: impl FnOnce(&Path) + Send + 'static) {
-    assert!(nix::unistd::geteuid().is_root(), "this test needs root: run it with `make test`");
+    assert!(
+        nix::unistd::geteuid().is_root(),
+        "this test needs root: run it with `make test`"
+    );
     let run = move || {
         unshare(CloneFlags::CLONE_NEWNS).expect("unshare");
-        mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).expect("private");
+        mount(
+            None::<&str>,
+            "/",
+            None::<&str>,
+            MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+            None::<&str>,
+        )
+        .expect("private");
         let directory = tempfile::tempdir().expect("a temporary directory");
         test(directory.path());
     };
@@ -25,10 +35,19 @@ pub fn in_namespace(test: impl FnOnce(&Path) + Send + 'static) {
 
 /// A base with some pages in it.
 pub fn base(directory: &Path) -> Arc<Base> {
-    let file = File::options().read(true).write(true).create_new(true).open(directory.join("base")).expect("create");
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(directory.join("base"))
+        .expect("create");
     file.set_len(SIZE_BYTES).expect("size");
     for page in [0, 3, 4, 900, 2047] {
-        file.write_all_at(&[(page % 250) as u8 + 1; PAGE_SIZE], page * PAGE_SIZE as u64).expect("write");
+        file.write_all_at(
+            &[(page % 250) as u8 + 1; PAGE_SIZE],
+            page * PAGE_SIZE as u64,
+        )
+        .expect("write");
     }
     Arc::new(Base::from_file(&file).expect("read"))
 }
@@ -39,5 +58,10 @@ pub struct AlignedPage(pub [u8; PAGE_SIZE]);
 
 /// Opens a device for direct I/O.
 pub fn open_direct(device: &Path) -> File {
-    OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(device).expect("open")
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_DIRECT)
+        .open(device)
+        .expect("open")
 }

@@ -24,19 +24,29 @@ impl Comparison<'_> {
         let mut findings = Vec::new();
         for (id, inode) in self.model.inodes.iter().enumerate() {
             let Some(exists) = inode.exists else { continue };
-            let always_named = counts.get(&id).is_some_and(|counts| counts.always_since(exists.time));
+            let always_named = counts
+                .get(&id)
+                .is_some_and(|counts| counts.always_since(exists.time));
             if id == ROOT || !always_named || self.found.contains_key(&id) {
                 continue;
             }
             let content = inode.content.allowed(Bound::START);
-            if inode.kind == Kind::File && content.iter().any(|(_, version)| version.allocated_blocks(1) == 0) {
+            if inode.kind == Kind::File
+                && content
+                    .iter()
+                    .any(|(_, version)| version.allocated_blocks(1) == 0)
+            {
                 continue;
             }
-            let is_it =
-                |(number, seen): (&u64, &Inode)| kind_matches(&inode.kind, &seen.kind) && self.fits(id, *number);
+            let is_it = |(number, seen): (&u64, &Inode)| {
+                kind_matches(&inode.kind, &seen.kind) && self.fits(id, *number)
+            };
             if !self.tree.inodes.iter().any(is_it) {
                 let name = self.model.current_path(id).unwrap_or_default();
-                let what = format!("the {} is nowhere as it was made durable, under no name", inode.kind.noun());
+                let what = format!(
+                    "the {} is nowhere as it was made durable, under no name",
+                    inode.kind.noun()
+                );
                 findings.push(Finding {
                     path: name,
                     what,
@@ -63,31 +73,48 @@ impl Comparison<'_> {
     pub(super) fn renames(&mut self) {
         let durable = |rename: &&Rename| self.model.inodes[rename.moved].exists.is_some();
         for rename in self.model.renames.iter().filter(durable) {
-            let (Some(source), Some(dest)) = (self.entries.get(&rename.source), self.entries.get(&rename.dest)) else {
+            let (Some(source), Some(dest)) = (
+                self.entries.get(&rename.source),
+                self.entries.get(&rename.dest),
+            ) else {
                 continue;
             };
             let (source, dest) = (*source, *dest);
             let history = |place: &(InodeId, String)| &self.model.inodes[place.0].entries[&place.1];
             let (source_side, dest_side) = (
-                side(history(&rename.source), self.model.prefix, rename.time, source),
+                side(
+                    history(&rename.source),
+                    self.model.prefix,
+                    rename.time,
+                    source,
+                ),
                 side(history(&rename.dest), self.model.prefix, rename.time, dest),
             );
             let half = match (source_side, dest_side) {
-                (Some(Side::Before), Some(Side::After)) => source == Some(rename.moved) && source == dest,
-                (Some(Side::After), Some(Side::Before)) => !self.moved_on(rename) && !self.may_be_displaced(rename),
+                (Some(Side::Before), Some(Side::After)) => {
+                    source == Some(rename.moved) && source == dest
+                }
+                (Some(Side::After), Some(Side::Before)) => {
+                    !self.moved_on(rename) && !self.may_be_displaced(rename)
+                }
                 _ => false,
             };
             if half {
                 let (from, to) = (self.path_of(&rename.source), self.path_of(&rename.dest));
-                let what = format!("'{from}' and '{to}' do not show one moment: a rename was done by half");
+                let what = format!(
+                    "'{from}' and '{to}' do not show one moment: a rename was done by half"
+                );
                 let promised_by = Some(rename.time - 1);
-                self.report(Finding { promised_by, ..Finding::new(Promise::RenameAtomic, to, what) });
+                self.report(Finding {
+                    promised_by,
+                    ..Finding::new(Promise::RenameAtomic, to, what)
+                });
             }
         }
     }
 
-    /// Where a file was renamed over another one, and is there, it is at least as it was then. That is
-    /// promised of space that waits to be allocated; what was written over in its place is not
+    /// Where a file was renamed over another one, and is there, it is at least as it was then. That
+    /// is promised of space that waits to be allocated; what was written over in its place is not
     /// covered, so only files that were written once are looked at.
     pub(super) fn replacements(&mut self) {
         if !self.model.contract.promises(Promise::ReplaceByRename) {
@@ -96,17 +123,32 @@ impl Comparison<'_> {
         let mut findings = Vec::new();
         for rename in self.model.renames.iter().filter(|rename| rename.replaces) {
             let is_there = self.entries.get(&rename.dest) == Some(&Some(rename.moved));
-            let Some((number, path)) = self.found.get(&rename.moved).filter(|_| is_there) else { continue };
-            let Some(inode) = self.tree.inode(*number) else { continue };
+            let Some((number, path)) = self.found.get(&rename.moved).filter(|_| is_there) else {
+                continue;
+            };
+            let Some(inode) = self.tree.inode(*number) else {
+                continue;
+            };
             let mut expected = self.model.inodes[rename.moved].clone();
-            let filled =
-                |(since, _, content): &(Time, Time, &FileContent)| *since <= rename.time && content.size_bytes() > 0;
+            let filled = |(since, _, content): &(Time, Time, &FileContent)| {
+                *since <= rename.time && content.size_bytes() > 0
+            };
             if expected.content.spans().filter(filled).count() != 1 {
                 continue;
             }
             let by = Some(rename.time - 1);
-            expected.content.raise(Bound { time: rename.time, by, promise: Promise::ReplaceByRename });
-            let aspects = Aspects { model: self.model, expected: &expected, inode, live: None, path };
+            expected.content.raise(Bound {
+                time: rename.time,
+                by,
+                promise: Promise::ReplaceByRename,
+            });
+            let aspects = Aspects {
+                model: self.model,
+                expected: &expected,
+                inode,
+                live: None,
+                path,
+            };
             findings.extend(aspects.content_findings(Promise::ReplaceByRename));
         }
         for finding in findings {
@@ -118,12 +160,16 @@ impl Comparison<'_> {
     /// name, while its new one was not.
     fn may_be_displaced(&self, rename: &Rename) -> bool {
         let keeps = [Promise::OrderedMetadata, Promise::NameConflict];
-        if keeps.into_iter().any(|promise| self.model.contract.promises(promise)) {
+        if keeps
+            .into_iter()
+            .any(|promise| self.model.contract.promises(promise))
+        {
             return false;
         }
         let (directory, name) = &rename.source;
         let source = &self.model.inodes[*directory].entries[name];
-        source.bound().time >= rename.time && source.current().is_some_and(|now| now != rename.moved)
+        source.bound().time >= rename.time
+            && source.current().is_some_and(|now| now != rename.moved)
     }
 
     /// Whether what was renamed is at another name that it was renamed to or from, or has lost
@@ -160,23 +206,42 @@ impl Comparison<'_> {
             if names.len() > 1 && !linked_and_unlinked(model.committed) {
                 let most = counts().get(&id).map_or(0, NameCounts::most);
                 // A rename by half, which was reported, shows as two names as well.
-                let said = self.findings.iter().chain(&findings).any(|known| known.promise == Promise::RenameAtomic);
+                let said = self
+                    .findings
+                    .iter()
+                    .chain(&findings)
+                    .any(|known| known.promise == Promise::RenameAtomic);
                 if names.len() > most && !said {
-                    let paths: Vec<_> = names.iter().map(|place| format!("'{}'", self.path_of(place))).collect();
+                    let paths: Vec<_> = names
+                        .iter()
+                        .map(|place| format!("'{}'", self.path_of(place)))
+                        .collect();
                     let list = paths.join(" and ");
-                    let what = format!("the {} is at {list}, and was never at so many at once", inode.kind.noun());
-                    findings.push(Finding::new(Promise::RenameAtomic, self.path_of(&names[0]), what));
+                    let what = format!(
+                        "the {} is at {list}, and was never at so many at once",
+                        inode.kind.noun()
+                    );
+                    findings.push(Finding::new(
+                        Promise::RenameAtomic,
+                        self.path_of(&names[0]),
+                        what,
+                    ));
                 }
             }
             let Some(exists) = inode.exists else { continue };
-            if id == ROOT || !names.is_empty() || !self.findings.is_empty() || !findings.is_empty() {
+            if id == ROOT || !names.is_empty() || !self.findings.is_empty() || !findings.is_empty()
+            {
                 continue;
             }
             let displaced = |rename: &Rename| rename.moved == id && self.may_be_displaced(rename);
             if model.renames.iter().any(displaced) {
                 continue;
             }
-            let always_named = || counts().get(&id).is_some_and(|counts| counts.always_since(exists.time));
+            let always_named = || {
+                counts()
+                    .get(&id)
+                    .is_some_and(|counts| counts.always_since(exists.time))
+            };
             if !linked_and_unlinked(exists.time) && always_named() {
                 let name = model.current_path(id).unwrap_or_default();
                 let what = format!("the {} has no name any more: it is lost", inode.kind.noun());
@@ -204,7 +269,9 @@ impl Comparison<'_> {
         }
         for (id, (number, _)) in &self.found {
             let expected = &self.model.inodes[*id];
-            let Some(inode) = self.tree.inode(*number) else { continue };
+            let Some(inode) = self.tree.inode(*number) else {
+                continue;
+            };
             if !matches!(expected.kind, Kind::Symlink(_)) {
                 moments.narrow(&expected.mode, &inode.mode);
                 moments.narrow(&expected.owner, &(inode.uid, inode.gid));
@@ -229,7 +296,11 @@ struct Moments {
 
 impl Moments {
     fn new(first: Time, last: Time) -> Self {
-        Self { first, changes: vec![0; last - first + 2], things: 0 }
+        Self {
+            first,
+            changes: vec![0; last - first + 2],
+            things: 0,
+        }
     }
 
     /// One more thing was seen, which had these versions.
@@ -264,12 +335,23 @@ enum Side {
 
 /// On which side of the operation that ended at `time` an entry leads to what was seen; none if
 /// it does on both, or on neither: what is wrong with one entry alone has been said.
-fn side(entry: &History<Option<InodeId>>, floor: Bound, time: Time, seen: Option<InodeId>) -> Option<Side> {
+fn side(
+    entry: &History<Option<InodeId>>,
+    floor: Bound,
+    time: Time,
+    seen: Option<InodeId>,
+) -> Option<Side> {
     let mut sides = entry
         .allowed(floor)
         .iter()
         .filter(|(_, value)| *value == seen)
-        .map(|(since, _)| if *since < time { Side::Before } else { Side::After });
+        .map(|(since, _)| {
+            if *since < time {
+                Side::Before
+            } else {
+                Side::After
+            }
+        });
     let first = sides.next()?;
     sides.all(|side| side == first).then_some(first)
 }

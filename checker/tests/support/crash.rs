@@ -36,12 +36,17 @@ pub fn workload(text: &str) -> Workload {
         Some((setup, run)) => format!("setup; {setup}; run; {run}"),
         None => text.to_owned(),
     };
-    workloads::parse(&text, "test").expect("a workload").remove(0)
+    workloads::parse(&text, "test")
+        .expect("a workload")
+        .remove(0)
 }
 
 /// The model behind the first `count` operations.
 pub fn model(file_system: &str, workload: &Workload) -> Model {
-    model_under(Contract::of(file_system).expect("it has a contract"), workload)
+    model_under(
+        Contract::of(file_system).expect("it has a contract"),
+        workload,
+    )
 }
 
 /// The same under another contract.
@@ -62,23 +67,33 @@ pub fn model_under(contract: &Contract, workload: &Workload) -> Model {
 
 /// The same crash on several file systems.
 pub fn crash<const N: usize>(file_systems: [&'static str; N], text: &str) -> Crashes {
-    Crashes(file_systems.iter().map(|file_system| Crash::new(file_system, text)).collect())
+    Crashes(
+        file_systems
+            .iter()
+            .map(|file_system| Crash::new(file_system, text))
+            .collect(),
+    )
 }
 
 pub struct Crashes(Vec<Crash>);
 
 impl Crashes {
-    /// These operations of the run left nothing behind, nor did those that cannot be done without them.
+    /// These operations of the run left nothing behind, nor did those that cannot be done without
+    /// them.
     pub fn lose(mut self, text: &str) -> Self {
         // A handle must have been opened for the text to be a workload.
         let lost = operations(&workload(&format!("tmpfile . as @h; {text}")));
-        self.0.iter_mut().for_each(|crash| crash.lost.extend(lost[1..].iter().cloned()));
+        self.0
+            .iter_mut()
+            .for_each(|crash| crash.lost.extend(lost[1..].iter().cloned()));
         self
     }
 
     /// This was done to what was found.
     pub fn edit(mut self, edit: impl Fn(&mut Toy) + Clone + 'static) -> Self {
-        self.0.iter_mut().for_each(|crash| crash.edits.push(Box::new(edit.clone())));
+        self.0
+            .iter_mut()
+            .for_each(|crash| crash.edits.push(Box::new(edit.clone())));
         self
     }
 
@@ -89,7 +104,9 @@ impl Crashes {
 
     /// These promises are not made.
     pub fn without(mut self, promises: &[Promise]) -> Self {
-        self.0.iter_mut().for_each(|crash| crash.contract = crash.contract.without(promises));
+        self.0
+            .iter_mut()
+            .for_each(|crash| crash.contract = crash.contract.without(promises));
         self
     }
 
@@ -97,7 +114,12 @@ impl Crashes {
     #[track_caller]
     pub fn undecided(self) {
         for crash in &self.0 {
-            assert!(crash.check().is_err(), "{}: {:?}", crash.text, crash.findings());
+            assert!(
+                crash.check().is_err(),
+                "{}: {:?}",
+                crash.text,
+                crash.findings()
+            );
         }
     }
 
@@ -111,9 +133,14 @@ impl Crashes {
     pub fn breaks(self, promises: &[Promise]) {
         for crash in &self.0 {
             let findings = crash.findings();
-            let broken: BTreeSet<Promise> = findings.iter().map(|finding| finding.promise).collect();
+            let broken: BTreeSet<Promise> =
+                findings.iter().map(|finding| finding.promise).collect();
             let expected: BTreeSet<Promise> = promises.iter().copied().collect();
-            assert!(broken == expected, "{}", crash.complaint(&expected, &findings));
+            assert!(
+                broken == expected,
+                "{}",
+                crash.complaint(&expected, &findings)
+            );
         }
     }
 
@@ -122,8 +149,15 @@ impl Crashes {
     pub fn breaks_what_was_promised_by(self, operation: usize, promise: Promise) {
         for crash in &self.0 {
             let findings = crash.findings();
-            let by: Vec<_> = findings.iter().map(|finding| (finding.promise, finding.promised_by)).collect();
-            assert!(by.contains(&(promise, Some(operation))), "{}: {by:?}", crash.text);
+            let by: Vec<_> = findings
+                .iter()
+                .map(|finding| (finding.promise, finding.promised_by))
+                .collect();
+            assert!(
+                by.contains(&(promise, Some(operation))),
+                "{}: {by:?}",
+                crash.text
+            );
         }
     }
 }
@@ -133,7 +167,14 @@ impl Crash {
         let mut variants = Variant::parse_list(file_system).expect("a variant");
         let contract = Contract::for_variant(&variants.remove(0)).expect("it has a contract");
         let (lost, edits) = <_>::default();
-        Self { file_system, contract, text: text.to_owned(), workload: workload(text), lost, edits }
+        Self {
+            file_system,
+            contract,
+            text: text.to_owned(),
+            workload: workload(text),
+            lost,
+            edits,
+        }
     }
 
     fn run(&self, without: &[Op]) -> Toy {
@@ -147,7 +188,8 @@ impl Crash {
     }
 
     fn findings(&self) -> Vec<Finding> {
-        self.check().unwrap_or_else(|undecided| panic!("{}: {undecided}", self.text))
+        self.check()
+            .unwrap_or_else(|undecided| panic!("{}: {undecided}", self.text))
     }
 
     fn check(&self) -> Result<Vec<Finding>, String> {
@@ -160,9 +202,16 @@ impl Crash {
     }
 
     fn complaint(&self, expected: &BTreeSet<Promise>, findings: &[Finding]) -> String {
-        let mut text = format!("{}: {}\n  expected {expected:?}, found\n", self.file_system, self.text);
+        let mut text = format!(
+            "{}: {}\n  expected {expected:?}, found\n",
+            self.file_system, self.text
+        );
         for finding in findings {
-            let _ = writeln!(text, "  {:?} '{}': {}", finding.promise, finding.path, finding.what);
+            let _ = writeln!(
+                text,
+                "  {:?} '{}': {}",
+                finding.promise, finding.path, finding.what
+            );
         }
         text
     }

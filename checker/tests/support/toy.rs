@@ -47,7 +47,11 @@ pub struct Toy {
 
 impl Toy {
     pub fn new() -> Self {
-        let mut this = Self { nodes: Vec::new(), handles: HashMap::new(), time: 0 };
+        let mut this = Self {
+            nodes: Vec::new(),
+            handles: HashMap::new(),
+            time: 0,
+        };
         this.add(Kind::Directory, 0o755);
         this
     }
@@ -70,12 +74,18 @@ impl Toy {
     }
 
     pub fn find(&self, path: &str) -> Option<usize> {
-        let mut names = path.split('/').filter(|name| !name.is_empty() && *name != ".");
-        names.try_fold(0, |node: usize, name| self.nodes[node].entries.get(name).copied())
+        let mut names = path
+            .split('/')
+            .filter(|name| !name.is_empty() && *name != ".");
+        names.try_fold(0, |node: usize, name| {
+            self.nodes[node].entries.get(name).copied()
+        })
     }
 
     pub fn node(&mut self, path: &str) -> &mut Node {
-        let number = self.find(path).unwrap_or_else(|| panic!("there is no {path}"));
+        let number = self
+            .find(path)
+            .unwrap_or_else(|| panic!("there is no {path}"));
         &mut self.nodes[number]
     }
 
@@ -141,9 +151,16 @@ impl Toy {
             Op::Creat { path, mode } => self.make(path, Kind::File, *mode),
             Op::Mkdir { path, mode } => self.make(path, Kind::Directory, *mode),
             Op::Mkfifo { path, mode } => self.make(path, Kind::Fifo, *mode),
-            Op::Mknod { path, kind, major, minor } => {
-                self.make(path, Kind::Device(*kind, rustix::fs::makedev(*major, *minor)), 0o644)
-            }
+            Op::Mknod {
+                path,
+                kind,
+                major,
+                minor,
+            } => self.make(
+                path,
+                Kind::Device(*kind, rustix::fs::makedev(*major, *minor)),
+                0o644,
+            ),
             Op::Symlink { target, path } => self.make(path, Kind::Symlink(target.clone()), 0o777),
             Op::Link { source, dest } => {
                 let (node, place) = (self.target(source)?, self.place(dest)?);
@@ -205,11 +222,20 @@ impl Toy {
                 node.truncate(*size);
                 node.touched = if before == *size { node.touched } else { time };
             }
-            Op::Falloc { mode, offset, length, .. } => node.falloc(*mode, *offset, *length),
+            Op::Falloc {
+                mode,
+                offset,
+                length,
+                ..
+            } => node.falloc(*mode, *offset, *length),
             Op::SetXattr { name, value, .. } => {
                 let value = value.as_bytes();
                 let before = node.xattrs.insert(name.clone(), value.to_vec());
-                node.touched = if before.as_deref() == Some(value) { node.touched } else { time };
+                node.touched = if before.as_deref() == Some(value) {
+                    node.touched
+                } else {
+                    time
+                };
             }
             Op::RemoveXattr { name, .. } => {
                 node.xattrs.remove(name)?;
@@ -224,14 +250,23 @@ impl Toy {
 
     /// The tree that a walk would find. The number of an inode is that of its node and one.
     pub fn tree(&self, file_system: &str) -> Tree {
-        let mut tree = Tree { root: 1, ..Tree::default() };
+        let mut tree = Tree {
+            root: 1,
+            ..Tree::default()
+        };
         let mut pending = vec![0];
         let mut named = BTreeSet::from([0]);
         while let Some(directory) = pending.pop() {
-            pending.extend(self.nodes[directory].entries.values().filter(|child| named.insert(**child)));
+            pending.extend(
+                self.nodes[directory]
+                    .entries
+                    .values()
+                    .filter(|child| named.insert(**child)),
+            );
         }
         for number in named {
-            tree.inodes.insert(number as u64 + 1, self.inode(number, file_system));
+            tree.inodes
+                .insert(number as u64 + 1, self.inode(number, file_system));
         }
         tree
     }
@@ -239,7 +274,11 @@ impl Toy {
     fn inode(&self, number: usize, file_system: &str) -> Inode {
         let node = &self.nodes[number];
         let names = self.nodes.iter().flat_map(|node| node.entries.values());
-        let directories = node.entries.values().filter(|child| self.nodes[**child].kind == Kind::Directory).count();
+        let directories = node
+            .entries
+            .values()
+            .filter(|child| self.nodes[**child].kind == Kind::Directory)
+            .count();
         let links = match node.kind {
             Kind::Directory if file_system == "btrfs" => 1,
             Kind::Directory => 2 + directories,
@@ -249,7 +288,10 @@ impl Toy {
             kind: match &node.kind {
                 Kind::File => InodeKind::File(node.segments()),
                 Kind::Directory => InodeKind::Directory(
-                    node.entries.iter().map(|(name, child)| (name.clone(), *child as u64 + 1)).collect(),
+                    node.entries
+                        .iter()
+                        .map(|(name, child)| (name.clone(), *child as u64 + 1))
+                        .collect(),
                 ),
                 Kind::Symlink(target) => InodeKind::Symlink(target.clone()),
                 Kind::Fifo => InodeKind::Fifo,
@@ -297,11 +339,16 @@ impl Node {
         let end = offset + length;
         let touched = offset / BLOCK..end.div_ceil(BLOCK);
         let whole = offset.div_ceil(BLOCK)..end / BLOCK;
-        if matches!(mode, FallocMode::ZeroRange | FallocMode::ZeroRangeKeepSize | FallocMode::PunchHole) {
+        if matches!(
+            mode,
+            FallocMode::ZeroRange | FallocMode::ZeroRangeKeepSize | FallocMode::PunchHole
+        ) {
             self.zero(offset, end);
             self.written.retain(|block| !whole.contains(block));
         }
-        if matches!(mode, FallocMode::Allocate | FallocMode::ZeroRange) && self.data.len() < end as usize {
+        if matches!(mode, FallocMode::Allocate | FallocMode::ZeroRange)
+            && self.data.len() < end as usize
+        {
             self.data.resize(end as usize, 0);
         }
         match mode {
@@ -312,7 +359,10 @@ impl Node {
                 (self.written, self.allocated) = ((0..blocks).collect(), (0..blocks).collect());
             }
             FallocMode::InsertRange => {
-                self.data.splice(offset as usize..offset as usize, std::iter::repeat_n(0, length as usize));
+                self.data.splice(
+                    offset as usize..offset as usize,
+                    std::iter::repeat_n(0, length as usize),
+                );
             }
             _ => self.allocated.extend(touched),
         }
@@ -322,13 +372,17 @@ impl Node {
         let mut segments: Vec<Segment> = Vec::new();
         for block in &self.written {
             let start = (block * BLOCK) as usize;
-            let data = &self.data[start.min(self.data.len())..(start + BLOCK as usize).min(self.data.len())];
+            let data = &self.data
+                [start.min(self.data.len())..(start + BLOCK as usize).min(self.data.len())];
             match segments.last_mut() {
                 Some(last) if last.offset + last.data.len() as u64 == block * BLOCK => {
                     last.data.extend_from_slice(data);
                 }
                 _ if data.is_empty() => {}
-                _ => segments.push(Segment { offset: block * BLOCK, data: data.to_vec() }),
+                _ => segments.push(Segment {
+                    offset: block * BLOCK,
+                    data: data.to_vec(),
+                }),
             }
         }
         Content { segments }

@@ -41,27 +41,58 @@ fn refused(from: &str, to: &str) -> String {
 #[test]
 fn nodes_that_are_alike_differ_in_name_number_and_address() {
     let file = parse(SYSTEM).expect("it is right");
-    let [primary, one, two] = &file.nodes[..] else { panic!("{:?}", file.nodes) };
-    assert_eq!(primary.command.last().map(String::as_str), Some("10.77.0.1"));
-    assert_eq!((two.name.as_str(), two.address), ("replica-2", Ipv4Addr::new(10, 77, 0, 3)));
-    assert_eq!(two.files[Path::new("redis.conf")], "replicaof 10.77.0.1 6379\nnumber 3\n");
+    let [primary, one, two] = &file.nodes[..] else {
+        panic!("{:?}", file.nodes)
+    };
+    assert_eq!(
+        primary.command.last().map(String::as_str),
+        Some("10.77.0.1")
+    );
+    assert_eq!(
+        (two.name.as_str(), two.address),
+        ("replica-2", Ipv4Addr::new(10, 77, 0, 3))
+    );
+    assert_eq!(
+        two.files[Path::new("redis.conf")],
+        "replicaof 10.77.0.1 6379\nnumber 3\n"
+    );
     assert_eq!(one.setup, [["mkdir", "/run/crashpoint/replica-1/aof"]]);
-    assert_eq!((one.stop, one.stop_within, &one.after[..]), (Signal::SIGKILL, Duration::from_millis(500), &[0][..]));
+    assert_eq!(
+        (one.stop, one.stop_within, &one.after[..]),
+        (Signal::SIGKILL, Duration::from_millis(500), &[0][..])
+    );
     assert_eq!(one.environment["LANG"], "C");
     assert_eq!(file.explore, Explore::PrimaryReplicas { primary: 0 });
-    let check = file.check.as_ref().expect("there is one").command(Some(Path::new("/a b"))).expect("filled");
+    let check = file
+        .check
+        .as_ref()
+        .expect("there is one")
+        .command(Some(Path::new("/a b")))
+        .expect("filled");
     assert_eq!(check, ["./check", "/a b"]);
     let addresses: Vec<_> = file.addresses().collect();
-    assert_eq!(addresses[1], ("CRASHPOINT_NODE_REPLICA_1".into(), "10.77.0.2".into()));
+    assert_eq!(
+        addresses[1],
+        ("CRASHPOINT_NODE_REPLICA_1".into(), "10.77.0.2".into())
+    );
 }
 
 #[test]
 fn a_misspelt_key_is_told_with_its_line_and_those_there_are() {
     let error = refused("setup", "setpu");
-    assert!(error.starts_with("cluster.toml line 16: unknown field `setpu`, expected one of `name`"), "{error}");
+    assert!(
+        error.starts_with("cluster.toml line 16: unknown field `setpu`, expected one of `name`"),
+        "{error}"
+    );
     let error = refused("port = 6379", "prot = 6379");
-    assert!(error.starts_with("cluster.toml line 10: unknown variant `prot`, expected one of `command`"), "{error}");
-    assert!(refused("explore", "exlpore").starts_with("cluster.toml line 2: unknown field `exlpore`"));
+    assert!(
+        error
+            .starts_with("cluster.toml line 10: unknown variant `prot`, expected one of `command`"),
+        "{error}"
+    );
+    assert!(
+        refused("explore", "exlpore").starts_with("cluster.toml line 2: unknown field `exlpore`")
+    );
     for error in [refused("[[nodes]]", "[[nodes"), refused("0.5", "\"soon\"")] {
         assert!(!error.contains('\n') && error.contains(" line "), "{error}");
     }
@@ -75,17 +106,45 @@ fn what_makes_no_sense_is_refused_with_the_name() {
             "after = [\"prim\"]",
             "node replica-1: there is no node prim: there are primary, replica-1, replica-2",
         ),
-        ("after = [\"primary\"]", "after = [\"replica-2\"]", "node replica-1 starts after one that starts after it"),
-        ("{dir}/redis", "{dri}/redis", "node replica-1: {dri} stands for nothing here"),
+        (
+            "after = [\"primary\"]",
+            "after = [\"replica-2\"]",
+            "node replica-1 starts after one that starts after it",
+        ),
+        (
+            "{dir}/redis",
+            "{dri}/redis",
+            "node replica-1: {dri} stands for nothing here",
+        ),
         ("replica-2", "replica-1", "there are two nodes replica-1"),
-        ("replica-2", "Replica_2", "\"Replica_2\" cannot be a node's name"),
+        (
+            "replica-2",
+            "Replica_2",
+            "\"Replica_2\" cannot be a node's name",
+        ),
         ("replica-2", "client", "a node cannot be called client"),
-        ("name = \"primary\"", "", "each of [[nodes]] has either a name or names"),
-        ("primary = \"primary\"", "majority = 4", "there is no majority of 4 of 3 nodes"),
+        (
+            "name = \"primary\"",
+            "",
+            "each of [[nodes]] has either a name or names",
+        ),
+        (
+            "primary = \"primary\"",
+            "majority = 4",
+            "there is no majority of 4 of 3 nodes",
+        ),
         ("SIGKILL", "KILLED", "node replica-1: KILLED is no signal"),
         ("0.5", "-1", "-1 is no number of seconds"),
-        ("\"redis.conf\" =", "\"../redis.conf\" =", "a file's path is relative to {dir}"),
-        ("setup", "user = \"nobody-here\"\nsetup", "there is no user nobody-here on this machine"),
+        (
+            "\"redis.conf\" =",
+            "\"../redis.conf\" =",
+            "a file's path is relative to {dir}",
+        ),
+        (
+            "setup",
+            "user = \"nobody-here\"\nsetup",
+            "there is no user nobody-here on this machine",
+        ),
         ("{acks}", "{dir}", "check: {dir} stands for nothing here"),
         (
             "ready = { port",
@@ -94,22 +153,52 @@ fn what_makes_no_sense_is_refused_with_the_name() {
         ),
     ] {
         let error = refused(from, to);
-        assert!(error.starts_with("cluster.toml: ") && error.contains(words), "{error}");
+        assert!(
+            error.starts_with("cluster.toml: ") && error.contains(words),
+            "{error}"
+        );
     }
 }
 
 #[test]
 fn the_example_of_the_guide_and_the_files_that_come_with_it_can_be_read() {
     let guide = include_str!("../../../docs/clusters.md");
-    let example = guide.split_once("```toml\n").and_then(|(_, rest)| rest.split_once("```")).expect("there is one").0;
-    assert!(example.lines().count() <= 20, "it is said to have twenty lines");
+    let example = guide
+        .split_once("```toml\n")
+        .and_then(|(_, rest)| rest.split_once("```"))
+        .expect("there is one")
+        .0;
+    assert!(
+        example.lines().count() <= 20,
+        "it is said to have twenty lines"
+    );
     let file = parse(&example.replace("{here}", "/folder")).expect("it is right");
-    assert_eq!(file.explore, Explore::ReplicatedStateMachine { majority: 2 });
-    assert!(file.nodes[1].files[Path::new("store.conf")].contains("peers = 10.77.0.1:7000,10.77.0.2:7000"));
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/clusters"));
-    for system in ["redis", "redis-sentinel", "etcd", "zookeeper", "nats-jetstream"] {
-        let text = fs::read_to_string(folder.join(system).join("cluster.toml")).expect("it is there");
-        let file = parse(&text.replace("{here}", "/folder")).unwrap_or_else(|error| panic!("{system}: {error}"));
-        assert!(file.nodes.len() >= 3 && file.client.is_some() && file.check.is_some(), "{system}");
+    assert_eq!(
+        file.explore,
+        Explore::ReplicatedStateMachine { majority: 2 }
+    );
+    assert!(
+        file.nodes[1].files[Path::new("store.conf")]
+            .contains("peers = 10.77.0.1:7000,10.77.0.2:7000")
+    );
+    let folder = Path::new(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../workloads/clusters"
+    ));
+    for system in [
+        "redis",
+        "redis-sentinel",
+        "etcd",
+        "zookeeper",
+        "nats-jetstream",
+    ] {
+        let text =
+            fs::read_to_string(folder.join(system).join("cluster.toml")).expect("it is there");
+        let file = parse(&text.replace("{here}", "/folder"))
+            .unwrap_or_else(|error| panic!("{system}: {error}"));
+        assert!(
+            file.nodes.len() >= 3 && file.client.is_some() && file.check.is_some(),
+            "{system}"
+        );
     }
 }

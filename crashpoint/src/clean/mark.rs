@@ -22,14 +22,21 @@ impl Mark {
         let pid = rest.split_once('-').map_or(rest, |(pid, _)| pid);
         let plain = !pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit());
         let owner_pid = plain.then(|| pid.parse().ok()).flatten()?;
-        Some(Self { name: name.to_owned(), owner_pid, created: None })
+        Some(Self {
+            name: name.to_owned(),
+            owner_pid,
+            created: None,
+        })
     }
 
     /// The mark of a directory of ours. Those have something behind the process id.
     pub(super) fn of_directory(path: &Path) -> Option<Self> {
         let mark = Self::of_name(path.file_name()?.to_str()?)?;
         let named_by_us = mark.name.strip_prefix(NAME_PREFIX)?.contains('-');
-        let created = path.metadata().and_then(|data| data.created().or_else(|_| data.modified())).ok();
+        let created = path
+            .metadata()
+            .and_then(|data| data.created().or_else(|_| data.modified()))
+            .ok();
         named_by_us.then_some(Self { created, ..mark })
     }
 
@@ -57,7 +64,14 @@ mod tests {
         let pid = |name: &str| Mark::of_name(name).map(|mark| mark.owner_pid);
         assert_eq!(pid("crashpoint-12-aBc"), Some(12));
         assert_eq!(pid("crashpoint-12"), Some(12));
-        for other in ["crashpoint", "crashpoint-", "crashpoint-notes", "crashpoint-12x-a", "crashpoint--1", "x-12-a"] {
+        for other in [
+            "crashpoint",
+            "crashpoint-",
+            "crashpoint-notes",
+            "crashpoint-12x-a",
+            "crashpoint--1",
+            "x-12-a",
+        ] {
             assert_eq!(pid(other), None, "{other}");
         }
     }
@@ -73,6 +87,10 @@ mod tests {
     fn what_a_living_process_made_is_not_abandoned() {
         let own = format!("crashpoint-{}-x", std::process::id());
         assert!(!Mark::of_name(&own).expect("a mark").is_abandoned());
-        assert!(Mark::of_name("crashpoint-999999999-x").expect("a mark").is_abandoned());
+        assert!(
+            Mark::of_name("crashpoint-999999999-x")
+                .expect("a mark")
+                .is_abandoned()
+        );
     }
 }

@@ -25,8 +25,8 @@ use nix::mount::{MntFlags, umount2};
 
 use mark::Mark;
 
-/// Those who end by themselves are waited for, but not while none of them wants the processor for so
-/// long.
+/// Those who end by themselves are waited for, but not while none of them wants the processor for
+/// so long.
 const IDLE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Nor are those who are busy waited for longer.
@@ -47,7 +47,10 @@ pub(crate) struct CleanArgs {
 
 /// Does it.
 pub(crate) fn run(arguments: &CleanArgs) -> anyhow::Result<Outcome> {
-    let mut clean = Clean { dry_run: arguments.dry_run, found: 0 };
+    let mut clean = Clean {
+        dry_run: arguments.dry_run,
+        found: 0,
+    };
     if nix::unistd::geteuid().is_root() {
         clean.mounts()?;
         wait_for_orphans()?;
@@ -55,7 +58,9 @@ pub(crate) fn run(arguments: &CleanArgs) -> anyhow::Result<Outcome> {
         clean.loop_devices()?;
         clean.trace_instances()?;
     } else {
-        campaign::say("without root only directories are looked at: mounts and loop devices are root's");
+        campaign::say(
+            "without root only directories are looked at: mounts and loop devices are root's",
+        );
     }
     clean.directories()?;
     if clean.found == 0 {
@@ -75,14 +80,31 @@ struct Action {
     done: &'static str,
 }
 
-const UNMOUNT: Action = Action { plan: "unmount", done: "unmounted" };
-const ABORT: Action = Action { plan: "abort", done: "aborted" };
-const DETACH: Action = Action { plan: "detach", done: "detached" };
-const REMOVE: Action = Action { plan: "remove", done: "removed" };
+const UNMOUNT: Action = Action {
+    plan: "unmount",
+    done: "unmounted",
+};
+const ABORT: Action = Action {
+    plan: "abort",
+    done: "aborted",
+};
+const DETACH: Action = Action {
+    plan: "detach",
+    done: "detached",
+};
+const REMOVE: Action = Action {
+    plan: "remove",
+    done: "removed",
+};
 
 impl Clean {
     /// Does it to one leftover, and says so.
-    fn act(&mut self, action: &Action, what: &str, act: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    fn act(
+        &mut self,
+        action: &Action,
+        what: &str,
+        act: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
         self.found += 1;
         let mut out = io::stdout().lock();
         if self.dry_run {
@@ -105,7 +127,9 @@ impl Clean {
         for mount in mounts::own()?.into_iter().rev() {
             if mount.mark.is_abandoned() {
                 let what = mount.path.display().to_string();
-                self.act(&UNMOUNT, &what, || Ok(umount2(&mount.path, MntFlags::MNT_DETACH)?))?;
+                self.act(&UNMOUNT, &what, || {
+                    Ok(umount2(&mount.path, MntFlags::MNT_DETACH)?)
+                })?;
             }
         }
         Ok(())
@@ -115,7 +139,9 @@ impl Clean {
     fn stuck_file_systems(&mut self) -> anyhow::Result<()> {
         let connections = mounts::elsewhere()?.abandoned_connections();
         for number in &connections {
-            self.act(&ABORT, &format!("FUSE connection {number}"), || private::abort_connection(*number))?;
+            self.act(&ABORT, &format!("FUSE connection {number}"), || {
+                private::abort_connection(*number)
+            })?;
         }
         if !connections.is_empty() && !self.dry_run {
             wait_for_orphans()?;
@@ -139,7 +165,9 @@ impl Clean {
         for instance in private::trace_instances()? {
             if instance.is_abandoned() {
                 let what = format!("trace instance {}", instance.name);
-                self.act(&REMOVE, &what, || private::remove_trace_instance(&instance.name))?;
+                self.act(&REMOVE, &what, || {
+                    private::remove_trace_instance(&instance.name)
+                })?;
             }
         }
         Ok(())
@@ -148,7 +176,9 @@ impl Clean {
     fn directories(&mut self) -> anyhow::Result<()> {
         let mounts = mounts::elsewhere()?;
         for path in directories()? {
-            let Some(mark) = Mark::of_directory(&path) else { continue };
+            let Some(mark) = Mark::of_directory(&path) else {
+                continue;
+            };
             if !mark.is_abandoned() {
                 continue;
             }
@@ -156,7 +186,8 @@ impl Clean {
             match mounts.user_of(&mark) {
                 Some(pid) if pid == mark.owner_pid => {}
                 Some(pid) => self.leave(&what, &format!("process {pid} still uses it"))?,
-                // A guest's holds files, as does one of crash states, which nobody else had a use for.
+                // A guest's holds files, as does one of crash states, which nobody else had a use
+                // for.
                 None if machine::is_guest_directory(&path) || node_sweep::is_scratch(&path) => {
                     self.act(&REMOVE, &what, || std::fs::remove_dir_all(&path))?;
                 }
@@ -167,9 +198,9 @@ impl Clean {
     }
 }
 
-/// Waits for the processes of dead runs that still have something mounted. A worker whose parent was
-/// killed does what it has begun, which takes as long as the machine lets it, then takes down what is
-/// its own, and ends.
+/// Waits for the processes of dead runs that still have something mounted. A worker whose parent
+/// was killed does what it has begun, which takes as long as the machine lets it, then takes down
+/// what is its own, and ends.
 fn wait_for_orphans() -> anyhow::Result<()> {
     let began = Instant::now();
     let mut activities: HashMap<i32, Activity> = HashMap::new();
@@ -183,7 +214,10 @@ fn wait_for_orphans() -> anyhow::Result<()> {
         }
         if !is_told && began.elapsed() > SILENCE {
             let pids: Vec<_> = pids.iter().map(i32::to_string).collect();
-            campaign::say(&format!("waiting for what a killed run has begun: process {}", pids.join(", ")));
+            campaign::say(&format!(
+                "waiting for what a killed run has begun: process {}",
+                pids.join(", ")
+            ));
             is_told = true;
         }
         std::thread::sleep(LOOK_EVERY);
@@ -196,16 +230,28 @@ fn detach(marked: Marked) -> io::Result<()> {
     let path = marked.path.clone();
     marked.detach()?;
     let still_there = loop_device::marked()?.any(|marked| marked.path == path);
-    if still_there { Err(io::Error::other("it is still in use, and goes with its last user")) } else { Ok(()) }
+    if still_there {
+        Err(io::Error::other(
+            "it is still in use, and goes with its last user",
+        ))
+    } else {
+        Ok(())
+    }
 }
 
 /// Everything in the directories for temporary files.
 fn directories() -> io::Result<Vec<PathBuf>> {
-    let mut parents = vec![std::env::temp_dir(), PathBuf::from("/tmp"), PathBuf::from(machine::MEMORY_DIRECTORY)];
+    let mut parents = vec![
+        std::env::temp_dir(),
+        PathBuf::from("/tmp"),
+        PathBuf::from(machine::MEMORY_DIRECTORY),
+    ];
     parents.dedup();
     let mut found = Vec::new();
     for parent in parents {
-        let Ok(entries) = std::fs::read_dir(parent) else { continue };
+        let Ok(entries) = std::fs::read_dir(parent) else {
+            continue;
+        };
         for entry in entries {
             let entry = entry?;
             // What is gone by now was somebody else's to remove.

@@ -12,8 +12,8 @@ use super::process;
 pub(super) struct MarkedMount {
     pub(super) path: PathBuf,
     pub(super) mark: Mark,
-    /// The number of its FUSE connection, if it is served by a process: one of ours, or a driver that
-    /// one of ours started.
+    /// The number of its FUSE connection, if it is served by a process: one of ours, or a driver
+    /// that one of ours started.
     connection: Option<u32>,
 }
 
@@ -44,17 +44,28 @@ struct Held {
 /// Looks into all other mount namespaces.
 pub(super) fn elsewhere() -> io::Result<Mounts> {
     let own = std::process::id().cast_signed();
-    let (own_mounts, own_pids) = (process::namespace(own, "mnt"), process::namespace(own, "pid"));
+    let (own_mounts, own_pids) = (
+        process::namespace(own, "mnt"),
+        process::namespace(own, "pid"),
+    );
     let mut seen = HashSet::new();
     let mut held = Vec::new();
     for pid in process::all()? {
-        let Some(namespace) = process::namespace(pid, "mnt") else { continue };
+        let Some(namespace) = process::namespace(pid, "mnt") else {
+            continue;
+        };
         if Some(&namespace) == own_mounts.as_ref() || !seen.insert(namespace) {
             continue;
         }
         let foreign = process::namespace(pid, "pid") != own_pids;
-        let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/mountinfo")) else { continue };
-        held.extend(text.lines().filter_map(parse).map(|mount| Held { mount, pid, foreign }));
+        let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/mountinfo")) else {
+            continue;
+        };
+        held.extend(text.lines().filter_map(parse).map(|mount| Held {
+            mount,
+            pid,
+            foreign,
+        }));
     }
     Ok(Mounts(held))
 }
@@ -62,7 +73,10 @@ pub(super) fn elsewhere() -> io::Result<Mounts> {
 impl Mounts {
     /// A process that has something mounted there; the owner, if it is the one.
     pub(super) fn user_of(&self, mark: &Mark) -> Option<i32> {
-        let users = self.0.iter().filter(|held| held.mount.mark.name == mark.name);
+        let users = self
+            .0
+            .iter()
+            .filter(|held| held.mount.mark.name == mark.name);
         let mut pids: Vec<_> = users.map(|held| held.pid).collect();
         pids.sort_by_key(|pid| *pid != mark.owner_pid);
         pids.first().copied()
@@ -70,13 +84,19 @@ impl Mounts {
 
     /// Processes of runs whose owner is gone, one for each mount namespace.
     pub(super) fn orphans(&self) -> BTreeSet<i32> {
-        let abandoned = self.0.iter().filter(|held| !held.foreign && held.mount.mark.is_abandoned());
+        let abandoned = self
+            .0
+            .iter()
+            .filter(|held| !held.foreign && held.mount.mark.is_abandoned());
         abandoned.map(|held| held.pid).collect()
     }
 
     /// The FUSE connections of runs whose owner is gone.
     pub(super) fn abandoned_connections(&self) -> Vec<u32> {
-        let abandoned = self.0.iter().filter(|held| !held.foreign && held.mount.mark.is_abandoned());
+        let abandoned = self
+            .0
+            .iter()
+            .filter(|held| !held.foreign && held.mount.mark.is_abandoned());
         abandoned.filter_map(|held| held.mount.connection).collect()
     }
 }
@@ -88,9 +108,14 @@ fn parse(line: &str) -> Option<MarkedMount> {
     let device = fields.nth(2)?;
     let path = PathBuf::from(unescape(fields.nth(1)?));
     let file_system = kind.split(' ').next()?;
-    let is_connection = matches!(file_system, "fuse" | "fuseblk") || file_system.starts_with("fuse.");
+    let is_connection =
+        matches!(file_system, "fuse" | "fuseblk") || file_system.starts_with("fuse.");
     let connection = is_connection.then(|| connection_number(device)).flatten();
-    Some(MarkedMount { mark: Mark::of_path(&path)?, path, connection })
+    Some(MarkedMount {
+        mark: Mark::of_path(&path)?,
+        path,
+        connection,
+    })
 }
 
 /// The kernel names a connection by its device (fs/fuse/control.c, fuse_ctl_add_conn), with 20 bits
@@ -102,9 +127,16 @@ fn connection_number(device: &str) -> Option<u32> {
 
 /// Blanks and their like stand there as octal numbers.
 fn unescape(text: &str) -> String {
-    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
-        .iter()
-        .fold(text.to_owned(), |text, (code, character)| text.replace(code, character))
+    [
+        ("\\040", " "),
+        ("\\011", "\t"),
+        ("\\012", "\n"),
+        ("\\134", "\\"),
+    ]
+    .iter()
+    .fold(text.to_owned(), |text, (code, character)| {
+        text.replace(code, character)
+    })
 }
 
 #[cfg(test)]
@@ -118,8 +150,19 @@ mod tests {
         assert_eq!((mount.mark.owner_pid, mount.connection), (7, Some(57)));
         assert!(parse("49 30 0:57 / /tmp/other rw - fuse crashpoint rw").is_none());
         let connection = |line| parse(line).expect("ours").connection;
-        assert_eq!(connection("49 30 0:39 / /tmp/crashpoint-7-x/a rw - fuse.ext4 /dev/loop1 rw"), Some(39));
-        assert_eq!(connection("49 30 7:3 / /tmp/crashpoint-7-x/a rw - fuseblk /dev/loop3 rw"), Some(7_340_035));
-        assert_eq!(parse("49 30 7:1 / /tmp/crashpoint-7-x/a rw - ext4 /dev/loop1 rw").expect("ours").connection, None);
+        assert_eq!(
+            connection("49 30 0:39 / /tmp/crashpoint-7-x/a rw - fuse.ext4 /dev/loop1 rw"),
+            Some(39)
+        );
+        assert_eq!(
+            connection("49 30 7:3 / /tmp/crashpoint-7-x/a rw - fuseblk /dev/loop3 rw"),
+            Some(7_340_035)
+        );
+        assert_eq!(
+            parse("49 30 7:1 / /tmp/crashpoint-7-x/a rw - ext4 /dev/loop1 rw")
+                .expect("ours")
+                .connection,
+            None
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! `crashpoint bench --cluster FILE`: what recording a cluster costs its client, and a sweep against the
-//! floor under it, in one run.
+//! `crashpoint bench --cluster FILE`: what recording a cluster costs its client, and a sweep
+//! against the floor under it, in one run.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -10,7 +10,9 @@ use campaign::{Interrupt, Outcome, OutputFormat, columns, say};
 use cluster::{Cluster, ClusterFile, Spawn};
 use local_fs::{Scratch, enter_mount_namespace};
 use node_sweep::{Made, Nodes, Plan, States, Subject, sweep};
-use pace_rules::nodes::{Action, Model, NodeState, Relaxation, Relaxations, Request, Run, Space, Split, State};
+use pace_rules::nodes::{
+    Action, Model, NodeState, Relaxation, Relaxations, Request, Run, Space, Split, State,
+};
 use serde_json::{Value, json};
 use trace::Trace;
 
@@ -53,9 +55,16 @@ struct Round {
 pub(crate) fn bench(bench: &Bench<'_>, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     let file = ClusterFile::read(bench.file)?;
     if file.client.is_none() || file.check.is_none() || file.disk.is_some() {
-        bail!("{}: to measure a cluster takes one with [client] and [check], and without disk", bench.file.display());
+        bail!(
+            "{}: to measure a cluster takes one with [client] and [check], and without disk",
+            bench.file.display()
+        );
     }
-    say(&format!("{}: {ROUNDS} rounds with {} clusters side by side", bench.file.display(), bench.jobs));
+    say(&format!(
+        "{}: {ROUNDS} rounds with {} clusters side by side",
+        bench.file.display(),
+        bench.jobs
+    ));
     let mut rounds = Vec::new();
     let mut states = TRIAL_STATES;
     while rounds.len() <= ROUNDS {
@@ -67,7 +76,11 @@ pub(crate) fn bench(bench: &Bench<'_>, interrupt: &Interrupt) -> anyhow::Result<
         rounds.push(round?);
     }
     // The first one was to find out how fast it is.
-    let measured = Measured { name: bench.file.display().to_string(), jobs: bench.jobs, rounds: rounds.split_off(1) };
+    let measured = Measured {
+        name: bench.file.display().to_string(),
+        jobs: bench.jobs,
+        rounds: rounds.split_off(1),
+    };
     let text = match bench.format {
         OutputFormat::Json => format!("{}\n", measured.json()),
         OutputFormat::Text => measured.table(),
@@ -77,7 +90,13 @@ pub(crate) fn bench(bench: &Bench<'_>, interrupt: &Interrupt) -> anyhow::Result<
 }
 
 impl Bench<'_> {
-    fn round(&self, file: &ClusterFile, states: &mut u64, seed: u64, interrupt: &Interrupt) -> anyhow::Result<Round> {
+    fn round(
+        &self,
+        file: &ClusterFile,
+        states: &mut u64,
+        seed: u64,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Round> {
         let alone_s = alone(file, interrupt)?;
         let trace = recorded(file, &mut Scene::new(file, None)?, interrupt)?;
         let recorded_s = between_acknowledgements(&trace);
@@ -93,18 +112,41 @@ impl Bench<'_> {
         let scratch = Scratch::new()?;
         // One belongs to the thread that it is used in first.
         let clusters = |what: &str| {
-            let one = |number| Nodes::new(file, &trace.run, scratch.directory(&format!("{what}-{number}"))?, interrupt);
+            let one = |number| {
+                Nodes::new(
+                    file,
+                    &trace.run,
+                    scratch.directory(&format!("{what}-{number}"))?,
+                    interrupt,
+                )
+            };
             (0..self.jobs).map(one).collect::<anyhow::Result<Vec<_>>>()
         };
         let slice = self.time / (2 * ROUNDS as u32);
         let floor = floor(clusters("floor")?, &last(&trace, &space)?, slice)?;
         let drawn = space.sample((*states).min(space.len()), seed);
-        let subjects = clusters("sweep")?.into_iter().map(|cluster| Box::new(cluster) as Box<dyn Subject>).collect();
+        let subjects = clusters("sweep")?
+            .into_iter()
+            .map(|cluster| Box::new(cluster) as Box<dyn Subject>)
+            .collect();
         let began = Instant::now();
-        let swept = sweep(&trace, &space, drawn.into_iter(), subjects, &Plan::default(), interrupt, &mut ())?;
+        let swept = sweep(
+            &trace,
+            &space,
+            drawn.into_iter(),
+            subjects,
+            &Plan::default(),
+            interrupt,
+            &mut (),
+        )?;
         let sweep = swept.checked as f64 / began.elapsed().as_secs_f64();
         *states = ((sweep * slice.as_secs_f64()) as u64).max(TRIAL_STATES);
-        Ok(Round { alone_s, recorded_s, floor, sweep })
+        Ok(Round {
+            alone_s,
+            recorded_s,
+            floor,
+            sweep,
+        })
     }
 }
 
@@ -116,14 +158,21 @@ fn alone(file: &ClusterFile, interrupt: &Interrupt) -> anyhow::Result<f64> {
     start_prepared(&mut cluster, &scene, &mut Spawn, &cancelled)?;
     let mut times = Vec::new();
     cluster.run_client(&mut |_| times.push(Instant::now()), &cancelled)?;
-    let between = times.first().zip(times.last()).map(|(first, last)| *last - *first);
+    let between = times
+        .first()
+        .zip(times.last())
+        .map(|(first, last)| *last - *first);
     Ok(between.unwrap_or_default().as_secs_f64())
 }
 
 fn between_acknowledgements(trace: &Trace) -> f64 {
     let events = trace.run.nodes.iter().flat_map(|node| &node.events);
-    let marks = events.filter(|event| matches!(event.action, Action::Mark { .. })).map(|event| event.end_ns);
-    let (first, last) = marks.fold((u64::MAX, 0), |(first, last), at| (first.min(at), last.max(at)));
+    let marks = events
+        .filter(|event| matches!(event.action, Action::Mark { .. }))
+        .map(|event| event.end_ns);
+    let (first, last) = marks.fold((u64::MAX, 0), |(first, last), at| {
+        (first.min(at), last.max(at))
+    });
     Duration::from_nanos(last.saturating_sub(first)).as_secs_f64()
 }
 
@@ -132,12 +181,18 @@ fn last(trace: &Trace, space: &Space) -> anyhow::Result<Made> {
     let run: &Run = &trace.run;
     let state = State {
         cut: run.nodes.iter().map(|node| node.events.len()).collect(),
-        nodes: (0..run.nodes.len()).map(|node| NodeState { micros: space.micros(node).len(), lost: vec![] }).collect(),
+        nodes: (0..run.nodes.len())
+            .map(|node| NodeState {
+                micros: space.micros(node).len(),
+                lost: vec![],
+            })
+            .collect(),
         relaxation: Relaxation::Prefix,
         relaxed: Vec::new(),
     };
     let made = States::new(run, space, trace).make(&state);
-    made.ok().context("what was recorded of the nodes is no directory")
+    made.ok()
+        .context("what was recorded of the nodes is no directory")
 }
 
 /// How often a second clusters are started, ready and ended side by side.
@@ -146,7 +201,9 @@ fn floor(clusters: Vec<Nodes>, state: &Made, time: Duration) -> anyhow::Result<f
     let cycles = std::thread::scope(|scope| {
         let cycle = |mut cluster: Nodes| scope.spawn(move || cluster.cycle(state, time));
         let all: Vec<_> = clusters.into_iter().map(cycle).collect();
-        all.into_iter().map(|one| one.join().expect("it does not panic")).sum::<anyhow::Result<u64>>()
+        all.into_iter()
+            .map(|one| one.join().expect("it does not panic"))
+            .sum::<anyhow::Result<u64>>()
     })?;
     Ok(cycles as f64 / began.elapsed().as_secs_f64())
 }
@@ -170,7 +227,10 @@ impl Measured {
         [
             ("alone_s", self.median(|round| round.alone_s)),
             ("recorded_s", self.median(|round| round.recorded_s)),
-            ("recorded_ratio", self.median(|round| round.recorded_s / round.alone_s.max(1e-9))),
+            (
+                "recorded_ratio",
+                self.median(|round| round.recorded_s / round.alone_s.max(1e-9)),
+            ),
             ("floor_cycles_per_s", self.median(|round| round.floor)),
             ("sweep_states_per_s", self.median(|round| round.sweep)),
             ("ratio", self.median(|round| round.sweep / round.floor)),
@@ -178,8 +238,7 @@ impl Measured {
     }
 
     fn json(&self) -> Value {
-        let mut object =
-            json!({"type": "bench-cluster", "file": self.name, "jobs": self.jobs, "rounds": self.rounds.len()});
+        let mut object = json!({"type": "bench-cluster", "file": self.name, "jobs": self.jobs, "rounds": self.rounds.len()});
         for (name, value) in self.figures() {
             object[name] = json!((value * 1000.0).round() / 1000.0);
         }
@@ -187,7 +246,15 @@ impl Measured {
     }
 
     fn table(&self) -> String {
-        let head = ["cluster", "client s", "recorded s", "times", "floor/s", "sweep/s", "ratio"];
+        let head = [
+            "cluster",
+            "client s",
+            "recorded s",
+            "times",
+            "floor/s",
+            "sweep/s",
+            "ratio",
+        ];
         let mut row = vec![self.name.clone()];
         row.extend(self.figures().map(|(_, value)| format!("{value:.2}")));
         columns(&[head.map(str::to_owned).to_vec(), row])

@@ -23,17 +23,17 @@ pub(crate) enum ClusterCommand {
     Run(run::RunArgs),
     /// Record what the nodes do and say while the client runs
     ///
-    /// Starts the cluster with every node recorded, runs the client once, and kills everything. Exit
-    /// status: 0 everything was recorded, 2 it could not run, 3 something was done that the trace
-    /// does not have, or it was interrupted.
+    /// Starts the cluster with every node recorded, runs the client once, and kills everything.
+    /// Exit status: 0 everything was recorded, 2 it could not run, 3 something was done that the
+    /// trace does not have, or it was interrupted.
     Record(record::RecordArgs),
     /// Count the states that a crash of all nodes could leave, before anything runs
     States(states::StatesArgs),
     /// Start the cluster on every state that a crash of all nodes could leave, and ask its check
     ///
-    /// The trace is what `crashpoint cluster record` made. Each state is made as directories, one for
-    /// each node; the cluster is started on them, its check is asked whether what was acknowledged is
-    /// there, and everything is killed. Findings that are alike are shown once.
+    /// The trace is what `crashpoint cluster record` made. Each state is made as directories, one
+    /// for each node; the cluster is started on them, its check is asked whether what was
+    /// acknowledged is there, and everything is killed. Findings that are alike are shown once.
     Sweep(Box<states::SweepArgs>),
 }
 

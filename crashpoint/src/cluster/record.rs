@@ -11,7 +11,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, say};
 use clap::Args;
-use cluster::{CLIENT, Cluster, ClusterFile, Node, Process, Settings, Spawn, Starter, client_address, reaches_others};
+use cluster::{
+    CLIENT, Cluster, ClusterFile, Node, Process, Settings, Spawn, Starter, client_address,
+    reaches_others,
+};
 use pace_rules::nodes::Action;
 use recorder::process::{NodeOptions, NodeTrace, RecordedDisk, Traced, Tracer, about_now, join};
 use trace::Trace;
@@ -37,7 +40,11 @@ pub(crate) struct RecordArgs {
 /// Does it.
 pub(crate) fn record(arguments: &RecordArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     let file = ClusterFile::read(&arguments.file)?;
-    if arguments.out.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+    if arguments
+        .out
+        .read_dir()
+        .is_ok_and(|mut entries| entries.next().is_some())
+    {
         bail!(trace::Error::Exists(arguments.out.clone()));
     }
     if file.client.is_none() {
@@ -52,18 +59,31 @@ pub(crate) fn record(arguments: &RecordArgs, interrupt: &Interrupt) -> anyhow::R
     };
     trace.save(&arguments.out)?;
     summarize(&trace, &arguments.out)?;
-    Ok(if trace.about.not_measured.is_empty() { Outcome::Clean } else { Outcome::Incomplete })
+    Ok(if trace.about.not_measured.is_empty() {
+        Outcome::Clean
+    } else {
+        Outcome::Incomplete
+    })
 }
 
 /// Runs the cluster and its client once, and kills it: what it does in order to stop no crash would
 /// let it do.
-pub(super) fn recorded(file: &ClusterFile, scene: &mut Scene, interrupt: &Interrupt) -> anyhow::Result<Trace> {
+pub(super) fn recorded(
+    file: &ClusterFile,
+    scene: &mut Scene,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Trace> {
     let mut disks = scene.make_disks(file)?;
     let scene = &*scene;
     let mut about = about_now();
     about.cluster = Some(file.text.clone());
     let cancelled = || interrupt.requested();
-    let mut starter = Recorder { scene, file, disks: &mut disks, traced: Vec::new() };
+    let mut starter = Recorder {
+        scene,
+        file,
+        disks: &mut disks,
+        traced: Vec::new(),
+    };
     let mut cluster = Cluster::new(file, &scene.logs)?;
     start_prepared(&mut cluster, scene, &mut starter, &cancelled)?;
     let client = run_client(&cluster, scene, &cancelled)?;
@@ -71,19 +91,32 @@ pub(super) fn recorded(file: &ClusterFile, scene: &mut Scene, interrupt: &Interr
     cluster.kill();
     let mut nodes = starter.end()?;
     nodes.push(client);
-    let addresses = file.nodes.iter().map(|node| node.address).chain([client_address()]);
+    let addresses = file
+        .nodes
+        .iter()
+        .map(|node| node.address)
+        .chain([client_address()]);
     for (node, address) in nodes.iter_mut().zip(addresses) {
         count_datagrams(node, address);
     }
     let mut trace = join(nodes, about);
     for node in &file.nodes {
-        trace.about.commands.insert(node.name.clone(), node.command.clone());
+        trace
+            .about
+            .commands
+            .insert(node.name.clone(), node.command.clone());
         if node.has_data {
-            trace.about.directories.insert(node.name.clone(), node.directory().display().to_string());
+            trace
+                .about
+                .directories
+                .insert(node.name.clone(), node.directory().display().to_string());
         }
     }
     if let Some(client) = &file.client {
-        trace.about.commands.insert(CLIENT.into(), client.command.clone());
+        trace
+            .about
+            .commands
+            .insert(CLIENT.into(), client.command.clone());
     }
     drop(cluster);
     for (node, disk) in file.nodes.iter().zip(disks) {
@@ -104,33 +137,64 @@ pub(super) fn start_prepared(
     let directories = &scene.directories;
     let first = cluster.file().prepare.is_none();
     if !first {
-        cluster.start(&mut Settings { directories, first: true, starter: &mut Spawn, cancelled })?;
+        cluster.start(&mut Settings {
+            directories,
+            first: true,
+            starter: &mut Spawn,
+            cancelled,
+        })?;
         cluster.prepare(cancelled)?;
         cluster.stop(cancelled)?;
     }
     let begun = Instant::now();
-    cluster.start(&mut Settings { directories, first, starter, cancelled })?;
+    cluster.start(&mut Settings {
+        directories,
+        first,
+        starter,
+        cancelled,
+    })?;
     say_ready(directories.len(), begun);
     Ok(())
 }
 
 /// What a datagram told another node is not known: a state may have its effect without its cause.
 fn count_datagrams(node: &mut NodeTrace, address: Ipv4Addr) {
-    let sent = node.datagrams.iter().filter(|((_, to), _)| reaches_others(address, *to));
+    let sent = node
+        .datagrams
+        .iter()
+        .filter(|((_, to), _)| reaches_others(address, *to));
     for ((call, _), times) in sent {
-        *node.not_measured.entry(format!("{call} (a datagram to another node)")).or_default() += times;
+        *node
+            .not_measured
+            .entry(format!("{call} (a datagram to another node)"))
+            .or_default() += times;
     }
 }
 
 /// Runs the client, recorded, until it has ended.
-fn run_client(cluster: &Cluster, scene: &Scene, cancelled: &dyn Fn() -> bool) -> anyhow::Result<NodeTrace> {
-    let client = cluster.file().client.as_ref().context("there is no [client] in the cluster file to record")?;
+fn run_client(
+    cluster: &Cluster,
+    scene: &Scene,
+    cancelled: &dyn Fn() -> bool,
+) -> anyhow::Result<NodeTrace> {
+    let client = cluster
+        .file()
+        .client
+        .as_ref()
+        .context("there is no [client] in the cluster file to record")?;
     let mut command = cluster.client_command(&client.command);
     let log = cluster.log(CLIENT);
-    command.stdout(File::create(scene.temporary("acknowledgements"))?).stderr(File::create(&log)?);
+    command
+        .stdout(File::create(scene.temporary("acknowledgements"))?)
+        .stderr(File::create(&log)?);
     let begun = Instant::now();
     let traced = Tracer::start(
-        NodeOptions { name: CLIENT.into(), directory: None, marks: true, processor: Some(cluster.file().nodes.len()) },
+        NodeOptions {
+            name: CLIENT.into(),
+            directory: None,
+            marks: true,
+            processor: Some(cluster.file().nodes.len()),
+        },
         command,
     )?;
     while !has_ended(traced.pid()) {
@@ -147,7 +211,11 @@ fn run_client(cluster: &Cluster, scene: &Scene, cancelled: &dyn Fn() -> bool) ->
     let ended = traced.wait()?;
     if !ended.status.success() {
         let said = fs::read_to_string(&log).unwrap_or_default();
-        bail!("the client failed ({}): {}", ended.status, said.lines().last().unwrap_or("it said nothing").trim());
+        bail!(
+            "the client failed ({}): {}",
+            ended.status,
+            said.lines().last().unwrap_or("it said nothing").trim()
+        );
     }
     Ok(ended)
 }
@@ -163,12 +231,20 @@ struct Recorder<'a> {
 
 impl Starter for Recorder<'_> {
     fn start(&mut self, node: &Node, command: Command) -> io::Result<Box<dyn Process>> {
-        let place = self.file.place(&node.name).expect("it is a node of this file");
+        let place = self
+            .file
+            .place(&node.name)
+            .expect("it is a node of this file");
         if let Some(disk) = &mut self.disks[place] {
             disk.begin().map_err(io::Error::other)?;
         }
         let directory = node.has_data.then(|| self.scene.directories[place].clone());
-        let options = NodeOptions { name: node.name.clone(), directory, marks: false, processor: Some(place) };
+        let options = NodeOptions {
+            name: node.name.clone(),
+            directory,
+            marks: false,
+            processor: Some(place),
+        };
         let traced = Arc::new(Tracer::start(options, command).map_err(io::Error::other)?);
         self.traced.push((place, Arc::clone(&traced)));
         Ok(Box::new(Watched(traced)))
@@ -179,8 +255,10 @@ impl Recorder<'_> {
     /// What was recorded, in the order of the file. The nodes have been killed.
     fn end(mut self) -> anyhow::Result<Vec<NodeTrace>> {
         self.traced.sort_by_key(|(place, _)| *place);
-        let traced =
-            self.traced.into_iter().map(|(_, traced)| Arc::into_inner(traced).expect("the cluster was killed"));
+        let traced = self
+            .traced
+            .into_iter()
+            .map(|(_, traced)| Arc::into_inner(traced).expect("the cluster was killed"));
         traced.map(|traced| Ok(traced.wait()?)).collect()
     }
 }
@@ -202,20 +280,41 @@ impl Process for Watched {
 fn has_ended(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // Behind the name, which may have anything in it (proc(5)).
-    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    let state = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.trim_start().chars().next());
     matches!(state, None | Some('Z' | 'X'))
 }
 
 fn summarize(trace: &Trace, out: &Path) -> io::Result<()> {
     let mut to = io::stdout().lock();
-    let width = trace.run.nodes.iter().map(|node| node.name.len()).max().unwrap_or_default();
+    let width = trace
+        .run
+        .nodes
+        .iter()
+        .map(|node| node.name.len())
+        .max()
+        .unwrap_or_default();
     for node in &trace.run.nodes {
-        let count = |is: fn(&Action) -> bool| node.events.iter().filter(|event| is(&event.action)).count();
+        let count =
+            |is: fn(&Action) -> bool| node.events.iter().filter(|event| is(&event.action)).count();
         let files = count(|action| matches!(action, Action::File(_)));
         let messages = count(|action| matches!(action, Action::Send(_) | Action::Receive(_)));
         let marks = count(|action| matches!(action, Action::Mark { .. }));
-        write!(to, "{:width$}  {files:6} file operations  {messages:6} messages", node.name)?;
-        writeln!(to, "{}", if marks > 0 { format!("  {marks:6} acknowledgements") } else { String::new() })?;
+        write!(
+            to,
+            "{:width$}  {files:6} file operations  {messages:6} messages",
+            node.name
+        )?;
+        writeln!(
+            to,
+            "{}",
+            if marks > 0 {
+                format!("  {marks:6} acknowledgements")
+            } else {
+                String::new()
+            }
+        )?;
     }
     for (what, times) in &trace.about.not_measured {
         writeln!(to, "not measured: {what}, {times} times")?;

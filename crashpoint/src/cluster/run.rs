@@ -45,7 +45,9 @@ pub(crate) fn run(arguments: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<
     let file = ClusterFile::read(&arguments.file)?;
     if let Some(file_system) = &file.disk {
         Variant::for_programs(file_system)?;
-        say(&format!("the nodes have no disks with {file_system} here: cluster record gives them those"));
+        say(&format!(
+            "the nodes have no disks with {file_system} here: cluster record gives them those"
+        ));
     }
     let scene = Scene::new(&file, arguments.data.as_deref())?;
     let mut cluster = Cluster::new(&file, &scene.logs)?;
@@ -76,11 +78,15 @@ fn looked_at(
     let acknowledgements = scene.temporary("acknowledgements");
     let mut lines = Vec::new();
     if arguments.client {
-        let ran = cluster.run_client(&mut |line| acknowledged(&mut lines, line, interrupt), &|| interrupt.requested());
+        let ran = cluster.run_client(
+            &mut |line| acknowledged(&mut lines, line, interrupt),
+            &|| interrupt.requested(),
+        );
         ran?;
         cluster.refuse_end()?;
     }
-    fs::write(&acknowledgements, &lines).with_context(|| format!("write {}", acknowledgements.display()))?;
+    fs::write(&acknowledgements, &lines)
+        .with_context(|| format!("write {}", acknowledgements.display()))?;
     if arguments.restart {
         cluster.kill();
         start(cluster, scene, false, interrupt)?;
@@ -97,24 +103,44 @@ fn looked_at(
     }
     let killed = cluster.stop(&|| false)?;
     if !killed.is_empty() {
-        say(&format!("killed, as it did not stop in its time: {}", killed.join(", ")));
+        say(&format!(
+            "killed, as it did not stop in its time: {}",
+            killed.join(", ")
+        ));
     }
     Ok(outcome)
 }
 
-fn start(cluster: &mut Cluster, scene: &Scene, first: bool, interrupt: &Interrupt) -> anyhow::Result<()> {
+fn start(
+    cluster: &mut Cluster,
+    scene: &Scene,
+    first: bool,
+    interrupt: &Interrupt,
+) -> anyhow::Result<()> {
     let begun = Instant::now();
     let cancelled = || interrupt.requested();
     let directories = &scene.directories;
-    cluster.start(&mut Settings { directories, first, starter: &mut Spawn, cancelled: &cancelled })?;
+    cluster.start(&mut Settings {
+        directories,
+        first,
+        starter: &mut Spawn,
+        cancelled: &cancelled,
+    })?;
     say_ready(scene.directories.len(), begun);
     Ok(())
 }
 
 /// Says that so many nodes are ready.
 pub(crate) fn say_ready(count: usize, begun: Instant) {
-    let nodes = if count == 1 { "1 node is" } else { &format!("{count} nodes are") };
-    say(&format!("{nodes} ready after {:.1} s", begun.elapsed().as_secs_f64()));
+    let nodes = if count == 1 {
+        "1 node is"
+    } else {
+        &format!("{count} nodes are")
+    };
+    say(&format!(
+        "{nodes} ready after {:.1} s",
+        begun.elapsed().as_secs_f64()
+    ));
 }
 
 fn acknowledged(lines: &mut Vec<u8>, line: &[u8], interrupt: &Interrupt) {
@@ -122,7 +148,11 @@ fn acknowledged(lines: &mut Vec<u8>, line: &[u8], interrupt: &Interrupt) {
     lines.extend_from_slice(line);
     lines.push(b'\n');
     let mut out = io::stdout().lock();
-    if out.write_all(&lines[from..]).and_then(|()| out.flush()).is_err() {
+    if out
+        .write_all(&lines[from..])
+        .and_then(|()| out.flush())
+        .is_err()
+    {
         // The reader is gone, and with it who wanted to look.
         interrupt.request();
     }
@@ -131,15 +161,31 @@ fn acknowledged(lines: &mut Vec<u8>, line: &[u8], interrupt: &Interrupt) {
 /// Who is where, and how to get there.
 pub(crate) fn show(cluster: &Cluster) -> io::Result<()> {
     let nodes = cluster.file().nodes.iter().zip(0..);
-    let mut rows: Vec<_> =
-        nodes.map(|(node, place)| (node.name.as_str(), node.address.to_string(), cluster.pid(place))).collect();
+    let mut rows: Vec<_> = nodes
+        .map(|(node, place)| {
+            (
+                node.name.as_str(),
+                node.address.to_string(),
+                cluster.pid(place),
+            )
+        })
+        .collect();
     rows.push((cluster::CLIENT, String::new(), cluster.client_pid()));
-    let width = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or_default();
+    let width = rows
+        .iter()
+        .map(|(name, ..)| name.len())
+        .max()
+        .unwrap_or_default();
     let mut out = io::stdout().lock();
     for (name, address, pid) in rows {
         writeln!(out, "{name:width$}  {address:10}  nsenter -a -t {pid}")?;
     }
-    writeln!(out, "in there {} has a node's data, and {} the logs", cluster::DIRECTORY, cluster.logs().display())?;
+    writeln!(
+        out,
+        "in there {} has a node's data, and {} the logs",
+        cluster::DIRECTORY,
+        cluster.logs().display()
+    )?;
     writeln!(out, "Ctrl-C stops it")?;
     out.flush()
 }
@@ -148,7 +194,9 @@ fn told(verdict: &Verdict) -> io::Result<Outcome> {
     let mut out = io::stdout().lock();
     match verdict {
         Verdict::Ok => writeln!(out, "ok")?,
-        Verdict::Broken(what) => what.iter().try_for_each(|what| writeln!(out, "broken {what}"))?,
+        Verdict::Broken(what) => what
+            .iter()
+            .try_for_each(|what| writeln!(out, "broken {what}"))?,
         Verdict::NotMeasured(why) => say(&format!("not measured: {why}")),
     }
     Ok(match verdict {

@@ -21,7 +21,8 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Makes the directories, in memory or in `kept`. This thread gets a mount namespace of its own.
+    /// Makes the directories, in memory or in `kept`. This thread gets a mount namespace of its
+    /// own.
     pub(crate) fn new(file: &ClusterFile, kept: Option<&Path>) -> anyhow::Result<Self> {
         enter_mount_namespace()?;
         let scratch = Scratch::new()?;
@@ -29,23 +30,44 @@ impl Scene {
             None => scratch.path().to_owned(),
             Some(kept) => {
                 fs::create_dir_all(kept).with_context(|| format!("create {}", kept.display()))?;
-                kept.canonicalize().with_context(|| format!("find {}", kept.display()))?
+                kept.canonicalize()
+                    .with_context(|| format!("find {}", kept.display()))?
             }
         };
-        let directories: Vec<_> = file.nodes.iter().map(|node| root.join(&node.name)).collect();
-        let there = directories.iter().filter(|directory| directory.exists()).count();
+        let directories: Vec<_> = file
+            .nodes
+            .iter()
+            .map(|node| root.join(&node.name))
+            .collect();
+        let there = directories
+            .iter()
+            .filter(|directory| directory.exists())
+            .count();
         if there > 0 && there < directories.len() {
-            bail!("{} has the data of {there} of {} nodes: name another directory", root.display(), directories.len());
+            bail!(
+                "{} has the data of {there} of {} nodes: name another directory",
+                root.display(),
+                directories.len()
+            );
         }
         for directory in &directories {
-            fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
+            fs::create_dir_all(directory)
+                .with_context(|| format!("create {}", directory.display()))?;
         }
-        Ok(Self { directories, logs: root.join("log"), first: there == 0, scratch })
+        Ok(Self {
+            directories,
+            logs: root.join("log"),
+            first: there == 0,
+            scratch,
+        })
     }
 
-    /// Gives each node that has data a recorded disk, if the cluster file asks for that, and has it keep
-    /// its data there.
-    pub(crate) fn make_disks(&mut self, file: &ClusterFile) -> anyhow::Result<Vec<Option<RecordedDisk>>> {
+    /// Gives each node that has data a recorded disk, if the cluster file asks for that, and has it
+    /// keep its data there.
+    pub(crate) fn make_disks(
+        &mut self,
+        file: &ClusterFile,
+    ) -> anyhow::Result<Vec<Option<RecordedDisk>>> {
         let mut disks = Vec::new();
         for (node, directory) in file.nodes.iter().zip(&mut self.directories) {
             let Some(file_system) = file.disk.as_ref().filter(|_| node.has_data) else {

@@ -45,7 +45,11 @@ pub(crate) struct StatesArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SweepArgs {
     /// What `crashpoint cluster record` made
-    #[arg(value_name = "TRACE", required_unless_present = "resume", conflicts_with = "resume")]
+    #[arg(
+        value_name = "TRACE",
+        required_unless_present = "resume",
+        conflicts_with = "resume"
+    )]
     trace: Option<PathBuf>,
 
     /// Which nodes lose something together
@@ -59,16 +63,26 @@ pub(crate) struct SweepArgs {
 /// Counts.
 pub(crate) fn states(arguments: &StatesArgs) -> anyhow::Result<Outcome> {
     let (trace, file) = load(&arguments.recorded.trace)?;
-    let request = arguments.states.request(arguments.recorded.explore, Judge::Cluster)?;
+    let request = arguments
+        .states
+        .request(arguments.recorded.explore, Judge::Cluster)?;
     let explore = request.explore(Some(&file), &trace.run)?;
     let mut text = String::new();
     if request.level != Level::Block {
         let space = Space::new(&trace.run, &request.of_calls(explore)?)?;
-        text += &if arguments.count { states::counts(&space) } else { states::listed(&space, &trace) };
+        text += &if arguments.count {
+            states::counts(&space)
+        } else {
+            states::listed(&space, &trace)
+        };
     }
     if request.level != Level::Syscalls {
         let space = arguments.states.block_space(&trace, explore)?;
-        text += &if arguments.count { blocks::counts(&space, &trace) } else { blocks::listed(&space, &trace) };
+        text += &if arguments.count {
+            blocks::counts(&space, &trace)
+        } else {
+            blocks::listed(&space, &trace)
+        };
     }
     io::stdout().lock().write_all(text.as_bytes())?;
     Ok(Outcome::Clean)
@@ -95,7 +109,12 @@ pub(crate) fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Res
     let ground = Ground::new(&trace, directory, interrupt)?;
     let request = visit.request(arguments.explore, Judge::Cluster)?;
     let explore = request.explore(Some(&ground.file), &trace.run)?;
-    let what = Subjects { trace: &trace, name: directory.display().to_string(), request, explore };
+    let what = Subjects {
+        trace: &trace,
+        name: directory.display().to_string(),
+        request,
+        explore,
+    };
     visit.begin(&what, &mut ground.subjects(), &control)
 }
 
@@ -109,21 +128,38 @@ pub(crate) struct Ground<'a> {
 
 impl<'a> Ground<'a> {
     /// Of a trace that was loaded from a directory.
-    pub(crate) fn new(trace: &'a Trace, directory: &Path, interrupt: &'a Interrupt) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        trace: &'a Trace,
+        directory: &Path,
+        interrupt: &'a Interrupt,
+    ) -> anyhow::Result<Self> {
         let file = cluster_file(trace, directory)?;
         // A node that nobody can start accuses nobody.
         file.look_for_programs()?;
         if file.check.is_none() {
-            bail!("the cluster file of {} has no [check]: nobody could tell what is broken", directory.display());
+            bail!(
+                "the cluster file of {} has no [check]: nobody could tell what is broken",
+                directory.display()
+            );
         }
         // Nodes have memory of their own at /dev/shm: what is there they would not see.
         enter_mount_namespace()?;
-        Ok(Self { trace, file, scratch: Scratch::new()?, interrupt })
+        Ok(Self {
+            trace,
+            file,
+            scratch: Scratch::new()?,
+            interrupt,
+        })
     }
 
     /// What looks at states one after the other.
     pub(crate) fn nodes(&self) -> anyhow::Result<Nodes> {
-        Nodes::new(&self.file, &self.trace.run, self.scratch.directory("nodes")?, self.interrupt)
+        Nodes::new(
+            &self.file,
+            &self.trace.run,
+            self.scratch.directory("nodes")?,
+            self.interrupt,
+        )
     }
 
     /// Makes what looks at states, each with a network and directories of its own.
@@ -134,7 +170,12 @@ impl<'a> Ground<'a> {
             for _ in 0..count {
                 made += 1;
                 let directory = self.scratch.directory(&format!("worker-{made}"))?;
-                subjects.push(Box::new(Nodes::new(&self.file, &self.trace.run, directory, self.interrupt)?));
+                subjects.push(Box::new(Nodes::new(
+                    &self.file,
+                    &self.trace.run,
+                    directory,
+                    self.interrupt,
+                )?));
             }
             Ok(subjects)
         }
@@ -150,7 +191,10 @@ fn load(directory: &Path) -> anyhow::Result<(Trace, ClusterFile)> {
 /// The cluster file in a trace.
 fn cluster_file(trace: &Trace, directory: &Path) -> anyhow::Result<ClusterFile> {
     let Some(text) = &trace.about.cluster else {
-        bail!("{0} is the trace of a program: sweep it with crashpoint app --trace {0}", directory.display());
+        bail!(
+            "{0} is the trace of a program: sweep it with crashpoint app --trace {0}",
+            directory.display()
+        );
     };
     Ok(ClusterFile::parse(text, directory, Path::new("/"))?)
 }

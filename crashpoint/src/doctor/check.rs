@@ -78,11 +78,19 @@ impl Check {
             Ok(detail) => (State::Ok, detail),
             Err(advice) => (State::Missing, advice.replace('\n', " ")),
         };
-        Self { name: name.into(), state, detail }
+        Self {
+            name: name.into(),
+            state,
+            detail,
+        }
     }
 
     pub(super) fn optional(self) -> Self {
-        let state = if self.state == State::Missing { State::Optional } else { self.state };
+        let state = if self.state == State::Missing {
+            State::Optional
+        } else {
+            self.state
+        };
         Self { state, ..self }
     }
 }
@@ -96,12 +104,20 @@ pub(super) fn file_system(row: &FileSystem) -> (Vec<Check>, Check) {
         Err(error) => Err(format!("{error:#}")),
     };
     let programs = row.programs().unique_by(|program| program.name);
-    let programs = programs.map(|needed| Check::new(needed.name, program(&needed))).collect();
-    (programs, Check::new(format!("{name} in the kernel"), kernel))
+    let programs = programs
+        .map(|needed| Check::new(needed.name, program(&needed)))
+        .collect();
+    (
+        programs,
+        Check::new(format!("{name} in the kernel"), kernel),
+    )
 }
 
 fn program(program: &Program) -> Found {
-    program.find().map(|path| path.display().to_string()).map_err(|error| error.to_string())
+    program
+        .find()
+        .map(|path| path.display().to_string())
+        .map_err(|error| error.to_string())
 }
 
 pub(super) fn root() -> Found {
@@ -114,7 +130,9 @@ pub(super) fn root() -> Found {
 }
 
 fn device((path, module): (&str, &str)) -> Found {
-    check_device(Path::new(path), module).map(|()| String::new()).map_err(|error| format!("{error:#}"))
+    check_device(Path::new(path), module)
+        .map(|()| String::new())
+        .map_err(|error| format!("{error:#}"))
 }
 
 pub(super) fn fuse_device() -> Found {
@@ -126,12 +144,16 @@ pub(super) fn loop_control() -> Found {
 }
 
 pub(super) fn kernel_log() -> Found {
-    KernelLog::open().map(|_| String::new()).map_err(|error| format!("{error}: run it as root"))
+    KernelLog::open()
+        .map(|_| String::new())
+        .map_err(|error| format!("{error}: run it as root"))
 }
 
 pub(super) fn loop_device() -> Found {
     let attach = || -> Result<String, Box<dyn std::error::Error>> {
-        let backing = File::from(memfd_create("crashpoint-doctor", MFdFlags::MFD_CLOEXEC).map_err(io::Error::from)?);
+        let backing = File::from(
+            memfd_create("crashpoint-doctor", MFdFlags::MFD_CLOEXEC).map_err(io::Error::from)?,
+        );
         backing.set_len(TRIAL_BYTES)?;
         let device = LoopDevice::attach(backing.as_fd(), false)?;
         Ok(format!("attached and detached {}", device.path().display()))
@@ -141,13 +163,19 @@ pub(super) fn loop_device() -> Found {
 
 pub(super) fn mount_namespace() -> Found {
     // In a thread of its own: this one stays where it is.
-    let entered = std::thread::spawn(enter_mount_namespace).join().expect("it does not panic");
-    entered.map(|()| String::new()).map_err(|error| error.to_string())
+    let entered = std::thread::spawn(enter_mount_namespace)
+        .join()
+        .expect("it does not panic");
+    entered
+        .map(|()| String::new())
+        .map_err(|error| error.to_string())
 }
 
 pub(super) fn memory() -> Found {
     let text = std::fs::read_to_string("/proc/meminfo").map_err(|error| error.to_string())?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"));
     let kib: Option<u64> = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
     let host = kib.ok_or("the kernel does not say how much there is")? >> 10;
     let most = of_own_cgroup("memory.max").and_then(|text| text.parse::<u64>().ok());
@@ -155,7 +183,9 @@ pub(super) fn memory() -> Found {
     if mib >= MEMORY_MIB {
         Ok(format!("{mib} MiB available"))
     } else {
-        Err(format!("{mib} MiB available, {MEMORY_MIB} MiB are needed for a worker"))
+        Err(format!(
+            "{mib} MiB available, {MEMORY_MIB} MiB are needed for a worker"
+        ))
     }
 }
 
@@ -163,7 +193,12 @@ pub(super) fn temporary_directory() -> Found {
     let directory = std::env::temp_dir();
     let made = tempfile::tempdir_in(&directory);
     made.map(|_| directory.display().to_string())
-        .map_err(|error| format!("cannot write to {}: {error}: set TMPDIR to another", directory.display()))
+        .map_err(|error| {
+            format!(
+                "cannot write to {}: {error}: set TMPDIR to another",
+                directory.display()
+            )
+        })
 }
 
 pub(super) fn block_tracing() -> Found {
@@ -174,39 +209,56 @@ pub(super) fn block_tracing() -> Found {
         Ok(recorder::try_request_trace(directory.path())?)
     };
     let tried = std::thread::scope(|scope| scope.spawn(try_it).join().expect("it does not panic"));
-    tried.map(|()| "watched block_bio_queue".into()).map_err(|error| format!("{error:#}: FUA is not told from flushes"))
+    tried
+        .map(|()| "watched block_bio_queue".into())
+        .map_err(|error| format!("{error:#}: FUA is not told from flushes"))
 }
 
 pub(super) fn architecture() -> Found {
     let name = std::env::consts::ARCH;
-    if name == "x86_64" { Ok(name.into()) } else { Err(format!("{name}: guests are for x86-64 only")) }
+    if name == "x86_64" {
+        Ok(name.into())
+    } else {
+        Err(format!("{name}: guests are for x86-64 only"))
+    }
 }
 
 pub(super) fn processor_state() -> Found {
     let bytes = host_state_bytes()?;
-    let more =
-        if bytes > GUEST_STATE_BYTES { ": a kernel before 6.13 gets a library that makes up for it" } else { "" };
+    let more = if bytes > GUEST_STATE_BYTES {
+        ": a kernel before 6.13 gets a library that makes up for it"
+    } else {
+        ""
+    };
     Ok(format!("{bytes} bytes{more}"))
 }
 
 pub(super) fn kernel_release() -> Found {
-    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").map_err(|error| error.to_string())?;
+    let text =
+        std::fs::read_to_string("/proc/sys/kernel/osrelease").map_err(|error| error.to_string())?;
     let text = text.trim();
     if release(text).is_some_and(|version| version >= KERNEL_MIN) {
         Ok(text.to_owned())
     } else {
-        Err(format!("{text} is older than {}.{}", KERNEL_MIN.0, KERNEL_MIN.1))
+        Err(format!(
+            "{text} is older than {}.{}",
+            KERNEL_MIN.0, KERNEL_MIN.1
+        ))
     }
 }
 
 pub(super) fn network() -> Found {
-    cluster::try_network().map(|()| "made and removed".into()).map_err(|error| error.to_string())
+    cluster::try_network()
+        .map(|()| "made and removed".into())
+        .map_err(|error| error.to_string())
 }
 
 pub(super) fn tracing() -> Found {
     let advice = "a container needs --cap-add SYS_PTRACE or --security-opt seccomp=unconfined; \
                   kernel.yama.ptrace_scope must be 0 or 1";
-    host_state_bytes().map(|_| "traced a process".into()).map_err(|error| format!("{error}: {advice}"))
+    host_state_bytes()
+        .map(|_| "traced a process".into())
+        .map_err(|error| format!("{error}: {advice}"))
 }
 
 /// Records a program that writes to a file.
@@ -219,9 +271,14 @@ pub(super) fn recording() -> Found {
             ..NodeOptions::default()
         };
         let mut command = Command::new("sh");
-        command.args(["-c", "echo text >file"]).current_dir(directory.path()).stdin(Stdio::null());
+        command
+            .args(["-c", "echo text >file"])
+            .current_dir(directory.path())
+            .stdin(Stdio::null());
         let recorded = record(options, command, &|| false)?;
-        Ok(recorded.map_or(0, |(trace, _)| trace.run.nodes.iter().map(|node| node.events.len()).sum()))
+        Ok(recorded.map_or(0, |(trace, _)| {
+            trace.run.nodes.iter().map(|node| node.events.len()).sum()
+        }))
     };
     match try_it() {
         Ok(0) => Err("of a program that wrote to a file nothing was recorded: report it".into()),
@@ -250,12 +307,17 @@ pub(super) fn guest(uml: anyhow::Result<Uml>) -> Found {
             shared: Vec::new(),
         })?;
         let mut printed = String::new();
-        running.output().read_to_string(&mut printed).context("read what a program in the guest prints")?;
+        running
+            .output()
+            .read_to_string(&mut printed)
+            .context("read what a program in the guest prints")?;
         running.end();
         match running.command_status() {
-            Some(0) => {
-                Ok(format!("Linux {} ran a program after {:.1} s", printed.trim(), started.elapsed().as_secs_f64()))
-            }
+            Some(0) => Ok(format!(
+                "Linux {} ran a program after {:.1} s",
+                printed.trim(),
+                started.elapsed().as_secs_f64()
+            )),
             status => anyhow::bail!("the program in the guest ended with {status:?}"),
         }
     };
@@ -266,11 +328,18 @@ pub(super) fn guest_memory() -> Found {
     let (directory, free_mib) = machine::memory_room(GUEST_MIB);
     let place = format!("{free_mib} MiB free in {}", directory.display());
     if free_mib < GUEST_MIB {
-        return Err(format!("{place}, a guest takes {GUEST_MIB}: set TMPDIR to a directory with more"));
+        return Err(format!(
+            "{place}, a guest takes {GUEST_MIB}: set TMPDIR to a directory with more"
+        ));
     }
-    let flags = statvfs(&directory).map_err(|error| error.to_string())?.flags();
+    let flags = statvfs(&directory)
+        .map_err(|error| error.to_string())?
+        .flags();
     if flags.contains(FsFlags::ST_NOEXEC) {
-        return Err(format!("{} is mounted noexec: set TMPDIR to a directory that is not", directory.display()));
+        return Err(format!(
+            "{} is mounted noexec: set TMPDIR to a directory that is not",
+            directory.display()
+        ));
     }
     Ok(place)
 }
@@ -282,7 +351,9 @@ pub(super) fn mappings() -> Found {
     if count >= MAPPINGS_MIN {
         Ok(format!("vm.max_map_count is {count}"))
     } else {
-        Err(format!("vm.max_map_count is {count}: `sysctl vm.max_map_count=262144`"))
+        Err(format!(
+            "vm.max_map_count is {count}: `sysctl vm.max_map_count=262144`"
+        ))
     }
 }
 
@@ -293,7 +364,9 @@ pub(super) fn open_files() -> Found {
 pub(super) fn processes() -> Found {
     let found = limit(Resource::RLIMIT_NPROC, PROCESSES_MIN, "-u", "processes")?;
     match of_own_cgroup("pids.max").and_then(|text| text.parse::<u64>().ok()) {
-        Some(most) if most < PROCESSES_MIN => Err(format!("the cgroup allows {most}, {PROCESSES_MIN} are needed")),
+        Some(most) if most < PROCESSES_MIN => Err(format!(
+            "the cgroup allows {most}, {PROCESSES_MIN} are needed"
+        )),
         Some(most) => Ok(format!("{found}, {most} in the cgroup")),
         None => Ok(found),
     }
@@ -302,7 +375,10 @@ pub(super) fn processes() -> Found {
 /// A file of the cgroup that this process is in (version 2).
 fn of_own_cgroup(file: &str) -> Option<String> {
     let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?.to_owned();
+    let path = text
+        .lines()
+        .find_map(|line| line.strip_prefix("0::/"))?
+        .to_owned();
     let read = std::fs::read_to_string(Path::new("/sys/fs/cgroup").join(path).join(file)).ok()?;
     Some(read.trim().to_owned())
 }
@@ -312,7 +388,8 @@ pub(super) fn signals() -> Found {
 }
 
 pub(super) fn own_proc() -> Found {
-    let seen = std::fs::read_link("/proc/self").map_err(|error| format!("/proc/self: {error}: mount it"))?;
+    let seen = std::fs::read_link("/proc/self")
+        .map_err(|error| format!("/proc/self: {error}: mount it"))?;
     let pid = std::process::id().to_string();
     if seen.as_os_str() == pid.as_str() {
         Ok(String::new())
@@ -331,8 +408,18 @@ pub(super) fn address_space() -> Found {
 
 fn limit(resource: Resource, least: u64, option: &str, unit: &str) -> Found {
     let (now, _) = getrlimit(resource).map_err(|error| error.to_string())?;
-    let text = if now == RLIM_INFINITY { "unlimited".into() } else { format!("{now} {unit}") };
-    if now >= least { Ok(text) } else { Err(format!("{text}, {least} are needed: raise `ulimit {option}`")) }
+    let text = if now == RLIM_INFINITY {
+        "unlimited".into()
+    } else {
+        format!("{now} {unit}")
+    };
+    if now >= least {
+        Ok(text)
+    } else {
+        Err(format!(
+            "{text}, {least} are needed: raise `ulimit {option}`"
+        ))
+    }
 }
 
 pub(super) fn e2fsprogs() -> Found {
@@ -351,22 +438,35 @@ pub(super) fn f2fs_tools() -> Found {
     version("mkfs.f2fs", "-V", (1, 15))
 }
 
-/// The version of a program, which need not be there, and whether it is older than any that was tried.
+/// The version of a program, which need not be there, and whether it is older than any that was
+/// tried.
 fn version(name: &str, option: &str, tried: (u32, u32)) -> Found {
     let path = find_program(name).ok_or_else(|| format!("{name} is not installed"))?;
-    let output = Command::new(&path).arg(option).stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
+    let output = Command::new(&path)
+        .arg(option)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| error.to_string())?;
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
-    let mut words =
-        said.split(|letter: char| letter.is_whitespace() || letter == 'v').filter(|word| word.contains('.'));
+    let mut words = said
+        .split(|letter: char| letter.is_whitespace() || letter == 'v')
+        .filter(|word| word.contains('.'));
     let found = words.find_map(|word| Some((word, release(word)?)));
-    let (word, version) = found.ok_or_else(|| format!("{} does not say its version", path.display()))?;
-    let note = if version < tried { ", older than what was tried" } else { "" };
+    let (word, version) =
+        found.ok_or_else(|| format!("{} does not say its version", path.display()))?;
+    let note = if version < tried {
+        ", older than what was tried"
+    } else {
+        ""
+    };
     Ok(format!("{word}{note}"))
 }
 
 /// The first two numbers of a version.
 fn release(text: &str) -> Option<(u32, u32)> {
-    let mut numbers = text.split(|letter: char| !letter.is_ascii_digit()).map_while(|number| number.parse().ok());
+    let mut numbers = text
+        .split(|letter: char| !letter.is_ascii_digit())
+        .map_while(|number| number.parse().ok());
     numbers.next().zip(numbers.next())
 }

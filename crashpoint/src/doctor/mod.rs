@@ -19,13 +19,23 @@ use requirement::Feature;
 /// The arguments of `crashpoint doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// What this machine is to do: what is missing for it makes the exit status 2 [default: fs, and guest
-    /// without root]
-    #[arg(long = "for", value_enum, value_name = "WHAT[,WHAT…]", value_delimiter = ',')]
+    /// What this machine is to do: what is missing for it makes the exit status 2 [default: fs, and
+    /// guest without root]
+    #[arg(
+        long = "for",
+        value_enum,
+        value_name = "WHAT[,WHAT…]",
+        value_delimiter = ','
+    )]
     features: Vec<Feature>,
 
     /// The file systems that are needed
-    #[arg(long = "fs", value_name = "FS[,FS…]", value_delimiter = ',', default_value = "ext4,xfs,btrfs")]
+    #[arg(
+        long = "fs",
+        value_name = "FS[,FS…]",
+        value_delimiter = ',',
+        default_value = "ext4,xfs,btrfs"
+    )]
     file_systems: Vec<String>,
 
     /// Print the table of what is required, as Markdown, and look at nothing
@@ -40,30 +50,52 @@ pub(crate) struct DoctorArgs {
 /// Does it.
 pub(crate) fn run(arguments: &DoctorArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     if arguments.requirements {
-        io::stdout().lock().write_all(requirement::markdown().trim_start().as_bytes())?;
+        io::stdout()
+            .lock()
+            .write_all(requirement::markdown().trim_start().as_bytes())?;
         return Ok(Outcome::Clean);
     }
     let file_systems = file_systems(&arguments.file_systems)?;
     let mut wanted = arguments.features.clone();
     if wanted.is_empty() {
-        wanted.push(if nix::unistd::geteuid().is_root() { Feature::Fs } else { Feature::Guest });
+        wanted.push(if nix::unistd::geteuid().is_root() {
+            Feature::Fs
+        } else {
+            Feature::Guest
+        });
     }
-    let mut doctor = Doctor { format: arguments.format, wanted, missing: Vec::new() };
+    let mut doctor = Doctor {
+        format: arguments.format,
+        wanted,
+        missing: Vec::new(),
+    };
     for row in requirement::TABLE {
         doctor.take(Check::new(row.name, (row.check)()), row.needed_by)?;
     }
     // What keeps one from starting was said, if it is known.
     if doctor.can(Feature::Guest) {
-        doctor.take(Check::new("a guest starts", check::guest(Uml::find(None, None))), &[Feature::Guest])?;
+        doctor.take(
+            Check::new("a guest starts", check::guest(Uml::find(None, None))),
+            &[Feature::Guest],
+        )?;
     }
     if doctor.can(Feature::VirtualTime) {
         let started = check::guest(Uml::find_virtual(None, None, 0));
-        doctor.take(Check::new("a guest in virtual time starts", started), &[Feature::VirtualTime])?;
+        doctor.take(
+            Check::new("a guest in virtual time starts", started),
+            &[Feature::VirtualTime],
+        )?;
     }
     for file_system in file_systems {
         doctor.look_at(file_system, interrupt)?;
     }
-    Ok(if doctor.wanted.iter().all(|feature| doctor.can(*feature)) { Outcome::Clean } else { Outcome::CouldNotRun })
+    Ok(
+        if doctor.wanted.iter().all(|feature| doctor.can(*feature)) {
+            Outcome::Clean
+        } else {
+            Outcome::CouldNotRun
+        },
+    )
 }
 
 fn file_systems(names: &[String]) -> anyhow::Result<Vec<&'static FileSystem>> {
@@ -90,16 +122,33 @@ impl Doctor {
             return self.print(&check);
         }
         self.missing.extend_from_slice(needed_by);
-        let is_wanted = needed_by.iter().any(|feature| self.wanted.contains(feature));
+        let is_wanted = needed_by
+            .iter()
+            .any(|feature| self.wanted.contains(feature));
         self.print(&if is_wanted { check } else { check.optional() })
     }
 
     /// What a file system takes, and whether the tester may be believed on it.
-    fn look_at(&mut self, file_system: &'static FileSystem, interrupt: &Interrupt) -> io::Result<()> {
+    fn look_at(
+        &mut self,
+        file_system: &'static FileSystem,
+        interrupt: &Interrupt,
+    ) -> io::Result<()> {
         let (programs, kernel) = check::file_system(file_system);
-        let ready = programs.iter().chain([&kernel]).all(|check| check.state != State::Missing);
+        let ready = programs
+            .iter()
+            .chain([&kernel])
+            .all(|check| check.state != State::Missing);
         for check in programs {
-            self.take(check, &[Feature::Fs, Feature::Guest, Feature::VirtualTime, Feature::Disk])?;
+            self.take(
+                check,
+                &[
+                    Feature::Fs,
+                    Feature::Guest,
+                    Feature::VirtualTime,
+                    Feature::Disk,
+                ],
+            )?;
         }
         self.take(kernel, &[Feature::Fs, Feature::Disk])?;
         if ready && self.can(Feature::Fs) {
@@ -111,15 +160,24 @@ impl Doctor {
     }
 
     fn print(&self, check: &Check) -> io::Result<()> {
-        let Check { name, state, detail } = check;
+        let Check {
+            name,
+            state,
+            detail,
+        } = check;
         let mut out = io::stdout().lock();
         match self.format {
             OutputFormat::Json => {
-                let check = json!({"type": "check", "name": name, "state": state.name(), "detail": detail});
+                let check =
+                    json!({"type": "check", "name": name, "state": state.name(), "detail": detail});
                 writeln!(out, "{check}")?;
             }
             OutputFormat::Text => {
-                writeln!(out, "{}", format!("{:<8}  {name:<44}  {detail}", state.name()).trim_end())?;
+                writeln!(
+                    out,
+                    "{}",
+                    format!("{:<8}  {name:<44}  {detail}", state.name()).trim_end()
+                )?;
             }
         }
         out.flush()

@@ -1,4 +1,5 @@
-//! What Crashpoint needs of a machine: one table, which docs/requirements.md shows and the doctor checks.
+//! What Crashpoint needs of a machine: one table, which docs/requirements.md shows and the doctor
+//! checks.
 
 use std::fmt;
 
@@ -73,7 +74,8 @@ pub(super) struct Requirement {
     pub(super) check: fn() -> check::Found,
 }
 
-/// What is needed, but for the file systems that are asked for: the doctor looks at those one by one.
+/// What is needed, but for the file systems that are asked for: the doctor looks at those one by
+/// one.
 pub(super) const TABLE: &[Requirement] = &[
     Requirement {
         part: Part::Processor,
@@ -322,14 +324,23 @@ pub(super) fn markdown() -> String {
     for row in TABLE {
         if part.replace(row.part) != Some(row.part) {
             let title = row.part;
-            text += &format!("\n### {title}\n\n| what | needed by | required | without it |\n|---|---|---|---|\n");
+            text += &format!(
+                "\n### {title}\n\n| what | needed by | required | without it |\n|---|---|---|---|\n"
+            );
         }
         let needed_by = match row.needed_by {
             [] => "–".to_owned(),
             all if all.len() == ALL.len() => "all".to_owned(),
-            some => some.iter().map(Feature::to_string).collect::<Vec<_>>().join(", "),
+            some => some
+                .iter()
+                .map(Feature::to_string)
+                .collect::<Vec<_>>()
+                .join(", "),
         };
-        text += &format!("| {} | {needed_by} | {} | {} |\n", row.name, row.required, row.without);
+        text += &format!(
+            "| {} | {needed_by} | {} | {} |\n",
+            row.name, row.required, row.without
+        );
     }
     text
 }
@@ -342,7 +353,11 @@ mod tests {
     #[test]
     fn the_documents_have_the_table() {
         let page = include_str!("../../../docs/requirements.md");
-        assert!(page.contains(&markdown()), "docs/requirements.md has not this table:\n{}", markdown());
+        assert!(
+            page.contains(&markdown()),
+            "docs/requirements.md has not this table:\n{}",
+            markdown()
+        );
     }
 
     #[test]

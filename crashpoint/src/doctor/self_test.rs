@@ -11,8 +11,9 @@ use super::check::Check;
 
 const WORKLOAD: &str = "workload self-test; creat foo; write foo 0 4K; fsync foo; fsync .";
 
-/// What each disk must come to in the states that are visited if `--states` is not given, or in these:
-/// with a single write lost that no flush covered. Behind the workload an honest disk has none.
+/// What each disk must come to in the states that are visited if `--states` is not given, or in
+/// these: with a single write lost that no flush covered. Behind the workload an honest disk has
+/// none.
 const KNOWN: [(Disk, Option<&str>, Verdict); 4] = [
     (Disk::Honest, None, Verdict::Clean),
     (Disk::DropFlush, None, Verdict::Finding),
@@ -24,11 +25,25 @@ const KNOWN: [(Disk, Option<&str>, Verdict); 4] = [
 pub(super) fn run(file_system: &'static FileSystem, interrupt: &Interrupt) -> Vec<Check> {
     let variant = Variant::plain(file_system);
     let check = |(disk, states, expected): (Disk, Option<&str>, Verdict)| {
-        let words = if expected == Verdict::Clean { "not accused" } else { "caught" };
-        let found = verdict(&variant, disk, states, interrupt)
-            .and_then(|result| if result.verdict() == expected { Ok(words.to_owned()) } else { Err(wrong(&result)) });
-        let states = states.map(|states| format!(", {states}")).unwrap_or_default();
-        Check::new(format!("{} on {disk} disk{states}", file_system.name), found)
+        let words = if expected == Verdict::Clean {
+            "not accused"
+        } else {
+            "caught"
+        };
+        let found = verdict(&variant, disk, states, interrupt).and_then(|result| {
+            if result.verdict() == expected {
+                Ok(words.to_owned())
+            } else {
+                Err(wrong(&result))
+            }
+        });
+        let states = states
+            .map(|states| format!(", {states}"))
+            .unwrap_or_default();
+        Check::new(
+            format!("{} on {disk} disk{states}", file_system.name),
+            found,
+        )
     };
     KNOWN.into_iter().map(check).collect()
 }
@@ -45,21 +60,40 @@ fn verdict(
         answer = Some(result);
         Ok(())
     };
-    let states = states.map_or_else(States::default, |states| states.parse().expect("they can be visited"));
-    let options = SweepOptions { disk: disk.into(), states, ..SweepOptions::default() };
-    sweep(variant, &options, &mut workloads.into_iter().map(Ok), interrupt, &mut take)
-        .map_err(|error| format!("{error:#}"))?;
+    let states = states.map_or_else(States::default, |states| {
+        states.parse().expect("they can be visited")
+    });
+    let options = SweepOptions {
+        disk: disk.into(),
+        states,
+        ..SweepOptions::default()
+    };
+    sweep(
+        variant,
+        &options,
+        &mut workloads.into_iter().map(Ok),
+        interrupt,
+        &mut take,
+    )
+    .map_err(|error| format!("{error:#}"))?;
     answer.ok_or_else(|| "interrupted".to_owned())
 }
 
 fn wrong(result: &WorkloadResult) -> String {
     let broken = result.broken.iter().flat_map(|state| &state.findings);
-    let said: Vec<_> = broken.map(|finding| format!("{}: {}", finding.path, finding.what)).collect();
+    let said: Vec<_> = broken
+        .map(|finding| format!("{}: {}", finding.path, finding.what))
+        .collect();
     match (&result.not_measured, said.is_empty()) {
         (Some(why), _) => format!("could not be measured: {why}"),
-        (None, true) => "was not caught: do not believe a clean sweep on this machine, and report it".to_owned(),
+        (None, true) => {
+            "was not caught: do not believe a clean sweep on this machine, and report it".to_owned()
+        }
         (None, false) => {
-            format!("was accused: do not believe findings on this machine, and report it ({})", said.join("; "))
+            format!(
+                "was accused: do not believe findings on this machine, and report it ({})",
+                said.join("; ")
+            )
         }
     }
 }

@@ -51,14 +51,21 @@ pub(crate) fn export(arguments: &ExportArgs, fs: &Command) -> anyhow::Result<Out
         if arguments.form != Form::Script {
             bail!("a finding of a program is exported as a script: --as script");
         }
-        let state = State { directory: &arguments.named.results, recorded, number: arguments.named.number };
+        let state = State {
+            directory: &arguments.named.results,
+            recorded,
+            number: arguments.named.number,
+        };
         write_one(&state.script()?, arguments.output.as_deref(), 0o755)?;
         return Ok(Outcome::Clean);
     }
     let opened = arguments.named.open(fs)?;
     let found = &opened.found;
     let FoundWhat::State(state) = &found.what else {
-        bail!("finding {} is a kernel that died, which has no crash state: export another", found.number);
+        bail!(
+            "finding {} is a kernel that died, which has no crash state: export another",
+            found.number
+        );
     };
     let crash = Crash {
         variant: &found.variant,
@@ -70,18 +77,32 @@ pub(crate) fn export(arguments: &ExportArgs, fs: &Command) -> anyhow::Result<Out
         kernel: &opened.kernel.release,
     };
     if opened.sweep.disk != replayer::DiskKind::default() {
-        campaign::say(&format!("found on a disk that was {}: on an honest one it may not come", opened.sweep.disk));
+        campaign::say(&format!(
+            "found on a disk that was {}: on an honest one it may not come",
+            opened.sweep.disk
+        ));
     }
     let output = arguments.output.as_deref();
     let failed = || format!("export finding {}", found.number);
     match arguments.form {
         Form::Fstests => {
-            let name = output.and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or(UNNUMBERED);
-            write_case(&export::fstests(&crash, name).with_context(failed)?, name, output)?;
+            let name = output
+                .and_then(Path::file_name)
+                .and_then(|name| name.to_str())
+                .unwrap_or(UNNUMBERED);
+            write_case(
+                &export::fstests(&crash, name).with_context(failed)?,
+                name,
+                output,
+            )?;
         }
         Form::Jlang => {
             let workload = crashed(found, crash.operations_done + usize::from(crash.under_way));
-            write_one(&workloads::jlang::to_jlang(&workload).with_context(failed)?, output, 0o644)?;
+            write_one(
+                &workloads::jlang::to_jlang(&workload).with_context(failed)?,
+                output,
+                0o644,
+            )?;
         }
         Form::Script => {
             write_one(&export::script(&crash).with_context(failed)?, output, 0o755)?;
@@ -100,18 +121,44 @@ fn in_a_guest(opened: &Opened, script: Option<&Path>) -> Option<String> {
         return None;
     }
     let file_system = opened.found.variant.file_system;
-    let modules = ["loop"].iter().chain(file_system.modules).chain([&file_system.name]);
-    let load = modules.map(|name| format!(" --load {name}")).collect::<Vec<_>>().concat();
-    let script = script.map_or_else(|| "FILE".into(), |path| campaign::quoted(&path.to_string_lossy()).into_owned());
-    Some(format!("{} machine{}{load} -- sh {script}", campaign::own_call(), kernel.flags()))
+    let modules = ["loop"]
+        .iter()
+        .chain(file_system.modules)
+        .chain([&file_system.name]);
+    let load = modules
+        .map(|name| format!(" --load {name}"))
+        .collect::<Vec<_>>()
+        .concat();
+    let script = script.map_or_else(
+        || "FILE".into(),
+        |path| campaign::quoted(&path.to_string_lossy()).into_owned(),
+    );
+    Some(format!(
+        "{} machine{}{load} -- sh {script}",
+        campaign::own_call(),
+        kernel.flags()
+    ))
 }
 
 /// The workload up to the crash, which is behind `count` operations.
 fn crashed(found: &Found, count: usize) -> Workload {
     let setup = found.workload.setup.len();
-    let run: Vec<&Op> = found.workload.operations().take(count).skip(setup).collect();
-    let run = run.into_iter().cloned().map(Step::Op).chain([Step::CrashPoint]).collect();
-    Workload { run, ..found.workload.clone() }
+    let run: Vec<&Op> = found
+        .workload
+        .operations()
+        .take(count)
+        .skip(setup)
+        .collect();
+    let run = run
+        .into_iter()
+        .cloned()
+        .map(Step::Op)
+        .chain([Step::CrashPoint])
+        .collect();
+    Workload {
+        run,
+        ..found.workload.clone()
+    }
 }
 
 fn write_one(text: &str, output: Option<&Path>, mode: u32) -> anyhow::Result<()> {
@@ -122,17 +169,22 @@ fn write_one(text: &str, output: Option<&Path>, mode: u32) -> anyhow::Result<()>
     // What is there is somebody's.
     let mut file = File::create_new(path).with_context(doing)?;
     file.write_all(text.as_bytes()).with_context(doing)?;
-    file.set_permissions(Permissions::from_mode(mode)).with_context(doing)
+    file.set_permissions(Permissions::from_mode(mode))
+        .with_context(doing)
 }
 
 fn write_case(case: &Case, name: &str, output: Option<&Path>) -> anyhow::Result<()> {
     let Some(path) = output else {
         let path = format!("tests/{}/{name}", case.directory);
-        let patch = patch(&path, &case.test, "755") + &patch(&format!("{path}.out"), &case.out, "644");
+        let patch =
+            patch(&path, &case.test, "755") + &patch(&format!("{path}.out"), &case.out, "644");
         return Ok(write!(io::stdout(), "{patch}")?);
     };
     if !name.bytes().all(|byte| byte.is_ascii_digit()) {
-        bail!("a case of fstests is named by its number: -o tests/{}/{UNNUMBERED}", case.directory);
+        bail!(
+            "a case of fstests is named by its number: -o tests/{}/{UNNUMBERED}",
+            case.directory
+        );
     }
     write_one(&case.test, Some(path), 0o755)?;
     write_one(&case.out, Some(&path.with_extension("out")), 0o644)
@@ -140,7 +192,11 @@ fn write_case(case: &Case, name: &str, output: Option<&Path>) -> anyhow::Result<
 
 /// A new file, as git and patch take it.
 fn patch(path: &str, text: &str, mode: &str) -> String {
-    let lines = text.lines().map(|line| format!("+{line}\n")).collect::<Vec<_>>().concat();
+    let lines = text
+        .lines()
+        .map(|line| format!("+{line}\n"))
+        .collect::<Vec<_>>()
+        .concat();
     let count = text.lines().count();
     format!(
         "diff --git a/{path} b/{path}\nnew file mode 100{mode}\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1,{count} @@\n{lines}"

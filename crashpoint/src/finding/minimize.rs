@@ -16,46 +16,85 @@ pub(crate) struct MinimizeArgs {
 }
 
 /// Does it.
-pub(crate) fn minimize(arguments: &MinimizeArgs, fs: &Command, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+pub(crate) fn minimize(
+    arguments: &MinimizeArgs,
+    fs: &Command,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
     let opened = arguments.finding.open(fs)?;
     let found = &opened.found;
     let machine = opened.sweep.machine()?;
     prepare(std::slice::from_ref(&found.variant), &machine)?;
     opened.note_other_kernel();
-    let options = SweepOptions { jobs: 1, ..opened.sweep.sweep_options(&machine) };
+    let options = SweepOptions {
+        jobs: 1,
+        ..opened.sweep.sweep_options(&machine)
+    };
     let mut workers = Workers::start(&found.variant, &options)?;
-    let minimized = replayer::minimize(found, &opened.sweep.states, &mut workers, interrupt, &mut |workload, what| {
-        let operations = counted(workload.operations().count(), "operation");
-        say(&match what {
-            FoundWhat::State(state) => format!("{operations}, {}", counted(state.lost.len(), "lost write")),
-            FoundWhat::Death(_) => operations,
-        });
-    })?;
+    let minimized = replayer::minimize(
+        found,
+        &opened.sweep.states,
+        &mut workers,
+        interrupt,
+        &mut |workload, what| {
+            let operations = counted(workload.operations().count(), "operation");
+            say(&match what {
+                FoundWhat::State(state) => {
+                    format!("{operations}, {}", counted(state.lost.len(), "lost write"))
+                }
+                FoundWhat::Death(_) => operations,
+            });
+        },
+    )?;
     let Some(minimized) = minimized else {
         if !interrupt.requested() {
             let what = match found.findings().first() {
                 Some(finding) => format!("no state breaks {}", finding.promise.name()),
                 None => "the kernel did not die, or not in the same way".to_owned(),
             };
-            say(&format!("finding {} did not come again: {what}", found.number));
+            say(&format!(
+                "finding {} did not come again: {what}",
+                found.number
+            ));
         }
         return Ok(Outcome::Incomplete);
     };
     let workload = &minimized.workload;
-    let (before, after) = (found.workload.operations().count(), workload.operations().count());
+    let (before, after) = (
+        found.workload.operations().count(),
+        workload.operations().count(),
+    );
     let lost = match (minimized.lost_before, &minimized.what) {
         (0, _) | (_, FoundWhat::Death(_)) => String::new(),
         (before, FoundWhat::State(state)) => {
-            format!(", {} down to {}", counted(before, "lost write"), state.lost.len())
+            format!(
+                ", {} down to {}",
+                counted(before, "lost write"),
+                state.lost.len()
+            )
         }
     };
-    let (number, variant, name, tried) = (found.number, &found.variant, &workload.name, minimized.tried);
+    let (number, variant, name, tried) = (
+        found.number,
+        &found.variant,
+        &workload.name,
+        minimized.tried,
+    );
     let before = counted(before, "operation");
-    let mut text = format!("FINDING {number}  {variant}  {name}: {before} down to {after}{lost} ({tried} runs)\n");
+    let mut text = format!(
+        "FINDING {number}  {variant}  {name}: {before} down to {after}{lost} ({tried} runs)\n"
+    );
     text += &opened.tell(workload, &minimized.what, minimized.log.as_ref());
-    let sweep = FileSystemArgs { states: minimized.states, ..opened.sweep.clone() };
+    let sweep = FileSystemArgs {
+        states: minimized.states,
+        ..opened.sweep.clone()
+    };
     if let FoundWhat::State(state) = &minimized.what {
-        text += &format!("  workload  {}\n  state     {}\n", workload.to_line(), state.state);
+        text += &format!(
+            "  workload  {}\n  state     {}\n",
+            workload.to_line(),
+            state.state
+        );
     }
     text += &replay_text(workload, &opened.sweep_command(&sweep));
     write!(io::stdout(), "{text}")?;

@@ -27,9 +27,10 @@ pub(crate) struct ReplayArgs {
     #[command(flatten)]
     finding: Named,
 
-    /// Have a shell run COMMAND, with {} (or {dir}, and {acks} of a program) in it the directory (or the block device, if it cannot be
-    /// mounted), and do not wait for Enter. Of a finding in a guest it runs there, as root; without
-    /// COMMAND a shell starts there, or, without a terminal, the files are listed
+    /// Have a shell run COMMAND, with {} (or {dir}, and {acks} of a program) in it the directory
+    /// (or the block device, if it cannot be mounted), and do not wait for Enter. Of a finding in a
+    /// guest it runs there, as root; without COMMAND a shell starts there, or, without a terminal,
+    /// the files are listed
     #[arg(long, value_name = "COMMAND")]
     command: Option<String>,
 
@@ -39,13 +40,27 @@ pub(crate) struct ReplayArgs {
 }
 
 /// Does it.
-pub(crate) fn replay(arguments: &ReplayArgs, fs: &Command, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+pub(crate) fn replay(
+    arguments: &ReplayArgs,
+    fs: &Command,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
     if let Some(recorded) = Recorded::read(&arguments.finding.results)? {
-        let state = states::State { directory: &arguments.finding.results, recorded, number: arguments.finding.number };
-        return state.replay(arguments.command.as_deref(), arguments.keep.as_deref(), interrupt);
+        let state = states::State {
+            directory: &arguments.finding.results,
+            recorded,
+            number: arguments.finding.number,
+        };
+        return state.replay(
+            arguments.command.as_deref(),
+            arguments.keep.as_deref(),
+            interrupt,
+        );
     }
     if arguments.keep.is_some() {
-        bail!("--keep is for programs and clusters: of a file system, --command 'cp -a {{}} DIR' does the same");
+        bail!(
+            "--keep is for programs and clusters: of a file system, --command 'cp -a {{}} DIR' does the same"
+        );
     }
     let opened = arguments.finding.open(fs)?;
     let found = &opened.found;
@@ -61,22 +76,51 @@ pub(crate) fn replay(arguments: &ReplayArgs, fs: &Command, interrupt: &Interrupt
     let machine = opened.sweep.machine()?;
     prepare(std::slice::from_ref(&found.variant), &machine)?;
     opened.note_other_kernel();
-    let options = SweepOptions { jobs: 1, ..opened.sweep.sweep_options(&machine) };
+    let options = SweepOptions {
+        jobs: 1,
+        ..opened.sweep.sweep_options(&machine)
+    };
     let looked = if machine.is_guest() {
         let look = guest_look(arguments.command.as_deref(), &machine)?;
         let mut workers = Workers::start(&found.variant, &options)?;
-        workers.look(&found.workload, &search, &look, interrupt, &mut |recovered| tell_guest(recovered, &look))?
+        workers.look(
+            &found.workload,
+            &search,
+            &look,
+            interrupt,
+            &mut |recovered| tell_guest(recovered, &look),
+        )?
     } else {
-        here(&opened, &options, &search, arguments.command.as_deref(), interrupt)?
+        here(
+            &opened,
+            &options,
+            &search,
+            arguments.command.as_deref(),
+            interrupt,
+        )?
     };
     if looked.seen {
         looked.why.iter().for_each(|why| say(why));
-        return Ok(if interrupt.requested() { Outcome::Incomplete } else { Outcome::Findings });
+        return Ok(if interrupt.requested() {
+            Outcome::Incomplete
+        } else {
+            Outcome::Findings
+        });
     }
-    let why = looked.why.map(|why| format!(" ({why})")).unwrap_or_default();
-    let path = search.path.as_deref().filter(|path| !path.is_empty()).map(|path| format!(" at {path}"));
+    let why = looked
+        .why
+        .map(|why| format!(" ({why})"))
+        .unwrap_or_default();
+    let path = search
+        .path
+        .as_deref()
+        .filter(|path| !path.is_empty())
+        .map(|path| format!(" at {path}"));
     let (promise, path) = (search.promise.name(), path.unwrap_or_default());
-    say(&format!("finding {} did not come again: no state breaks {promise}{path}{why}", found.number));
+    say(&format!(
+        "finding {} did not come again: no state breaks {promise}{path}{why}",
+        found.number
+    ));
     Ok(Outcome::Incomplete)
 }
 
@@ -94,10 +138,19 @@ fn here(
         looked = look(&recovered, command, interrupt);
         Ok(())
     };
-    let result = replayer::look(&opened.found.variant, options, &opened.found.workload, search, &mut hook)?;
+    let result = replayer::look(
+        &opened.found.variant,
+        options,
+        &opened.found.workload,
+        search,
+        &mut hook,
+    )?;
     looked?;
     let seen = !result.broken.is_empty();
-    Ok(Looked { seen, why: result.not_measured.filter(|_| !seen) })
+    Ok(Looked {
+        seen,
+        why: result.not_measured.filter(|_| !seen),
+    })
 }
 
 /// What is done with the state in a guest, whose mounts nobody sees from here.
@@ -107,7 +160,11 @@ fn guest_look(command: Option<&str>, machine: &Machine) -> anyhow::Result<GuestL
     if command.is_none() && is_terminal && !machine.has_virtual_time() {
         let set = |name, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_owned());
         let (program, terminal) = (set("SHELL", "sh"), set("TERM", "linux"));
-        return Ok(GuestLook::Shell { program, terminal, size: replayer::terminal_size() });
+        return Ok(GuestLook::Shell {
+            program,
+            terminal,
+            size: replayer::terminal_size(),
+        });
     }
     let script = command.unwrap_or(LISTING).to_owned();
     let directory = std::env::current_dir().context("find the working directory")?;
@@ -116,13 +173,20 @@ fn guest_look(command: Option<&str>, machine: &Machine) -> anyhow::Result<GuestL
 
 fn tell_guest(recovered: Recovered<'_>, look: &GuestLook) {
     tell(&recovered);
-    let Recovered { directory, device, .. } = recovered;
+    let Recovered {
+        directory, device, ..
+    } = recovered;
     let place = match directory {
         Some(directory) => format!("mounted in the guest, at {}", directory.display()),
-        None => format!("it cannot be mounted; in the guest its disk is {}", device.display()),
+        None => format!(
+            "it cannot be mounted; in the guest its disk is {}",
+            device.display()
+        ),
     };
     match look {
-        GuestLook::Shell { program, .. } => say(&format!("{place}: this is {program} there, until you leave it")),
+        GuestLook::Shell { program, .. } => say(&format!(
+            "{place}: this is {program} there, until you leave it"
+        )),
         GuestLook::Command { .. } => say(&place),
     }
 }
@@ -130,25 +194,50 @@ fn tell_guest(recovered: Recovered<'_>, look: &GuestLook) {
 /// What is wrong with it.
 fn tell(recovered: &Recovered<'_>) {
     let Recovered { state, kernel, .. } = recovered;
-    say(&format!("the state {} again, after {} operations", state.state, state.operations_done));
+    say(&format!(
+        "the state {} again, after {} operations",
+        state.state, state.operations_done
+    ));
     for finding in &state.findings {
-        let place = if finding.path.is_empty() { String::new() } else { format!("{}: ", finding.path) };
-        say(&format!("broken: {place}{} ({})", finding.what, finding.promise.name()));
+        let place = if finding.path.is_empty() {
+            String::new()
+        } else {
+            format!("{}: ", finding.path)
+        };
+        say(&format!(
+            "broken: {place}{} ({})",
+            finding.what,
+            finding.promise.name()
+        ));
     }
-    kernel.iter().for_each(|line| say(&format!("kernel: {line}")));
+    kernel
+        .iter()
+        .for_each(|line| say(&format!("kernel: {line}")));
 }
 
-fn look(recovered: &Recovered<'_>, command: Option<&str>, interrupt: &Interrupt) -> anyhow::Result<()> {
-    let Recovered { directory, device, .. } = *recovered;
+fn look(
+    recovered: &Recovered<'_>,
+    command: Option<&str>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<()> {
+    let Recovered {
+        directory, device, ..
+    } = *recovered;
     if let Some(command) = command {
         return run(command, directory.unwrap_or(device), interrupt);
     }
     let (place, how) = if let Some(directory) = directory {
         // Its mount namespace is ours alone, and is seen through us.
         let seen = format!("/proc/{}/root{}", std::process::id(), directory.display());
-        (seen, "that is where it is mounted: look at it from another terminal; Enter takes it away")
+        (
+            seen,
+            "that is where it is mounted: look at it from another terminal; Enter takes it away",
+        )
     } else {
-        (device.display().to_string(), "it cannot be mounted; that is its disk, until you press Enter")
+        (
+            device.display().to_string(),
+            "it cannot be mounted; that is its disk, until you press Enter",
+        )
     };
     writeln!(io::stdout(), "{place}")?;
     say(how);
@@ -172,7 +261,10 @@ pub(super) fn run_to_end(command: &mut Process, interrupt: &Interrupt) -> anyhow
 }
 
 /// Waits for a command; none if it was ended because of an interrupt.
-pub(super) fn wait(child: &mut Child, interrupt: &Interrupt) -> anyhow::Result<Option<std::process::ExitStatus>> {
+pub(super) fn wait(
+    child: &mut Child,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Option<std::process::ExitStatus>> {
     loop {
         if let Some(status) = child.try_wait().context("wait for the command")? {
             return Ok(Some(status));
@@ -193,5 +285,7 @@ pub(super) fn wait_for_enter(interrupt: &Interrupt) {
         let _ = io::stdin().read_line(&mut String::new());
         let _ = read.send(());
     });
-    while !interrupt.requested() && line.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {}
+    while !interrupt.requested() && line.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout)
+    {
+    }
 }

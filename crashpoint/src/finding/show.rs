@@ -27,8 +27,8 @@ pub(crate) struct ShowArgs {
     #[arg(value_name = "N")]
     number: Option<usize>,
 
-    /// List each finding, not one for those that are alike; of one finding of a program or a cluster, tell
-    /// everything
+    /// List each finding, not one for those that are alike; of one finding of a program or a
+    /// cluster, tell everything
     #[arg(long)]
     all: bool,
 }
@@ -42,8 +42,16 @@ pub(crate) fn show(arguments: ShowArgs, fs: &Command) -> anyhow::Result<Outcome>
         return describe(&arguments);
     }
     match arguments.number {
-        Some(_) if arguments.all => bail!("a finding of a file system is told whole: leave out --all"),
-        Some(number) => tell(&Named { results: arguments.results, number }, fs),
+        Some(_) if arguments.all => {
+            bail!("a finding of a file system is told whole: leave out --all")
+        }
+        Some(number) => tell(
+            &Named {
+                results: arguments.results,
+                number,
+            },
+            fs,
+        ),
         None => list(&Findings::read(&arguments.results)?, arguments.all),
     }
 }
@@ -54,14 +62,25 @@ fn states(recorded: &Recorded, number: Option<usize>, all: bool) -> anyhow::Resu
     let findings = &recorded.findings;
     if let Some(number) = number {
         let finding = findings.iter().find(|finding| finding.number == number);
-        let finding =
-            finding.with_context(|| format!("there is no finding {number}: the last is {}", findings.len()))?;
-        let text = if all { finding.text_all() } else { finding.text() };
+        let finding = finding.with_context(|| {
+            format!(
+                "there is no finding {number}: the last is {}",
+                findings.len()
+            )
+        })?;
+        let text = if all {
+            finding.text_all()
+        } else {
+            finding.text()
+        };
         write!(out, "{}{text}", title(finding))?;
         return Ok(Outcome::Findings);
     }
     let Some(summary) = &recorded.summary else {
-        bail!("the sweep of {} was killed before its end: continue it with --resume", recorded.manifest.name);
+        bail!(
+            "the sweep of {} was killed before its end: continue it with --resume",
+            recorded.manifest.name
+        );
     };
     if !findings.is_empty() {
         let head = ["finding", "relaxation", "states", "missing", "broken"];
@@ -85,7 +104,10 @@ fn states(recorded: &Recorded, number: Option<usize>, all: bool) -> anyhow::Resu
 /// A trace, a line for each event.
 fn describe(arguments: &ShowArgs) -> anyhow::Result<Outcome> {
     let path = arguments.results.display();
-    anyhow::ensure!(arguments.number.is_none() && !arguments.all, "{path} is a trace, which has no findings: sweep it");
+    anyhow::ensure!(
+        arguments.number.is_none() && !arguments.all,
+        "{path} is a trace, which has no findings: sweep it"
+    );
     let trace = Trace::load(&arguments.results)?;
     let mut out = io::stdout().lock();
     for line in recorder::process::describe(&trace) {
@@ -100,7 +122,10 @@ fn describe(arguments: &ShowArgs) -> anyhow::Result<Outcome> {
 fn tell(named: &Named, fs: &Command) -> anyhow::Result<Outcome> {
     let opened = named.open(fs)?;
     let found = &opened.found;
-    let mut text = format!("FINDING {}  {}  {}\n", found.number, found.variant, found.workload.name);
+    let mut text = format!(
+        "FINDING {}  {}  {}\n",
+        found.number, found.variant, found.workload.name
+    );
     text += &opened.tell(&found.workload, &found.what, found.log.as_ref());
     text += &replay_text(&found.workload, &opened.sweep_command(&opened.sweep));
     write!(io::stdout(), "{text}")?;
@@ -112,10 +137,21 @@ fn list(findings: &Findings, all: bool) -> anyhow::Result<Outcome> {
         writeln!(io::stdout(), "no findings")?;
         return Ok(Outcome::Clean);
     }
-    let head = ["finding", "file system", "workload", "promise", "path", "alike", "states"];
+    let head = [
+        "finding",
+        "file system",
+        "workload",
+        "promise",
+        "path",
+        "alike",
+        "states",
+    ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     if all {
-        let alone = |found| Group { representative: found, members: vec![found] };
+        let alone = |found| Group {
+            representative: found,
+            members: vec![found],
+        };
         rows.extend(findings.all.iter().map(|found| row(&alone(found))));
     } else {
         rows.extend(findings.groups().iter().map(row));
@@ -131,7 +167,11 @@ fn row(group: &Group<'_>) -> Vec<String> {
         found.variant.to_string(),
         found.workload.name.clone(),
         promises(found),
-        found.findings().first().map(|finding| finding.path.clone()).unwrap_or_default(),
+        found
+            .findings()
+            .first()
+            .map(|finding| finding.path.clone())
+            .unwrap_or_default(),
         group.members.len().to_string(),
         group.states().to_string(),
     ]
@@ -140,8 +180,16 @@ fn row(group: &Group<'_>) -> Vec<String> {
 /// The promises that it breaks, each once.
 fn promises(found: &Found) -> String {
     let mut names: Vec<String> = Vec::new();
-    for name in found.findings().iter().map(|finding| finding.promise.name()) {
+    for name in found
+        .findings()
+        .iter()
+        .map(|finding| finding.promise.name())
+    {
         names.extend(Some(name).filter(|name| !names.contains(name)));
     }
-    if names.is_empty() { "the kernel died".to_owned() } else { names.join(", ") }
+    if names.is_empty() {
+        "the kernel died".to_owned()
+    } else {
+        names.join(", ")
+    }
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, quoted, say};
 use node_sweep::{
-    CheckCommand, Finding, Judge, Level, Made, Place, Program, Recorded, Subject, Verdict, keep, make_again, scratch,
+    CheckCommand, Finding, Judge, Level, Made, Place, Program, Recorded, Subject, Verdict, keep,
+    make_again, scratch,
 };
 use trace::Trace;
 
@@ -43,7 +44,11 @@ impl State<'_> {
         let finding = self.finding()?;
         let path = self.directory.join("trace");
         let trace = Trace::load(&path).with_context(|| format!("load {}", path.display()))?;
-        let look = Look { command, keep, interrupt };
+        let look = Look {
+            command,
+            keep,
+            interrupt,
+        };
         if self.recorded.manifest.request.judge == Judge::Cluster {
             return self.of_cluster(&trace, finding, &look);
         }
@@ -52,16 +57,28 @@ impl State<'_> {
 
     fn finding(&self) -> anyhow::Result<&Finding> {
         let findings = &self.recorded.findings;
-        let finding = findings.iter().find(|finding| finding.number == self.number);
+        let finding = findings
+            .iter()
+            .find(|finding| finding.number == self.number);
         finding.with_context(|| match findings.len() {
             0 => format!("there is no finding {}: there are none at all", self.number),
-            last => format!("there is no finding {}: they are numbered from 1 to {last}", self.number),
+            last => format!(
+                "there is no finding {}: they are numbered from 1 to {last}",
+                self.number
+            ),
         })
     }
 
-    fn of_program(&self, trace: &Trace, finding: &Finding, look: &Look<'_>) -> anyhow::Result<Outcome> {
+    fn of_program(
+        &self,
+        trace: &Trace,
+        finding: &Finding,
+        look: &Look<'_>,
+    ) -> anyhow::Result<Outcome> {
         let request = &self.recorded.manifest.request;
-        let Judge::Program { check, limit_s } = &request.judge else { unreachable!("it is of a program") };
+        let Judge::Program { check, limit_s } = &request.judge else {
+            unreachable!("it is of a program")
+        };
         let scratch = scratch()?;
         if finding.level() == Level::Block {
             // Nobody else is to see what is mounted.
@@ -83,7 +100,12 @@ impl State<'_> {
         Ok(outcome)
     }
 
-    fn of_cluster(&self, trace: &Trace, finding: &Finding, look: &Look<'_>) -> anyhow::Result<Outcome> {
+    fn of_cluster(
+        &self,
+        trace: &Trace,
+        finding: &Finding,
+        look: &Look<'_>,
+    ) -> anyhow::Result<Outcome> {
         let request = &self.recorded.manifest.request;
         let ground = Ground::new(trace, self.directory, look.interrupt)?;
         let state = make_again(trace, request, Some(&ground.file), finding)?;
@@ -95,7 +117,8 @@ impl State<'_> {
         let outcome = look.tell(self.number, &verdict);
         let held = nodes.hold(&state, &mut |cluster| {
             if let Some(command) = look.command {
-                let mut command = cluster.client_command(&["sh".into(), "-c".into(), command.into()]);
+                let mut command =
+                    cluster.client_command(&["sh".into(), "-c".into(), command.into()]);
                 return run_to_end(&mut command, look.interrupt);
             }
             show(cluster)?;
@@ -105,13 +128,18 @@ impl State<'_> {
             }
             Ok(())
         })?;
-        held.unwrap_or_else(|why| say(&format!("there is no cluster to talk to: {why}; --keep DIR writes its files")));
+        held.unwrap_or_else(|why| {
+            say(&format!(
+                "there is no cluster to talk to: {why}; --keep DIR writes its files"
+            ))
+        });
         Ok(outcome)
     }
 }
 
 impl State<'_> {
-    /// The finding of a program as a shell script, which makes the crash state and has the check look at it.
+    /// The finding of a program as a shell script, which makes the crash state and has the check
+    /// look at it.
     pub(super) fn script(&self) -> anyhow::Result<String> {
         let finding = self.finding()?;
         let manifest = &self.recorded.manifest;
@@ -135,13 +163,27 @@ impl State<'_> {
         let told = finding.text();
         // A word of the program may have several lines.
         let name = manifest.name.lines().collect::<Vec<_>>().join("\n# ");
-        let story = told.lines().fold(String::new(), |story, line| story + "#" + line + "\n");
+        let story = told
+            .lines()
+            .fold(String::new(), |story, line| story + "#" + line + "\n");
         // A program that wrote its path into its files finds them nowhere else.
-        let data = trace.about.directories.get(PROGRAM).context("nothing was recorded of the program's directory")?;
-        let place = if node_sweep::mentions(&trace, data) { quoted(data).into_owned() } else { "$(mktemp -d)".into() };
+        let data = trace
+            .about
+            .directories
+            .get(PROGRAM)
+            .context("nothing was recorded of the program's directory")?;
+        let place = if node_sweep::mentions(&trace, data) {
+            quoted(data).into_owned()
+        } else {
+            "$(mktemp -d)".into()
+        };
         let command = match check {
-            CheckCommand::Once(words) => words.replace("{dir}", "\"$dir\"").replace("{acks}", "\"$acks\""),
-            CheckCommand::Serve(words) => format!("printf '%s\\t%s\\n' \"$dir\" \"$acks\" | {words}"),
+            CheckCommand::Once(words) => words
+                .replace("{dir}", "\"$dir\"")
+                .replace("{acks}", "\"$acks\""),
+            CheckCommand::Serve(words) => {
+                format!("printf '%s\\t%s\\n' \"$dir\" \"$acks\" | {words}")
+            }
         };
         Ok(format!(
             "#!/bin/sh\n# A state that a power failure can leave of: {}\n# Found by Crashpoint {}, on {}: {}.\n#\n{story}#\n\
@@ -153,7 +195,10 @@ impl State<'_> {
             env!("CARGO_PKG_VERSION"),
             finding.model,
             finding.relaxation,
-            piped("tar -C \"$1\" --numeric-owner -czf - . | base64", &kept.join(PROGRAM))?,
+            piped(
+                "tar -C \"$1\" --numeric-owner -czf - . | base64",
+                &kept.join(PROGRAM)
+            )?,
             piped("base64 \"$1\"", &kept.join("acknowledged"))?,
         ))
     }
@@ -161,9 +206,16 @@ impl State<'_> {
 
 /// What a shell prints, with a path as its first argument.
 fn piped(script: &str, path: &Path) -> anyhow::Result<String> {
-    let output = Command::new("sh").args(["-c", script, "sh"]).arg(path).output().context("run sh")?;
+    let output = Command::new("sh")
+        .args(["-c", script, "sh"])
+        .arg(path)
+        .output()
+        .context("run sh")?;
     if !output.status.success() {
-        bail!("`{script}` failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+        bail!(
+            "`{script}` failed: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
     }
     Ok(String::from_utf8(output.stdout)?)
 }
@@ -172,23 +224,34 @@ impl Look<'_> {
     fn kept(&self, trace: &Trace, state: &Made, directory: &Path) -> anyhow::Result<Outcome> {
         keep(trace, state, directory)?;
         say(&format!("the crash state is in {}", directory.display()));
-        Ok(if self.interrupt.requested() { Outcome::Incomplete } else { Outcome::Clean })
+        Ok(if self.interrupt.requested() {
+            Outcome::Incomplete
+        } else {
+            Outcome::Clean
+        })
     }
 
     /// Says what the check said.
     fn tell(&self, number: usize, verdict: &Verdict) -> Outcome {
         match verdict {
             Verdict::Broken(complaint) => {
-                complaint.words.iter().for_each(|words| say(&format!("broken: {words}")));
+                complaint
+                    .words
+                    .iter()
+                    .for_each(|words| say(&format!("broken: {words}")));
                 Outcome::Findings
             }
             _ if self.interrupt.requested() => Outcome::Incomplete,
             Verdict::Ok => {
-                say(&format!("finding {number} did not come again: the check said `ok` of its state"));
+                say(&format!(
+                    "finding {number} did not come again: the check said `ok` of its state"
+                ));
                 Outcome::Incomplete
             }
             Verdict::NotMeasured(why) => {
-                say(&format!("finding {number} could not be judged again: {why}"));
+                say(&format!(
+                    "finding {number} could not be judged again: {why}"
+                ));
                 Outcome::Incomplete
             }
         }
@@ -206,7 +269,9 @@ impl Look<'_> {
         // What is mounted is in a mount namespace of ours, and is seen through us.
         let seen = |path: &Path| format!("/proc/{}/root{}", std::process::id(), path.display());
         println_to_end(&[seen(data), seen(acks)])?;
-        say("the program's directory, and what it had acknowledged: look at them from another terminal; Enter ends it");
+        say(
+            "the program's directory, and what it had acknowledged: look at them from another terminal; Enter ends it",
+        );
         wait_for_enter(self.interrupt);
         Ok(())
     }

@@ -49,17 +49,28 @@ struct Said {
 impl Said {
     fn new(kind: &str, message: &str, text: &str) -> Self {
         let [kind, message, text] = [kind, message, text].map(|text| printable(text).into_owned());
-        Self { kind, message, text }
+        Self {
+            kind,
+            message,
+            text,
+        }
     }
 }
 
 /// The file for these sweeps.
 pub(super) fn junit(sweeps: &[Sweep], states: &[(PathBuf, Recorded)]) -> anyhow::Result<String> {
     let alone = sweeps.len() == 1 && states.is_empty();
-    let suites =
-        sweeps.iter().flat_map(|sweep| (0..sweep.overview.file_systems.len()).map(move |place| (sweep, place)));
+    let suites = sweeps
+        .iter()
+        .flat_map(|sweep| (0..sweep.overview.file_systems.len()).map(move |place| (sweep, place)));
     let suites = suites.map(|(sweep, place)| suite(sweep, place, alone));
-    let suites = suites.chain(states.iter().map(|(directory, recorded)| states_suite(directory, recorded))).collect();
+    let suites = suites
+        .chain(
+            states
+                .iter()
+                .map(|(directory, recorded)| states_suite(directory, recorded)),
+        )
+        .collect();
     Ok(Junit { suites }.render()?)
 }
 
@@ -68,27 +79,52 @@ fn suite(sweep: &Sweep, place: usize, alone: bool) -> Suite {
     let variant = swept.variant.to_string();
     let summary = &swept.summary;
     let mut cases = Vec::new();
-    let found = sweep.findings.all.iter().filter(|found| found.variant == swept.variant);
+    let found = sweep
+        .findings
+        .all
+        .iter()
+        .filter(|found| found.variant == swept.variant);
     for (_, found) in &found.chunk_by(|found| found.workload_number) {
         cases.push(failed(sweep, &found.collect::<Vec<_>>()));
     }
     let failures = cases.len() as u64;
     // What has findings fails already, which is worse.
-    let unmeasured = |open: &&replayer::Open| open.place == place && !open.not_applicable && !open.has_findings;
+    let unmeasured =
+        |open: &&replayer::Open| open.place == place && !open.not_applicable && !open.has_findings;
     for open in sweep.overview.open.iter().filter(unmeasured) {
         let text = format!("workload  {}\nwhy       {}\n", open.text, open.why);
         let error = Some(Said::new("not-measured", &open.why, &text));
-        cases.push(Case { name: printable(&open.workload).into_owned(), failure: None, error });
+        cases.push(Case {
+            name: printable(&open.workload).into_owned(),
+            failure: None,
+            error,
+        });
     }
     if !sweep.overview.finished {
         let message = format!("not finished: {} workloads are done", summary.workloads);
-        let text = format!("go on with: crashpoint fs --resume {}\n", sweep.directory.display());
+        let text = format!(
+            "go on with: crashpoint fs --resume {}\n",
+            sweep.directory.display()
+        );
         let error = Some(Said::new("unfinished", &message, &text));
-        cases.push(Case { name: "the sweep".into(), failure: None, error });
+        cases.push(Case {
+            name: "the sweep".into(),
+            failure: None,
+            error,
+        });
     }
     let errors = cases.len() as u64 - failures;
-    let skipped = sweep.overview.open.iter().filter(|open| open.place == place && open.not_applicable).count() as u64;
-    let name = if alone { variant } else { format!("{} {variant}", sweep.directory.display()) };
+    let skipped = sweep
+        .overview
+        .open
+        .iter()
+        .filter(|open| open.place == place && open.not_applicable)
+        .count() as u64;
+    let name = if alone {
+        variant
+    } else {
+        format!("{} {variant}", sweep.directory.display())
+    };
     let manifest = &sweep.findings.manifest;
     Suite {
         name: printable(&name).into_owned(),
@@ -112,42 +148,73 @@ fn suite(sweep: &Sweep, place: usize, alone: bool) -> Suite {
 
 /// Of a sweep of the crash states of a program or a cluster.
 fn states_suite(directory: &Path, recorded: &Recorded) -> Suite {
-    let Recorded { manifest, findings, summary } = recorded;
+    let Recorded {
+        manifest,
+        findings,
+        summary,
+    } = recorded;
     // Those who read it take cases of one name for one.
     let mut names: HashMap<String, u32> = HashMap::new();
     let failed = findings.iter().map(|finding| {
         let missing = printable(&finding.missing()).into_owned();
         let count = names.entry(missing.clone()).or_default();
         *count += 1;
-        let name = if *count == 1 { missing } else { format!("{missing} ({count})") };
-        let kind = finding.nodes.iter().flat_map(|node| node.lost.iter().chain(&node.midway)).map(|lost| &*lost.call);
+        let name = if *count == 1 {
+            missing
+        } else {
+            format!("{missing} ({count})")
+        };
+        let kind = finding
+            .nodes
+            .iter()
+            .flat_map(|node| node.lost.iter().chain(&node.midway))
+            .map(|lost| &*lost.call);
         let kind = kind.unique().join(" ");
         let text = format!("{}{}", title(finding), finding.text());
         let failure = Some(Said::new(&kind, &finding.complaint.words.join("; "), &text));
-        Case { name, failure, error: None }
+        Case {
+            name,
+            failure,
+            error: None,
+        }
     });
     let mut cases: Vec<_> = failed.collect();
     let error = |name: &str, message: &str| {
         let error = Some(Said::new("not-measured", message, message));
-        Case { name: name.into(), failure: None, error }
+        Case {
+            name: name.into(),
+            failure: None,
+            error,
+        }
     };
     let finished = summary.as_ref().filter(|summary| summary.is_whole());
     match finished {
         None => cases.push(error("the sweep", "it was stopped before its end")),
         Some(summary) => {
             cases.extend(
-                summary.reasons.iter().map(|(why, states)| error("states", &format!("{states} states: {why}"))),
+                summary
+                    .reasons
+                    .iter()
+                    .map(|(why, states)| error("states", &format!("{states} states: {why}"))),
             );
             let calls = summary.not_recorded.iter();
-            cases
-                .extend(calls.map(|(call, times)| error("the recording", &format!("{call} was called {times} times"))));
+            cases.extend(calls.map(|(call, times)| {
+                error("the recording", &format!("{call} was called {times} times"))
+            }));
         }
     }
     let summary = summary.clone().unwrap_or_default();
     let failures = findings.len() as u64;
     let errors = cases.len() as u64 - failures;
-    let clean = summary.checked.saturating_sub(summary.broken + summary.not_measured);
-    let name = format!("{} {} on {}", directory.display(), manifest.name, manifest.model);
+    let clean = summary
+        .checked
+        .saturating_sub(summary.broken + summary.not_measured);
+    let name = format!(
+        "{} {} on {}",
+        directory.display(),
+        manifest.name,
+        manifest.model
+    );
     Suite {
         name: printable(&name).into_owned(),
         tests: clean + failures + errors,
@@ -172,21 +239,34 @@ fn failed(sweep: &Sweep, found: &[&Found]) -> Case {
     let first = found[0];
     let story = |found: &&Found| format!("finding {}\n{}", found.number, sweep.story(found));
     let text = found.iter().map(story).join("\n");
-    let kind = found.iter().flat_map(|found| promises(found)).unique().join(" ");
+    let kind = found
+        .iter()
+        .flat_map(|found| promises(found))
+        .unique()
+        .join(" ");
     let failure = Some(Said::new(&kind, &headline(first), &text));
-    Case { name: printable(&first.workload.name).into_owned(), failure, error: None }
+    Case {
+        name: printable(&first.workload.name).into_owned(),
+        failure,
+        error: None,
+    }
 }
 
 /// XML has no place for most control characters, not even escaped.
 fn printable(text: &str) -> Cow<'_, str> {
     let is_foreign = |letter: char| {
-        (letter.is_control() && letter != '\n' && letter != '\t') || matches!(letter, '\u{fffe}' | '\u{ffff}')
+        (letter.is_control() && letter != '\n' && letter != '\t')
+            || matches!(letter, '\u{fffe}' | '\u{ffff}')
     };
     if !text.contains(is_foreign) {
         return text.into();
     }
     let write = |letter: char| {
-        if is_foreign(letter) { letter.escape_unicode().to_string() } else { letter.to_string() }
+        if is_foreign(letter) {
+            letter.escape_unicode().to_string()
+        } else {
+            letter.to_string()
+        }
     };
     text.chars().map(write).collect::<String>().into()
 }

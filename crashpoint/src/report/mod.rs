@@ -41,7 +41,9 @@ pub(crate) fn run(arguments: &ReportArgs, fs: &clap::Command) -> anyhow::Result<
     let sweeps = read(&directories, fs)?;
     if let Some(path) = &arguments.html {
         match (sweeps.is_empty(), states.is_empty()) {
-            (false, false) => bail!("a page is of file systems, or of programs and clusters: write one for each"),
+            (false, false) => {
+                bail!("a page is of file systems, or of programs and clusters: write one for each")
+            }
             (true, false) => write(path, &states::page(&states)?)?,
             _ => write(path, &page::page(&sweeps)?)?,
         }
@@ -70,13 +72,18 @@ fn of_states(directories: &[PathBuf]) -> anyhow::Result<(Vec<OfStates>, Vec<Path
 fn read(directories: &[PathBuf], fs: &clap::Command) -> anyhow::Result<Vec<Sweep>> {
     let mut seen = Vec::new();
     for directory in directories {
-        let real = directory.canonicalize().with_context(|| format!("open {}", directory.display()))?;
+        let real = directory
+            .canonicalize()
+            .with_context(|| format!("open {}", directory.display()))?;
         if seen.contains(&real) {
             bail!("{} is named twice: name it once", directory.display());
         }
         seen.push(real);
     }
-    directories.iter().map(|directory| Sweep::read(directory, fs)).collect()
+    directories
+        .iter()
+        .map(|directory| Sweep::read(directory, fs))
+        .collect()
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {

@@ -133,9 +133,24 @@ struct LogView<'a> {
 
 impl<'a> LogView<'a> {
     fn of(log: &'a RunLog, position: usize) -> Self {
-        let before = log.entries.iter().filter(|entry| (entry.place as usize) < position);
-        let fields = before.map(|entry| (entry.place, entry.kind, entry.offset, entry.length, entry.operation));
-        Self { left_out: log.left_out, entries: fields.collect(), holds: &log.holds }
+        let before = log
+            .entries
+            .iter()
+            .filter(|entry| (entry.place as usize) < position);
+        let fields = before.map(|entry| {
+            (
+                entry.place,
+                entry.kind,
+                entry.offset,
+                entry.length,
+                entry.operation,
+            )
+        });
+        Self {
+            left_out: log.left_out,
+            entries: fields.collect(),
+            holds: &log.holds,
+        }
     }
 }
 
@@ -146,7 +161,12 @@ pub(super) fn page(sweeps: &[Sweep]) -> anyhow::Result<String> {
     for sweep in sweeps {
         builder.add(sweep, sweeps.len() == 1, &mut rows);
     }
-    let Builder { mut index, details, not_shown, .. } = builder;
+    let Builder {
+        mut index,
+        details,
+        not_shown,
+        ..
+    } = builder;
     index.chunk = CHUNK;
     let chunks: Result<Vec<_>, _> = details.chunks(CHUNK).map(embedded).collect();
     let page = Page {
@@ -155,7 +175,12 @@ pub(super) fn page(sweeps: &[Sweep]) -> anyhow::Result<String> {
         script: include_str!("../../templates/report.js"),
         sweeps: sweeps.iter().map(view).collect(),
         rows,
-        promises: index.promises.iter().map(|promise| promise.name.clone()).sorted().collect(),
+        promises: index
+            .promises
+            .iter()
+            .map(|promise| promise.name.clone())
+            .sorted()
+            .collect(),
         index: embedded(&index)?,
         chunks: chunks?,
         not_shown,
@@ -194,7 +219,11 @@ impl<'a> Builder<'a> {
         let first_suite = self.index.suites.len();
         for swept in &sweep.overview.file_systems {
             let (name, summary) = (swept.variant.to_string(), &swept.summary);
-            let suite = if alone { name } else { format!("{name} ({})", sweep.directory.display()) };
+            let suite = if alone {
+                name
+            } else {
+                format!("{name} ({})", sweep.directory.display())
+            };
             self.index.suites.push(suite.clone());
             rows.push(Row {
                 suite,
@@ -214,16 +243,31 @@ impl<'a> Builder<'a> {
 
     fn add_findings(&mut self, sweep: &'a Sweep, first_suite: usize) {
         let first_item = self.index.items.len();
-        let shown = sweep.findings.all.len().min(ITEMS_MAX.saturating_sub(first_item));
+        let shown = sweep
+            .findings
+            .all
+            .len()
+            .min(ITEMS_MAX.saturating_sub(first_item));
         self.not_shown += sweep.findings.all.len() - shown;
         let mut group_of = vec![0; shown];
         for group in sweep.findings.groups() {
-            let numbers = || group.members.iter().map(|found| found.number).filter(|number| *number <= shown);
+            let numbers = || {
+                group
+                    .members
+                    .iter()
+                    .map(|found| found.number)
+                    .filter(|number| *number <= shown)
+            };
             let best = Some(group.representative.number).filter(|number| *number <= shown);
-            let Some(representative) = best.or_else(|| numbers().next()) else { continue };
+            let Some(representative) = best.or_else(|| numbers().next()) else {
+                continue;
+            };
             numbers().for_each(|number| group_of[number - 1] = self.index.groups.len());
             let representative = first_item + representative - 1;
-            self.index.groups.push(GroupView { representative, states: group.states() });
+            self.index.groups.push(GroupView {
+                representative,
+                states: group.states(),
+            });
         }
         for (found, group) in sweep.findings.all.iter().zip(group_of) {
             let item = Item {
@@ -232,9 +276,16 @@ impl<'a> Builder<'a> {
                 number: Some(found.number),
                 group,
                 workload: found.workload.name.clone(),
-                promises: promises(found).into_iter().map(|name| self.promise(name, found)).collect(),
+                promises: promises(found)
+                    .into_iter()
+                    .map(|name| self.promise(name, found))
+                    .collect(),
                 headline: headline(found),
-                operations: found.workload.operations().map(ToString::to_string).collect(),
+                operations: found
+                    .workload
+                    .operations()
+                    .map(ToString::to_string)
+                    .collect(),
             };
             self.index.items.push(item);
             let detail = self.detail(sweep, found);
@@ -246,7 +297,14 @@ impl<'a> Builder<'a> {
         let setup = found.workload.setup.len();
         let replay = sweep.replay(found);
         let state = match &found.what {
-            FoundWhat::Death(death) => return Detail { setup, death: Some(death), replay, ..Detail::default() },
+            FoundWhat::Death(death) => {
+                return Detail {
+                    setup,
+                    death: Some(death),
+                    replay,
+                    ..Detail::default()
+                };
+            }
             FoundWhat::State(state) => state,
         };
         let position = state.state.position;
@@ -287,7 +345,10 @@ impl<'a> Builder<'a> {
 
     /// The place of a promise that a finding breaks.
     fn promise(&mut self, name: String, found: &Found) -> usize {
-        let broken = found.findings().iter().find(|finding| finding.promise.name() == name);
+        let broken = found
+            .findings()
+            .iter()
+            .find(|finding| finding.promise.name() == name);
         let words = broken.map_or("the kernel survives", |finding| finding.promise.words());
         debug_assert!(broken.is_some() || name == KERNEL_DIED);
         let promises = &mut self.index.promises;
@@ -298,15 +359,28 @@ impl<'a> Builder<'a> {
     }
 
     fn add_open(&mut self, sweep: &'a Sweep, first_suite: usize) {
-        let shown = sweep.overview.open.len().min(ITEMS_MAX.saturating_sub(self.index.items.len()));
+        let shown = sweep
+            .overview
+            .open
+            .len()
+            .min(ITEMS_MAX.saturating_sub(self.index.items.len()));
         self.not_shown += sweep.overview.open.len() - shown;
         let mut groups: HashMap<_, usize> = HashMap::new();
         for open in &sweep.overview.open[..shown] {
-            let verdict = if open.not_applicable { "not-applicable" } else { "not-measured" };
+            let verdict = if open.not_applicable {
+                "not-applicable"
+            } else {
+                "not-measured"
+            };
             let (item, next) = (self.index.items.len(), self.index.groups.len());
-            let group = *groups.entry((open.place, verdict, kind_of(open))).or_insert(next);
+            let group = *groups
+                .entry((open.place, verdict, kind_of(open)))
+                .or_insert(next);
             if group == next {
-                self.index.groups.push(GroupView { representative: item, states: 0 });
+                self.index.groups.push(GroupView {
+                    representative: item,
+                    states: 0,
+                });
             }
             self.index.items.push(Item {
                 verdict,
@@ -325,10 +399,17 @@ impl<'a> Builder<'a> {
 
 /// What is put together: for the same reason, but for numbers.
 fn kind_of(open: &Open) -> String {
-    open.why.split_whitespace().filter(|word| !word.contains(|letter: char| letter.is_ascii_digit())).join(" ")
+    open.why
+        .split_whitespace()
+        .filter(|word| !word.contains(|letter: char| letter.is_ascii_digit()))
+        .join(" ")
 }
 
-fn place_in(places: &mut HashMap<&'static str, usize>, text: &'static str, all: &mut Vec<&'static str>) -> usize {
+fn place_in(
+    places: &mut HashMap<&'static str, usize>,
+    text: &'static str,
+    all: &mut Vec<&'static str>,
+) -> usize {
     *places.entry(text).or_insert_with(|| {
         all.push(text);
         all.len() - 1

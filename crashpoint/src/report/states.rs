@@ -1,5 +1,5 @@
-//! The page of sweeps of programs and clusters: each finding with a lane for each node, and arrows for
-//! messages. All of it is written here; there is no script.
+//! The page of sweeps of programs and clusters: each finding with a lane for each node, and arrows
+//! for messages. All of it is written here; there is no script.
 
 use std::path::{Path, PathBuf};
 
@@ -11,8 +11,8 @@ use crate::states::{not_measured, table};
 /// How wide a lane is at most, in pixels.
 const LANE_MAX: usize = 330;
 
-/// All lanes together have so much on a page that is 1280 pixels wide, unless each would have less than
-/// its least.
+/// All lanes together have so much on a page that is 1280 pixels wide, unless each would have less
+/// than its least.
 const LANES: usize = 1040;
 const LANE_MIN: usize = 120;
 
@@ -76,13 +76,25 @@ struct MomentView {
 
 /// The page for these sweeps.
 pub(super) fn page(sweeps: &[(PathBuf, Recorded)]) -> anyhow::Result<String> {
-    let sweeps = sweeps.iter().enumerate().map(|(place, (directory, recorded))| sweep(place, directory, recorded));
+    let sweeps = sweeps
+        .iter()
+        .enumerate()
+        .map(|(place, (directory, recorded))| sweep(place, directory, recorded));
     let style = include_str!("../../templates/report.css");
-    Ok(Page { version: env!("CARGO_PKG_VERSION"), style, sweeps: sweeps.collect() }.render()?)
+    Ok(Page {
+        version: env!("CARGO_PKG_VERSION"),
+        style,
+        sweeps: sweeps.collect(),
+    }
+    .render()?)
 }
 
 fn sweep(place: usize, directory: &Path, recorded: &Recorded) -> SweepView {
-    let Recorded { manifest, findings, summary } = recorded;
+    let Recorded {
+        manifest,
+        findings,
+        summary,
+    } = recorded;
     let table = match summary {
         Some(summary) => not_measured(summary) + &table(summary),
         None => "The sweep was stopped before its end.\n".to_owned(),
@@ -95,19 +107,36 @@ fn sweep(place: usize, directory: &Path, recorded: &Recorded) -> SweepView {
         explore: manifest.explore(),
         check: manifest.check().to_owned(),
         table,
-        findings: findings.iter().map(|finding| view(place, finding)).collect(),
+        findings: findings
+            .iter()
+            .map(|finding| view(place, finding))
+            .collect(),
     }
 }
 
 fn view(sweep: usize, finding: &Finding) -> FindingView {
     // Nodes that did nothing that is shown need no lane.
-    let shown = (0..finding.nodes.len()).filter(|node| finding.timeline.iter().any(|moment| moment.node == *node));
+    let shown = (0..finding.nodes.len())
+        .filter(|node| finding.timeline.iter().any(|moment| moment.node == *node));
     let shown: Vec<_> = shown.collect();
     let lane = (LANES / shown.len().max(1)).clamp(LANE_MIN, LANE_MAX);
-    let x = |node: usize| shown.iter().position(|shown| *shown == node).unwrap_or_default() * lane + 10;
+    let x = |node: usize| {
+        shown
+            .iter()
+            .position(|shown| *shown == node)
+            .unwrap_or_default()
+            * lane
+            + 10
+    };
     let y = |place: usize| TOP + place * LINE;
-    let last_line = finding.acknowledged.as_ref().map(|line| format!("the line `{}`", line.line));
-    let acknowledged = finding.timeline.iter().rposition(|moment| Some(&moment.words) == last_line.as_ref());
+    let last_line = finding
+        .acknowledged
+        .as_ref()
+        .map(|line| format!("the line `{}`", line.line));
+    let acknowledged = finding
+        .timeline
+        .iter()
+        .rposition(|moment| Some(&moment.words) == last_line.as_ref());
     let moment = |(place, moment): (usize, &Moment)| MomentView {
         class: match moment.fate {
             None if acknowledged == Some(place) => "acknowledged",
@@ -125,7 +154,12 @@ fn view(sweep: usize, finding: &Finding) -> FindingView {
     let message = |(place, moment): (usize, &Moment)| {
         let from = moment.from?;
         let sender = finding.timeline.get(from)?.node;
-        Some((x(sender) + 4, y(from) + LINE / 2, x(moment.node) + 2, y(place) + LINE / 2))
+        Some((
+            x(sender) + 4,
+            y(from) + LINE / 2,
+            x(moment.node) + 2,
+            y(place) + LINE / 2,
+        ))
     };
     FindingView {
         number: finding.number,
@@ -136,9 +170,20 @@ fn view(sweep: usize, finding: &Finding) -> FindingView {
         text: finding.text(),
         width: shown.len() * lane + 10,
         height: y(finding.timeline.len()) + 22,
-        lanes: shown.iter().map(|node| Lane { name: finding.nodes[*node].node.clone(), x: x(*node) }).collect(),
+        lanes: shown
+            .iter()
+            .map(|node| Lane {
+                name: finding.nodes[*node].node.clone(),
+                x: x(*node),
+            })
+            .collect(),
         moments: finding.timeline.iter().enumerate().map(moment).collect(),
-        messages: finding.timeline.iter().enumerate().filter_map(message).collect(),
+        messages: finding
+            .timeline
+            .iter()
+            .enumerate()
+            .filter_map(message)
+            .collect(),
     }
 }
 

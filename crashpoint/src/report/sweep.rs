@@ -6,7 +6,8 @@ use anyhow::Context;
 use campaign::quoted;
 use checker::{Contract, Finding};
 use replayer::{
-    DiskKind, Evidence, FileSystemArgs, Findings, Found, FoundWhat, Overview, Story, death_text, replay_text,
+    DiskKind, Evidence, FileSystemArgs, Findings, Found, FoundWhat, Overview, Story, death_text,
+    replay_text,
 };
 
 use crate::fs;
@@ -28,18 +29,31 @@ impl Sweep {
         let arguments = fs::recorded_arguments(fs, &findings.manifest)
             .with_context(|| format!("read the manifest in {}", directory.display()))?
             .into_file_system();
-        Ok(Self { directory: directory.into(), findings, overview, arguments })
+        Ok(Self {
+            directory: directory.into(),
+            findings,
+            overview,
+            arguments,
+        })
     }
 
     /// The command that tests a finding's workload again, wherever that is.
     pub(super) fn replay(&self, found: &Found) -> String {
-        format!("printf '%s\\n' {} | {}", quoted(&found.workload.to_line()), self.command(found))
+        format!(
+            "printf '%s\\n' {} | {}",
+            quoted(&found.workload.to_line()),
+            self.command(found)
+        )
     }
 
     fn command(&self, found: &Found) -> String {
         let flags = self.arguments.replay_flags(&found.variant);
         // Who mounts must be root, but for a guest.
-        let sudo = if flags.contains("--kernel ") { "" } else { "sudo " };
+        let sudo = if flags.contains("--kernel ") {
+            ""
+        } else {
+            "sudo "
+        };
         format!("{sudo}crashpoint fs {flags} -")
     }
 
@@ -48,7 +62,12 @@ impl Sweep {
         let text = match &found.what {
             FoundWhat::State(state) => {
                 let (variant, workload) = (&found.variant, &found.workload);
-                let story = Story { variant, contract: self.contract(found), workload, state };
+                let story = Story {
+                    variant,
+                    contract: self.contract(found),
+                    workload,
+                    state,
+                };
                 match self.evidence(found) {
                     Some(evidence) => story.in_full(&evidence),
                     None => story.text(),
@@ -62,7 +81,10 @@ impl Sweep {
     /// What the log says of a finding.
     pub(super) fn evidence<'a>(&self, found: &'a Found) -> Option<Evidence<'a>> {
         let disk: DiskKind = self.findings.manifest.disk.parse().ok()?;
-        found.log.as_ref().map(|log| Evidence::new(log, disk.honesty))
+        found
+            .log
+            .as_ref()
+            .map(|log| Evidence::new(log, disk.honesty))
     }
 
     /// Whose promises counted.
@@ -72,7 +94,9 @@ impl Sweep {
 
     /// Where the file system promises it.
     pub(super) fn source(&self, found: &Found, finding: &Finding) -> Option<&'static str> {
-        self.contract(found)?.line(finding.promise).map(|line| line.source)
+        self.contract(found)?
+            .line(finding.promise)
+            .map(|line| line.source)
     }
 }
 
@@ -81,14 +105,22 @@ pub(super) fn headline(found: &Found) -> String {
     match &found.what {
         FoundWhat::Death(death) => format!("the kernel died: {}", death.what),
         FoundWhat::State(state) => state.findings.first().map_or_else(String::new, |finding| {
-            if finding.path.is_empty() { finding.what.clone() } else { format!("{}: {}", finding.path, finding.what) }
+            if finding.path.is_empty() {
+                finding.what.clone()
+            } else {
+                format!("{}: {}", finding.path, finding.what)
+            }
         }),
     }
 }
 
 /// What a finding breaks, by name.
 pub(super) fn promises(found: &Found) -> Vec<String> {
-    let mut names: Vec<_> = found.findings().iter().map(|finding| finding.promise.name()).collect();
+    let mut names: Vec<_> = found
+        .findings()
+        .iter()
+        .map(|finding| finding.promise.name())
+        .collect();
     if let FoundWhat::Death(_) = found.what {
         names.push(KERNEL_DIED.into());
     }

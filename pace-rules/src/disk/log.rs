@@ -124,19 +124,34 @@ impl Log {
         let mut order = Vec::new();
         let (mut run_writes, mut settled_from) = (0, 0);
         for (place, request) in requests.iter().enumerate() {
-            let Request::Write(write) = *request else { continue };
-            assert!(write.completed > place, "the write at {place} was answered before it was submitted");
+            let Request::Write(write) = *request else {
+                continue;
+            };
+            assert!(
+                write.completed > place,
+                "the write at {place} was answered before it was submitted"
+            );
             run_writes += u32::from(place >= durable);
             if place >= durable && disk == Disk::LoseWrite(run_writes) {
                 continue;
             }
-            let durable_from =
-                if place < durable { place + 1 } else { durable_from(write.fua, write.completed, &flushes, disk) };
+            let durable_from = if place < durable {
+                place + 1
+            } else {
+                durable_from(write.fua, write.completed, &flushes, disk)
+            };
             settled_from = settled_from.max(durable_from);
             let epoch = flushes.partition_point(|flush| *flush < place);
             order.push((Reverse(epoch), Reverse(write.priority), writes.len()));
             let Write { offset, length, .. } = write;
-            writes.push(KnownWrite { place, offset, length, durable_from, settled_from, rank: 0 });
+            writes.push(KnownWrite {
+                place,
+                offset,
+                length,
+                durable_from,
+                settled_from,
+                rank: 0,
+            });
         }
         order.sort_unstable();
         for (rank, (_, _, write)) in order.into_iter().enumerate() {
@@ -145,7 +160,13 @@ impl Log {
         let mut durable_from: Vec<_> = writes.iter().map(|write| write.durable_from).collect();
         durable_from.sort_unstable();
         let flushed = flushes.iter().map(|place| place + 1).collect();
-        Self { requests: requests.len(), durable, writes, flushed, durable_from }
+        Self {
+            requests: requests.len(),
+            durable,
+            writes,
+            flushed,
+            durable_from,
+        }
     }
 
     /// How many requests it has: also the position behind the last one.
@@ -162,22 +183,32 @@ impl Log {
     /// submitted before it that neither a flush nor FUA had covered.
     pub fn pending(&self, position: usize) -> Vec<usize> {
         let window = self.window(position).iter();
-        window.filter(|write| write.durable_from > position).map(|write| write.place).collect()
+        window
+            .filter(|write| write.durable_from > position)
+            .map(|write| write.place)
+            .collect()
     }
 
     /// The same, those first that are to be lost first.
     pub(super) fn pending_by_rank(&self, position: usize) -> Vec<KnownWrite> {
         let window = self.window(position).iter();
-        let mut pending: Vec<_> = window.filter(|write| write.durable_from > position).copied().collect();
+        let mut pending: Vec<_> = window
+            .filter(|write| write.durable_from > position)
+            .copied()
+            .collect();
         pending.sort_unstable_by_key(|write| write.rank);
         pending
     }
 
     /// From the oldest pending write to the newest one.
     fn window(&self, position: usize) -> &[KnownWrite] {
-        let first = self.writes.partition_point(|write| write.settled_from <= position);
+        let first = self
+            .writes
+            .partition_point(|write| write.settled_from <= position);
         // Behind the first, which is pending, come only writes submitted later.
-        self.writes.get(first..self.submitted(position)).unwrap_or_default()
+        self.writes
+            .get(first..self.submitted(position))
+            .unwrap_or_default()
     }
 
     /// Whether a crash at a position may cost the write at a place.
@@ -208,14 +239,20 @@ impl Log {
         let mut lost = lost.to_vec();
         lost.sort_unstable();
         lost.dedup();
-        let state = State { position, relaxation: Relaxation::Lost(lost) };
+        let state = State {
+            position,
+            relaxation: Relaxation::Lost(lost),
+        };
         self.check(&state)?;
         Ok(self.named(state))
     }
 
     /// Gives the states that lost nothing, or all they could, their one name.
     pub(super) fn named(&self, state: State) -> State {
-        let State { position, relaxation } = state;
+        let State {
+            position,
+            relaxation,
+        } = state;
         let pending = || self.submitted(position) - self.durable_writes(position);
         let relaxation = match relaxation {
             Relaxation::Lost(lost) if lost.is_empty() => Relaxation::Prefix,
@@ -223,7 +260,10 @@ impl Log {
             Relaxation::Flushed if pending() == 0 => Relaxation::Prefix,
             other => other,
         };
-        State { position, relaxation }
+        State {
+            position,
+            relaxation,
+        }
     }
 
     /// Whether the disk may be left in a state, which may come from another log.
@@ -233,26 +273,48 @@ impl Log {
     pub fn check(&self, state: &State) -> Result<(), NoSuchState> {
         let position = state.position;
         if position > self.requests {
-            return Err(NoSuchState::BehindTheEnd { position, requests: self.requests });
+            return Err(NoSuchState::BehindTheEnd {
+                position,
+                requests: self.requests,
+            });
         }
         match &state.relaxation {
             Relaxation::Prefix | Relaxation::Flushed => Ok(()),
-            Relaxation::Lost(lost) => lost.iter().try_for_each(|place| self.may_lose(position, *place).map(drop)),
-            Relaxation::Torn { lost, place, from, to } => {
+            Relaxation::Lost(lost) => lost
+                .iter()
+                .try_for_each(|place| self.may_lose(position, *place).map(drop)),
+            Relaxation::Torn {
+                lost,
+                place,
+                from,
+                to,
+            } => {
                 let (place, from, to) = (*place, *from, *to);
-                lost.iter().try_for_each(|place| self.may_lose(position, *place).map(drop))?;
+                lost.iter()
+                    .try_for_each(|place| self.may_lose(position, *place).map(drop))?;
                 let length = self.may_lose(position, place)?.length;
                 let part = from < to && to <= length && to - from < length;
-                part.then_some(()).ok_or(NoSuchState::NoPart { place, from, to, length })
+                part.then_some(()).ok_or(NoSuchState::NoPart {
+                    place,
+                    from,
+                    to,
+                    length,
+                })
             }
         }
     }
 
     fn may_lose(&self, position: usize, place: usize) -> Result<&KnownWrite, NoSuchState> {
-        let write = self.writes.binary_search_by_key(&place, |write| write.place).ok().map(|index| &self.writes[index]);
+        let write = self
+            .writes
+            .binary_search_by_key(&place, |write| write.place)
+            .ok()
+            .map(|index| &self.writes[index]);
         match write.filter(|_| place < position) {
             None => Err(NoSuchState::NoWrite { position, place }),
-            Some(write) if write.durable_from <= position => Err(NoSuchState::Durable { position, place }),
+            Some(write) if write.durable_from <= position => {
+                Err(NoSuchState::Durable { position, place })
+            }
             Some(write) => Ok(write),
         }
     }
@@ -274,23 +336,37 @@ impl Log {
             let (place, length) = (write.place, write.length);
             let [head, tail] = match &state.relaxation {
                 Relaxation::Flushed if write.durable_from > state.position => [None, None],
-                Relaxation::Lost(lost) | Relaxation::Torn { lost, .. } if lost.binary_search(&place).is_ok() => {
+                Relaxation::Lost(lost) | Relaxation::Torn { lost, .. }
+                    if lost.binary_search(&place).is_ok() =>
+                {
                     [None, None]
                 }
-                Relaxation::Torn { place: torn, from, to, .. } if *torn == place => {
-                    [Some(0..*from), Some(*to..length)].map(|bytes| bytes.filter(|bytes| !bytes.is_empty()))
-                }
+                Relaxation::Torn {
+                    place: torn,
+                    from,
+                    to,
+                    ..
+                } if *torn == place => [Some(0..*from), Some(*to..length)]
+                    .map(|bytes| bytes.filter(|bytes| !bytes.is_empty())),
                 _ => [Some(0..length), None],
             };
-            head.into_iter().chain(tail).map(move |bytes| Piece { place, bytes })
+            head.into_iter()
+                .chain(tail)
+                .map(move |bytes| Piece { place, bytes })
         })
     }
 }
 
 /// The first position at which no crash may cost a write.
 fn durable_from(fua: bool, completed: usize, flushes: &[usize], disk: Disk) -> usize {
-    let by_itself = if fua && disk != Disk::DropFua { completed } else { usize::MAX };
+    let by_itself = if fua && disk != Disk::DropFua {
+        completed
+    } else {
+        usize::MAX
+    };
     let flush = flushes.get(flushes.partition_point(|flush| *flush < completed));
-    let by_flush = flush.filter(|_| disk != Disk::DropFlush).map_or(usize::MAX, |flush| flush + 1);
+    let by_flush = flush
+        .filter(|_| disk != Disk::DropFlush)
+        .map_or(usize::MAX, |flush| flush + 1);
     by_itself.min(by_flush)
 }

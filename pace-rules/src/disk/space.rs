@@ -17,10 +17,10 @@ use crate::{combinations, sample};
 /// the next have kept the same.
 ///
 /// **In which order.** `prefix` in the order of the log; `flushed`; one write lost; one torn; two
-/// lost; one lost and another torn; three lost, and so on. In each of these the caller's crash points come before the others and, but
-/// for `prefix`, the later before the earlier. At one point the writes behind the last flush are
-/// lost first, then those before it and so on; of these the ones with the greatest priority; of
-/// these the oldest, on which the most may rest.
+/// lost; one lost and another torn; three lost, and so on. In each of these the caller's crash
+/// points come before the others and, but for `prefix`, the later before the earlier. At one point
+/// the writes behind the last flush are lost first, then those before it and so on; of these the
+/// ones with the greatest priority; of these the oldest, on which the most may rest.
 #[derive(Debug, Clone)]
 pub struct Space<'a> {
     log: &'a Log,
@@ -98,28 +98,55 @@ impl<'a> Space<'a> {
     pub fn new(log: &'a Log, crash_points: &[usize], states: &States, seed: u64) -> Self {
         let points = points(log, crash_points, states);
         let torn_unit_bytes = states.torn_unit_bytes.unwrap_or(u64::MAX);
-        let mut space = Self { log, torn_unit_bytes, blocks: Vec::new(), drawn: None };
+        let mut space = Self {
+            log,
+            torn_unit_bytes,
+            blocks: Vec::new(),
+            drawn: None,
+        };
         space.add_blocks(&points, states);
-        space.drawn = states.sample.map(|size| sample::draw(size, space.spanned(), seed));
+        space.drawn = states
+            .sample
+            .map(|size| sample::draw(size, space.spanned(), seed));
         space
     }
 
     fn add_blocks(&mut self, points: &[Point], states: &States) {
-        let (promised, others): (Vec<&Point>, Vec<&Point>) =
-            points.iter().partition(|point| point.origin == Origin::Promise);
+        let (promised, others): (Vec<&Point>, Vec<&Point>) = points
+            .iter()
+            .partition(|point| point.origin == Origin::Promise);
         if states.prefix {
-            for point in promised.iter().chain(&others).filter(|point| point.origin != Origin::Flush) {
+            for point in promised
+                .iter()
+                .chain(&others)
+                .filter(|point| point.origin != Origin::Flush)
+            {
                 self.add(point.position, Choice::Prefix, 1);
             }
         }
-        let latest_first: Vec<&Point> = promised.into_iter().rev().chain(others.into_iter().rev()).collect();
-        for point in latest_first.iter().filter(|point| states.flushed && point.flushed_is_new) {
+        let latest_first: Vec<&Point> = promised
+            .into_iter()
+            .rev()
+            .chain(others.into_iter().rev())
+            .collect();
+        for point in latest_first
+            .iter()
+            .filter(|point| states.flushed && point.flushed_is_new)
+        {
             self.add(point.position, Choice::Flushed, 1);
         }
-        let inside: Vec<&Point> = latest_first.into_iter().filter(|point| point.origin != Origin::Flush).collect();
+        let inside: Vec<&Point> = latest_first
+            .into_iter()
+            .filter(|point| point.origin != Origin::Flush)
+            .collect();
         self.add_lost(&inside, 1, states);
         self.add_torn(&inside, 0, states);
-        let most = inside.iter().map(|point| point.pending).max().unwrap_or(0).min(states.reorder);
+        let most = inside
+            .iter()
+            .map(|point| point.pending)
+            .max()
+            .unwrap_or(0)
+            .min(states.reorder);
         for count in 1..=most {
             // What no number is left for cannot be addressed.
             if self.spanned() == u128::MAX {
@@ -134,20 +161,35 @@ impl<'a> Space<'a> {
 
     fn add_lost(&mut self, points: &[&Point], count: usize, states: &States) {
         for point in points.iter().filter(|_| count <= states.reorder) {
-            let but = if let Origin::Write(place) = point.origin { place } else { None };
+            let but = if let Origin::Write(place) = point.origin {
+                place
+            } else {
+                None
+            };
             // All of them lost is what `flushed` is.
             let visited = states.flushed && but.is_none() && count == point.pending;
             if count <= point.pending && !visited {
-                self.add(point.position, Choice::Lost { count, but }, combinations::count(point.pending, count));
+                self.add(
+                    point.position,
+                    Choice::Lost { count, but },
+                    combinations::count(point.pending, count),
+                );
             }
         }
     }
 
     fn add_torn(&mut self, points: &[&Point], count: usize, states: &States) {
         for point in points.iter().filter(|_| states.torn_unit_bytes.is_some()) {
-            let but = if let Origin::Write(place) = point.origin { place } else { None };
+            let but = if let Origin::Write(place) = point.origin {
+                place
+            } else {
+                None
+            };
             let ways = TornWays::new(self.log, point.position, count, but);
-            let states = self.tears(point.position).map(|(place, _)| ways.of(place)).fold(0, u128::saturating_add);
+            let states = self
+                .tears(point.position)
+                .map(|(place, _)| ways.of(place))
+                .fold(0, u128::saturating_add);
             self.add(point.position, Choice::Torn { count, but }, states);
         }
     }
@@ -155,7 +197,11 @@ impl<'a> Space<'a> {
     fn add(&mut self, position: usize, kind: Choice, states: u128) {
         if states > 0 {
             let end = self.spanned().saturating_add(states);
-            self.blocks.push(Block { end, position, kind });
+            self.blocks.push(Block {
+                end,
+                position,
+                kind,
+            });
         }
     }
 
@@ -167,7 +213,9 @@ impl<'a> Space<'a> {
 
     /// How many states are to be visited.
     pub fn len(&self) -> u128 {
-        self.drawn.as_ref().map_or(self.spanned(), |drawn| drawn.len() as u128)
+        self.drawn
+            .as_ref()
+            .map_or(self.spanned(), |drawn| drawn.len() as u128)
     }
 
     /// Whether there is nothing to visit.
@@ -183,14 +231,24 @@ impl<'a> Space<'a> {
         };
         let after = self.blocks.partition_point(|block| block.end <= number);
         let Block { position, kind, .. } = *self.blocks.get(after)?;
-        let number = number - if after == 0 { 0 } else { self.blocks[after - 1].end };
+        let number = number
+            - if after == 0 {
+                0
+            } else {
+                self.blocks[after - 1].end
+            };
         let relaxation = match kind {
             Choice::Prefix => Relaxation::Prefix,
             Choice::Flushed => Relaxation::Flushed,
-            Choice::Lost { count, but } => Relaxation::Lost(self.lost(position, count, &[but], number)),
+            Choice::Lost { count, but } => {
+                Relaxation::Lost(self.lost(position, count, &[but], number))
+            }
             Choice::Torn { count, but } => self.torn(position, count, but, number)?,
         };
-        Some(self.log.named(State { position, relaxation }))
+        Some(self.log.named(State {
+            position,
+            relaxation,
+        }))
     }
 
     /// The kinds of the states, in order, each with how many there are. A sample is not looked at.
@@ -212,22 +270,43 @@ impl<'a> Space<'a> {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 
-    /// One way, of number `number`, to lose `count` of the pending writes, and none of those at `but`.
-    fn lost(&self, position: usize, count: usize, but: &[Option<usize>], number: u128) -> Vec<usize> {
+    /// One way, of number `number`, to lose `count` of the pending writes, and none of those at
+    /// `but`.
+    fn lost(
+        &self,
+        position: usize,
+        count: usize,
+        but: &[Option<usize>],
+        number: u128,
+    ) -> Vec<usize> {
         let mut pending = self.log.pending_by_rank(position);
         pending.retain(|write| !but.contains(&Some(write.place)));
         let chosen = combinations::nth(number, pending.len(), count);
-        let mut lost: Vec<_> = chosen.into_iter().map(|index| pending[index].place).collect();
+        let mut lost: Vec<_> = chosen
+            .into_iter()
+            .map(|index| pending[index].place)
+            .collect();
         lost.sort_unstable();
         lost
     }
 
-    fn torn(&self, position: usize, count: usize, but: Option<usize>, mut number: u128) -> Option<Relaxation> {
+    fn torn(
+        &self,
+        position: usize,
+        count: usize,
+        but: Option<usize>,
+        mut number: u128,
+    ) -> Option<Relaxation> {
         let ways = TornWays::new(self.log, position, count, but);
         for (place, part) in self.tears(position) {
             if number < ways.of(place) {
                 let lost = self.lost(position, count, &[but, Some(place)], number);
-                return Some(Relaxation::Torn { lost, place, from: part.start, to: part.end });
+                return Some(Relaxation::Torn {
+                    lost,
+                    place,
+                    from: part.start,
+                    to: part.end,
+                });
             }
             number -= ways.of(place);
         }
@@ -237,9 +316,13 @@ impl<'a> Space<'a> {
     /// The parts that may be lost of each pending write: its place, and which of its bytes.
     fn tears(&self, position: usize) -> impl Iterator<Item = (usize, Range<u64>)> {
         let unit_bytes = self.torn_unit_bytes;
-        self.log.pending_by_rank(position).into_iter().flat_map(move |write| {
-            tear::cuts(write.offset, write.length, unit_bytes).map(move |part| (write.place, part))
-        })
+        self.log
+            .pending_by_rank(position)
+            .into_iter()
+            .flat_map(move |write| {
+                tear::cuts(write.offset, write.length, unit_bytes)
+                    .map(move |part| (write.place, part))
+            })
     }
 }
 
@@ -255,11 +338,19 @@ impl TornWays {
         let others = (log.submitted(position) - log.durable_writes(position)).saturating_sub(1);
         let kept = but.is_some_and(|but| log.is_pending(but, position));
         let beside_another = combinations::count(others.saturating_sub(usize::from(kept)), count);
-        Self { but, beside_but: combinations::count(others, count), beside_another }
+        Self {
+            but,
+            beside_but: combinations::count(others, count),
+            beside_another,
+        }
     }
 
     fn of(&self, torn: usize) -> u128 {
-        if self.but == Some(torn) { self.beside_but } else { self.beside_another }
+        if self.but == Some(torn) {
+            self.beside_but
+        } else {
+            self.beside_another
+        }
     }
 }
 
@@ -268,13 +359,21 @@ fn points(log: &Log, crash_points: &[usize], states: &States) -> Vec<Point> {
     let mut promised = crash_points.to_vec();
     promised.sort_unstable();
     promised.dedup();
-    assert!(promised.last().is_none_or(|last| *last <= log.len()), "a crash point lies behind the end of the log");
+    assert!(
+        promised.last().is_none_or(|last| *last <= log.len()),
+        "a crash point lies behind the end of the log"
+    );
     let pending = |position| log.submitted(position) - log.durable_writes(position);
     let mut points = Vec::new();
     for position in &promised {
         let pending = pending(*position);
         let flushed_is_new = pending > 0 || !states.prefix;
-        points.push(Point { position: *position, origin: Origin::Promise, pending, flushed_is_new });
+        points.push(Point {
+            position: *position,
+            origin: Origin::Promise,
+            pending,
+            flushed_is_new,
+        });
     }
     if !states.every_write {
         return points;
@@ -283,21 +382,34 @@ fn points(log: &Log, crash_points: &[usize], states: &States) -> Vec<Point> {
     let setup = (log.durable.min(log.len()), Origin::Write(None));
     let run = log.writes.iter().filter(|write| write.place >= log.durable);
     let writes = run.map(|write| (write.place + 1, Origin::Write(Some(write.place))));
-    let flushes = log.flushed.iter().filter(|position| **position > log.durable);
+    let flushes = log
+        .flushed
+        .iter()
+        .filter(|position| **position > log.durable);
     let flushes = flushes.map(|position| (*position, Origin::Flush));
     // Nothing happened between two positions if as many writes are submitted and durable there.
     let happened = |position: usize| (log.submitted(position), log.durable_writes(position));
-    let before: Vec<_> = promised.iter().map(|position| happened(*position)).collect();
+    let before: Vec<_> = promised
+        .iter()
+        .map(|position| happened(*position))
+        .collect();
     for (position, origin) in [setup].into_iter().chain(writes).chain(flushes) {
         if before.binary_search(&happened(position)).is_ok() {
             continue;
         }
         let kept = match origin {
-            Origin::Write(Some(_)) => log.writes[log.submitted(position) - 1].durable_from > position,
+            Origin::Write(Some(_)) => {
+                log.writes[log.submitted(position) - 1].durable_from > position
+            }
             _ => false,
         };
         let pending = pending(position) - usize::from(kept);
-        points.push(Point { position, origin, pending, flushed_is_new: false });
+        points.push(Point {
+            position,
+            origin,
+            pending,
+            flushed_is_new: false,
+        });
     }
     points.sort_unstable_by_key(|point| point.position);
     mark_new_flushed(log, &mut points, states);
@@ -315,8 +427,11 @@ fn mark_new_flushed(log: &Log, points: &mut [Point], states: &States) {
             // The same content has an earlier name: with the crash right behind the newest write
             // that it kept, or where the last promise came into force. There these are lost:
             let submitted = &log.writes[..log.submitted(point.position)];
-            let newest_durable = submitted.iter().rfind(|write| write.durable_from <= point.position);
-            let earliest = newest_durable.map_or(promised_at, |write| promised_at.max(write.place + 1));
+            let newest_durable = submitted
+                .iter()
+                .rfind(|write| write.durable_from <= point.position);
+            let earliest =
+                newest_durable.map_or(promised_at, |write| promised_at.max(write.place + 1));
             point.flushed_is_new = log.submitted(earliest) - durable > states.reorder;
         }
         durable_before = Some(durable);

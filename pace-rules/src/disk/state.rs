@@ -10,8 +10,8 @@ use super::Kind;
 /// What a disk is left with when the power fails.
 ///
 /// Its text says all that is needed to make it again from the log: `prefix@37`, `flushed@37`,
-/// `lost-31-35@37`, `torn-31:512..4096@37`, `lost-29-35-torn-31:512..4096@37`, with the [relaxation](Relaxation) before the `@` and
-/// the position behind it.
+/// `lost-31-35@37`, `torn-31:512..4096@37`, `lost-29-35-torn-31:512..4096@37`, with the
+/// [relaxation](Relaxation) before the `@` and the position behind it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct State {
@@ -73,7 +73,12 @@ impl fmt::Display for Relaxation {
             Self::Prefix => f.write_str("prefix"),
             Self::Flushed => f.write_str("flushed"),
             Self::Lost(lost) => write_lost(f, lost),
-            Self::Torn { lost, place, from, to } => {
+            Self::Torn {
+                lost,
+                place,
+                from,
+                to,
+            } => {
                 if !lost.is_empty() {
                     write_lost(f, lost)?;
                     f.write_str("-")?;
@@ -101,7 +106,8 @@ impl FromStr for Relaxation {
     fn from_str(text: &str) -> Result<Self, NotAState> {
         let read = read_relaxation(text);
         // One state has one text: no signs, no leading zeros.
-        read.filter(|read| read.to_string() == text).ok_or_else(|| NotAState(text.into()))
+        read.filter(|read| read.to_string() == text)
+            .ok_or_else(|| NotAState(text.into()))
     }
 }
 
@@ -111,30 +117,48 @@ impl FromStr for State {
     fn from_str(text: &str) -> Result<Self, NotAState> {
         let read = || {
             let (relaxation, position) = text.split_once('@')?;
-            Some(Self { position: position.parse().ok()?, relaxation: relaxation.parse().ok()? })
+            Some(Self {
+                position: position.parse().ok()?,
+                relaxation: relaxation.parse().ok()?,
+            })
         };
-        read().filter(|read| read.to_string() == text).ok_or_else(|| NotAState(text.into()))
+        read()
+            .filter(|read| read.to_string() == text)
+            .ok_or_else(|| NotAState(text.into()))
     }
 }
 
 fn read_relaxation(text: &str) -> Option<Relaxation> {
     if let Some((lost, tear)) = text.split_once("torn-") {
-        let lost = if lost.is_empty() { Vec::new() } else { read_lost(lost.strip_suffix('-')?)? };
+        let lost = if lost.is_empty() {
+            Vec::new()
+        } else {
+            read_lost(lost.strip_suffix('-')?)?
+        };
         let (place, bytes) = tear.split_once(':')?;
         let (from, to) = bytes.split_once("..")?;
         let (place, from, to) = (place.parse().ok()?, from.parse().ok()?, to.parse().ok()?);
         let both = lost.contains(&place);
-        return (from < to && !both).then_some(Relaxation::Torn { lost, place, from, to });
+        return (from < to && !both).then_some(Relaxation::Torn {
+            lost,
+            place,
+            from,
+            to,
+        });
     }
     if text.starts_with("lost-") {
         return read_lost(text).map(Relaxation::Lost);
     }
-    [Relaxation::Prefix, Relaxation::Flushed].into_iter().find(|relaxation| relaxation.to_string() == text)
+    [Relaxation::Prefix, Relaxation::Flushed]
+        .into_iter()
+        .find(|relaxation| relaxation.to_string() == text)
 }
 
 fn read_lost(text: &str) -> Option<Vec<usize>> {
     let places = text.strip_prefix("lost-")?.split('-');
-    let places: Vec<usize> = places.map(|place| place.parse().ok()).collect::<Option<_>>()?;
+    let places: Vec<usize> = places
+        .map(|place| place.parse().ok())
+        .collect::<Option<_>>()?;
     places.is_sorted_by(|a, b| a < b).then_some(places)
 }
 
@@ -178,13 +202,25 @@ mod tests {
             Just(Relaxation::Prefix),
             Just(Relaxation::Flushed),
             places().prop_map(|places| Relaxation::Lost(places.into_iter().collect())),
-            (places(), any::<bool>(), any::<u32>(), 1..u64::from(u32::MAX)).prop_map(
-                |(places, alone, from, length)| {
-                    let (place, mut lost) = (*places.first().unwrap(), places.into_iter().skip(1).collect::<Vec<_>>());
+            (
+                places(),
+                any::<bool>(),
+                any::<u32>(),
+                1..u64::from(u32::MAX)
+            )
+                .prop_map(|(places, alone, from, length)| {
+                    let (place, mut lost) = (
+                        *places.first().unwrap(),
+                        places.into_iter().skip(1).collect::<Vec<_>>(),
+                    );
                     lost.truncate(if alone { 0 } else { lost.len() });
-                    Relaxation::Torn { lost, place, from: from.into(), to: u64::from(from) + length }
-                }
-            ),
+                    Relaxation::Torn {
+                        lost,
+                        place,
+                        from: from.into(),
+                        to: u64::from(from) + length,
+                    }
+                }),
         ]
     }
 
@@ -208,14 +244,52 @@ mod tests {
     #[test]
     fn states_are_read_as_they_are_written() {
         let lost = Relaxation::Lost(vec![31, 35]);
-        assert_eq!(State { position: 37, relaxation: lost }.to_string(), "lost-31-35@37");
-        let torn = |lost: Vec<usize>| Relaxation::Torn { lost, place: 31, from: 512, to: 4096 };
-        assert_eq!(State { position: 37, relaxation: torn(vec![]) }.to_string(), "torn-31:512..4096@37");
-        assert_eq!(torn(vec![29, 35]).to_string(), "lost-29-35-torn-31:512..4096");
+        assert_eq!(
+            State {
+                position: 37,
+                relaxation: lost
+            }
+            .to_string(),
+            "lost-31-35@37"
+        );
+        let torn = |lost: Vec<usize>| Relaxation::Torn {
+            lost,
+            place: 31,
+            from: 512,
+            to: 4096,
+        };
+        assert_eq!(
+            State {
+                position: 37,
+                relaxation: torn(vec![])
+            }
+            .to_string(),
+            "torn-31:512..4096@37"
+        );
+        assert_eq!(
+            torn(vec![29, 35]).to_string(),
+            "lost-29-35-torn-31:512..4096"
+        );
         // As in the results of every version.
-        assert_eq!(serde_json::from_str::<Relaxation>("\"prefix\"").unwrap(), Relaxation::Prefix);
-        assert_eq!(serde_json::to_string(&Relaxation::Flushed).unwrap(), "\"flushed\"");
-        for wrong in ["", "prefix", "@3", "lost@3", "lost-@3", "lost-2-1@3", "lost-1-1@3", "lost-01@3", "prefix@+3"] {
+        assert_eq!(
+            serde_json::from_str::<Relaxation>("\"prefix\"").unwrap(),
+            Relaxation::Prefix
+        );
+        assert_eq!(
+            serde_json::to_string(&Relaxation::Flushed).unwrap(),
+            "\"flushed\""
+        );
+        for wrong in [
+            "",
+            "prefix",
+            "@3",
+            "lost@3",
+            "lost-@3",
+            "lost-2-1@3",
+            "lost-1-1@3",
+            "lost-01@3",
+            "prefix@+3",
+        ] {
             assert!(wrong.parse::<State>().is_err(), "{wrong}");
         }
         for wrong in [

@@ -70,7 +70,12 @@ impl States {
 
     /// The same of one crash point, of which nothing is left out.
     pub(crate) fn at_one_point(self) -> Self {
-        Self { prefix: true, every_write: false, sample: None, ..self }
+        Self {
+            prefix: true,
+            every_write: false,
+            sample: None,
+            ..self
+        }
     }
 
     /// Whether the states are visited in which nothing was lost.
@@ -87,14 +92,22 @@ impl States {
 /// `prefix,flushed`.
 impl Default for States {
     fn default() -> Self {
-        Self { prefix: true, flushed: true, ..Self::NONE }
+        Self {
+            prefix: true,
+            flushed: true,
+            ..Self::NONE
+        }
     }
 }
 
 impl fmt::Display for States {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut words = Vec::new();
-        if (Self { sample: None, ..*self }) == Self::ALL {
+        if (Self {
+            sample: None,
+            ..*self
+        }) == Self::ALL
+        {
             words.push("all".into());
         } else {
             let plain = [
@@ -102,13 +115,21 @@ impl fmt::Display for States {
                 (self.flushed, "flushed"),
                 (self.every_write, "every-write"),
             ];
-            words.extend(plain.into_iter().filter(|(given, _)| *given).map(|(_, word)| word.to_string()));
+            words.extend(
+                plain
+                    .into_iter()
+                    .filter(|(given, _)| *given)
+                    .map(|(_, word)| word.to_string()),
+            );
             words.extend(match self.reorder {
                 0 => None,
                 usize::MAX => Some("reorder:all".into()),
                 most => Some(format!("reorder:{most}")),
             });
-            words.extend(self.torn_unit_bytes.map(|unit_bytes| format!("torn:{unit_bytes}")));
+            words.extend(
+                self.torn_unit_bytes
+                    .map(|unit_bytes| format!("torn:{unit_bytes}")),
+            );
             words.extend(self.mixed.then(|| "mixed".into()));
         }
         words.extend(self.sample.map(|size| format!("sample:{size}")));
@@ -122,18 +143,28 @@ impl FromStr for States {
     fn from_str(text: &str) -> Result<Self, InvalidStates> {
         let (mut states, mut all) = (Self::NONE, false);
         for word in text.split(',') {
-            let refused = |why| InvalidStates { word: word.into(), why };
+            let refused = |why| InvalidStates {
+                word: word.into(),
+                why,
+            };
             match word.split_once(':').unwrap_or((word, "")) {
                 _ if word == "prefix" => states.prefix = true,
                 _ if word == "flushed" => states.flushed = true,
                 _ if word == "every-write" => (states.prefix, states.every_write) = (true, true),
                 _ if word == "mixed" => states.mixed = true,
                 _ if word == "all" => all = true,
-                ("reorder" | "torn" | "sample", _) if states.has(word) => return Err(refused("it is given twice")),
+                ("reorder" | "torn" | "sample", _) if states.has(word) => {
+                    return Err(refused("it is given twice"));
+                }
                 ("reorder", most) => {
-                    let number = if most == "all" { Some(usize::MAX) } else { positive(most) };
-                    states.reorder =
-                        number.ok_or_else(|| refused("expected reorder:K with K from 1, or reorder:all"))?;
+                    let number = if most == "all" {
+                        Some(usize::MAX)
+                    } else {
+                        positive(most)
+                    };
+                    states.reorder = number.ok_or_else(|| {
+                        refused("expected reorder:K with K from 1, or reorder:all")
+                    })?;
                 }
                 ("torn", unit) => {
                     let unit_bytes = positive(unit).filter(|bytes| bytes % SECTOR_BYTES == 0);
@@ -141,7 +172,8 @@ impl FromStr for States {
                     states.torn_unit_bytes = Some(unit_bytes.ok_or_else(|| refused(why))?);
                 }
                 ("sample", size) => {
-                    let size = positive(size).ok_or_else(|| refused("expected sample:N with N from 1"))?;
+                    let size =
+                        positive(size).ok_or_else(|| refused("expected sample:N with N from 1"))?;
                     states.sample = Some(size);
                 }
                 _ => {
@@ -153,15 +185,32 @@ impl FromStr for States {
         }
         if states.mixed && !all && (states.reorder == 0 || states.torn_unit_bytes.is_none()) {
             let why = "it takes reorder:K and torn:U, of which it visits both at once";
-            return Err(InvalidStates { word: "mixed".into(), why });
+            return Err(InvalidStates {
+                word: "mixed".into(),
+                why,
+            });
         }
         if all && (states.reorder > 0 || states.torn_unit_bytes.is_some()) {
             let why = "all has reorder:all and torn:512 already; for others say every-write,flushed,reorder:K,torn:U";
-            return Err(InvalidStates { word: text.into(), why });
+            return Err(InvalidStates {
+                word: text.into(),
+                why,
+            });
         }
         let sample = states.sample;
-        let alone = states == Self { sample, ..Self::NONE };
-        Ok(if all || alone { Self { sample, ..Self::ALL } } else { states })
+        let alone = states
+            == Self {
+                sample,
+                ..Self::NONE
+            };
+        Ok(if all || alone {
+            Self {
+                sample,
+                ..Self::ALL
+            }
+        } else {
+            states
+        })
     }
 }
 
@@ -179,7 +228,10 @@ impl States {
 /// A number from 1, which fits.
 fn positive<T: TryFrom<u64>>(text: &str) -> Option<T> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|number: &u64| digits && *number > 0).and_then(|number| number.try_into().ok())
+    text.parse()
+        .ok()
+        .filter(|number: &u64| digits && *number > 0)
+        .and_then(|number| number.try_into().ok())
 }
 
 impl TryFrom<String> for States {
@@ -220,8 +272,14 @@ mod tests {
             "all,sample:7",
         ] {
             assert_eq!(read(text).to_string(), text);
-            assert_eq!(serde_json::to_string(&read(text)).unwrap(), format!("\"{text}\""));
-            assert_eq!(serde_json::from_str::<States>(&format!("\"{text}\"")).unwrap(), read(text));
+            assert_eq!(
+                serde_json::to_string(&read(text)).unwrap(),
+                format!("\"{text}\"")
+            );
+            assert_eq!(
+                serde_json::from_str::<States>(&format!("\"{text}\"")).unwrap(),
+                read(text)
+            );
         }
         assert_eq!(States::default().to_string(), "prefix,flushed");
     }
@@ -230,7 +288,10 @@ mod tests {
     fn words_that_mean_the_same_are_the_same() {
         assert_eq!(read("every-write"), read("prefix,every-write"));
         assert_eq!(read("flushed,prefix"), States::default());
-        assert_eq!(read("mixed,torn:512,reorder:all,flushed,every-write"), read("all"));
+        assert_eq!(
+            read("mixed,torn:512,reorder:all,flushed,every-write"),
+            read("all")
+        );
         assert_eq!(read("sample:3"), read("all,sample:3"));
         assert_eq!(read("all,prefix"), read("all"));
         assert_eq!(read("all,mixed"), read("all"));
@@ -239,20 +300,35 @@ mod tests {
     #[test]
     fn what_cannot_be_visited_is_refused_with_what_can() {
         for (wrong, why) in [
-            ("", "expected prefix, flushed, every-write, reorder:K, torn:U, mixed, sample:N or all, with"),
+            (
+                "",
+                "expected prefix, flushed, every-write, reorder:K, torn:U, mixed, sample:N or all, with",
+            ),
             ("prefix,", "expected prefix, flushed, every-write,"),
             ("prefix:1", "expected prefix,"),
-            ("reorder", "expected reorder:K with K from 1, or reorder:all"),
+            (
+                "reorder",
+                "expected reorder:K with K from 1, or reorder:all",
+            ),
             ("reorder:0", "expected reorder:K"),
             ("reorder:+1", "expected reorder:K"),
-            ("torn:100", "expected torn:U with U bytes, a multiple of 512"),
+            (
+                "torn:100",
+                "expected torn:U with U bytes, a multiple of 512",
+            ),
             ("torn:0", "expected torn:U"),
             ("sample:x", "expected sample:N with N from 1"),
             ("sample:4294967296", "expected sample:N"),
             ("reorder:1,reorder:2", "'reorder:2': it is given twice"),
             ("reorder:1,mixed", "'mixed': it takes reorder:K and torn:U"),
-            ("torn:512,mixed,sample:3", "'mixed': it takes reorder:K and torn:U"),
-            ("all,torn:4096", "'all,torn:4096': all has reorder:all and torn:512 already"),
+            (
+                "torn:512,mixed,sample:3",
+                "'mixed': it takes reorder:K and torn:U",
+            ),
+            (
+                "all,torn:4096",
+                "'all,torn:4096': all has reorder:all and torn:512 already",
+            ),
         ] {
             let error = wrong.parse::<States>().expect_err(wrong).to_string();
             assert!(error.contains(why), "{wrong}: {error}");

@@ -10,7 +10,10 @@ use std::ops::Range;
 /// write; a write within one cannot be torn.
 pub(super) fn cuts(offset: u64, length: u64, unit: u64) -> impl Iterator<Item = Range<u64>> {
     let first = offset / unit;
-    let units = offset.saturating_add(length).div_ceil(unit).saturating_sub(first);
+    let units = offset
+        .saturating_add(length)
+        .div_ceil(unit)
+        .saturating_sub(first);
     let half = units / 2;
     let parts = [
         (units > 1, half..units),
@@ -19,8 +22,16 @@ pub(super) fn cuts(offset: u64, length: u64, unit: u64) -> impl Iterator<Item = 
         (units > 3, 0..1),
         (units > 2, half..half + 1),
     ];
-    let byte = move |unit_number: u64| (first + unit_number).saturating_mul(unit).saturating_sub(offset).min(length);
-    parts.into_iter().filter(|(exists, _)| *exists).map(move |(_, part)| byte(part.start)..byte(part.end))
+    let byte = move |unit_number: u64| {
+        (first + unit_number)
+            .saturating_mul(unit)
+            .saturating_sub(offset)
+            .min(length)
+    };
+    parts
+        .into_iter()
+        .filter(|(exists, _)| *exists)
+        .map(move |(_, part)| byte(part.start)..byte(part.end))
 }
 
 #[cfg(test)]
@@ -35,10 +46,19 @@ mod tests {
     fn a_write_is_torn_between_units_of_the_disk() {
         assert_eq!(of(512, 512, 512), []);
         assert_eq!(of(0, 1024, 512), [512..1024, 0..512]);
-        assert_eq!(of(4096, 1536, 512), [512..1536, 0..512, 1024..1536, 512..1024]);
-        assert_eq!(of(0, 4096, 512), [2048..4096, 0..2048, 3584..4096, 0..512, 2048..2560]);
+        assert_eq!(
+            of(4096, 1536, 512),
+            [512..1536, 0..512, 1024..1536, 512..1024]
+        );
+        assert_eq!(
+            of(0, 4096, 512),
+            [2048..4096, 0..2048, 3584..4096, 0..512, 2048..2560]
+        );
         // From 3 KiB to 9 KiB: the units are the disk's, and a part of one is written or not.
-        assert_eq!(of(3072, 6144, 4096), [1024..6144, 0..1024, 5120..6144, 1024..5120]);
+        assert_eq!(
+            of(3072, 6144, 4096),
+            [1024..6144, 0..1024, 5120..6144, 1024..5120]
+        );
         assert_eq!(of(1024, 3072, 4096), []);
         assert_eq!(of(0, 0, 512), []);
     }

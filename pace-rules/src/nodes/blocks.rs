@@ -1,9 +1,9 @@
 //! All crash states of nodes whose disks were recorded, each with a number.
 //!
 //! The requests to a node's disk are events of the node too, by the same clock. So a consistent cut
-//! says for each node what it had done, and what its disk had been sent: a receive is behind the send,
-//! and behind everything that the sender's disk was asked for before it. What the disk may have lost
-//! of that is what [`disk::Space`] says of one disk.
+//! says for each node what it had done, and what its disk had been sent: a receive is behind the
+//! send, and behind everything that the sender's disk was asked for before it. What the disk may
+//! have lost of that is what [`disk::Space`] says of one disk.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -70,7 +70,9 @@ pub enum BlockError {
     #[error("a majority of {0} nodes, where {1} have disks: ask for fewer")]
     Majority(usize, usize),
     /// Too many to be listed.
-    #[error("there are more than a million cuts of all nodes: use --explore pace, or states without every-write")]
+    #[error(
+        "there are more than a million cuts of all nodes: use --explore pace, or states without every-write"
+    )]
     Cuts,
 }
 
@@ -84,8 +86,8 @@ pub enum BlockError {
 /// their own.
 ///
 /// **What is lost.** Nothing; or on all nodes of a set that [`Explore`] names something of the same
-/// kind at once: the writes of the same rank, and on those that have none of that rank, nothing. With
-/// [`Explore::BruteForce`] each of them has lost anything.
+/// kind at once: the writes of the same rank, and on those that have none of that rank, nothing.
+/// With [`Explore::BruteForce`] each of them has lost anything.
 #[derive(Debug)]
 pub struct BlockSpace {
     disks: Vec<Option<RecordedDisk>>,
@@ -126,13 +128,27 @@ impl BlockSpace {
     ///
     /// # Errors
     /// If what is wanted does not fit the run.
-    pub fn new(run: &Run, disks: Vec<Option<RecordedDisk>>, request: &BlockRequest) -> Result<Self, BlockError> {
-        let with_disk: Vec<_> = (0..disks.len()).filter(|node| disks[*node].is_some()).collect();
-        let Some(&first) = with_disk.first() else { return Err(BlockError::NoDisk) };
+    pub fn new(
+        run: &Run,
+        disks: Vec<Option<RecordedDisk>>,
+        request: &BlockRequest,
+    ) -> Result<Self, BlockError> {
+        let with_disk: Vec<_> = (0..disks.len())
+            .filter(|node| disks[*node].is_some())
+            .collect();
+        let Some(&first) = with_disk.first() else {
+            return Err(BlockError::NoDisk);
+        };
         let sets = match request.explore {
             Explore::ReplicatedStateMachine { majority } => {
-                let majority = if majority == 0 { with_disk.len() / 2 + 1 } else { majority };
-                let set = with_disk.get(..majority).ok_or(BlockError::Majority(majority, with_disk.len()))?;
+                let majority = if majority == 0 {
+                    with_disk.len() / 2 + 1
+                } else {
+                    majority
+                };
+                let set = with_disk
+                    .get(..majority)
+                    .ok_or(BlockError::Majority(majority, with_disk.len()))?;
                 vec![set.to_vec()]
             }
             Explore::PrimaryReplicas { primary } => {
@@ -180,39 +196,74 @@ impl BlockSpace {
         blocks.extend(relaxed);
         for (moment, set, kind, states) in blocks {
             let end = self.len().saturating_add(states);
-            self.blocks.push(Block { end, moment, set, kind });
+            self.blocks.push(Block {
+                end,
+                moment,
+                set,
+                kind,
+            });
         }
     }
 
     /// What the nodes of a set may have lost at a moment, by kind, and how many states that is.
     fn kinds(&self, moment: usize, nodes: &[usize]) -> Vec<(disk::Kind, u64)> {
-        let options: Vec<_> = nodes.iter().map(|node| self.options(*node, moment)).collect();
+        let options: Vec<_> = nodes
+            .iter()
+            .map(|node| self.options(*node, moment))
+            .collect();
         if self.is_free {
-            let each = options.iter().map(|options| 1 + options.values().map(|(count, _)| count).sum::<u128>());
+            let each = options
+                .iter()
+                .map(|options| 1 + options.values().map(|(count, _)| count).sum::<u128>());
             let all = each.fold(1_u128, u128::saturating_mul) - 1;
             let kind = options.iter().flat_map(|options| options.keys()).min();
-            return kind.map(|kind| (*kind, u64::try_from(all).unwrap_or(u64::MAX))).into_iter().collect();
+            return kind
+                .map(|kind| (*kind, u64::try_from(all).unwrap_or(u64::MAX)))
+                .into_iter()
+                .collect();
         }
-        let kinds: BTreeSet<_> = options.iter().flat_map(|options| options.keys().copied()).collect();
+        let kinds: BTreeSet<_> = options
+            .iter()
+            .flat_map(|options| options.keys().copied())
+            .collect();
         let with_count = |kind| {
-            let counts: Vec<_> =
-                options.iter().map(|options| options.get(&kind).map_or(0, |(count, _)| *count)).collect();
-            (kind, u64::try_from(self.own_ranks(nodes, &counts)).unwrap_or(u64::MAX))
+            let counts: Vec<_> = options
+                .iter()
+                .map(|options| options.get(&kind).map_or(0, |(count, _)| *count))
+                .collect();
+            (
+                kind,
+                u64::try_from(self.own_ranks(nodes, &counts)).unwrap_or(u64::MAX),
+            )
         };
-        kinds.into_iter().map(with_count).filter(|(_, count)| *count > 0).collect()
+        kinds
+            .into_iter()
+            .map(with_count)
+            .filter(|(_, count)| *count > 0)
+            .collect()
     }
 
-    /// How many ranks there are at which the nodes of a set lose something together, each of them as
-    /// many as `counts` says. Where only the nodes of another set have that rank it is that one's.
+    /// How many ranks there are at which the nodes of a set lose something together, each of them
+    /// as many as `counts` says. Where only the nodes of another set have that rank it is that
+    /// one's.
     fn own_ranks(&self, nodes: &[usize], counts: &[u128]) -> u128 {
         let mut most = counts.iter().copied().max().unwrap_or(0);
         loop {
-            let lose = nodes.iter().zip(counts).filter(|(_, count)| **count >= most).map(|(node, _)| *node);
+            let lose = nodes
+                .iter()
+                .zip(counts)
+                .filter(|(_, count)| **count >= most)
+                .map(|(node, _)| *node);
             let lose: Vec<_> = lose.collect();
             if most == 0 || lose == nodes || !self.sets.contains(&lose) {
                 return most;
             }
-            most = counts.iter().copied().filter(|count| *count < most).max().unwrap_or(0);
+            most = counts
+                .iter()
+                .copied()
+                .filter(|count| *count < most)
+                .max()
+                .unwrap_or(0);
         }
     }
 
@@ -232,7 +283,10 @@ impl BlockSpace {
             }
             Arc::new(options)
         };
-        known.entry((node, position)).or_insert_with(of_disk).clone()
+        known
+            .entry((node, position))
+            .or_insert_with(of_disk)
+            .clone()
     }
 
     fn of_disk(&self, node: usize, position: usize) -> disk::Space<'_> {
@@ -263,9 +317,16 @@ impl BlockSpace {
             let states = block.end - start;
             start = block.end;
             let relaxed = block.set.map_or(Vec::new(), |set| self.sets[set].clone());
-            match counts.iter_mut().find(|count| count.kind == block.kind && count.relaxed == relaxed) {
+            match counts
+                .iter_mut()
+                .find(|count| count.kind == block.kind && count.relaxed == relaxed)
+            {
                 Some(count) => count.states = count.states.saturating_add(states),
-                None => counts.push(BlockCount { relaxed, kind: block.kind, states }),
+                None => counts.push(BlockCount {
+                    relaxed,
+                    kind: block.kind,
+                    states,
+                }),
             }
         }
         counts
@@ -278,14 +339,25 @@ impl BlockSpace {
     pub fn state(&self, index: u64) -> BlockState {
         let place = self.blocks.partition_point(|block| block.end <= index);
         let block = &self.blocks[place];
-        let mut number = u128::from(index - if place == 0 { 0 } else { self.blocks[place - 1].end });
+        let mut number = u128::from(
+            index
+                - if place == 0 {
+                    0
+                } else {
+                    self.blocks[place - 1].end
+                },
+        );
         let Moment { events, positions } = &self.moments[block.moment];
         let prefix = |(node, disk): (usize, &Option<RecordedDisk>)| {
             let position = positions[node];
-            disk.as_ref().map(|_| disk::State { position, relaxation: disk::Relaxation::Prefix })
+            disk.as_ref().map(|_| disk::State {
+                position,
+                relaxation: disk::Relaxation::Prefix,
+            })
         };
         let mut disks: Vec<_> = self.disks.iter().enumerate().map(prefix).collect();
-        // The first of them is the one in which no node has lost anything, which is no state of its own.
+        // The first of them is the one in which no node has lost anything, which is no state of its
+        // own.
         number += u128::from(self.is_free);
         for &node in block.set.into_iter().flat_map(|set| &self.sets[set]) {
             let options = self.options(node, block.moment);
@@ -296,7 +368,10 @@ impl BlockSpace {
                 // Of one crash point the first state is the one that lost nothing.
                 (own > 0).then_some(own)
             } else {
-                options.get(&block.kind).filter(|(count, _)| number < *count).map(|(_, first)| first + number)
+                options
+                    .get(&block.kind)
+                    .filter(|(count, _)| number < *count)
+                    .map(|(_, first)| first + number)
             };
             if let Some(chosen) = chosen {
                 disks[node] = self.of_disk(node, positions[node]).get(chosen);
@@ -304,14 +379,21 @@ impl BlockSpace {
         }
         let kinds = disks.iter().flatten().map(|disk| disk.relaxation.kind());
         let kind = kinds.max().unwrap_or(block.kind);
-        BlockState { cut: events.clone(), disks, kind }
+        BlockState {
+            cut: events.clone(),
+            disks,
+            kind,
+        }
     }
 
-    /// The numbers of some of the states, ascending, none of them twice; each choice is as likely as
-    /// any other.
+    /// The numbers of some of the states, ascending, none of them twice; each choice is as likely
+    /// as any other.
     pub fn sample(&self, size: u64, seed: u64) -> Vec<u64> {
         let size = u32::try_from(size).unwrap_or(u32::MAX);
-        crate::sample::draw(size, self.len().into(), seed).into_iter().map(|number| number as u64).collect()
+        crate::sample::draw(size, self.len().into(), seed)
+            .into_iter()
+            .map(|number| number as u64)
+            .collect()
     }
 }
 
@@ -319,7 +401,10 @@ impl BlockSpace {
 fn subsets(nodes: &[usize]) -> Vec<Vec<usize>> {
     let mut sets: Vec<Vec<usize>> = vec![Vec::new()];
     for node in nodes {
-        let with: Vec<_> = sets.iter().map(|set| [set.as_slice(), &[*node]].concat()).collect();
+        let with: Vec<_> = sets
+            .iter()
+            .map(|set| [set.as_slice(), &[*node]].concat())
+            .collect();
         sets.extend(with);
     }
     sets.retain(|set| !set.is_empty());
@@ -330,20 +415,27 @@ fn subsets(nodes: &[usize]) -> Vec<Vec<usize>> {
 /// The run with the requests to disks among the events.
 struct Merged {
     run: Run,
-    /// For each node and number of merged events: how many of its own events, and the position of its
-    /// disk's log.
+    /// For each node and number of merged events: how many of its own events, and the position of
+    /// its disk's log.
     at: Vec<Vec<(usize, usize)>>,
 }
 
 impl Merged {
     fn of(run: &Run, disks: &[Option<RecordedDisk>]) -> Self {
-        let mut merged = Self { run: Run::default(), at: Vec::new() };
+        let mut merged = Self {
+            run: Run::default(),
+            at: Vec::new(),
+        };
         for (node, disk) in run.nodes.iter().zip(disks) {
-            let (durable, times) = disk.as_ref().map_or((0, &[][..]), |disk| (disk.durable, &disk.times_ns[..]));
+            let (durable, times) = disk
+                .as_ref()
+                .map_or((0, &[][..]), |disk| (disk.durable, &disk.times_ns[..]));
             let mut requests = times.iter().enumerate().skip(durable).peekable();
             let (mut events, mut at) = (Vec::new(), vec![(0, durable)]);
             for (place, event) in node.events.iter().enumerate() {
-                while let Some((request, time_ns)) = requests.next_if(|(_, time_ns)| **time_ns <= event.end_ns) {
+                while let Some((request, time_ns)) =
+                    requests.next_if(|(_, time_ns)| **time_ns <= event.end_ns)
+                {
                     events.push(request_event(*time_ns));
                     at.push((place, request + 1));
                 }
@@ -354,7 +446,11 @@ impl Merged {
                 events.push(request_event(*time_ns));
                 at.push((node.events.len(), request + 1));
             }
-            merged.run.nodes.push(Node { name: node.name.clone(), initial: Vec::new(), events });
+            merged.run.nodes.push(Node {
+                name: node.name.clone(),
+                initial: Vec::new(),
+                events,
+            });
             merged.at.push(at);
         }
         merged
@@ -366,7 +462,11 @@ impl Merged {
     }
 
     fn moment(&self, cut: &Cut) -> Moment {
-        let (events, positions) = cut.iter().zip(&self.at).map(|(events, at)| at[*events]).unzip();
+        let (events, positions) = cut
+            .iter()
+            .zip(&self.at)
+            .map(|(events, at)| at[*events])
+            .unzip();
         Moment { events, positions }
     }
 }
@@ -386,7 +486,11 @@ fn request_event(time_ns: u64) -> Event {
 
 /// The moments at which the power fails, in order; no two of them are the same to all disks and to
 /// who was told what.
-fn moments(run: &Run, disks: &[Option<RecordedDisk>], request: &BlockRequest) -> Result<Vec<Moment>, BlockError> {
+fn moments(
+    run: &Run,
+    disks: &[Option<RecordedDisk>],
+    request: &BlockRequest,
+) -> Result<Vec<Moment>, BlockError> {
     let merged = Merged::of(run, disks);
     let clocks = Clocks::of(&merged.run);
     let nodes = &merged.run.nodes;
@@ -394,7 +498,8 @@ fn moments(run: &Run, disks: &[Option<RecordedDisk>], request: &BlockRequest) ->
     // The numbers of merged events behind which something matters.
     let is_flush = |node: usize, events: usize| {
         let disk = disks[node].as_ref();
-        merged.is_request(node, events) && disk.is_some_and(|disk| disk.log.is_behind_flush(merged.at[node][events].1))
+        merged.is_request(node, events)
+            && disk.is_some_and(|disk| disk.log.is_behind_flush(merged.at[node][events].1))
     };
     let matters = |node: usize, events: usize| {
         // Never is more pending than when a flush arrives.
@@ -410,8 +515,11 @@ fn moments(run: &Run, disks: &[Option<RecordedDisk>], request: &BlockRequest) ->
             _ => false,
         }
     };
-    let places: Vec<Vec<usize>> =
-        all.iter().enumerate().map(|(node, events)| (1..=*events).filter(|at| matters(node, *at)).collect()).collect();
+    let places: Vec<Vec<usize>> = all
+        .iter()
+        .enumerate()
+        .map(|(node, events)| (1..=*events).filter(|at| matters(node, *at)).collect())
+        .collect();
     let mut cuts = vec![vec![0; all.len()], clocks.greatest(&all)];
     for (node, places) in places.iter().enumerate() {
         for &events in places {
@@ -426,7 +534,9 @@ fn moments(run: &Run, disks: &[Option<RecordedDisk>], request: &BlockRequest) ->
                 cuts.push(most(events - 1));
             }
             let time_ns = nodes[node].events[events - 1].end_ns;
-            let by_then = nodes.iter().map(|node| node.events.partition_point(|event| event.end_ns <= time_ns));
+            let by_then = nodes
+                .iter()
+                .map(|node| node.events.partition_point(|event| event.end_ns <= time_ns));
             cuts.push(clocks.greatest(&by_then.collect()));
         }
     }
@@ -440,11 +550,24 @@ fn moments(run: &Run, disks: &[Option<RecordedDisk>], request: &BlockRequest) ->
     for cut in &cuts {
         let moment = merged.moment(cut);
         let happened = |(disk, position): (&Option<RecordedDisk>, &usize)| {
-            disk.as_ref().map(|disk| (disk.log.submitted(*position), disk.log.durable_writes(*position)))
+            disk.as_ref().map(|disk| {
+                (
+                    disk.log.submitted(*position),
+                    disk.log.durable_writes(*position),
+                )
+            })
         };
         let told = run.nodes.iter().zip(&moment.events);
-        let told = told.map(|(node, events)| node.events[..*events].iter().filter(|event| is_told(event)).count());
-        let key: (Vec<_>, Vec<_>) = (disks.iter().zip(&moment.positions).map(happened).collect(), told.collect());
+        let told = told.map(|(node, events)| {
+            node.events[..*events]
+                .iter()
+                .filter(|event| is_told(event))
+                .count()
+        });
+        let key: (Vec<_>, Vec<_>) = (
+            disks.iter().zip(&moment.positions).map(happened).collect(),
+            told.collect(),
+        );
         if known.insert(key) {
             moments.push(moment);
         }
@@ -454,7 +577,9 @@ fn moments(run: &Run, disks: &[Option<RecordedDisk>], request: &BlockRequest) ->
 
 /// Each node at each place of its own: the least cuts that have all of that.
 fn combined(clocks: &Clocks, places: &[Vec<usize>]) -> Result<Vec<Cut>, BlockError> {
-    let count = places.iter().fold(1_usize, |count, places| count.saturating_mul(places.len() + 1));
+    let count = places.iter().fold(1_usize, |count, places| {
+        count.saturating_mul(places.len() + 1)
+    });
     if count > CUTS_MAX {
         return Err(BlockError::Cuts);
     }

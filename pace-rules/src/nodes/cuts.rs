@@ -25,8 +25,14 @@ impl Clocks {
         let sends = Sends::of(run);
         let mut clocks = Self { least: Vec::new() };
         for (number, node) in run.nodes.iter().enumerate() {
-            let alone = |events| (0..nodes).map(|other| if other == number { events } else { 0 }).collect();
-            clocks.least.push((0..=node.events.len()).map(alone).collect());
+            let alone = |events| {
+                (0..nodes)
+                    .map(|other| if other == number { events } else { 0 })
+                    .collect()
+            };
+            clocks
+                .least
+                .push((0..=node.events.len()).map(alone).collect());
         }
         let mut order: Vec<(usize, usize)> = Vec::new();
         for (number, node) in run.nodes.iter().enumerate() {
@@ -35,7 +41,9 @@ impl Clocks {
         order.sort_by_key(|(node, event)| run.nodes[*node].events[*event].end_ns);
         // A receive can return before its send does, so that one pass may come too early for some:
         // until nothing changes. Cuts only grow, and not for ever.
-        while order.iter().fold(false, |changed, (node, event)| clocks.grow(run, &sends, *node, *event) || changed) {}
+        while order.iter().fold(false, |changed, (node, event)| {
+            clocks.grow(run, &sends, *node, *event) || changed
+        }) {}
         clocks
     }
 
@@ -107,7 +115,13 @@ impl Sends {
         for (number, node) in run.nodes.iter().enumerate() {
             for (event, action) in node.events.iter().map(|event| &event.action).enumerate() {
                 if let Action::Send(message) = action {
-                    let sent = Sent { from: message.from, to: message.to, reach: 0, node: number, event };
+                    let sent = Sent {
+                        from: message.from,
+                        to: message.to,
+                        reach: 0,
+                        node: number,
+                        event,
+                    };
                     streams.entry(message.stream).or_default().push(sent);
                 }
             }
@@ -129,6 +143,8 @@ impl Sends {
         let first = sends.partition_point(|sent| sent.reach <= from);
         let behind = sends.partition_point(|sent| sent.from < to);
         let near = &sends[first.min(behind)..behind];
-        near.iter().filter(move |sent| sent.to > from).map(|sent| (sent.node, sent.event))
+        near.iter()
+            .filter(move |sent| sent.to > from)
+            .map(|sent| (sent.node, sent.event))
     }
 }

@@ -93,7 +93,11 @@ impl Micros {
 
     /// How many micros the first so many events have.
     pub(super) fn until(&self, events: usize) -> usize {
-        if events == 0 { 0 } else { self.ends[events - 1] }
+        if events == 0 {
+            0
+        } else {
+            self.ends[events - 1]
+        }
     }
 }
 
@@ -121,14 +125,18 @@ struct Known {
 impl Known {
     /// A sync that began then has given a place to all that had been written.
     fn sync(&mut self, start_ns: u64) {
-        let before = self.written.extract_if(.., |(_, end_ns)| *end_ns <= start_ns);
+        let before = self
+            .written
+            .extract_if(.., |(_, end_ns)| *end_ns <= start_ns);
         self.placed = before.map(|(end, _)| end).fold(self.placed, u64::max);
     }
 
     /// There may be nothing from there on.
     fn cut(&mut self, from: u64) {
         self.placed = self.placed.min(from);
-        self.written.iter_mut().for_each(|(end, _)| *end = from.min(*end));
+        self.written
+            .iter_mut()
+            .for_each(|(end, _)| *end = from.min(*end));
     }
 }
 
@@ -138,10 +146,27 @@ impl<'a> Cutter<'a> {
         for file in &node.initial {
             let known = files.entry(file.file).or_default();
             let names = known.names + u32::from(file.parent.is_some());
-            let placed = file.content.iter().map(|(offset, data)| offset + data.len).max().unwrap_or_default();
-            *known = Known { names, size: file.size, placed, written: Vec::new() };
+            let placed = file
+                .content
+                .iter()
+                .map(|(offset, data)| offset + data.len)
+                .max()
+                .unwrap_or_default();
+            *known = Known {
+                names,
+                size: file.size,
+                placed,
+                written: Vec::new(),
+            };
         }
-        Self { model, split, event: 0, times: (0, 0), micros: Micros::default(), files }
+        Self {
+            model,
+            split,
+            event: 0,
+            times: (0, 0),
+            micros: Micros::default(),
+            files,
+        }
     }
 
     fn file(&mut self, file: FileId) -> &mut Known {
@@ -152,33 +177,67 @@ impl<'a> Cutter<'a> {
     fn group(&mut self, effects: impl IntoIterator<Item = Effect>) {
         let start = self.micros.all.len();
         let event = self.event;
-        self.micros.all.extend(effects.into_iter().map(|effect| Micro { event, effect }));
+        self.micros
+            .all
+            .extend(effects.into_iter().map(|effect| Micro { event, effect }));
         let end = self.micros.all.len();
         self.micros.groups[event].push(start..end);
     }
 
     /// A new file: nothing that could be lost, as nobody sees it without a name.
     fn new_file(&mut self, file: FileId, kind: FileKind, mode: u32, names: u32) {
-        self.micros.all.push(Micro { event: self.event, effect: Effect::NewFile { file, kind, mode } });
-        *self.file(file) = Known { names, ..Known::default() };
+        self.micros.all.push(Micro {
+            event: self.event,
+            effect: Effect::NewFile { file, kind, mode },
+        });
+        *self.file(file) = Known {
+            names,
+            ..Known::default()
+        };
     }
 
     fn cut(&mut self, op: &FileOp) {
         match op {
-            FileOp::Create { parent, name, file, kind, mode } => {
+            FileOp::Create {
+                parent,
+                name,
+                file,
+                kind,
+                mode,
+            } => {
                 self.new_file(*file, *kind, *mode, 1);
-                self.group([Effect::SetEntry { parent: *parent, name: name.clone(), file: *file }]);
+                self.group([Effect::SetEntry {
+                    parent: *parent,
+                    name: name.clone(),
+                    file: *file,
+                }]);
             }
-            FileOp::CreateNameless { file, mode } => self.new_file(*file, FileKind::Regular, *mode, 0),
+            FileOp::CreateNameless { file, mode } => {
+                self.new_file(*file, FileKind::Regular, *mode, 0)
+            }
             FileOp::Link { parent, name, file } => {
                 self.file(*file).names += 1;
-                self.group([Effect::SetEntry { parent: *parent, name: name.clone(), file: *file }]);
+                self.group([Effect::SetEntry {
+                    parent: *parent,
+                    name: name.clone(),
+                    file: *file,
+                }]);
             }
             FileOp::Unlink { parent, name, file } => self.remove(*parent, name, *file),
-            FileOp::Rename { file, names, replaced, exchange } => {
+            FileOp::Rename {
+                file,
+                names,
+                replaced,
+                exchange,
+            } => {
                 self.rename(*file, &names.from, &names.to, *replaced, *exchange);
             }
-            FileOp::Write { file, offset, data, size_before } => self.write(*file, *offset, *data, *size_before),
+            FileOp::Write {
+                file,
+                offset,
+                data,
+                size_before,
+            } => self.write(*file, *offset, *data, *size_before),
             FileOp::Resize { file, from, to } => self.resize(*file, *from, *to),
             FileOp::Zero { file, offset, len } => {
                 // The size is as it was, and a write would make it larger.
@@ -186,28 +245,43 @@ impl<'a> Cutter<'a> {
                 known.cut(*offset);
                 let len = (*len).min(known.size.saturating_sub(*offset));
                 if len > 0 {
-                    self.group([Effect::Write { file: *file, offset: *offset, content: Content::Zeros(len) }]);
+                    self.group([Effect::Write {
+                        file: *file,
+                        offset: *offset,
+                        content: Content::Zeros(len),
+                    }]);
                 }
             }
-            FileOp::SetMode { file, mode } => self.group([Effect::SetMode { file: *file, mode: *mode }]),
-            FileOp::Sync { file, scope: SyncScope::File | SyncScope::Data } => {
+            FileOp::SetMode { file, mode } => self.group([Effect::SetMode {
+                file: *file,
+                mode: *mode,
+            }]),
+            FileOp::Sync {
+                file,
+                scope: SyncScope::File | SyncScope::Data,
+            } => {
                 let (start_ns, _) = self.times;
                 self.file(*file).sync(start_ns);
             }
             FileOp::Sync { .. } => {}
             FileOp::SyncAll => {
                 let (start_ns, _) = self.times;
-                self.files.values_mut().for_each(|known| known.sync(start_ns));
+                self.files
+                    .values_mut()
+                    .for_each(|known| known.sync(start_ns));
             }
         }
     }
 
-    /// A name less. PACE and ALICE empty a file before its last name goes. No file system does it in
-    /// that order, and a program cannot help it: SQLite, for one, counts on it that nobody does.
+    /// A name less. PACE and ALICE empty a file before its last name goes. No file system does it
+    /// in that order, and a program cannot help it: SQLite, for one, counts on it that nobody does.
     fn remove(&mut self, parent: FileId, name: &Name, file: FileId) {
         let names = &mut self.file(file).names;
         *names = names.saturating_sub(1);
-        self.group([Effect::RemoveEntry { parent, name: name.clone() }]);
+        self.group([Effect::RemoveEntry {
+            parent,
+            name: name.clone(),
+        }]);
     }
 
     fn rename(
@@ -218,8 +292,15 @@ impl<'a> Cutter<'a> {
         replaced: Option<FileId>,
         exchange: bool,
     ) {
-        let entry = |place: &(FileId, Name), file| Effect::SetEntry { parent: place.0, name: place.1.clone(), file };
-        let gone = Effect::RemoveEntry { parent: from.0, name: from.1.clone() };
+        let entry = |place: &(FileId, Name), file| Effect::SetEntry {
+            parent: place.0,
+            name: place.1.clone(),
+            file,
+        };
+        let gone = Effect::RemoveEntry {
+            parent: from.0,
+            name: from.1.clone(),
+        };
         if from == to || replaced == Some(file) {
             return;
         }
@@ -248,9 +329,16 @@ impl<'a> Cutter<'a> {
 
     fn write(&mut self, file: FileId, offset: u64, data: Data, size_before: u64) {
         let end = offset + data.len;
-        let write = |range: &Range<u64>, content| Effect::Write { file, offset: range.start, content };
+        let write = |range: &Range<u64>, content| Effect::Write {
+            file,
+            offset: range.start,
+            content,
+        };
         let written = |range: &Range<u64>| {
-            let data = Data { at: data.at + (range.start - offset), len: range.end - range.start };
+            let data = Data {
+                at: data.at + (range.start - offset),
+                len: range.end - range.start,
+            };
             write(range, Content::Written(data))
         };
         for range in self.slices(offset..end.min(size_before)) {
@@ -279,12 +367,13 @@ impl<'a> Cutter<'a> {
         known.written.push((end, end_ns));
     }
 
-    /// What of a file's new bytes is in a block that has its place, if the model lets the file grow there
-    /// before they are written.
+    /// What of a file's new bytes is in a block that has its place, if the model lets the file grow
+    /// there before they are written.
     fn in_place(&mut self, file: FileId, grown: &Range<u64>) -> Option<Range<u64>> {
         let block = self.model.block_bytes;
         let begins = grown.start / block * block;
-        let is_placed = self.model.growth == Growth::ZerosInPlace && begins < self.file(file).placed;
+        let is_placed =
+            self.model.growth == Growth::ZerosInPlace && begins < self.file(file).placed;
         let end = grown.end.min(begins + block);
         (is_placed && grown.start < end).then_some(grown.start..end)
     }
@@ -296,7 +385,11 @@ impl<'a> Cutter<'a> {
         } else if self.model.growth == Growth::ZerosAndGarbage && to - from <= GARBAGE_BYTES_MAX {
             for range in self.slices(from..to) {
                 let len = range.end - range.start;
-                let write = |content| Effect::Write { file, offset: range.start, content };
+                let write = |content| Effect::Write {
+                    file,
+                    offset: range.start,
+                    content,
+                };
                 self.group([write(Content::Garbage(len))]);
                 self.group([write(Content::Zeros(len))]);
             }
@@ -312,7 +405,10 @@ impl<'a> Cutter<'a> {
             return;
         }
         for range in self.slices(to..from).into_iter().rev() {
-            self.group([Effect::SetSize { file, size: range.start }]);
+            self.group([Effect::SetSize {
+                file,
+                size: range.start,
+            }]);
         }
     }
 

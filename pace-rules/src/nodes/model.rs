@@ -16,16 +16,16 @@ pub struct Model {
     pub data: DataOrder,
     /// What may be seen of bytes behind the old end of a file before they are those written.
     pub growth: Growth,
-    /// Whether operations on names and sizes are atomic. Else a rename is three steps, and a file is
-    /// cut off piece by piece.
+    /// Whether operations on names and sizes are atomic. Else a rename is three steps, and a file
+    /// is cut off piece by piece.
     pub atomic_names: bool,
     /// Whether a rename that replaces a file waits for the data of the one that is renamed.
     pub replace_by_rename: bool,
     /// Whether names wait for data behind the cut of a file that was emptied.
     pub replace_by_truncate: bool,
-    /// Writes are torn at multiples of so many bytes of the file only. With a [`Log`], a page also goes to
-    /// the disk with all that was written to it until then: to lose one write is to lose the later ones to
-    /// its pages.
+    /// Writes are torn at multiples of so many bytes of the file only. With a [`Log`], a page also
+    /// goes to the disk with all that was written to it until then: to lose one write is to lose
+    /// the later ones to its pages.
     pub block_bytes: u64,
 }
 
@@ -60,8 +60,8 @@ pub enum Growth {
     ZerosAndGarbage,
     /// Garbage, then the bytes.
     Garbage,
-    /// The file grows with its bytes. But where its last block has its place already only the size is
-    /// new, which is kept like a name: in that block zeros come first.
+    /// The file grows with its bytes. But where its last block has its place already only the size
+    /// is new, which is kept like a name: in that block zeros come first.
     ZerosInPlace,
     /// The file grows with its bytes.
     WithData,

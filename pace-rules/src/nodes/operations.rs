@@ -57,12 +57,14 @@ pub(super) struct Operation {
 /// Numbers for what operations do, the same for all nodes.
 pub(super) type Likenesses = HashMap<String, u32>;
 
-/// A node's operations, in the order in which they returned. One that leaves nothing to lose is none.
+/// A node's operations, in the order in which they returned. One that leaves nothing to lose is
+/// none.
 #[derive(Debug, Clone)]
 pub(super) struct Operations {
     pub(super) all: Vec<Operation>,
     pub(super) groups: Vec<Group>,
-    /// Of the events, those that somebody else can know of: as `told[n]`, how many of the first `n`.
+    /// Of the events, those that somebody else can know of: as `told[n]`, how many of the first
+    /// `n`.
     told: Vec<usize>,
     /// The same of those that wait for another node.
     heard: Vec<usize>,
@@ -72,12 +74,24 @@ pub(super) struct Operations {
 }
 
 impl Operations {
-    pub(super) fn of(node: &Node, micros: &Micros, model: &'static Model, likenesses: &mut Likenesses) -> Self {
+    pub(super) fn of(
+        node: &Node,
+        micros: &Micros,
+        model: &'static Model,
+        likenesses: &mut Likenesses,
+    ) -> Self {
         let mut reader = Reader {
             node,
             micros,
             likenesses,
-            this: Self { all: Vec::new(), groups: Vec::new(), told: vec![0], heard: vec![0], syncs: Vec::new(), model },
+            this: Self {
+                all: Vec::new(),
+                groups: Vec::new(),
+                told: vec![0],
+                heard: vec![0],
+                syncs: Vec::new(),
+                model,
+            },
             open: Vec::new(),
             files: HashMap::new(),
         };
@@ -86,9 +100,13 @@ impl Operations {
             let tells = matches!(event.action, Action::Send(_) | Action::Mark { .. });
             let told = reader.this.told[number] + usize::from(tells);
             reader.this.told.push(told);
-            let heard = reader.this.heard[number] + usize::from(matches!(event.action, Action::Receive(_)));
+            let heard =
+                reader.this.heard[number] + usize::from(matches!(event.action, Action::Receive(_)));
             reader.this.heard.push(heard);
-            if matches!(event.action, Action::File(FileOp::Sync { .. } | FileOp::SyncAll)) {
+            if matches!(
+                event.action,
+                Action::File(FileOp::Sync { .. } | FileOp::SyncAll)
+            ) {
                 reader.this.syncs.push(number);
             }
             if let Action::File(op) = &event.action {
@@ -103,41 +121,59 @@ impl Operations {
         from < to && self.told[to] > self.told[from]
     }
 
-    /// Numbers of events behind `events` and up to `most` with which more is durable, and other things
-    /// are lost together: where a sync keeps something without all that was before. Its call has begun,
-    /// as nothing before it waits for others; what it keeps can be on the disk before it returns.
+    /// Numbers of events behind `events` and up to `most` with which more is durable, and other
+    /// things are lost together: where a sync keeps something without all that was before. Its call
+    /// has begun, as nothing before it waits for others; what it keeps can be on the disk before it
+    /// returns.
     pub(super) fn synced(&self, events: usize, most: usize) -> impl Iterator<Item = usize> {
-        let syncs = if self.model.log == Log::LogTree { self.syncs.as_slice() } else { &[] };
+        let syncs = if self.model.log == Log::LogTree {
+            self.syncs.as_slice()
+        } else {
+            &[]
+        };
         let first = syncs.partition_point(|sync| *sync < events);
-        let behind =
-            syncs[first..].iter().take_while(move |sync| **sync < most && self.heard[**sync] == self.heard[events]);
+        let behind = syncs[first..]
+            .iter()
+            .take_while(move |sync| **sync < most && self.heard[**sync] == self.heard[events]);
         behind.map(|sync| sync + 1)
     }
 
-    /// Of the operations before number `place`, those of which a crash behind `events` events can cost
-    /// something, ascending.
+    /// Of the operations before number `place`, those of which a crash behind `events` events can
+    /// cost something, ascending.
     pub(super) fn losable(&self, place: usize, events: usize) -> impl Iterator<Item = usize> {
         let is_open = move |number: &usize| self.open_groups(*number, events).next().is_some();
         (0..place).filter(is_open)
     }
 
     /// The groups of an operation that a crash behind so many events can cost.
-    pub(super) fn open_groups(&self, operation: usize, events: usize) -> impl Iterator<Item = usize> {
-        self.all[operation].groups.clone().filter(move |group| self.groups[*group].cover >= events)
+    pub(super) fn open_groups(
+        &self,
+        operation: usize,
+        events: usize,
+    ) -> impl Iterator<Item = usize> {
+        self.all[operation]
+            .groups
+            .clone()
+            .filter(move |group| self.groups[*group].cover >= events)
     }
 
-    /// What is lost with these groups, of those whose micros come before `micros`: all that the file
-    /// system keeps only together with one of them, but what is durable. Ascending.
+    /// What is lost with these groups, of those whose micros come before `micros`: all that the
+    /// file system keeps only together with one of them, but what is durable. Ascending.
     pub(super) fn lost_with(&self, seeds: &[usize], micros: usize, events: usize) -> Vec<usize> {
         let mut lost: BTreeSet<usize> = seeds.iter().copied().collect();
         if self.model.log == Log::None {
             return lost.into_iter().collect();
         }
-        let is_there = |group: &usize| self.groups[*group].micros.end <= micros && self.groups[*group].cover >= events;
+        let is_there = |group: &usize| {
+            self.groups[*group].micros.end <= micros && self.groups[*group].cover >= events
+        };
         loop {
             let before = lost.len();
             self.lose_followers(&mut lost, is_there);
-            let names_from = lost.iter().copied().find(|group| self.groups[*group].kind == Kind::Named);
+            let names_from = lost
+                .iter()
+                .copied()
+                .find(|group| self.groups[*group].kind == Kind::Named);
             let waits = lost.iter().filter_map(|group| self.waits_for(*group)).min();
             if let Some(from) = names_from.into_iter().chain(waits).min() {
                 let behind = (from..self.groups.len()).filter(is_there);
@@ -150,8 +186,8 @@ impl Operations {
         lost.into_iter().collect()
     }
 
-    /// Adds what was written later to the pages of what is lost: a page goes to the disk with all that was
-    /// written to it until then.
+    /// Adds what was written later to the pages of what is lost: a page goes to the disk with all
+    /// that was written to it until then.
     fn lose_followers(&self, lost: &mut BTreeSet<usize>, is_there: impl Fn(&usize) -> bool) {
         let mut new: Vec<_> = lost.iter().copied().collect();
         while let Some(group) = new.pop() {
@@ -162,17 +198,26 @@ impl Operations {
 
     /// The first group of names that is kept only if the data of this one is.
     fn waits_for(&self, group: usize) -> Option<usize> {
-        let Group { kind, file, operation, .. } = &self.groups[group];
+        let Group {
+            kind,
+            file,
+            operation,
+            ..
+        } = &self.groups[group];
         if *kind == Kind::Named {
             return None;
         }
         let behind = *operation + 1..self.all.len();
         let waits = |later: &usize| {
             let refilled = self.model.replace_by_truncate && self.all[*operation].refills;
-            let replaced = self.model.replace_by_rename && self.all[*later].replaces_with == Some(*file);
+            let replaced =
+                self.model.replace_by_rename && self.all[*later].replaces_with == Some(*file);
             replaced || (refilled && self.groups[self.all[*later].groups.start].kind == Kind::Named)
         };
-        behind.filter(|later| !self.all[*later].groups.is_empty()).find(waits).map(|later| self.all[later].groups.start)
+        behind
+            .filter(|later| !self.all[*later].groups.is_empty())
+            .find(waits)
+            .map(|later| self.all[later].groups.start)
     }
 }
 
@@ -206,7 +251,11 @@ impl Reader<'_> {
             let known = self.files.entry(file.file).or_default();
             known.name = Some(file.name.clone());
             known.parent = file.parent;
-            known.placed = file.content.iter().map(|(offset, data)| *offset..offset + data.len).collect();
+            known.placed = file
+                .content
+                .iter()
+                .map(|(offset, data)| *offset..offset + data.len)
+                .collect();
         }
     }
 
@@ -227,31 +276,61 @@ impl Reader<'_> {
                 self.follow(effect);
                 let followers = Vec::new();
                 let micros = micros.clone();
-                self.this.groups.push(Group { operation, micros, cover: usize::MAX, kind, file, followers });
+                self.this.groups.push(Group {
+                    operation,
+                    micros,
+                    cover: usize::MAX,
+                    kind,
+                    file,
+                    followers,
+                });
             }
             let words = self.words(op);
             let next = self.likenesses.len() as u32;
             let likeness = *self.likenesses.entry(words).or_insert(next);
             let replaces_with = match op {
-                FileOp::Rename { file, replaced: Some(_), exchange: false, .. } => Some(*file),
+                FileOp::Rename {
+                    file,
+                    replaced: Some(_),
+                    exchange: false,
+                    ..
+                } => Some(*file),
                 _ => None,
             };
-            let refills =
-                matches!(op, FileOp::Write { file, .. } if self.files.get(file).is_some_and(|file| file.emptied));
+            let refills = matches!(op, FileOp::Write { file, .. } if self.files.get(file).is_some_and(|file| file.emptied));
             let grows = match op {
-                FileOp::Write { offset, data, size_before, .. } => offset + data.len > *size_before,
+                FileOp::Write {
+                    offset,
+                    data,
+                    size_before,
+                    ..
+                } => offset + data.len > *size_before,
                 FileOp::Resize { .. } => true,
                 _ => false,
             };
             let groups = first..self.this.groups.len();
-            self.this.all.push(Operation { event: number, groups, likeness, grows, replaces_with, refills });
+            self.this.all.push(Operation {
+                event: number,
+                groups,
+                likeness,
+                grows,
+                replaces_with,
+                refills,
+            });
         }
         self.remember(op);
     }
 
     /// Has the next group follow those that wrote to the same pages last.
     fn follow(&mut self, effect: &Effect) {
-        let Effect::Write { file, offset, content: super::Content::Written(data) } = effect else { return };
+        let Effect::Write {
+            file,
+            offset,
+            content: super::Content::Written(data),
+        } = effect
+        else {
+            return;
+        };
         let next = self.this.groups.len();
         let pages = &mut self.files.entry(*file).or_default().pages;
         for page in offset / PAGE_BYTES..(offset + data.len).div_ceil(PAGE_BYTES) {
@@ -265,13 +344,25 @@ impl Reader<'_> {
     }
 
     fn kind(&self, op: &FileOp, effect: &Effect) -> Kind {
-        let Effect::Write { file, offset, content } = effect else { return Kind::Named };
+        let Effect::Write {
+            file,
+            offset,
+            content,
+        } = effect
+        else {
+            return Kind::Named;
+        };
         let len = match content {
             super::Content::Written(data) => data.len,
             super::Content::Zeros(len) | super::Content::Garbage(len) => *len,
         };
-        let is_growth = self.this.model.growth == Growth::ZerosInPlace && matches!(content, super::Content::Zeros(_));
-        let has_place = || self.files.get(file).is_some_and(|file| contains(&file.placed, &(*offset..offset + len)));
+        let is_growth = self.this.model.growth == Growth::ZerosInPlace
+            && matches!(content, super::Content::Zeros(_));
+        let has_place = || {
+            self.files
+                .get(file)
+                .is_some_and(|file| contains(&file.placed, &(*offset..offset + len)))
+        };
         match (op, self.this.model.data) {
             (_, DataOrder::Free) => Kind::Free,
             // A hole is a change of the file's blocks, not of its bytes.
@@ -283,8 +374,8 @@ impl Reader<'_> {
         }
     }
 
-    /// What makes operations of several nodes alike: what was done, and the last names of the files, in
-    /// which numbers stand for any.
+    /// What makes operations of several nodes alike: what was done, and the last names of the
+    /// files, in which numbers stand for any.
     fn words(&self, op: &FileOp) -> String {
         let plain = |name: &[u8]| {
             let mut words = String::new();
@@ -298,15 +389,25 @@ impl Reader<'_> {
             words
         };
         let of = |file: &FileId| {
-            self.files.get(file).and_then(|file| file.name.as_ref()).map_or("?".into(), |name| plain(name))
+            self.files
+                .get(file)
+                .and_then(|file| file.name.as_ref())
+                .map_or("?".into(), |name| plain(name))
         };
         match op {
             FileOp::Create { name, .. } => format!("create {}", plain(name)),
             FileOp::CreateNameless { .. } => "create".into(),
             FileOp::Link { name, .. } => format!("link {}", plain(name)),
             FileOp::Unlink { name, .. } => format!("unlink {}", plain(name)),
-            FileOp::Rename { names, .. } => format!("rename {} {}", plain(&names.from.1), plain(&names.to.1)),
-            FileOp::Write { file, offset, size_before, .. } if offset < size_before => format!("write {}", of(file)),
+            FileOp::Rename { names, .. } => {
+                format!("rename {} {}", plain(&names.from.1), plain(&names.to.1))
+            }
+            FileOp::Write {
+                file,
+                offset,
+                size_before,
+                ..
+            } if offset < size_before => format!("write {}", of(file)),
             FileOp::Write { file, .. } => format!("append {}", of(file)),
             FileOp::Resize { file, from, to } if to < from => format!("truncate {}", of(file)),
             FileOp::Resize { file, .. } => format!("grow {}", of(file)),
@@ -322,17 +423,38 @@ impl Reader<'_> {
             (known.name, known.parent) = (Some(name.clone()), Some(parent));
         };
         match op {
-            FileOp::Create { parent, name: word, file, .. } | FileOp::Link { parent, name: word, file } => {
+            FileOp::Create {
+                parent,
+                name: word,
+                file,
+                ..
+            }
+            | FileOp::Link {
+                parent,
+                name: word,
+                file,
+            } => {
                 name(file, *parent, word);
             }
-            FileOp::Rename { file, names, replaced, exchange } => {
+            FileOp::Rename {
+                file,
+                names,
+                replaced,
+                exchange,
+            } => {
                 name(file, names.to.0, &names.to.1);
                 if let (Some(other), true) = (replaced, exchange) {
                     name(other, names.from.0, &names.from.1);
                 }
             }
-            FileOp::Write { file, offset, data, .. } => {
-                self.files.entry(*file).or_default().written.push(*offset..offset + data.len);
+            FileOp::Write {
+                file, offset, data, ..
+            } => {
+                self.files
+                    .entry(*file)
+                    .or_default()
+                    .written
+                    .push(*offset..offset + data.len);
             }
             FileOp::Resize { file, to, .. } => {
                 let known = self.files.entry(*file).or_default();
@@ -376,7 +498,9 @@ impl Reader<'_> {
             Log::Journal => {
                 let last = self.last_change(number, event, file, scope);
                 self.cover(number, event, |this, group| {
-                    let Group { kind, operation, .. } = this.this.groups[group];
+                    let Group {
+                        kind, operation, ..
+                    } = this.this.groups[group];
                     (kind == Kind::Named && last.is_some_and(|last| operation <= last))
                         || this.is_data_of(group, file, scope)
                 });
@@ -392,7 +516,10 @@ impl Reader<'_> {
                 // What log trees cannot say is a commit of everything.
                 let commits = self.open.iter().any(|group| {
                     let op = self.op(self.this.groups[*group].operation);
-                    let moved = matches!(op, FileOp::Rename { .. } | FileOp::Link { .. } | FileOp::Unlink { .. });
+                    let moved = matches!(
+                        op,
+                        FileOp::Rename { .. } | FileOp::Link { .. } | FileOp::Unlink { .. }
+                    );
                     moved && touches(op, file)
                 });
                 self.cover(number, event, |this, group| {
@@ -414,16 +541,28 @@ impl Reader<'_> {
     }
 
     /// The last operation that a sync of a file finds changed, and commits with all before.
-    fn last_change(&self, number: usize, sync: &Event, file: FileId, scope: SyncScope) -> Option<usize> {
+    fn last_change(
+        &self,
+        number: usize,
+        sync: &Event,
+        file: FileId,
+        scope: SyncScope,
+    ) -> Option<usize> {
         let counts = |operation: &usize| {
             let op = self.op(*operation);
-            let in_place =
-                self.this.all[*operation].groups.clone().all(|group| self.this.groups[group].kind == Kind::Free);
+            let in_place = self.this.all[*operation]
+                .groups
+                .clone()
+                .all(|group| self.this.groups[group].kind == Kind::Free);
             let has_to = match scope {
                 SyncScope::File | SyncScope::Range { .. } => true,
                 // The size, the blocks, or that there is such a file at all.
                 SyncScope::Data => {
-                    !in_place && !matches!(op, FileOp::SetMode { .. } | FileOp::Link { .. } | FileOp::Unlink { .. })
+                    !in_place
+                        && !matches!(
+                            op,
+                            FileOp::SetMode { .. } | FileOp::Link { .. } | FileOp::Unlink { .. }
+                        )
                 }
             };
             touches(op, file) && has_to && self.is_before(*operation, number, sync)
@@ -433,10 +572,14 @@ impl Reader<'_> {
 
     fn is_data_of(&self, group: usize, file: FileId, scope: SyncScope) -> bool {
         let Group { kind, micros, .. } = &self.this.groups[group];
-        *kind != Kind::Named && self.micros.all[micros.clone()].iter().all(|micro| is_of(&micro.effect, file, scope))
+        *kind != Kind::Named
+            && self.micros.all[micros.clone()]
+                .iter()
+                .all(|micro| is_of(&micro.effect, file, scope))
     }
 
-    /// Whether an operation is over when a sync begins: what overlaps it in time may not be covered.
+    /// Whether an operation is over when a sync begins: what overlaps it in time may not be
+    /// covered.
     fn is_before(&self, operation: usize, number: usize, sync: &Event) -> bool {
         let place = self.this.all[operation].event;
         let event = &self.node.events[place];
@@ -447,7 +590,8 @@ impl Reader<'_> {
     fn cover(&mut self, number: usize, sync: &Event, is_covered: impl Fn(&Self, usize) -> bool) {
         let open = std::mem::take(&mut self.open);
         let (covered, open) = open.into_iter().partition(|group| {
-            self.is_before(self.this.groups[*group].operation, number, sync) && is_covered(self, *group)
+            self.is_before(self.this.groups[*group].operation, number, sync)
+                && is_covered(self, *group)
         });
         self.open = open;
         let covered: Vec<usize> = covered;
@@ -477,8 +621,12 @@ fn subject(op: &FileOp) -> FileId {
 /// Whether an operation changes the inode of a file or directory.
 fn touches(op: &FileOp, file: FileId) -> bool {
     let more = match op {
-        FileOp::Create { parent, .. } | FileOp::Link { parent, .. } | FileOp::Unlink { parent, .. } => *parent == file,
-        FileOp::Rename { names, replaced, .. } => names.from.0 == file || names.to.0 == file || *replaced == Some(file),
+        FileOp::Create { parent, .. }
+        | FileOp::Link { parent, .. }
+        | FileOp::Unlink { parent, .. } => *parent == file,
+        FileOp::Rename {
+            names, replaced, ..
+        } => names.from.0 == file || names.to.0 == file || *replaced == Some(file),
         _ => false,
     };
     more || subject(op) == file
@@ -487,7 +635,14 @@ fn touches(op: &FileOp, file: FileId) -> bool {
 /// Whether an effect is of what a sync of a file is about, and no more.
 fn is_of(effect: &Effect, synced: FileId, scope: SyncScope) -> bool {
     match (effect, scope) {
-        (Effect::Write { file, offset, content }, SyncScope::Range { offset: start, len }) => {
+        (
+            Effect::Write {
+                file,
+                offset,
+                content,
+            },
+            SyncScope::Range { offset: start, len },
+        ) => {
             let bytes = match content {
                 super::Content::Written(data) => data.len,
                 super::Content::Zeros(bytes) | super::Content::Garbage(bytes) => *bytes,
@@ -495,11 +650,17 @@ fn is_of(effect: &Effect, synced: FileId, scope: SyncScope) -> bool {
             let pages = start / PAGE_BYTES * PAGE_BYTES..(start + len).next_multiple_of(PAGE_BYTES);
             *file == synced && pages.start <= *offset && offset + bytes <= pages.end
         }
-        (Effect::Write { file, .. } | Effect::SetSize { file, .. }, SyncScope::File | SyncScope::Data)
-        | (Effect::SetMode { file, .. } | Effect::NewFile { file, .. }, SyncScope::File) => *file == synced,
-        (Effect::SetEntry { parent, .. } | Effect::RemoveEntry { parent, .. }, SyncScope::File | SyncScope::Data) => {
-            *parent == synced
+        (
+            Effect::Write { file, .. } | Effect::SetSize { file, .. },
+            SyncScope::File | SyncScope::Data,
+        )
+        | (Effect::SetMode { file, .. } | Effect::NewFile { file, .. }, SyncScope::File) => {
+            *file == synced
         }
+        (
+            Effect::SetEntry { parent, .. } | Effect::RemoveEntry { parent, .. },
+            SyncScope::File | SyncScope::Data,
+        ) => *parent == synced,
         _ => false,
     }
 }
@@ -517,12 +678,17 @@ fn merge(ranges: &mut Vec<Range<u64>>) {
 
 /// Whether one of the ranges, which do not touch, has all of another.
 fn contains(ranges: &[Range<u64>], other: &Range<u64>) -> bool {
-    ranges.iter().any(|range| range.start <= other.start && other.end <= range.end)
+    ranges
+        .iter()
+        .any(|range| range.start <= other.start && other.end <= range.end)
 }
 
 fn cut_out(ranges: &mut Vec<Range<u64>>, hole: &Range<u64>) {
     let parts = |range: Range<u64>| {
-        let (before, behind) = (range.start..range.end.min(hole.start), range.start.max(hole.end)..range.end);
+        let (before, behind) = (
+            range.start..range.end.min(hole.start),
+            range.start.max(hole.end)..range.end,
+        );
         [before, behind].into_iter().filter(|part| !part.is_empty())
     };
     *ranges = std::mem::take(ranges).into_iter().flat_map(parts).collect();

@@ -29,11 +29,23 @@ pub(super) fn places(operations: &Operations, micros: &Micros, events: usize) ->
     let mut places = Vec::new();
     for number in 0..=operations.all.len() {
         let next = operations.all.get(number);
-        let least = number.checked_sub(1).map_or(0, |last| operations.all[last].event + 1);
+        let least = number
+            .checked_sub(1)
+            .map_or(0, |last| operations.all[last].event + 1);
         let most = next.map_or(events, |next| next.event);
-        places.push(Place { operations: number, partial: 0, micros: micros.until(least), least, most });
+        places.push(Place {
+            operations: number,
+            partial: 0,
+            micros: micros.until(least),
+            least,
+            most,
+        });
         if let Some(next) = next {
-            let midway = next.groups.clone().take(next.groups.len().saturating_sub(1)).enumerate();
+            let midway = next
+                .groups
+                .clone()
+                .take(next.groups.len().saturating_sub(1))
+                .enumerate();
             places.extend(midway.map(|(group, number_of_group)| Place {
                 operations: number,
                 partial: group + 1,
@@ -58,8 +70,16 @@ pub(super) struct Tuples {
 
 impl Tuples {
     pub(super) fn of(nodes: &[NodeRules], clocks: &Clocks, rule: &Rule) -> Result<Self, Error> {
-        let mut search =
-            Search { nodes, clocks, rule, midway: false, found: Self { width: rule.nodes.len(), ..Self::default() } };
+        let mut search = Search {
+            nodes,
+            clocks,
+            rule,
+            midway: false,
+            found: Self {
+                width: rule.nodes.len(),
+                ..Self::default()
+            },
+        };
         let nothing = vec![0; nodes.len()];
         search.extend(&mut Vec::new(), &nothing)?;
         search.found.whole = search.found.len();
@@ -78,10 +98,19 @@ impl Tuples {
     }
 
     /// The least cut of a tuple: what must have happened for the nodes to be there.
-    pub(super) fn base(&self, nodes: &[NodeRules], clocks: &Clocks, rule: &Rule, tuple: usize) -> Cut {
+    pub(super) fn base(
+        &self,
+        nodes: &[NodeRules],
+        clocks: &Clocks,
+        rule: &Rule,
+        tuple: usize,
+    ) -> Cut {
         let mut base = vec![0; nodes.len()];
         for (node, place) in rule.nodes.iter().zip(self.places(tuple)) {
-            join(&mut base, clocks.least(*node, nodes[*node].places[*place as usize].least));
+            join(
+                &mut base,
+                clocks.least(*node, nodes[*node].places[*place as usize].least),
+            );
         }
         base
     }
@@ -101,14 +130,23 @@ impl Search<'_> {
     fn extend(&mut self, chosen: &mut Vec<u32>, base: &Cut) -> Result<(), Error> {
         let Some(node) = self.rule.nodes.get(chosen.len()).copied() else {
             if self.midway
-                == chosen.iter().zip(&self.rule.nodes).any(|(place, node)| self.place(*node, *place).partial > 0)
+                == chosen
+                    .iter()
+                    .zip(&self.rule.nodes)
+                    .any(|(place, node)| self.place(*node, *place).partial > 0)
             {
                 self.found.flat.extend_from_slice(chosen);
             }
-            return if self.found.len() > TUPLES_MAX { Err(Error::TooMany(TUPLES_MAX)) } else { Ok(()) };
+            return if self.found.len() > TUPLES_MAX {
+                Err(Error::TooMany(TUPLES_MAX))
+            } else {
+                Ok(())
+            };
         };
         // Earlier ones lack what another node has heard of.
-        let first = self.nodes[node].places.partition_point(|place| place.most < base[node]);
+        let first = self.nodes[node]
+            .places
+            .partition_point(|place| place.most < base[node]);
         for number in first..self.nodes[node].places.len() {
             let place = self.nodes[node].places[number];
             let mut more = base.clone();
@@ -144,9 +182,19 @@ impl Search<'_> {
             return true;
         }
         let likeness = |node: usize, place: &Place| {
-            (place.partial, self.nodes[node].operations.all.get(place.operations).map(|operation| operation.likeness))
+            (
+                place.partial,
+                self.nodes[node]
+                    .operations
+                    .all
+                    .get(place.operations)
+                    .map(|operation| operation.likeness),
+            )
         };
-        let mut relaxed = chosen.iter().zip(&self.rule.nodes).filter(|(_, node)| self.rule.relaxed.contains(node));
+        let mut relaxed = chosen
+            .iter()
+            .zip(&self.rule.nodes)
+            .filter(|(_, node)| self.rule.relaxed.contains(node));
         place.partial > 0
             && relaxed.next().is_none_or(|(other, other_node)| {
                 likeness(*other_node, self.place(*other_node, *other)) == likeness(node, place)

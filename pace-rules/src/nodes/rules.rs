@@ -41,9 +41,19 @@ pub(super) fn rules(explore: Explore, with_files: &[usize]) -> Result<Vec<Rule>,
     let count = with_files.len();
     Ok(match explore {
         Explore::ReplicatedStateMachine { majority } => {
-            let majority = if majority == 0 { count / 2 + 1 } else { majority };
-            let relaxed = with_files.get(..majority).ok_or(Error::Majority(majority, count))?;
-            let name = if count == 1 { "the node".into() } else { format!("a majority, {majority} of {count}") };
+            let majority = if majority == 0 {
+                count / 2 + 1
+            } else {
+                majority
+            };
+            let relaxed = with_files
+                .get(..majority)
+                .ok_or(Error::Majority(majority, count))?;
+            let name = if count == 1 {
+                "the node".into()
+            } else {
+                format!("a majority, {majority} of {count}")
+            };
             vec![alike(name, relaxed, relaxed, true)]
         }
         Explore::PrimaryReplicas { primary } => {
@@ -62,7 +72,10 @@ pub(super) fn rules(explore: Explore, with_files: &[usize]) -> Result<Vec<Rule>,
             // From all of them down to each alone.
             let sets = (1..1_usize << count).rev();
             let of = |set: usize| -> Vec<_> {
-                (0..count).filter(|bit| set >> bit & 1 == 1).map(|bit| with_files[bit]).collect()
+                (0..count)
+                    .filter(|bit| set >> bit & 1 == 1)
+                    .map(|bit| with_files[bit])
+                    .collect()
             };
             let rule = |set| {
                 let relaxed = of(set);
@@ -75,10 +88,17 @@ pub(super) fn rules(explore: Explore, with_files: &[usize]) -> Result<Vec<Rule>,
             };
             sets.map(rule).collect()
         }
-        Explore::BruteForce => vec![Rule { how: How::Each, ..alike("all nodes".into(), with_files, with_files, true) }],
+        Explore::BruteForce => vec![Rule {
+            how: How::Each,
+            ..alike("all nodes".into(), with_files, with_files, true)
+        }],
     })
 }
 
 fn words(nodes: &[usize]) -> String {
-    nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    nodes
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }

@@ -106,8 +106,8 @@ pub struct Event {
     pub thread: u32,
     /// The name of the system call, for people.
     pub call: Arc<str>,
-    /// Where in the program it came from: a hash of the stack by module and offset, 0 if that is not
-    /// known.
+    /// Where in the program it came from: a hash of the stack by module and offset, 0 if that is
+    /// not known.
     pub stack: u64,
     /// What it did.
     pub action: Action,
@@ -129,8 +129,8 @@ pub enum Action {
     },
 }
 
-/// A range of the bytes that go one way over a connection. A receive happens after every send of the
-/// same `stream` whose range overlaps its own.
+/// A range of the bytes that go one way over a connection. A receive happens after every send of
+/// the same `stream` whose range overlaps its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Message {
     /// One direction of one connection, the same number at both of its ends.

@@ -14,7 +14,8 @@ pub(super) enum Choice {
     Operations {
         /// Which ones, ascending.
         lost: Vec<usize>,
-        /// What is durable behind so many events is not lost with them, whether those have happened or not.
+        /// What is durable behind so many events is not lost with them, whether those have happened
+        /// or not.
         synced: usize,
     },
     /// One group of the last operation.
@@ -22,14 +23,26 @@ pub(super) enum Choice {
 }
 
 impl Choice {
-    const NOTHING: Self = Self::Operations { lost: Vec::new(), synced: 0 };
+    const NOTHING: Self = Self::Operations {
+        lost: Vec::new(),
+        synced: 0,
+    };
 
-    /// The groups that are lost of the first so many micros, in a crash behind `events` events. Ascending.
-    pub(super) fn groups(&self, operations: &Operations, micros: usize, events: usize) -> Vec<usize> {
+    /// The groups that are lost of the first so many micros, in a crash behind `events` events.
+    /// Ascending.
+    pub(super) fn groups(
+        &self,
+        operations: &Operations,
+        micros: usize,
+        events: usize,
+    ) -> Vec<usize> {
         match self {
             Self::Operations { lost, synced } => {
                 let events = events.max(*synced);
-                let seeds: Vec<_> = lost.iter().flat_map(|lost| operations.open_groups(*lost, events)).collect();
+                let seeds: Vec<_> = lost
+                    .iter()
+                    .flat_map(|lost| operations.open_groups(*lost, events))
+                    .collect();
                 operations.lost_with(&seeds, micros, events)
             }
             Self::Group(group) => operations.lost_with(&[*group], micros, events),
@@ -61,7 +74,12 @@ impl Section {
             (Relaxation::Cut, wanted.cut, 0..whole),
             (Relaxation::Stopped, wanted.stopped, whole..all),
         ] {
-            let mut section = Self { rule, relaxation, first: range.start, ends: Vec::new() };
+            let mut section = Self {
+                rule,
+                relaxation,
+                first: range.start,
+                ends: Vec::new(),
+            };
             let mut end = 0_u64;
             for tuple in range.filter(|_| is_wanted) {
                 end = end.saturating_add(section.count(space, tuple));
@@ -85,7 +103,10 @@ impl Section {
         let tuple = self.first + place;
         let choices = match self.ways(space, tuple) {
             Ways::One => vec![Choice::NOTHING; space.rule(self.rule).0.nodes.len()],
-            Ways::Each { choices, nothing_too } => each(&choices, rest + u64::from(!nothing_too)),
+            Ways::Each {
+                choices,
+                nothing_too,
+            } => each(&choices, rest + u64::from(!nothing_too)),
             Ways::Alike(alike) => pick(&alike, rest),
         };
         (tuple, choices)
@@ -94,12 +115,15 @@ impl Section {
     fn count(&self, space: &Space, tuple: usize) -> u64 {
         match self.ways(space, tuple) {
             Ways::One => 1,
-            Ways::Each { choices, nothing_too } => {
+            Ways::Each {
+                choices,
+                nothing_too,
+            } => {
                 product(choices.iter().map(|node| 1 + node.len() as u64)) - u64::from(!nothing_too)
             }
-            Ways::Alike(alike) => alike
-                .iter()
-                .fold(0, |sum, nodes| sum.saturating_add(product(nodes.iter().map(|node| node.len() as u64)))),
+            Ways::Alike(alike) => alike.iter().fold(0, |sum, nodes| {
+                sum.saturating_add(product(nodes.iter().map(|node| node.len() as u64)))
+            }),
         }
     }
 
@@ -121,9 +145,17 @@ impl Section {
                 _ => rules.losses(&place, base[*node], space.lost()),
             }
         };
-        let choices: Vec<_> = rule.nodes.iter().zip(tuples.places(tuple)).map(of_node).collect();
+        let choices: Vec<_> = rule
+            .nodes
+            .iter()
+            .zip(tuples.places(tuple))
+            .map(of_node)
+            .collect();
         match rule.how {
-            How::Each => Ways::Each { choices, nothing_too: stopped },
+            How::Each => Ways::Each {
+                choices,
+                nothing_too: stopped,
+            },
             How::Alike => Ways::alike(space, rule.nodes.as_slice(), &rule.relaxed, choices),
         }
     }
@@ -148,16 +180,26 @@ impl Ways {
             let operations = &space.nodes()[nodes[place]].operations;
             for choice in of_node {
                 let kind = kind(operations, &choice);
-                kinds.entry(kind).or_insert_with(|| vec![Vec::new(); nodes.len()])[place].push(choice);
+                kinds
+                    .entry(kind)
+                    .or_insert_with(|| vec![Vec::new(); nodes.len()])[place]
+                    .push(choice);
             }
         }
         let takes_part = |node: &usize| relaxed.contains(node);
         let mut alike: Vec<_> = kinds.into_values().collect();
         alike.retain(|choices| {
-            choices.iter().zip(nodes).all(|(of_node, node)| !takes_part(node) || !of_node.is_empty())
+            choices
+                .iter()
+                .zip(nodes)
+                .all(|(of_node, node)| !takes_part(node) || !of_node.is_empty())
         });
         for choices in &mut alike {
-            for (of_node, _) in choices.iter_mut().zip(nodes).filter(|(_, node)| !takes_part(node)) {
+            for (of_node, _) in choices
+                .iter_mut()
+                .zip(nodes)
+                .filter(|(_, node)| !takes_part(node))
+            {
                 of_node.push(Choice::NOTHING);
             }
         }
@@ -169,7 +211,10 @@ impl Ways {
 fn kind(operations: &Operations, choice: &Choice) -> Vec<u32> {
     match choice {
         Choice::Operations { lost, .. } => {
-            let mut kind: Vec<_> = lost.iter().map(|lost| operations.all[*lost].likeness).collect();
+            let mut kind: Vec<_> = lost
+                .iter()
+                .map(|lost| operations.all[*lost].likeness)
+                .collect();
             kind.sort_unstable();
             kind
         }
@@ -181,10 +226,18 @@ fn kind(operations: &Operations, choice: &Choice) -> Vec<u32> {
 }
 
 impl NodeRules {
-    /// Up to so many operations that can be lost at a place, each set once: none of them goes with the
-    /// others. What leaves the node where it was before is left out, unless somebody can know better.
+    /// Up to so many operations that can be lost at a place, each set once: none of them goes with
+    /// the others. What leaves the node where it was before is left out, unless somebody can know
+    /// better.
     fn losses(&self, place: &Place, events: usize, most: usize) -> Vec<Choice> {
-        let mut losses = Losses { node: self, place, events, synced: 0, found: Vec::new(), seen: HashSet::new() };
+        let mut losses = Losses {
+            node: self,
+            place,
+            events,
+            synced: 0,
+            found: Vec::new(),
+            seen: HashSet::new(),
+        };
         losses.add(most, 0, &mut Vec::new());
         for synced in self.operations.synced(events, place.most) {
             losses.synced = synced;
@@ -203,14 +256,23 @@ impl NodeRules {
                 start..start + partial
             }
         };
-        let most = lost.iter().map(|group| self.operations.groups[*group].cover).fold(place.most, usize::min);
+        let most = lost
+            .iter()
+            .map(|group| self.operations.groups[*group].cover)
+            .fold(place.most, usize::min);
         last.clone().all(|group| lost.contains(&group))
             && (place.partial > 0 || !self.operations.tells(place.least, most))
     }
 
     /// The last operation without one of its parts, if it is one that grows a file.
     fn cuts(&self, place: &Place, events: usize) -> Vec<Choice> {
-        let Some(last) = place.operations.checked_sub(1).filter(|_| place.partial == 0) else { return Vec::new() };
+        let Some(last) = place
+            .operations
+            .checked_sub(1)
+            .filter(|_| place.partial == 0)
+        else {
+            return Vec::new();
+        };
         let operation = &self.operations.all[last];
         let parts = operation.groups.len();
         if !operation.grows || parts < 2 {
@@ -221,7 +283,11 @@ impl NodeRules {
             let lost = self.operations.lost_with(&[*group], place.micros, events);
             lost.contains(&(operation.groups.end - 1))
         };
-        self.operations.open_groups(last, events).filter(|group| !lasts(group)).map(Choice::Group).collect()
+        self.operations
+            .open_groups(last, events)
+            .filter(|group| !lasts(group))
+            .map(Choice::Group)
+            .collect()
     }
 }
 
@@ -242,14 +308,20 @@ impl Losses<'_> {
         if most == 0 {
             return;
         }
-        let losable: Vec<_> =
-            self.node.operations.losable(self.place.operations, self.events.max(self.synced)).collect();
+        let losable: Vec<_> = self
+            .node
+            .operations
+            .losable(self.place.operations, self.events.max(self.synced))
+            .collect();
         for operation in losable.into_iter().filter(|operation| *operation >= first) {
             chosen.push(operation);
             if !self.goes_with_others(chosen) {
                 let lost = self.lost(chosen);
                 if !self.node.is_where_it_was(self.place, &lost) && self.seen.insert(lost) {
-                    self.found.push(Choice::Operations { lost: chosen.clone(), synced: self.synced });
+                    self.found.push(Choice::Operations {
+                        lost: chosen.clone(),
+                        synced: self.synced,
+                    });
                 }
                 self.add(most - 1, operation + 1, chosen);
             }
@@ -262,14 +334,24 @@ impl Losses<'_> {
         let events = self.events.max(self.synced);
         chosen.len() > 1
             && chosen.iter().any(|one| {
-                let others: Vec<_> = chosen.iter().copied().filter(|other| other != one).collect();
+                let others: Vec<_> = chosen
+                    .iter()
+                    .copied()
+                    .filter(|other| other != one)
+                    .collect();
                 let lost = self.lost(&others);
-                self.node.operations.open_groups(*one, events).all(|group| lost.contains(&group))
+                self.node
+                    .operations
+                    .open_groups(*one, events)
+                    .all(|group| lost.contains(&group))
             })
     }
 
     fn lost(&self, chosen: &[usize]) -> Vec<usize> {
-        let choice = Choice::Operations { lost: chosen.into(), synced: self.synced };
+        let choice = Choice::Operations {
+            lost: chosen.into(),
+            synced: self.synced,
+        };
         choice.groups(&self.node.operations, self.place.micros, self.events)
     }
 }
@@ -285,7 +367,9 @@ fn each(choices: &[Vec<Choice>], number: u64) -> Vec<Choice> {
         let radix = 1 + of_node.len() as u64;
         let digit = rest % radix;
         rest /= radix;
-        digit.checked_sub(1).map_or(Choice::NOTHING, |place| of_node[place as usize].clone())
+        digit
+            .checked_sub(1)
+            .map_or(Choice::NOTHING, |place| of_node[place as usize].clone())
     };
     choices.iter().map(&mut of_node).collect()
 }

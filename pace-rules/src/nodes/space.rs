@@ -12,14 +12,14 @@ use super::section::{Choice, Section};
 /// Which nodes are relaxed, and together with which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Explore {
-    /// PACE's rule for replicated state machines: the first so many nodes with files are relaxed, all
-    /// at once and in the same way; the others stand for any. 0 is a majority of them.
+    /// PACE's rule for replicated state machines: the first so many nodes with files are relaxed,
+    /// all at once and in the same way; the others stand for any. 0 is a majority of them.
     ReplicatedStateMachine {
         /// How many.
         majority: usize,
     },
-    /// PACE's rules for a primary with replicas: the primary alone (r3), one replica (r4), all nodes
-    /// in the same way (r5).
+    /// PACE's rules for a primary with replicas: the primary alone (r3), one replica (r4), all
+    /// nodes in the same way (r5).
     PrimaryReplicas {
         /// The primary, as an index into the run's nodes.
         primary: usize,
@@ -32,7 +32,10 @@ pub enum Explore {
 
 /// Which states to visit besides others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "any of them without the others")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "any of them without the others"
+)]
 pub struct Relaxations {
     /// All that had happened.
     pub prefix: bool,
@@ -46,7 +49,12 @@ pub struct Relaxations {
 
 impl Relaxations {
     /// Those of PACE.
-    pub const ALL: Self = Self { prefix: true, lost: true, cut: true, stopped: true };
+    pub const ALL: Self = Self {
+        prefix: true,
+        lost: true,
+        cut: true,
+        stopped: true,
+    };
 }
 
 impl Default for Relaxations {
@@ -137,10 +145,10 @@ pub enum Error {
 /// The crash states of a run.
 ///
 /// A node's disk has a *place* in the order of its operations, and lacks some of those before. Both
-/// bound which events can have happened: those of the place and no later operation, and no call that
-/// made durable what is lost. Of the consistent cuts within these bounds a state has the greatest,
-/// with the most acknowledgements; it is visited if there is one. For given places that can be told of
-/// each node alone, since the least consistent cut of them is within every other.
+/// bound which events can have happened: those of the place and no later operation, and no call
+/// that made durable what is lost. Of the consistent cuts within these bounds a state has the
+/// greatest, with the most acknowledgements; it is visited if there is one. For given places that
+/// can be told of each node alone, since the least consistent cut of them is within every other.
 #[derive(Debug, Clone)]
 pub struct Space {
     nodes: Vec<NodeRules>,
@@ -171,12 +179,24 @@ impl Space {
             let micros = Micros::of(node, request.model, request.split);
             let operations = Operations::of(node, &micros, request.model, &mut likenesses);
             let places = places(&operations, &micros, node.events.len());
-            NodeRules { micros, operations, places, events: node.events.len() }
+            NodeRules {
+                micros,
+                operations,
+                places,
+                events: node.events.len(),
+            }
         };
         let nodes: Vec<_> = run.nodes.iter().map(&mut of_node).collect();
-        let with_files: Vec<_> = (0..nodes.len()).filter(|node| !run.nodes[*node].initial.is_empty()).collect();
-        let mut this =
-            Self { nodes, clocks: Clocks::of(run), rules: Vec::new(), sections: Vec::new(), lost: request.lost };
+        let with_files: Vec<_> = (0..nodes.len())
+            .filter(|node| !run.nodes[*node].initial.is_empty())
+            .collect();
+        let mut this = Self {
+            nodes,
+            clocks: Clocks::of(run),
+            rules: Vec::new(),
+            sections: Vec::new(),
+            lost: request.lost,
+        };
         for rule in rules(request.explore, &with_files)? {
             let tuples = Tuples::of(&this.nodes, &this.clocks, &rule)?;
             this.rules.push((rule, tuples));
@@ -190,7 +210,9 @@ impl Space {
 
     /// How many there are; `u64::MAX` stands for that many or more.
     pub fn len(&self) -> u64 {
-        self.sections.iter().fold(0, |sum, section| sum.saturating_add(section.len()))
+        self.sections
+            .iter()
+            .fold(0, |sum, section| sum.saturating_add(section.len()))
     }
 
     /// Whether there are none.
@@ -234,23 +256,42 @@ impl Space {
         let mut kept = vec![None; self.nodes.len()];
         let mut relaxed = Vec::new();
         for ((node, place), choice) in rule.nodes.iter().zip(tuples.places(tuple)).zip(choices) {
-            let NodeRules { operations, places, .. } = &self.nodes[*node];
+            let NodeRules {
+                operations, places, ..
+            } = &self.nodes[*node];
             let place = &places[*place as usize];
             let lost = choice.groups(operations, place.micros, base[*node]);
-            most[*node] = lost.iter().map(|group| operations.groups[*group].cover).fold(place.most, usize::min);
+            most[*node] = lost
+                .iter()
+                .map(|group| operations.groups[*group].cover)
+                .fold(place.most, usize::min);
             if !lost.is_empty() || place.partial > 0 {
                 relaxed.push(*node);
             }
-            let mut lost: Vec<_> = lost.iter().flat_map(|group| operations.groups[*group].micros.clone()).collect();
+            let mut lost: Vec<_> = lost
+                .iter()
+                .flat_map(|group| operations.groups[*group].micros.clone())
+                .collect();
             lost.sort_unstable();
-            kept[*node] = Some(NodeState { micros: place.micros, lost });
+            kept[*node] = Some(NodeState {
+                micros: place.micros,
+                lost,
+            });
         }
         let cut = self.clocks.greatest(&most);
         let of_cut = |(node, kept): (usize, Option<NodeState>)| {
-            kept.unwrap_or_else(|| NodeState { micros: self.nodes[node].micros.until(cut[node]), lost: Vec::new() })
+            kept.unwrap_or_else(|| NodeState {
+                micros: self.nodes[node].micros.until(cut[node]),
+                lost: Vec::new(),
+            })
         };
         let nodes = kept.into_iter().enumerate().map(of_cut).collect();
-        State { cut, nodes, relaxation: section.relaxation, relaxed }
+        State {
+            cut,
+            nodes,
+            relaxation: section.relaxation,
+            relaxed,
+        }
     }
 
     pub(super) fn nodes(&self) -> &[NodeRules] {
@@ -270,11 +311,14 @@ impl Space {
         self.lost
     }
 
-    /// The numbers of some of the states, ascending, none of them twice; each choice is as likely as
-    /// any other.
+    /// The numbers of some of the states, ascending, none of them twice; each choice is as likely
+    /// as any other.
     pub fn sample(&self, size: u64, seed: u64) -> Vec<u64> {
         let size = u32::try_from(size).unwrap_or(u32::MAX);
-        crate::sample::draw(size, self.len().into(), seed).into_iter().map(|number| number as u64).collect()
+        crate::sample::draw(size, self.len().into(), seed)
+            .into_iter()
+            .map(|number| number as u64)
+            .collect()
     }
 
     /// A node's operations, cut into what can persist alone, in order.

@@ -54,7 +54,11 @@ enum Command {
 /// What happens next.
 #[derive(Debug, Clone, Copy)]
 enum Event {
-    Send { preflush: bool, fua: bool, page: Option<u64> },
+    Send {
+        preflush: bool,
+        fua: bool,
+        page: Option<u64>,
+    },
     Insert(usize),
     Arrive(usize),
     Answer(usize),
@@ -90,11 +94,17 @@ struct BlockLayer {
 
 impl BlockLayer {
     fn in_flight(&self, page: u64) -> bool {
-        self.sent.iter().any(|sent| sent.page == Some(page) && sent.step != Step::Done)
+        self.sent
+            .iter()
+            .any(|sent| sent.page == Some(page) && sent.step != Step::Done)
     }
 
     fn events(&self) -> Vec<Event> {
-        let traced = self.sent.iter().enumerate().filter(|(_, sent)| sent.step == Step::Traced);
+        let traced = self
+            .sent
+            .iter()
+            .enumerate()
+            .filter(|(_, sent)| sent.step == Step::Traced);
         let mut events: Vec<_> = traced.map(|(number, _)| Event::Insert(number)).collect();
         events.extend((0..self.under_way.len()).map(Event::Arrive));
         events.extend((0..self.held.len()).map(Event::Answer));
@@ -107,17 +117,29 @@ impl BlockLayer {
         if self.sent.len() >= REQUESTS_MAX {
             return Vec::new();
         }
-        let mut events = vec![Event::Send { preflush: true, fua: false, page: None }];
+        let mut events = vec![Event::Send {
+            preflush: true,
+            fua: false,
+            page: None,
+        }];
         for page in (0..4).filter(|page| !self.in_flight(*page)) {
             let flags = [(false, false), (false, true), (true, false), (true, true)];
-            events.extend(flags.map(|(preflush, fua)| Event::Send { preflush, fua, page: Some(page) }));
+            events.extend(flags.map(|(preflush, fua)| Event::Send {
+                preflush,
+                fua,
+                page: Some(page),
+            }));
         }
         events
     }
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Send { preflush, fua, page } => {
+            Event::Send {
+                preflush,
+                fua,
+                page,
+            } => {
                 let done = |number: &usize| self.sent[*number].step == Step::Done;
                 let before = (0..self.sent.len()).filter(done).collect();
                 let (step, traced_ns) = (Step::Traced, self.now_ns);
@@ -136,7 +158,10 @@ impl BlockLayer {
             Event::Arrive(index) => self.arrive(index),
             Event::Answer(index) => {
                 let number = self.held.remove(index);
-                self.sent[number].places.iter().for_each(|place| self.log.complete(*place));
+                self.sent[number]
+                    .places
+                    .iter()
+                    .for_each(|place| self.log.complete(*place));
                 self.answered.push((Command::Data(number), self.now_ns));
             }
             Event::Complete(index) => {
@@ -165,8 +190,15 @@ impl BlockLayer {
             (Step::Postflush, sent.fua),
             (Step::Done, true),
         ];
-        let taken = steps.iter().position(|(step, _)| *step == sent.step).map_or(0, |index| index + 1);
-        sent.step = steps[taken..].iter().find(|(_, needed)| *needed).expect("the last is needed").0;
+        let taken = steps
+            .iter()
+            .position(|(step, _)| *step == sent.step)
+            .map_or(0, |index| index + 1);
+        sent.step = steps[taken..]
+            .iter()
+            .find(|(_, needed)| *needed)
+            .expect("the last is needed")
+            .0;
         match sent.step {
             Step::Preflush | Step::Postflush => self.pending.push(number),
             Step::Data => self.under_way.push(Command::Data(number)),
@@ -194,9 +226,17 @@ impl BlockLayer {
             Command::Data(number) => {
                 let sent = &mut self.sent[number];
                 let offset = sent.page.expect("it writes") * PAGE;
-                let part = if self.manner.splits && number % 3 == 0 { PAGE / 2 } else { PAGE };
+                let part = if self.manner.splits && number % 3 == 0 {
+                    PAGE / 2
+                } else {
+                    PAGE
+                };
                 for offset in (offset..offset + PAGE).step_by(part as usize) {
-                    sent.places.push(self.log.push_held_write(offset, &vec![1; part as usize], self.now_ns));
+                    sent.places.push(self.log.push_held_write(
+                        offset,
+                        &vec![1; part as usize],
+                        self.now_ns,
+                    ));
                     if !self.manner.lazy {
                         self.log.complete(self.log.len() - 1);
                     }
@@ -226,8 +266,10 @@ impl BlockLayer {
     /// Whether a write is durable at a position of the log.
     fn is_durable(&self, place: usize, position: usize) -> bool {
         let entry = self.log.entries()[place];
-        let by_itself = matches!(entry.kind, Kind::Write { fua: true, .. }) && entry.completed <= position;
-        by_itself || (0..position).any(|flush| self.log.covered_by(flush).any(|covered| covered == place))
+        let by_itself =
+            matches!(entry.kind, Kind::Write { fua: true, .. }) && entry.completed <= position;
+        by_itself
+            || (0..position).any(|flush| self.log.covered_by(flush).any(|covered| covered == place))
     }
 
     /// The writes that the corrected log says can be lost, and that the disk was asked to keep.
@@ -235,10 +277,19 @@ impl BlockLayer {
         let mut accused = BTreeSet::new();
         for (number, sent) in self.sent.iter().enumerate() {
             let start = sent.places.first().copied().unwrap_or(sent.done_at);
-            let before = sent.before.iter().filter(|_| sent.preflush).flat_map(|other| &self.sent[*other].places);
+            let before = sent
+                .before
+                .iter()
+                .filter(|_| sent.preflush)
+                .flat_map(|other| &self.sent[*other].places);
             let lost = before.filter(|place| !self.is_durable(**place, start));
-            accused.extend(lost.map(|place| format!("write {place} is lost behind the PREFLUSH of request {number}")));
-            let lost = sent.places.iter().filter(|place| sent.fua && !self.is_durable(**place, sent.done_at));
+            accused.extend(lost.map(|place| {
+                format!("write {place} is lost behind the PREFLUSH of request {number}")
+            }));
+            let lost = sent
+                .places
+                .iter()
+                .filter(|place| sent.fua && !self.is_durable(**place, sent.done_at));
             accused.extend(lost.map(|place| format!("FUA write {place} is lost")));
         }
         accused
@@ -247,12 +298,20 @@ impl BlockLayer {
 
 /// Has `choices` say what happens next and how long it takes, and then everything come to its end.
 fn run(manner: Manner, choices: &[(prop::sample::Index, u16)]) -> BlockLayer {
-    let mut layer = BlockLayer { manner, now_ns: 5_000_000, ..BlockLayer::default() };
+    let mut layer = BlockLayer {
+        manner,
+        now_ns: 5_000_000,
+        ..BlockLayer::default()
+    };
     for (choice, pause_ns) in choices {
         layer.now_ns += u64::from(*pause_ns);
         let (running, sendable) = (layer.events(), layer.sendable());
         // As likely something new as something that goes on.
-        let repeat = if sendable.is_empty() { 1 } else { sendable.len().div_ceil(running.len().max(1)) };
+        let repeat = if sendable.is_empty() {
+            1
+        } else {
+            sendable.len().div_ceil(running.len().max(1))
+        };
         let repeated = running.iter().copied().cycle().take(running.len() * repeat);
         let events: Vec<_> = repeated.chain(sendable).collect();
         if !events.is_empty() {
@@ -268,9 +327,16 @@ fn run(manner: Manner, choices: &[(prop::sample::Index, u16)]) -> BlockLayer {
 
 /// Request by request, as a file system that waits for each.
 fn one_by_one(requests: &[(bool, bool, Option<u64>)]) -> BlockLayer {
-    let mut layer = BlockLayer { now_ns: 5_000_000, ..BlockLayer::default() };
+    let mut layer = BlockLayer {
+        now_ns: 5_000_000,
+        ..BlockLayer::default()
+    };
     for (preflush, fua, page) in requests {
-        layer.happen(Event::Send { preflush: *preflush, fua: *fua, page: *page });
+        layer.happen(Event::Send {
+            preflush: *preflush,
+            fua: *fua,
+            page: *page,
+        });
         while let Some(event) = layer.events().first() {
             layer.now_ns += ROUND_TRIP_NS;
             layer.happen(*event);
@@ -292,7 +358,11 @@ fn one_by_one_every_flush_that_stands_for_fua_is_told() {
     let trace = layer.trace();
     annotate(&mut layer.log, &trace);
     let kinds: Vec<_> = layer.log.entries().iter().map(|entry| entry.kind).collect();
-    let write = |page, fua| Kind::Write { offset: page * PAGE, length: PAGE as u32, fua };
+    let write = |page, fua| Kind::Write {
+        offset: page * PAGE,
+        length: PAGE as u32,
+        fua,
+    };
     let first = [write(0, false), Kind::Flush, write(1, true), Kind::FuaFlush];
     let then = [write(2, false), Kind::Flush, write(3, true), Kind::FuaFlush];
     assert_eq!(kinds, [first, then].concat());

@@ -1,5 +1,5 @@
-//! Whether the machine lets us look at processes. A container, or a setting of the kernel's, may forbid
-//! any of it, and what is then missing would look as if the program had done it.
+//! Whether the machine lets us look at processes. A container, or a setting of the kernel's, may
+//! forbid any of it, and what is then missing would look as if the program had done it.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -14,23 +14,37 @@ use super::{lookup, system};
 /// Is in memory at the same place in every process that this one has just forked.
 static HERE: u8 = 0x5a;
 
-/// Tries on a process that was forked and is traced, but runs no program yet, what will be done with it.
+/// Tries on a process that was forked and is traced, but runs no program yet, what will be done
+/// with it.
 pub(super) fn check(process: pid_t, proc: impl AsFd) -> io::Result<()> {
     // It numbers processes as those do for whom it was mounted.
-    let own = readlinkat(&proc, "self", Vec::new()).ok().and_then(|number| number.into_string().ok());
+    let own = readlinkat(&proc, "self", Vec::new())
+        .ok()
+        .and_then(|number| number.into_string().ok());
     if own != Some(std::process::id().to_string()) {
-        return Err(io::Error::other("/proc does not show this process: mount one, in this process namespace"));
+        return Err(io::Error::other(
+            "/proc does not show this process: mount one, in this process namespace",
+        ));
     }
     system::filters_can_trace().map_err(refused("seccomp(2) with SECCOMP_RET_TRACE"))?;
     let mut byte = [0];
-    system::read_memory(process, &raw const HERE as u64, &mut byte).map_err(refused("process_vm_readv(2)"))?;
+    system::read_memory(process, &raw const HERE as u64, &mut byte)
+        .map_err(refused("process_vm_readv(2)"))?;
     let handle = lookup::handle_of(process, process).map_err(refused("pidfd_open(2)"))?;
     match pidfd_getfd(handle, libc::STDIN_FILENO, PidfdGetfdFlags::empty()) {
         Ok(_) | Err(Errno::BADF) => {}
         Err(error) => return Err(refused("pidfd_getfd(2)")(error.into())),
     }
-    let opened = openat2(proc, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_SYMLINKS);
-    opened.map(drop).map_err(|error| refused("openat2(2)")(error.into()))
+    let opened = openat2(
+        proc,
+        c".",
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::NO_SYMLINKS,
+    );
+    opened
+        .map(drop)
+        .map_err(|error| refused("openat2(2)")(error.into()))
 }
 
 fn refused(call: &str) -> impl FnOnce(io::Error) -> io::Error + '_ {

@@ -12,12 +12,25 @@ pub(super) enum Call {
     Write(Write),
     /// Several messages into a socket.
     SendMany,
-    /// Bytes of a file into a descriptor: where the descriptors and their offsets are in the arguments.
-    Copy { from: usize, to: usize, to_offset: Option<usize> },
+    /// Bytes of a file into a descriptor: where the descriptors and their offsets are in the
+    /// arguments.
+    Copy {
+        from: usize,
+        to: usize,
+        to_offset: Option<usize>,
+    },
     /// A file opened: where the path and the flags are.
-    Open { base: Option<usize>, path: usize, flags: OpenFlags },
+    Open {
+        base: Option<usize>,
+        path: usize,
+        flags: OpenFlags,
+    },
     /// A name more for something new.
-    Make { base: Option<usize>, path: usize, what: New },
+    Make {
+        base: Option<usize>,
+        path: usize,
+        what: New,
+    },
     /// A name more for something old.
     Link { base: Option<usize>, path: usize },
     /// A name for a socket.
@@ -25,9 +38,17 @@ pub(super) enum Call {
     /// A name less.
     Remove { base: Option<usize>, path: usize },
     /// Another name.
-    Rename { bases: Option<(usize, usize)>, paths: (usize, usize), flags: Option<usize> },
+    Rename {
+        bases: Option<(usize, usize)>,
+        paths: (usize, usize),
+        flags: Option<usize>,
+    },
     /// Other permission bits of a path.
-    SetMode { base: Option<usize>, path: usize, flags: Option<usize> },
+    SetMode {
+        base: Option<usize>,
+        path: usize,
+        flags: Option<usize>,
+    },
     /// Other permission bits of a descriptor.
     SetModeOf,
     /// Another size of a path.
@@ -69,7 +90,13 @@ pub(super) enum Call {
     /// ioctl(2) of a file system.
     Control,
     /// fchown and the like: not followed, where it changes something.
-    SetOwner { descriptor: bool, base: Option<usize>, path: usize, owner: usize, flags: Option<usize> },
+    SetOwner {
+        descriptor: bool,
+        base: Option<usize>,
+        path: usize,
+        owner: usize,
+        flags: Option<usize>,
+    },
     /// unshare(2) of descriptors by one of several threads.
     Unshare,
     /// A call of another architecture.
@@ -90,7 +117,10 @@ impl Call {
                 | Self::SetMode { .. }
                 | Self::Truncate
                 | Self::UnfollowedPath { .. }
-                | Self::SetOwner { descriptor: false, .. }
+                | Self::SetOwner {
+                    descriptor: false,
+                    ..
+                }
         )
     }
 }
@@ -159,11 +189,18 @@ pub(super) struct Numbers {
 
 impl Numbers {
     /// Of what is no call, or none that is looked at.
-    pub(super) const NONE: Self = Self { x86_64: None, aarch64: None };
+    pub(super) const NONE: Self = Self {
+        x86_64: None,
+        aarch64: None,
+    };
 
     /// The number on this machine, if it has the call.
     pub(super) const fn here(self) -> Option<u32> {
-        if cfg!(target_arch = "x86_64") { self.x86_64 } else { self.aarch64 }
+        if cfg!(target_arch = "x86_64") {
+            self.x86_64
+        } else {
+            self.aarch64
+        }
     }
 }
 
@@ -177,11 +214,19 @@ pub(super) struct Row {
 }
 
 const fn row(numbers: Numbers, name: &'static str, call: Call) -> Row {
-    Row { numbers, name, call, when: When::Always }
+    Row {
+        numbers,
+        name,
+        call,
+        when: When::Always,
+    }
 }
 
 const fn both(x86_64: u32, aarch64: u32) -> Numbers {
-    Numbers { x86_64: Some(x86_64), aarch64: Some(aarch64) }
+    Numbers {
+        x86_64: Some(x86_64),
+        aarch64: Some(aarch64),
+    }
 }
 
 const fn same(number: u32) -> Numbers {
@@ -190,7 +235,10 @@ const fn same(number: u32) -> Numbers {
 
 /// Of a call that another one can do as well, so that younger architectures do not have it.
 const fn x86_64(number: u32) -> Numbers {
-    Numbers { x86_64: Some(number), aarch64: None }
+    Numbers {
+        x86_64: Some(number),
+        aarch64: None,
+    }
 }
 
 const fn when(row: Row, when: When) -> Row {
@@ -198,23 +246,33 @@ const fn when(row: Row, when: When) -> Row {
 }
 
 const fn write(bytes: Bytes, offset: Option<usize>, flags: Option<usize>) -> Call {
-    Call::Write(Write { bytes, offset, flags })
+    Call::Write(Write {
+        bytes,
+        offset,
+        flags,
+    })
 }
 
 /// Opens that make something or cut something off. Others are seen by what is done with the
 /// descriptor.
-const CHANGING_OPEN: u32 = (libc::O_CREAT | libc::O_TRUNC | (libc::O_TMPFILE & !libc::O_DIRECTORY)) as u32;
+const CHANGING_OPEN: u32 =
+    (libc::O_CREAT | libc::O_TRUNC | (libc::O_TMPFILE & !libc::O_DIRECTORY)) as u32;
 
 /// The row of calls that are made as those of another architecture, whose numbers are others.
 pub(super) const FOREIGN: u32 = 0xffff;
 
 /// What is said of those.
-pub(super) const FOREIGN_ROW: Row = row(Numbers::NONE, "a system call of another architecture", Call::Foreign);
+pub(super) const FOREIGN_ROW: Row = row(
+    Numbers::NONE,
+    "a system call of another architecture",
+    Call::Foreign,
+);
 
 /// What the filter refuses, so that programs do without.
 pub(super) const REFUSED: [Row; 1] = [row(same(425), "io_uring_setup", Call::Foreign)];
 
 /// The table, the most frequent first.
+#[rustfmt::skip] // a row a line
 pub(super) const ROWS: &[Row] = &[
     row(both(0, 63), "read", Call::Read { flags: None }),
     row(both(1, 64), "write", write(Bytes::Buffer, None, None)),
@@ -323,24 +381,52 @@ mod tests {
 
     /// The numbers of all calls that the kernel's headers for an architecture have.
     fn in_headers(triplet: &str) -> HashMap<String, u32> {
-        let places = [format!("/usr/include/{triplet}"), format!("/usr/{triplet}/include")];
-        let headers = places.iter().find(|place| Path::new(place).join("asm/unistd.h").exists());
-        let headers = headers.unwrap_or_else(|| panic!("{triplet} has no headers of Linux: run scripts/setup --tests"));
+        let places = [
+            format!("/usr/include/{triplet}"),
+            format!("/usr/{triplet}/include"),
+        ];
+        let headers = places
+            .iter()
+            .find(|place| Path::new(place).join("asm/unistd.h").exists());
+        let headers = headers.unwrap_or_else(|| {
+            panic!("{triplet} has no headers of Linux: run scripts/setup --tests")
+        });
         let mut compiler = Command::new("cc");
-        compiler.args(["-E", "-dM", "-nostdinc", "-isystem", headers, "-isystem", "/usr/include"]);
+        compiler.args([
+            "-E",
+            "-dM",
+            "-nostdinc",
+            "-isystem",
+            headers,
+            "-isystem",
+            "/usr/include",
+        ]);
         compiler.args(["-include", "asm/unistd.h", "-x", "c", "/dev/null"]);
         let output = compiler.output().expect("cc runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         let printed = String::from_utf8(output.stdout).expect("text");
-        let defined: HashMap<&str, &str> =
-            printed.lines().filter_map(|line| line.strip_prefix("#define ")?.split_once(' ')).collect();
-        let calls = defined.keys().filter_map(|name| Some((*name, name.strip_prefix("__NR_")?)));
+        let defined: HashMap<&str, &str> = printed
+            .lines()
+            .filter_map(|line| line.strip_prefix("#define ")?.split_once(' '))
+            .collect();
+        let calls = defined
+            .keys()
+            .filter_map(|name| Some((*name, name.strip_prefix("__NR_")?)));
         // Some have a number by way of another name.
         let number = |name| {
             let value = *defined.get(name)?;
-            value.parse().ok().or_else(|| defined.get(value)?.parse().ok())
+            value
+                .parse()
+                .ok()
+                .or_else(|| defined.get(value)?.parse().ok())
         };
-        calls.filter_map(|(defined, name)| Some((name.to_owned(), number(defined)?))).collect()
+        calls
+            .filter_map(|(defined, name)| Some((name.to_owned(), number(defined)?)))
+            .collect()
     }
 
     fn assert_as_in_headers(triplet: &str, number: fn(&Numbers) -> Option<u32>) {

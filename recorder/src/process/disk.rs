@@ -50,8 +50,20 @@ impl RecordedDisk {
         fs::create_dir(&mount_point).map_err(io(format!("create {}", mount_point.display())))?;
         let mounted = Mounted::new(&variant, disk.device(), &mount_point)?;
         let data = mount_point.join(DIRECTORY);
-        DirBuilder::new().mode(0o755).create(&data).map_err(io(format!("create {}", data.display())))?;
-        Ok(Self { mounted, requests, disk, base, file_system: file_system.to_owned(), start_ns, durable: 0, data })
+        DirBuilder::new()
+            .mode(0o755)
+            .create(&data)
+            .map_err(io(format!("create {}", data.display())))?;
+        Ok(Self {
+            mounted,
+            requests,
+            disk,
+            base,
+            file_system: file_system.to_owned(),
+            start_ns,
+            durable: 0,
+            data,
+        })
     }
 
     /// The node's directory on it.
@@ -70,14 +82,20 @@ impl RecordedDisk {
         Ok(())
     }
 
-    /// Ends the recording: what the node did up to now is in the log. The node's processes have ended.
+    /// Ends the recording: what the node did up to now is in the log. The node's processes have
+    /// ended.
     ///
     /// # Errors
     /// If the file system cannot be unmounted, or it cannot be said which writes had FUA.
     pub fn finish(mut self) -> Result<Disk> {
         let mut log = self.disk.stop_recording();
         if let Some(requests) = &mut self.requests {
-            annotate(&mut log, &requests.read_since(self.start_ns).map_err(Error::Requests)?);
+            annotate(
+                &mut log,
+                &requests
+                    .read_since(self.start_ns)
+                    .map_err(Error::Requests)?,
+            );
         }
         self.mounted.unmount().map_err(Error::Unmount)?;
         Ok(Disk {

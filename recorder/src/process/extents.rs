@@ -31,8 +31,16 @@ impl Extents {
     /// There are zeros from now on.
     pub(super) fn zero(&mut self, offset: u64, len: u64) {
         let end = offset.saturating_add(len);
-        let first = self.pieces.range(..offset).next_back().map_or(offset, |(&at, _)| at);
-        let hit: Vec<(u64, Data)> = self.pieces.range(first..end).map(|(&at, &data)| (at, data)).collect();
+        let first = self
+            .pieces
+            .range(..offset)
+            .next_back()
+            .map_or(offset, |(&at, _)| at);
+        let hit: Vec<(u64, Data)> = self
+            .pieces
+            .range(first..end)
+            .map(|(&at, &data)| (at, data))
+            .collect();
         for (at, data) in hit {
             let piece_end = at + data.len;
             if piece_end <= offset {
@@ -40,10 +48,22 @@ impl Extents {
             }
             self.pieces.remove(&at);
             if at < offset {
-                self.pieces.insert(at, Data { at: data.at, len: offset - at });
+                self.pieces.insert(
+                    at,
+                    Data {
+                        at: data.at,
+                        len: offset - at,
+                    },
+                );
             }
             if piece_end > end {
-                self.pieces.insert(end, Data { at: data.at + (end - at), len: piece_end - end });
+                self.pieces.insert(
+                    end,
+                    Data {
+                        at: data.at + (end - at),
+                        len: piece_end - end,
+                    },
+                );
             }
         }
     }
@@ -57,7 +77,11 @@ impl Extents {
     pub(super) fn read(&self, offset: u64, data: &[u8], into: &mut [u8]) {
         into.fill(0);
         let end = offset + into.len() as u64;
-        let first = self.pieces.range(..offset).next_back().map_or(offset, |(&at, _)| at);
+        let first = self
+            .pieces
+            .range(..offset)
+            .next_back()
+            .map_or(offset, |(&at, _)| at);
         for (&at, piece) in self.pieces.range(first..end) {
             let (from, to) = (at.max(offset), (at + piece.len).min(end));
             if from < to {
@@ -80,7 +104,9 @@ mod tests {
         let data: Vec<u8> = (0..10_000_u32).map(|at| (at % 251 + 1) as u8).collect();
         let mut seed = 1_u64;
         let mut next = |below: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) % below
         };
         let (mut extents, mut array) = (Extents::default(), vec![0_u8; 1000]);

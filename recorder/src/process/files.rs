@@ -1,5 +1,5 @@
-//! Calls that change a node's files or make them durable: what they are found to be about where they
-//! are entered, and what is recorded where they return.
+//! Calls that change a node's files or make them durable: what they are found to be about where
+//! they are entered, and what is recorded where they return.
 
 use std::os::fd::OwnedFd;
 
@@ -89,21 +89,41 @@ impl Recording {
                 self.enter_name_call(origin, entry, base, path, FileCall::Make)
             }
             Call::Bind => {
-                let Some(path) = Self::socket_path(origin, entry) else { return Next::GoOn };
+                let Some(path) = Self::socket_path(origin, entry) else {
+                    return Next::GoOn;
+                };
                 let found = self.locate_path(Self::base(origin, entry, None), &path, false);
                 self.enter_located(origin, found, FileCall::Make)
             }
-            Call::Remove { base, path } => self.enter_name_call(origin, entry, base, path, FileCall::Remove),
-            Call::Rename { bases, paths, flags } => self.enter_rename(origin, entry, bases, paths, flags),
-            Call::SetMode { base, path, flags } => self.enter_set_mode(origin, entry, base, path, flags),
+            Call::Remove { base, path } => {
+                self.enter_name_call(origin, entry, base, path, FileCall::Remove)
+            }
+            Call::Rename {
+                bases,
+                paths,
+                flags,
+            } => self.enter_rename(origin, entry, bases, paths, flags),
+            Call::SetMode { base, path, flags } => {
+                self.enter_set_mode(origin, entry, base, path, flags)
+            }
             Call::Truncate => {
                 let found = self.locate(origin, entry, None, 0, true);
-                self.change_located(origin, found, |file, copy| FileCall::Resize { file, copy, to: arguments[1] })
+                self.change_located(origin, found, |file, copy| FileCall::Resize {
+                    file,
+                    copy,
+                    to: arguments[1],
+                })
             }
             Call::Sync { data_only } => {
-                let Some((file, _)) = self.own(origin, arguments[0]) else { return Next::GoOn };
+                let Some((file, _)) = self.own(origin, arguments[0]) else {
+                    return Next::GoOn;
+                };
                 self.settle_mapped(origin, file);
-                let scope = if data_only { SyncScope::Data } else { SyncScope::File };
+                let scope = if data_only {
+                    SyncScope::Data
+                } else {
+                    SyncScope::File
+                };
                 Next::ToExit(Entered::File(FileCall::Sync(vec![(file, scope)])))
             }
             Call::SyncAll => self.sync_all(origin),
@@ -112,22 +132,39 @@ impl Recording {
                 _ => Next::GoOn,
             },
             Call::Map => self.enter_map(entry, origin),
-            Call::Unmap | Call::Protect | Call::Move | Call::SyncMapping | Call::UnfollowedMapping => {
-                self.enter_mapping_call(origin, entry, call)
-            }
+            Call::Unmap
+            | Call::Protect
+            | Call::Move
+            | Call::SyncMapping
+            | Call::UnfollowedMapping => self.enter_mapping_call(origin, entry, call),
             Call::SetModeOf | Call::TruncateOf | Call::Allocate | Call::Copy { .. } => {
                 self.enter_descriptor_call(origin, entry, call)
             }
-            Call::Unfollowed { .. } | Call::Control | Call::Submit => self.enter_unfollowed(origin, entry, call),
+            Call::Unfollowed { .. } | Call::Control | Call::Submit => {
+                self.enter_unfollowed(origin, entry, call)
+            }
             Call::UnfollowedPath { base, path } => {
                 let what = || Next::ToExit(Entered::Unfollowed(origin.row.name.into()));
-                if self.is_ours(origin, entry, base, path) { what() } else { Next::GoOn }
-            }
-            Call::SetOwner { descriptor, base, path, owner, flags } => {
-                let stat = if descriptor {
-                    self.own(origin, arguments[0]).map(|(_, descriptor)| descriptor.stat)
+                if self.is_ours(origin, entry, base, path) {
+                    what()
                 } else {
-                    let follow = flags.is_none_or(|flags| arguments[flags] & libc::AT_SYMLINK_NOFOLLOW as u64 == 0);
+                    Next::GoOn
+                }
+            }
+            Call::SetOwner {
+                descriptor,
+                base,
+                path,
+                owner,
+                flags,
+            } => {
+                let stat = if descriptor {
+                    self.own(origin, arguments[0])
+                        .map(|(_, descriptor)| descriptor.stat)
+                } else {
+                    let follow = flags.is_none_or(|flags| {
+                        arguments[flags] & libc::AT_SYMLINK_NOFOLLOW as u64 == 0
+                    });
                     match self.locate(origin, entry, base, path, follow) {
                         Where::Ours(located) => located.look(),
                         _ => None,
@@ -135,7 +172,10 @@ impl Recording {
                 };
                 let same = |wanted: u64, is: u32| wanted as u32 == u32::MAX || wanted as u32 == is;
                 match stat {
-                    Some(stat) if !(same(arguments[owner], stat.st_uid) && same(arguments[owner + 1], stat.st_gid)) => {
+                    Some(stat)
+                        if !(same(arguments[owner], stat.st_uid)
+                            && same(arguments[owner + 1], stat.st_gid)) =>
+                    {
                         Next::ToExit(Entered::Unfollowed(origin.row.name.into()))
                     }
                     _ => Next::GoOn,
@@ -168,7 +208,9 @@ impl Recording {
     }
 
     pub(super) fn is_on_our_disk(&self, stat: &Stat) -> bool {
-        self.tree.as_ref().is_some_and(|tree| tree.device() == stat.st_dev)
+        self.tree
+            .as_ref()
+            .is_some_and(|tree| tree.device() == stat.st_dev)
     }
 
     pub(super) fn sync_all(&mut self, origin: &Origin) -> Next {
@@ -176,17 +218,34 @@ impl Recording {
         Next::ToExit(Entered::File(FileCall::SyncAll))
     }
 
-    pub(super) fn leave_file_call(&mut self, origin: &Origin, entry: &Entry, call: FileCall, result: u64) {
+    pub(super) fn leave_file_call(
+        &mut self,
+        origin: &Origin,
+        entry: &Entry,
+        call: FileCall,
+        result: u64,
+    ) {
         match call {
-            FileCall::Open { located, nameless } => self.leave_open(origin, entry, located, nameless, result),
+            FileCall::Open { located, nameless } => {
+                self.leave_open(origin, entry, located, nameless, result)
+            }
             FileCall::Make(mut located) => self.take_over(origin, &mut located),
-            FileCall::Remove(Located { parent, name, file: Some(file), .. }) => {
+            FileCall::Remove(Located {
+                parent,
+                name,
+                file: Some(file),
+                ..
+            }) => {
                 self.operation(origin, FileOp::Unlink { parent, name, file });
             }
             FileCall::Remove(_) => self.count("removal of a file that is not known"),
-            FileCall::Rename { from, to, exchange } => self.leave_rename(origin, from, to, exchange),
+            FileCall::Rename { from, to, exchange } => {
+                self.leave_rename(origin, from, to, exchange)
+            }
             FileCall::Write { file, copy } => self.leave_write(origin, entry, file, &copy, result),
-            FileCall::Fill { file, copy, offset } => self.leave_fill(origin, file, &copy, offset, result),
+            FileCall::Fill { file, copy, offset } => {
+                self.leave_fill(origin, file, &copy, offset, result)
+            }
             FileCall::Resize { file, to, .. } => {
                 let from = self.tree.as_ref().map_or(to, |tree| tree.file(file).size);
                 if from != to {
@@ -194,7 +253,9 @@ impl Recording {
                 }
             }
             FileCall::Allocate { file, copy } => self.leave_allocate(origin, entry, file, &copy),
-            FileCall::SetMode { file, mode, .. } => self.operation(origin, FileOp::SetMode { file, mode }),
+            FileCall::SetMode { file, mode, .. } => {
+                self.operation(origin, FileOp::SetMode { file, mode })
+            }
             FileCall::Unfollowed { file, copy, what } => {
                 self.count(what);
                 self.look_again(origin, file, &copy);
@@ -206,7 +267,10 @@ impl Recording {
             }
             FileCall::SyncAll => self.operation(origin, FileOp::SyncAll),
             FileCall::Map { file, copy } => self.leave_map(origin, entry, file, &copy, result),
-            FileCall::Lost => self.count(format!("{} of a path that cannot be followed", origin.row.name)),
+            FileCall::Lost => self.count(format!(
+                "{} of a path that cannot be followed",
+                origin.row.name
+            )),
             FileCall::Unmap(going) => self.leave_unmap(origin, entry, &going),
             FileCall::Move => self.leave_move(origin, entry, result),
         }
@@ -215,7 +279,10 @@ impl Recording {
     /// Whoever made a call was killed in it: what it did is looked up.
     pub(super) fn abandon_file_call(&mut self, origin: &Origin, call: FileCall) {
         match call {
-            FileCall::Open { located: Some(located), .. } => {
+            FileCall::Open {
+                located: Some(located),
+                ..
+            } => {
                 let (file, copy) = (located.file, located.open());
                 self.relocate(origin, located);
                 // It may have been cut off.
@@ -239,11 +306,17 @@ impl Recording {
             FileCall::Write { file, copy }
             | FileCall::Fill { file, copy, .. }
             | FileCall::Allocate { file, copy }
-            | FileCall::Resize { file, copy: Some(copy), .. }
+            | FileCall::Resize {
+                file,
+                copy: Some(copy),
+                ..
+            }
             | FileCall::Unfollowed { file, copy, .. } => self.look_again(origin, file, &copy),
-            FileCall::SetMode { file, copy: Some(copy), mode }
-                if fstat(&copy).is_ok_and(|stat| stat.st_mode & 0o7777 == mode) =>
-            {
+            FileCall::SetMode {
+                file,
+                copy: Some(copy),
+                mode,
+            } if fstat(&copy).is_ok_and(|stat| stat.st_mode & 0o7777 == mode) => {
                 self.operation(origin, FileOp::SetMode { file, mode });
             }
             FileCall::Resize { copy: None, .. } | FileCall::SetMode { copy: None, .. } => {

@@ -2,7 +2,10 @@
 
 use std::mem::offset_of;
 
-use libc::{BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_RSH, BPF_W};
+use libc::{
+    BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET,
+    BPF_RSH, BPF_W,
+};
 use libc::{SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, SECCOMP_RET_TRACE, seccomp_data, sock_filter};
 
 use super::calls::{FOREIGN, REFUSED, Row, When};
@@ -20,12 +23,22 @@ const X32: u32 = 0x4000_0000;
 const FILE_SYSTEM_CONTROLS: [u32; 3] = [0x66, 0x58, 0x94];
 
 fn statement(code: u32, k: u32) -> sock_filter {
-    sock_filter { code: code as u16, jt: 0, jf: 0, k }
+    sock_filter {
+        code: code as u16,
+        jt: 0,
+        jf: 0,
+        k,
+    }
 }
 
 fn jump(code: u32, k: u32, jt: usize, jf: usize) -> sock_filter {
     let far = |jump| u8::try_from(jump).expect("the jumps of a row are short");
-    sock_filter { code: (BPF_JMP | code | BPF_K) as u16, jt: far(jt), jf: far(jf), k }
+    sock_filter {
+        code: (BPF_JMP | code | BPF_K) as u16,
+        jt: far(jt),
+        jf: far(jf),
+        k,
+    }
 }
 
 fn load(offset: usize) -> sock_filter {
@@ -47,8 +60,14 @@ fn decision(place: usize, when: When) -> Vec<sock_filter> {
     let allow = answer(SECCOMP_RET_ALLOW);
     match when {
         When::Always => vec![trace],
-        When::Bits { argument: number, bits } => vec![argument(number), jump(BPF_JSET, bits, 0, 1), trace, allow],
-        When::Is { argument: number, value } => vec![argument(number), jump(BPF_JEQ, value, 0, 1), trace, allow],
+        When::Bits {
+            argument: number,
+            bits,
+        } => vec![argument(number), jump(BPF_JSET, bits, 0, 1), trace, allow],
+        When::Is {
+            argument: number,
+            value,
+        } => vec![argument(number), jump(BPF_JEQ, value, 0, 1), trace, allow],
         When::SharedFile => vec![
             argument(3),
             jump(BPF_JSET, libc::MAP_ANONYMOUS as u32, 2, 0),
@@ -61,7 +80,12 @@ fn decision(place: usize, when: When) -> Vec<sock_filter> {
             let mut all = vec![argument(1), statement(BPF_ALU | BPF_RSH | BPF_K, 8)];
             all.push(statement(BPF_ALU | BPF_AND | BPF_K, 0xff));
             for (done, control) in FILE_SYSTEM_CONTROLS.iter().enumerate() {
-                all.push(jump(BPF_JEQ, *control, FILE_SYSTEM_CONTROLS.len() - done, 0));
+                all.push(jump(
+                    BPF_JEQ,
+                    *control,
+                    FILE_SYSTEM_CONTROLS.len() - done,
+                    0,
+                ));
             }
             all.extend([allow, trace]);
             all
@@ -72,14 +96,23 @@ fn decision(place: usize, when: When) -> Vec<sock_filter> {
 /// The program for a table.
 pub(super) fn program(rows: &[Row]) -> Vec<sock_filter> {
     let foreign = answer(SECCOMP_RET_TRACE | FOREIGN);
-    let mut program = vec![load(offset_of!(seccomp_data, arch)), jump(BPF_JEQ, ARCHITECTURE, 1, 0), foreign];
+    let mut program = vec![
+        load(offset_of!(seccomp_data, arch)),
+        jump(BPF_JEQ, ARCHITECTURE, 1, 0),
+        foreign,
+    ];
     program.push(load(offset_of!(seccomp_data, nr)));
     program.extend([jump(BPF_JGE, X32, 0, 1), foreign]);
     for number in REFUSED.iter().filter_map(|row| row.numbers.here()) {
-        program.extend([jump(BPF_JEQ, number, 0, 1), answer(SECCOMP_RET_ERRNO | libc::ENOSYS as u32)]);
+        program.extend([
+            jump(BPF_JEQ, number, 0, 1),
+            answer(SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
+        ]);
     }
     for (place, row) in rows.iter().enumerate() {
-        let Some(number) = row.numbers.here() else { continue };
+        let Some(number) = row.numbers.here() else {
+            continue;
+        };
         let decision = decision(place, row.when);
         program.push(jump(BPF_JEQ, number, 0, decision.len()));
         program.extend(decision);

@@ -32,7 +32,10 @@ impl Gate {
 
     /// Whether somebody else is in such a call; then a thread waits.
     pub(super) fn waits(&mut self, what: Changes, thread: pid_t) -> bool {
-        let busy = self.inside.get(&what).is_some_and(|inside| *inside != thread);
+        let busy = self
+            .inside
+            .get(&what)
+            .is_some_and(|inside| *inside != thread);
         if busy {
             self.waiting.entry(what).or_default().push_back(thread);
         }
@@ -48,7 +51,9 @@ impl Gate {
             }
             *inside != thread
         });
-        free.into_iter().flat_map(|what| self.waiting.remove(&what).unwrap_or_default()).collect()
+        free.into_iter()
+            .flat_map(|what| self.waiting.remove(&what).unwrap_or_default())
+            .collect()
     }
 
     /// A thread that waits has ended.

@@ -21,8 +21,8 @@ struct Streams {
 }
 
 /// Puts the nodes of a cluster together, in this order. The two ends of a connection are found by
-/// their addresses; where those were used for several, the first of one end is that of the other. An
-/// end whose other one was not recorded has streams that nobody else has.
+/// their addresses; where those were used for several, the first of one end is that of the other.
+/// An end whose other one was not recorded has streams that nobody else has.
 pub fn join(nodes: Vec<NodeTrace>, mut about: About) -> Trace {
     let streams = streams(&nodes);
     let mut trace = Trace::default();
@@ -34,7 +34,11 @@ pub fn join(nodes: Vec<NodeTrace>, mut about: About) -> Trace {
         let mut events: Vec<Event> = node
             .events
             .into_iter()
-            .map(|recorded| event(recorded, &mut calls, |connection| streams[&(number, connection)]))
+            .map(|recorded| {
+                event(recorded, &mut calls, |connection| {
+                    streams[&(number, connection)]
+                })
+            })
             .collect();
         let mut initial = node.initial;
         for file in &mut initial {
@@ -49,7 +53,11 @@ pub fn join(nodes: Vec<NodeTrace>, mut about: About) -> Trace {
         for (what, count) in node.not_measured {
             *about.not_measured.entry(what).or_default() += count;
         }
-        trace.run.nodes.push(Node { name: node.name, initial, events });
+        trace.run.nodes.push(Node {
+            name: node.name,
+            initial,
+            events,
+        });
     }
     trace.about = about;
     trace
@@ -82,9 +90,22 @@ fn streams(nodes: &[NodeTrace]) -> HashMap<End, Streams> {
         let out_len = here.sent;
         // Of what came from somebody who was not recorded we know what arrived.
         let back_len = there.map_or(here.received, |there| there.sent);
-        let mine = Streams { out: next, back: next + 1, out_len, back_len };
+        let mine = Streams {
+            out: next,
+            back: next + 1,
+            out_len,
+            back_len,
+        };
         if let Some(other) = other {
-            streams.insert(other, Streams { out: mine.back, back: mine.out, out_len: back_len, back_len: out_len });
+            streams.insert(
+                other,
+                Streams {
+                    out: mine.back,
+                    back: mine.out,
+                    out_len: back_len,
+                    back_len: out_len,
+                },
+            );
         }
         streams.insert(end, mine);
         next += 2;
@@ -100,15 +121,27 @@ fn event(
     let action = match recorded.what {
         What::File(op) => Action::File(op),
         What::Mark(line) => Action::Mark { line },
-        What::Socket { connection, sent, bytes } => {
+        What::Socket {
+            connection,
+            sent,
+            bytes,
+        } => {
             let streams = streams(connection);
-            let (stream, end) = if sent { (streams.out, streams.out_len) } else { (streams.back, streams.back_len) };
+            let (stream, end) = if sent {
+                (streams.out, streams.out_len)
+            } else {
+                (streams.back, streams.back_len)
+            };
             let (from, to) = match bytes {
                 Span::Bytes { from, to } => (from, to),
                 Span::End => (end, end + 1),
             };
             let message = Message { stream, from, to };
-            if sent { Action::Send(message) } else { Action::Receive(message) }
+            if sent {
+                Action::Send(message)
+            } else {
+                Action::Receive(message)
+            }
         }
     };
     Event {
@@ -116,7 +149,10 @@ fn event(
         end_ns: recorded.end_ns,
         process: recorded.process,
         thread: recorded.thread,
-        call: calls.entry(recorded.call).or_insert_with(|| recorded.call.into()).clone(),
+        call: calls
+            .entry(recorded.call)
+            .or_insert_with(|| recorded.call.into())
+            .clone(),
         stack: recorded.stack,
         action,
     }

@@ -19,8 +19,9 @@ pub struct NodeTrace {
     /// Calls that are not in the events although they can change what is in the directory, and how
     /// often they were made.
     pub not_measured: BTreeMap<String, u64>,
-    /// Datagrams that it sent, by call and address, and how many: they are not in the events. Whoever knows
-    /// the addresses of the other nodes has to count those that went there as not measured.
+    /// Datagrams that it sent, by call and address, and how many: they are not in the events.
+    /// Whoever knows the addresses of the other nodes has to count those that went there as not
+    /// measured.
     pub datagrams: BTreeMap<(&'static str, IpAddr), u64>,
     /// Its directory of data, as it was given.
     pub(super) directory: Option<String>,
@@ -62,7 +63,11 @@ pub(super) struct Recorded {
 #[derive(Debug)]
 pub(super) enum What {
     File(FileOp),
-    Socket { connection: usize, sent: bool, bytes: Span },
+    Socket {
+        connection: usize,
+        sent: bool,
+        bytes: Span,
+    },
     Mark(Data),
 }
 

@@ -44,11 +44,16 @@ pub(super) struct Place {
 
 /// What has a name in a directory, if anything has.
 pub(super) fn look(directory: impl AsFd, name: &[u8]) -> Option<Stat> {
-    statat(directory, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).ok()
+    statat(
+        directory,
+        OsStr::from_bytes(name),
+        AtFlags::SYMLINK_NOFOLLOW,
+    )
+    .ok()
 }
 
-/// Something by which the descriptors of a thread can be copied. Before Linux 6.9 there is none for a
-/// thread, and that of its process stands for it.
+/// Something by which the descriptors of a thread can be copied. Before Linux 6.9 there is none for
+/// a thread, and that of its process stands for it.
 pub(super) fn handle_of(thread: pid_t, process: pid_t) -> io::Result<OwnedFd> {
     let open = |number, flags| pidfd_open(Pid::from_raw(number).ok_or(Errno::SRCH)?, flags);
     Ok(open(thread, PIDFD_THREAD).or_else(|_| open(process, PidfdFlags::empty()))?)
@@ -128,22 +133,32 @@ impl Paths {
         openat(&self.proc, path, DIRECTORY, Mode::empty())
     }
 
-    /// The directory and name that a path ends with. `follow` says whether the name is followed if it
-    /// is a link. None if the path cannot be followed, or ends with no name, such as `..`.
+    /// The directory and name that a path ends with. `follow` says whether the name is followed if
+    /// it is a link. None if the path cannot be followed, or ends with no name, such as `..`.
     pub(super) fn place(&self, base: Base, path: &[u8], follow: bool) -> Option<Place> {
         self.try_place(base, path, follow).ok().flatten()
     }
 
     fn try_place(&self, base: Base, path: &[u8], follow: bool) -> Result<Option<Place>, Errno> {
-        let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+        let end = path
+            .iter()
+            .rposition(|byte| *byte != b'/')
+            .map_or(0, |last| last + 1);
         let path = &path[..end];
-        let begin = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+        let begin = path
+            .iter()
+            .rposition(|byte| *byte == b'/')
+            .map_or(0, |slash| slash + 1);
         let (parent, name) = path.split_at(begin);
         if name.is_empty() || name == b"." || name == b".." {
             return Ok(None);
         }
         let directory = self.directory(base, parent)?;
-        let place = Place { stat: fstat(&directory)?, directory, name: name.into() };
+        let place = Place {
+            stat: fstat(&directory)?,
+            directory,
+            name: name.into(),
+        };
         let is_link = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
         if !follow || !look(&place.directory, &place.name).is_some_and(is_link) {
             return Ok(Some(place));
@@ -154,17 +169,29 @@ impl Paths {
     /// A directory.
     pub(super) fn directory(&self, base: Base, path: &[u8]) -> Result<OwnedFd, Errno> {
         let start = self.start(base, path.first() == Some(&b'/'))?;
-        let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+        let end = path
+            .iter()
+            .rposition(|byte| *byte != b'/')
+            .map_or(0, |last| last + 1);
         let begin = path.iter().position(|byte| *byte != b'/').unwrap_or(end);
         if begin == end {
             return Ok(start);
         }
         let relative = c_string(&path[begin..end])?;
-        match openat2(&start, &relative, DIRECTORY, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        match openat2(
+            &start,
+            &relative,
+            DIRECTORY,
+            Mode::empty(),
+            ResolveFlags::NO_SYMLINKS,
+        ) {
             Err(Errno::LOOP) => {
                 // As if a name followed, which is not looked at.
                 let path = [&path[..end], b"/x"].concat();
-                Ok(self.walk(base, &path, false)?.ok_or(Errno::NOENT)?.directory)
+                Ok(self
+                    .walk(base, &path, false)?
+                    .ok_or(Errno::NOENT)?
+                    .directory)
             }
             found => found,
         }
@@ -174,7 +201,9 @@ impl Paths {
     /// one who goes, which may not be ours.
     fn walk(&self, base: Base, path: &[u8], follow: bool) -> Result<Option<Place>, Errno> {
         let names = |path: &[u8]| -> Vec<Vec<u8>> {
-            let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".");
+            let names = path
+                .split(|byte| *byte == b'/')
+                .filter(|name| !name.is_empty() && *name != b".");
             names.rev().map(<[u8]>::to_vec).collect()
         };
         let mut here = self.start(base, path.first() == Some(&b'/'))?;
@@ -189,14 +218,22 @@ impl Paths {
                 Mode::empty(),
             );
             let stat = entry.as_ref().ok().map(fstat).transpose()?;
-            let is = |kind| stat.as_ref().is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == kind);
+            let is = |kind| {
+                stat.as_ref()
+                    .is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == kind)
+            };
             if is(FileType::Symlink) && (follow || !left.is_empty()) {
                 links += 1;
                 if links > LINKS_MAX {
                     return Err(Errno::LOOP);
                 }
                 if name == b"self" && rustix::fs::fstatfs(&here)?.f_type == PROC_SUPER_MAGIC {
-                    here = openat(&self.proc, base.thread.to_string(), DIRECTORY, Mode::empty())?;
+                    here = openat(
+                        &self.proc,
+                        base.thread.to_string(),
+                        DIRECTORY,
+                        Mode::empty(),
+                    )?;
                     continue;
                 }
                 let target = readlinkat(entry?, c"", Vec::new())?.into_bytes();
@@ -208,7 +245,11 @@ impl Paths {
                 if name == b".." {
                     return Ok(None);
                 }
-                return Ok(Some(Place { stat: fstat(&here)?, directory: here, name }));
+                return Ok(Some(Place {
+                    stat: fstat(&here)?,
+                    directory: here,
+                    name,
+                }));
             } else {
                 here = entry?;
             }

@@ -47,27 +47,59 @@ const PAGE_BYTES: usize = 4096;
 const GAP_BYTES: usize = 64;
 
 /// How events are named that are stores.
-static STORE: Row = Row { numbers: Numbers::NONE, name: "store", call: Call::Foreign, when: When::Always };
+static STORE: Row = Row {
+    numbers: Numbers::NONE,
+    name: "store",
+    call: Call::Foreign,
+    when: When::Always,
+};
 
 impl Recording {
     pub(super) fn enter_map(&mut self, entry: &Entry, origin: &Origin) -> Next {
-        let Some(tree) = &self.tree else { return Next::GoOn };
+        let Some(tree) = &self.tree else {
+            return Next::GoOn;
+        };
         let descriptor = self.descriptor(origin.thread, entry.arguments[4] as i32);
-        let Some(descriptor) = descriptor else { return Next::GoOn };
-        let Some(file) = tree.find(&descriptor.stat) else { return Next::GoOn };
+        let Some(descriptor) = descriptor else {
+            return Next::GoOn;
+        };
+        let Some(file) = tree.find(&descriptor.stat) else {
+            return Next::GoOn;
+        };
         // Nobody can ever store to what is not open for writing.
         if fcntl_getfl(&descriptor.copy).is_ok_and(|flags| flags & OFlags::RWMODE != OFlags::RDWR) {
             return Next::GoOn;
         }
-        Next::ToExit(Entered::File(FileCall::Map { file, copy: descriptor.copy }))
+        Next::ToExit(Entered::File(FileCall::Map {
+            file,
+            copy: descriptor.copy,
+        }))
     }
 
-    pub(super) fn leave_map(&mut self, origin: &Origin, entry: &Entry, file: FileId, copy: &OwnedFd, start: u64) {
+    pub(super) fn leave_map(
+        &mut self,
+        origin: &Origin,
+        entry: &Entry,
+        file: FileId,
+        copy: &OwnedFd,
+        start: u64,
+    ) {
         let [_, len, protection, _, _, offset] = entry.arguments;
-        let Some(process) = self.processes.get_mut(&origin.process) else { return };
+        let Some(process) = self.processes.get_mut(&origin.process) else {
+            return;
+        };
         let writable = protection & libc::PROT_WRITE as u64 != 0;
-        process.mappings.push(Mapping { start, len, file, offset, writable, number: now_ns() });
-        let hash_map::Entry::Vacant(vacant) = self.mapped.entry(file) else { return };
+        process.mappings.push(Mapping {
+            start,
+            len,
+            file,
+            offset,
+            writable,
+            number: now_ns(),
+        });
+        let hash_map::Entry::Vacant(vacant) = self.mapped.entry(file) else {
+            return;
+        };
         match readable(copy.as_fd()) {
             Ok(readable) => drop(vacant.insert(readable)),
             Err(_) => self.count("mmap of a file that cannot be read"),
@@ -76,19 +108,37 @@ impl Recording {
 
     /// A mapping of this process that overlaps a range.
     fn hit(&self, process: pid_t, start: u64, len: u64) -> impl Iterator<Item = &Mapping> {
-        let mappings = self.processes.get(&process).map(|process| process.mappings.as_slice()).unwrap_or_default();
-        mappings.iter().filter(move |mapping| mapping.overlaps(start, len))
+        let mappings = self
+            .processes
+            .get(&process)
+            .map(|process| process.mappings.as_slice())
+            .unwrap_or_default();
+        mappings
+            .iter()
+            .filter(move |mapping| mapping.overlaps(start, len))
     }
 
-    pub(super) fn enter_mapping_call(&mut self, origin: &Origin, entry: &Entry, call: Call) -> Next {
+    pub(super) fn enter_mapping_call(
+        &mut self,
+        origin: &Origin,
+        entry: &Entry,
+        call: Call,
+    ) -> Next {
         let [start, len, third, ..] = entry.arguments;
         if self.hit(origin.process, start, len.max(1)).next().is_none() {
             return Next::GoOn;
         }
         match call {
             Call::Protect => {
-                let process = self.processes.get_mut(&origin.process).expect("it has a mapping");
-                for mapping in process.mappings.iter_mut().filter(|mapping| mapping.overlaps(start, len)) {
+                let process = self
+                    .processes
+                    .get_mut(&origin.process)
+                    .expect("it has a mapping");
+                for mapping in process
+                    .mappings
+                    .iter_mut()
+                    .filter(|mapping| mapping.overlaps(start, len))
+                {
                     mapping.writable = true;
                 }
                 Next::GoOn
@@ -98,7 +148,10 @@ impl Recording {
                 for mapping in self.hit(origin.process, start, len) {
                     let from = start.max(mapping.start);
                     let to = start.saturating_add(len).min(mapping.start + mapping.len);
-                    let scope = SyncScope::Range { offset: mapping.offset + (from - mapping.start), len: to - from };
+                    let scope = SyncScope::Range {
+                        offset: mapping.offset + (from - mapping.start),
+                        len: to - from,
+                    };
                     ranges.push((mapping.file, scope));
                 }
                 for (file, _) in &ranges {
@@ -108,34 +161,53 @@ impl Recording {
             }
             Call::SyncMapping => Next::GoOn,
             Call::Unmap => {
-                let going = self.hit(origin.process, start, len).map(|mapping| mapping.number).collect();
+                let going = self
+                    .hit(origin.process, start, len)
+                    .map(|mapping| mapping.number)
+                    .collect();
                 Next::ToExit(Entered::File(FileCall::Unmap(going)))
             }
             Call::Move => Next::ToExit(Entered::File(FileCall::Move)),
-            _ => Next::ToExit(Entered::Unfollowed(format!("{} of a mapped file", origin.row.name))),
+            _ => Next::ToExit(Entered::Unfollowed(format!(
+                "{} of a mapped file",
+                origin.row.name
+            ))),
         }
     }
 
     pub(super) fn leave_unmap(&mut self, origin: &Origin, entry: &Entry, going: &[u64]) {
         let [start, len, ..] = entry.arguments;
-        let hit = self.hit(origin.process, start, len).filter(|mapping| going.contains(&mapping.number));
+        let hit = self
+            .hit(origin.process, start, len)
+            .filter(|mapping| going.contains(&mapping.number));
         let hit: Vec<FileId> = hit.map(|mapping| mapping.file).collect();
         for file in hit {
             self.settle_mapped(origin, file);
         }
-        let Some(process) = self.processes.get_mut(&origin.process) else { return };
+        let Some(process) = self.processes.get_mut(&origin.process) else {
+            return;
+        };
         let end = start.saturating_add(len);
-        // What is left of a mapping of which a part went is kept as a whole: to look at more is no harm.
+        // What is left of a mapping of which a part went is kept as a whole: to look at more is no
+        // harm.
         process.mappings.retain(|mapping| {
-            !going.contains(&mapping.number) || mapping.start < start || mapping.start + mapping.len > end
+            !going.contains(&mapping.number)
+                || mapping.start < start
+                || mapping.start + mapping.len > end
         });
         self.forget_unmapped();
     }
 
     pub(super) fn leave_move(&mut self, origin: &Origin, entry: &Entry, to: u64) {
         let [start, _, len, ..] = entry.arguments;
-        let Some(process) = self.processes.get_mut(&origin.process) else { return };
-        for mapping in process.mappings.iter_mut().filter(|mapping| mapping.overlaps(start, 1)) {
+        let Some(process) = self.processes.get_mut(&origin.process) else {
+            return;
+        };
+        for mapping in process
+            .mappings
+            .iter_mut()
+            .filter(|mapping| mapping.overlaps(start, 1))
+        {
             mapping.offset += start.saturating_sub(mapping.start);
             (mapping.start, mapping.len) = (to, len);
         }
@@ -143,7 +215,9 @@ impl Recording {
 
     /// A process has no memory any more, or another.
     pub(super) fn end_mappings(&mut self, origin: &Origin, process: pid_t) {
-        let Some(known) = self.processes.get_mut(&process) else { return };
+        let Some(known) = self.processes.get_mut(&process) else {
+            return;
+        };
         let mut files: Vec<FileId> = known.mappings.iter().map(|mapping| mapping.file).collect();
         files.sort_unstable();
         files.dedup();
@@ -159,19 +233,29 @@ impl Recording {
     fn forget_unmapped(&mut self) {
         let processes = &self.processes;
         let is_mapped = |file: FileId| {
-            processes.values().any(|process| process.mappings.iter().any(|mapping| mapping.file == file))
+            processes
+                .values()
+                .any(|process| process.mappings.iter().any(|mapping| mapping.file == file))
         };
         self.mapped.retain(|file, _| is_mapped(*file));
     }
 
     /// Records what was stored to a file, if somebody can have.
     pub(super) fn settle_mapped(&mut self, origin: &Origin, file: FileId) {
-        let mut mappings = self.processes.values().flat_map(|process| &process.mappings);
+        let mut mappings = self
+            .processes
+            .values()
+            .flat_map(|process| &process.mappings);
         if !mappings.any(|mapping| mapping.file == file && mapping.writable) {
             return;
         }
-        let Some(readable) = self.mapped.remove(&file) else { return };
-        let stored = Origin { row: &STORE, ..*origin };
+        let Some(readable) = self.mapped.remove(&file) else {
+            return;
+        };
+        let stored = Origin {
+            row: &STORE,
+            ..*origin
+        };
         self.settle(&stored, file, &readable);
         self.mapped.insert(file, readable);
     }
@@ -191,7 +275,9 @@ impl Recording {
     }
 
     fn try_settle(&mut self, origin: &Origin, file: FileId, real: &File) -> io::Result<()> {
-        let Some(tree) = &self.tree else { return Ok(()) };
+        let Some(tree) = &self.tree else {
+            return Ok(());
+        };
         let (from, to) = (tree.file(file).size, real.metadata()?.len());
         if from != to {
             self.operation(origin, FileOp::Resize { file, from, to });
@@ -200,11 +286,23 @@ impl Recording {
         for at in (0..to).step_by(PAGE_BYTES) {
             let len = PAGE_BYTES.min((to - at) as usize);
             real.read_exact_at(&mut found[..len], at)?;
-            let Some(tree) = &self.tree else { return Ok(()) };
-            tree.file(file).content.read(at, &self.data, &mut known[..len]);
+            let Some(tree) = &self.tree else {
+                return Ok(());
+            };
+            tree.file(file)
+                .content
+                .read(at, &self.data, &mut known[..len]);
             for (first, end) in differences(&found[..len], &known[..len]) {
                 let data: Data = snapshot::add(&mut self.data, &found[first..end]);
-                self.operation(origin, FileOp::Write { file, offset: at + first as u64, data, size_before: to });
+                self.operation(
+                    origin,
+                    FileOp::Write {
+                        file,
+                        offset: at + first as u64,
+                        data,
+                        size_before: to,
+                    },
+                );
             }
         }
         Ok(())
@@ -217,7 +315,12 @@ fn differences(left: &[u8], right: &[u8]) -> Vec<(usize, usize)> {
     if left == right {
         return runs;
     }
-    for (at, _) in left.iter().zip(right).enumerate().filter(|(_, (left, right))| left != right) {
+    for (at, _) in left
+        .iter()
+        .zip(right)
+        .enumerate()
+        .filter(|(_, (left, right))| left != right)
+    {
         match runs.last_mut() {
             Some((_, end)) if at - *end <= GAP_BYTES => *end = at + 1,
             _ => runs.push((at, at + 1)),

@@ -21,12 +21,17 @@ pub(super) struct Marks {
 
 impl Marks {
     pub(super) fn new(wanted: bool) -> Self {
-        Self { wanted, ..Self::default() }
+        Self {
+            wanted,
+            ..Self::default()
+        }
     }
 
     /// The first program begins.
     pub(super) fn begin(&mut self, output: Option<Descriptor>) {
-        self.output = output.filter(|_| self.wanted).map(|output| inode(&output.stat));
+        self.output = output
+            .filter(|_| self.wanted)
+            .map(|output| inode(&output.stat));
     }
 
     /// Whether a descriptor is that output. Standard error often goes to the same place.
@@ -38,7 +43,9 @@ impl Marks {
 impl Recording {
     /// So many bytes were written to the standard output.
     pub(super) fn leave_mark(&mut self, origin: &Origin, entry: &Entry, len: u64) {
-        let Call::Write(write) = origin.row.call else { return };
+        let Call::Write(write) = origin.row.call else {
+            return;
+        };
         let Ok(data) = self.written(origin.thread, entry, write, len) else {
             return self.count("a line on standard output");
         };

@@ -1,14 +1,14 @@
 //! Records what processes do to a directory of files, and what they say to each other: every system
 //! call that matters, of all threads and children, in any language.
 //!
-//! A seccomp filter stops a thread only at the calls of the table in `calls.rs`; ptrace(2) then shows
-//! where it enters and leaves. Each [`Tracer`] is a thread of ours that is the tracer of one node's
-//! processes. What is not followed is counted in [`trace::About::not_measured`], and at the end the
-//! directory is compared with what was recorded: if they differ, that is counted as well.
+//! A seccomp filter stops a thread only at the calls of the table in `calls.rs`; ptrace(2) then
+//! shows where it enters and leaves. Each [`Tracer`] is a thread of ours that is the tracer of one
+//! node's processes. What is not followed is counted in [`trace::About::not_measured`], and at the
+//! end the directory is compared with what was recorded: if they differ, that is counted as well.
 //!
 //! What it does to those who are recorded: `io_uring_setup` fails with ENOSYS, since what goes
-//! through a ring makes no calls; calls that change the directory's files are made one at a time, so
-//! that their order is known; and they all end when the recorder does.
+//! through a ring makes no calls; calls that change the directory's files are made one at a time,
+//! so that their order is known; and they all end when the recorder does.
 
 mod allowed;
 mod calls;
@@ -59,9 +59,10 @@ pub struct NodeOptions {
     /// Whether the lines that its processes write to the standard output of the first one are
     /// acknowledgements.
     pub marks: bool,
-    /// On which of the processors that this process may use it runs, with its tracer; on any of them if
-    /// that is not said. The two take turns, and to wake each other on another processor takes longer
-    /// than most turns. So it is for nodes of which there are as many as processors, or more.
+    /// On which of the processors that this process may use it runs, with its tracer; on any of
+    /// them if that is not said. The two take turns, and to wake each other on another processor
+    /// takes longer than most turns. So it is for nodes of which there are as many as processors,
+    /// or more.
     pub processor: Option<usize>,
 }
 
@@ -70,14 +71,17 @@ pub fn about_now() -> About {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     About {
         crashpoint: env!("CARGO_PKG_VERSION").into(),
-        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+        kernel: rustix::system::uname()
+            .release()
+            .to_string_lossy()
+            .into_owned(),
         begun_s: since_1970.map_or(0, |since| since.as_secs()),
         ..About::default()
     }
 }
 
-/// Records one program, which is a cluster of one, until it and all that it started have ended. Somebody
-/// may want no more of it before that: then they are killed, and there is nothing.
+/// Records one program, which is a cluster of one, until it and all that it started have ended.
+/// Somebody may want no more of it before that: then they are killed, and there is nothing.
 ///
 /// # Errors
 /// If it cannot be started or recorded.
@@ -87,10 +91,16 @@ pub fn record(
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Option<(Trace, ExitStatus)>> {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
-    words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
+    words.extend(
+        command
+            .get_args()
+            .map(|word| word.to_string_lossy().into_owned()),
+    );
     let mut about = about_now();
     about.commands.insert(options.name.clone(), words);
-    let Some(node) = Tracer::start(options, command)?.wait_unless(cancelled)? else { return Ok(None) };
+    let Some(node) = Tracer::start(options, command)?.wait_unless(cancelled)? else {
+        return Ok(None);
+    };
     let status = node.status;
     Ok(Some((join(vec![node], about), status)))
 }

@@ -46,7 +46,13 @@ impl Located {
     /// A descriptor of that, by which it can be looked at once it is changed.
     pub(super) fn open(&self) -> Option<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        openat(&self.directory, OsStr::from_bytes(&self.name), flags, Mode::empty()).ok()
+        openat(
+            &self.directory,
+            OsStr::from_bytes(&self.name),
+            flags,
+            Mode::empty(),
+        )
+        .ok()
     }
 }
 
@@ -54,7 +60,10 @@ impl Recording {
     /// Where relative paths of a call begin.
     pub(super) fn base(origin: &Origin, entry: &Entry, base: Option<usize>) -> Base {
         let descriptor = base.map_or(libc::AT_FDCWD, |base| entry.arguments[base] as i32);
-        Base { thread: origin.thread, descriptor }
+        Base {
+            thread: origin.thread,
+            descriptor,
+        }
     }
 
     /// What the path in an argument names, if that is in one of the node's directories.
@@ -66,20 +75,34 @@ impl Recording {
         path: usize,
         follow: bool,
     ) -> Where {
-        let Some(path) = text(origin.thread, entry.arguments[path]) else { return Where::Nowhere };
+        let Some(path) = text(origin.thread, entry.arguments[path]) else {
+            return Where::Nowhere;
+        };
         self.locate_path(Self::base(origin, entry, base), &path, follow)
     }
 
     pub(super) fn locate_path(&self, base: Base, path: &[u8], follow: bool) -> Where {
-        let Some(place) = self.paths.place(base, path, follow) else { return Where::Nowhere };
-        let ours = self.tree.as_ref().and_then(|tree| Some((tree, tree.find(&place.stat)?)));
-        let Some((tree, parent)) = ours else { return Where::Elsewhere };
+        let Some(place) = self.paths.place(base, path, follow) else {
+            return Where::Nowhere;
+        };
+        let ours = self
+            .tree
+            .as_ref()
+            .and_then(|tree| Some((tree, tree.find(&place.stat)?)));
+        let Some((tree, parent)) = ours else {
+            return Where::Elsewhere;
+        };
         let file = tree.entry(parent, &place.name);
-        Where::Ours(Located { parent, name: Name::from(place.name.as_slice()), directory: place.directory, file })
+        Where::Ours(Located {
+            parent,
+            name: Name::from(place.name.as_slice()),
+            directory: place.directory,
+            file,
+        })
     }
 
-    /// What a call that changes names or files by their paths is about to do, where it may: what the
-    /// path means stays so until it returns.
+    /// What a call that changes names or files by their paths is about to do, where it may: what
+    /// the path means stays so until it returns.
     pub(super) fn arrive(
         &mut self,
         origin: &Origin,
@@ -92,7 +115,9 @@ impl Recording {
         if !self.may(Changes::Files, origin.thread) {
             return Next::Wait;
         }
-        let Where::Ours(mut located) = found else { return Next::ToExit(Entered::File(FileCall::Lost)) };
+        let Where::Ours(mut located) = found else {
+            return Next::ToExit(Entered::File(FileCall::Lost));
+        };
         self.confirm(origin, &mut located);
         if let Some(file) = located.file {
             self.settle_mapped(origin, file);
@@ -143,7 +168,13 @@ impl Recording {
             self.operation(origin, FileOp::Unlink { parent, name, file });
         }
         if let Some(stat) = located.look() {
-            located.file = Some(self.appeared(origin, located.parent, &located.name, &located.directory, &stat));
+            located.file = Some(self.appeared(
+                origin,
+                located.parent,
+                &located.name,
+                &located.directory,
+                &stat,
+            ));
         }
     }
 
@@ -164,7 +195,14 @@ impl Recording {
     ) -> FileId {
         let tree = self.tree.as_mut().expect("it has the parent");
         if let Some(file) = tree.find(stat) {
-            self.operation(origin, FileOp::Link { parent, name: name.clone(), file });
+            self.operation(
+                origin,
+                FileOp::Link {
+                    parent,
+                    name: name.clone(),
+                    file,
+                },
+            );
             return file;
         }
         let mode = stat.st_mode & 0o7777;
@@ -174,7 +212,16 @@ impl Recording {
             snapshot::add(data, &target)
         });
         let file = tree.add(inode(stat), kind, mode);
-        self.operation(origin, FileOp::Create { parent, name: name.clone(), file, kind, mode });
+        self.operation(
+            origin,
+            FileOp::Create {
+                parent,
+                name: name.clone(),
+                file,
+                kind,
+                mode,
+            },
+        );
         if self.fill_new(origin, file, kind, name, directory).is_err() {
             self.count("a file that appeared and cannot be read");
         }
@@ -206,7 +253,10 @@ impl Recording {
                     names.push(Name::from(entry?.file_name().to_bytes()));
                 }
                 names.sort_unstable();
-                for name in names.iter().filter(|name| ***name != *b"." && ***name != *b"..") {
+                for name in names
+                    .iter()
+                    .filter(|name| ***name != *b"." && ***name != *b"..")
+                {
                     let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
                     let stat = rustix::fs::statat(&opened, OsStr::from_bytes(name), flags)?;
                     self.appeared(origin, file, name, &opened, &stat);
@@ -235,15 +285,23 @@ impl Recording {
         found: Where,
         call: impl FnOnce(Located) -> FileCall,
     ) -> Next {
-        self.arrive(origin, found, |_, located| Next::ToExit(Entered::File(call(located))))
+        self.arrive(origin, found, |_, located| {
+            Next::ToExit(Entered::File(call(located)))
+        })
     }
 
     /// The name that bind(2) gives to a socket: in `struct sockaddr_un`, behind the family.
     pub(super) fn socket_path(origin: &Origin, entry: &Entry) -> Option<Vec<u8>> {
-        let mut address = vec![0; entry.arguments[2].min(size_of::<libc::sockaddr_un>() as u64) as usize];
+        let mut address =
+            vec![0; entry.arguments[2].min(size_of::<libc::sockaddr_un>() as u64) as usize];
         read_memory(origin.thread, entry.arguments[1], &mut address).ok()?;
-        let path = address.get(2..).filter(|_| address[..2] == (libc::AF_UNIX as u16).to_ne_bytes())?;
-        let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
+        let path = address
+            .get(2..)
+            .filter(|_| address[..2] == (libc::AF_UNIX as u16).to_ne_bytes())?;
+        let end = path
+            .iter()
+            .position(|byte| *byte == 0)
+            .unwrap_or(path.len());
         Some(path[..end].to_vec()).filter(|path| !path.is_empty())
     }
 
@@ -255,7 +313,10 @@ impl Recording {
         paths: (usize, usize),
         flags: Option<usize>,
     ) -> Next {
-        let found = [(bases.map(|bases| bases.0), paths.0), (bases.map(|bases| bases.1), paths.1)];
+        let found = [
+            (bases.map(|bases| bases.0), paths.0),
+            (bases.map(|bases| bases.1), paths.1),
+        ];
         let found = found.map(|(base, path)| self.locate(origin, entry, base, path, false));
         if found.iter().all(|found| matches!(found, Where::Elsewhere)) {
             return Next::GoOn;
@@ -267,7 +328,9 @@ impl Recording {
             return Next::ToExit(Entered::File(FileCall::Lost));
         }
         let [from, to] = found.map(|found| {
-            let Where::Ours(mut located) = found else { return None };
+            let Where::Ours(mut located) = found else {
+                return None;
+            };
             self.confirm(origin, &mut located);
             if let Some(file) = located.file {
                 self.settle_mapped(origin, file);
@@ -282,19 +345,40 @@ impl Recording {
         Next::ToExit(Entered::File(FileCall::Rename { from, to, exchange }))
     }
 
-    pub(super) fn leave_rename(&mut self, origin: &Origin, from: Option<Located>, to: Option<Located>, exchange: bool) {
+    pub(super) fn leave_rename(
+        &mut self,
+        origin: &Origin,
+        from: Option<Located>,
+        to: Option<Located>,
+        exchange: bool,
+    ) {
         match (from, to) {
             (Some(from), Some(to)) => {
-                let Some(file) = from.file else { return self.count("rename of a file that is not known") };
+                let Some(file) = from.file else {
+                    return self.count("rename of a file that is not known");
+                };
                 // Two names of one file: nothing is done (rename(2)).
                 if from.file == to.file {
                     return;
                 }
                 let replaced = to.file;
-                let names = ChangeOfName { from: (from.parent, from.name), to: (to.parent, to.name) };
-                self.operation(origin, FileOp::Rename { file, names, replaced, exchange });
+                let names = ChangeOfName {
+                    from: (from.parent, from.name),
+                    to: (to.parent, to.name),
+                };
+                self.operation(
+                    origin,
+                    FileOp::Rename {
+                        file,
+                        names,
+                        replaced,
+                        exchange,
+                    },
+                );
             }
-            (Some(mut inside), None) | (None, Some(mut inside)) => self.take_over(origin, &mut inside),
+            (Some(mut inside), None) | (None, Some(mut inside)) => {
+                self.take_over(origin, &mut inside)
+            }
             (None, None) => {}
         }
     }
@@ -312,7 +396,9 @@ impl Recording {
         let path_text = text(origin.thread, entry.arguments[path]).unwrap_or_default();
         let set = |file, copy| FileCall::SetMode { file, copy, mode };
         if flags & libc::AT_EMPTY_PATH != 0 && path_text.is_empty() {
-            let Some((file, descriptor)) = base.and_then(|base| self.own(origin, entry.arguments[base])) else {
+            let Some((file, descriptor)) =
+                base.and_then(|base| self.own(origin, entry.arguments[base]))
+            else {
                 return Next::GoOn;
             };
             return self.change(origin, Some(file), |file| set(file, Some(descriptor.copy)));
@@ -327,7 +413,9 @@ impl Recording {
         let Ok(directory) = self.paths.directory(base, &path_text) else {
             return self.change_located(origin, found, set);
         };
-        let file = fstat(&directory).ok().and_then(|stat| self.tree.as_ref()?.find(&stat));
+        let file = fstat(&directory)
+            .ok()
+            .and_then(|stat| self.tree.as_ref()?.find(&stat));
         self.change(origin, file, |file| set(file, Some(directory)))
     }
 }

@@ -20,7 +20,10 @@ fn is_pipe(stat: Stat) -> bool {
 }
 
 fn opened(located: Option<Located>) -> Entered {
-    Entered::File(FileCall::Open { located, nameless: false })
+    Entered::File(FileCall::Open {
+        located,
+        nameless: false,
+    })
 }
 
 impl Recording {
@@ -39,7 +42,9 @@ impl Recording {
             OpenFlags::Structure(argument) => {
                 let mut how = [0; 24];
                 if read_memory(origin.thread, entry.arguments[argument], &mut how).is_ok() {
-                    let number = |at: usize| u64::from_le_bytes(how[at..at + 8].try_into().expect("eight bytes"));
+                    let number = |at: usize| {
+                        u64::from_le_bytes(how[at..at + 8].try_into().expect("eight bytes"))
+                    };
                     (bits, in_root) = (number(0), number(16) & RESOLVE_IN_ROOT != 0);
                 }
             }
@@ -48,18 +53,27 @@ impl Recording {
         if !flags.intersects(OFlags::CREATE | OFlags::TRUNC) && !flags.contains(OFlags::TMPFILE) {
             return Next::GoOn;
         }
-        let Some(mut path) = text(origin.thread, entry.arguments[path]) else { return Next::GoOn };
+        let Some(mut path) = text(origin.thread, entry.arguments[path]) else {
+            return Next::GoOn;
+        };
         if in_root {
             path.drain(..path.iter().take_while(|byte| **byte == b'/').count());
         }
         let base = Self::base(origin, entry, base);
         if flags.contains(OFlags::TMPFILE) {
             let directory = self.paths.directory(base, &path).and_then(fstat);
-            let ours = directory.is_ok_and(|stat| self.tree.as_ref().is_some_and(|tree| tree.find(&stat).is_some()));
+            let ours = directory.is_ok_and(|stat| {
+                self.tree
+                    .as_ref()
+                    .is_some_and(|tree| tree.find(&stat).is_some())
+            });
             if !ours {
                 return Next::GoOn;
             }
-            let call = FileCall::Open { located: None, nameless: true };
+            let call = FileCall::Open {
+                located: None,
+                nameless: true,
+            };
             return if self.may(Changes::Files, origin.thread) {
                 Next::ToExit(Entered::File(call))
             } else {
@@ -73,10 +87,14 @@ impl Recording {
             // What the path means may not be seen through, such as `/dev/stdout`: it may be ours.
             Where::Elsewhere if flags.contains(OFlags::TRUNC) => Next::ToExit(opened(None)),
             // To open a pipe can take for ever.
-            Where::Ours(located) if !flags.contains(OFlags::NONBLOCK) && located.look().is_some_and(is_pipe) => {
+            Where::Ours(located)
+                if !flags.contains(OFlags::NONBLOCK) && located.look().is_some_and(is_pipe) =>
+            {
                 Next::ToExit(opened(Some(located)))
             }
-            found => self.arrive(origin, found, |_, located| Next::ToExit(opened(Some(located)))),
+            found => self.arrive(origin, found, |_, located| {
+                Next::ToExit(opened(Some(located)))
+            }),
         }
     }
 
@@ -108,7 +126,11 @@ impl Recording {
                     self.operation(origin, FileOp::Resize { file, from, to: 0 });
                 }
             }
-            (None, Some(located)) if located.look().is_some_and(|named| inode(&named) == inode(&stat)) => {
+            (None, Some(located))
+                if located
+                    .look()
+                    .is_some_and(|named| inode(&named) == inode(&stat)) =>
+            {
                 self.relocate(origin, located);
             }
             (None, Some(_)) => self.count("a file that was opened under another name"),
@@ -117,7 +139,9 @@ impl Recording {
     }
 
     pub(super) fn truncates(origin: &Origin, entry: &Entry) -> bool {
-        let Call::Open { flags, .. } = origin.row.call else { return false };
+        let Call::Open { flags, .. } = origin.row.call else {
+            return false;
+        };
         let bits = match flags {
             OpenFlags::Creat => return true,
             OpenFlags::Argument(argument) => entry.arguments[argument],

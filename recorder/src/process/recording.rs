@@ -126,7 +126,10 @@ impl Recording {
             }
             None => (Vec::new(), None),
         };
-        let proc = start::proc().map_err(|error| Error::Directory { path: "/proc".into(), error })?;
+        let proc = start::proc().map_err(|error| Error::Directory {
+            path: "/proc".into(),
+            error,
+        })?;
         Ok(Self {
             marks: Marks::new(options.marks),
             options,
@@ -157,7 +160,8 @@ impl Recording {
     /// and calls `begun` as soon as it is.
     pub(super) fn follow(&mut self, first: pid_t, begun: impl FnOnce()) -> Result<bool> {
         self.first = first;
-        self.adopt(first, first, None).map_err(self.failed("look at the first process"))?;
+        self.adopt(first, first, None)
+            .map_err(self.failed("look at the first process"))?;
         let mut begun = Some(begun);
         loop {
             if begun.is_some() && system::has_ended(first) {
@@ -165,11 +169,14 @@ impl Recording {
                 return Ok(false);
             }
             let next = system::wait().map_err(self.failed("wait for the processes"))?;
-            let Some((thread, stop)) = next else { return Ok(begun.is_none()) };
+            let Some((thread, stop)) = next else {
+                return Ok(begun.is_none());
+            };
             if stop == Stop::Exec {
                 self.refuse_set_uid(thread)?;
                 if let Some(begun) = begun.take() {
-                    self.marks.begin(self.descriptor(thread, libc::STDOUT_FILENO));
+                    self.marks
+                        .begin(self.descriptor(thread, libc::STDOUT_FILENO));
                     begun();
                 }
             }
@@ -180,24 +187,38 @@ impl Recording {
     /// A program with privileges of its own may not get them from us: it is told by who it runs as.
     fn refuse_set_uid(&self, thread: pid_t) -> Result<()> {
         let program = PathBuf::from(format!("/proc/{thread}/exe"));
-        let Ok(metadata) = program.metadata() else { return Ok(()) };
-        let (as_user, as_group) = (metadata.mode() & libc::S_ISUID != 0, metadata.mode() & libc::S_ISGID != 0);
+        let Ok(metadata) = program.metadata() else {
+            return Ok(());
+        };
+        let (as_user, as_group) = (
+            metadata.mode() & libc::S_ISUID != 0,
+            metadata.mode() & libc::S_ISGID != 0,
+        );
         if !as_user && !as_group {
             return Ok(());
         }
         let is_first = thread == self.first && self.events.is_empty();
         // The owner of its directory in /proc is whom it runs as, unless nobody may look.
-        let has = std::fs::metadata(format!("/proc/{thread}")).map(|process| (process.uid(), process.gid()));
-        let kept = has
-            .is_ok_and(|(user, group)| (!as_user || user == metadata.uid()) && (!as_group || group == metadata.gid()));
-        if kept && !is_first { Ok(()) } else { Err(Error::SetUid(program.read_link().unwrap_or(program))) }
+        let has = std::fs::metadata(format!("/proc/{thread}"))
+            .map(|process| (process.uid(), process.gid()));
+        let kept = has.is_ok_and(|(user, group)| {
+            (!as_user || user == metadata.uid()) && (!as_group || group == metadata.gid())
+        });
+        if kept && !is_first {
+            Ok(())
+        } else {
+            Err(Error::SetUid(program.read_link().unwrap_or(program)))
+        }
     }
 
     /// Ends what is still there, unrecorded.
     pub(super) fn give_up(&self) {
         let mut living = self.living.lock().unwrap_or_else(PoisonError::into_inner);
         living.killed = true;
-        living.processes.iter().for_each(|process| system::kill(*process));
+        living
+            .processes
+            .iter()
+            .for_each(|process| system::kill(*process));
         drop(living);
         while let Ok(Some((thread, stop))) = system::wait() {
             if !matches!(stop, Stop::Ended(_)) {
@@ -210,17 +231,27 @@ impl Recording {
     /// What was recorded, once all have ended.
     pub(super) fn finish(mut self) -> Result<NodeTrace> {
         if let (Some(tree), Some(directory)) = (&self.tree, &self.options.directory) {
-            let differs = snapshot::difference(directory, tree, &self.data)
-                .map_err(|error| Error::Directory { path: directory.clone(), error })?;
+            let differs = snapshot::difference(directory, tree, &self.data).map_err(|error| {
+                Error::Directory {
+                    path: directory.clone(),
+                    error,
+                }
+            })?;
             if let Some((path, what)) = differs {
-                self.count(format!("what made {} another than recorded ({what})", path.display()));
+                self.count(format!(
+                    "what made {} another than recorded ({what})",
+                    path.display()
+                ));
             }
         }
         Ok(NodeTrace {
             name: self.options.name,
             status: self.status,
             not_measured: self.not_measured,
-            directory: self.options.directory.map(|directory| directory.display().to_string()),
+            directory: self
+                .options
+                .directory
+                .map(|directory| directory.display().to_string()),
             initial: self.initial,
             events: self.events,
             connections: self.sockets.all,
@@ -302,7 +333,10 @@ impl Recording {
         if !self.threads.contains_key(&thread) {
             self.early.insert(thread);
             self.adopt_orphans(None);
-        } else if matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) {
+        } else if matches!(
+            signal,
+            libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU
+        ) {
             system::stay_stopped(thread);
         } else {
             system::go_on(thread, 0);
@@ -322,14 +356,24 @@ impl Recording {
     }
 
     fn enter(&mut self, thread: pid_t, entry: Entry) {
-        let row = if entry.row == FOREIGN { &FOREIGN_ROW } else { &ROWS[entry.row as usize] };
+        let row = if entry.row == FOREIGN {
+            &FOREIGN_ROW
+        } else {
+            &ROWS[entry.row as usize]
+        };
         let Some(process) = self.threads.get(&thread).map(|thread| thread.process) else {
             self.count(row.name);
             return system::go_on(thread, 0);
         };
         let start_ns = now_ns();
         let stack = self.stack(process, entry.instruction, start_ns);
-        let origin = Origin { start_ns, process, thread, row, stack };
+        let origin = Origin {
+            start_ns,
+            process,
+            thread,
+            row,
+            stack,
+        };
         let next = self.asked(&origin, &entry);
         let doing = match next {
             Next::GoOn => {
@@ -351,7 +395,11 @@ impl Recording {
     /// What to do at the entry of a call.
     fn asked(&mut self, origin: &Origin, entry: &Entry) -> Next {
         let unfollowed = |is: bool| {
-            if is { Next::ToExit(Entered::Unfollowed(origin.row.name.into())) } else { Next::GoOn }
+            if is {
+                Next::ToExit(Entered::Unfollowed(origin.row.name.into()))
+            } else {
+                Next::GoOn
+            }
         };
         match origin.row.call {
             Call::Read { .. } | Call::ReceiveMany => self.enter_receive(origin, entry),
@@ -369,7 +417,10 @@ impl Recording {
     fn exit(&mut self, thread: pid_t) {
         match system::result(thread) {
             Ok(result) => {
-                let doing = self.threads.get_mut(&thread).map(|thread| mem::replace(&mut thread.doing, Doing::Runs));
+                let doing = self
+                    .threads
+                    .get_mut(&thread)
+                    .map(|thread| mem::replace(&mut thread.doing, Doing::Runs));
                 if let Some(Doing::Calls(called)) = doing {
                     let (origin, entry, entered) = *called;
                     self.leave(&origin, &entry, entered, result);
@@ -388,7 +439,9 @@ impl Recording {
 
     fn leave(&mut self, origin: &Origin, entry: &Entry, entered: Entered, result: i64) {
         match entered {
-            Entered::File(call) if result >= 0 => self.leave_file_call(origin, entry, call, result as u64),
+            Entered::File(call) if result >= 0 => {
+                self.leave_file_call(origin, entry, call, result as u64)
+            }
             Entered::Socket(call) => self.leave_socket_call(origin, entry, call, result),
             Entered::Mark if result > 0 => self.leave_mark(origin, entry, result as u64),
             Entered::Unfollowed(what) if result >= 0 => self.count(what),
@@ -400,7 +453,11 @@ impl Recording {
     /// Those who waited for a thread may try again.
     fn left(&mut self, thread: pid_t) {
         for waiting in self.gate.leave(thread) {
-            if let Some(Thread { doing: Doing::Waits(entry), .. }) = self.threads.get(&waiting) {
+            if let Some(Thread {
+                doing: Doing::Waits(entry),
+                ..
+            }) = self.threads.get(&waiting)
+            {
                 let entry = *entry;
                 self.enter(waiting, entry);
             }
@@ -408,14 +465,26 @@ impl Recording {
     }
 
     fn born(&mut self, parent: pid_t) {
-        let Ok(child) = system::event_message(parent).map(|child| child as pid_t) else { return };
-        let Some(process) = self.threads.get(&parent).map(|thread| thread.process) else { return };
+        let Ok(child) = system::event_message(parent).map(|child| child as pid_t) else {
+            return;
+        };
+        let Some(process) = self.threads.get(&parent).map(|thread| thread.process) else {
+            return;
+        };
         if self.threads.contains_key(&child) {
             return;
         }
-        let is_thread = rustix::fs::access(format!("/proc/{process}/task/{child}"), rustix::fs::Access::EXISTS).is_ok();
+        let is_thread = rustix::fs::access(
+            format!("/proc/{process}/task/{child}"),
+            rustix::fs::Access::EXISTS,
+        )
+        .is_ok();
         // One that has ended already tells so.
-        let _ = self.adopt(child, if is_thread { process } else { child }, Some(process));
+        let _ = self.adopt(
+            child,
+            if is_thread { process } else { child },
+            Some(process),
+        );
         if self.early.remove(&child) {
             system::go_on(child, 0);
         }
@@ -423,7 +492,12 @@ impl Recording {
 
     /// Those who wait for a parent that was killed before it could say that it made them.
     fn adopt_orphans(&mut self, parent: Option<pid_t>) {
-        let orphans: Vec<pid_t> = self.early.iter().copied().filter(|child| self.is_orphan(*child)).collect();
+        let orphans: Vec<pid_t> = self
+            .early
+            .iter()
+            .copied()
+            .filter(|child| self.is_orphan(*child))
+            .collect();
         for child in orphans {
             // One that has ended already tells so.
             let _ = self.adopt(child, child, parent);
@@ -440,17 +514,34 @@ impl Recording {
             line.and_then(|number| number.trim().parse::<pid_t>().ok())
         };
         let parent = number("PPid:");
-        number("Tgid:") == Some(child) && parent.is_some_and(|parent| !self.processes.contains_key(&parent))
+        number("Tgid:") == Some(child)
+            && parent.is_some_and(|parent| !self.processes.contains_key(&parent))
     }
 
     fn adopt(&mut self, thread: pid_t, process: pid_t, parent: Option<pid_t>) -> io::Result<()> {
         let handle = handle_of(thread, process)?;
-        self.threads.insert(thread, Thread { process, handle, doing: Doing::Runs });
+        self.threads.insert(
+            thread,
+            Thread {
+                process,
+                handle,
+                doing: Doing::Runs,
+            },
+        );
         if thread == process {
             // A child has what its parent had mapped.
             let mappings = parent.and_then(|parent| self.processes.get(&parent));
-            let mappings = mappings.map(|parent| parent.mappings.clone()).unwrap_or_default();
-            self.processes.insert(process, Process { mappings, stacks: HashMap::new(), seen_ns: now_ns() });
+            let mappings = mappings
+                .map(|parent| parent.mappings.clone())
+                .unwrap_or_default();
+            self.processes.insert(
+                process,
+                Process {
+                    mappings,
+                    stacks: HashMap::new(),
+                    seen_ns: now_ns(),
+                },
+            );
             let mut living = self.living.lock().unwrap_or_else(PoisonError::into_inner);
             living.processes.insert(process);
             if living.killed {
@@ -477,7 +568,14 @@ impl Recording {
             self.threads.remove(&other);
         }
         if let Ok(handle) = handle_of(process, process) {
-            self.threads.insert(process, Thread { process, handle, doing: Doing::Runs });
+            self.threads.insert(
+                process,
+                Thread {
+                    process,
+                    handle,
+                    doing: Doing::Runs,
+                },
+            );
         }
         self.end_mappings(&origin, process);
         if let Some(process) = self.processes.get_mut(&process) {
@@ -493,8 +591,17 @@ impl Recording {
             _ => &END,
         };
         // It may have ended, and the others have noticed, long before we are told.
-        let start_ns = self.processes.get(&process).map_or_else(now_ns, |process| process.seen_ns);
-        Origin { start_ns, process, thread: process, row, stack: 0 }
+        let start_ns = self
+            .processes
+            .get(&process)
+            .map_or_else(now_ns, |process| process.seen_ns);
+        Origin {
+            start_ns,
+            process,
+            thread: process,
+            row,
+            stack: 0,
+        }
     }
 
     fn ended(&mut self, thread: pid_t, status: i32) {
@@ -509,18 +616,27 @@ impl Recording {
             self.adopt_orphans(Some(thread));
             self.end_mappings(&origin, thread);
             self.processes.remove(&thread);
-            self.living.lock().unwrap_or_else(PoisonError::into_inner).processes.remove(&thread);
+            self.living
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .processes
+                .remove(&thread);
             self.end_closed_connections(&origin, None);
         }
     }
 
     /// A thread has ended, perhaps within a call, whose result nobody knows.
     fn gone(&mut self, thread: pid_t) {
-        let doing = self.threads.get_mut(&thread).map(|thread| mem::replace(&mut thread.doing, Doing::Runs));
+        let doing = self
+            .threads
+            .get_mut(&thread)
+            .map(|thread| mem::replace(&mut thread.doing, Doing::Runs));
         match doing {
             Some(Doing::Calls(called)) => match *called {
                 (origin, _, Entered::File(call)) => self.abandon_file_call(&origin, call),
-                (origin, entry, Entered::Socket(call)) => self.abandon_socket_call(&origin, &entry, &call),
+                (origin, entry, Entered::Socket(call)) => {
+                    self.abandon_socket_call(&origin, &entry, &call)
+                }
                 _ => {}
             },
             Some(Doing::Waits(_)) => self.gate.forget(thread),
@@ -531,14 +647,24 @@ impl Recording {
 
     /// Where in the program an instruction is, by module and offset.
     fn stack(&mut self, process: pid_t, instruction: u64, now_ns: u64) -> u64 {
-        let Some(known) = self.processes.get_mut(&process) else { return 0 };
+        let Some(known) = self.processes.get_mut(&process) else {
+            return 0;
+        };
         known.seen_ns = now_ns;
-        *known.stacks.entry(instruction).or_insert_with(|| place_in_module(process, instruction).unwrap_or(0))
+        *known
+            .stacks
+            .entry(instruction)
+            .or_insert_with(|| place_in_module(process, instruction).unwrap_or(0))
     }
 }
 
 const fn happening(name: &'static str) -> Row {
-    Row { numbers: Numbers::NONE, name, call: Call::Foreign, when: When::Always }
+    Row {
+        numbers: Numbers::NONE,
+        name,
+        call: Call::Foreign,
+        when: When::Always,
+    }
 }
 
 static EXEC: Row = happening("execve");
@@ -550,13 +676,20 @@ fn place_in_module(process: pid_t, instruction: u64) -> Option<u64> {
     maps.lines().find_map(|line| {
         let mut words = line.split_ascii_whitespace();
         let (from, to) = words.next()?.split_once('-')?;
-        let (from, to) = (u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?);
+        let (from, to) = (
+            u64::from_str_radix(from, 16).ok()?,
+            u64::from_str_radix(to, 16).ok()?,
+        );
         if !(from..to).contains(&instruction) {
             return None;
         }
         let offset = u64::from_str_radix(words.nth(1)?, 16).ok()?;
         let mut hasher = DefaultHasher::new();
-        (words.nth(2).unwrap_or_default(), instruction - from + offset).hash(&mut hasher);
+        (
+            words.nth(2).unwrap_or_default(),
+            instruction - from + offset,
+        )
+            .hash(&mut hasher);
         Some(hasher.finish())
     })
 }

@@ -1,5 +1,5 @@
-//! The files of a directory as they are: what a recording begins with, and what it must have come to
-//! at its end.
+//! The files of a directory as they are: what a recording begins with, and what it must have come
+//! to at its end.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -33,7 +33,10 @@ pub(super) fn kind_of(stat: &Stat, target: impl FnOnce() -> Data) -> FileKind {
 pub(super) fn add(data: &mut Vec<u8>, bytes: &[u8]) -> Data {
     let at = data.len() as u64;
     data.extend_from_slice(bytes);
-    Data { at, len: bytes.len() as u64 }
+    Data {
+        at,
+        len: bytes.len() as u64,
+    }
 }
 
 /// What of a file is no hole, in order.
@@ -47,14 +50,22 @@ pub(super) fn content(file: &File, size: u64, data: &mut Vec<u8>) -> io::Result<
             // It does not know of holes.
             Err(_) => at,
         };
-        let to = seek(file.as_fd(), SeekFrom::Hole(from)).unwrap_or(size).min(size);
+        let to = seek(file.as_fd(), SeekFrom::Hole(from))
+            .unwrap_or(size)
+            .min(size);
         at = from;
         while at < to {
             let len = PIECE_BYTES.min((to - at) as usize);
             let place = data.len();
             data.resize(place + len, 0);
             file.read_exact_at(&mut data[place..], at)?;
-            pieces.push((at, Data { at: place as u64, len: len as u64 }));
+            pieces.push((
+                at,
+                Data {
+                    at: place as u64,
+                    len: len as u64,
+                },
+            ));
             at += len as u64;
         }
     }
@@ -70,18 +81,26 @@ pub(super) fn target(directory: impl AsFd, name: &[u8]) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// With the path that could not be read.
-pub(super) fn begin(directory: &Path, data: &mut Vec<u8>) -> Result<(Vec<InitialFile>, Tree), (PathBuf, io::Error)> {
+pub(super) fn begin(
+    directory: &Path,
+    data: &mut Vec<u8>,
+) -> Result<(Vec<InitialFile>, Tree), (PathBuf, io::Error)> {
     let mut initial = Vec::new();
     let mut tree = Tree::default();
     let mut left = vec![(directory.to_owned(), None, Name::from(&b""[..]))];
     while let Some((path, parent, name)) = left.pop() {
-        let file = one(&path, parent, name, data, &mut tree).map_err(|error| (path.clone(), error))?;
+        let file =
+            one(&path, parent, name, data, &mut tree).map_err(|error| (path.clone(), error))?;
         tree.begin_with(&file);
         if file.kind == FileKind::Directory {
             let mut names = names_in(&path).map_err(|error| (path.clone(), error))?;
             // What is pushed last is next.
             names.reverse();
-            left.extend(names.into_iter().map(|name| (path.join(OsStr::from_bytes(&name)), Some(file.file), name)));
+            left.extend(
+                names
+                    .into_iter()
+                    .map(|name| (path.join(OsStr::from_bytes(&name)), Some(file.file), name)),
+            );
         }
         initial.push(file);
     }
@@ -96,7 +115,11 @@ fn one(
     tree: &mut Tree,
 ) -> io::Result<InitialFile> {
     // The directory itself may be named by a link.
-    let flags = if parent.is_none() { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+    let flags = if parent.is_none() {
+        AtFlags::empty()
+    } else {
+        AtFlags::SYMLINK_NOFOLLOW
+    };
     let stat = statat(CWD, path, flags)?;
     let mut link = Ok(Vec::new());
     let kind = kind_of(&stat, || {
@@ -107,12 +130,24 @@ fn one(
     let mode = stat.st_mode & 0o7777;
     let known = tree.find(&stat);
     let file = known.unwrap_or_else(|| tree.add(inode(&stat), kind, mode));
-    let size = if kind == FileKind::Regular { stat.st_size as u64 } else { 0 };
+    let size = if kind == FileKind::Regular {
+        stat.st_size as u64
+    } else {
+        0
+    };
     let content = match (kind, known) {
         (FileKind::Regular, None) => content(&File::open(path)?, size, data)?,
         _ => Vec::new(),
     };
-    Ok(InitialFile { file, parent, name, kind, mode, size, content })
+    Ok(InitialFile {
+        file,
+        parent,
+        name,
+        kind,
+        mode,
+        size,
+        content,
+    })
 }
 
 fn names_in(path: &Path) -> io::Result<Vec<Name>> {
@@ -124,16 +159,28 @@ fn names_in(path: &Path) -> io::Result<Vec<Name>> {
     Ok(names)
 }
 
-/// Where the files of a directory are not what the tree says they are: the first such path, and what
-/// differs there.
+/// Where the files of a directory are not what the tree says they are: the first such path, and
+/// what differs there.
 ///
 /// # Errors
 /// If something cannot be read.
-pub(super) fn difference(directory: &Path, tree: &Tree, data: &[u8]) -> io::Result<Option<(PathBuf, &'static str)>> {
+pub(super) fn difference(
+    directory: &Path,
+    tree: &Tree,
+    data: &[u8],
+) -> io::Result<Option<(PathBuf, &'static str)>> {
     let mut left = vec![(directory.to_owned(), FileId::ROOT)];
     let mut seen = BTreeSet::new();
     while let Some((path, id)) = left.pop() {
-        let stat = statat(CWD, &path, if id == FileId::ROOT { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW })?;
+        let stat = statat(
+            CWD,
+            &path,
+            if id == FileId::ROOT {
+                AtFlags::empty()
+            } else {
+                AtFlags::SYMLINK_NOFOLLOW
+            },
+        )?;
         let file = tree.file(id);
         let mut link = Vec::new();
         let kind = kind_of(&stat, || {
@@ -156,7 +203,10 @@ pub(super) fn difference(directory: &Path, tree: &Tree, data: &[u8]) -> io::Resu
             FileKind::Directory => {
                 let names = names_in(&path)?;
                 if let Some(name) = names.iter().find(|name| !file.entries.contains_key(*name)) {
-                    return Ok(Some((path.join(OsStr::from_bytes(name)), "a name that nobody made")));
+                    return Ok(Some((
+                        path.join(OsStr::from_bytes(name)),
+                        "a name that nobody made",
+                    )));
                 }
                 for (name, child) in &file.entries {
                     let path = path.join(OsStr::from_bytes(name));
@@ -170,8 +220,10 @@ pub(super) fn difference(directory: &Path, tree: &Tree, data: &[u8]) -> io::Resu
                 if file.size != stat.st_size as u64 {
                     return Ok(Some((path, "size")));
                 }
-                if first_difference(&File::open(&path)?, file.size, |at, into| file.content.read(at, data, into))?
-                    .is_some()
+                if first_difference(&File::open(&path)?, file.size, |at, into| {
+                    file.content.read(at, data, into)
+                })?
+                .is_some()
                 {
                     return Ok(Some((path, "content")));
                 }
@@ -183,7 +235,11 @@ pub(super) fn difference(directory: &Path, tree: &Tree, data: &[u8]) -> io::Resu
 }
 
 /// The first piece of a file that is not what `known` fills in.
-fn first_difference(file: &File, size: u64, known: impl Fn(u64, &mut [u8])) -> io::Result<Option<u64>> {
+fn first_difference(
+    file: &File,
+    size: u64,
+    known: impl Fn(u64, &mut [u8]),
+) -> io::Result<Option<u64>> {
     let (mut real, mut expected) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
     let mut at = 0;
     while at < size {

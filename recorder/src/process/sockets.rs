@@ -7,7 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
 use libc::pid_t;
-use nix::sys::socket::{SockType, SockaddrStorage, UnixAddr, getpeername, getsockname, getsockopt, sockopt};
+use nix::sys::socket::{
+    SockType, SockaddrStorage, UnixAddr, getpeername, getsockname, getsockopt, sockopt,
+};
 use rustix::fs::{FileType, Mode, OFlags, openat, readlinkat};
 
 use super::calls::{Bytes, Call};
@@ -35,18 +37,43 @@ pub(super) struct Connection {
 /// Between whom a connection is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Ends {
-    /// Two addresses. Those that mean another machine in each network namespace come with its number.
-    Internet { local: SocketAddr, remote: SocketAddr, namespace: u64 },
+    /// Two addresses. Those that mean another machine in each network namespace come with its
+    /// number.
+    Internet {
+        local: SocketAddr,
+        remote: SocketAddr,
+        namespace: u64,
+    },
     /// A name, and the process that connected to it.
-    Unix { name: Vec<u8>, client: pid_t, accepted: bool },
+    Unix {
+        name: Vec<u8>,
+        client: pid_t,
+        accepted: bool,
+    },
 }
 
 impl Ends {
     /// The same connection as the other end sees it.
     pub(super) fn reversed(&self) -> Self {
         match self.clone() {
-            Self::Internet { local, remote, namespace } => Self::Internet { local: remote, remote: local, namespace },
-            Self::Unix { name, client, accepted } => Self::Unix { name, client, accepted: !accepted },
+            Self::Internet {
+                local,
+                remote,
+                namespace,
+            } => Self::Internet {
+                local: remote,
+                remote: local,
+                namespace,
+            },
+            Self::Unix {
+                name,
+                client,
+                accepted,
+            } => Self::Unix {
+                name,
+                client,
+                accepted: !accepted,
+            },
         }
     }
 }
@@ -81,13 +108,22 @@ impl Sockets {
     /// What a socket is.
     fn kind(&mut self, descriptor: &Descriptor) -> Kind {
         let inode = descriptor.stat.st_ino;
-        *self.known.entry(inode).or_insert_with(|| match getsockopt(&descriptor.copy, sockopt::SockType) {
-            Ok(SockType::Stream) => {
-                self.all.push(Connection { ends: None, sent: 0, received: 0, inode, ended: false, open: true });
-                Kind::Stream(self.all.len() - 1)
+        *self.known.entry(inode).or_insert_with(|| {
+            match getsockopt(&descriptor.copy, sockopt::SockType) {
+                Ok(SockType::Stream) => {
+                    self.all.push(Connection {
+                        ends: None,
+                        sent: 0,
+                        received: 0,
+                        inode,
+                        ended: false,
+                        open: true,
+                    });
+                    Kind::Stream(self.all.len() - 1)
+                }
+                Ok(_) if is_internet(&descriptor.copy) => Kind::Datagrams,
+                _ => Kind::Other,
             }
-            Ok(_) if is_internet(&descriptor.copy) => Kind::Datagrams,
-            _ => Kind::Other,
         })
     }
 
@@ -126,7 +162,12 @@ const MANY_LENGTH: u64 = 56;
 const MANY_MAX: u64 = 1024;
 
 impl Recording {
-    pub(super) fn enter_send(&mut self, origin: &Origin, entry: &Entry, descriptor: Descriptor) -> Next {
+    pub(super) fn enter_send(
+        &mut self,
+        origin: &Origin,
+        entry: &Entry,
+        descriptor: Descriptor,
+    ) -> Next {
         let connection = match self.sockets.kind(&descriptor) {
             Kind::Stream(connection) => connection,
             Kind::Datagrams => {
@@ -138,16 +179,35 @@ impl Recording {
         if !self.may(Changes::Connection(connection), origin.thread) {
             return Next::Wait;
         }
-        Next::ToExit(Entered::Socket(SocketCall::Send { connection, copy: descriptor.copy }))
+        Next::ToExit(Entered::Socket(SocketCall::Send {
+            connection,
+            copy: descriptor.copy,
+        }))
     }
 
     /// sendfile(2) and splice(2) that do not go to a file of the node's.
-    pub(super) fn enter_copy_to_socket(&mut self, origin: &Origin, entry: &Entry, call: Call) -> Next {
-        let Call::Copy { from, to, .. } = call else { return Next::GoOn };
+    pub(super) fn enter_copy_to_socket(
+        &mut self,
+        origin: &Origin,
+        entry: &Entry,
+        call: Call,
+    ) -> Next {
+        let Call::Copy { from, to, .. } = call else {
+            return Next::GoOn;
+        };
         match self.descriptor(origin.thread, entry.arguments[to] as i32) {
-            Some(descriptor) if descriptor.is(FileType::Socket) => self.enter_send(origin, entry, descriptor),
-            Some(descriptor) if self.marks.are_written_to(entry.arguments[to] as i32, &descriptor) => {
-                Next::ToExit(Entered::Unfollowed(format!("{} to standard output", origin.row.name)))
+            Some(descriptor) if descriptor.is(FileType::Socket) => {
+                self.enter_send(origin, entry, descriptor)
+            }
+            Some(descriptor)
+                if self
+                    .marks
+                    .are_written_to(entry.arguments[to] as i32, &descriptor) =>
+            {
+                Next::ToExit(Entered::Unfollowed(format!(
+                    "{} to standard output",
+                    origin.row.name
+                )))
             }
             _ => self.receive(origin, entry.arguments[from], 0),
         }
@@ -155,7 +215,9 @@ impl Recording {
 
     pub(super) fn enter_receive(&mut self, origin: &Origin, entry: &Entry) -> Next {
         let flags = match origin.row.call {
-            Call::Read { flags: Some(argument) } => entry.arguments[argument],
+            Call::Read {
+                flags: Some(argument),
+            } => entry.arguments[argument],
             Call::ReceiveMany => entry.arguments[3],
             _ => 0,
         };
@@ -163,16 +225,30 @@ impl Recording {
     }
 
     fn receive(&mut self, origin: &Origin, number: u64, flags: i32) -> Next {
-        let Some(descriptor) = self.descriptor(origin.thread, number as i32) else { return Next::GoOn };
+        let Some(descriptor) = self.descriptor(origin.thread, number as i32) else {
+            return Next::GoOn;
+        };
         if !descriptor.is(FileType::Socket) || flags & libc::MSG_ERRQUEUE != 0 {
             return Next::GoOn;
         }
-        let Some(connection) = self.sockets.find(&descriptor) else { return Next::GoOn };
+        let Some(connection) = self.sockets.find(&descriptor) else {
+            return Next::GoOn;
+        };
         let peeks = flags & libc::MSG_PEEK != 0;
-        Next::ToExit(Entered::Socket(SocketCall::Receive { connection, copy: descriptor.copy, peeks }))
+        Next::ToExit(Entered::Socket(SocketCall::Receive {
+            connection,
+            copy: descriptor.copy,
+            peeks,
+        }))
     }
 
-    pub(super) fn leave_socket_call(&mut self, origin: &Origin, entry: &Entry, call: SocketCall, result: i64) {
+    pub(super) fn leave_socket_call(
+        &mut self,
+        origin: &Origin,
+        entry: &Entry,
+        call: SocketCall,
+        result: i64,
+    ) {
         match call {
             SocketCall::Send { connection, copy } => {
                 let len = Self::transferred(origin, entry, result);
@@ -181,37 +257,69 @@ impl Recording {
                     self.sent(origin, connection, len);
                 }
             }
-            SocketCall::Receive { connection, copy, peeks } => {
+            SocketCall::Receive {
+                connection,
+                copy,
+                peeks,
+            } => {
                 // The other end was closed with bytes unread, or died.
-                let broken = [libc::ECONNRESET, libc::EPIPE].map(|errno| -i64::from(errno)).contains(&result);
+                let broken = [libc::ECONNRESET, libc::EPIPE]
+                    .map(|errno| -i64::from(errno))
+                    .contains(&result);
                 let len = Self::transferred(origin, entry, result);
                 if len == 0 && result != 0 && !broken {
                     return;
                 }
                 self.name_ends(origin, connection, &copy);
                 let from = self.sockets.all[connection].received;
-                let bytes = if len == 0 { Span::End } else { Span::Bytes { from, to: from + len } };
+                let bytes = if len == 0 {
+                    Span::End
+                } else {
+                    Span::Bytes {
+                        from,
+                        to: from + len,
+                    }
+                };
                 if !peeks {
                     self.sockets.all[connection].received += len;
                 }
-                self.event(origin, What::Socket { connection, sent: false, bytes });
+                self.event(
+                    origin,
+                    What::Socket {
+                        connection,
+                        sent: false,
+                        bytes,
+                    },
+                );
             }
             SocketCall::Datagrams { to } => {
                 let is_many = origin.row.call == Call::SendMany;
                 // One may be empty.
-                let went = if is_many { usize::try_from(result).unwrap_or(0) } else { usize::from(result >= 0) };
+                let went = if is_many {
+                    usize::try_from(result).unwrap_or(0)
+                } else {
+                    usize::from(result >= 0)
+                };
                 for address in to.into_iter().take(went) {
-                    *self.sockets.datagrams.entry((origin.row.name, address)).or_default() += 1;
+                    *self
+                        .sockets
+                        .datagrams
+                        .entry((origin.row.name, address))
+                        .or_default() += 1;
                 }
             }
         }
     }
 
-    /// Where the datagrams of a call are to go: what it says itself, or else whom the socket is connected
-    /// to.
+    /// Where the datagrams of a call are to go: what it says itself, or else whom the socket is
+    /// connected to.
     fn destinations(origin: &Origin, entry: &Entry, descriptor: &Descriptor) -> Vec<IpAddr> {
         let [_, messages, count, _, address, _] = entry.arguments;
-        let named = |address: u64| (address != 0).then(|| read_address(origin.thread, address)).flatten();
+        let named = |address: u64| {
+            (address != 0)
+                .then(|| read_address(origin.thread, address))
+                .flatten()
+        };
         let of_message = |message: u64| {
             let mut name = [0; 8];
             // A `struct msghdr` begins with it.
@@ -223,21 +331,34 @@ impl Recording {
             internet(&peer).map(|peer| peer.ip())
         };
         let named: Vec<Option<IpAddr>> = match origin.row.call {
-            Call::SendMany => {
-                (0..count.min(MANY_MAX)).map(|number| of_message(messages + number * MANY_BYTES)).collect()
-            }
+            Call::SendMany => (0..count.min(MANY_MAX))
+                .map(|number| of_message(messages + number * MANY_BYTES))
+                .collect(),
             Call::Write(write) if write.bytes == Bytes::Message => vec![of_message(messages)],
             Call::Write(_) if origin.row.name == "sendto" => vec![named(address)],
             _ => vec![None],
         };
-        named.into_iter().filter_map(|named| named.or_else(connected)).collect()
+        named
+            .into_iter()
+            .filter_map(|named| named.or_else(connected))
+            .collect()
     }
 
     fn sent(&mut self, origin: &Origin, connection: usize, len: u64) {
         let from = self.sockets.all[connection].sent;
         self.sockets.all[connection].sent += len;
-        let bytes = Span::Bytes { from, to: from + len };
-        self.event(origin, What::Socket { connection, sent: true, bytes });
+        let bytes = Span::Bytes {
+            from,
+            to: from + len,
+        };
+        self.event(
+            origin,
+            What::Socket {
+                connection,
+                sent: true,
+                bytes,
+            },
+        );
     }
 
     /// How many bytes went over the connection.
@@ -250,20 +371,30 @@ impl Recording {
             .map(|number| {
                 let mut length = [0; 4];
                 let place = entry.arguments[1] + number * MANY_BYTES + MANY_LENGTH;
-                read_memory(origin.thread, place, &mut length).map_or(0, |()| u64::from(u32::from_le_bytes(length)))
+                read_memory(origin.thread, place, &mut length)
+                    .map_or(0, |()| u64::from(u32::from_le_bytes(length)))
             })
             .sum()
     }
 
     /// Whoever sent was killed in it: some of the bytes may have gone out.
-    pub(super) fn abandon_socket_call(&mut self, origin: &Origin, entry: &Entry, call: &SocketCall) {
+    pub(super) fn abandon_socket_call(
+        &mut self,
+        origin: &Origin,
+        entry: &Entry,
+        call: &SocketCall,
+    ) {
         let (connection, copy) = match call {
             SocketCall::Send { connection, copy } => (connection, copy),
             SocketCall::Receive { .. } => return,
             // They may have gone out.
             SocketCall::Datagrams { to } => {
                 for address in to {
-                    *self.sockets.datagrams.entry((origin.row.name, *address)).or_default() += 1;
+                    *self
+                        .sockets
+                        .datagrams
+                        .entry((origin.row.name, *address))
+                        .or_default() += 1;
                 }
                 return;
             }
@@ -286,7 +417,9 @@ impl Recording {
     }
 
     pub(super) fn enter_shutdown(&mut self, origin: &Origin, entry: &Entry) -> Next {
-        let Some(descriptor) = self.descriptor(origin.thread, entry.arguments[0] as i32) else { return Next::GoOn };
+        let Some(descriptor) = self.descriptor(origin.thread, entry.arguments[0] as i32) else {
+            return Next::GoOn;
+        };
         if entry.arguments[1] as i32 != libc::SHUT_RD
             && descriptor.is(FileType::Socket)
             && let Some(connection) = self.sockets.find(&descriptor)
@@ -302,7 +435,9 @@ impl Recording {
             return Next::GoOn;
         }
         let number = entry.arguments[0] as i32;
-        let Some(descriptor) = self.descriptor(origin.thread, number) else { return Next::GoOn };
+        let Some(descriptor) = self.descriptor(origin.thread, number) else {
+            return Next::GoOn;
+        };
         if descriptor.is(FileType::Socket)
             && let Some(&Kind::Stream(connection)) = self.sockets.known.get(&descriptor.stat.st_ino)
         {
@@ -325,7 +460,9 @@ impl Recording {
         }
         let open = self.open_sockets(except);
         for connection in 0..self.sockets.all.len() {
-            if self.sockets.all[connection].open && !open.contains(&self.sockets.all[connection].inode) {
+            if self.sockets.all[connection].open
+                && !open.contains(&self.sockets.all[connection].inode)
+            {
                 self.end_connection(origin, connection);
                 self.closed(connection);
             }
@@ -342,7 +479,14 @@ impl Recording {
     fn end_connection(&mut self, origin: &Origin, connection: usize) {
         let known = &mut self.sockets.all[connection];
         if known.ends.is_some() && !std::mem::replace(&mut known.ended, true) {
-            self.event(origin, What::Socket { connection, sent: true, bytes: Span::End });
+            self.event(
+                origin,
+                What::Socket {
+                    connection,
+                    sent: true,
+                    bytes: Span::End,
+                },
+            );
         }
     }
 
@@ -351,10 +495,17 @@ impl Recording {
         let mut all = HashSet::new();
         for &process in self.processes.keys() {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let Ok(directory) = openat(self.paths.proc(), format!("{process}/fd"), flags, Mode::empty()) else {
+            let Ok(directory) = openat(
+                self.paths.proc(),
+                format!("{process}/fd"),
+                flags,
+                Mode::empty(),
+            ) else {
                 continue;
             };
-            let Ok(entries) = rustix::fs::Dir::read_from(&directory) else { continue };
+            let Ok(entries) = rustix::fs::Dir::read_from(&directory) else {
+                continue;
+            };
             for entry in entries.flatten() {
                 let name = entry.file_name();
                 let number = name.to_str().ok().and_then(|name| name.parse::<i32>().ok());
@@ -362,7 +513,10 @@ impl Recording {
                     continue;
                 }
                 let target = readlinkat(&directory, name, Vec::new()).unwrap_or_default();
-                let inode = target.to_str().ok().and_then(|target| target.strip_prefix("socket:[")?.strip_suffix(']'));
+                let inode = target
+                    .to_str()
+                    .ok()
+                    .and_then(|target| target.strip_prefix("socket:[")?.strip_suffix(']'));
                 all.extend(inode.and_then(|inode| inode.parse::<u64>().ok()));
             }
         }
@@ -375,24 +529,42 @@ fn ends(socket: &OwnedFd, origin: &Origin) -> Option<Ends> {
     let remote: SockaddrStorage = getpeername(socket.as_raw_fd()).ok()?;
     let local: SockaddrStorage = getsockname(socket.as_raw_fd()).ok()?;
     if let (Some(local), Some(remote)) = (internet(&local), internet(&remote)) {
-        let stays_here = local.ip() == remote.ip() || local.ip().is_loopback() || remote.ip().is_loopback();
-        let namespace = std::fs::metadata(format!("/proc/{}/ns/net", origin.thread)).map_or(0, |data| data.ino());
-        return Some(Ends::Internet { local, remote, namespace: if stays_here { namespace } else { 0 } });
+        let stays_here =
+            local.ip() == remote.ip() || local.ip().is_loopback() || remote.ip().is_loopback();
+        let namespace = std::fs::metadata(format!("/proc/{}/ns/net", origin.thread))
+            .map_or(0, |data| data.ino());
+        return Some(Ends::Internet {
+            local,
+            remote,
+            namespace: if stays_here { namespace } else { 0 },
+        });
     }
     if let Some(name) = remote.as_unix_addr().and_then(unix_name) {
-        return Some(Ends::Unix { name, client: origin.process, accepted: false });
+        return Some(Ends::Unix {
+            name,
+            client: origin.process,
+            accepted: false,
+        });
     }
     let name = local.as_unix_addr().and_then(unix_name)?;
-    let client = getsockopt(&socket.as_fd(), sockopt::PeerCredentials).ok()?.pid();
-    Some(Ends::Unix { name, client, accepted: true })
+    let client = getsockopt(&socket.as_fd(), sockopt::PeerCredentials)
+        .ok()?
+        .pid();
+    Some(Ends::Unix {
+        name,
+        client,
+        accepted: true,
+    })
 }
 
 /// Whether a socket is one of the Internet protocols.
 fn is_internet(socket: &OwnedFd) -> bool {
-    getsockname::<SockaddrStorage>(socket.as_raw_fd()).is_ok_and(|address| internet(&address).is_some())
+    getsockname::<SockaddrStorage>(socket.as_raw_fd())
+        .is_ok_and(|address| internet(&address).is_some())
 }
 
-/// An address of the Internet protocols in a thread's memory: `struct sockaddr_in` or `sockaddr_in6`.
+/// An address of the Internet protocols in a thread's memory: `struct sockaddr_in` or
+/// `sockaddr_in6`.
 fn read_address(thread: pid_t, place: u64) -> Option<IpAddr> {
     let mut bytes = [0; 24];
     // The shorter one may lie at the end of what there is.
@@ -420,6 +592,8 @@ fn internet(address: &SockaddrStorage) -> Option<SocketAddr> {
 }
 
 fn unix_name(address: &UnixAddr) -> Option<Vec<u8>> {
-    let path = address.path().map(|path| path.as_os_str().as_bytes().to_vec());
+    let path = address
+        .path()
+        .map(|path| path.as_os_str().as_bytes().to_vec());
     path.or_else(|| address.as_abstract().map(|name| [b"\0", name].concat()))
 }

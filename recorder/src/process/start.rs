@@ -61,9 +61,17 @@ impl Tracer {
         let tracer = thread::Builder::new()
             .name(format!("trace {node}"))
             .spawn(move || trace(options, command, of_tracer, &tell))
-            .map_err(|error| Error::Trace { doing: "start the tracer", node, error })?;
+            .map_err(|error| Error::Trace {
+                doing: "start the tracer",
+                node,
+                error,
+            })?;
         match told.recv() {
-            Ok(pid) => Ok(Traced { pid: pid as u32, living, tracer: Some(tracer) }),
+            Ok(pid) => Ok(Traced {
+                pid: pid as u32,
+                living,
+                tracer: Some(tracer),
+            }),
             Err(_) => Err(result(tracer).expect_err("it ended before the program began")),
         }
     }
@@ -84,8 +92,8 @@ impl Traced {
         }
     }
 
-    /// Waits until all processes of the node have ended, also those in the background, or somebody wants
-    /// no more of it: then they are killed, and what was recorded is not told.
+    /// Waits until all processes of the node have ended, also those in the background, or somebody
+    /// wants no more of it: then they are killed, and what was recorded is not told.
     ///
     /// # Errors
     /// If something could not be recorded.
@@ -118,11 +126,18 @@ impl Drop for Traced {
 }
 
 fn result(tracer: JoinHandle<Result<NodeTrace>>) -> Result<NodeTrace> {
-    tracer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    tracer
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// The whole life of a tracer.
-fn trace(options: NodeOptions, command: Command, living: Shared, tell: &Sender<pid_t>) -> Result<NodeTrace> {
+fn trace(
+    options: NodeOptions,
+    command: Command,
+    living: Shared,
+    tell: &Sender<pid_t>,
+) -> Result<NodeTrace> {
     if let Some(number) = options.processor {
         // It is faster so, and the same otherwise.
         let _ = machine::stay_on_one_processor(number);
@@ -138,7 +153,8 @@ fn trace(options: NodeOptions, command: Command, living: Shared, tell: &Sender<p
     let (mut ours, theirs) = pair().map_err(failed("make a socket for the first process"))?;
     // Whoever starts a process lives as long as it does: it may ask to be killed with its parent.
     let (end, ended) = mpsc::channel::<()>();
-    let started = start(command, theirs, ended).map_err(failed("start a thread for the first process"))?;
+    let started =
+        start(command, theirs, ended).map_err(failed("start a thread for the first process"))?;
     let first = match seize(&mut ours) {
         Ok(first) => first,
         Err(error) => {
@@ -156,7 +172,13 @@ fn trace(options: NodeOptions, command: Command, living: Shared, tell: &Sender<p
     let ran = recording.follow(first, || tell.send(first).unwrap_or_default());
     let refused = match &ran {
         // Behind the point from which an exec does not return the kernel can only kill.
-        Ok(false) => Some(started.recv().ok().and_then(Result::err).unwrap_or_else(killed_by_kernel)),
+        Ok(false) => Some(
+            started
+                .recv()
+                .ok()
+                .and_then(Result::err)
+                .unwrap_or_else(killed_by_kernel),
+        ),
         _ => None,
     };
     if ran.is_err() {
@@ -171,20 +193,28 @@ fn trace(options: NodeOptions, command: Command, living: Shared, tell: &Sender<p
 
 /// What is wrong with a program that the kernel begins to run and then kills.
 fn killed_by_kernel() -> io::Error {
-    io::Error::other("it was killed before it began; its file may be damaged, or too large for the memory there is")
+    io::Error::other(
+        "it was killed before it began; its file may be damaged, or too large for the memory there is",
+    )
 }
 
 /// Starts the program in a thread of its own, which says how that went.
-fn start(mut command: Command, theirs: UnixStream, ended: Receiver<()>) -> io::Result<Receiver<io::Result<()>>> {
+fn start(
+    mut command: Command,
+    theirs: UnixStream,
+    ended: Receiver<()>,
+) -> io::Result<Receiver<io::Result<()>>> {
     let (tell, told) = mpsc::channel();
     hook(&mut command, theirs);
-    thread::Builder::new().name("parent of a node".into()).spawn(move || {
-        let spawned = command.spawn().map(drop);
-        // The hook has the other end of the tracer's socket.
-        drop(command);
-        let _ = tell.send(spawned);
-        let _ = ended.recv();
-    })?;
+    thread::Builder::new()
+        .name("parent of a node".into())
+        .spawn(move || {
+            let spawned = command.spawn().map(drop);
+            // The hook has the other end of the tracer's socket.
+            drop(command);
+            let _ = tell.send(spawned);
+            let _ = ended.recv();
+        })?;
     Ok(told)
 }
 
@@ -198,9 +228,16 @@ fn table(_: &Command) -> Vec<Row> {
 #[cfg(test)]
 fn table(command: &Command) -> Vec<Row> {
     let mut rows = ROWS.to_vec();
-    for forgotten in command.get_envs().filter(|(name, _)| *name == "FORGET").filter_map(|(_, value)| value) {
+    for forgotten in command
+        .get_envs()
+        .filter(|(name, _)| *name == "FORGET")
+        .filter_map(|(_, value)| value)
+    {
         let forgotten = forgotten.to_string_lossy();
-        for row in rows.iter_mut().filter(|row| forgotten.split(' ').any(|name| name == row.name)) {
+        for row in rows
+            .iter_mut()
+            .filter(|row| forgotten.split(' ').any(|name| name == row.name))
+        {
             row.numbers = super::calls::Numbers::NONE;
         }
     }
@@ -234,15 +271,24 @@ fn seize(ours: &mut UnixStream) -> io::Result<pid_t> {
     let mut byte = [0];
     let mut space = nix::cmsg_space!(nix::sys::socket::UnixCredentials);
     let mut into = [IoSliceMut::new(&mut byte)];
-    let message = recvmsg::<()>(ours.as_raw_fd(), &mut into, Some(&mut space), MsgFlags::empty())?;
+    let message = recvmsg::<()>(
+        ours.as_raw_fd(),
+        &mut into,
+        Some(&mut space),
+        MsgFlags::empty(),
+    )?;
     if message.bytes == 0 {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended before it ran its program"));
+        return Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "it ended before it ran its program",
+        ));
     }
     let sender = message.cmsgs()?.find_map(|control| match control {
         ControlMessageOwned::ScmCredentials(credentials) => Some(credentials.pid()),
         _ => None,
     });
-    let first = sender.ok_or_else(|| io::Error::other("the kernel does not say which process it is"))?;
+    let first =
+        sender.ok_or_else(|| io::Error::other("the kernel does not say which process it is"))?;
     system::seize(first).map_err(allowed::not_traced)?;
     allowed::check(first, proc()?)?;
     ours.write_all(&[1])?;
@@ -251,6 +297,7 @@ fn seize(ours: &mut UnixStream) -> io::Result<pid_t> {
 
 /// A descriptor of this thread's `/proc`, which numbers processes as the tracer does.
 pub(super) fn proc() -> io::Result<OwnedFd> {
-    let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+    let flags =
+        rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
     Ok(rustix::fs::open("/proc", flags, rustix::fs::Mode::empty())?)
 }

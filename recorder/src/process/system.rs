@@ -47,8 +47,13 @@ const OPTIONS: c_int = libc::PTRACE_O_TRACESYSGOOD
 fn ptrace(request: libc::c_uint, thread: pid_t, address: usize, data: usize) -> io::Result<c_long> {
     // SAFETY: of the requests that are made here only PTRACE_GETEVENTMSG, PTRACE_GET_SYSCALL_INFO
     // and PTRACE_GETREGS write to our memory, and their callers give a place that is large enough.
-    let answer = unsafe { libc::ptrace(request, thread, address as *mut c_void, data as *mut c_void) };
-    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
+    let answer =
+        unsafe { libc::ptrace(request, thread, address as *mut c_void, data as *mut c_void) };
+    if answer < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(answer)
+    }
 }
 
 /// Begins to trace a process; from now on this thread is its tracer, and that of all it starts.
@@ -56,8 +61,8 @@ pub(super) fn seize(process: pid_t) -> io::Result<()> {
     ptrace(libc::PTRACE_SEIZE, process, 0, OPTIONS as usize).map(drop)
 }
 
-/// Has the kernel send no signal for each stop of a thread that this process traces. Who traces waits
-/// for the stops, and a signal that does nothing takes a seventh of the time of one.
+/// Has the kernel send no signal for each stop of a thread that this process traces. Who traces
+/// waits for the stops, and a signal that does nothing takes a seventh of the time of one.
 pub(super) fn forgo_signals_of_stops() {
     let quiet = SigAction::new(SigHandler::SigDfl, SaFlags::SA_NOCLDSTOP, SigSet::empty());
     // SAFETY: no handler is set that could run.
@@ -83,14 +88,24 @@ pub(super) fn stay_stopped(thread: pid_t) {
 /// Who was born.
 pub(super) fn event_message(thread: pid_t) -> io::Result<u64> {
     let mut message: libc::c_ulong = 0;
-    ptrace(libc::PTRACE_GETEVENTMSG, thread, 0, &raw mut message as usize)?;
+    ptrace(
+        libc::PTRACE_GETEVENTMSG,
+        thread,
+        0,
+        &raw mut message as usize,
+    )?;
     Ok(message)
 }
 
 fn syscall_info(thread: pid_t) -> io::Result<libc::ptrace_syscall_info> {
     // SAFETY: it is plain numbers, for which zeros are values.
     let mut info: libc::ptrace_syscall_info = unsafe { std::mem::zeroed() };
-    ptrace(libc::PTRACE_GET_SYSCALL_INFO, thread, size_of_val(&info), &raw mut info as usize)?;
+    ptrace(
+        libc::PTRACE_GET_SYSCALL_INFO,
+        thread,
+        size_of_val(&info),
+        &raw mut info as usize,
+    )?;
     Ok(info)
 }
 
@@ -105,7 +120,11 @@ pub(super) fn entry(thread: pid_t) -> io::Result<Entry> {
     }
     // SAFETY: of this stop the kernel tells this.
     let call = unsafe { info.u.seccomp };
-    Ok(Entry { row: call.ret_data, arguments: call.args, instruction: info.instruction_pointer })
+    Ok(Entry {
+        row: call.ret_data,
+        arguments: call.args,
+        instruction: info.instruction_pointer,
+    })
 }
 
 /// What a call returned, where its thread is at an [`Stop::Exit`].
@@ -121,7 +140,8 @@ pub(super) fn result(thread: pid_t) -> io::Result<i64> {
     Ok(unsafe { info.u.exit }.sval)
 }
 
-/// A call from the registers, for kernels that do not have PTRACE_GET_SYSCALL_INFO: User-Mode Linux.
+/// A call from the registers, for kernels that do not have PTRACE_GET_SYSCALL_INFO: User-Mode
+/// Linux.
 #[cfg(target_arch = "x86_64")]
 mod registers {
     use std::io;
@@ -140,7 +160,11 @@ mod registers {
     pub(super) fn entry(thread: pid_t) -> io::Result<Entry> {
         let all = all(thread)?;
         let arguments = [all.rdi, all.rsi, all.rdx, all.r10, all.r8, all.r9];
-        Ok(Entry { row: event_message(thread)? as u32, arguments, instruction: all.rip })
+        Ok(Entry {
+            row: event_message(thread)? as u32,
+            arguments,
+            instruction: all.rip,
+        })
     }
 
     pub(super) fn result(thread: pid_t) -> io::Result<i64> {
@@ -190,10 +214,16 @@ pub(super) fn has_ended(process: pid_t) -> bool {
         // SAFETY: it is plain numbers, for which zeros are values; the call writes one of it.
         let (answer, what) = unsafe {
             let mut what: libc::siginfo_t = std::mem::zeroed();
-            (libc::waitid(libc::P_PID, process as libc::id_t, &raw mut what, flags), what)
+            (
+                libc::waitid(libc::P_PID, process as libc::id_t, &raw mut what, flags),
+                what,
+            )
         };
         if answer == 0 {
-            return matches!(what.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED);
+            return matches!(
+                what.si_code,
+                libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED
+            );
         }
         if io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
             return true;
@@ -226,8 +256,15 @@ pub(super) fn kill(process: pid_t) {
 pub(super) fn read_memory(thread: pid_t, address: u64, into: &mut [u8]) -> io::Result<()> {
     let mut done = 0;
     while done < into.len() {
-        let remote = RemoteIoVec { base: address as usize + done, len: into.len() - done };
-        match process_vm_readv(Pid::from_raw(thread), &mut [IoSliceMut::new(&mut into[done..])], &[remote])? {
+        let remote = RemoteIoVec {
+            base: address as usize + done,
+            len: into.len() - done,
+        };
+        match process_vm_readv(
+            Pid::from_raw(thread),
+            &mut [IoSliceMut::new(&mut into[done..])],
+            &[remote],
+        )? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             more => done += more,
         }
@@ -239,21 +276,44 @@ pub(super) fn read_memory(thread: pid_t, address: u64, into: &mut [u8]) -> io::R
 pub(super) fn filters_can_trace() -> io::Result<()> {
     let action: u32 = libc::SECCOMP_RET_TRACE;
     // SAFETY: the kernel reads one number.
-    let answer = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action) };
-    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_GET_ACTION_AVAIL,
+            0,
+            &raw const action,
+        )
+    };
+    if answer < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// Has the kernel ask our tracer about the calls that `program` names, in this thread and all that
 /// come of it. Makes system calls only, so that it can be called between fork and exec.
 pub(super) fn install_filter(program: &[libc::sock_filter]) -> io::Result<()> {
-    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+    let program = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_ptr().cast_mut(),
+    };
     let install = || {
         // SAFETY: the kernel reads the program, which lives until it returns.
         let answer = unsafe {
             let flags = libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
-            libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program)
+            libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_SET_MODE_FILTER,
+                flags,
+                &raw const program,
+            )
         };
-        if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        if answer < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
     };
     if install().is_ok() {
         return Ok(());

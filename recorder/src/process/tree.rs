@@ -43,7 +43,14 @@ impl Tree {
     pub(super) fn add(&mut self, inode: Inode, kind: FileKind, mode: u32) -> FileId {
         let file = FileId(u32::try_from(self.files.len()).expect("memory ends before"));
         let (content, entries) = (Extents::default(), BTreeMap::new());
-        self.files.push(File { kind, mode, size: 0, content, names: 0, entries });
+        self.files.push(File {
+            kind,
+            mode,
+            size: 0,
+            content,
+            names: 0,
+            entries,
+        });
         self.inodes.insert(inode, file);
         if file == FileId::ROOT {
             self.device = inode.0;
@@ -62,7 +69,9 @@ impl Tree {
         }
         file.names += 1;
         if let Some(parent) = initial.parent {
-            self.files[parent.0 as usize].entries.insert(Arc::clone(&initial.name), initial.file);
+            self.files[parent.0 as usize]
+                .entries
+                .insert(Arc::clone(&initial.name), initial.file);
         }
     }
 
@@ -107,18 +116,28 @@ impl Tree {
     /// Does what was done.
     pub(super) fn apply(&mut self, op: &FileOp) {
         match op {
-            FileOp::Create { parent, name, file, .. } | FileOp::Link { parent, name, file } => {
+            FileOp::Create {
+                parent, name, file, ..
+            }
+            | FileOp::Link { parent, name, file } => {
                 self.set_entry(*parent, name, *file);
             }
             FileOp::Unlink { parent, name, .. } => self.remove_entry(*parent, name),
-            FileOp::Rename { file, names, replaced, exchange } => {
+            FileOp::Rename {
+                file,
+                names,
+                replaced,
+                exchange,
+            } => {
                 self.remove_entry(names.from.0, &names.from.1);
                 self.set_entry(names.to.0, &names.to.1, *file);
                 if let (true, Some(replaced)) = (*exchange, *replaced) {
                     self.set_entry(names.from.0, &names.from.1, replaced);
                 }
             }
-            FileOp::Write { file, offset, data, .. } => {
+            FileOp::Write {
+                file, offset, data, ..
+            } => {
                 let file = self.file_mut(*file);
                 file.content.write(*offset, *data);
                 file.size = file.size.max(offset + data.len);

@@ -26,21 +26,40 @@ const FALLOC_FL_WRITE_ZEROES: i32 = 0x80;
 impl Recording {
     pub(super) fn enter_write(&mut self, origin: &Origin, entry: &Entry) -> Next {
         let number = entry.arguments[0] as i32;
-        let Some(descriptor) = self.descriptor(origin.thread, number) else { return Next::GoOn };
+        let Some(descriptor) = self.descriptor(origin.thread, number) else {
+            return Next::GoOn;
+        };
         if descriptor.is(FileType::Socket) {
             return self.enter_send(origin, entry, descriptor);
         }
-        if let Some(file) = self.tree.as_ref().and_then(|tree| tree.find(&descriptor.stat)) {
+        if let Some(file) = self
+            .tree
+            .as_ref()
+            .and_then(|tree| tree.find(&descriptor.stat))
+        {
             if !descriptor.is(FileType::RegularFile) {
                 return Next::GoOn;
             }
-            return self.change(origin, Some(file), |file| FileCall::Write { file, copy: descriptor.copy });
+            return self.change(origin, Some(file), |file| FileCall::Write {
+                file,
+                copy: descriptor.copy,
+            });
         }
-        if self.marks.are_written_to(number, &descriptor) { Next::ToExit(Entered::Mark) } else { Next::GoOn }
+        if self.marks.are_written_to(number, &descriptor) {
+            Next::ToExit(Entered::Mark)
+        } else {
+            Next::GoOn
+        }
     }
 
     /// So many bytes that a call wrote.
-    pub(super) fn written(&mut self, thread: libc::pid_t, entry: &Entry, write: Write, len: u64) -> io::Result<Data> {
+    pub(super) fn written(
+        &mut self,
+        thread: libc::pid_t,
+        entry: &Entry,
+        write: Write,
+        len: u64,
+    ) -> io::Result<Data> {
         let [_, address, count, ..] = entry.arguments;
         if write.bytes == Bytes::Buffer {
             return self.memory(thread, address, len);
@@ -53,34 +72,65 @@ impl Recording {
         for piece in vector.chunks_exact(16) {
             let (place, size) = piece.split_at(8);
             let size = u64::from_le_bytes(size.try_into().expect("eight bytes")).min(left);
-            self.memory(thread, u64::from_le_bytes(place.try_into().expect("eight bytes")), size)?;
+            self.memory(
+                thread,
+                u64::from_le_bytes(place.try_into().expect("eight bytes")),
+                size,
+            )?;
             left -= size;
         }
-        Ok(Data { at, len: len - left })
+        Ok(Data {
+            at,
+            len: len - left,
+        })
     }
 
-    pub(super) fn leave_write(&mut self, origin: &Origin, entry: &Entry, file: FileId, copy: &OwnedFd, len: u64) {
-        let Call::Write(write) = origin.row.call else { return };
+    pub(super) fn leave_write(
+        &mut self,
+        origin: &Origin,
+        entry: &Entry,
+        file: FileId,
+        copy: &OwnedFd,
+        len: u64,
+    ) {
+        let Call::Write(write) = origin.row.call else {
+            return;
+        };
         if len == 0 {
             return;
         }
         let size_before = self.tree.as_ref().map_or(0, |tree| tree.file(file).size);
         let flags = fcntl_getfl(copy).unwrap_or(OFlags::empty());
         let call_flags = write.flags.map_or(0, |argument| entry.arguments[argument]);
-        let appends = call_flags & RWF_APPEND != 0 || flags.contains(OFlags::APPEND) && call_flags & RWF_NOAPPEND == 0;
+        let appends = call_flags & RWF_APPEND != 0
+            || flags.contains(OFlags::APPEND) && call_flags & RWF_NOAPPEND == 0;
         let offset = match write.offset.map(|argument| entry.arguments[argument]) {
             _ if appends => size_before,
             Some(offset) if offset != u64::MAX => offset,
             _ => tell(copy).unwrap_or(0).saturating_sub(len),
         };
         match self.written(origin.thread, entry, write, len) {
-            Ok(data) => self.operation(origin, FileOp::Write { file, offset, data, size_before }),
+            Ok(data) => self.operation(
+                origin,
+                FileOp::Write {
+                    file,
+                    offset,
+                    data,
+                    size_before,
+                },
+            ),
             Err(_) => self.look_again(origin, file, copy),
         }
         self.sync_behind_write(origin, file, flags, call_flags);
     }
 
-    pub(super) fn sync_behind_write(&mut self, origin: &Origin, file: FileId, flags: OFlags, call_flags: u64) {
+    pub(super) fn sync_behind_write(
+        &mut self,
+        origin: &Origin,
+        file: FileId,
+        flags: OFlags,
+        call_flags: u64,
+    ) {
         let flags = flags.bits() as i32;
         // O_SYNC has the bit of O_DSYNC as well.
         let scope = if flags & libc::O_SYNC == libc::O_SYNC || call_flags & RWF_SYNC != 0 {
@@ -93,18 +143,34 @@ impl Recording {
         self.operation(origin, FileOp::Sync { file, scope });
     }
 
-    pub(super) fn enter_descriptor_call(&mut self, origin: &Origin, entry: &Entry, call: Call) -> Next {
+    pub(super) fn enter_descriptor_call(
+        &mut self,
+        origin: &Origin,
+        entry: &Entry,
+        call: Call,
+    ) -> Next {
         let arguments = &entry.arguments;
         if let Call::Copy { to, to_offset, .. } = call {
             return self.enter_copy(origin, entry, call, to, to_offset);
         }
-        let Some((file, descriptor)) = self.own(origin, arguments[0]) else { return Next::GoOn };
+        let Some((file, descriptor)) = self.own(origin, arguments[0]) else {
+            return Next::GoOn;
+        };
         self.change(origin, Some(file), |file| match call {
-            Call::SetModeOf => {
-                FileCall::SetMode { file, copy: Some(descriptor.copy), mode: arguments[1] as u32 & 0o7777 }
-            }
-            Call::TruncateOf => FileCall::Resize { file, copy: Some(descriptor.copy), to: arguments[1] },
-            _ => FileCall::Allocate { file, copy: descriptor.copy },
+            Call::SetModeOf => FileCall::SetMode {
+                file,
+                copy: Some(descriptor.copy),
+                mode: arguments[1] as u32 & 0o7777,
+            },
+            Call::TruncateOf => FileCall::Resize {
+                file,
+                copy: Some(descriptor.copy),
+                to: arguments[1],
+            },
+            _ => FileCall::Allocate {
+                file,
+                copy: descriptor.copy,
+            },
         })
     }
 
@@ -121,7 +187,10 @@ impl Recording {
             return self.enter_copy_to_socket(origin, entry, call);
         };
         let mut offset = None;
-        if let Some(place) = to_offset.map(|argument| entry.arguments[argument]).filter(|place| *place != 0) {
+        if let Some(place) = to_offset
+            .map(|argument| entry.arguments[argument])
+            .filter(|place| *place != 0)
+        {
             let mut bytes = [0; 8];
             if read_memory(origin.thread, place, &mut bytes).is_ok() {
                 offset = Some(u64::from_le_bytes(bytes));
@@ -133,11 +202,22 @@ impl Recording {
             return Next::Wait;
         }
         self.settle_mapped(origin, file);
-        Next::ToExit(Entered::File(FileCall::Fill { file, copy: descriptor.copy, offset }))
+        Next::ToExit(Entered::File(FileCall::Fill {
+            file,
+            copy: descriptor.copy,
+            offset,
+        }))
     }
 
     /// Bytes that did not come from memory are read where they went.
-    pub(super) fn leave_fill(&mut self, origin: &Origin, file: FileId, copy: &OwnedFd, offset: Option<u64>, len: u64) {
+    pub(super) fn leave_fill(
+        &mut self,
+        origin: &Origin,
+        file: FileId,
+        copy: &OwnedFd,
+        offset: Option<u64>,
+        len: u64,
+    ) {
         if len == 0 {
             return;
         }
@@ -150,10 +230,19 @@ impl Recording {
         };
         let at = self.data.len();
         self.data.resize(at + len as usize, 0);
-        let read = readable(copy.as_fd()).and_then(|file| file.read_exact_at(&mut self.data[at..], offset));
+        let read = readable(copy.as_fd())
+            .and_then(|file| file.read_exact_at(&mut self.data[at..], offset));
         if read.is_ok() {
             let data = Data { at: at as u64, len };
-            self.operation(origin, FileOp::Write { file, offset, data, size_before });
+            self.operation(
+                origin,
+                FileOp::Write {
+                    file,
+                    offset,
+                    data,
+                    size_before,
+                },
+            );
         } else {
             self.data.truncate(at);
             self.look_again(origin, file, copy);
@@ -161,7 +250,13 @@ impl Recording {
         self.sync_behind_write(origin, file, flags, 0);
     }
 
-    pub(super) fn leave_allocate(&mut self, origin: &Origin, entry: &Entry, file: FileId, copy: &OwnedFd) {
+    pub(super) fn leave_allocate(
+        &mut self,
+        origin: &Origin,
+        entry: &Entry,
+        file: FileId,
+        copy: &OwnedFd,
+    ) {
         let [_, mode, offset, len, ..] = entry.arguments;
         let mode = mode as i32;
         let size = self.tree.as_ref().map_or(0, |tree| tree.file(file).size);
@@ -169,19 +264,38 @@ impl Recording {
             self.count("fallocate that moves what is behind a range");
             return self.look_again(origin, file, copy);
         }
-        if mode & (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE | FALLOC_FL_WRITE_ZEROES) != 0
+        if mode & (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE | FALLOC_FL_WRITE_ZEROES)
+            != 0
             && offset < size
         {
-            self.operation(origin, FileOp::Zero { file, offset, len: len.min(size - offset) });
+            self.operation(
+                origin,
+                FileOp::Zero {
+                    file,
+                    offset,
+                    len: len.min(size - offset),
+                },
+            );
         }
         if mode & libc::FALLOC_FL_KEEP_SIZE == 0 && offset + len > size {
-            self.operation(origin, FileOp::Resize { file, from: size, to: offset + len });
+            self.operation(
+                origin,
+                FileOp::Resize {
+                    file,
+                    from: size,
+                    to: offset + len,
+                },
+            );
         }
     }
 
     /// Records what a call that is not known to the end did to a file.
     pub(super) fn look_again(&mut self, origin: &Origin, file: FileId, copy: &OwnedFd) {
-        if self.tree.as_ref().is_none_or(|tree| tree.file(file).kind != FileKind::Regular) {
+        if self
+            .tree
+            .as_ref()
+            .is_none_or(|tree| tree.file(file).kind != FileKind::Regular)
+        {
             return;
         }
         match readable(copy.as_fd()) {

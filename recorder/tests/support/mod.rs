@@ -43,7 +43,9 @@ struct Redone {
 
 fn kind(trace: &Trace, kind: &FileKind) -> String {
     match kind {
-        FileKind::Symlink { target } => format!("link to {}", String::from_utf8_lossy(trace.bytes(*target))),
+        FileKind::Symlink { target } => {
+            format!("link to {}", String::from_utf8_lossy(trace.bytes(*target)))
+        }
         other => format!("{other:?}"),
     }
 }
@@ -53,13 +55,20 @@ impl Redone {
         let mut redone = Self::default();
         for initial in &node.initial {
             if let Some(parent) = initial.parent {
-                redone.entries.insert((parent, initial.name.clone()), initial.file);
+                redone
+                    .entries
+                    .insert((parent, initial.name.clone()), initial.file);
             }
             let mut bytes = vec![0; initial.size as usize];
             for (offset, data) in &initial.content {
-                bytes[*offset as usize..(offset + data.len) as usize].copy_from_slice(trace.bytes(*data));
+                bytes[*offset as usize..(offset + data.len) as usize]
+                    .copy_from_slice(trace.bytes(*data));
             }
-            let file = File { kind: kind(trace, &initial.kind), mode: initial.mode, bytes };
+            let file = File {
+                kind: kind(trace, &initial.kind),
+                mode: initial.mode,
+                bytes,
+            };
             redone.files.entry(initial.file).or_insert(file);
         }
         redone
@@ -71,29 +80,78 @@ impl Redone {
 
     fn redo(&mut self, trace: &Trace, op: &FileOp) {
         match op {
-            FileOp::Create { parent, name, file, kind: of, mode } => {
-                let new = File { kind: kind(trace, of), mode: *mode, bytes: Vec::new() };
-                assert!(self.files.insert(*file, new).is_none(), "{op:?}: it was there");
-                assert!(self.entries.insert((*parent, name.clone()), *file).is_none(), "{op:?}: the name was there");
+            FileOp::Create {
+                parent,
+                name,
+                file,
+                kind: of,
+                mode,
+            } => {
+                let new = File {
+                    kind: kind(trace, of),
+                    mode: *mode,
+                    bytes: Vec::new(),
+                };
+                assert!(
+                    self.files.insert(*file, new).is_none(),
+                    "{op:?}: it was there"
+                );
+                assert!(
+                    self.entries
+                        .insert((*parent, name.clone()), *file)
+                        .is_none(),
+                    "{op:?}: the name was there"
+                );
             }
             FileOp::CreateNameless { file, mode } => {
-                let new = File { kind: "Regular".into(), mode: *mode, bytes: Vec::new() };
-                assert!(self.files.insert(*file, new).is_none(), "{op:?}: it was there");
+                let new = File {
+                    kind: "Regular".into(),
+                    mode: *mode,
+                    bytes: Vec::new(),
+                };
+                assert!(
+                    self.files.insert(*file, new).is_none(),
+                    "{op:?}: it was there"
+                );
             }
             FileOp::Link { parent, name, file } => {
-                assert!(self.entries.insert((*parent, name.clone()), *file).is_none(), "{op:?}: the name was there");
+                assert!(
+                    self.entries
+                        .insert((*parent, name.clone()), *file)
+                        .is_none(),
+                    "{op:?}: the name was there"
+                );
             }
             FileOp::Unlink { parent, name, file } => {
-                assert_eq!(self.entries.remove(&(*parent, name.clone())), Some(*file), "{op:?}");
+                assert_eq!(
+                    self.entries.remove(&(*parent, name.clone())),
+                    Some(*file),
+                    "{op:?}"
+                );
             }
-            FileOp::Rename { file, names, replaced, exchange } => {
+            FileOp::Rename {
+                file,
+                names,
+                replaced,
+                exchange,
+            } => {
                 assert_eq!(self.entries.remove(&names.from), Some(*file), "{op:?}");
-                assert_eq!(self.entries.insert(names.to.clone(), *file), *replaced, "{op:?}");
+                assert_eq!(
+                    self.entries.insert(names.to.clone(), *file),
+                    *replaced,
+                    "{op:?}"
+                );
                 if *exchange {
-                    self.entries.insert(names.from.clone(), replaced.expect("it was exchanged"));
+                    self.entries
+                        .insert(names.from.clone(), replaced.expect("it was exchanged"));
                 }
             }
-            FileOp::Write { file, offset, data, size_before } => {
+            FileOp::Write {
+                file,
+                offset,
+                data,
+                size_before,
+            } => {
                 let bytes = self.bytes(*file);
                 assert_eq!(bytes.len() as u64, *size_before, "{op:?}");
                 let end = (offset + data.len) as usize;
@@ -107,7 +165,9 @@ impl Redone {
             FileOp::Zero { file, offset, len } => {
                 self.bytes(*file)[*offset as usize..(offset + len) as usize].fill(0);
             }
-            FileOp::SetMode { file, mode } => self.files.get_mut(file).expect("it was made").mode = *mode,
+            FileOp::SetMode { file, mode } => {
+                self.files.get_mut(file).expect("it was made").mode = *mode
+            }
             FileOp::Sync { .. } | FileOp::SyncAll => {}
         }
     }
@@ -145,7 +205,10 @@ fn real(directory: &Path) -> (Files, Groups) {
         let full = directory.join(OsStr::from_bytes(relative));
         let metadata = full.symlink_metadata().expect("it is there");
         let of = metadata.file_type();
-        let mut file = File { mode: metadata.mode() & 0o7777, ..File::default() };
+        let mut file = File {
+            mode: metadata.mode() & 0o7777,
+            ..File::default()
+        };
         file.kind = if of.is_dir() {
             for entry in full.read_dir().expect("read") {
                 left.push([&path[..], b"/", entry.expect("read").file_name().as_bytes()].concat());
@@ -181,7 +244,15 @@ impl Recorded {
     pub fn operations(&self) -> Vec<&FileOp> {
         let of = |event: &'_ Event| matches!(event.action, Action::File(_));
         let files = self.events().iter().filter(|event| of(event));
-        files.map(|event| if let Action::File(op) = &event.action { op } else { unreachable!() }).collect()
+        files
+            .map(|event| {
+                if let Action::File(op) = &event.action {
+                    op
+                } else {
+                    unreachable!()
+                }
+            })
+            .collect()
     }
 
     /// The lines that describe it.
@@ -196,7 +267,8 @@ impl Recorded {
         for op in self.operations() {
             redone.redo(&self.trace, op);
         }
-        let ((files, groups), (real_files, real_groups)) = (redone.result(), real(self.directory.path()));
+        let ((files, groups), (real_files, real_groups)) =
+            (redone.result(), real(self.directory.path()));
         for (path, file) in &real_files {
             let shown = String::from_utf8_lossy(path);
             match files.get(path) {
@@ -216,16 +288,27 @@ impl Recorded {
             }
         }
         let gone = files.keys().find(|path| !real_files.contains_key(*path));
-        let gone = gone.map(|path| format!("{} was recorded and is not there", String::from_utf8_lossy(path)));
+        let gone = gone.map(|path| {
+            format!(
+                "{} was recorded and is not there",
+                String::from_utf8_lossy(path)
+            )
+        });
         gone.or_else(|| {
-            (groups != real_groups).then(|| format!("{groups:?} and not {real_groups:?} are the same files"))
+            (groups != real_groups)
+                .then(|| format!("{groups:?} and not {real_groups:?} are the same files"))
         })
     }
 
     /// What was recorded is exactly what is there, and nothing was missed.
     pub fn assert_exact(&self) {
         assert!(self.status.success(), "{:?}\n{}", self.status, self.text());
-        assert!(self.trace.about.not_measured.is_empty(), "{:?}\n{}", self.trace.about.not_measured, self.text());
+        assert!(
+            self.trace.about.not_measured.is_empty(),
+            "{:?}\n{}",
+            self.trace.about.not_measured,
+            self.text()
+        );
         if let Some(difference) = self.difference() {
             panic!("{difference}\n{}", self.text());
         }
@@ -243,8 +326,14 @@ pub fn record_command(prepare: impl FnOnce(&Path), mut command: Command) -> Reco
         marks: true,
         ..NodeOptions::default()
     };
-    let (trace, status) = record(options, command, &|| false).expect("recorded").expect("to its end");
-    Recorded { trace, status, directory }
+    let (trace, status) = record(options, command, &|| false)
+        .expect("recorded")
+        .expect("to its end");
+    Recorded {
+        trace,
+        status,
+        directory,
+    }
 }
 
 /// Records a script of the shell.

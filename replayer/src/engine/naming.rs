@@ -16,26 +16,41 @@ impl Engine {
     }
 
     /// Names in the log of a result what the run had written before the last of its crashes that
-    /// broke something. What has no name by then, because its file had not been written yet, has that
-    /// of the end of the run. Where nobody can tell, there is no name.
+    /// broke something. What has no name by then, because its file had not been written yet, has
+    /// that of the end of the run. Where nobody can tell, there is no name.
     pub(super) fn name_what_was_written(&mut self, trace: &Trace, result: &mut WorkloadResult) {
-        let (Some(log), Some(last)) = (&mut result.log, result.broken.iter().map(|state| state.state.position).max())
-        else {
+        let (Some(log), Some(last)) = (
+            &mut result.log,
+            result.broken.iter().map(|state| state.state.position).max(),
+        ) else {
             return;
         };
         if !self.name_blocks || self.variant.file_system.debugger.is_none() {
             return;
         }
         for position in [last, trace.log.len()] {
-            let is_unnamed = |place: &u32| (*place as usize) < last && !log.holds.contains_key(place);
-            let written = log.entries.iter().filter(|entry| "WUD".contains(entry.kind));
-            let unnamed: Vec<_> = written.filter(|entry| is_unnamed(&entry.place)).copied().collect();
-            let places: Vec<_> = unnamed.iter().map(|entry| (entry.offset, entry.length)).collect();
+            let is_unnamed =
+                |place: &u32| (*place as usize) < last && !log.holds.contains_key(place);
+            let written = log
+                .entries
+                .iter()
+                .filter(|entry| "WUD".contains(entry.kind));
+            let unnamed: Vec<_> = written
+                .filter(|entry| is_unnamed(&entry.place))
+                .copied()
+                .collect();
+            let places: Vec<_> = unnamed
+                .iter()
+                .map(|entry| (entry.offset, entry.length))
+                .collect();
             if places.is_empty() {
                 return;
             }
             // It is a service: what fails here says nothing of the file system.
-            let Some(names) = self.names_at(&trace.log, trace.durable_position, position, &places) else { return };
+            let Some(names) = self.names_at(&trace.log, trace.durable_position, position, &places)
+            else {
+                return;
+            };
             for (entry, name) in unnamed.iter().zip(names) {
                 log.holds.extend(name.map(|name| (entry.place, name)));
             }
@@ -51,10 +66,31 @@ impl Engine {
         places: &[(u64, u64)],
     ) -> Option<Vec<Option<String>>> {
         let rules = Log::new(&requests(log), durable, Disk::Honest);
-        rebuild(&mut self.image, log, &rules, &State { position, relaxation: Relaxation::Prefix });
+        rebuild(
+            &mut self.image,
+            log,
+            &rules,
+            &State {
+                position,
+                relaxation: Relaxation::Prefix,
+            },
+        );
         self.crashed.turn();
-        self.crashed.load(&self.variant, &self.image, &mut self.watch, &mut Timing::default()).ok()?.ok()?;
-        let mut mounted = Mounted::new(&self.variant, self.crashed.current().device(), &self.mount_point).ok()?;
+        self.crashed
+            .load(
+                &self.variant,
+                &self.image,
+                &mut self.watch,
+                &mut Timing::default(),
+            )
+            .ok()?
+            .ok()?;
+        let mut mounted = Mounted::new(
+            &self.variant,
+            self.crashed.current().device(),
+            &self.mount_point,
+        )
+        .ok()?;
         mounted.unmount().ok()?;
         self.crashed.names(&self.variant, places).ok()
     }

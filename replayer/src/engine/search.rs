@@ -1,7 +1,7 @@
 //! One crash state again, or one like it, in a new recording of its workload.
 //!
-//! Two recordings of a workload by a live kernel need not be the same byte for byte, so the state of
-//! the same name is only the first to be tried; then come all others, the most similar first.
+//! Two recordings of a workload by a live kernel need not be the same byte for byte, so the state
+//! of the same name is only the first to be tried; then come all others, the most similar first.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -15,7 +15,10 @@ use recorder::Trace;
 use serde::{Deserialize, Serialize};
 use workloads::Workload;
 
-use super::{Engine, Result, StateId, Tell, Unfinished, live_at, lost, not_measured, promised_positions, seed_of};
+use super::{
+    Engine, Result, StateId, Tell, Unfinished, live_at, lost, not_measured, promised_positions,
+    seed_of,
+};
 use crate::ddmin::ddmin;
 use crate::moment::Progress;
 use crate::result::{StateFindings, Timing, WorkloadResult};
@@ -46,7 +49,10 @@ pub struct Search {
 impl Search {
     fn is_answered_by(&self, found: &StateFindings) -> bool {
         let is_it = |path: &str| self.path.as_deref().is_none_or(|wanted| wanted == path);
-        found.findings.iter().any(|finding| finding.promise == self.promise && is_it(&finding.path))
+        found
+            .findings
+            .iter()
+            .any(|finding| finding.promise == self.promise && is_it(&finding.path))
     }
 
     /// How much another state differs, what matters most first.
@@ -57,8 +63,11 @@ impl Search {
             Relaxation::Lost(lost) => (2, lost.len()),
             Relaxation::Torn { lost, .. } => (3, lost.len()),
         };
-        let ((wanted, wanted_lost), (other, other_lost)) = (kind(&self.state.relaxation), kind(&state.relaxation));
-        let done = progress.operations_done.abs_diff(self.operations_done as usize);
+        let ((wanted, wanted_lost), (other, other_lost)) =
+            (kind(&self.state.relaxation), kind(&state.relaxation));
+        let done = progress
+            .operations_done
+            .abs_diff(self.operations_done as usize);
         (
             state != &self.state,
             wanted != other,
@@ -97,12 +106,23 @@ struct Recording<'a> {
 
 impl Engine {
     /// Records a workload and looks for one crash state: its result has that state alone, or none.
-    pub fn search(&mut self, workload: &Workload, search: &Search, tell: Tell<'_>) -> WorkloadResult {
+    pub fn search(
+        &mut self,
+        workload: &Workload,
+        search: &Search,
+        tell: Tell<'_>,
+    ) -> WorkloadResult {
         self.search_and(workload, search, tell, None)
     }
 
     /// The same; once the state is found it is mounted, and `look` is called.
-    pub fn look(&mut self, workload: &Workload, search: &Search, tell: Tell<'_>, look: LookHook<'_>) -> WorkloadResult {
+    pub fn look(
+        &mut self,
+        workload: &Workload,
+        search: &Search,
+        tell: Tell<'_>,
+        look: LookHook<'_>,
+    ) -> WorkloadResult {
         self.search_and(workload, search, tell, Some(look))
     }
 
@@ -132,8 +152,17 @@ impl Engine {
     ) -> Result<()> {
         let trace = self.record(workload, result, tell)?;
         let last = self.last_position(workload, &trace, result);
-        let rules = Log::new(&requests(&trace.log)[..last], trace.durable_position, self.disk);
-        let recording = Recording { workload, trace: &trace, rules, progress: Progress::of(&trace) };
+        let rules = Log::new(
+            &requests(&trace.log)[..last],
+            trace.durable_position,
+            self.disk,
+        );
+        let recording = Recording {
+            workload,
+            trace: &trace,
+            rules,
+            progress: Progress::of(&trace),
+        };
         let mut found = self.find(&recording, search, result, tell)?;
         if search.fewest
             && let Some(state) = found.take()
@@ -159,12 +188,29 @@ impl Engine {
         result: &mut WorkloadResult,
         tell: Tell<'_>,
     ) -> Result<Option<StateFindings>> {
-        let Recording { workload, trace, rules, progress } = recording;
+        let Recording {
+            workload,
+            trace,
+            rules,
+            progress,
+        } = recording;
         let promised = promised_positions(workload, trace, &search.states);
-        let promised: Vec<_> = promised.into_iter().filter(|position| *position <= rules.len()).collect();
-        let space = Space::new(rules, &promised, &search.states, self.seed ^ seed_of(workload));
+        let promised: Vec<_> = promised
+            .into_iter()
+            .filter(|position| *position <= rules.len())
+            .collect();
+        let space = Space::new(
+            rules,
+            &promised,
+            &search.states,
+            self.seed ^ seed_of(workload),
+        );
         let same = Some(search.state.clone()).filter(|state| rules.check(state).is_ok());
-        let mut states: Vec<State> = same.into_iter().chain(space.iter()).take(STATES_MAX).collect();
+        let mut states: Vec<State> = same
+            .into_iter()
+            .chain(space.iter())
+            .take(STATES_MAX)
+            .collect();
         states.sort_by_cached_key(|state| search.distance(state, progress[state.position]));
         let mut judged = HashSet::new();
         for state in states {
@@ -187,7 +233,12 @@ impl Engine {
         result: &mut WorkloadResult,
         tell: Tell<'_>,
     ) -> Result<Option<StateFindings>> {
-        let Recording { workload, trace, rules, progress } = recording;
+        let Recording {
+            workload,
+            trace,
+            rules,
+            progress,
+        } = recording;
         rebuild(&mut self.image, &trace.log, rules, &state);
         let progress = progress[state.position];
         let model = match progress.model(&self.contract, workload, trace) {
@@ -198,19 +249,38 @@ impl Engine {
             }
         };
         let live = live_at(trace, &state, progress);
-        let id = StateId { progress, live, state: lost(rules, trace, progress, state), open: Vec::new(), source: None };
+        let id = StateId {
+            progress,
+            live,
+            state: lost(rules, trace, progress, state),
+            open: Vec::new(),
+            source: None,
+        };
         // What was checked of one state says nothing about another one of the same content here:
         // each is looked at anew, so that whatever comes of it can be seen again.
-        let mut unfinished = Unfinished { result: WorkloadResult::new(String::new()), checks: BTreeMap::new() };
+        let mut unfinished = Unfinished {
+            result: WorkloadResult::new(String::new()),
+            checks: BTreeMap::new(),
+        };
         let hash = self.image.hash();
-        self.judge(Some(&model), hash, id, &mut HashMap::new(), &mut unfinished, tell)?;
+        self.judge(
+            Some(&model),
+            hash,
+            id,
+            &mut HashMap::new(),
+            &mut unfinished,
+            tell,
+        )?;
         let done = self.finish(unfinished);
         result.states_checked += 1;
         result.timing.add(done.timing);
         if let Some(why) = done.not_measured {
             result.not_measured.get_or_insert(why);
         }
-        Ok(done.broken.into_iter().find(|found| search.is_answered_by(found)))
+        Ok(done
+            .broken
+            .into_iter()
+            .find(|found| search.is_answered_by(found)))
     }
 
     /// The same crash with as few lost writes as will do.
@@ -223,13 +293,24 @@ impl Engine {
         tell: Tell<'_>,
     ) -> Result<StateFindings> {
         let lost = recording.rules.lost(&found.state);
-        let State { position, relaxation } = found.state.clone();
+        let State {
+            position,
+            relaxation,
+        } = found.state.clone();
         let mut fewest = found;
         let mut is_enough = |part: &[usize]| -> Result<bool> {
             let state = match relaxation.clone() {
-                Relaxation::Torn { place, from, to, .. } => {
-                    State { position, relaxation: Relaxation::Torn { lost: part.to_vec(), place, from, to } }
-                }
+                Relaxation::Torn {
+                    place, from, to, ..
+                } => State {
+                    position,
+                    relaxation: Relaxation::Torn {
+                        lost: part.to_vec(),
+                        place,
+                        from,
+                        to,
+                    },
+                },
                 _ => recording.rules.state(position, part)?,
             };
             let found = self.breaks(recording, search, state, result, tell)?;
@@ -246,13 +327,30 @@ impl Engine {
         Ok(fewest)
     }
 
-    fn mount_and(&mut self, recording: &Recording<'_>, state: &StateFindings, look: LookHook<'_>) -> Result<()> {
-        rebuild(&mut self.image, &recording.trace.log, &recording.rules, &state.state);
+    fn mount_and(
+        &mut self,
+        recording: &Recording<'_>,
+        state: &StateFindings,
+        look: LookHook<'_>,
+    ) -> Result<()> {
+        rebuild(
+            &mut self.image,
+            &recording.trace.log,
+            &recording.rules,
+            &state.state,
+        );
         self.crashed.turn();
-        let loaded = self.crashed.load(&self.variant, &self.image, &mut self.watch, &mut Timing::default())?;
+        let loaded = self.crashed.load(
+            &self.variant,
+            &self.image,
+            &mut self.watch,
+            &mut Timing::default(),
+        )?;
         let device = self.crashed.current().device().to_owned();
         self.kernel_log.skip()?;
-        let mounted = loaded.ok().map(|()| Mounted::new(&self.variant, &device, &self.mount_point));
+        let mounted = loaded
+            .ok()
+            .map(|()| Mounted::new(&self.variant, &device, &self.mount_point));
         let mut mounted = match mounted {
             Some(Ok(mounted)) => Some(mounted),
             Some(Err(error)) if error.unmountable().is_none() => return Err(error.into()),
@@ -260,9 +358,16 @@ impl Engine {
         };
         let name = self.crashed.current().device_name();
         let said = self.kernel_log.read()?;
-        let about = said.iter().filter(|message| message.is_about(name) && message.level <= KernelMessage::WARNING);
+        let about = said
+            .iter()
+            .filter(|message| message.is_about(name) && message.level <= KernelMessage::WARNING);
         let kernel: Vec<_> = about.map(|message| message.text_without(name)).collect();
-        look(Recovered { directory: mounted.as_ref().map(Mounted::path), device: &device, state, kernel: &kernel })?;
+        look(Recovered {
+            directory: mounted.as_ref().map(Mounted::path),
+            device: &device,
+            state,
+            kernel: &kernel,
+        })?;
         match &mut mounted {
             Some(mounted) => Ok(mounted.unmount()?),
             None => Ok(()),

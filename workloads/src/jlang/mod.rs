@@ -29,5 +29,7 @@ const ROOT: &str = "test";
 /// The section that a line starts.
 pub(crate) fn section_name(line: &str) -> Option<&str> {
     let name = line.trim().strip_prefix('#')?.trim();
-    ["define", "declare", "setup", "run"].contains(&name).then_some(name)
+    ["define", "declare", "setup", "run"]
+        .contains(&name)
+        .then_some(name)
 }

@@ -25,7 +25,11 @@ const NEEDS_MSYNC: &str = "its mmapwrite is one with an msync of the same range"
 /// # Errors
 /// The first operation for which J-lang has no words.
 pub fn to_jlang(workload: &Workload) -> Result<String, NotExpressible> {
-    let mut writer = Writer { text: String::new(), paths: Paths::default(), tree: Tree::default() };
+    let mut writer = Writer {
+        text: String::new(),
+        paths: Paths::default(),
+        tree: Tree::default(),
+    };
     let setup: Vec<Step> = workload.setup.iter().cloned().map(Step::Op).collect();
     writer.steps(&setup, 0)?;
     let setup_text = std::mem::take(&mut writer.text);
@@ -71,10 +75,20 @@ impl Writer {
         while let Some(step) = steps.next() {
             let Step::Op(op) = step else {
                 checkpoints_left -= 1;
-                self.line(if checkpoints_left == 0 { "checkpoint 1" } else { "checkpoint 0" });
+                self.line(if checkpoints_left == 0 {
+                    "checkpoint 1"
+                } else {
+                    "checkpoint 0"
+                });
                 continue;
             };
-            let next = steps.peek().and_then(|step| if let Step::Op(op) = step { Some(op) } else { None });
+            let next = steps.peek().and_then(|step| {
+                if let Step::Op(op) = step {
+                    Some(op)
+                } else {
+                    None
+                }
+            });
             let is_mmap = matches!(op, Op::MmapWrite { .. });
             if is_mmap && !next.is_some_and(|next| is_msync_of(next, op)) {
                 return Err(no_words(op, NEEDS_MSYNC));
@@ -119,7 +133,13 @@ impl Writer {
     }
 
     /// CrashMonkey opens the file for it anew and closes it.
-    fn direct_write(&mut self, op: &Op, target: &Target, offset: u64, length: u64) -> Result<String, NotExpressible> {
+    fn direct_write(
+        &mut self,
+        op: &Op,
+        target: &Target,
+        offset: u64,
+        length: u64,
+    ) -> Result<String, NotExpressible> {
         let name = self.opened(op, target)?;
         if let Target::Path(path) = target {
             self.tree.close(path);
@@ -179,14 +199,19 @@ struct Paths {
 impl Paths {
     fn name(&mut self, path: &str) -> Result<String, &'static str> {
         let name = flat(path);
-        if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+        if !name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        {
             return Err("its names are of letters, digits and '_'");
         }
         if path != "." && name == ROOT {
             return Err("its root is called 'test'");
         }
         match self.by_name.get(&name) {
-            Some(other) if other != path => return Err("two paths would have the same name without their slashes"),
+            Some(other) if other != path => {
+                return Err("two paths would have the same name without their slashes");
+            }
             Some(_) => {}
             None => {
                 self.by_name.insert(name.clone(), path.to_owned());
@@ -197,20 +222,41 @@ impl Paths {
 
     /// The root first, then by path.
     fn lines(&self) -> String {
-        let paths: BTreeSet<&str> = self.by_name.values().map(String::as_str).filter(|path| *path != ".").collect();
-        std::iter::once(ROOT).chain(paths).flat_map(|path| [path, "\n"]).collect()
+        let paths: BTreeSet<&str> = self
+            .by_name
+            .values()
+            .map(String::as_str)
+            .filter(|path| *path != ".")
+            .collect();
+        std::iter::once(ROOT)
+            .chain(paths)
+            .flat_map(|path| [path, "\n"])
+            .collect()
     }
 }
 
 fn flat(path: &str) -> String {
-    if path == "." { ROOT.to_owned() } else { path.replace('/', "") }
+    if path == "." {
+        ROOT.to_owned()
+    } else {
+        path.replace('/', "")
+    }
 }
 
 fn is_msync_of(next: &Op, mmap: &Op) -> bool {
     match (next, mmap) {
-        (Op::Msync { target, offset, length }, Op::MmapWrite { target: written, offset: start, length: bytes }) => {
-            (target, offset, length) == (written, start, bytes)
-        }
+        (
+            Op::Msync {
+                target,
+                offset,
+                length,
+            },
+            Op::MmapWrite {
+                target: written,
+                offset: start,
+                length: bytes,
+            },
+        ) => (target, offset, length) == (written, start, bytes),
         _ => false,
     }
 }
@@ -244,5 +290,8 @@ fn reason(op: &Op) -> &'static str {
 }
 
 fn no_words(op: &Op, reason: &'static str) -> NotExpressible {
-    NotExpressible { operation: op.to_string(), reason }
+    NotExpressible {
+        operation: op.to_string(),
+        reason,
+    }
 }

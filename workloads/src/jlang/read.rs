@@ -59,7 +59,9 @@ const FALLOC_FLAGS: [(&str, FallocMode); 10] = [
 /// # Errors
 /// The first thing in the text that is not J-lang, with its place.
 pub fn parse(text: &str, file_name: &str) -> Result<Workload, ParseError> {
-    let name = Path::new(file_name).file_name().map_or(Cow::Borrowed(file_name), |name| name.to_string_lossy());
+    let name = Path::new(file_name)
+        .file_name()
+        .map_or(Cow::Borrowed(file_name), |name| name.to_string_lossy());
     let mut reader = Reader {
         draft: Draft::new(name.into_owned(), true),
         section: Section::None,
@@ -67,7 +69,9 @@ pub fn parse(text: &str, file_name: &str) -> Result<Workload, ParseError> {
         tree: Tree::default(),
     };
     for (index, line) in text.lines().enumerate() {
-        reader.line(line).map_err(|fault| fault.locate(file_name, index as u64 + 1, line))?;
+        reader
+            .line(line)
+            .map_err(|fault| fault.locate(file_name, index as u64 + 1, line))?;
     }
     Ok(reader.draft.finish())
 }
@@ -96,7 +100,9 @@ impl Reader {
             return Ok(());
         };
         if let Some(name) = section_name(line) {
-            return self.section(name).map_err(|problem| Fault::new(first.offset, problem));
+            return self
+                .section(name)
+                .map_err(|problem| Fault::new(first.offset, problem));
         }
         if first.text.starts_with('#') {
             return Ok(());
@@ -105,7 +111,10 @@ impl Reader {
             Section::Paths => self.define(&words),
             Section::Variables => Ok(()),
             Section::Operations => self.operation(first, &words[1..]),
-            Section::None => Err(expected("a section ('# define', '# declare', '# setup' or '# run')", first)),
+            Section::None => Err(expected(
+                "a section ('# define', '# declare', '# setup' or '# run')",
+                first,
+            )),
         }
     }
 
@@ -124,11 +133,16 @@ impl Reader {
 
     fn define(&mut self, words: &[Word<'_>]) -> Result<(), Fault> {
         let word = &words[0];
-        let path = if word.text == ROOT { ".".to_owned() } else { path(word)? };
+        let path = if word.text == ROOT {
+            ".".to_owned()
+        } else {
+            path(word)?
+        };
         let flat = word.text.replace('/', "");
         match self.paths.insert(flat, path.clone()) {
             Some(other) if other != path => {
-                let problem = Problem::Malformed("another path has the same name without its slashes");
+                let problem =
+                    Problem::Malformed("another path has the same name without its slashes");
                 Err(Fault::new(word.offset, problem))
             }
             _ => Ok(()),
@@ -143,7 +157,9 @@ impl Reader {
         for op in ops.into_iter().flatten() {
             self.tree.apply(&op);
             if self.holds(&op) {
-                self.draft.op(op).map_err(|problem| Fault::new(name.offset, problem))?;
+                self.draft
+                    .op(op)
+                    .map_err(|problem| Fault::new(name.offset, problem))?;
             }
         }
         Ok(())
@@ -153,8 +169,13 @@ impl Reader {
     /// opened: those are no operations of ours, so there is nothing to close.
     fn holds(&mut self, op: &Op) -> bool {
         match op {
-            Op::Close { target: Target::Path(path) } => return self.tree.close(path),
-            Op::DirectWrite { target: Target::Path(path), .. } => {
+            Op::Close {
+                target: Target::Path(path),
+            } => return self.tree.close(path),
+            Op::DirectWrite {
+                target: Target::Path(path),
+                ..
+            } => {
                 self.tree.close(path);
             }
             Op::Creat { path, .. } => {
@@ -170,7 +191,11 @@ impl Reader {
     }
 
     /// The operations, two at most, that one line stands for.
-    fn ops(&mut self, name: &Word<'_>, args: &mut Arguments<'_, '_>) -> Result<[Option<Op>; 2], Fault> {
+    fn ops(
+        &mut self,
+        name: &Word<'_>,
+        args: &mut Arguments<'_, '_>,
+    ) -> Result<[Option<Op>; 2], Fault> {
         match &*name.text {
             "none" => return Ok([None, None]),
             "open" => return Ok([self.open(args)?, None]),
@@ -181,14 +206,27 @@ impl Reader {
             }
             "checkpoint" => {
                 args.number("what a checkpoint returns (0 or 1)", 1)?;
-                self.draft.crash_point().map_err(|problem| Fault::new(name.offset, problem))?;
+                self.draft
+                    .crash_point()
+                    .map_err(|problem| Fault::new(name.offset, problem))?;
                 return Ok([None, None]);
             }
             "mmapwrite" => {
                 let target = self.target(args)?;
                 let (offset, length) = args.data_range()?;
-                let msync = Op::Msync { target: target.clone(), offset, length };
-                return Ok([Some(Op::MmapWrite { target, offset, length }), Some(msync)]);
+                let msync = Op::Msync {
+                    target: target.clone(),
+                    offset,
+                    length,
+                };
+                return Ok([
+                    Some(Op::MmapWrite {
+                        target,
+                        offset,
+                        length,
+                    }),
+                    Some(msync),
+                ]);
             }
             _ => {}
         }
@@ -235,9 +273,18 @@ impl Reader {
         let mode = args.word("the mode of mknod(2) (such as TEST_FILE_PERMS|S_IFCHR)")?;
         // ACE writes S_IFCHR|S_IFBLK, whose bits are those of S_IFBLK.
         let is_block = mode.text.split('|').any(|flag| flag == "S_IFBLK");
-        let kind = if is_block { DeviceKind::Block } else { DeviceKind::Char };
+        let kind = if is_block {
+            DeviceKind::Block
+        } else {
+            DeviceKind::Char
+        };
         args.number("the device number 0", 0)?;
-        Ok(Op::Mknod { path, kind, major: 0, minor: 0 })
+        Ok(Op::Mknod {
+            path,
+            kind,
+            major: 0,
+            minor: 0,
+        })
     }
 
     fn target(&self, args: &mut Arguments<'_, '_>) -> Result<Target, Fault> {
@@ -247,7 +294,10 @@ impl Reader {
     fn path(&self, args: &mut Arguments<'_, '_>) -> Result<String, Fault> {
         const WHAT: &str = "a path of the '# define' section (written without slashes)";
         let word = args.word(WHAT)?;
-        self.paths.get(&*word.text).cloned().ok_or_else(|| expected(WHAT, word))
+        self.paths
+            .get(&*word.text)
+            .cloned()
+            .ok_or_else(|| expected(WHAT, word))
     }
 }
 
@@ -256,7 +306,9 @@ fn falloc_mode(args: &mut Arguments<'_, '_>) -> Result<FallocMode, Fault> {
     let word = args.word(WHAT)?;
     let flags = word.text.replace("FALLOC_FL_", "");
     let known = FALLOC_FLAGS.iter().find(|(name, _)| *name == flags);
-    known.map(|(_, mode)| *mode).ok_or_else(|| expected(WHAT, word))
+    known
+        .map(|(_, mode)| *mode)
+        .ok_or_else(|| expected(WHAT, word))
 }
 
 /// The words of a line; there are no quotes in J-lang.
@@ -264,7 +316,12 @@ fn words(line: &str) -> Vec<Word<'_>> {
     line.split_ascii_whitespace()
         .map(|text| {
             let offset = text.as_ptr().addr() - line.as_ptr().addr();
-            Word { text: Cow::Borrowed(text), offset, end: offset + text.len(), quoted: false }
+            Word {
+                text: Cow::Borrowed(text),
+                offset,
+                end: offset + text.len(),
+                quoted: false,
+            }
         })
         .collect()
 }

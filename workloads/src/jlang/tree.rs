@@ -33,7 +33,9 @@ impl Tree {
 
     /// What is open at and below `path`.
     pub fn open_below(&self, path: &str) -> Vec<String> {
-        below(path, self.open.range(path.to_owned()..)).cloned().collect()
+        below(path, self.open.range(path.to_owned()..))
+            .cloned()
+            .collect()
     }
 
     pub fn all_open(&self) -> Vec<String> {
@@ -43,13 +45,19 @@ impl Tree {
     /// Takes over what `op` does to names.
     pub fn apply(&mut self, op: &Op) {
         match op {
-            Op::Creat { path, .. } | Op::Mkfifo { path, .. } | Op::Mknod { path, .. } | Op::Symlink { path, .. } => {
+            Op::Creat { path, .. }
+            | Op::Mkfifo { path, .. }
+            | Op::Mknod { path, .. }
+            | Op::Symlink { path, .. } => {
                 self.names.entry(path.clone()).or_insert(false);
             }
             Op::Mkdir { path, .. } => {
                 self.names.entry(path.clone()).or_insert(true);
             }
-            Op::Link { source: Target::Path(_), dest } => {
+            Op::Link {
+                source: Target::Path(_),
+                dest,
+            } => {
                 self.names.entry(dest.clone()).or_insert(false);
             }
             Op::Unlink { path } | Op::Rmdir { path } | Op::Remove { path } => {
@@ -68,16 +76,25 @@ impl Tree {
         let moved: Vec<String> = below(source, names).cloned().collect();
         for name in moved {
             let is_directory = self.names.remove(&name).unwrap_or_default();
-            self.names.insert(format!("{dest}{}", &name[source.len()..]), is_directory);
+            self.names
+                .insert(format!("{dest}{}", &name[source.len()..]), is_directory);
         }
     }
 }
 
 /// Of sorted names from `path` on, those that are `path` or below it.
-fn below<'a>(path: &str, names: impl Iterator<Item = &'a String>) -> impl Iterator<Item = &'a String> {
-    let rest = move |name: &String| name.strip_prefix(path).map(|rest| rest.is_empty() || rest.starts_with('/'));
+fn below<'a>(
+    path: &str,
+    names: impl Iterator<Item = &'a String>,
+) -> impl Iterator<Item = &'a String> {
+    let rest = move |name: &String| {
+        name.strip_prefix(path)
+            .map(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
     // Names such as `A-b` sort between `A` and `A/b`.
-    names.take_while(move |name| rest(name).is_some()).filter(move |name| rest(name) == Some(true))
+    names
+        .take_while(move |name| rest(name).is_some())
+        .filter(move |name| rest(name) == Some(true))
 }
 
 #[cfg(test)]
@@ -88,12 +105,22 @@ mod tests {
     #[test]
     fn a_renamed_directory_takes_what_is_below_it_along() {
         let mut tree = Tree::default();
-        for op in &crate::parse("mkdir A; creat A/foo; creat A-b; mkdir A/C; creat A/C/bar", "test").unwrap()[0].run {
+        for op in &crate::parse(
+            "mkdir A; creat A/foo; creat A-b; mkdir A/C; creat A/C/bar",
+            "test",
+        )
+        .unwrap()[0]
+            .run
+        {
             if let crate::Step::Op(op) = op {
                 tree.apply(op);
             }
         }
-        tree.apply(&Op::Rename { source: "A".to_owned(), dest: "B".to_owned(), flag: RenameFlag::Replace });
+        tree.apply(&Op::Rename {
+            source: "A".to_owned(),
+            dest: "B".to_owned(),
+            flag: RenameFlag::Replace,
+        });
         for gone in ["A", "A/foo", "A/C/bar"] {
             assert!(!tree.exists(gone), "{gone}");
         }

@@ -38,7 +38,13 @@ fn made(done: &[(usize, Done)]) -> (Run, Vec<Option<RecordedDisk>>) {
             Done::Write => {
                 let place = requests[node].0.len();
                 let offset = 512 * place as u64;
-                let write = Write { fua: false, offset, length: 512, completed: place + 1, priority: 0 };
+                let write = Write {
+                    fua: false,
+                    offset,
+                    length: 512,
+                    completed: place + 1,
+                    priority: 0,
+                };
                 requests[node].0.push(Request::Write(write));
                 requests[node].1.push(time_ns);
                 continue;
@@ -57,7 +63,9 @@ fn made(done: &[(usize, Done)]) -> (Run, Vec<Option<RecordedDisk>>) {
                 Action::Receive(message(from, node, first, sent[from][node]))
             }
             Done::Receive(_) => continue,
-            Done::Mark => Action::Mark { line: Data::default() },
+            Done::Mark => Action::Mark {
+                line: Data::default(),
+            },
         };
         nodes[node].events.push(Event {
             start_ns: time_ns,
@@ -71,9 +79,16 @@ fn made(done: &[(usize, Done)]) -> (Run, Vec<Option<RecordedDisk>>) {
     }
     let disk = |(node, (requests, times_ns)): (usize, (Vec<Request>, Vec<u64>))| {
         let log = Log::new(&requests, 0, Disk::Honest);
-        (node < NODES - 1).then_some(RecordedDisk { log, times_ns, durable: 0 })
+        (node < NODES - 1).then_some(RecordedDisk {
+            log,
+            times_ns,
+            durable: 0,
+        })
     };
-    (Run { nodes }, requests.into_iter().enumerate().map(disk).collect())
+    (
+        Run { nodes },
+        requests.into_iter().enumerate().map(disk).collect(),
+    )
 }
 
 fn done() -> impl Strategy<Value = Vec<(usize, Done)>> {
@@ -87,9 +102,16 @@ fn done() -> impl Strategy<Value = Vec<(usize, Done)>> {
     prop::collection::vec((0..NODES, kind), 0..24)
 }
 
-fn space(done: &[(usize, Done)], explore: Explore, states: &str) -> (Run, Vec<Option<RecordedDisk>>, BlockSpace) {
+fn space(
+    done: &[(usize, Done)],
+    explore: Explore,
+    states: &str,
+) -> (Run, Vec<Option<RecordedDisk>>, BlockSpace) {
     let (run, disks) = made(done);
-    let request = BlockRequest { explore, states: states.parse().expect("they are states") };
+    let request = BlockRequest {
+        explore,
+        states: states.parse().expect("they are states"),
+    };
     let space = BlockSpace::new(&run, disks.clone(), &request).expect("a space");
     (run, disks, space)
 }
@@ -126,7 +148,8 @@ proptest! {
                 }
                 let (Some(disk), Some(at)) = (&disks[node], &state.disks[node]) else { continue };
                 prop_assert_eq!(disk.log.check(at), Ok(()));
-                // What was asked for before the last event had arrived; what came behind the next had not.
+                // What was asked for before the last event had arrived; what came behind the next
+                // had not.
                 let before = |time_ns: u64| disk.times_ns.partition_point(|time| *time <= time_ns);
                 let least = cut.checked_sub(1).map_or(0, |last| before(events[last].end_ns));
                 let most = events.get(*cut).map_or(disk.times_ns.len(), |next| before(next.end_ns));
@@ -179,12 +202,38 @@ fn a_write_that_was_told_of_and_not_flushed_is_lost_behind_the_line() {
         (2, Done::Mark),
         (0, Done::Flush),
     ];
-    let (_, _, space) = space(&done, Explore::ReplicatedStateMachine { majority: 2 }, "prefix,flushed");
-    let told: Vec<_> = (0..space.len()).map(|index| space.state(index)).filter(|state| state.cut[2] == 2).collect();
-    let texts: HashSet<Vec<_>> =
-        told.iter().map(|state| state.disks.iter().flatten().map(ToString::to_string).collect()).collect();
-    assert!(texts.contains(&vec!["flushed@1".to_owned(), "flushed@1".to_owned()]), "{texts:?}");
+    let (_, _, space) = space(
+        &done,
+        Explore::ReplicatedStateMachine { majority: 2 },
+        "prefix,flushed",
+    );
+    let told: Vec<_> = (0..space.len())
+        .map(|index| space.state(index))
+        .filter(|state| state.cut[2] == 2)
+        .collect();
+    let texts: HashSet<Vec<_>> = told
+        .iter()
+        .map(|state| {
+            state
+                .disks
+                .iter()
+                .flatten()
+                .map(ToString::to_string)
+                .collect()
+        })
+        .collect();
+    assert!(
+        texts.contains(&vec!["flushed@1".to_owned(), "flushed@1".to_owned()]),
+        "{texts:?}"
+    );
     // The other one had not begun: nobody waited for it.
-    assert!(texts.contains(&vec!["flushed@1".to_owned(), "prefix@0".to_owned()]), "{texts:?}");
-    assert!(told.iter().all(|state| state.disks[0].as_ref().is_some_and(|disk| disk.position >= 1)));
+    assert!(
+        texts.contains(&vec!["flushed@1".to_owned(), "prefix@0".to_owned()]),
+        "{texts:?}"
+    );
+    assert!(told.iter().all(|state| {
+        state.disks[0]
+            .as_ref()
+            .is_some_and(|disk| disk.position >= 1)
+    }));
 }

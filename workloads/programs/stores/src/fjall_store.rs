@@ -22,12 +22,22 @@ fn trouble(error: Error) -> Trouble {
 
 impl FjallStore {
     fn table(&self, name: &str) -> Result<Keyspace> {
-        self.0.keyspace(name, KeyspaceCreateOptions::default).map_err(trouble)
+        self.0
+            .keyspace(name, KeyspaceCreateOptions::default)
+            .map_err(trouble)
     }
 
-    fn commit(&self, entry: Option<(u64, &str)>, totals: &BTreeMap<String, u64>, is_durable: bool) -> Result<()> {
+    fn commit(
+        &self,
+        entry: Option<(u64, &str)>,
+        totals: &BTreeMap<String, u64>,
+        is_durable: bool,
+    ) -> Result<()> {
         let (entries, table) = (self.table(ENTRIES)?, self.table(TOTALS)?);
-        let mut batch = self.0.batch().durability(is_durable.then_some(PersistMode::SyncAll));
+        let mut batch = self
+            .0
+            .batch()
+            .durability(is_durable.then_some(PersistMode::SyncAll));
         if let Some((number, words)) = entry {
             batch.insert(&entries, number.to_be_bytes(), words);
         }
@@ -39,7 +49,10 @@ impl FjallStore {
 }
 
 fn number(bytes: &[u8]) -> Result<u64> {
-    bytes.try_into().map(u64::from_be_bytes).map_err(|_| Trouble::Damaged("a number has another length".into()))
+    bytes
+        .try_into()
+        .map(u64::from_be_bytes)
+        .map_err(|_| Trouble::Damaged("a number has another length".into()))
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -48,20 +61,33 @@ fn text(bytes: &[u8]) -> String {
 
 impl Store for FjallStore {
     fn open(directory: &Path) -> Result<Self> {
-        Database::builder(directory.join("db")).open().map(Self).map_err(trouble)
+        Database::builder(directory.join("db"))
+            .open()
+            .map(Self)
+            .map_err(trouble)
     }
 
     fn make_tables(&mut self, is_durable: bool) -> Result<()> {
         self.commit(None, &crate::totals(0), is_durable)
     }
 
-    fn add(&mut self, number: u64, words: &str, totals: &BTreeMap<String, u64>, is_durable: bool) -> Result<()> {
+    fn add(
+        &mut self,
+        number: u64,
+        words: &str,
+        totals: &BTreeMap<String, u64>,
+        is_durable: bool,
+    ) -> Result<()> {
         self.commit(Some((number, words)), totals, is_durable)
     }
 
     fn tidy(&mut self) -> Result<()> {
-        self.table(ENTRIES)?.rotate_memtable_and_wait().map_err(trouble)?;
-        self.table(TOTALS)?.rotate_memtable_and_wait().map_err(trouble)
+        self.table(ENTRIES)?
+            .rotate_memtable_and_wait()
+            .map_err(trouble)?;
+        self.table(TOTALS)?
+            .rotate_memtable_and_wait()
+            .map_err(trouble)
     }
 
     fn contents(&mut self) -> Result<Contents> {

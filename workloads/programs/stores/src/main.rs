@@ -1,5 +1,5 @@
-//! Stores from crates.io, each as a program: it makes transactions and says which are committed, and
-//! checks what a crash left of them.
+//! Stores from crates.io, each as a program: it makes transactions and says which are committed,
+//! and checks what a crash left of them.
 //!
 //!     stores redb|fjall write DIR durable|lazy
 //!     stores redb|fjall check DIR ACKS
@@ -29,7 +29,8 @@ const TRANSACTIONS: u64 = 4;
 /// An entry that does not fit into a page.
 const WORDS: usize = 800;
 
-const USAGE: &str = "usage: stores redb|fjall write DIR durable|lazy, or stores redb|fjall check DIR ACKS|--serve";
+const USAGE: &str =
+    "usage: stores redb|fjall write DIR durable|lazy, or stores redb|fjall check DIR ACKS|--serve";
 
 /// Why something did not go well.
 #[derive(Debug)]
@@ -45,7 +46,9 @@ impl From<io::Error> for Trouble {
     fn from(error: io::Error) -> Self {
         use io::ErrorKind::{AlreadyExists, InvalidData, InvalidInput, NotFound, UnexpectedEof};
         match error.kind() {
-            AlreadyExists | InvalidData | InvalidInput | NotFound | UnexpectedEof => Self::Damaged(error.to_string()),
+            AlreadyExists | InvalidData | InvalidInput | NotFound | UnexpectedEof => {
+                Self::Damaged(error.to_string())
+            }
             _ => Self::Here(error.to_string()),
         }
     }
@@ -72,7 +75,13 @@ pub trait Store: Sized {
     /// Makes the tables, with totals of 0.
     fn make_tables(&mut self, is_durable: bool) -> Result<()>;
     /// Adds an entry and sets the totals.
-    fn add(&mut self, number: u64, words: &str, totals: &BTreeMap<String, u64>, is_durable: bool) -> Result<()>;
+    fn add(
+        &mut self,
+        number: u64,
+        words: &str,
+        totals: &BTreeMap<String, u64>,
+        is_durable: bool,
+    ) -> Result<()>;
     /// What the store does in the background at times, now: flush, or compact.
     fn tidy(&mut self) -> Result<()>;
     /// All that it holds, after it has looked whether it is sound.
@@ -168,7 +177,9 @@ fn serve<S: Store>() -> Result<()> {
 fn look<S: Store>(directory: &Path, acks: &Path) -> Result<Option<String>> {
     let here = |error: io::Error| Trouble::Here(format!("{}: {error}", acks.display()));
     let acks = fs::read_to_string(acks).map_err(here)?;
-    let numbers = acks.lines().filter_map(|line| line.strip_prefix("committed ")?.parse().ok());
+    let numbers = acks
+        .lines()
+        .filter_map(|line| line.strip_prefix("committed ")?.parse().ok());
     let last: Option<u64> = numbers.max();
     let read = || S::open(directory).and_then(|mut store| store.contents());
     let contents = match catch_unwind(AssertUnwindSafe(read)) {
@@ -191,17 +202,24 @@ fn wrong(contents: &Contents, last: Option<u64>) -> Option<String> {
             return Some(format!("entry {number} has a value that was never written"));
         }
         if *number != place {
-            return Some(format!("entry {place} is lost, and entry {number} is there"));
+            return Some(format!(
+                "entry {place} is lost, and entry {number} is there"
+            ));
         }
     }
     let found = contents.entries.len() as u64;
     if contents.totals != totals(found) {
-        return Some(format!("half of a commit is there: {found} entries, and totals {:?}", contents.totals));
+        return Some(format!(
+            "half of a commit is there: {found} entries, and totals {:?}",
+            contents.totals
+        ));
     }
     match last {
         None if found > 0 => Some(format!("commit {found} is there, and was never begun")),
         Some(last) if found < last => Some(format!("acknowledged commit {} is lost", found + 1)),
-        Some(last) if found > last + 1 => Some(format!("commit {found} is there, and was never begun")),
+        Some(last) if found > last + 1 => {
+            Some(format!("commit {found} is there, and was never begun"))
+        }
         _ => None,
     }
 }
@@ -211,28 +229,55 @@ mod tests {
     use super::*;
 
     fn after(entries: u64) -> Contents {
-        let texts = (1..=entries).map(|number| (number, words(number))).collect();
-        Contents { has_tables: true, entries: texts, totals: totals(entries) }
+        let texts = (1..=entries)
+            .map(|number| (number, words(number)))
+            .collect();
+        Contents {
+            has_tables: true,
+            entries: texts,
+            totals: totals(entries),
+        }
     }
 
     #[test]
     fn commits_are_there_whole_and_none_is_missing() {
         assert_eq!(wrong(&after(2), Some(2)), None);
         assert_eq!(wrong(&after(3), Some(2)), None, "it was under way");
-        assert_eq!(wrong(&after(1), Some(2)).as_deref(), Some("acknowledged commit 2 is lost"));
-        assert_eq!(wrong(&after(4), Some(2)).as_deref(), Some("commit 4 is there, and was never begun"));
-        assert_eq!(wrong(&Contents::default(), Some(0)).as_deref(), Some("acknowledged commit 0 is lost"));
+        assert_eq!(
+            wrong(&after(1), Some(2)).as_deref(),
+            Some("acknowledged commit 2 is lost")
+        );
+        assert_eq!(
+            wrong(&after(4), Some(2)).as_deref(),
+            Some("commit 4 is there, and was never begun")
+        );
+        assert_eq!(
+            wrong(&Contents::default(), Some(0)).as_deref(),
+            Some("acknowledged commit 0 is lost")
+        );
         assert_eq!(wrong(&Contents::default(), None), None);
-        let half = Contents { totals: totals(1), ..after(2) };
-        assert!(wrong(&half, Some(1)).is_some_and(|wrong| wrong.starts_with("half of a commit is there")));
+        let half = Contents {
+            totals: totals(1),
+            ..after(2)
+        };
+        assert!(
+            wrong(&half, Some(1))
+                .is_some_and(|wrong| wrong.starts_with("half of a commit is there"))
+        );
         let mut other = after(2);
         other.entries.insert(2, "other".into());
-        assert_eq!(wrong(&other, Some(1)).as_deref(), Some("entry 2 has a value that was never written"));
+        assert_eq!(
+            wrong(&other, Some(1)).as_deref(),
+            Some("entry 2 has a value that was never written")
+        );
     }
 
     fn outlives<S: Store>() {
-        let directory =
-            env::temp_dir().join(format!("stores-{}-{}", std::process::id(), std::any::type_name::<S>().len()));
+        let directory = env::temp_dir().join(format!(
+            "stores-{}-{}",
+            std::process::id(),
+            std::any::type_name::<S>().len()
+        ));
         fs::create_dir(&directory).expect("a new directory");
         write::<S>(&directory, true).expect("it works");
         let acks = directory.with_extension("acks");
@@ -240,10 +285,14 @@ mod tests {
         assert_eq!(look::<S>(&directory, &acks).expect("it can be read"), None);
         fs::write(&acks, "committed 5\n").expect("it is written");
         assert_eq!(
-            look::<S>(&directory, &acks).expect("it can be read").as_deref(),
+            look::<S>(&directory, &acks)
+                .expect("it can be read")
+                .as_deref(),
             Some("acknowledged commit 5 is lost")
         );
-        fs::remove_dir_all(&directory).and_then(|()| fs::remove_file(&acks)).expect("ours");
+        fs::remove_dir_all(&directory)
+            .and_then(|()| fs::remove_file(&acks))
+            .expect("ours");
     }
 
     #[test]

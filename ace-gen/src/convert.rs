@@ -28,6 +28,7 @@ impl OpSink<'_> {
         Target::Path(self.path(path))
     }
 
+    #[expect(clippy::too_many_lines, reason = "a table: an operation an arm")]
     fn op(&self, action: Action) -> Op {
         let sync = WriteSync::None;
         match action {

@@ -73,7 +73,7 @@ impl<S: Sink> Run<'_, S> {
                 },
             ),
             Operation::Falloc | Operation::Write | Operation::Dwrite | Operation::MmapWrite => {
-                self.data(choice)
+                self.data(choice);
             }
             Operation::Truncate => self.truncate(choice),
             Operation::Link => self.link(path, other),
@@ -343,7 +343,7 @@ impl<S: Sink> Run<'_, S> {
         let (mut offset, mut length) = range.at(self.names.node(path).size);
         match mode {
             FallocMode::Allocate | FallocMode::ZeroRange | FallocMode::UnshareRange => {
-                self.grow(path, offset + length)
+                self.grow(path, offset + length);
             }
             FallocMode::KeepSize | FallocMode::ZeroRangeKeepSize | FallocMode::PunchHole => {}
             FallocMode::CollapseRange | FallocMode::InsertRange => {

@@ -201,7 +201,7 @@ fn lock(directory: &Path) -> anyhow::Result<Flock<File>> {
             Ok(lock) if lock.metadata().is_ok_and(|data| data.nlink() > 0) => return Ok(lock),
             Ok(_) => {}
             Err((_, Errno::EAGAIN)) if Instant::now() < deadline => {
-                std::thread::sleep(LOCK_PATIENCE / 40)
+                std::thread::sleep(LOCK_PATIENCE / 40);
             }
             Err((_, Errno::EAGAIN)) => {
                 bail!(

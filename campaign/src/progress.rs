@@ -67,24 +67,24 @@ impl Progress {
     }
 
     /// One more item is done, and so many findings there are by now.
-    pub fn tick(&mut self, findings: u64, not_measured: u64) {
-        self.show(self.bar.position() + 1, findings, not_measured);
+    pub fn tick(&mut self, findings: u64, inconclusive: u64) {
+        self.show(self.bar.position() + 1, findings, inconclusive);
     }
 
     /// So many items are done, of `total`.
-    pub fn set(&mut self, done: u64, total: u64, findings: u64, not_measured: u64) {
+    pub fn set(&mut self, done: u64, total: u64, findings: u64, inconclusive: u64) {
         self.bar.set_length(total);
-        self.show(done, findings, not_measured);
+        self.show(done, findings, inconclusive);
     }
 
-    fn show(&mut self, done: u64, findings: u64, not_measured: u64) {
+    fn show(&mut self, done: u64, findings: u64, inconclusive: u64) {
         let mut message = match findings {
             0 => "no findings".to_owned(),
             1 => "1 finding".to_owned(),
             more => format!("{more} findings"),
         };
-        if not_measured > 0 {
-            message += &format!(", {not_measured} not measured");
+        if inconclusive > 0 {
+            message += &format!(", {inconclusive} inconclusive");
         }
         self.bar.set_message(message.clone());
         self.bar.set_position(done);

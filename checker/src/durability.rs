@@ -28,7 +28,7 @@ impl Model {
     fn raise_bounds(&mut self, operation: usize, op: &Op) -> Option<()> {
         match op {
             Op::Sync | Op::Syncfs if self.contract.promises(Promise::Sync) => {
-                self.commit(Some(operation))
+                self.commit(Some(operation));
             }
             Op::Sync | Op::Syncfs => {}
             _ if self.may_share_space() => {}

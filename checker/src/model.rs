@@ -475,7 +475,7 @@ impl Model {
                 length,
                 ..
             } => self.edit(self.target(target)?, |content| {
-                content.write(operation, *offset, *length)
+                content.write(operation, *offset, *length);
             }),
             Op::MmapWrite {
                 target,
@@ -526,7 +526,7 @@ impl Model {
                 self.inodes[source].shared = true;
                 self.inodes[dest].shared = true;
                 self.edit(dest, |content| {
-                    content.clone_from(&from, *source_offset, length, *dest_offset)
+                    content.clone_from(&from, *source_offset, length, *dest_offset);
                 })
             }
             _ => None,

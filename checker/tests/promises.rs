@@ -912,7 +912,7 @@ fn nothing_appears_that_nobody_made() {
             toy.node("foo")
                 .xattrs
                 .insert("user.x".into(), b"y".to_vec()),
-        )
+        );
     };
     crash(ALL, text)
         .edit(xattr)
@@ -923,7 +923,7 @@ fn nothing_appears_that_nobody_made() {
             toy.node("foo")
                 .xattrs
                 .insert("system.x".into(), b"y".to_vec()),
-        )
+        );
     };
     crash(ALL, text).edit(label).legal();
     // Another kind of thing than was made there.

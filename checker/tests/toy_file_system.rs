@@ -169,7 +169,7 @@ impl Run {
                     }
                 }
                 Op::Write { sync, .. } => {
-                    assert_eq!(*sync, WriteSync::None, "the toy knows no others")
+                    assert_eq!(*sync, WriteSync::None, "the toy knows no others");
                 }
                 _ => {}
             }

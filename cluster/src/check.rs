@@ -15,7 +15,7 @@ pub enum Verdict {
     /// What is not as it was promised, in its words.
     Broken(Vec<String>),
     /// It did not decide: why.
-    NotMeasured(String),
+    Inconclusive(String),
 }
 
 /// Runs a check once. Only `ok` and `broken` lines count, and only of one that ends as it should: a
@@ -49,7 +49,7 @@ pub(crate) fn judge(
         Some(status) if matches!(status.code(), Some(0 | 1)) => {
             verdict(&said, status.code() == Some(0))
         }
-        Some(status) => Verdict::NotMeasured(format!("the check {}", ending(status))),
+        Some(status) => Verdict::Inconclusive(format!("the check {}", ending(status))),
     })
 }
 
@@ -103,7 +103,7 @@ impl Server {
             Heard::Stopped => (too_long(within), None),
             Heard::All => match finish(&mut self.child, within, cancelled)? {
                 Some(status) => (
-                    Verdict::NotMeasured(format!("the check {}", ending(status))),
+                    Verdict::Inconclusive(format!("the check {}", ending(status))),
                     None,
                 ),
                 None => (too_long(within), None),
@@ -119,7 +119,7 @@ impl Drop for Server {
 }
 
 fn too_long(within: Duration) -> Verdict {
-    Verdict::NotMeasured(format!("the check did not end within {within:?}"))
+    Verdict::Inconclusive(format!("the check did not end within {within:?}"))
 }
 
 /// The verdict of a check that printed these lines: `ok` or `broken`, alone or with more words
@@ -136,8 +136,8 @@ pub fn verdict(said: &[impl AsRef<str>], success: bool) -> Verdict {
     match (broken.is_empty(), ok) {
         (false, _) => Verdict::Broken(broken),
         (true, true) if success => Verdict::Ok,
-        (true, true) => Verdict::NotMeasured("the check said `ok` and ended with status 1".into()),
-        (true, false) => Verdict::NotMeasured(match lines().last() {
+        (true, true) => Verdict::Inconclusive("the check said `ok` and ended with status 1".into()),
+        (true, false) => Verdict::Inconclusive(match lines().last() {
             Some(line) => {
                 format!("the check gave no verdict: the last that it printed is `{line}`")
             }
@@ -165,8 +165,8 @@ mod tests {
         within(PATIENCE, script)
     }
 
-    fn not_measured(why: &str) -> Verdict {
-        Verdict::NotMeasured(why.into())
+    fn inconclusive(why: &str) -> Verdict {
+        Verdict::Inconclusive(why.into())
     }
 
     #[test]
@@ -187,19 +187,19 @@ mod tests {
         );
         assert_eq!(
             of("echo okay"),
-            not_measured("the check gave no verdict: the last that it printed is `okay`")
+            inconclusive("the check gave no verdict: the last that it printed is `okay`")
         );
         assert_eq!(
             of("echo ok; exit 1"),
-            not_measured("the check said `ok` and ended with status 1")
+            inconclusive("the check said `ok` and ended with status 1")
         );
         assert_eq!(
             of("echo broken x; exit 2"),
-            not_measured("the check ended with status 2")
+            inconclusive("the check ended with status 2")
         );
         assert_eq!(
             of("echo ok; kill -SEGV $$"),
-            not_measured("the check was ended by SIGSEGV")
+            inconclusive("the check was ended by SIGSEGV")
         );
         for script in [
             "echo ok; exec sleep 3000",
@@ -208,7 +208,7 @@ mod tests {
             let verdict = within(Duration::from_millis(400), script);
             assert_eq!(
                 verdict,
-                not_measured("the check did not end within 400ms"),
+                inconclusive("the check did not end within 400ms"),
                 "{script}"
             );
         }
@@ -241,7 +241,7 @@ mod tests {
                 "the check gave no verdict: it printed nothing",
             ),
         ] {
-            assert_eq!(ask(start(script), "x").0, not_measured(why), "{script}");
+            assert_eq!(ask(start(script), "x").0, inconclusive(why), "{script}");
         }
         for script in [
             "echo ok; exec >&-; exec sleep 3000",
@@ -250,7 +250,7 @@ mod tests {
             let (verdict, _) = ask_within(Duration::from_millis(400), start(script), "x");
             assert_eq!(
                 verdict,
-                not_measured("the check did not end within 400ms"),
+                inconclusive("the check did not end within 400ms"),
                 "{script}"
             );
         }

@@ -487,7 +487,7 @@ impl Cluster {
         };
         self.server = server;
         Ok(match verdict {
-            Verdict::NotMeasured(why) => Verdict::NotMeasured(why + &log_words(&log::tail(&log))),
+            Verdict::Inconclusive(why) => Verdict::Inconclusive(why + &log_words(&log::tail(&log))),
             other => other,
         })
     }

@@ -284,7 +284,7 @@ impl AppArgs {
             return Ok(Some(trace));
         };
         campaign::say(&format!(
-            "NOT MEASURED  what was recorded is not what the program left; {difference}"
+            "INCONCLUSIVE  what was recorded is not what the program left; {difference}"
         ));
         Ok(None)
     }

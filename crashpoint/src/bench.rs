@@ -129,7 +129,7 @@ pub(crate) fn run(arguments: &BenchArgs, interrupt: &Interrupt) -> anyhow::Resul
     let all_measured = rows
         .iter()
         .flat_map(|row| &row.rounds)
-        .all(|round| round.sweep.not_measured == 0);
+        .all(|round| round.sweep.inconclusive == 0);
     Ok(if all_measured {
         Outcome::Clean
     } else {

@@ -94,7 +94,7 @@ enum Command {
     /// Write the results of sweeps as a page to read, or for CI
     ///
     /// The page (--html) needs no network: a table, filters, and every finding with its timeline.
-    /// JUnit (--junit) has a suite for each file system; what was not measured counts as an error
+    /// JUnit (--junit) has a suite for each file system; what was inconclusive counts as an error
     /// there. Exit status: 0 if it was written, whatever was found, 2 if not.
     Report(report::ReportArgs),
     /// Run a command in a User-Mode Linux guest

@@ -691,7 +691,7 @@ fn print(format: OutputFormat, findings: &[Finding], summary: &Summary) -> io::R
             for finding in findings {
                 writeln!(out, "{}{}", title(finding), finding.text())?;
             }
-            write!(out, "{}{}", not_measured(summary), table(summary))?;
+            write!(out, "{}{}", inconclusive(summary), table(summary))?;
         }
     }
     out.flush()
@@ -757,14 +757,14 @@ pub(crate) fn title(finding: &Finding) -> String {
 }
 
 /// What nothing is known of, and why.
-pub(crate) fn not_measured(summary: &Summary) -> String {
+pub(crate) fn inconclusive(summary: &Summary) -> String {
     let mut text = String::new();
     for (why, states) in &summary.reasons {
-        text += &format!("NOT MEASURED  {states} states: {why}\n");
+        text += &format!("INCONCLUSIVE  {states} states: {why}\n");
     }
     for (call, times) in &summary.not_recorded {
         text += &format!(
-            "NOT MEASURED  {call} was called {times} times, and what it did is not in the states\n"
+            "INCONCLUSIVE  {call} was called {times} times, and what it did is not in the states\n"
         );
     }
     if text.is_empty() { text } else { text + "\n" }
@@ -786,13 +786,13 @@ pub(crate) fn summary(
         checked: swept.checked,
         broken: swept.broken.len() as u64,
         findings,
-        not_measured: swept.open(),
+        inconclusive: swept.open(),
         reasons: swept
-            .not_measured
+            .inconclusive
             .iter()
             .map(|(why, (states, one))| (format!("{why} (such as state {one})"), *states))
             .collect(),
-        not_recorded: trace.about.not_measured.clone(),
+        not_recorded: trace.about.not_recorded.clone(),
         left: 0,
         interrupted: swept.interrupted,
         seconds: (seconds * 1000.0).round() / 1000.0,
@@ -809,7 +809,7 @@ pub(crate) fn table(summary: &Summary) -> String {
         "checked",
         "broken",
         "findings",
-        "not measured",
+        "inconclusive",
         "seconds",
         "states/s",
     ];
@@ -822,7 +822,7 @@ pub(crate) fn table(summary: &Summary) -> String {
             summary.checked.to_string(),
             summary.broken.to_string(),
             summary.findings.to_string(),
-            summary.not_measured.to_string(),
+            summary.inconclusive.to_string(),
             format!("{:.1}", summary.seconds),
             format!("{rate:.0}"),
         ]
@@ -847,7 +847,7 @@ pub(crate) fn table(summary: &Summary) -> String {
 pub(crate) fn outcome(summary: &Summary) -> Outcome {
     if summary.findings > 0 {
         Outcome::Findings
-    } else if !summary.is_whole() || summary.not_measured > 0 || !summary.not_recorded.is_empty() {
+    } else if !summary.is_whole() || summary.inconclusive > 0 || !summary.not_recorded.is_empty() {
         Outcome::Incomplete
     } else {
         Outcome::Clean

@@ -153,7 +153,7 @@ fn a_clean_sweep_is_0_findings_are_1_and_the_unmeasurable_is_3() {
         .stdout(contains("\"verdict\":\"finding\""));
     run("honest", "unlink foo; sync")
         .code(3)
-        .stdout(contains("\"verdict\":\"not-measured\""));
+        .stdout(contains("\"verdict\":\"inconclusive\""));
 }
 
 #[test]

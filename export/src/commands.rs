@@ -221,6 +221,7 @@ impl Commands {
         }))
     }
 
+    #[expect(clippy::too_many_lines, reason = "a table: an operation an arm")]
     fn line(&mut self, op: &Op) -> Result<Option<String>> {
         let refused = |why: &str| Err(NotExpressible::new(op.to_string(), why));
         Ok(Some(match op {

@@ -188,7 +188,7 @@ impl ExtLayout {
                     "Primary superblock" => this.fixed.push((blocks, "the superblock")),
                     "Backup superblock" => this.fixed.push((blocks, "a copy of the superblock")),
                     "Group descriptors" | "Group descriptor" => {
-                        this.fixed.push((blocks, "the group descriptors"))
+                        this.fixed.push((blocks, "the group descriptors"));
                     }
                     "Block bitmap" => this.fixed.push((blocks, "the block bitmap")),
                     "Inode bitmap" => this.fixed.push((blocks, "the inode bitmap")),

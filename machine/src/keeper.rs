@@ -145,7 +145,7 @@ fn end_group(group: Pid) {
         let _ = killpg(group, Signal::SIGKILL);
         match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
             Ok(WaitStatus::StillAlive) if Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(2))
+                std::thread::sleep(Duration::from_millis(2));
             }
             Ok(WaitStatus::StillAlive) | Err(_) => return,
             Ok(_) => {}

@@ -565,7 +565,7 @@ pub fn compare_levels(
     let note = |findings: &mut [Finding], found: &HashSet<Vec<String>>, other: &Summary| {
         for finding in findings {
             let is_found = found.contains(&finding.plain);
-            if is_found || !(drawn || !other.is_whole() || other.not_measured > 0) {
+            if is_found || !(drawn || !other.is_whole() || other.inconclusive > 0) {
                 finding.models.insert(other.model.clone(), is_found);
             }
         }
@@ -821,7 +821,7 @@ mod tests {
         assert_eq!(noted(true, |_| {}), nothing);
         assert_eq!(noted(false, |disk| disk.interrupted = true), nothing);
         assert_eq!(noted(false, |disk| disk.left = 1), nothing);
-        assert_eq!(noted(false, |disk| disk.not_measured = 1), nothing);
+        assert_eq!(noted(false, |disk| disk.inconclusive = 1), nothing);
     }
 
     #[test]

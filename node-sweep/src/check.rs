@@ -2,7 +2,7 @@
 //!
 //! What a check prints on standard output is its verdict: a line `ok`, or lines `broken WORDS`. All
 //! else is talk. One that says neither, crashes, hangs, or ends with another status than 0 or 1 has
-//! decided nothing, and the state is not measured: that is no pass, and accuses nobody.
+//! decided nothing, and the state is inconclusive: that is no pass, and accuses nobody.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -59,9 +59,9 @@ impl Check {
     /// Why it was not waited for any longer.
     fn too_long(&self) -> Verdict {
         if self.interrupt.requested() {
-            return Verdict::NotMeasured("the check was interrupted".into());
+            return Verdict::Inconclusive("the check was interrupted".into());
         }
-        Verdict::NotMeasured(format!(
+        Verdict::Inconclusive(format!(
             "the check took longer than {} s",
             self.limit.as_secs_f64()
         ))
@@ -97,7 +97,7 @@ pub enum Verdict {
     /// It is not.
     Broken(Complaint),
     /// The check did not decide, and this is why.
-    NotMeasured(String),
+    Inconclusive(String),
 }
 
 /// What is broken.
@@ -128,7 +128,7 @@ impl From<cluster::Verdict> for Verdict {
         match verdict {
             cluster::Verdict::Ok => Self::Ok,
             cluster::Verdict::Broken(words) => Self::Broken(words.into()),
-            cluster::Verdict::NotMeasured(why) => Self::NotMeasured(why),
+            cluster::Verdict::Inconclusive(why) => Self::Inconclusive(why),
         }
     }
 }
@@ -191,7 +191,7 @@ impl Checker {
         };
         drop(group);
         if !matches!(status.code(), Some(0 | 1)) {
-            return Ok(Verdict::NotMeasured(ended(status, &mut errors)));
+            return Ok(Verdict::Inconclusive(ended(status, &mut errors)));
         }
         Ok(Verdict::of(&content(&mut said)?, status.success()))
     }
@@ -217,7 +217,7 @@ impl Checker {
                 // It has closed its output, which most do by ending.
                 let status = server.group.wait(self.check.patience())?;
                 let how = status.map(|status| ended(status, &mut server.errors));
-                Ok(Verdict::NotMeasured(
+                Ok(Verdict::Inconclusive(
                     how.unwrap_or_else(|| "the check closed its output".into()),
                 ))
             }
@@ -443,7 +443,7 @@ mod tests {
     }
 
     fn is_open(verdict: &Verdict, words: &str) -> bool {
-        matches!(verdict, Verdict::NotMeasured(why) if why.contains(words))
+        matches!(verdict, Verdict::Inconclusive(why) if why.contains(words))
     }
 
     #[test]

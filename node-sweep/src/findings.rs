@@ -271,10 +271,10 @@ impl<'a> Findings<'a> {
             for event in &node.events {
                 match &event.action {
                     Action::Send(message) => {
-                        ends.entry(message.stream).or_default().0 = Some(place)
+                        ends.entry(message.stream).or_default().0 = Some(place);
                     }
                     Action::Receive(message) => {
-                        ends.entry(message.stream).or_default().1 = Some(place)
+                        ends.entry(message.stream).or_default().1 = Some(place);
                     }
                     _ => {}
                 }

@@ -112,7 +112,9 @@ impl Nodes {
                     &tail,
                 )));
             }
-            Err(error @ Error::Interrupted) => return all(Verdict::NotMeasured(error.to_string())),
+            Err(error @ Error::Interrupted) => {
+                return all(Verdict::Inconclusive(error.to_string()));
+            }
             Err(error) => return Err(error.into()),
         }
         // Where the check sees it, which may have been started before the states had a place.

@@ -163,7 +163,7 @@ impl Verdict {
                 log: log.map(replace),
                 tries,
             }),
-            Self::NotMeasured(why) => Self::NotMeasured(replace(why)),
+            Self::Inconclusive(why) => Self::Inconclusive(replace(why)),
         }
     }
 }

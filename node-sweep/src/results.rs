@@ -49,7 +49,8 @@ pub struct Summary {
     /// Findings: broken states that are alike are one.
     pub findings: usize,
     /// States that nothing can be said of.
-    pub not_measured: u64,
+    #[serde(alias = "not_measured")]
+    pub inconclusive: u64,
     /// Why, each with how many.
     pub reasons: BTreeMap<String, u64>,
     /// Calls of the recorded run that are not in the states, each with how often.
@@ -92,7 +93,7 @@ impl Summary {
             all.checked += level.checked;
             all.broken += level.broken;
             all.findings += level.findings;
-            all.not_measured += level.not_measured;
+            all.inconclusive += level.inconclusive;
             for (why, states) in &level.reasons {
                 *all.reasons.entry(why.clone()).or_default() += states;
             }
@@ -142,7 +143,8 @@ struct StateLine {
 enum Word {
     Ok,
     Broken,
-    NotMeasured,
+    #[serde(alias = "not-measured")]
+    Inconclusive,
 }
 
 /// Time spent on a level, without that of earlier lines.
@@ -161,7 +163,7 @@ impl StateLine {
         let (word, why) = match verdict {
             Verdict::Ok => (Word::Ok, None),
             Verdict::Broken(_) => (Word::Broken, None),
-            Verdict::NotMeasured(why) => (Word::NotMeasured, Some(why.clone())),
+            Verdict::Inconclusive(why) => (Word::Inconclusive, Some(why.clone())),
         };
         let key = blake3::Hash::from_bytes(*key).to_hex().to_string();
         Self {
@@ -190,7 +192,7 @@ impl StateLine {
                 log: self.log,
                 tries: self.tries,
             }),
-            Word::NotMeasured => Verdict::NotMeasured(self.why.unwrap_or_default()),
+            Word::Inconclusive => Verdict::Inconclusive(self.why.unwrap_or_default()),
         }
     }
 }
@@ -594,7 +596,7 @@ mod tests {
         vec![
             Verdict::Ok,
             Verdict::Broken(complaint),
-            Verdict::NotMeasured("nobody knows".into()),
+            Verdict::Inconclusive("nobody knows".into()),
         ]
     }
 
@@ -634,7 +636,7 @@ mod tests {
             &mut results,
             Level::Block,
             99,
-            &Verdict::NotMeasured("no disk".into()),
+            &Verdict::Inconclusive("no disk".into()),
         );
         drop(results);
         let mut results = place.open("out");
@@ -647,6 +649,31 @@ mod tests {
             assert_eq!(known, expected, "{level:?}");
         }
         assert!(results.begin(Level::Both).is_empty());
+    }
+
+    #[test]
+    fn the_old_name_of_inconclusive_is_read() {
+        let line = StateLine::new(
+            Level::Block,
+            1,
+            &key(1),
+            &Verdict::Inconclusive("no disk".into()),
+        );
+        let line = serde_json::to_string(&line).expect("a line");
+        let old = line.replace("\"inconclusive\"", "\"not-measured\"");
+        assert_ne!(old, line);
+        let read: StateLine = serde_json::from_str(&old).expect("an old line");
+        assert_eq!(read.verdict(), Verdict::Inconclusive("no disk".into()));
+
+        let summary = Summary {
+            inconclusive: 7,
+            ..Summary::default()
+        };
+        let old = serde_json::to_string(&summary)
+            .expect("a summary")
+            .replace("\"inconclusive\"", "\"not_measured\"");
+        let read: Summary = serde_json::from_str(&old).expect("an old summary");
+        assert_eq!(read.inconclusive, 7);
     }
 
     #[test]
@@ -702,7 +729,7 @@ mod tests {
         let line = fs::read_to_string(&path).expect("read");
         fs::write(
             &path,
-            [&*line, &line.replace("\"ok\"", "\"not-measured\"")].concat(),
+            [&*line, &line.replace("\"ok\"", "\"inconclusive\"")].concat(),
         )
         .expect("written");
         let said = Results::open(&place.path("out")).expect_err("which one is it");
@@ -792,7 +819,7 @@ mod tests {
             |_| {},
         );
         finish(place.begin("stopped", Some("2/2"), "x"), 0, |summary| {
-            summary.left = 1
+            summary.left = 1;
         });
         drop(place.begin("killed", Some("2/2"), "x"));
         assert!(

@@ -24,7 +24,7 @@ const TRIES_MAX: u32 = 6;
 /// Among so many states those with the same disks are found.
 const LOOKED_AHEAD: usize = 10_000;
 
-/// So many reasons why states were not measured are kept.
+/// So many reasons why states were inconclusive are kept.
 const REASONS_MAX: usize = 1000;
 
 /// What looks at crash states: a program's check, or a cluster with its own.
@@ -136,8 +136,8 @@ pub struct Swept {
     pub checked: u64,
     /// The broken ones, and what the check said of them.
     pub broken: HashMap<Fingerprint, Broken>,
-    /// Why states were not measured, with how many of them there are and one of them.
-    pub not_measured: HashMap<String, (u64, u64)>,
+    /// Why states were inconclusive, with how many of them there are and one of them.
+    pub inconclusive: HashMap<String, (u64, u64)>,
     /// States of other shards.
     pub others: u64,
     /// It was stopped before its end.
@@ -530,7 +530,7 @@ fn judge_all(
         }
         for (member, verdict) in judge(&mut *subject, job) {
             // It may be so because of the interrupt.
-            if stop.interrupt.requested() && matches!(verdict, Ok(Verdict::NotMeasured(_))) {
+            if stop.interrupt.requested() && matches!(verdict, Ok(Verdict::Inconclusive(_))) {
                 return;
             }
             let failed = verdict.is_err();
@@ -587,7 +587,7 @@ fn confirm(subject: &mut dyn Subject, made: &Made, first: Verdict) -> anyhow::Re
                 return Ok(Verdict::Broken(Complaint { tries, ..complaint }));
             }
             Verdict::Ok => {}
-            Verdict::NotMeasured(why) => return Ok(not_repeatable(&words, &why)),
+            Verdict::Inconclusive(why) => return Ok(not_repeatable(&words, &why)),
         }
     }
     Ok(not_repeatable(&words, &format!("ok, {TRIES_MAX} times")))
@@ -595,7 +595,7 @@ fn confirm(subject: &mut dyn Subject, made: &Made, first: Verdict) -> anyhow::Re
 
 fn not_repeatable(first: &[String], second: &str) -> Verdict {
     let first = first.join("; ");
-    Verdict::NotMeasured(format!(
+    Verdict::Inconclusive(format!(
         "not repeatable: the check said first `{first}`, and then of the same `{second}`"
     ))
 }
@@ -616,20 +616,20 @@ impl Swept {
                     },
                 );
             }
-            Verdict::NotMeasured(why) => {
+            Verdict::Inconclusive(why) => {
                 at.open += 1;
-                let why = if self.not_measured.len() < REASONS_MAX {
+                let why = if self.inconclusive.len() < REASONS_MAX {
                     why
                 } else {
                     "other reasons".into()
                 };
-                self.not_measured.entry(why).or_insert((0, index)).0 += 1;
+                self.inconclusive.entry(why).or_insert((0, index)).0 += 1;
             }
         }
     }
 
-    /// Different states that were not measured.
+    /// Different states that were inconclusive.
     pub fn open(&self) -> u64 {
-        self.not_measured.values().map(|(count, _)| count).sum()
+        self.inconclusive.values().map(|(count, _)| count).sum()
     }
 }

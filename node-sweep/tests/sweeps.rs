@@ -192,7 +192,7 @@ impl Subject for Interrupted {
     fn judge(&mut self, _: &Made, _: bool) -> anyhow::Result<Verdict> {
         if self.0 == 0 {
             self.1.request();
-            return Ok(Verdict::NotMeasured("interrupted".into()));
+            return Ok(Verdict::Inconclusive("interrupted".into()));
         }
         self.0 -= 1;
         Ok(Verdict::Ok)
@@ -324,11 +324,11 @@ fn a_check_that_changes_its_mind_finds_nothing_and_that_is_told() {
     assert_eq!(swept.open(), 1);
     assert!(
         swept
-            .not_measured
+            .inconclusive
             .keys()
             .all(|why| why.contains("not repeatable")),
         "{:?}",
-        swept.not_measured
+        swept.inconclusive
     );
 }
 
@@ -516,7 +516,7 @@ impl Subject for ByKey {
         *self.0.lock().expect("nobody panics with it") += u64::from(!again);
         Ok(match state.key[0] % 3 {
             0 => Verdict::Broken(vec![format!("its key begins with {}", state.key[0])].into()),
-            1 => Verdict::NotMeasured("nobody knows".into()),
+            1 => Verdict::Inconclusive("nobody knows".into()),
             _ => Verdict::Ok,
         })
     }
@@ -587,7 +587,7 @@ fn what_was_looked_at_before_is_not_looked_at_again_and_counts() {
     let trace = saved(false, false);
     let (whole, all) = planned(&trace, &Plan::default(), &mut (), &Interrupt::default());
     assert!(
-        all > 8 && !whole.broken.is_empty() && !whole.not_measured.is_empty(),
+        all > 8 && !whole.broken.is_empty() && !whole.inconclusive.is_empty(),
         "{whole:?}"
     );
     let mut known = Verdicts::new();

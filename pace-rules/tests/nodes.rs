@@ -250,7 +250,7 @@ fn tree(run: &Run, space: &Space, state: &State, node: usize) -> Tree {
         match &micro.effect {
             Effect::NewFile { file, .. } => drop(files.insert(*file, Vec::new())),
             Effect::SetEntry { parent, name, file } => {
-                drop(entries.insert((*parent, name.clone()), *file))
+                entries.insert((*parent, name.clone()), *file);
             }
             Effect::RemoveEntry { parent, name } => drop(entries.remove(&(*parent, name.clone()))),
             Effect::SetSize { file, size } => files

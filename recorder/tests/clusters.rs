@@ -300,5 +300,5 @@ socket.if_nameindex()
         "write 127.0.0.1 1",
     ];
     assert_eq!(counted, expected);
-    assert!(node.not_measured.is_empty(), "{:?}", node.not_measured);
+    assert!(node.not_recorded.is_empty(), "{:?}", node.not_recorded);
 }

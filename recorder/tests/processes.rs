@@ -309,7 +309,7 @@ fn an_ordinary_user_is_recorded_and_keeps_what_set_uid_gives_or_is_refused() {
         .expect("recorded")
         .expect("to its end");
     assert!(
-        status.success() && trace.about.not_measured.is_empty(),
+        status.success() && trace.about.not_recorded.is_empty(),
         "{:?}",
         trace.about
     );
@@ -348,7 +348,7 @@ libc.syscall.restype = ctypes.c_long
 assert libc.syscall(425, 8, 0) == -1
 "#,
     );
-    let counted = &recorded.trace.about.not_measured;
+    let counted = &recorded.trace.about.not_recorded;
     // By one call or the other, as the architecture has them.
     let chown = counted.get("chown").or_else(|| counted.get("fchownat"));
     assert_eq!(chown, Some(&1), "{counted:?}");
@@ -382,7 +382,7 @@ fn what_somebody_else_does_is_noticed() {
     let traced = recorder::process::Tracer::start(options, command).expect("started");
     std::fs::write(directory.path().join("foreign"), "x").expect("written");
     let node = traced.wait().expect("recorded");
-    assert_eq!(node.not_measured.len(), 1, "{:?}", node.not_measured);
+    assert_eq!(node.not_recorded.len(), 1, "{:?}", node.not_recorded);
 }
 
 #[test]

@@ -112,6 +112,7 @@ impl Outside {
 }
 
 /// Everything that can be done to a path.
+#[expect(clippy::too_many_lines, reason = "a table: an operation a row")]
 fn everything(path: &str) -> Vec<Op> {
     let path = path.to_owned();
     let target = Target::Path(path.clone());
@@ -417,7 +418,7 @@ fn record_until_it_stays(recorder: &mut Recorder, file: &Path) -> (Error, Option
         let error = loop {
             match recorder.record(&workload) {
                 Ok(trace) if Instant::now() < deadline => {
-                    assert!(all_done(&trace), "{:?}", trace.outcomes)
+                    assert!(all_done(&trace), "{:?}", trace.outcomes);
                 }
                 Ok(_) => break None,
                 Err(error) => break Some(error),

@@ -28,7 +28,7 @@ pub(crate) fn outcome(rows: &[(Variant, Summary)]) -> Outcome {
         Outcome::Findings
     } else if rows
         .iter()
-        .any(|(_, summary)| summary.not_measured > 0 || summary.interrupted)
+        .any(|(_, summary)| summary.inconclusive > 0 || summary.interrupted)
     {
         Outcome::Incomplete
     } else {
@@ -227,10 +227,10 @@ impl<'a> SweepCommand<'a> {
         });
         let mut done = |workload: &Workload, result: WorkloadResult| {
             let number = numbers.take_back(workload);
-            // What is not measured, or died, may be so because it was interrupted: --resume tries
+            // What is inconclusive, or died, may be so because it was interrupted: --resume tries
             // it again.
             let counts =
-                (result.not_measured.is_none() && result.death.is_none()) || !interrupt.requested();
+                (result.inconclusive.is_none() && result.death.is_none()) || !interrupt.requested();
             if let Some(results) = results.as_deref_mut().filter(|_| counts) {
                 results.append(variant, &report.json(number, workload, &result), &result)?;
             }

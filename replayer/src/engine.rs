@@ -193,7 +193,7 @@ impl Engine {
     }
 
     /// Says whether other engines work at the same time: then a stack trace in the kernel's log
-    /// may be theirs, and what it belongs to is not measured.
+    /// may be theirs, and what it belongs to is inconclusive.
     pub fn set_alone(&mut self, alone: bool) {
         self.alone = alone;
     }
@@ -244,11 +244,11 @@ impl Engine {
         self.whose = None;
         // What was found before something failed stays found.
         if let Err(error) = self.record_and_check(workload, &mut unfinished, tell) {
-            not_measured(&mut unfinished.result, &error);
+            inconclusive(&mut unfinished.result, &error);
         }
         if let Some(text) = self.whose.take() {
             let why = format!("the kernel says '{text}', here or in another worker");
-            unfinished.result.not_measured.get_or_insert(why);
+            unfinished.result.inconclusive.get_or_insert(why);
             unfinished.result.retry_alone = true;
         }
         unfinished
@@ -276,7 +276,7 @@ impl Engine {
                         });
                     }
                 }
-                Err(error) => not_measured(&mut result, &error),
+                Err(error) => inconclusive(&mut result, &error),
             }
         }
         result.cut_log();
@@ -346,12 +346,12 @@ impl Engine {
         }
         match refusal(&self.variant, workload, &trace.outcomes) {
             Some(Refusal::NotApplicable(why)) => result.not_applicable = Some(why),
-            Some(Refusal::Unexpected(why)) => result.not_measured = Some(why),
+            Some(Refusal::Unexpected(why)) => result.inconclusive = Some(why),
             None => {}
         }
         if trace.crash_points.is_empty() {
             let why = "the workload has no persistence operation and no crash point";
-            result.not_measured.get_or_insert(why.into());
+            result.inconclusive.get_or_insert(why.into());
         }
         result.log = Some(RunLog::of(&trace.log, trace.durable_position));
         Ok(trace)
@@ -460,7 +460,7 @@ impl Engine {
                 "there are {} crash states: give --budget, or sample:N as one of --states",
                 space.len()
             );
-            unfinished.result.not_measured.get_or_insert(why);
+            unfinished.result.inconclusive.get_or_insert(why);
             return Ok(());
         }
         let end = self.share.map(|share| self.watch.0 + share);
@@ -509,7 +509,7 @@ impl Engine {
                 Err(why) => {
                     unfinished
                         .result
-                        .not_measured
+                        .inconclusive
                         .get_or_insert_with(|| why.clone());
                 }
             }
@@ -542,7 +542,7 @@ impl Engine {
                 Err(why) => Some(why.clone()),
             };
             if let Some(why) = disagreement {
-                result.not_measured.get_or_insert(why);
+                result.inconclusive.get_or_insert(why);
                 return last;
             }
             last = point.log_position;
@@ -584,13 +584,13 @@ impl Engine {
         let compared = self.compare(model, id.live, seen);
         self.watch.lap(&mut result.timing.oracle_us);
         let mut findings = compared.unwrap_or_else(|undecided| {
-            result.not_measured.get_or_insert(undecided);
+            result.inconclusive.get_or_insert(undecided);
             Vec::new()
         });
         if !findings.is_empty()
             && let Some(why) = self.depends_on_order(model, hash, &id, result)?
         {
-            result.not_measured.get_or_insert(why);
+            result.inconclusive.get_or_insert(why);
             findings.clear();
         }
         let state = id.state;
@@ -843,8 +843,8 @@ impl Engine {
 }
 
 /// Notes why not everything could be measured.
-fn not_measured(result: &mut WorkloadResult, error: &EngineError) {
-    result.not_measured.get_or_insert(error.to_string());
+fn inconclusive(result: &mut WorkloadResult, error: &EngineError) {
+    result.inconclusive.get_or_insert(error.to_string());
     result.retry_alone |= matches!(error.downcast_ref(), Some(local_fs::Error::Killed { .. }));
 }
 

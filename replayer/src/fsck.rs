@@ -84,7 +84,7 @@ impl HostAnswers {
                         .0
                         .1
                         .wait(answers)
-                        .unwrap_or_else(PoisonError::into_inner)
+                        .unwrap_or_else(PoisonError::into_inner);
                 }
             }
         }

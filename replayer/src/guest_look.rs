@@ -315,7 +315,7 @@ fn watch(
             Ok(Answer::Result(result)) => {
                 return Ok(Looked {
                     seen: false,
-                    why: result.not_measured,
+                    why: result.inconclusive,
                 });
             }
             Ok(other) => anyhow::bail!("the worker answered {other:?} to a look"),

@@ -7,7 +7,7 @@ use clap::Parser;
 use replayer::{FileSystemArgs, SweepCommand, WorkloadFiles};
 
 /// Runs workloads on a file system, crashes it at every persistence point, and says what it
-/// broke. Exit status: 0 nothing found, 1 findings, 2 could not run, 3 not measured.
+/// broke. Exit status: 0 nothing found, 1 findings, 2 could not run, 3 inconclusive.
 #[derive(Debug, Parser)]
 #[command(name = "replay", version)]
 struct Arguments {

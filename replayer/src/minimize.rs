@@ -248,7 +248,7 @@ impl Laboratory<'_> {
                 let search = like(search, state, states_with(state, self.asked));
                 let result = self.workers.search(workload, &search, self.interrupt)?;
                 // What was not done as it is written shows something else, if anything.
-                let measured = result.not_measured.is_none() && result.not_applicable.is_none();
+                let measured = result.inconclusive.is_none() && result.not_applicable.is_none();
                 let state = result.broken.into_iter().next().filter(|_| measured);
                 state.map(|state| (result.log, FoundWhat::State(state)))
             }

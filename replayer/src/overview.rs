@@ -34,7 +34,7 @@ pub struct Swept {
     pub clean: u64,
 }
 
-/// A workload that was not measured, wholly or in part, or cannot be run there.
+/// A workload that was inconclusive, wholly or in part, or cannot be run there.
 #[derive(Debug, Clone)]
 pub struct Open {
     /// The place of its file system in the manifest.
@@ -117,7 +117,7 @@ impl Open {
         let why = if not_applicable {
             line.not_applicable
         } else {
-            line.not_measured
+            line.inconclusive
         }?;
         let has_findings = line.verdict == Some(Verdict::Finding);
         let text = line.text.unwrap_or_default();

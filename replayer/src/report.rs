@@ -23,7 +23,7 @@ pub struct Report {
     /// The command that replays what comes in.
     replay: String,
     findings: u64,
-    not_measured: u64,
+    inconclusive: u64,
 }
 
 impl Report {
@@ -46,7 +46,7 @@ impl Report {
             contract,
             replay,
             findings: 0,
-            not_measured: 0,
+            inconclusive: 0,
         }
     }
 
@@ -61,7 +61,7 @@ impl Report {
         result: &WorkloadResult,
     ) -> io::Result<()> {
         self.findings += u64::from(result.verdict() == Verdict::Finding);
-        self.not_measured += u64::from(result.not_measured.is_some());
+        self.inconclusive += u64::from(result.inconclusive.is_some());
         let text = match self.format {
             OutputFormat::Json => format!("{}\n", self.json(number, workload, result)),
             OutputFormat::Text => self.text(workload, result),
@@ -73,7 +73,7 @@ impl Report {
                 out.flush()
             })?;
         }
-        self.progress.tick(self.findings, self.not_measured);
+        self.progress.tick(self.findings, self.inconclusive);
         // A sweep without findings prints nothing for hours: it must notice all the same that
         // nobody reads any more.
         if is_closed(io::stdout()) {
@@ -148,7 +148,7 @@ impl Report {
             "broken": result.broken.iter().map(state).collect::<Vec<_>>(),
             "log": result.log.as_ref().map(log),
             "death": result.death,
-            "not_measured": result.not_measured,
+            "inconclusive": result.inconclusive,
             "not_applicable": result.not_applicable,
             "block_log": result.block_log,
             "text": (result.verdict() != Verdict::Clean).then(|| workload.to_line()),
@@ -163,9 +163,9 @@ impl Report {
         if let Some(death) = &result.death {
             text += &self.death_text(workload, death);
         }
-        if let Some(why) = &result.not_measured {
+        if let Some(why) = &result.inconclusive {
             text += &format!(
-                "NOT MEASURED  {}  {}\n  why       {why}\n",
+                "INCONCLUSIVE  {}  {}\n  why       {why}\n",
                 self.variant, result.workload
             );
             text += &format!("  workload  {}\n\n", workload.to_line());
@@ -209,7 +209,7 @@ pub fn table(rows: &[(Variant, Summary)]) -> String {
         "states",
         "equal",
         "findings",
-        "not measured",
+        "inconclusive",
         "not applicable",
     ];
     let speed = ["seconds", "workloads/s"];
@@ -223,7 +223,7 @@ pub fn table(rows: &[(Variant, Summary)]) -> String {
             summary.states_checked.to_string(),
             summary.states_equal.to_string(),
             summary.findings.to_string(),
-            summary.not_measured.to_string(),
+            summary.inconclusive.to_string(),
             summary.not_applicable.to_string(),
             format!("{seconds:.1}"),
             format!("{:.0}", summary.workloads as f64 / seconds.max(1e-9)),
@@ -246,7 +246,7 @@ pub fn summary_json(variant: &Variant, summary: &Summary) -> Value {
         "states_equal": summary.states_equal,
         "states_left": summary.states_left,
         "findings": summary.findings,
-        "not_measured": summary.not_measured,
+        "inconclusive": summary.inconclusive,
         "not_applicable": summary.not_applicable,
         "interrupted": summary.interrupted,
         "fua_recognised": summary.fua_recognised,

@@ -26,7 +26,7 @@ pub struct WorkloadResult {
     /// The kernel died of it, or something in the kernel never came back.
     pub death: Option<Death>,
     /// Why nothing, or not everything, can be said.
-    pub not_measured: Option<String>,
+    pub inconclusive: Option<String>,
     /// Why it cannot be run as it is written on this file system, which has no such thing. What
     /// was run of it was measured.
     pub not_applicable: Option<String>,
@@ -285,7 +285,8 @@ pub enum Verdict {
     /// Some crash state breaks one.
     Finding,
     /// It could not be measured, wholly or in part, and no finding stands.
-    NotMeasured,
+    #[serde(alias = "not-measured")]
+    Inconclusive,
     /// The file system has no place for what the workload does, or no way to do it; no finding
     /// stands.
     NotApplicable,
@@ -324,7 +325,7 @@ impl WorkloadResult {
     /// A result in which nothing was measured yet.
     pub fn new(workload: String) -> Self {
         let (states_checked, states_equal, states_left, broken, log) = <_>::default();
-        let (death, not_measured, not_applicable) = <_>::default();
+        let (death, inconclusive, not_applicable) = <_>::default();
         let (retry_alone, block_log, timing) = <_>::default();
         Self {
             workload,
@@ -334,7 +335,7 @@ impl WorkloadResult {
             broken,
             log,
             death,
-            not_measured,
+            inconclusive,
             not_applicable,
             retry_alone,
             block_log,
@@ -343,9 +344,9 @@ impl WorkloadResult {
     }
 
     /// A result without any measurement.
-    pub fn not_measured(workload: String, why: String) -> Self {
+    pub fn inconclusive(workload: String, why: String) -> Self {
         Self {
-            not_measured: Some(why),
+            inconclusive: Some(why),
             ..Self::new(workload)
         }
     }
@@ -354,12 +355,12 @@ impl WorkloadResult {
     pub fn verdict(&self) -> Verdict {
         match (
             self.broken.is_empty() && self.death.is_none(),
-            &self.not_measured,
+            &self.inconclusive,
             &self.not_applicable,
         ) {
             (false, _, _) => Verdict::Finding,
             (true, _, Some(_)) => Verdict::NotApplicable,
-            (true, Some(_), None) => Verdict::NotMeasured,
+            (true, Some(_), None) => Verdict::Inconclusive,
             (true, None, None) => Verdict::Clean,
         }
     }

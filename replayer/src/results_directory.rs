@@ -93,8 +93,8 @@ pub(crate) struct ResultLine {
     states_equal: u64,
     #[serde(default)]
     states_left: u64,
-    #[serde(default)]
-    pub(crate) not_measured: Option<String>,
+    #[serde(default, alias = "not_measured")]
+    pub(crate) inconclusive: Option<String>,
     #[serde(default)]
     pub(crate) not_applicable: Option<String>,
     #[serde(default)]
@@ -464,7 +464,7 @@ pub(crate) fn read_result(
     summary.states_equal += line.states_equal;
     summary.states_left = summary.states_left.saturating_add(line.states_left);
     summary.findings += u64::from(line.verdict == Some(Verdict::Finding));
-    summary.not_measured += u64::from(line.not_measured.is_some());
+    summary.inconclusive += u64::from(line.inconclusive.is_some());
     summary.not_applicable += u64::from(line.not_applicable.is_some());
     Ok(())
 }
@@ -510,4 +510,17 @@ pub(crate) fn is_finished(
             .zip(recorded)
             .all(|(said, is)| said["workloads"].as_u64() == Some(is.summary.workloads));
     Ok(agrees)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_old_name_of_inconclusive_is_read() {
+        let old = r#"{"type":"workload","verdict":"not-measured","not_measured":"no room"}"#;
+        let line: ResultLine = serde_json::from_str(old).expect("an old line");
+        assert_eq!(line.verdict, Some(Verdict::Inconclusive));
+        assert_eq!(line.inconclusive.as_deref(), Some("no room"));
+    }
 }

@@ -79,7 +79,7 @@ pub struct Summary {
     /// Workloads with a finding.
     pub findings: u64,
     /// Workloads that could not be measured, wholly or in part.
-    pub not_measured: u64,
+    pub inconclusive: u64,
     /// Workloads that the file system has no place for, or no way to do.
     pub not_applicable: u64,
     /// How long it took, without making the base image and starting the workers.
@@ -100,7 +100,7 @@ impl Summary {
         self.states_equal += u64::from(result.states_equal);
         self.states_left = self.states_left.saturating_add(result.states_left);
         self.findings += u64::from(result.verdict() == Verdict::Finding);
-        self.not_measured += u64::from(result.not_measured.is_some());
+        self.inconclusive += u64::from(result.inconclusive.is_some());
         self.not_applicable += u64::from(result.not_applicable.is_some());
         self.timing.add(result.timing);
     }
@@ -326,7 +326,7 @@ impl Workers {
         interrupt: &Interrupt,
     ) -> anyhow::Result<WorkloadResult> {
         let lost = |gone: &Gone| {
-            WorkloadResult::not_measured(workload.name.clone(), gone.words().to_owned())
+            WorkloadResult::inconclusive(workload.name.clone(), gone.words().to_owned())
         };
         if self.machine.has_virtual_time() {
             let job = Job::Search(workload.clone(), search.clone());
@@ -379,7 +379,7 @@ impl Workers {
             Ok(result) if result.death.is_none() => return Ok(result),
             Ok(result) => result,
             Err(gone) => {
-                WorkloadResult::not_measured(workload.name.clone(), gone.words().to_owned())
+                WorkloadResult::inconclusive(workload.name.clone(), gone.words().to_owned())
             }
         };
         self.processes[0] = self.replacement()?;
@@ -474,8 +474,8 @@ impl Feeder<'_, '_> {
     fn pass_on(&self, workload: Workload, answer: Answer) {
         let result = match answer {
             Answer::Result(result) => *result,
-            Answer::Failed(why) => WorkloadResult::not_measured(workload.name.clone(), why),
-            other => WorkloadResult::not_measured(
+            Answer::Failed(why) => WorkloadResult::inconclusive(workload.name.clone(), why),
+            other => WorkloadResult::inconclusive(
                 workload.name.clone(),
                 format!("the worker answered {other:?}"),
             ),

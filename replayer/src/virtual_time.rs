@@ -60,20 +60,20 @@ impl Workers {
             Ok(Ok(result)) => result
                 .death
                 .map(|death| death.what)
-                .or(result.not_measured)
+                .or(result.inconclusive)
                 .unwrap_or_default(),
             Ok(Err(gone)) => gone.words().to_owned(),
             Err(error) => format!("{error:#}"),
         };
         say(&format!("{gone}; what it was doing is tried once more"));
         let again = Worker::work_once(&self.machine, &self.start, workload, job(), interrupt)?;
-        let not_measured = |gone: Gone| {
-            WorkloadResult::not_measured(workload.name.clone(), gone.words().to_owned())
+        let inconclusive = |gone: Gone| {
+            WorkloadResult::inconclusive(workload.name.clone(), gone.words().to_owned())
         };
         // It was alone both times.
         Ok(WorkloadResult {
             retry_alone: false,
-            ..again.unwrap_or_else(not_measured)
+            ..again.unwrap_or_else(inconclusive)
         })
     }
 }

@@ -165,10 +165,10 @@ impl Report {
     pub fn assert_clean(&self) {
         assert_eq!(self.broken(), [], "{:#?}", self.details("finding"));
         assert_eq!(
-            self.total("not_measured"),
+            self.total("inconclusive"),
             0,
             "{:#?}",
-            self.details("not-measured")
+            self.details("inconclusive")
         );
         assert!(
             self.total("states_checked") > 0 && self.status == 0,

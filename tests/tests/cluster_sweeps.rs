@@ -180,7 +180,7 @@ fn an_interrupted_sweep_says_what_it_looked_at_and_leaves_whole_results() {
             printed.contains("stopped before the end: "),
             "{printed}{said}"
         );
-        assert!(!printed.contains("NOT MEASURED"), "{printed}");
+        assert!(!printed.contains("INCONCLUSIVE"), "{printed}");
         let summary =
             std::fs::read_to_string(recorded.path().join(signal.as_str()).join("summary.jsonl"));
         let summary: Value = serde_json::from_str(&summary.expect("read")).expect("an object");

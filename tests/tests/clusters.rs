@@ -261,7 +261,7 @@ time.sleep(600)'""", ready = {{ log = "told" }} }}]
         let (status, printed, said) = recorded(to);
         assert_eq!(status, Some(3), "{to}: {printed}{said}");
         assert!(
-            printed.contains("not measured: sendto (a datagram to another node), 1 times"),
+            printed.contains("not recorded: sendto (a datagram to another node), 1 times"),
             "{to}: {printed}"
         );
     }
@@ -507,7 +507,7 @@ fn only_a_check_that_decides_is_believed() {
         };
         let error = check_within(seconds, script).fails(&["--check"], 3);
         assert!(
-            error.starts_with(&format!("not measured: {why}")),
+            error.starts_with(&format!("inconclusive: {why}")),
             "{error}"
         );
         assert_eq!(

@@ -70,7 +70,7 @@ fn sweep(options: &[&str], words: &[&str]) -> Swept {
 impl Swept {
     fn assert_judged(&self) {
         assert_eq!(
-            self.summary["not_measured"], 0,
+            self.summary["inconclusive"], 0,
             "{}\n{:#}",
             self.said, self.summary
         );

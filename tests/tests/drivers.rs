@@ -53,10 +53,10 @@ fn seq_1_is_clean_on_ntfs_3g_but_for_fallocate_which_it_has_not() {
 fn seq_1_on_fuse2fs_shows_that_fsync_of_a_directory_does_nothing_and_no_more() {
     let report = seq_1("fuse2fs");
     assert_eq!(
-        report.total("not_measured"),
+        report.total("inconclusive"),
         0,
         "{:?}",
-        report.with_verdict("not-measured")
+        report.with_verdict("inconclusive")
     );
     assert_eq!(
         report.total("not_applicable"),
@@ -153,9 +153,9 @@ fn the_setup_is_durable_because_it_was_unmounted() {
     for driver in DRIVERS {
         let text = "workload setup; setup; creat foo; write foo 0 4K; run; creat bar; sync";
         let result = tampered(driver, text, |root| {
-            std::fs::remove_file(root.join("foo")).expect("removed")
+            std::fs::remove_file(root.join("foo")).expect("removed");
         });
-        assert_eq!(result.not_measured, None, "{driver}");
+        assert_eq!(result.inconclusive, None, "{driver}");
         assert!(
             promises(&result).contains(&Promise::Unmounted),
             "{driver}: {:?}",
@@ -224,7 +224,7 @@ fn a_driver_that_crashes_after_recovery_is_a_finding_and_the_next_workload_is_me
             );
             let next = engine.run(&workload(text));
             assert!(
-                next.broken.is_empty() && next.not_measured.is_none(),
+                next.broken.is_empty() && next.inconclusive.is_none(),
                 "{driver}: {next:?}"
             );
         });
@@ -237,7 +237,7 @@ fn a_driver_that_is_killed_accuses_nobody() {
         let text = "workload kill; creat foo; fsync foo";
         let result = tampered(driver, text, |root| hit(root, Signal::SIGKILL));
         assert!(result.broken.is_empty(), "{driver}: {result:?}");
-        let why = result.not_measured.expect("it could not be measured");
+        let why = result.inconclusive.expect("it could not be measured");
         assert!(why.contains("was killed by somebody"), "{driver}: {why}");
     }
 }
@@ -258,7 +258,7 @@ fn a_driver_that_dies_while_a_workload_runs_leaves_that_unmeasured_and_the_next_
             let result = engine.run(&workload(&long));
             crasher.join().expect("there was a driver");
             assert!(result.broken.is_empty(), "{driver}: {:?}", result.broken);
-            let why = result.not_measured.expect("it could not be measured");
+            let why = result.inconclusive.expect("it could not be measured");
             assert!(
                 why.contains(driver) && why.contains("SIGSEGV"),
                 "{driver}: {why}"
@@ -267,7 +267,7 @@ fn a_driver_that_dies_while_a_workload_runs_leaves_that_unmeasured_and_the_next_
                 "workload next; creat foo; write foo 0 4K; fsync foo",
             ));
             assert!(
-                next.broken.is_empty() && next.not_measured.is_none(),
+                next.broken.is_empty() && next.inconclusive.is_none(),
                 "{driver}: {next:?}"
             );
         });
@@ -295,7 +295,7 @@ fn what_cannot_be_kept_open_in_the_setup_is_told() {
         &[],
         "workload open; setup; creat foo; open foo as @h; run; fsync @h",
     );
-    let why = report.results[0]["not_measured"]
+    let why = report.results[0]["inconclusive"]
         .as_str()
         .expect("it could not be measured");
     assert!(why.contains("@h"), "{why}");

@@ -69,10 +69,10 @@ fn seq_1_is_clean_on_btrfs() {
 fn f2fs_breaks_the_workload_of_seq_1_that_it_is_known_to_break() {
     let report = seq_1("f2fs");
     assert_eq!(
-        report.total("not_measured"),
+        report.total("inconclusive"),
         0,
         "{:?}",
-        report.with_verdict("not-measured")
+        report.with_verdict("inconclusive")
     );
     // A hole across the end of a file makes it larger; docs/results.md explains it.
     assert_eq!(
@@ -103,10 +103,10 @@ fn a_lazy_disk_shows_that_f2fs_does_not_wait_in_its_first_fsync() {
         ];
         let report = Report::of_process(place.crashpoint(&[&SWEEP, sweep.as_slice()].concat()));
         assert_eq!(
-            report.total("not_measured"),
+            report.total("inconclusive"),
             0,
             "{:?}",
-            report.with_verdict("not-measured")
+            report.with_verdict("inconclusive")
         );
         report.broken()
     };
@@ -139,10 +139,10 @@ fn the_workloads_of_b3_are_clean_on_f2fs() {
 fn btrfs_breaks_the_workloads_of_b3_that_it_is_known_to_break() {
     let report = b3("btrfs");
     assert_eq!(
-        report.total("not_measured"),
+        report.total("inconclusive"),
         0,
         "{:?}",
-        report.with_verdict("not-measured")
+        report.with_verdict("inconclusive")
     );
     let known: Vec<_> = KNOWN_ON_BTRFS
         .map(|(workload, promise)| (workload.to_owned(), promise.to_owned()))
@@ -172,7 +172,7 @@ fn where_a_repair_runs_makes_no_difference() {
                 place.crashpoint(&[&SWEEP, words(kernel).as_slice(), &fs].concat()),
             );
             assert_eq!(
-                (report.total("workloads"), report.total("not_measured")),
+                (report.total("workloads"), report.total("inconclusive")),
                 (3, 0),
                 "{:?}",
                 report.results
@@ -375,7 +375,7 @@ fn a_killed_guest_costs_nothing() {
     let (status, results, summary) = killed.end();
     assert_eq!(results, whole);
     assert_eq!(
-        (status, &summary["not_measured"], &summary["interrupted"]),
+        (status, &summary["inconclusive"], &summary["interrupted"]),
         (Some(0), &0.into(), &false.into())
     );
 }
@@ -465,7 +465,7 @@ fn assert_dies_in_the_second(report: &Report, words: &str) {
     assert_eq!(
         (
             report.total("findings"),
-            report.total("not_measured"),
+            report.total("inconclusive"),
             report.status
         ),
         (1, 0, 1)
@@ -505,12 +505,12 @@ fn a_guest_that_runs_out_of_memory() {
         .find(|result| result["workload"] == "deadly")
         .expect("there is one");
     assert!(
-        result["not_measured"]
+        result["inconclusive"]
             .as_str()
             .is_some_and(|why| why.contains("memory")),
         "{result}"
     );
-    assert_eq!(report.with_verdict("not-measured"), ["deadly"]);
+    assert_eq!(report.with_verdict("inconclusive"), ["deadly"]);
     assert_eq!(report.with_verdict("clean"), ["after", "before"]);
     assert_eq!((report.total("findings"), report.status), (0, 3));
 }

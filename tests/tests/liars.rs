@@ -229,7 +229,7 @@ fn lose_each_write(file_system: &str, workloads: &[Workload]) -> Vec<Losses> {
         {
             let result = engine.run(&workloads[place]);
             assert_eq!(
-                result.not_measured, None,
+                result.inconclusive, None,
                 "{} without write {number}",
                 loss.workload
             );

@@ -122,7 +122,7 @@ fn result(number: usize, verdict: &str, fields: &Value) -> Value {
     let mut result = json!({
         "type": "result", "file_system": "ext4", "mount_options": [], "mkfs_options": [], "number": number,
         "workload": format!("seq-1/{number}"), "verdict": verdict, "states_checked": 2, "states_equal": 1,
-        "broken": [], "log": null, "death": null, "not_measured": null, "not_applicable": null,
+        "broken": [], "log": null, "death": null, "inconclusive": null, "not_applicable": null,
         "text": if verdict == "clean" { Value::Null } else { json!(format!("workload seq-1/{number}; creat foo; fsync foo")) },
     });
     result
@@ -466,8 +466,8 @@ fn no_name_breaks_out_of_a_report() {
         finding(0, "fsync-names", NASTY, NASTY),
         result(
             1,
-            "not-measured",
-            &json!({ "not_measured": NASTY, "workload": NASTY }),
+            "inconclusive",
+            &json!({ "inconclusive": NASTY, "workload": NASTY }),
         ),
     ];
     place.results("<b>&out", &results, true);
@@ -501,15 +501,15 @@ fn junit_counts_every_workload_and_lists_those_that_are_not_clean() {
         .map(|number| result(number, "clean", &json!({})))
         .collect();
     results.extend((40..43).map(|number| finding(number, "fsync-names", "foo", "it is gone")));
-    let why = json!({ "not_measured": "the disk was full" });
-    results.push(result(43, "not-measured", &why));
+    let why = json!({ "inconclusive": "the disk was full" });
+    results.push(result(43, "inconclusive", &why));
     results.push(result(
         44,
         "not-applicable",
         &json!({ "not_applicable": "operation 0 was refused" }),
     ));
     let mut both = finding(45, "fsync-data", "foo", "it is empty");
-    both["not_measured"] = json!("and something could not be told");
+    both["inconclusive"] = json!("and something could not be told");
     results.push(both);
     for (name, finished) in [("whole", true), ("part", false)] {
         place.results(name, &results, finished);

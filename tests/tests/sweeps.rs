@@ -361,21 +361,21 @@ fn killed_between_two_steps() {
     let results = place.path("left/results.jsonl");
     let text = std::fs::read_to_string(&results).expect("read");
     let put = |name: &str, content: &str| {
-        std::fs::write(place.path("left").join(name), content).expect("written")
+        std::fs::write(place.path("left").join(name), content).expect("written");
     };
     let remove = |name: &str| std::fs::remove_file(place.path("left").join(name)).expect("removed");
     let steps: [(&str, &dyn Fn()); 8] = [
         ("a torn line", &|| {
-            put("results.jsonl", &text[..text.len() - 9])
+            put("results.jsonl", &text[..text.len() - 9]);
         }),
         ("a line without its end", &|| {
-            put("results.jsonl", &text[..text.len() - 1])
+            put("results.jsonl", &text[..text.len() - 1]);
         }),
         ("zeros where a line was", &|| {
             put(
                 "results.jsonl",
                 &format!("{}\0\0\0", &text[..=text.find('\n').unwrap()]),
-            )
+            );
         }),
         ("no results yet", &|| {
             for name in [
@@ -530,7 +530,7 @@ fn checkers_that_somebody_kills_accuse_nobody() {
     let sweep = [
         "fs", "--fs", "ext2", "--jobs", "1", "--ops", "1", "--range", "3..7",
     ];
-    let killed = |killed: &str, how: &str, status: i32, not_measured: u64, out: &str| {
+    let killed = |killed: &str, how: &str, status: i32, inconclusive: u64, out: &str| {
         let mut command = place.command(&with(&sweep, &["--out", out, "--format", "json"]));
         let path = format!(
             "{}:{}",
@@ -552,8 +552,8 @@ fn checkers_that_somebody_kills_accuse_nobody() {
         );
         let summary: Value = place.summaries(out).remove(0);
         assert_eq!(
-            (&summary["findings"], &summary["not_measured"]),
-            (&0.into(), &not_measured.into()),
+            (&summary["findings"], &summary["inconclusive"]),
+            (&0.into(), &inconclusive.into()),
             "{summary}"
         );
         std::fs::remove_file(place.path("count")).expect("it ran");

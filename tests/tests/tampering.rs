@@ -28,7 +28,7 @@ fn noticed(expected: fn(&str) -> &'static [Promise], tamper: fn(&Path)) {
         .remove(0);
     for file_system in FILE_SYSTEMS {
         let result = in_own_namespace(|| Laboratory::new(file_system).tamper(&workload, tamper));
-        assert_eq!(result.not_measured, None, "{file_system}");
+        assert_eq!(result.inconclusive, None, "{file_system}");
         assert!(result.states_checked > 0, "{file_system}");
         let findings: Vec<_> = result
             .broken
@@ -82,7 +82,7 @@ fn a_zeroed_byte() {
     noticed(SYNC, |root| {
         open(root.join("A/foo"))
             .write_all_at(&[0], 100)
-            .expect("written")
+            .expect("written");
     });
 }
 
@@ -116,14 +116,14 @@ fn an_appended_byte() {
 #[test]
 fn a_cut_file() {
     noticed(SYNC, |root| {
-        open(root.join("A/new")).set_len(4095).expect("truncated")
+        open(root.join("A/new")).set_len(4095).expect("truncated");
     });
 }
 
 #[test]
 fn a_removed_name() {
     noticed(SYNC, |root| {
-        remove_file(root.join("A/sym")).expect("removed")
+        remove_file(root.join("A/sym")).expect("removed");
     });
 }
 
@@ -138,7 +138,7 @@ fn a_foreign_name() {
 #[test]
 fn a_removed_hard_link() {
     noticed(SYNC, |root| {
-        remove_file(root.join("A/bar")).expect("removed")
+        remove_file(root.join("A/bar")).expect("removed");
     });
 }
 
@@ -171,7 +171,7 @@ fn a_hard_link_that_leads_to_another_file() {
 #[test]
 fn a_file_at_its_old_name() {
     noticed(SYNC, |root| {
-        rename(root.join("A/new"), root.join("A/old")).expect("renamed")
+        rename(root.join("A/new"), root.join("A/old")).expect("renamed");
     });
 }
 
@@ -184,14 +184,14 @@ fn a_changed_attribute() {
             b"other",
             XattrFlags::REPLACE,
         )
-        .expect("set")
+        .expect("set");
     });
 }
 
 #[test]
 fn a_removed_attribute() {
     noticed(SYNC, |root| {
-        lremovexattr(root.join("A/foo"), "user.key").expect("removed")
+        lremovexattr(root.join("A/foo"), "user.key").expect("removed");
     });
 }
 
@@ -214,14 +214,14 @@ fn a_foreign_attribute() {
 #[test]
 fn a_changed_mode() {
     noticed(SYNC, |root| {
-        set_permissions(root.join("A/new"), Permissions::from_mode(0o600)).expect("changed")
+        set_permissions(root.join("A/new"), Permissions::from_mode(0o600)).expect("changed");
     });
 }
 
 #[test]
 fn a_changed_owner() {
     noticed(SYNC, |root| {
-        chown(root.join("A/new"), Some(12), Some(34)).expect("changed")
+        chown(root.join("A/new"), Some(12), Some(34)).expect("changed");
     });
 }
 

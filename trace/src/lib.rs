@@ -76,7 +76,7 @@ pub struct About {
     pub directories: BTreeMap<String, String>,
     /// Calls that were made and are not in the run although they can change what is on a disk, each
     /// with how often: what is judged without them could be wrong.
-    pub not_measured: BTreeMap<String, u64>,
+    pub not_recorded: BTreeMap<String, u64>,
 }
 
 impl Trace {

@@ -142,7 +142,7 @@ impl Toy {
                 }
             }
             Op::Chmod { target, .. } | Op::Chown { target, .. } => {
-                drop(self.file(path_of(target))?)
+                self.file(path_of(target))?;
             }
             Op::Reflink { source, dest, .. } => {
                 let size = self.file(path_of(source))?.size;
@@ -173,7 +173,7 @@ impl Toy {
             }
             FallocMode::KeepSize | FallocMode::ZeroRangeKeepSize | FallocMode::PunchHole => {}
             FallocMode::CollapseRange if aligned && offset + length < file.size => {
-                file.size -= length
+                file.size -= length;
             }
             FallocMode::InsertRange if aligned && offset < file.size => file.size += length,
             FallocMode::CollapseRange | FallocMode::InsertRange => return Err("EINVAL"),

@@ -59,7 +59,7 @@ pub(crate) fn record(arguments: &RecordArgs, interrupt: &Interrupt) -> anyhow::R
     };
     trace.save(&arguments.out)?;
     summarize(&trace, &arguments.out)?;
-    Ok(if trace.about.not_measured.is_empty() {
+    Ok(if trace.about.not_recorded.is_empty() {
         Outcome::Clean
     } else {
         Outcome::Incomplete
@@ -165,7 +165,7 @@ fn count_datagrams(node: &mut NodeTrace, address: Ipv4Addr) {
         .filter(|((_, to), _)| reaches_others(address, *to));
     for ((call, _), times) in sent {
         *node
-            .not_measured
+            .not_recorded
             .entry(format!("{call} (a datagram to another node)"))
             .or_default() += times;
     }
@@ -316,8 +316,8 @@ fn summarize(trace: &Trace, out: &Path) -> io::Result<()> {
             }
         )?;
     }
-    for (what, times) in &trace.about.not_measured {
-        writeln!(to, "not measured: {what}, {times} times")?;
+    for (what, times) in &trace.about.not_recorded {
+        writeln!(to, "not recorded: {what}, {times} times")?;
     }
     writeln!(to, "the trace is in {}", out.display())
 }

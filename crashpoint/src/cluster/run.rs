@@ -197,11 +197,11 @@ fn told(verdict: &Verdict) -> io::Result<Outcome> {
         Verdict::Broken(what) => what
             .iter()
             .try_for_each(|what| writeln!(out, "broken {what}"))?,
-        Verdict::NotMeasured(why) => say(&format!("not measured: {why}")),
+        Verdict::Inconclusive(why) => say(&format!("inconclusive: {why}")),
     }
     Ok(match verdict {
         Verdict::Ok => Outcome::Clean,
         Verdict::Broken(_) => Outcome::Findings,
-        Verdict::NotMeasured(_) => Outcome::Incomplete,
+        Verdict::Inconclusive(_) => Outcome::Incomplete,
     })
 }

@@ -84,7 +84,7 @@ fn wrong(result: &WorkloadResult) -> String {
     let said: Vec<_> = broken
         .map(|finding| format!("{}: {}", finding.path, finding.what))
         .collect();
-    match (&result.not_measured, said.is_empty()) {
+    match (&result.inconclusive, said.is_empty()) {
         (Some(why), _) => format!("could not be measured: {why}"),
         (None, true) => {
             "was not caught: do not believe a clean sweep on this machine, and report it".to_owned()

@@ -149,7 +149,7 @@ fn here(
     let seen = !result.broken.is_empty();
     Ok(Looked {
         seen,
-        why: result.not_measured.filter(|_| !seen),
+        why: result.inconclusive.filter(|_| !seen),
     })
 }
 

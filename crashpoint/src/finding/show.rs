@@ -11,7 +11,7 @@ use replayer::{Findings, Found, Group, replay_text};
 use trace::Trace;
 
 use super::Named;
-use crate::states::{not_measured, outcome, table, title};
+use crate::states::{inconclusive, outcome, table, title};
 
 /// What a directory has that is a trace of a program or a cluster.
 const TRACE: &str = "trace.json";
@@ -97,7 +97,7 @@ fn states(recorded: &Recorded, number: Option<usize>, all: bool) -> anyhow::Resu
         }));
         writeln!(out, "{}", columns(&rows))?;
     }
-    write!(out, "{}{}", not_measured(summary), table(summary))?;
+    write!(out, "{}{}", inconclusive(summary), table(summary))?;
     Ok(outcome(summary))
 }
 
@@ -113,8 +113,8 @@ fn describe(arguments: &ShowArgs) -> anyhow::Result<Outcome> {
     for line in recorder::process::describe(&trace) {
         writeln!(out, "{line}")?;
     }
-    for (what, count) in &trace.about.not_measured {
-        writeln!(out, "not measured: {what}, {count} times")?;
+    for (what, count) in &trace.about.not_recorded {
+        writeln!(out, "not recorded: {what}, {count} times")?;
     }
     Ok(Outcome::Clean)
 }

@@ -131,7 +131,7 @@ impl State<'_> {
         held.unwrap_or_else(|why| {
             say(&format!(
                 "there is no cluster to talk to: {why}; --keep DIR writes its files"
-            ))
+            ));
         });
         Ok(outcome)
     }
@@ -248,7 +248,7 @@ impl Look<'_> {
                 ));
                 Outcome::Incomplete
             }
-            Verdict::NotMeasured(why) => {
+            Verdict::Inconclusive(why) => {
                 say(&format!(
                     "finding {number} could not be judged again: {why}"
                 ));

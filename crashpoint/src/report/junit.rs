@@ -93,7 +93,7 @@ fn suite(sweep: &Sweep, place: usize, alone: bool) -> Suite {
         |open: &&replayer::Open| open.place == place && !open.not_applicable && !open.has_findings;
     for open in sweep.overview.open.iter().filter(unmeasured) {
         let text = format!("workload  {}\nwhy       {}\n", open.text, open.why);
-        let error = Some(Said::new("not-measured", &open.why, &text));
+        let error = Some(Said::new("inconclusive", &open.why, &text));
         cases.push(Case {
             name: printable(&open.workload).into_owned(),
             failure: None,
@@ -180,7 +180,7 @@ fn states_suite(directory: &Path, recorded: &Recorded) -> Suite {
     });
     let mut cases: Vec<_> = failed.collect();
     let error = |name: &str, message: &str| {
-        let error = Some(Said::new("not-measured", message, message));
+        let error = Some(Said::new("inconclusive", message, message));
         Case {
             name: name.into(),
             failure: None,
@@ -208,7 +208,7 @@ fn states_suite(directory: &Path, recorded: &Recorded) -> Suite {
     let errors = cases.len() as u64 - failures;
     let clean = summary
         .checked
-        .saturating_sub(summary.broken + summary.not_measured);
+        .saturating_sub(summary.broken + summary.inconclusive);
     let name = format!(
         "{} {} on {}",
         directory.display(),

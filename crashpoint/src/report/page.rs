@@ -49,7 +49,7 @@ struct Row {
     equal: u64,
     clean: u64,
     findings: u64,
-    not_measured: u64,
+    inconclusive: u64,
     not_applicable: u64,
     seconds: String,
 }
@@ -232,7 +232,7 @@ impl<'a> Builder<'a> {
                 equal: summary.states_equal,
                 clean: swept.clean,
                 findings: summary.findings,
-                not_measured: summary.not_measured,
+                inconclusive: summary.inconclusive,
                 not_applicable: summary.not_applicable,
                 seconds: format!("{:.1}", summary.elapsed.as_secs_f64()),
             });
@@ -370,7 +370,7 @@ impl<'a> Builder<'a> {
             let verdict = if open.not_applicable {
                 "not-applicable"
             } else {
-                "not-measured"
+                "inconclusive"
             };
             let (item, next) = (self.index.items.len(), self.index.groups.len());
             let group = *groups

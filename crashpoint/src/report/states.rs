@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use askama::Template;
 use node_sweep::{Fate, Finding, Moment, Recorded};
 
-use crate::states::{not_measured, table};
+use crate::states::{inconclusive, table};
 
 /// How wide a lane is at most, in pixels.
 const LANE_MAX: usize = 330;
@@ -96,7 +96,7 @@ fn sweep(place: usize, directory: &Path, recorded: &Recorded) -> SweepView {
         summary,
     } = recorded;
     let table = match summary {
-        Some(summary) => not_measured(summary) + &table(summary),
+        Some(summary) => inconclusive(summary) + &table(summary),
         None => "The sweep was stopped before its end.\n".to_owned(),
     };
     SweepView {

@@ -213,7 +213,7 @@ impl<'a> Cutter<'a> {
                 }]);
             }
             FileOp::CreateNameless { file, mode } => {
-                self.new_file(*file, FileKind::Regular, *mode, 0)
+                self.new_file(*file, FileKind::Regular, *mode, 0);
             }
             FileOp::Link { parent, name, file } => {
                 self.file(*file).names += 1;

@@ -114,18 +114,7 @@ impl Recording {
                     to: arguments[1],
                 })
             }
-            Call::Sync { data_only } => {
-                let Some((file, _)) = self.own(origin, arguments[0]) else {
-                    return Next::GoOn;
-                };
-                self.settle_mapped(origin, file);
-                let scope = if data_only {
-                    SyncScope::Data
-                } else {
-                    SyncScope::File
-                };
-                Next::ToExit(Entered::File(FileCall::Sync(vec![(file, scope)])))
-            }
+            Call::Sync { data_only } => self.enter_sync(origin, arguments[0], data_only),
             Call::SyncAll => self.sync_all(origin),
             Call::SyncFileSystem => match self.descriptor(origin.thread, arguments[0] as i32) {
                 Some(descriptor) if self.is_on_our_disk(&descriptor.stat) => self.sync_all(origin),
@@ -151,37 +140,56 @@ impl Recording {
                     Next::GoOn
                 }
             }
-            Call::SetOwner {
-                descriptor,
-                base,
-                path,
-                owner,
-                flags,
-            } => {
-                let stat = if descriptor {
-                    self.own(origin, arguments[0])
-                        .map(|(_, descriptor)| descriptor.stat)
-                } else {
-                    let follow = flags.is_none_or(|flags| {
-                        arguments[flags] & libc::AT_SYMLINK_NOFOLLOW as u64 == 0
-                    });
-                    match self.locate(origin, entry, base, path, follow) {
-                        Where::Ours(located) => located.look(),
-                        _ => None,
-                    }
-                };
-                let same = |wanted: u64, is: u32| wanted as u32 == u32::MAX || wanted as u32 == is;
-                match stat {
-                    Some(stat)
-                        if !(same(arguments[owner], stat.st_uid)
-                            && same(arguments[owner + 1], stat.st_gid)) =>
-                    {
-                        Next::ToExit(Entered::Unfollowed(origin.row.name.into()))
-                    }
-                    _ => Next::GoOn,
-                }
-            }
+            Call::SetOwner { .. } => self.enter_set_owner(origin, entry, call),
             _ => Next::GoOn,
+        }
+    }
+
+    fn enter_sync(&mut self, origin: &Origin, descriptor: u64, data_only: bool) -> Next {
+        let Some((file, _)) = self.own(origin, descriptor) else {
+            return Next::GoOn;
+        };
+        self.settle_mapped(origin, file);
+        let scope = if data_only {
+            SyncScope::Data
+        } else {
+            SyncScope::File
+        };
+        Next::ToExit(Entered::File(FileCall::Sync(vec![(file, scope)])))
+    }
+
+    /// Owners are not recorded: a call that changes one is counted.
+    fn enter_set_owner(&self, origin: &Origin, entry: &Entry, call: Call) -> Next {
+        let Call::SetOwner {
+            descriptor,
+            base,
+            path,
+            owner,
+            flags,
+        } = call
+        else {
+            return Next::GoOn;
+        };
+        let arguments = &entry.arguments;
+        let no_follow = libc::AT_SYMLINK_NOFOLLOW as u64;
+        let follow = flags.is_none_or(|flags| arguments[flags] & no_follow == 0);
+        let stat = if descriptor {
+            self.own(origin, arguments[0])
+                .map(|(_, descriptor)| descriptor.stat)
+        } else {
+            match self.locate(origin, entry, base, path, follow) {
+                Where::Ours(located) => located.look(),
+                _ => None,
+            }
+        };
+        let changes = |wanted: u64, is: u32| wanted as u32 != u32::MAX && wanted as u32 != is;
+        let changes = stat.is_some_and(|stat| {
+            changes(arguments[owner], stat.st_uid) || changes(arguments[owner + 1], stat.st_gid)
+        });
+        if changes {
+            Next::ToExit(Entered::Unfollowed(origin.row.name.into()))
+        } else {
+            Next::GoOn
         }
     }
 
@@ -227,7 +235,7 @@ impl Recording {
     ) {
         match call {
             FileCall::Open { located, nameless } => {
-                self.leave_open(origin, entry, located, nameless, result)
+                self.leave_open(origin, entry, located, nameless, result);
             }
             FileCall::Make(mut located) => self.take_over(origin, &mut located),
             FileCall::Remove(Located {
@@ -240,11 +248,11 @@ impl Recording {
             }
             FileCall::Remove(_) => self.count("removal of a file that is not known"),
             FileCall::Rename { from, to, exchange } => {
-                self.leave_rename(origin, from, to, exchange)
+                self.leave_rename(origin, from, to, exchange);
             }
             FileCall::Write { file, copy } => self.leave_write(origin, entry, file, &copy, result),
             FileCall::Fill { file, copy, offset } => {
-                self.leave_fill(origin, file, &copy, offset, result)
+                self.leave_fill(origin, file, &copy, offset, result);
             }
             FileCall::Resize { file, to, .. } => {
                 let from = self.tree.as_ref().map_or(to, |tree| tree.file(file).size);
@@ -254,7 +262,7 @@ impl Recording {
             }
             FileCall::Allocate { file, copy } => self.leave_allocate(origin, entry, file, &copy),
             FileCall::SetMode { file, mode, .. } => {
-                self.operation(origin, FileOp::SetMode { file, mode })
+                self.operation(origin, FileOp::SetMode { file, mode });
             }
             FileCall::Unfollowed { file, copy, what } => {
                 self.count(what);

@@ -50,8 +50,8 @@ pub fn join(nodes: Vec<NodeTrace>, mut about: About) -> Trace {
         if let Some(directory) = node.directory {
             about.directories.insert(node.name.clone(), directory);
         }
-        for (what, count) in node.not_measured {
-            *about.not_measured.entry(what).or_default() += count;
+        for (what, count) in node.not_recorded {
+            *about.not_recorded.entry(what).or_default() += count;
         }
         trace.run.nodes.push(Node {
             name: node.name,

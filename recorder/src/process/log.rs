@@ -18,7 +18,7 @@ pub struct NodeTrace {
     pub status: ExitStatus,
     /// Calls that are not in the events although they can change what is in the directory, and how
     /// often they were made.
-    pub not_measured: BTreeMap<String, u64>,
+    pub not_recorded: BTreeMap<String, u64>,
     /// Datagrams that it sent, by call and address, and how many: they are not in the events.
     /// Whoever knows the addresses of the other nodes has to count those that went there as not
     /// measured.
@@ -36,7 +36,7 @@ impl fmt::Debug for NodeTrace {
         f.debug_struct("NodeTrace")
             .field("name", &self.name)
             .field("status", &self.status)
-            .field("not_measured", &self.not_measured)
+            .field("not_recorded", &self.not_recorded)
             .field("datagrams", &self.datagrams)
             .field("directory", &self.directory)
             .field("initial", &BriefList(self.initial.iter()))

@@ -3,7 +3,7 @@
 //!
 //! A seccomp filter stops a thread only at the calls of the table in `calls.rs`; ptrace(2) then
 //! shows where it enters and leaves. Each [`Tracer`] is a thread of ours that is the tracer of one
-//! node's processes. What is not followed is counted in [`trace::About::not_measured`], and at the
+//! node's processes. What is not followed is counted in [`trace::About::not_recorded`], and at the
 //! end the directory is compared with what was recorded: if they differ, that is counted as well.
 //!
 //! What it does to those who are recorded: `io_uring_setup` fails with ENOSYS, since what goes

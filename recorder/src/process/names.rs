@@ -377,7 +377,7 @@ impl Recording {
                 );
             }
             (Some(mut inside), None) | (None, Some(mut inside)) => {
-                self.take_over(origin, &mut inside)
+                self.take_over(origin, &mut inside);
             }
             (None, None) => {}
         }

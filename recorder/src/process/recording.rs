@@ -75,7 +75,7 @@ pub(super) enum Entered {
     Socket(SocketCall),
     /// A line, or a part of it.
     Mark,
-    /// Something that counts as not measured if it succeeds.
+    /// Something that counts as not recorded if it succeeds.
     Unfollowed(String),
     /// Descriptors may be closed.
     MayClose,
@@ -109,7 +109,7 @@ pub(super) struct Recording {
     pub gate: Gate,
     events: Vec<Recorded>,
     pub data: Vec<u8>,
-    not_measured: BTreeMap<String, u64>,
+    not_recorded: BTreeMap<String, u64>,
     first: pid_t,
     status: ExitStatus,
 }
@@ -145,7 +145,7 @@ impl Recording {
             gate: Gate::default(),
             events: Vec::new(),
             data,
-            not_measured: BTreeMap::new(),
+            not_recorded: BTreeMap::new(),
             first: 0,
             status: ExitStatus::default(),
         })
@@ -247,7 +247,7 @@ impl Recording {
         Ok(NodeTrace {
             name: self.options.name,
             status: self.status,
-            not_measured: self.not_measured,
+            not_recorded: self.not_recorded,
             directory: self
                 .options
                 .directory
@@ -262,7 +262,7 @@ impl Recording {
 
     /// Something was done that is not recorded.
     pub(super) fn count(&mut self, what: impl Into<String>) {
-        *self.not_measured.entry(what.into()).or_default() += 1;
+        *self.not_recorded.entry(what.into()).or_default() += 1;
     }
 
     /// Adds an event that ends now.
@@ -440,7 +440,7 @@ impl Recording {
     fn leave(&mut self, origin: &Origin, entry: &Entry, entered: Entered, result: i64) {
         match entered {
             Entered::File(call) if result >= 0 => {
-                self.leave_file_call(origin, entry, call, result as u64)
+                self.leave_file_call(origin, entry, call, result as u64);
             }
             Entered::Socket(call) => self.leave_socket_call(origin, entry, call, result),
             Entered::Mark if result > 0 => self.leave_mark(origin, entry, result as u64),
@@ -635,7 +635,7 @@ impl Recording {
             Some(Doing::Calls(called)) => match *called {
                 (origin, _, Entered::File(call)) => self.abandon_file_call(&origin, call),
                 (origin, entry, Entered::Socket(call)) => {
-                    self.abandon_socket_call(&origin, &entry, &call)
+                    self.abandon_socket_call(&origin, &entry, &call);
                 }
                 _ => {}
             },

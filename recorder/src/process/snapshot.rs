@@ -221,7 +221,7 @@ pub(super) fn difference(
                     return Ok(Some((path, "size")));
                 }
                 if first_difference(&File::open(&path)?, file.size, |at, into| {
-                    file.content.read(at, data, into)
+                    file.content.read(at, data, into);
                 })?
                 .is_some()
                 {

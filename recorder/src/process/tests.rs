@@ -24,7 +24,7 @@ fn noticed(script: &str, forgotten: &str) -> Vec<String> {
         .expect("recorded")
         .expect("not cancelled");
     assert!(status.success(), "{script}");
-    trace.about.not_measured.into_keys().collect()
+    trace.about.not_recorded.into_keys().collect()
 }
 
 #[test]

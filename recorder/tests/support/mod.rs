@@ -166,7 +166,7 @@ impl Redone {
                 self.bytes(*file)[*offset as usize..(offset + len) as usize].fill(0);
             }
             FileOp::SetMode { file, mode } => {
-                self.files.get_mut(file).expect("it was made").mode = *mode
+                self.files.get_mut(file).expect("it was made").mode = *mode;
             }
             FileOp::Sync { .. } | FileOp::SyncAll => {}
         }
@@ -304,9 +304,9 @@ impl Recorded {
     pub fn assert_exact(&self) {
         assert!(self.status.success(), "{:?}\n{}", self.status, self.text());
         assert!(
-            self.trace.about.not_measured.is_empty(),
+            self.trace.about.not_recorded.is_empty(),
             "{:?}\n{}",
-            self.trace.about.not_measured,
+            self.trace.about.not_recorded,
             self.text()
         );
         if let Some(difference) = self.difference() {

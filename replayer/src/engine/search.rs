@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use workloads::Workload;
 
 use super::{
-    Engine, Result, StateId, Tell, Unfinished, live_at, lost, not_measured, promised_positions,
+    Engine, Result, StateId, Tell, Unfinished, inconclusive, live_at, lost, promised_positions,
     seed_of,
 };
 use crate::ddmin::ddmin;
@@ -136,7 +136,7 @@ impl Engine {
         let mut result = WorkloadResult::new(workload.name.clone());
         self.whose = None;
         if let Err(error) = self.try_search(workload, search, &mut result, tell, look) {
-            not_measured(&mut result, &error);
+            inconclusive(&mut result, &error);
         }
         result.cut_log();
         result
@@ -244,7 +244,7 @@ impl Engine {
         let model = match progress.model(&self.contract, workload, trace) {
             Ok(model) => model,
             Err(why) => {
-                result.not_measured.get_or_insert(why);
+                result.inconclusive.get_or_insert(why);
                 return Ok(None);
             }
         };
@@ -274,8 +274,8 @@ impl Engine {
         let done = self.finish(unfinished);
         result.states_checked += 1;
         result.timing.add(done.timing);
-        if let Some(why) = done.not_measured {
-            result.not_measured.get_or_insert(why);
+        if let Some(why) = done.inconclusive {
+            result.inconclusive.get_or_insert(why);
         }
         Ok(done
             .broken

@@ -387,7 +387,11 @@ fn is_program(path: &Path) -> bool {
 
 /// The kernel says of a file that is there that it is not, if what is to run it is not.
 fn without_interpreter(error: recorder::process::Error) -> anyhow::Error {
-    let is_missing = matches!(&error, recorder::process::Error::Start { error, .. } if error.kind() == std::io::ErrorKind::NotFound);
+    let is_missing = matches!(
+        &error,
+        recorder::process::Error::Trace(tracer::Error::Start { source, .. })
+            if source.kind() == std::io::ErrorKind::NotFound
+    );
     let error = anyhow::Error::from(error);
     if is_missing {
         anyhow!("{error}: the interpreter that its first line or its header names is not there")

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use pace_rules::nodes::{Action, Event, Message, Node};
-use recorder::process::{NodeOptions, Tracer, about_now, join};
+use recorder::process::{NodeOptions, about_now, join, start};
 use support::python_command;
 use trace::Trace;
 
@@ -29,7 +29,7 @@ fn together(commands: Vec<Command>) -> Trace {
             marks: true,
             ..NodeOptions::default()
         };
-        Tracer::start(options, command).expect("started")
+        start(options, command).expect("started")
     };
     let traced: Vec<_> = commands.into_iter().enumerate().map(start).collect();
     let nodes = traced.into_iter().map(|traced| {
@@ -280,7 +280,7 @@ socket.if_nameindex()
         name: "node".into(),
         ..NodeOptions::default()
     };
-    let node = Tracer::start(options, python_command(script))
+    let node = start(options, python_command(script))
         .expect("started")
         .wait()
         .expect("recorded");

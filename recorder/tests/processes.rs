@@ -323,7 +323,10 @@ fn an_ordinary_user_is_recorded_and_keeps_what_set_uid_gives_or_is_refused() {
     .expect("changed");
     let error = record_as_nobody(&format!("echo first >h; {}", program.display()))
         .expect_err("it would not be root");
-    assert!(matches!(error, Error::SetUid(_)), "{error}");
+    assert!(
+        matches!(error, Error::Trace(tracer::Error::SetUid(_))),
+        "{error}"
+    );
 }
 
 #[test]
@@ -379,7 +382,7 @@ fn what_somebody_else_does_is_noticed() {
     };
     let mut command = Command::new("sh");
     command.args(["-c", "sleep 1"]);
-    let traced = recorder::process::Tracer::start(options, command).expect("started");
+    let traced = recorder::process::start(options, command).expect("started");
     std::fs::write(directory.path().join("foreign"), "x").expect("written");
     let node = traced.wait().expect("recorded");
     assert_eq!(node.not_recorded.len(), 1, "{:?}", node.not_recorded);
@@ -396,7 +399,7 @@ fn a_program_that_cannot_be_started_or_is_set_uid_is_refused() {
     };
     assert!(matches!(
         refused("/nonexistent/program"),
-        Error::Start { .. }
+        Error::Trace(tracer::Error::Start { .. })
     ));
     let directory = tempfile::tempdir().expect("a directory");
     let program = directory.path().join("program");
@@ -408,7 +411,7 @@ fn a_program_that_cannot_be_started_or_is_set_uid_is_refused() {
     .expect("changed");
     let error = refused(program.to_str().expect("ours"));
     assert!(
-        matches!(&error, Error::SetUid(path) if path.ends_with("program")),
+        matches!(&error, Error::Trace(tracer::Error::SetUid(path)) if path.ends_with("program")),
         "{error}"
     );
     // The kernel reads the header, begins, and finds that the rest is not there. On aarch64 (6.1)
@@ -423,7 +426,7 @@ fn a_program_that_cannot_be_started_or_is_set_uid_is_refused() {
         .expect("changed");
     let error = refused(half.to_str().expect("ours"));
     assert!(
-        matches!(&error, Error::Start { error, .. } if error.to_string().contains("damaged")),
+        matches!(&error, Error::Trace(tracer::Error::Start { source, .. }) if source.to_string().contains("damaged")),
         "{error}"
     );
 }
@@ -469,7 +472,7 @@ fn all_processes_end_with_the_recording() {
     let mut command = Command::new("sh");
     let last = format!("setsid sh -c 'touch {}; exec sleep 1000'", begun.display());
     command.args(["-c", &format!("sleep 1000 & sleep 1000 & ({last}) & wait")]);
-    let traced = recorder::process::Tracer::start(options, command).expect("started");
+    let traced = recorder::process::start(options, command).expect("started");
     let started = std::time::Instant::now();
     while !begun.exists() {
         assert!(started.elapsed().as_secs() < 300, "it does not begin");

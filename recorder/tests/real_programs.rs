@@ -5,7 +5,7 @@ mod support;
 use std::process::Command;
 
 use pace_rules::nodes::FileOp;
-use recorder::process::{NodeOptions, Tracer, about_now, join};
+use recorder::process::{NodeOptions, about_now, join, start};
 use support::{Recorded, python_command, record_command, shell};
 
 fn syncs(recorded: &Recorded) -> usize {
@@ -160,7 +160,7 @@ fn anything_until_it_is_killed() {
         command
             .args([seed, 3, 2].map(|number| number.to_string()))
             .current_dir(directory.path());
-        let traced = Tracer::start(options, command).expect("started");
+        let traced = start(options, command).expect("started");
         // It takes a while to start, which is all that would be killed on a busy machine.
         while directory.path().read_dir().expect("read").next().is_none() {
             std::thread::sleep(std::time::Duration::from_millis(1));

@@ -16,7 +16,7 @@ use cluster::{
     reaches_others,
 };
 use pace_rules::nodes::Action;
-use recorder::process::{NodeOptions, NodeTrace, RecordedDisk, Traced, Tracer, about_now, join};
+use recorder::process::{NodeOptions, NodeTrace, RecordedDisk, Traced, about_now, join, start};
 use trace::Trace;
 
 use super::run::{is_interrupted, say_ready};
@@ -188,7 +188,7 @@ fn run_client(
         .stdout(File::create(scene.temporary("acknowledgements"))?)
         .stderr(File::create(&log)?);
     let begun = Instant::now();
-    let traced = Tracer::start(
+    let traced = start(
         NodeOptions {
             name: CLIENT.into(),
             directory: None,
@@ -245,7 +245,7 @@ impl Starter for Recorder<'_> {
             marks: false,
             processor: Some(place),
         };
-        let traced = Arc::new(Tracer::start(options, command).map_err(io::Error::other)?);
+        let traced = Arc::new(start(options, command).map_err(io::Error::other)?);
         self.traced.push((place, Arc::clone(&traced)));
         Ok(Box::new(Watched(traced)))
     }

@@ -6,12 +6,13 @@ use std::os::fd::OwnedFd;
 use pace_rules::nodes::{FileId, FileOp, SyncScope};
 use rustix::fs::{Stat, fstat};
 
-use super::calls::Call;
 use super::gate::Changes;
-use super::lookup::Descriptor;
 use super::names::{Located, Where};
-use super::recording::{Entered, Next, Origin, Recording};
-use super::system::Entry;
+use super::recording::{Entered, Next, Recording};
+use tracer::Entry;
+use tracer::Origin;
+use tracer::calls::Call;
+use tracer::lookup::Descriptor;
 
 /// What is known of a call before it is made.
 #[derive(Debug)]
@@ -80,7 +81,7 @@ impl Recording {
         }
         // What a path means is known only while nobody is changing that.
         if call.has_path() && self.gate.waits(Changes::Files, origin.thread) {
-            return Next::Wait;
+            return Next::Hold;
         }
         let arguments = &entry.arguments;
         match call {
@@ -116,7 +117,7 @@ impl Recording {
             }
             Call::Sync { data_only } => self.enter_sync(origin, arguments[0], data_only),
             Call::SyncAll => self.sync_all(origin),
-            Call::SyncFileSystem => match self.descriptor(origin.thread, arguments[0] as i32) {
+            Call::SyncFileSystem => match origin.descriptor(arguments[0] as i32) {
                 Some(descriptor) if self.is_on_our_disk(&descriptor.stat) => self.sync_all(origin),
                 _ => Next::GoOn,
             },
@@ -202,7 +203,7 @@ impl Recording {
     ) -> Next {
         let Some(file) = file else { return Next::GoOn };
         if !self.may(Changes::Files, origin.thread) {
-            return Next::Wait;
+            return Next::Hold;
         }
         self.settle_mapped(origin, file);
         Next::ToExit(Entered::File(call(file)))
@@ -211,7 +212,7 @@ impl Recording {
     /// The file of a descriptor, if it is one of the node's.
     pub(super) fn own(&self, origin: &Origin, number: u64) -> Option<(FileId, Descriptor)> {
         let tree = self.tree.as_ref()?;
-        let descriptor = self.descriptor(origin.thread, number as i32)?;
+        let descriptor = origin.descriptor(number as i32)?;
         Some((tree.find(&descriptor.stat)?, descriptor))
     }
 

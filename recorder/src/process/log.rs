@@ -21,7 +21,7 @@ pub struct NodeTrace {
     pub not_recorded: BTreeMap<String, u64>,
     /// Datagrams that it sent, by call and address, and how many: they are not in the events.
     /// Whoever knows the addresses of the other nodes has to count those that went there as not
-    /// measured.
+    /// recorded.
     pub datagrams: BTreeMap<(&'static str, IpAddr), u64>,
     /// Its directory of data, as it was given.
     pub(super) directory: Option<String>,
@@ -78,10 +78,4 @@ pub(super) enum Span {
     Bytes { from: u64, to: u64 },
     /// The end behind them.
     End,
-}
-
-/// Nanoseconds of `CLOCK_MONOTONIC`.
-pub(super) fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -11,13 +11,14 @@ use libc::pid_t;
 use pace_rules::nodes::{Data, FileId, FileOp, SyncScope};
 use rustix::fs::{OFlags, fcntl_getfl};
 
-use super::calls::{Call, Numbers, Row, When};
 use super::files::FileCall;
-use super::log::now_ns;
-use super::lookup::readable;
-use super::recording::{Entered, Next, Origin, Recording};
+use super::recording::{Entered, Next, Recording};
 use super::snapshot;
-use super::system::Entry;
+use tracer::Entry;
+use tracer::Origin;
+use tracer::calls::{Call, Numbers, Row, When};
+use tracer::lookup::readable;
+use tracer::now_ns;
 
 /// A part of a file in the memory of a process.
 #[derive(Debug, Clone)]
@@ -47,7 +48,7 @@ const PAGE_BYTES: usize = 4096;
 const GAP_BYTES: usize = 64;
 
 /// How events are named that are stores.
-static STORE: Row = Row {
+const STORE: Row = Row {
     numbers: Numbers::NONE,
     name: "store",
     call: Call::Foreign,
@@ -59,7 +60,7 @@ impl Recording {
         let Some(tree) = &self.tree else {
             return Next::GoOn;
         };
-        let descriptor = self.descriptor(origin.thread, entry.arguments[4] as i32);
+        let descriptor = origin.descriptor(entry.arguments[4] as i32);
         let Some(descriptor) = descriptor else {
             return Next::GoOn;
         };
@@ -85,11 +86,11 @@ impl Recording {
         start: u64,
     ) {
         let [_, len, protection, _, _, offset] = entry.arguments;
-        let Some(process) = self.processes.get_mut(&origin.process) else {
+        let Some(mappings) = self.mappings.get_mut(&origin.process) else {
             return;
         };
         let writable = protection & libc::PROT_WRITE as u64 != 0;
-        process.mappings.push(Mapping {
+        mappings.push(Mapping {
             start,
             len,
             file,
@@ -108,14 +109,8 @@ impl Recording {
 
     /// A mapping of this process that overlaps a range.
     fn hit(&self, process: pid_t, start: u64, len: u64) -> impl Iterator<Item = &Mapping> {
-        let mappings = self
-            .processes
-            .get(&process)
-            .map(|process| process.mappings.as_slice())
-            .unwrap_or_default();
-        mappings
-            .iter()
-            .filter(move |mapping| mapping.overlaps(start, len))
+        let mappings = self.mappings.get(&process).into_iter().flatten();
+        mappings.filter(move |mapping| mapping.overlaps(start, len))
     }
 
     pub(super) fn enter_mapping_call(
@@ -130,12 +125,9 @@ impl Recording {
         }
         match call {
             Call::Protect => {
-                let process = self
-                    .processes
-                    .get_mut(&origin.process)
-                    .expect("it has a mapping");
-                for mapping in process
-                    .mappings
+                let mappings = self.mappings.get_mut(&origin.process);
+                for mapping in mappings
+                    .expect("it has a mapping")
                     .iter_mut()
                     .filter(|mapping| mapping.overlaps(start, len))
                 {
@@ -184,13 +176,13 @@ impl Recording {
         for file in hit {
             self.settle_mapped(origin, file);
         }
-        let Some(process) = self.processes.get_mut(&origin.process) else {
+        let Some(mappings) = self.mappings.get_mut(&origin.process) else {
             return;
         };
         let end = start.saturating_add(len);
         // What is left of a mapping of which a part went is kept as a whole: to look at more is no
         // harm.
-        process.mappings.retain(|mapping| {
+        mappings.retain(|mapping| {
             !going.contains(&mapping.number)
                 || mapping.start < start
                 || mapping.start + mapping.len > end
@@ -200,11 +192,10 @@ impl Recording {
 
     pub(super) fn leave_move(&mut self, origin: &Origin, entry: &Entry, to: u64) {
         let [start, _, len, ..] = entry.arguments;
-        let Some(process) = self.processes.get_mut(&origin.process) else {
+        let Some(mappings) = self.mappings.get_mut(&origin.process) else {
             return;
         };
-        for mapping in process
-            .mappings
+        for mapping in mappings
             .iter_mut()
             .filter(|mapping| mapping.overlaps(start, 1))
         {
@@ -215,48 +206,37 @@ impl Recording {
 
     /// A process has no memory any more, or another.
     pub(super) fn end_mappings(&mut self, origin: &Origin, process: pid_t) {
-        let Some(known) = self.processes.get_mut(&process) else {
+        let Some(known) = self.mappings.get(&process) else {
             return;
         };
-        let mut files: Vec<FileId> = known.mappings.iter().map(|mapping| mapping.file).collect();
+        let mut files: Vec<FileId> = known.iter().map(|mapping| mapping.file).collect();
         files.sort_unstable();
         files.dedup();
         for file in files {
             self.settle_mapped(origin, file);
         }
-        if let Some(known) = self.processes.get_mut(&process) {
-            known.mappings.clear();
+        if let Some(known) = self.mappings.get_mut(&process) {
+            known.clear();
         }
         self.forget_unmapped();
     }
 
     fn forget_unmapped(&mut self) {
-        let processes = &self.processes;
-        let is_mapped = |file: FileId| {
-            processes
-                .values()
-                .any(|process| process.mappings.iter().any(|mapping| mapping.file == file))
-        };
+        let mappings = self.mappings.values().flatten();
+        let is_mapped = |file: FileId| mappings.clone().any(|mapping| mapping.file == file);
         self.mapped.retain(|file, _| is_mapped(*file));
     }
 
     /// Records what was stored to a file, if somebody can have.
     pub(super) fn settle_mapped(&mut self, origin: &Origin, file: FileId) {
-        let mut mappings = self
-            .processes
-            .values()
-            .flat_map(|process| &process.mappings);
+        let mut mappings = self.mappings.values().flatten();
         if !mappings.any(|mapping| mapping.file == file && mapping.writable) {
             return;
         }
         let Some(readable) = self.mapped.remove(&file) else {
             return;
         };
-        let stored = Origin {
-            row: &STORE,
-            ..*origin
-        };
-        self.settle(&stored, file, &readable);
+        self.settle(&origin.as_row(STORE), file, &readable);
         self.mapped.insert(file, readable);
     }
 

@@ -2,13 +2,14 @@
 
 use std::mem;
 
-use super::calls::Call;
 use super::log::What;
-use super::lookup::Descriptor;
-use super::recording::{Origin, Recording};
+use super::recording::Recording;
 use super::snapshot;
-use super::system::Entry;
 use super::tree::{Inode, inode};
+use tracer::Entry;
+use tracer::Origin;
+use tracer::calls::Call;
+use tracer::lookup::Descriptor;
 
 /// The standard output of a node's first process.
 #[derive(Debug, Default)]

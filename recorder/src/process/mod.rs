@@ -1,27 +1,22 @@
 //! Records what processes do to a directory of files, and what they say to each other: every system
 //! call that matters, of all threads and children, in any language.
 //!
-//! A seccomp filter stops a thread only at the calls of the table in `calls.rs`; ptrace(2) then
-//! shows where it enters and leaves. Each [`Tracer`] is a thread of ours that is the tracer of one
-//! node's processes. What is not followed is counted in [`trace::About::not_recorded`], and at the
-//! end the directory is compared with what was recorded: if they differ, that is counted as well.
+//! The recorder is an observer of the crate `tracer`, which stops the threads of a node at their
+//! calls. What is not followed is counted in [`trace::About::not_recorded`], and at the end the
+//! directory is compared with what was recorded: if they differ, that is counted as well.
 //!
 //! What it does to those who are recorded: `io_uring_setup` fails with ENOSYS, since what goes
 //! through a ring makes no calls; calls that change the directory's files are made one at a time,
 //! so that their order is known; and they all end when the recorder does.
 
-mod allowed;
-mod calls;
 mod describe;
 mod disk;
 mod error;
 mod extents;
 mod files;
-mod filter;
 mod gate;
 mod join;
 mod log;
-mod lookup;
 mod mappings;
 mod marks;
 mod names;
@@ -29,8 +24,6 @@ mod opens;
 mod recording;
 mod snapshot;
 mod sockets;
-mod start;
-mod system;
 mod tree;
 mod unfollowed;
 mod writes;
@@ -40,13 +33,16 @@ use std::process::{Command, ExitStatus};
 use std::time::SystemTime;
 
 use trace::{About, Trace};
+use tracer::calls::REFUSED;
+use tracer::{Options, Table};
+
+use recording::Recording;
 
 pub use describe::describe;
 pub use disk::RecordedDisk;
 pub use error::{Error, Result};
 pub use join::join;
 pub use log::NodeTrace;
-pub use start::{Traced, Tracer};
 
 /// What is recorded of a node.
 #[derive(Debug, Clone, Default)]
@@ -64,6 +60,33 @@ pub struct NodeOptions {
     /// takes longer than most turns. So it is for nodes of which there are as many as processors,
     /// or more.
     pub processor: Option<usize>,
+}
+
+/// A node that is recorded. Its processes are killed when it is dropped, or this program ends.
+pub type Traced = tracer::Traced<NodeTrace, Error>;
+
+/// Takes a snapshot of the node's directory, starts the program, and records it and all that it
+/// starts. `command` may have hooks of its own to be run before its program is; they are not
+/// recorded.
+///
+/// # Errors
+/// If the directory cannot be read, or the program not be started.
+pub fn start(options: NodeOptions, command: Command) -> Result<Traced> {
+    let how = Options {
+        name: options.name.clone(),
+        processor: options.processor,
+    };
+    let table = Table {
+        rows: rows(&command),
+        refused: REFUSED.to_vec(),
+    };
+    tracer::start(how, table, command, move || Recording::new(options))
+}
+
+/// The calls that are looked at.
+#[cfg(not(test))]
+fn rows(_: &Command) -> Vec<tracer::calls::Row> {
+    tracer::calls::ROWS.to_vec()
 }
 
 /// What there is to say of a recording that begins now: the version, the kernel, the time.
@@ -98,12 +121,15 @@ pub fn record(
     );
     let mut about = about_now();
     about.commands.insert(options.name.clone(), words);
-    let Some(node) = Tracer::start(options, command)?.wait_unless(cancelled)? else {
+    let Some(node) = start(options, command)?.wait_unless(cancelled)? else {
         return Ok(None);
     };
     let status = node.status;
     Ok(Some((join(vec![node], about), status)))
 }
+
+#[cfg(test)]
+use tests::rows;
 
 #[cfg(test)]
 mod tests;

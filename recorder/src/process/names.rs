@@ -11,11 +11,12 @@ use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
 
 use super::files::FileCall;
 use super::gate::Changes;
-use super::lookup::{Base, look, text};
-use super::recording::{Entered, Next, Origin, Recording};
+use super::recording::{Entered, Next, Recording};
 use super::snapshot;
-use super::system::{Entry, read_memory};
 use super::tree::inode;
+use tracer::Origin;
+use tracer::lookup::{Base, look, text};
+use tracer::{Entry, read_memory};
 
 /// A name in a directory of the node's.
 #[derive(Debug)]
@@ -113,7 +114,7 @@ impl Recording {
             return Next::GoOn;
         }
         if !self.may(Changes::Files, origin.thread) {
-            return Next::Wait;
+            return Next::Hold;
         }
         let Where::Ours(mut located) = found else {
             return Next::ToExit(Entered::File(FileCall::Lost));
@@ -322,7 +323,7 @@ impl Recording {
             return Next::GoOn;
         }
         if !self.may(Changes::Files, origin.thread) {
-            return Next::Wait;
+            return Next::Hold;
         }
         if found.iter().any(|found| matches!(found, Where::Nowhere)) {
             return Next::ToExit(Entered::File(FileCall::Lost));

@@ -3,14 +3,15 @@
 use pace_rules::nodes::{FileKind, FileOp};
 use rustix::fs::{FileType, OFlags, Stat, fstat};
 
-use super::calls::{Call, OpenFlags};
 use super::files::FileCall;
 use super::gate::Changes;
-use super::lookup::text;
 use super::names::{Located, Where};
-use super::recording::{Entered, Next, Origin, Recording};
-use super::system::{Entry, read_memory};
+use super::recording::{Entered, Next, Recording};
 use super::tree::inode;
+use tracer::Origin;
+use tracer::calls::{Call, OpenFlags};
+use tracer::lookup::text;
+use tracer::{Entry, read_memory};
 
 /// Of linux/openat2.h.
 const RESOLVE_IN_ROOT: u64 = 0x10;
@@ -77,7 +78,7 @@ impl Recording {
             return if self.may(Changes::Files, origin.thread) {
                 Next::ToExit(Entered::File(call))
             } else {
-                Next::Wait
+                Next::Hold
             };
         }
         let exclusive = flags.contains(OFlags::CREATE | OFlags::EXCL);
@@ -106,7 +107,7 @@ impl Recording {
         nameless: bool,
         number: u64,
     ) {
-        let Some(descriptor) = self.descriptor(origin.thread, number as i32) else {
+        let Some(descriptor) = origin.descriptor(number as i32) else {
             return self.count("a file that was closed while it was opened");
         };
         let stat = descriptor.stat;

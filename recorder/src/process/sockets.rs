@@ -12,12 +12,13 @@ use nix::sys::socket::{
 };
 use rustix::fs::{FileType, Mode, OFlags, openat, readlinkat};
 
-use super::calls::{Bytes, Call};
 use super::gate::Changes;
 use super::log::{Span, What};
-use super::lookup::Descriptor;
-use super::recording::{Entered, Next, Origin, Recording};
-use super::system::{Entry, read_memory};
+use super::recording::{Entered, Next, Recording};
+use tracer::Origin;
+use tracer::calls::{Bytes, Call};
+use tracer::lookup::Descriptor;
+use tracer::{Entry, read_memory};
 
 /// A connection as one of its ends sees it.
 #[derive(Debug)]
@@ -177,7 +178,7 @@ impl Recording {
             Kind::Other => return Next::GoOn,
         };
         if !self.may(Changes::Connection(connection), origin.thread) {
-            return Next::Wait;
+            return Next::Hold;
         }
         Next::ToExit(Entered::Socket(SocketCall::Send {
             connection,
@@ -195,7 +196,7 @@ impl Recording {
         let Call::Copy { from, to, .. } = call else {
             return Next::GoOn;
         };
-        match self.descriptor(origin.thread, entry.arguments[to] as i32) {
+        match origin.descriptor(entry.arguments[to] as i32) {
             Some(descriptor) if descriptor.is(FileType::Socket) => {
                 self.enter_send(origin, entry, descriptor)
             }
@@ -225,7 +226,7 @@ impl Recording {
     }
 
     fn receive(&mut self, origin: &Origin, number: u64, flags: i32) -> Next {
-        let Some(descriptor) = self.descriptor(origin.thread, number as i32) else {
+        let Some(descriptor) = origin.descriptor(number as i32) else {
             return Next::GoOn;
         };
         if !descriptor.is(FileType::Socket) || flags & libc::MSG_ERRQUEUE != 0 {
@@ -417,7 +418,7 @@ impl Recording {
     }
 
     pub(super) fn enter_shutdown(&mut self, origin: &Origin, entry: &Entry) -> Next {
-        let Some(descriptor) = self.descriptor(origin.thread, entry.arguments[0] as i32) else {
+        let Some(descriptor) = origin.descriptor(entry.arguments[0] as i32) else {
             return Next::GoOn;
         };
         if entry.arguments[1] as i32 != libc::SHUT_RD
@@ -435,7 +436,7 @@ impl Recording {
             return Next::GoOn;
         }
         let number = entry.arguments[0] as i32;
-        let Some(descriptor) = self.descriptor(origin.thread, number) else {
+        let Some(descriptor) = origin.descriptor(number) else {
             return Next::GoOn;
         };
         if descriptor.is(FileType::Socket)
@@ -493,7 +494,7 @@ impl Recording {
     /// The inodes of all sockets that the node's processes have, but for one descriptor.
     fn open_sockets(&self, except: Option<(pid_t, i32)>) -> HashSet<u64> {
         let mut all = HashSet::new();
-        for &process in self.processes.keys() {
+        for &process in self.mappings.keys() {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let Ok(directory) = openat(
                 self.paths.proc(),

@@ -2,11 +2,12 @@
 
 use rustix::fs::fstat;
 
-use super::calls::Call;
 use super::files::FileCall;
-use super::lookup::text;
-use super::recording::{Entered, Next, Origin, Recording};
-use super::system::{Entry, read_memory};
+use super::recording::{Entered, Next, Recording};
+use tracer::Origin;
+use tracer::calls::Call;
+use tracer::lookup::text;
+use tracer::{Entry, read_memory};
 
 /// Calls of ioctl(2) that change nothing of what is recorded: FIEMAP, FS_IOC_GETFLAGS,
 /// FS_IOC_GETVERSION, FS_IOC_FSGETXATTR, FIDEDUPERANGE, FIFREEZE, FITHAW, FITRIM,

@@ -7,12 +7,13 @@ use std::os::unix::fs::FileExt;
 use pace_rules::nodes::{Data, FileId, FileKind, FileOp, SyncScope};
 use rustix::fs::{FileType, OFlags, fcntl_getfl, tell};
 
-use super::calls::{Bytes, Call, Write};
 use super::files::FileCall;
 use super::gate::Changes;
-use super::lookup::readable;
-use super::recording::{Entered, Next, Origin, Recording};
-use super::system::{Entry, read_memory};
+use super::recording::{Entered, Next, Recording};
+use tracer::Origin;
+use tracer::calls::{Bytes, Call, Write};
+use tracer::lookup::readable;
+use tracer::{Entry, read_memory};
 
 /// Flags of pwritev2(2): linux/fs.h.
 const RWF_DSYNC: u64 = 2;
@@ -26,7 +27,7 @@ const FALLOC_FL_WRITE_ZEROES: i32 = 0x80;
 impl Recording {
     pub(super) fn enter_write(&mut self, origin: &Origin, entry: &Entry) -> Next {
         let number = entry.arguments[0] as i32;
-        let Some(descriptor) = self.descriptor(origin.thread, number) else {
+        let Some(descriptor) = origin.descriptor(number) else {
             return Next::GoOn;
         };
         if descriptor.is(FileType::Socket) {
@@ -199,7 +200,7 @@ impl Recording {
         // It may wait for a pipe to be filled.
         let may_wait = origin.row.name == "splice";
         if !may_wait && !self.may(Changes::Files, origin.thread) {
-            return Next::Wait;
+            return Next::Hold;
         }
         self.settle_mapped(origin, file);
         Next::ToExit(Entered::File(FileCall::Fill {

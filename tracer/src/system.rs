@@ -2,14 +2,15 @@
 
 use std::io::{self, IoSliceMut};
 
-use libc::{c_int, c_long, c_void, pid_t};
+use libc::{c_int, c_void, pid_t};
+use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, gettid};
 
 /// What the kernel says of a traced thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stop {
+pub(crate) enum Stop {
     /// It ended, with this status as wait(2) has it.
     Ended(c_int),
     /// It is about to make a call that the filter names.
@@ -28,89 +29,100 @@ pub(super) enum Stop {
 
 /// A call that is about to be made.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entry {
+pub struct Entry {
     /// What the filter said: the row of the table of calls.
-    pub row: u32,
+    pub(crate) row: u32,
+    /// Its arguments.
     pub arguments: [u64; 6],
-    /// Where the program is, and its stack.
+    /// Where the program is.
     pub instruction: u64,
 }
 
-const OPTIONS: c_int = libc::PTRACE_O_TRACESYSGOOD
-    | libc::PTRACE_O_TRACESECCOMP
-    | libc::PTRACE_O_TRACEFORK
-    | libc::PTRACE_O_TRACEVFORK
-    | libc::PTRACE_O_TRACECLONE
-    | libc::PTRACE_O_TRACEEXEC
-    | libc::PTRACE_O_EXITKILL;
-
-fn ptrace(request: libc::c_uint, thread: pid_t, address: usize, data: usize) -> io::Result<c_long> {
-    // SAFETY: of the requests that are made here only PTRACE_GETEVENTMSG, PTRACE_GET_SYSCALL_INFO
-    // and PTRACE_GETREGS write to our memory, and their callers give a place that is large enough.
-    let answer =
-        unsafe { libc::ptrace(request, thread, address as *mut c_void, data as *mut c_void) };
-    if answer < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(answer)
-    }
-}
-
 /// Begins to trace a process; from now on this thread is its tracer, and that of all it starts.
-pub(super) fn seize(process: pid_t) -> io::Result<()> {
-    ptrace(libc::PTRACE_SEIZE, process, 0, OPTIONS as usize).map(drop)
+pub(crate) fn seize(process: pid_t) -> io::Result<()> {
+    let options = Options::PTRACE_O_TRACESYSGOOD
+        | Options::PTRACE_O_TRACESECCOMP
+        | Options::PTRACE_O_TRACEFORK
+        | Options::PTRACE_O_TRACEVFORK
+        | Options::PTRACE_O_TRACECLONE
+        | Options::PTRACE_O_TRACEEXEC
+        | Options::PTRACE_O_EXITKILL;
+    Ok(ptrace::seize(Pid::from_raw(process), options)?)
 }
 
 /// Has the kernel send no signal for each stop of a thread that this process traces. Who traces
 /// waits for the stops, and a signal that does nothing takes a seventh of the time of one.
-pub(super) fn forgo_signals_of_stops() {
+pub(crate) fn forgo_signals_of_stops() {
     let quiet = SigAction::new(SigHandler::SigDfl, SaFlags::SA_NOCLDSTOP, SigSet::empty());
     // SAFETY: no handler is set that could run.
     let _ = unsafe { sigaction(Signal::SIGCHLD, &quiet) };
 }
 
-/// Lets a stopped thread go on, with a signal or 0. One that was killed meanwhile is no error: its
-/// end will be told.
-pub(super) fn go_on(thread: pid_t, signal: c_int) {
-    let _ = ptrace(libc::PTRACE_CONT, thread, 0, signal as usize);
+/// The signal by which a tracer is told that there is a question. The last one: programs that use
+/// signals of this kind begin with the first.
+fn question() -> c_int {
+    libc::SIGRTMAX()
+}
+
+/// Has [`wait`] return when [`interrupt_wait`] is called.
+pub(crate) fn let_waits_be_interrupted() {
+    extern "C" fn nothing(_: c_int) {}
+    // SAFETY: it is plain numbers, for which zeros are values: no flags, so that calls that wait
+    // are not begun again, and no other signal is blocked. The handler does nothing.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(c_int) as usize;
+        libc::sigaction(question(), &raw const action, std::ptr::null_mut());
+    }
+}
+
+/// The number of this thread.
+pub(crate) fn this_thread() -> pid_t {
+    gettid().as_raw()
+}
+
+/// Interrupts the [`wait`] of a thread of this process, if it is in one.
+pub(crate) fn interrupt_wait(thread: pid_t) {
+    // SAFETY: the call takes numbers only. A thread that has ended is no error that matters.
+    let _ = unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread, question()) };
+}
+
+/// The requests for which nix has no words: PTRACE_CONT with any signal (its type lacks those from
+/// SIGRTMIN on), and PTRACE_LISTEN. A thread that was killed meanwhile is no error: its end will be
+/// told.
+fn resume(request: libc::c_uint, thread: pid_t, signal: c_int) {
+    let nothing = std::ptr::null_mut::<c_void>();
+    // SAFETY: these requests take numbers only, and read or write none of our memory.
+    let _ = unsafe { libc::ptrace(request, thread, nothing, signal as usize as *mut c_void) };
+}
+
+/// Lets a stopped thread go on, with a signal or 0.
+pub(crate) fn go_on(thread: pid_t, signal: c_int) {
+    resume(libc::PTRACE_CONT, thread, signal);
 }
 
 /// Lets it go on until it has made the call that it is about to make.
-pub(super) fn go_on_to_exit(thread: pid_t) {
-    let _ = ptrace(libc::PTRACE_SYSCALL, thread, 0, 0);
+pub(crate) fn go_on_to_exit(thread: pid_t) {
+    // One that was killed meanwhile is no error.
+    let _ = ptrace::syscall(Pid::from_raw(thread), None);
 }
 
 /// Lets it stay stopped, as it was told to by a signal.
-pub(super) fn stay_stopped(thread: pid_t) {
-    let _ = ptrace(libc::PTRACE_LISTEN, thread, 0, 0);
+pub(crate) fn stay_stopped(thread: pid_t) {
+    resume(libc::PTRACE_LISTEN, thread, 0);
 }
 
 /// Who was born.
-pub(super) fn event_message(thread: pid_t) -> io::Result<u64> {
-    let mut message: libc::c_ulong = 0;
-    ptrace(
-        libc::PTRACE_GETEVENTMSG,
-        thread,
-        0,
-        &raw mut message as usize,
-    )?;
-    Ok(message)
+pub(crate) fn event_message(thread: pid_t) -> io::Result<u64> {
+    Ok(ptrace::getevent(Pid::from_raw(thread))? as u64)
 }
 
 fn syscall_info(thread: pid_t) -> io::Result<libc::ptrace_syscall_info> {
-    // SAFETY: it is plain numbers, for which zeros are values.
-    let mut info: libc::ptrace_syscall_info = unsafe { std::mem::zeroed() };
-    ptrace(
-        libc::PTRACE_GET_SYSCALL_INFO,
-        thread,
-        size_of_val(&info),
-        &raw mut info as usize,
-    )?;
-    Ok(info)
+    Ok(ptrace::syscall_info(Pid::from_raw(thread))?)
 }
 
 /// The call that a thread is about to make, where it is at an [`Stop::Entry`].
-pub(super) fn entry(thread: pid_t) -> io::Result<Entry> {
+pub(crate) fn entry(thread: pid_t) -> io::Result<Entry> {
     let info = match syscall_info(thread) {
         Err(error) if error.raw_os_error() == Some(libc::EIO) => return registers::entry(thread),
         info => info?,
@@ -128,7 +140,7 @@ pub(super) fn entry(thread: pid_t) -> io::Result<Entry> {
 }
 
 /// What a call returned, where its thread is at an [`Stop::Exit`].
-pub(super) fn result(thread: pid_t) -> io::Result<i64> {
+pub(crate) fn result(thread: pid_t) -> io::Result<i64> {
     let info = match syscall_info(thread) {
         Err(error) if error.raw_os_error() == Some(libc::EIO) => return registers::result(thread),
         info => info?,
@@ -140,25 +152,30 @@ pub(super) fn result(thread: pid_t) -> io::Result<i64> {
     Ok(unsafe { info.u.exit }.sval)
 }
 
-/// A call from the registers, for kernels that do not have PTRACE_GET_SYSCALL_INFO: User-Mode
-/// Linux.
+/// Has a thread at an [`Stop::Entry`] not make its call, and be told this result.
+pub(crate) fn skip_call(thread: pid_t, result: i64) -> io::Result<()> {
+    registers::skip_call(thread, result)
+}
+
+/// Has a thread at an [`Stop::Exit`] be told this result.
+pub(crate) fn set_result(thread: pid_t, result: i64) -> io::Result<()> {
+    registers::set_result(thread, result)
+}
+
+/// Calls in the registers. They are read on kernels that do not have PTRACE_GET_SYSCALL_INFO:
+/// User-Mode Linux.
 #[cfg(target_arch = "x86_64")]
 mod registers {
     use std::io;
 
     use libc::pid_t;
+    use nix::sys::ptrace::{getregs, setregs};
+    use nix::unistd::Pid;
 
-    use super::{Entry, event_message, ptrace};
-
-    fn all(thread: pid_t) -> io::Result<libc::user_regs_struct> {
-        // SAFETY: it is plain numbers, for which zeros are values.
-        let mut all: libc::user_regs_struct = unsafe { std::mem::zeroed() };
-        ptrace(libc::PTRACE_GETREGS, thread, 0, &raw mut all as usize)?;
-        Ok(all)
-    }
+    use super::{Entry, event_message};
 
     pub(super) fn entry(thread: pid_t) -> io::Result<Entry> {
-        let all = all(thread)?;
+        let all = getregs(Pid::from_raw(thread))?;
         let arguments = [all.rdi, all.rsi, all.rdx, all.r10, all.r8, all.r9];
         Ok(Entry {
             row: event_message(thread)? as u32,
@@ -168,18 +185,37 @@ mod registers {
     }
 
     pub(super) fn result(thread: pid_t) -> io::Result<i64> {
-        Ok(all(thread)?.rax as i64)
+        Ok(getregs(Pid::from_raw(thread))?.rax as i64)
+    }
+
+    pub(super) fn skip_call(thread: pid_t, result: i64) -> io::Result<()> {
+        let mut all = getregs(Pid::from_raw(thread))?;
+        // A call of this number is made by nobody.
+        all.orig_rax = u64::MAX;
+        all.rax = result as u64;
+        Ok(setregs(Pid::from_raw(thread), all)?)
+    }
+
+    pub(super) fn set_result(thread: pid_t, result: i64) -> io::Result<()> {
+        let mut all = getregs(Pid::from_raw(thread))?;
+        all.rax = result as u64;
+        Ok(setregs(Pid::from_raw(thread), all)?)
     }
 }
 
-/// There is no such kernel.
-#[cfg(not(target_arch = "x86_64"))]
+/// Calls in the registers. There is no User-Mode Linux: they are only written.
+#[cfg(target_arch = "aarch64")]
 mod registers {
     use std::io;
 
-    use libc::pid_t;
+    use libc::{c_int, c_void, pid_t};
+    use nix::sys::ptrace::{getregs, setregs};
+    use nix::unistd::Pid;
 
     use super::Entry;
+
+    /// Of linux/elf.h: the number of the call, as a set of registers.
+    const NT_ARM_SYSTEM_CALL: usize = 0x404;
 
     pub(super) fn entry(_: pid_t) -> io::Result<Entry> {
         Err(io::ErrorKind::Unsupported.into())
@@ -188,27 +224,66 @@ mod registers {
     pub(super) fn result(_: pid_t) -> io::Result<i64> {
         Err(io::ErrorKind::Unsupported.into())
     }
+
+    pub(super) fn skip_call(thread: pid_t, result: i64) -> io::Result<()> {
+        let mut none: c_int = -1;
+        let mut piece = libc::iovec {
+            iov_base: (&raw mut none).cast::<c_void>(),
+            iov_len: size_of::<c_int>(),
+        };
+        // SAFETY: the kernel reads the piece, and through it the number; both live until it
+        // returns.
+        let answer = unsafe {
+            libc::ptrace(
+                libc::PTRACE_SETREGSET,
+                thread,
+                NT_ARM_SYSTEM_CALL as *mut c_void,
+                (&raw mut piece).cast::<c_void>(),
+            )
+        };
+        if answer < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        set_result(thread, result)
+    }
+
+    pub(super) fn set_result(thread: pid_t, result: i64) -> io::Result<()> {
+        let mut all = getregs(Pid::from_raw(thread))?;
+        all.regs[0] = result as u64;
+        Ok(setregs(Pid::from_raw(thread), all)?)
+    }
 }
 
-/// Waits for a thread that is traced by this one. None if there is none any more.
-pub(super) fn wait() -> io::Result<Option<(pid_t, Stop)>> {
+/// What there is to say of the threads that are traced by this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// This one stopped, or ended.
+    Stop(pid_t, Stop),
+    /// A signal came, such as that of [`interrupt_wait`].
+    Interrupted,
+    /// There is none any more.
+    Nobody,
+}
+
+/// Waits for a thread that is traced by this one.
+pub(crate) fn wait() -> io::Result<Waited> {
     let mut status = 0;
     // SAFETY: it writes one number.
     let thread = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
     if thread < 0 {
         let error = io::Error::last_os_error();
         return match error.raw_os_error() {
-            Some(libc::ECHILD) => Ok(None),
-            Some(libc::EINTR) => wait(),
+            Some(libc::ECHILD) => Ok(Waited::Nobody),
+            Some(libc::EINTR) => Ok(Waited::Interrupted),
             _ => Err(error),
         };
     }
-    Ok(Some((thread, told(status))))
+    Ok(Waited::Stop(thread, told(status)))
 }
 
 /// Waits for the next that there is to say of one process, and leaves it to be said: whether it is
 /// its end.
-pub(super) fn has_ended(process: pid_t) -> bool {
+pub(crate) fn has_ended(process: pid_t) -> bool {
     let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL;
     loop {
         // SAFETY: it is plain numbers, for which zeros are values; the call writes one of it.
@@ -247,13 +322,16 @@ fn told(status: c_int) -> Stop {
 }
 
 /// Kills a process.
-pub(super) fn kill(process: pid_t) {
+pub(crate) fn kill(process: pid_t) {
     // SAFETY: the call takes numbers only.
     let _ = unsafe { libc::kill(process, libc::SIGKILL) };
 }
 
 /// Reads memory of a traced thread into all of `into`.
-pub(super) fn read_memory(thread: pid_t, address: u64, into: &mut [u8]) -> io::Result<()> {
+///
+/// # Errors
+/// If a part of it is not there, or the thread is not.
+pub fn read_memory(thread: pid_t, address: u64, into: &mut [u8]) -> io::Result<()> {
     let mut done = 0;
     while done < into.len() {
         let remote = RemoteIoVec {
@@ -273,7 +351,7 @@ pub(super) fn read_memory(thread: pid_t, address: u64, into: &mut [u8]) -> io::R
 }
 
 /// Whether the kernel's filters can ask a tracer.
-pub(super) fn filters_can_trace() -> io::Result<()> {
+pub(crate) fn filters_can_trace() -> io::Result<()> {
     let action: u32 = libc::SECCOMP_RET_TRACE;
     // SAFETY: the kernel reads one number.
     let answer = unsafe {
@@ -293,7 +371,7 @@ pub(super) fn filters_can_trace() -> io::Result<()> {
 
 /// Has the kernel ask our tracer about the calls that `program` names, in this thread and all that
 /// come of it. Makes system calls only, so that it can be called between fork and exec.
-pub(super) fn install_filter(program: &[libc::sock_filter]) -> io::Result<()> {
+pub(crate) fn install_filter(program: &[libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog {
         len: program.len() as u16,
         filter: program.as_ptr().cast_mut(),

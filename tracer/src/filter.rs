@@ -8,7 +8,8 @@ use libc::{
 };
 use libc::{SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, SECCOMP_RET_TRACE, seccomp_data, sock_filter};
 
-use super::calls::{FOREIGN, REFUSED, Row, When};
+use crate::Table;
+use crate::calls::{FOREIGN, When};
 
 /// Of linux/audit.h.
 #[cfg(target_arch = "x86_64")]
@@ -94,7 +95,7 @@ fn decision(place: usize, when: When) -> Vec<sock_filter> {
 }
 
 /// The program for a table.
-pub(super) fn program(rows: &[Row]) -> Vec<sock_filter> {
+pub(crate) fn program(table: &Table) -> Vec<sock_filter> {
     let foreign = answer(SECCOMP_RET_TRACE | FOREIGN);
     let mut program = vec![
         load(offset_of!(seccomp_data, arch)),
@@ -103,13 +104,13 @@ pub(super) fn program(rows: &[Row]) -> Vec<sock_filter> {
     ];
     program.push(load(offset_of!(seccomp_data, nr)));
     program.extend([jump(BPF_JGE, X32, 0, 1), foreign]);
-    for number in REFUSED.iter().filter_map(|row| row.numbers.here()) {
+    for number in table.refused.iter().filter_map(|row| row.numbers.here()) {
         program.extend([
             jump(BPF_JEQ, number, 0, 1),
             answer(SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
         ]);
     }
-    for (place, row) in rows.iter().enumerate() {
+    for (place, row) in table.rows.iter().enumerate() {
         let Some(number) = row.numbers.here() else {
             continue;
         };

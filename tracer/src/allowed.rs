@@ -9,14 +9,14 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, openat2, readlinkat};
 use rustix::io::Errno;
 use rustix::process::{PidfdGetfdFlags, pidfd_getfd};
 
-use super::{lookup, system};
+use crate::{lookup, system};
 
 /// Is in memory at the same place in every process that this one has just forked.
 static HERE: u8 = 0x5a;
 
 /// Tries on a process that was forked and is traced, but runs no program yet, what will be done
 /// with it.
-pub(super) fn check(process: pid_t, proc: impl AsFd) -> io::Result<()> {
+pub(crate) fn check(process: pid_t, proc: impl AsFd) -> io::Result<()> {
     // It numbers processes as those do for whom it was mounted.
     let own = readlinkat(&proc, "self", Vec::new())
         .ok()
@@ -61,7 +61,7 @@ fn refused(call: &str) -> impl FnOnce(io::Error) -> io::Error + '_ {
 }
 
 /// What stands in the way of ptrace(2).
-pub(super) fn not_traced(error: io::Error) -> io::Error {
+pub(crate) fn not_traced(error: io::Error) -> io::Error {
     if error.raw_os_error() != Some(libc::EPERM) {
         return error;
     }

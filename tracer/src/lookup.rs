@@ -13,7 +13,7 @@ use rustix::fs::{fstat, openat, openat2, readlinkat, statat};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use super::system::read_memory;
+use crate::system::read_memory;
 
 /// `PIDFD_THREAD`: a descriptor of a thread, which may have a table of descriptors of its own.
 const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(OFlags::EXCL.bits());
@@ -23,27 +23,33 @@ const LINKS_MAX: u32 = 40;
 
 /// A copy of somebody's descriptor, and what it is of.
 #[derive(Debug)]
-pub(super) struct Descriptor {
+pub struct Descriptor {
+    /// The copy.
     pub copy: OwnedFd,
+    /// What fstat(2) says of it.
     pub stat: Stat,
 }
 
 impl Descriptor {
-    pub(super) fn is(&self, kind: FileType) -> bool {
+    /// Whether it is of a file of this type.
+    pub fn is(&self, kind: FileType) -> bool {
         FileType::from_raw_mode(self.stat.st_mode) == kind
     }
 }
 
 /// A name in a directory.
 #[derive(Debug)]
-pub(super) struct Place {
+pub struct Place {
+    /// The directory.
     pub directory: OwnedFd,
+    /// What fstat(2) says of the directory.
     pub stat: Stat,
+    /// The name, which may be nobody's.
     pub name: Vec<u8>,
 }
 
 /// What has a name in a directory, if anything has.
-pub(super) fn look(directory: impl AsFd, name: &[u8]) -> Option<Stat> {
+pub fn look(directory: impl AsFd, name: &[u8]) -> Option<Stat> {
     statat(
         directory,
         OsStr::from_bytes(name),
@@ -54,13 +60,13 @@ pub(super) fn look(directory: impl AsFd, name: &[u8]) -> Option<Stat> {
 
 /// Something by which the descriptors of a thread can be copied. Before Linux 6.9 there is none for
 /// a thread, and that of its process stands for it.
-pub(super) fn handle_of(thread: pid_t, process: pid_t) -> io::Result<OwnedFd> {
+pub(crate) fn handle_of(thread: pid_t, process: pid_t) -> io::Result<OwnedFd> {
     let open = |number, flags| pidfd_open(Pid::from_raw(number).ok_or(Errno::SRCH)?, flags);
     Ok(open(thread, PIDFD_THREAD).or_else(|_| open(process, PidfdFlags::empty()))?)
 }
 
 /// A copy of descriptor `number`.
-pub(super) fn descriptor(handle: impl AsFd, number: i32) -> Option<Descriptor> {
+pub fn descriptor(handle: impl AsFd, number: i32) -> Option<Descriptor> {
     if number < 0 {
         return None;
     }
@@ -70,15 +76,18 @@ pub(super) fn descriptor(handle: impl AsFd, number: i32) -> Option<Descriptor> {
 }
 
 /// The same file again, to be read.
-pub(super) fn readable(copy: BorrowedFd<'_>) -> io::Result<File> {
+///
+/// # Errors
+/// If it may not be read.
+pub fn readable(copy: BorrowedFd<'_>) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", copy.as_raw_fd()))
 }
 
 /// A path, or another text that ends with a zero.
-pub(super) fn text(thread: pid_t, address: u64) -> Option<Vec<u8>> {
+pub fn text(thread: pid_t, address: u64) -> Option<Vec<u8>> {
     let (mut all, mut at) = (Vec::new(), address);
     while all.len() < libc::PATH_MAX as usize {
-        // Not beyond the page, since there may be nothing behind it.
+        // Not beyond the page, since there may be nothing after it.
         let len = 256.min(4096 - (at & 4095)) as usize;
         let mut piece = [0; 256];
         read_memory(thread, at, &mut piece[..len]).ok()?;
@@ -94,7 +103,8 @@ pub(super) fn text(thread: pid_t, address: u64) -> Option<Vec<u8>> {
 
 /// Where relative paths of a call begin.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Base {
+pub struct Base {
+    /// The thread whose path it is.
     pub thread: pid_t,
     /// A descriptor of it, or `AT_FDCWD`.
     pub descriptor: i32,
@@ -102,7 +112,7 @@ pub(super) struct Base {
 
 /// Looks up paths as others see them.
 #[derive(Debug)]
-pub(super) struct Paths {
+pub struct Paths {
     /// `/proc` as the tracer sees it.
     proc: OwnedFd,
 }
@@ -114,12 +124,13 @@ fn c_string(text: impl Into<Vec<u8>>) -> Result<CString, Errno> {
 }
 
 impl Paths {
-    pub(super) fn new(proc: OwnedFd) -> Self {
+    /// With the `/proc` of the tracer ([`crate::proc`]).
+    pub fn new(proc: OwnedFd) -> Self {
         Self { proc }
     }
 
     /// The tracer's `/proc`.
-    pub(super) fn proc(&self) -> BorrowedFd<'_> {
+    pub fn proc(&self) -> BorrowedFd<'_> {
         self.proc.as_fd()
     }
 
@@ -135,7 +146,7 @@ impl Paths {
 
     /// The directory and name that a path ends with. `follow` says whether the name is followed if
     /// it is a link. None if the path cannot be followed, or ends with no name, such as `..`.
-    pub(super) fn place(&self, base: Base, path: &[u8], follow: bool) -> Option<Place> {
+    pub fn place(&self, base: Base, path: &[u8], follow: bool) -> Option<Place> {
         self.try_place(base, path, follow).ok().flatten()
     }
 
@@ -167,7 +178,10 @@ impl Paths {
     }
 
     /// A directory.
-    pub(super) fn directory(&self, base: Base, path: &[u8]) -> Result<OwnedFd, Errno> {
+    ///
+    /// # Errors
+    /// If it is none, or the path cannot be followed.
+    pub fn directory(&self, base: Base, path: &[u8]) -> Result<OwnedFd, Errno> {
         let start = self.start(base, path.first() == Some(&b'/'))?;
         let end = path
             .iter()

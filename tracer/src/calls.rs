@@ -1,9 +1,14 @@
-//! The system calls that are looked at. Which they are is data: the kernel's filter and the tracer
-//! are made of this table.
+//! The system calls that can be looked at. Which they are is data: the kernel's filter and the
+//! tracer are made of this table.
 
-/// What a call is to the recorder.
+/// What a call does, and in which arguments it says with what. `None` stands for an argument that
+/// it does not have.
+#[expect(
+    missing_docs,
+    reason = "fields are numbers of arguments, named by what is in them"
+)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Call {
+pub enum Call {
     /// Bytes out of a descriptor: a socket's are received. The flags are in this argument.
     Read { flags: Option<usize> },
     /// The same, into several messages.
@@ -105,7 +110,7 @@ pub(super) enum Call {
 
 impl Call {
     /// Whether it has to do with the files of paths.
-    pub(super) fn has_path(self) -> bool {
+    pub fn has_path(self) -> bool {
         matches!(
             self,
             Self::Open { .. }
@@ -127,7 +132,8 @@ impl Call {
 
 /// How a call has the bytes, and where they go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Write {
+pub struct Write {
+    /// How it has the bytes.
     pub bytes: Bytes,
     /// The argument with the offset in the file, if there is one.
     pub offset: Option<usize>,
@@ -137,7 +143,7 @@ pub(super) struct Write {
 
 /// How a call has the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Bytes {
+pub enum Bytes {
     /// A buffer.
     Buffer,
     /// Buffers.
@@ -148,7 +154,7 @@ pub(super) enum Bytes {
 
 /// Where the flags of an open are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum OpenFlags {
+pub enum OpenFlags {
     /// In an argument.
     Argument(usize),
     /// In memory (openat2).
@@ -159,15 +165,19 @@ pub(super) enum OpenFlags {
 
 /// What is new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum New {
+pub enum New {
+    /// A directory.
     Directory,
+    /// A symbolic link.
     Symlink,
+    /// Any other file.
     Node,
 }
 
 /// When the kernel asks about a call.
+#[expect(missing_docs, reason = "the variants say what the fields are")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum When {
+pub enum When {
     /// Always.
     Always,
     /// If an argument has one of these bits.
@@ -182,20 +192,22 @@ pub(super) enum When {
 
 /// The numbers that a call has. From 424 on they are the same everywhere.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Numbers {
+pub struct Numbers {
+    /// On x86-64.
     pub x86_64: Option<u32>,
+    /// On aarch64.
     pub aarch64: Option<u32>,
 }
 
 impl Numbers {
     /// Of what is no call, or none that is looked at.
-    pub(super) const NONE: Self = Self {
+    pub const NONE: Self = Self {
         x86_64: None,
         aarch64: None,
     };
 
     /// The number on this machine, if it has the call.
-    pub(super) const fn here(self) -> Option<u32> {
+    pub const fn here(self) -> Option<u32> {
         if cfg!(target_arch = "x86_64") {
             self.x86_64
         } else {
@@ -206,10 +218,14 @@ impl Numbers {
 
 /// A system call: its numbers, its name, what it is, and when it is looked at.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Row {
+pub struct Row {
+    /// Its numbers.
     pub numbers: Numbers,
+    /// Its name.
     pub name: &'static str,
+    /// What it does.
     pub call: Call,
+    /// When it is looked at.
     pub when: When,
 }
 
@@ -259,21 +275,21 @@ const CHANGING_OPEN: u32 =
     (libc::O_CREAT | libc::O_TRUNC | (libc::O_TMPFILE & !libc::O_DIRECTORY)) as u32;
 
 /// The row of calls that are made as those of another architecture, whose numbers are others.
-pub(super) const FOREIGN: u32 = 0xffff;
+pub const FOREIGN: u32 = 0xffff;
 
 /// What is said of those.
-pub(super) const FOREIGN_ROW: Row = row(
+pub const FOREIGN_ROW: Row = row(
     Numbers::NONE,
     "a system call of another architecture",
     Call::Foreign,
 );
 
 /// What the filter refuses, so that programs do without.
-pub(super) const REFUSED: [Row; 1] = [row(same(425), "io_uring_setup", Call::Foreign)];
+pub const REFUSED: [Row; 1] = [row(same(425), "io_uring_setup", Call::Foreign)];
 
 /// The table, the most frequent first.
 #[rustfmt::skip] // a row a line
-pub(super) const ROWS: &[Row] = &[
+pub const ROWS: &[Row] = &[
     row(both(0, 63), "read", Call::Read { flags: None }),
     row(both(1, 64), "write", write(Bytes::Buffer, None, None)),
     row(both(45, 207), "recvfrom", Call::Read { flags: Some(3) }),

@@ -1,0 +1,241 @@
+//! Who is asked at each stop, and what may be answered.
+
+use std::os::fd::OwnedFd;
+use std::process::ExitStatus;
+use std::sync::Arc;
+
+use libc::pid_t;
+
+use crate::calls::Row;
+use crate::lookup::{self, Descriptor};
+use crate::system::Entry;
+
+/// Which call of which thread it is, or what happened to a process without one.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    /// When it began, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub start_ns: u64,
+    /// The process, as it is numbered where the tracer is.
+    pub process: pid_t,
+    /// The thread.
+    pub thread: pid_t,
+    /// The row of the table of calls.
+    pub row: Row,
+    /// A hash of where in which module the instruction is; 0 if that is not known.
+    pub stack: u64,
+    pub(crate) handle: Option<Arc<OwnedFd>>,
+}
+
+impl Origin {
+    /// A copy of one of the thread's descriptors, if it is open.
+    pub fn descriptor(&self, number: i32) -> Option<Descriptor> {
+        lookup::descriptor(self.handle.as_deref()?, number)
+    }
+
+    /// The same place and time, under the name of another row.
+    #[must_use]
+    pub fn as_row(&self, row: Row) -> Self {
+        Self {
+            row,
+            ..self.clone()
+        }
+    }
+}
+
+/// What shall become of a call that a thread is about to make. `K` is what the observer keeps until
+/// it returns.
+#[derive(Debug)]
+pub enum Decision<K> {
+    /// It is made, and nobody wants to see it return.
+    GoOn,
+    /// It is made, and its return is told.
+    ToExit(K),
+    /// The thread stays where it is. The observer is asked again when it names the thread as
+    /// [`Observer::released`], or somebody calls [`crate::Traced::ask_again`].
+    Hold,
+    /// It is not made, and returns this error (errno(3)).
+    Fail(i32),
+    /// It is not made, and returns this as its result.
+    Skip(i64),
+}
+
+/// What shall become of a thread whose call has been made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum After {
+    /// It goes on.
+    GoOn,
+    /// It goes on, and is told another result: a negative one is an error.
+    Return(i64),
+}
+
+/// Is asked about every call of a node that the table names, and told what else happens to its
+/// processes. All in the one thread that is their tracer: whoever is slow delays the node.
+pub trait Observer {
+    /// What is kept from the entry of a call to its return.
+    type Kept;
+    /// What has been seen, once all processes have ended.
+    type Output: Send + 'static;
+    /// Why there is no such thing.
+    type Error: From<crate::Error> + Send + 'static;
+
+    /// The first program begins: its standard streams can be looked up by this.
+    fn begun(&mut self, _first: &Origin) {}
+
+    /// A thread is about to make a call.
+    fn entry(&mut self, origin: &Origin, entry: &Entry) -> Decision<Self::Kept>;
+
+    /// A call has been made. Negative results are errors.
+    fn exit(&mut self, origin: &Origin, entry: &Entry, kept: Self::Kept, result: i64) -> After;
+
+    /// Whoever made a call was killed in it. What it did has to be looked up.
+    fn abandoned(&mut self, origin: &Origin, entry: &Entry, kept: Self::Kept);
+
+    /// A call that this observer let be made is not, now or at all: another one refused.
+    fn withdrawn(&mut self, _origin: &Origin, _kept: Option<Self::Kept>) {}
+
+    /// A thread that was held has ended.
+    fn gave_up(&mut self, _thread: pid_t) {}
+
+    /// A thread is in no call any more: it has left it, was held before it, or has ended. Those
+    /// who may be asked again because of that.
+    fn released(&mut self, _thread: pid_t) -> Vec<pid_t> {
+        Vec::new()
+    }
+
+    /// There is a new process. It has what its parent has.
+    fn born(&mut self, _process: pid_t, _parent: Option<pid_t>) {}
+
+    /// A process runs another program.
+    fn exec(&mut self, _origin: &Origin) {}
+
+    /// A process has ended.
+    fn ended(&mut self, _origin: &Origin) {}
+
+    /// Something happened of which the kernel does not tell enough.
+    fn unseen(&mut self, _what: &'static str) {}
+
+    /// All have ended; the first one with this status.
+    ///
+    /// # Errors
+    /// What the observer says.
+    fn finish(self, status: ExitStatus) -> Result<Self::Output, Self::Error>;
+}
+
+/// Two observers of one node: `Both(recorder, injector)`. The second is asked only about calls that
+/// the first lets be made, so that it counts each of them once. It may refuse them: then the first
+/// has seen none.
+#[derive(Debug)]
+pub struct Both<First, Second>(pub First, pub Second);
+
+/// What two observers keep of one call.
+#[derive(Debug)]
+pub struct Kept<First, Second> {
+    first: Option<First>,
+    second: Option<Second>,
+}
+
+impl<First, Second> Observer for Both<First, Second>
+where
+    First: Observer,
+    Second: Observer,
+    First::Error: From<Second::Error>,
+{
+    type Kept = Kept<First::Kept, Second::Kept>;
+    type Output = (First::Output, Second::Output);
+    type Error = First::Error;
+
+    fn begun(&mut self, first: &Origin) {
+        self.0.begun(first);
+        self.1.begun(first);
+    }
+
+    fn entry(&mut self, origin: &Origin, entry: &Entry) -> Decision<Self::Kept> {
+        let first = match self.0.entry(origin, entry) {
+            Decision::GoOn => None,
+            Decision::ToExit(kept) => Some(kept),
+            Decision::Hold => return Decision::Hold,
+            Decision::Fail(error) => return Decision::Fail(error),
+            Decision::Skip(result) => return Decision::Skip(result),
+        };
+        let second = match self.1.entry(origin, entry) {
+            Decision::GoOn => None,
+            Decision::ToExit(kept) => Some(kept),
+            refused => {
+                self.0.withdrawn(origin, first);
+                return match refused {
+                    Decision::Fail(error) => Decision::Fail(error),
+                    Decision::Skip(result) => Decision::Skip(result),
+                    _ => Decision::Hold,
+                };
+            }
+        };
+        if first.is_none() && second.is_none() {
+            return Decision::GoOn;
+        }
+        Decision::ToExit(Kept { first, second })
+    }
+
+    fn exit(&mut self, origin: &Origin, entry: &Entry, kept: Self::Kept, result: i64) -> After {
+        // Both see what the call did, and the program what the second one makes of it.
+        let mut after = After::GoOn;
+        if let Some(kept) = kept.first {
+            after = self.0.exit(origin, entry, kept, result);
+        }
+        if let Some(kept) = kept.second
+            && let other @ After::Return(_) = self.1.exit(origin, entry, kept, result)
+        {
+            after = other;
+        }
+        after
+    }
+
+    fn abandoned(&mut self, origin: &Origin, entry: &Entry, kept: Self::Kept) {
+        if let Some(kept) = kept.first {
+            self.0.abandoned(origin, entry, kept);
+        }
+        if let Some(kept) = kept.second {
+            self.1.abandoned(origin, entry, kept);
+        }
+    }
+
+    fn withdrawn(&mut self, origin: &Origin, kept: Option<Self::Kept>) {
+        let (first, second) = kept.map_or((None, None), |kept| (kept.first, kept.second));
+        self.0.withdrawn(origin, first);
+        self.1.withdrawn(origin, second);
+    }
+
+    fn gave_up(&mut self, thread: pid_t) {
+        self.0.gave_up(thread);
+        self.1.gave_up(thread);
+    }
+
+    fn released(&mut self, thread: pid_t) -> Vec<pid_t> {
+        let mut released = self.0.released(thread);
+        released.extend(self.1.released(thread));
+        released
+    }
+
+    fn born(&mut self, process: pid_t, parent: Option<pid_t>) {
+        self.0.born(process, parent);
+        self.1.born(process, parent);
+    }
+
+    fn exec(&mut self, origin: &Origin) {
+        self.0.exec(origin);
+        self.1.exec(origin);
+    }
+
+    fn ended(&mut self, origin: &Origin) {
+        self.0.ended(origin);
+        self.1.ended(origin);
+    }
+
+    fn unseen(&mut self, what: &'static str) {
+        self.0.unseen(what);
+        self.1.unseen(what);
+    }
+
+    fn finish(self, status: ExitStatus) -> Result<Self::Output, Self::Error> {
+        Ok((self.0.finish(status)?, self.1.finish(status)?))
+    }
+}

@@ -1,0 +1,346 @@
+use std::collections::HashMap;
+use std::mem::offset_of;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long, pid_t, sock_filter};
+use tempfile::TempDir;
+
+use super::calls::{REFUSED, ROWS};
+use super::lookup::text;
+use super::*;
+
+/// What is decided about a call.
+type Decide = Box<dyn FnMut(&Origin, &Entry) -> Decision<()> + Send>;
+
+/// Decides as it is told, notes what it is told, and answers each call that it saw return.
+struct Scripted {
+    decide: Decide,
+    after: After,
+    seen: Arc<Mutex<Seen>>,
+}
+
+/// How often something happened.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Calls that were made, by name and result.
+    made: HashMap<(&'static str, i64), u32>,
+    withdrawn: HashMap<&'static str, u32>,
+    gave_up: u32,
+    born: u32,
+    ended: u32,
+}
+
+impl Observer for Scripted {
+    type Kept = ();
+    type Output = ExitStatus;
+    type Error = Error;
+
+    fn entry(&mut self, origin: &Origin, entry: &Entry) -> Decision<()> {
+        (self.decide)(origin, entry)
+    }
+
+    fn exit(&mut self, origin: &Origin, _: &Entry, (): (), result: i64) -> After {
+        let mut seen = self.seen.lock().expect("whole");
+        *seen.made.entry((origin.row.name, result)).or_default() += 1;
+        self.after
+    }
+
+    fn abandoned(&mut self, _: &Origin, _: &Entry, (): ()) {}
+
+    fn withdrawn(&mut self, origin: &Origin, _: Option<()>) {
+        let mut seen = self.seen.lock().expect("whole");
+        *seen.withdrawn.entry(origin.row.name).or_default() += 1;
+    }
+
+    fn gave_up(&mut self, _: pid_t) {
+        self.seen.lock().expect("whole").gave_up += 1;
+    }
+
+    fn born(&mut self, _: pid_t, _: Option<pid_t>) {
+        self.seen.lock().expect("whole").born += 1;
+    }
+
+    fn ended(&mut self, _: &Origin) {
+        self.seen.lock().expect("whole").ended += 1;
+    }
+
+    fn finish(self, status: ExitStatus) -> Result<ExitStatus> {
+        Ok(status)
+    }
+}
+
+fn scripted(
+    decide: impl FnMut(&Origin, &Entry) -> Decision<()> + Send + 'static,
+) -> (Scripted, Arc<Mutex<Seen>>) {
+    let seen = Arc::default();
+    let scripted = Scripted {
+        decide: Box::new(decide),
+        after: After::GoOn,
+        seen: Arc::clone(&seen),
+    };
+    (scripted, seen)
+}
+
+fn trace_by<O: Observer<Error = Error> + Send + 'static>(
+    script: &str,
+    observer: O,
+) -> Result<Traced<O::Output, Error>> {
+    let options = Options {
+        name: "node".into(),
+        processor: None,
+    };
+    let table = Table {
+        rows: ROWS.to_vec(),
+        refused: REFUSED.to_vec(),
+    };
+    let mut command = Command::new("bash");
+    command.args(["-c", script]);
+    start(options, table, command, move || Ok(observer))
+}
+
+fn trace(
+    script: &str,
+    decide: impl FnMut(&Origin, &Entry) -> Decision<()> + Send + 'static,
+) -> Result<Traced<ExitStatus, Error>> {
+    trace_by(script, scripted(decide).0)
+}
+
+/// Runs a script in a directory, with what is decided; its exit status.
+fn run(
+    directory: &Path,
+    script: &str,
+    decide: impl FnMut(&Origin, &Entry) -> Decision<()> + Send + 'static,
+) -> ExitStatus {
+    let script = format!("cd {}; {script}", directory.display());
+    let traced = trace(&script, decide).expect("started");
+    traced.wait().expect("traced")
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a directory")
+}
+
+#[test]
+fn a_call_that_fails_is_not_made() {
+    let folder = folder();
+    let status = run(
+        folder.path(),
+        "mkdir a 2>said; test $? = 1 && grep -q 'No space left' said && test ! -e a && mkdir b",
+        {
+            let mut left = 1;
+            move |origin, _| {
+                if origin.row.name.starts_with("mkdir") && left > 0 {
+                    left -= 1;
+                    return Decision::Fail(libc::ENOSPC);
+                }
+                Decision::GoOn
+            }
+        },
+    );
+    assert!(status.success(), "{status}");
+    assert!(folder.path().join("b").is_dir());
+}
+
+#[test]
+fn a_call_that_is_skipped_is_not_made_and_returns_what_it_is_told() {
+    let folder = folder();
+    let script = "echo x >f; rm f && test -e f && printf hello >f && test ! -s f";
+    let status = run(folder.path(), script, |origin, entry| {
+        match origin.row.name {
+            "unlink" | "unlinkat" => Decision::Skip(0),
+            // All of them, but for that of echo, of two bytes.
+            "write" if entry.arguments[2] == 5 => Decision::Skip(5),
+            _ => Decision::GoOn,
+        }
+    });
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn a_result_is_replaced_after_a_call_was_made() {
+    let folder = folder();
+    let decide = |origin: &Origin, _: &Entry| match origin.row.name {
+        "fsync" => Decision::ToExit(()),
+        _ => Decision::GoOn,
+    };
+    let (mut observer, seen) = scripted(decide);
+    observer.after = After::Return(-i64::from(libc::EIO));
+    let path = folder.path().display();
+    let script = format!("cd {path}; echo x >f; sync f 2>said; grep -q 'Input/output' said");
+    let status = trace_by(&script, observer).expect("started").wait();
+    assert!(status.expect("traced").success());
+    // It was made, and was well.
+    assert_eq!(seen.lock().expect("whole").made[&("fsync", 0)], 1);
+}
+
+/// Waits for something, not for ever.
+fn wait_for(what: &str, is: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Holds every mkdir of `a` until it is told otherwise; says whether it holds one, and may be told.
+fn holder() -> (
+    impl FnMut(&Origin, &Entry) -> Decision<()> + Send + 'static,
+    Arc<AtomicBool>,
+    Arc<AtomicBool>,
+) {
+    let (holds, may) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    let (of_us, of_them) = (Arc::clone(&holds), Arc::clone(&may));
+    let decide = move |origin: &Origin, entry: &Entry| {
+        let path = usize::from(origin.row.name == "mkdirat");
+        if !origin.row.name.starts_with("mkdir")
+            || text(origin.thread, entry.arguments[path]).is_none_or(|path| path != b"a")
+            || of_them.load(Ordering::SeqCst)
+        {
+            return Decision::GoOn;
+        }
+        of_us.store(true, Ordering::SeqCst);
+        Decision::Hold
+    };
+    (decide, holds, may)
+}
+
+#[test]
+fn a_thread_that_is_held_waits_and_others_do_not() {
+    let folder = folder();
+    let (decide, holds, may) = holder();
+    let script = format!("cd {}; mkdir a & mkdir b; wait", folder.path().display());
+    let traced = trace(&script, decide).expect("started");
+    wait_for("it is held", || holds.load(Ordering::SeqCst));
+    wait_for("the other one goes on", || folder.path().join("b").is_dir());
+    // To ask changes nothing as long as the answer is the same.
+    traced.ask_again();
+    assert!(!traced.has_ended() && !folder.path().join("a").exists());
+    may.store(true, Ordering::SeqCst);
+    traced.ask_again();
+    let status = traced.wait().expect("traced");
+    assert!(status.success() && folder.path().join("a").is_dir());
+}
+
+#[test]
+fn a_thread_that_is_held_can_be_killed() {
+    let folder = folder();
+    let (decide, holds, _) = holder();
+    let (observer, seen) = scripted(decide);
+    let script = format!("cd {}; mkdir a", folder.path().display());
+    let traced = trace_by(&script, observer).expect("started");
+    wait_for("it is held", || holds.load(Ordering::SeqCst));
+    traced.kill();
+    let status = traced.wait().expect("traced");
+    assert_eq!(status.signal(), Some(libc::SIGKILL));
+    assert!(!folder.path().join("a").exists());
+    let seen = seen.lock().expect("whole");
+    assert_eq!((seen.gave_up, seen.born), (1, seen.ended), "{seen:?}");
+}
+
+#[test]
+fn a_question_to_a_tracer_that_has_ended_is_answered() {
+    let traced = trace("exit 3", |_, _| Decision::GoOn).expect("started");
+    wait_for("it ends", || traced.has_ended());
+    traced.ask_again();
+    assert_eq!(traced.wait().expect("traced").code(), Some(3));
+}
+
+#[test]
+fn of_two_observers_the_second_refuses_and_the_first_sees_what_is_made() {
+    let folder = folder();
+    let (first, seen) = scripted(|origin, _| match origin.row.name {
+        "mkdir" | "mkdirat" => Decision::ToExit(()),
+        _ => Decision::GoOn,
+    });
+    // Every second one fails.
+    let mut asked = 0;
+    let (second, of_second) = scripted(move |origin, _| {
+        if !origin.row.name.starts_with("mkdir") {
+            return Decision::GoOn;
+        }
+        asked += 1;
+        if asked % 2 == 0 {
+            Decision::Fail(libc::EDQUOT)
+        } else {
+            Decision::GoOn
+        }
+    });
+    let path = folder.path().display();
+    let script = format!("cd {path}; for name in a b c d e; do mkdir $name; done; ls >names");
+    let traced = trace_by(&script, Both(first, second)).expect("started");
+    traced.wait().expect("traced");
+    let names = std::fs::read_to_string(folder.path().join("names")).expect("listed");
+    assert_eq!(names, "a\nc\ne\nnames\n");
+    let seen = seen.lock().expect("whole");
+    let total = |of: &HashMap<_, u32>| of.values().sum::<u32>();
+    let made: u32 = seen.made.values().sum();
+    assert_eq!((made, total(&seen.withdrawn)), (3, 2), "{seen:?}");
+    assert!(of_second.lock().expect("whole").made.is_empty());
+}
+
+#[test]
+fn signals_of_all_kinds_arrive() {
+    let folder = folder();
+    let script = "trap 'echo >first' RTMIN+3; trap 'echo >last' RTMAX; trap 'echo >user' USR1
+        kill -s RTMIN+3 $$; kill -s RTMAX $$; kill -s USR1 $$; test -e first -a -e last -a -e user";
+    let status = run(folder.path(), script, |_, _| Decision::GoOn);
+    assert!(status.success(), "{status}");
+}
+
+/// Has a call refused in this thread, and in all that come of it, as a container may.
+fn forbid(call: c_long) {
+    let step = |code: u32, k: u32| sock_filter {
+        code: code as u16,
+        jt: 0,
+        jf: 0,
+        k,
+    };
+    let number = step(
+        BPF_LD | BPF_W | BPF_ABS,
+        offset_of!(libc::seccomp_data, nr) as u32,
+    );
+    let other = sock_filter {
+        jf: 1,
+        ..step(BPF_JMP | BPF_JEQ | BPF_K, call as u32)
+    };
+    let refuse = step(
+        BPF_RET | BPF_K,
+        libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
+    );
+    let allow = step(BPF_RET | BPF_K, libc::SECCOMP_RET_ALLOW);
+    system::install_filter(&[number, other, refuse, allow]).expect("installed");
+}
+
+#[test]
+fn a_machine_that_forbids_to_look_is_told_before_the_program_runs() {
+    let calls = [
+        ("ptrace", libc::SYS_ptrace),
+        ("seccomp", libc::SYS_seccomp),
+        ("process_vm_readv", libc::SYS_process_vm_readv),
+        ("pidfd_open", libc::SYS_pidfd_open),
+        ("pidfd_getfd", libc::SYS_pidfd_getfd),
+        ("openat2", libc::SYS_openat2),
+    ];
+    for (name, number) in calls {
+        let tracing = move || {
+            forbid(number);
+            let started = trace("true", |_, _| Decision::GoOn);
+            started.map(drop)
+        };
+        let said = std::thread::spawn(tracing)
+            .join()
+            .expect("it ends")
+            .expect_err("it is forbidden")
+            .to_string();
+        let expected = format!("failed to trace the processes of node: {name}(2)");
+        assert!(
+            said.starts_with(&expected) && said.contains("SYS_PTRACE"),
+            "{said}"
+        );
+    }
+}

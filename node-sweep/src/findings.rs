@@ -6,6 +6,7 @@ use pace_rules::nodes::{Action, Effect, Event, Message, Micro, Relaxation, Run, 
 use serde::{Deserialize, Serialize};
 use trace::Trace;
 
+use crate::callers::callers;
 use crate::check::Complaint;
 use crate::damage::{Damage, damages};
 use crate::likeness::Likeness;
@@ -120,6 +121,10 @@ pub struct Lost {
     /// Where in the program it came from: a hash of the stack, in hexadecimal; none if it is not
     /// known.
     pub stack: Option<String>,
+    /// The functions of the program that made the call, the innermost first; empty if they are not
+    /// known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub called_by: Vec<String>,
     /// The file, from the node's directory on.
     pub path: String,
     /// What was done.
@@ -744,11 +749,17 @@ impl<'a> Findings<'a> {
         Some(Lost {
             call: op.call.to_string(),
             stack: (op.stack != 0).then(|| format!("{:016x}", op.stack)),
+            called_by: self.called_by(op.stack),
             path: op.path.clone(),
             words: op.words.clone(),
             parts: (missing < all).then_some((missing, all)),
             event,
         })
+    }
+
+    fn called_by(&self, stack: u64) -> Vec<String> {
+        let stack = self.trace.stacks.get(&stack);
+        stack.map_or(Vec::new(), |stack| callers(stack))
     }
 
     pub(crate) fn event_words(&self, run: &Run, node: usize, event: usize) -> String {

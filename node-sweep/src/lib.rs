@@ -9,6 +9,7 @@
 mod again;
 mod bay;
 mod blocks;
+mod callers;
 mod causes;
 mod check;
 mod compare;

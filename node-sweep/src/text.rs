@@ -20,6 +20,8 @@ struct Detail {
     broken: usize,
     /// Operations of a node that are missing.
     lost: usize,
+    /// Whether it is said which functions made the calls.
+    callers: bool,
     /// Files of a node.
     files: usize,
     /// Whether the bytes at the place are shown.
@@ -38,6 +40,7 @@ struct Detail {
 const ALL: Detail = Detail {
     broken: usize::MAX,
     lost: usize::MAX,
+    callers: true,
     files: usize::MAX,
     dump: true,
     kept: usize::MAX,
@@ -51,6 +54,7 @@ const DETAILS: [Detail; 4] = [
     Detail {
         broken: 3,
         lost: 4,
+        callers: true,
         files: 3,
         dump: true,
         kept: 3,
@@ -61,6 +65,7 @@ const DETAILS: [Detail; 4] = [
     Detail {
         broken: 2,
         lost: 2,
+        callers: true,
         files: 2,
         dump: true,
         kept: 2,
@@ -71,6 +76,7 @@ const DETAILS: [Detail; 4] = [
     Detail {
         broken: 1,
         lost: 1,
+        callers: true,
         files: 1,
         dump: true,
         kept: 1,
@@ -81,6 +87,7 @@ const DETAILS: [Detail; 4] = [
     Detail {
         broken: 1,
         lost: 1,
+        callers: false,
         files: 1,
         dump: false,
         kept: 0,
@@ -336,8 +343,12 @@ impl NodeStory {
     /// What is missing.
     fn add_missing(&self, lines: &mut Lines, is_named: bool, detail: Detail) {
         let name = self.name(is_named);
-        for lost in self.lost.iter().take(detail.lost) {
-            lines.add("lost", &format!("{name}{}", lost.text()), detail.lines);
+        let shown = &self.lost[..self.lost.len().min(detail.lost)];
+        for alike in shown.chunk_by(|one, next| one.called_by == next.called_by) {
+            for lost in alike {
+                lines.add("lost", &format!("{name}{}", lost.text()), detail.lines);
+            }
+            alike[0].add_callers(lines, detail);
         }
         if self.lost.len() > detail.lost {
             let rest: Vec<_> = self.lost[detail.lost..].iter().collect();
@@ -448,6 +459,13 @@ fn counted(rest: &[&Lost]) -> String {
 }
 
 impl Lost {
+    /// The functions that made the call, where there is room for them.
+    fn add_callers(&self, lines: &mut Lines, detail: Detail) {
+        if detail.callers && !self.called_by.is_empty() {
+            lines.add("called by", &self.called_by.join(" < "), detail.lines);
+        }
+    }
+
     fn text(&self) -> String {
         let parts = if self.parts.is_some() {
             ", in part"
@@ -469,6 +487,7 @@ mod tests {
         Lost {
             call: "pwrite64".into(),
             stack: None,
+            called_by: vec!["put (store.c:12)".into(), "main".into()],
             path: "msgs/1.blk".into(),
             words: format!("append msgs/1.blk, 4096 bytes at {}", 4096 * event),
             parts: (event == 0).then_some((8, 9)),
@@ -576,7 +595,8 @@ mod tests {
                 append msgs/1.blk, 4096 bytes at 4096 (pwrite64)
                 append msgs/1.blk, 4096 bytes at 8192 (pwrite64)
                 append msgs/1.blk, 4096 bytes at 12288 (pwrite64)
-                and 59 more appends to msgs/1.blk (--all shows them)
+  called by     put (store.c:12) < main
+  lost          and 59 more appends to msgs/1.blk (--all shows them)
   state         msgs/0.blk: bytes 4096 to 8192 are zeros
                 has    00 00
                 wrote  43 43

@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use block_dev::{Base, BlockLog};
-use brief::Brief;
+use brief::{Brief, BriefList};
 use pace_rules::nodes::{Data, Run};
 use serde::{Deserialize, Serialize};
 
@@ -29,8 +29,23 @@ pub struct Trace {
     pub data: Vec<u8>,
     /// The disks that nodes had of their own, by the nodes' names.
     pub disks: BTreeMap<String, Disk>,
+    /// Where in their programs calls were made, by the numbers that the run's events have.
+    pub stacks: BTreeMap<u64, Vec<Frame>>,
     /// How it was made.
     pub about: About,
+}
+
+/// A place in a program on the way to a call. A stack has those from the call outwards.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frame {
+    /// The path of the program or library.
+    pub module: String,
+    /// The address in it, as the file counts them.
+    pub address: u64,
+    /// The function, if the file names it.
+    pub function: Option<String>,
+    /// The source file and the line, if the file has them.
+    pub source: Option<(String, u32)>,
 }
 
 impl fmt::Debug for Trace {
@@ -39,6 +54,7 @@ impl fmt::Debug for Trace {
             .field("run", &self.run)
             .field("data", &Brief(&self.data))
             .field("disks", &self.disks)
+            .field("stacks", &BriefList(self.stacks.keys()))
             .field("about", &self.about)
             .finish()
     }

@@ -6,12 +6,16 @@ use std::sync::Arc;
 
 use block_dev::{Base, BlockLog};
 use pace_rules::nodes::{Action, Data, FileKind, FileOp, Run};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::{About, Disk, Trace};
 
-/// The version of the format. A trace of another one is refused.
-pub const VERSION: u32 = 2;
+/// The version of the format that is written.
+pub const VERSION: u32 = 3;
+
+/// The oldest version that is read: it has no stacks.
+const OLDEST: u32 = 2;
 
 /// What it is, its version, and the hashes of the others. Written last.
 const MANIFEST: &str = "trace.json";
@@ -21,6 +25,9 @@ const RUN: &str = "run.zst";
 
 /// The data: bytes, compressed with zstd.
 const DATA: &str = "data.zst";
+
+/// The stacks: postcard, compressed with zstd.
+const STACKS: &str = "stacks.zst";
 
 /// zstd's default.
 const LEVEL: i32 = 3;
@@ -74,6 +81,8 @@ struct Manifest {
     blake3: String,
     run_blake3: String,
     data_blake3: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    stacks_blake3: String,
     /// Of each node that had one.
     disks: BTreeMap<String, DiskManifest>,
     about: About,
@@ -177,6 +186,7 @@ impl Trace {
             }
         }
         let run = postcard::to_stdvec(&self.run).expect("it has only what postcard knows");
+        let stacks = postcard::to_stdvec(&self.stacks).expect("it has only what postcard knows");
         let disks = self.disks.iter().enumerate();
         let disks = disks.map(|(number, (node, disk))| {
             Ok((node.clone(), DiskManifest::save(number, disk, directory)?))
@@ -186,6 +196,7 @@ impl Trace {
             blake3: String::new(),
             run_blake3: compress(&directory.join(RUN), &run)?,
             data_blake3: compress(&directory.join(DATA), &self.data)?,
+            stacks_blake3: compress(&directory.join(STACKS), &stacks)?,
             disks: disks.collect::<Result<_>>()?,
             about: self.about.clone(),
         };
@@ -210,7 +221,7 @@ impl Trace {
             what: error.to_string(),
         };
         let AnyManifest { version } = serde_json::from_slice(&text).map_err(damaged)?;
-        if version != VERSION {
+        if !(OLDEST..=VERSION).contains(&version) {
             return Err(Error::Version {
                 path,
                 found: version,
@@ -225,16 +236,15 @@ impl Trace {
         }
         let data = decompress(&directory.join(DATA), &manifest.data_blake3)?;
         let path = directory.join(RUN);
-        let run: Run =
-            postcard::from_bytes(&decompress(&path, &manifest.run_blake3)?).map_err(|error| {
-                Error::Damaged {
-                    path: path.clone(),
-                    what: error.to_string(),
-                }
-            })?;
+        let run: Run = unpack(&path, &manifest.run_blake3)?;
         if let Some(what) = beyond(&run, data.len() as u64) {
             return Err(Error::Damaged { path, what });
         }
+        let stacks = if version == OLDEST {
+            BTreeMap::new()
+        } else {
+            unpack(&directory.join(STACKS), &manifest.stacks_blake3)?
+        };
         let disks = manifest
             .disks
             .into_iter()
@@ -243,6 +253,7 @@ impl Trace {
             run,
             data,
             disks: disks.collect::<Result<_>>()?,
+            stacks,
             about: manifest.about,
         })
     }
@@ -312,6 +323,14 @@ fn decompress(path: &Path, blake3: &str) -> Result<Vec<u8>> {
     zstd::decode_all(compressed.as_slice()).map_err(|error| Error::File {
         path: path.into(),
         error,
+    })
+}
+
+fn unpack<T: DeserializeOwned>(path: &Path, blake3: &str) -> Result<T> {
+    let bytes = decompress(path, blake3)?;
+    postcard::from_bytes(&bytes).map_err(|error| Error::Damaged {
+        path: path.into(),
+        what: error.to_string(),
     })
 }
 

@@ -6,12 +6,13 @@ use pace_rules::nodes::{Action, Event, FileId, FileOp, InitialFile, Node, Run};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use crate::{About, Disk, Error, Trace};
+use crate::{About, Disk, Error, Frame, Trace};
 
-const FILES: [&str; 5] = [
+const FILES: [&str; 6] = [
     "trace.json",
     "run.zst",
     "data.zst",
+    "stacks.zst",
     "disk-0-base.zst",
     "disk-0-log.zst",
 ];
@@ -64,6 +65,13 @@ fn trace(bytes: &[u8]) -> Trace {
         durable: 1,
     };
     trace.disks.insert("node".into(), disk);
+    let frame = Frame {
+        module: "/usr/bin/store".into(),
+        address: 4711,
+        function: Some("wal::sync".into()),
+        source: Some(("src/wal.rs".into(), 12)),
+    };
+    trace.stacks.insert(7, vec![frame]);
     trace
 }
 
@@ -160,14 +168,37 @@ fn another_version_is_refused_and_a_directory_with_something_in_it_not_written_t
     let path = directory.path().join("trace.json");
     let text = fs::read_to_string(&path)
         .expect("read")
-        .replace("\"version\": 2", "\"version\": 3");
+        .replace("\"version\": 3", "\"version\": 4");
     fs::write(&path, text).expect("written");
     assert!(matches!(
         Trace::load(directory.path()),
-        Err(Error::Version { found: 3, .. })
+        Err(Error::Version { found: 4, .. })
     ));
     assert!(matches!(
         trace(b"bytes").save(directory.path()),
         Err(Error::Exists(_))
     ));
+}
+
+#[test]
+fn a_trace_of_version_2_is_read_without_stacks() {
+    let mut trace = trace(b"bytes");
+    let directory = saved(&trace);
+    let path = directory.path().join("trace.json");
+    let text = fs::read_to_string(&path).expect("read");
+    let older: Vec<_> = text
+        .lines()
+        .filter(|line| !["\"blake3\"", "\"stacks_blake3\""].contains(&key(line)))
+        .collect();
+    assert_eq!(older.len() + 2, text.lines().count());
+    let older = older.join("\n").replace("\"version\": 3", "\"version\": 2");
+    fs::write(&path, older).expect("written");
+    fs::remove_file(directory.path().join("stacks.zst")).expect("removed");
+    trace.stacks.clear();
+    assert_eq!(Trace::load(directory.path()).expect("loaded"), trace);
+}
+
+/// Of a line of JSON.
+fn key(line: &str) -> &str {
+    line.trim().split(':').next().unwrap_or_default()
 }

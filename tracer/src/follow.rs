@@ -2,7 +2,6 @@
 //! known of them, and asks the observer.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;
@@ -17,6 +16,7 @@ use libc::pid_t;
 use crate::calls::{Call, FOREIGN, FOREIGN_ROW, Numbers, Row, When};
 use crate::lookup::handle_of;
 use crate::observer::{After, Decision, Observer, Origin};
+use crate::stacks::Stacks;
 use crate::start::Shared;
 use crate::system::{self, Entry, Stop, Waited};
 use crate::{Error, Result, now_ns};
@@ -39,14 +39,6 @@ enum Doing<K> {
     Calls(Box<(Origin, Entry, K)>),
 }
 
-/// A process of the node.
-struct Process {
-    /// Where in which module an instruction is.
-    stacks: HashMap<u64, u64>,
-    /// When it was last seen to live.
-    seen_ns: u64,
-}
-
 /// Everything that is known while a node is traced.
 pub(crate) struct Follower<O: Observer> {
     node: String,
@@ -54,7 +46,9 @@ pub(crate) struct Follower<O: Observer> {
     observer: O,
     living: Arc<Shared>,
     threads: HashMap<pid_t, Thread<O::Kept>>,
-    processes: HashMap<pid_t, Process>,
+    /// The processes, and when each was last seen to live.
+    processes: HashMap<pid_t, u64>,
+    stacks: Stacks,
     /// Those who have stopped before their parent said that it made them.
     early: HashSet<pid_t>,
     first: pid_t,
@@ -70,6 +64,7 @@ impl<O: Observer> Follower<O> {
             living,
             threads: HashMap::new(),
             processes: HashMap::new(),
+            stacks: Stacks::default(),
             early: HashSet::new(),
             first: 0,
             status: ExitStatus::default(),
@@ -135,7 +130,7 @@ impl<O: Observer> Follower<O> {
 
     /// What was seen, once all have ended.
     pub(crate) fn finish(self) -> Result<O::Output, O::Error> {
-        self.observer.finish(self.status)
+        self.observer.finish(self.status, &self.stacks.names())
     }
 
     fn stopped(&mut self, thread: pid_t, stop: Stop) {
@@ -189,7 +184,7 @@ impl<O: Observer> Follower<O> {
         } else {
             self.rows[entry.row as usize]
         };
-        let Some(origin) = self.origin(thread, row, entry.instruction) else {
+        let Some(mut origin) = self.origin(thread, row) else {
             self.observer.unseen(row.name);
             return system::go_on(thread, 0);
         };
@@ -199,6 +194,9 @@ impl<O: Observer> Follower<O> {
                 Doing::Runs
             }
             Decision::ToExit(kept) => {
+                if self.observer.wants_stack(&kept) {
+                    origin.stack = self.stacks.of(thread, origin.process);
+                }
                 system::go_on_to_exit(thread);
                 Doing::Calls(Box::new((origin, entry, kept)))
             }
@@ -350,11 +348,7 @@ impl<O: Observer> Follower<O> {
         };
         self.threads.insert(thread, known);
         if thread == process {
-            let known = Process {
-                stacks: HashMap::new(),
-                seen_ns: now_ns(),
-            };
-            self.processes.insert(process, known);
+            self.processes.insert(process, now_ns());
             self.observer.born(process, parent);
             self.living.add(process);
         }
@@ -387,9 +381,7 @@ impl<O: Observer> Follower<O> {
             };
             self.threads.insert(process, known);
         }
-        if let Some(process) = self.processes.get_mut(&process) {
-            process.stacks.clear();
-        }
+        self.stacks.forget(process);
         self.observer.exec(&origin);
     }
 
@@ -404,6 +396,7 @@ impl<O: Observer> Follower<O> {
         if self.processes.contains_key(&thread) {
             self.adopt_orphans(Some(thread));
             self.processes.remove(&thread);
+            self.stacks.forget(thread);
             self.living.remove(thread);
             self.observer.ended(&origin);
         }
@@ -423,34 +416,29 @@ impl<O: Observer> Follower<O> {
     }
 
     /// Where a call comes from that a thread is about to make.
-    fn origin(&mut self, thread: pid_t, row: Row, instruction: u64) -> Option<Origin> {
+    fn origin(&mut self, thread: pid_t, row: Row) -> Option<Origin> {
         let known = self.threads.get(&thread)?;
-        let (process, handle) = (known.process, Arc::clone(&known.handle));
         let start_ns = now_ns();
-        let stack = self.processes.get_mut(&process).map_or(0, |known| {
-            known.seen_ns = start_ns;
-            *known
-                .stacks
-                .entry(instruction)
-                .or_insert_with(|| place_in_module(process, instruction).unwrap_or(0))
-        });
+        if let Some(seen_ns) = self.processes.get_mut(&known.process) {
+            *seen_ns = start_ns;
+        }
         Some(Origin {
             start_ns,
-            process,
+            process: known.process,
             thread,
             row,
-            stack,
-            handle: Some(handle),
+            stack: 0,
+            handle: Some(Arc::clone(&known.handle)),
         })
     }
 
     /// What happens to a process without a call that is looked at.
     fn happening(&self, process: pid_t, row: &Row) -> Origin {
         // It may have ended, and the others have noticed, long before we are told.
-        let known = self.processes.get(&process);
+        let seen_ns = self.processes.get(&process).copied();
         let thread = self.threads.get(&process);
         Origin {
-            start_ns: known.map_or_else(now_ns, |known| known.seen_ns),
+            start_ns: seen_ns.unwrap_or_else(now_ns),
             process,
             thread: process,
             row: *row,
@@ -498,27 +486,3 @@ const fn happening(name: &'static str) -> Row {
 
 static EXEC: Row = happening("execve");
 static END: Row = happening("exit");
-
-/// Reads the process's map of its memory.
-fn place_in_module(process: pid_t, instruction: u64) -> Option<u64> {
-    let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).ok()?;
-    maps.lines().find_map(|line| {
-        let mut words = line.split_ascii_whitespace();
-        let (from, to) = words.next()?.split_once('-')?;
-        let (from, to) = (
-            u64::from_str_radix(from, 16).ok()?,
-            u64::from_str_radix(to, 16).ok()?,
-        );
-        if !(from..to).contains(&instruction) {
-            return None;
-        }
-        let offset = u64::from_str_radix(words.nth(1)?, 16).ok()?;
-        let mut hasher = DefaultHasher::new();
-        (
-            words.nth(2).unwrap_or_default(),
-            instruction - from + offset,
-        )
-            .hash(&mut hasher);
-        Some(hasher.finish())
-    })
-}

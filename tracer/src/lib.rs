@@ -16,11 +16,13 @@ mod filter;
 mod follow;
 pub mod lookup;
 mod observer;
+mod stacks;
 mod start;
 mod system;
 
 pub use error::{Error, Result};
-pub use observer::{After, Both, Decision, Kept, Observer, Origin};
+pub use observer::{After, Both, Decision, Kept, Observer, Origin, StackTable};
+pub use stacks::Frame;
 pub use start::{Options, Table, Traced, proc, start};
 pub use system::{Entry, read_memory};
 

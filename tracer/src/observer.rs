@@ -1,5 +1,6 @@
 //! Who is asked at each stop, and what may be answered.
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -8,7 +9,11 @@ use libc::pid_t;
 
 use crate::calls::Row;
 use crate::lookup::{self, Descriptor};
+use crate::stacks::Frame;
 use crate::system::Entry;
+
+/// Stacks by their numbers, each from the call outwards.
+pub type StackTable = BTreeMap<u64, Vec<Frame>>;
 
 /// Which call of which thread it is, or what happened to a process without one.
 #[derive(Debug, Clone)]
@@ -21,7 +26,8 @@ pub struct Origin {
     pub thread: pid_t,
     /// The row of the table of calls.
     pub row: Row,
-    /// A hash of where in which module the instruction is; 0 if that is not known.
+    /// Where in its program the thread is, if the observer wants to know
+    /// ([`Observer::wants_stack`]): the number of a stack. 0 if that is not known.
     pub stack: u64,
     pub(crate) handle: Option<Arc<OwnedFd>>,
 }
@@ -84,6 +90,12 @@ pub trait Observer {
     /// A thread is about to make a call.
     fn entry(&mut self, origin: &Origin, entry: &Entry) -> Decision<Self::Kept>;
 
+    /// Whether the stack of a call is to be known that is seen to its return. To find out takes a
+    /// fifth of the time of a stop.
+    fn wants_stack(&self, _kept: &Self::Kept) -> bool {
+        false
+    }
+
     /// A call has been made. Negative results are errors.
     fn exit(&mut self, origin: &Origin, entry: &Entry, kept: Self::Kept, result: i64) -> After;
 
@@ -114,11 +126,11 @@ pub trait Observer {
     /// Something happened of which the kernel does not tell enough.
     fn unseen(&mut self, _what: &'static str) {}
 
-    /// All have ended; the first one with this status.
+    /// All have ended; the first one with this status. `stacks` are those that were wanted.
     ///
     /// # Errors
     /// What the observer says.
-    fn finish(self, status: ExitStatus) -> Result<Self::Output, Self::Error>;
+    fn finish(self, status: ExitStatus, stacks: &StackTable) -> Result<Self::Output, Self::Error>;
 }
 
 /// Two observers of one node: `Both(recorder, injector)`. The second is asked only about calls that
@@ -173,6 +185,13 @@ where
             return Decision::GoOn;
         }
         Decision::ToExit(Kept { first, second })
+    }
+
+    fn wants_stack(&self, kept: &Self::Kept) -> bool {
+        let first = kept.first.as_ref();
+        let second = kept.second.as_ref();
+        first.is_some_and(|kept| self.0.wants_stack(kept))
+            || second.is_some_and(|kept| self.1.wants_stack(kept))
     }
 
     fn exit(&mut self, origin: &Origin, entry: &Entry, kept: Self::Kept, result: i64) -> After {
@@ -235,7 +254,10 @@ where
         self.1.unseen(what);
     }
 
-    fn finish(self, status: ExitStatus) -> Result<Self::Output, Self::Error> {
-        Ok((self.0.finish(status)?, self.1.finish(status)?))
+    fn finish(self, status: ExitStatus, stacks: &StackTable) -> Result<Self::Output, Self::Error> {
+        Ok((
+            self.0.finish(status, stacks)?,
+            self.1.finish(status, stacks)?,
+        ))
     }
 }

@@ -34,8 +34,6 @@ pub struct Entry {
     pub(crate) row: u32,
     /// Its arguments.
     pub arguments: [u64; 6],
-    /// Where the program is.
-    pub instruction: u64,
 }
 
 /// Begins to trace a process; from now on this thread is its tracer, and that of all it starts.
@@ -135,7 +133,6 @@ pub(crate) fn entry(thread: pid_t) -> io::Result<Entry> {
     Ok(Entry {
         row: call.ret_data,
         arguments: call.args,
-        instruction: info.instruction_pointer,
     })
 }
 
@@ -162,12 +159,18 @@ pub(crate) fn set_result(thread: pid_t, result: i64) -> io::Result<()> {
     registers::set_result(thread, result)
 }
 
+/// Where a thread is that has stopped, for those who unwind its stack.
+pub(crate) fn unwind_registers(thread: pid_t) -> io::Result<(u64, framehop::UnwindRegsNative)> {
+    registers::unwind(thread)
+}
+
 /// Calls in the registers. They are read on kernels that do not have PTRACE_GET_SYSCALL_INFO:
 /// User-Mode Linux.
 #[cfg(target_arch = "x86_64")]
 mod registers {
     use std::io;
 
+    use framehop::UnwindRegsNative;
     use libc::pid_t;
     use nix::sys::ptrace::{getregs, setregs};
     use nix::unistd::Pid;
@@ -180,12 +183,17 @@ mod registers {
         Ok(Entry {
             row: event_message(thread)? as u32,
             arguments,
-            instruction: all.rip,
         })
     }
 
     pub(super) fn result(thread: pid_t) -> io::Result<i64> {
         Ok(getregs(Pid::from_raw(thread))?.rax as i64)
+    }
+
+    pub(super) fn unwind(thread: pid_t) -> io::Result<(u64, UnwindRegsNative)> {
+        let all = getregs(Pid::from_raw(thread))?;
+        let registers = UnwindRegsNative::new(all.rip, all.rsp, all.rbp);
+        Ok((all.rip, registers))
     }
 
     pub(super) fn skip_call(thread: pid_t, result: i64) -> io::Result<()> {
@@ -208,6 +216,7 @@ mod registers {
 mod registers {
     use std::io;
 
+    use framehop::UnwindRegsNative;
     use libc::{c_int, c_void, pid_t};
     use nix::sys::ptrace::{getregs, setregs};
     use nix::unistd::Pid;
@@ -223,6 +232,12 @@ mod registers {
 
     pub(super) fn result(_: pid_t) -> io::Result<i64> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn unwind(thread: pid_t) -> io::Result<(u64, UnwindRegsNative)> {
+        let all = getregs(Pid::from_raw(thread))?;
+        let registers = UnwindRegsNative::new(all.regs[30], all.sp, all.regs[29]);
+        Ok((all.pc, registers))
     }
 
     pub(super) fn skip_call(thread: pid_t, result: i64) -> io::Result<()> {

@@ -69,7 +69,7 @@ impl Observer for Scripted {
         self.seen.lock().expect("whole").ended += 1;
     }
 
-    fn finish(self, status: ExitStatus) -> Result<ExitStatus> {
+    fn finish(self, status: ExitStatus, _: &StackTable) -> Result<ExitStatus> {
         Ok(status)
     }
 }
@@ -87,7 +87,7 @@ fn scripted(
 }
 
 fn trace_by<O: Observer<Error = Error> + Send + 'static>(
-    script: &str,
+    command: Command,
     observer: O,
 ) -> Result<Traced<O::Output, Error>> {
     let options = Options {
@@ -98,16 +98,20 @@ fn trace_by<O: Observer<Error = Error> + Send + 'static>(
         rows: ROWS.to_vec(),
         refused: REFUSED.to_vec(),
     };
+    start(options, table, command, move || Ok(observer))
+}
+
+fn bash(script: &str) -> Command {
     let mut command = Command::new("bash");
     command.args(["-c", script]);
-    start(options, table, command, move || Ok(observer))
+    command
 }
 
 fn trace(
     script: &str,
     decide: impl FnMut(&Origin, &Entry) -> Decision<()> + Send + 'static,
 ) -> Result<Traced<ExitStatus, Error>> {
-    trace_by(script, scripted(decide).0)
+    trace_by(bash(script), scripted(decide).0)
 }
 
 /// Runs a script in a directory, with what is decided; its exit status.
@@ -172,7 +176,7 @@ fn a_result_is_replaced_after_a_call_was_made() {
     observer.after = After::Return(-i64::from(libc::EIO));
     let path = folder.path().display();
     let script = format!("cd {path}; echo x >f; sync f 2>said; grep -q 'Input/output' said");
-    let status = trace_by(&script, observer).expect("started").wait();
+    let status = trace_by(bash(&script), observer).expect("started").wait();
     assert!(status.expect("traced").success());
     // It was made, and was well.
     assert_eq!(seen.lock().expect("whole").made[&("fsync", 0)], 1);
@@ -232,7 +236,7 @@ fn a_thread_that_is_held_can_be_killed() {
     let (decide, holds, _) = holder();
     let (observer, seen) = scripted(decide);
     let script = format!("cd {}; mkdir a", folder.path().display());
-    let traced = trace_by(&script, observer).expect("started");
+    let traced = trace_by(bash(&script), observer).expect("started");
     wait_for("it is held", || holds.load(Ordering::SeqCst));
     traced.kill();
     let status = traced.wait().expect("traced");
@@ -272,7 +276,7 @@ fn of_two_observers_the_second_refuses_and_the_first_sees_what_is_made() {
     });
     let path = folder.path().display();
     let script = format!("cd {path}; for name in a b c d e; do mkdir $name; done; ls >names");
-    let traced = trace_by(&script, Both(first, second)).expect("started");
+    let traced = trace_by(bash(&script), Both(first, second)).expect("started");
     traced.wait().expect("traced");
     let names = std::fs::read_to_string(folder.path().join("names")).expect("listed");
     assert_eq!(names, "a\nc\ne\nnames\n");
@@ -281,6 +285,113 @@ fn of_two_observers_the_second_refuses_and_the_first_sees_what_is_made() {
     let made: u32 = seen.made.values().sum();
     assert_eq!((made, total(&seen.withdrawn)), (3, 2), "{seen:?}");
     assert!(of_second.lock().expect("whole").made.is_empty());
+}
+
+/// Wants the stacks of syncs.
+struct SyncStacks(Vec<u64>);
+
+impl Observer for SyncStacks {
+    type Kept = ();
+    type Output = Vec<Vec<Frame>>;
+    type Error = Error;
+
+    fn entry(&mut self, origin: &Origin, _: &Entry) -> Decision<()> {
+        if origin.row.name == "fsync" {
+            Decision::ToExit(())
+        } else {
+            Decision::GoOn
+        }
+    }
+
+    fn wants_stack(&self, (): &()) -> bool {
+        true
+    }
+
+    fn exit(&mut self, origin: &Origin, _: &Entry, (): (), _: i64) -> After {
+        self.0.push(origin.stack);
+        After::GoOn
+    }
+
+    fn abandoned(&mut self, _: &Origin, _: &Entry, (): ()) {}
+
+    fn finish(self, _: ExitStatus, stacks: &StackTable) -> Result<Vec<Vec<Frame>>> {
+        Ok(self.0.iter().map(|stack| stacks[stack].clone()).collect())
+    }
+}
+
+/// What `stacks_have_the_names_of_functions` runs, in this same program.
+const SYNCED: &str = "CRASHPOINT_TEST_SYNCED";
+
+#[inline(never)]
+fn sync_inner(path: &Path) {
+    let file = std::fs::File::create(path).expect("created");
+    file.sync_all().expect("synced");
+}
+
+#[inline(never)]
+fn sync_first(path: &Path) {
+    sync_inner(path);
+    std::hint::black_box(path);
+}
+
+#[inline(never)]
+fn sync_second(path: &Path, depth: u32) {
+    if depth == 0 {
+        sync_inner(path);
+    } else {
+        sync_second(path, depth - 1);
+    }
+    std::hint::black_box(path);
+}
+
+#[test]
+#[ignore = "it is run by stacks_have_the_names_of_functions"]
+fn syncs_a_file() {
+    let path = std::env::var_os(SYNCED).expect("it is told which");
+    let path = Path::new(&path);
+    sync_first(path);
+    sync_second(path, 3);
+    sync_second(path, 5);
+}
+
+#[test]
+fn stacks_have_the_names_of_functions() {
+    let folder = folder();
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command
+        .args(["--ignored", "--exact", "tests::syncs_a_file"])
+        .env(SYNCED, folder.path().join("file"));
+    let traced = trace_by(command, SyncStacks(Vec::new())).expect("started");
+    let stacks = traced.wait().expect("traced");
+    let ours: Vec<Vec<&str>> = stacks
+        .iter()
+        .map(|stack| {
+            let functions = stack.iter().filter_map(|frame| frame.function.as_deref());
+            functions
+                .filter_map(|name| name.strip_prefix("tracer::tests::"))
+                .take_while(|name| !name.starts_with("syncs_a_file"))
+                .collect()
+        })
+        .collect();
+    // However deep it went, it is the same place.
+    assert_eq!(
+        ours,
+        [
+            ["sync_inner", "sync_first"].as_slice(),
+            &["sync_inner", "sync_second", "sync_second"],
+            &["sync_inner", "sync_second", "sync_second"],
+        ],
+        "{stacks:#?}"
+    );
+    let inner = stacks[0]
+        .iter()
+        .find(|frame| frame.function.as_deref() == Some("tracer::tests::sync_inner"))
+        .expect("it is there");
+    let (file, line) = inner.source.clone().expect("there are line tables");
+    assert!(
+        file.ends_with("tracer/src/tests.rs") && line > 1,
+        "{inner:?}"
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use pace_rules::nodes::{Action, Data, Event, FileKind, FileOp, InitialFile, Message, Node};
-use trace::{About, Trace};
+use trace::{About, Frame, Trace};
 
 use super::log::{NodeTrace, Recorded, Span, What};
 use super::sockets::Ends;
@@ -53,6 +53,10 @@ pub fn join(nodes: Vec<NodeTrace>, mut about: About) -> Trace {
         for (what, count) in node.not_recorded {
             *about.not_recorded.entry(what).or_default() += count;
         }
+        for (number, stack) in node.stacks {
+            let stack = stack.into_iter().map(frame).collect();
+            trace.stacks.insert(number, stack);
+        }
         trace.run.nodes.push(Node {
             name: node.name,
             initial,
@@ -61,6 +65,21 @@ pub fn join(nodes: Vec<NodeTrace>, mut about: About) -> Trace {
     }
     trace.about = about;
     trace
+}
+
+fn frame(frame: tracer::Frame) -> Frame {
+    let tracer::Frame {
+        module,
+        address,
+        function,
+        source,
+    } = frame;
+    Frame {
+        module,
+        address,
+        function,
+        source,
+    }
 }
 
 /// The streams of all ends.

@@ -8,6 +8,8 @@ use std::process::ExitStatus;
 use brief::{Brief, BriefList};
 use pace_rules::nodes::{Data, FileOp, InitialFile};
 
+use tracer::StackTable;
+
 use super::sockets::Connection;
 
 /// What was recorded of one node.
@@ -29,6 +31,7 @@ pub struct NodeTrace {
     pub(super) events: Vec<Recorded>,
     pub(super) connections: Vec<Connection>,
     pub(super) data: Vec<u8>,
+    pub(super) stacks: StackTable,
 }
 
 impl fmt::Debug for NodeTrace {
@@ -43,6 +46,7 @@ impl fmt::Debug for NodeTrace {
             .field("events", &BriefList(self.events.iter()))
             .field("connections", &self.connections)
             .field("data", &Brief(&self.data))
+            .field("stacks", &BriefList(self.stacks.keys()))
             .finish()
     }
 }

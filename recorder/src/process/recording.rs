@@ -8,7 +8,7 @@ use libc::pid_t;
 use pace_rules::nodes::{Data, FileOp, InitialFile};
 use tracer::calls::Call;
 use tracer::lookup::Paths;
-use tracer::{After, Decision, Entry, Observer, Origin, now_ns, read_memory};
+use tracer::{After, Decision, Entry, Observer, Origin, StackTable, now_ns, read_memory};
 
 use super::files::FileCall;
 use super::gate::{Changes, Gate};
@@ -162,6 +162,10 @@ impl Observer for Recording {
         self.asked(origin, entry)
     }
 
+    fn wants_stack(&self, entered: &Entered) -> bool {
+        matches!(entered, Entered::File(_))
+    }
+
     fn exit(&mut self, origin: &Origin, entry: &Entry, entered: Entered, result: i64) -> After {
         match entered {
             Entered::File(call) if result >= 0 => {
@@ -215,7 +219,7 @@ impl Observer for Recording {
     }
 
     /// Compares the directory with what was recorded.
-    fn finish(mut self, status: ExitStatus) -> Result<NodeTrace> {
+    fn finish(mut self, status: ExitStatus, stacks: &StackTable) -> Result<NodeTrace> {
         if let (Some(tree), Some(directory)) = (&self.tree, &self.options.directory) {
             let differs = snapshot::difference(directory, tree, &self.data).map_err(|error| {
                 Error::Directory {
@@ -241,6 +245,7 @@ impl Observer for Recording {
             connections: self.sockets.all,
             datagrams: self.sockets.datagrams,
             data: self.data,
+            stacks: stacks.clone(),
         })
     }
 }

@@ -7,6 +7,21 @@ use crate::checks::Checks;
 use crate::commands::{Commands, Dialect, Need};
 use crate::{Crash, NotExpressible};
 
+/// What the script does when it is started by a user: it tries in mounts of its own. A file system
+/// saves by itself what is some seconds old, and whatever else another program's sync(2) finds: on
+/// a busy machine the first try may see nothing.
+const AGAIN: &str = r#"if [ -z "${ALONE:-}" ]; then
+    # What another program syncs is not lost: then it is tried again.
+    for try in 1 2 3 4 5; do
+        status=0
+        ALONE=yes unshare --mount sh "$0" || status=$?
+        [ "$status" -eq 0 ] || exit "$status"
+    done
+    exit 0
+fi
+
+"#;
+
 const SHELL: Dialect = Dialect {
     mount: "$mnt",
     quotes: true,
@@ -154,7 +169,7 @@ fn header(crash: &Crash<'_>, commands: &Commands) -> String {
     text += "[ \"$(id -u)\" -eq 0 ] || { echo 'error: root is needed to mount file systems' >&2; exit 2; }\n\n";
     text += "# What is mounted here nobody else sees, nor keeps.\n";
     text += "[ -f \"$0\" ] || { echo 'error: it starts itself again: run it from a file' >&2; exit 2; }\n";
-    text += "[ -n \"${ALONE:-}\" ] || ALONE=yes exec unshare --mount sh \"$0\"\n\n";
+    text += AGAIN;
     text += "umask 022\nwork=$(mktemp -d)\nmnt=$work/mnt\nstatus=2\nseen=0\n";
     text += "clean_up() {\n    cd /\n    umount \"$mnt\" 2>/dev/null || :\n    rm -rf \"$work\"\n    exit $status\n}\n";
     text += "trap clean_up EXIT\ntrap 'exit 2' HUP INT TERM\n";

@@ -114,8 +114,10 @@ fn without_the_shim_the_guest_dies_and_the_processor_is_blamed() {
     }
     let place = Ordinary::new();
     let mut command = place.crashpoint(&["machine", "--", "true"]);
-    // The program itself sees the machine as it is.
-    command.env("CRASHPOINT_GUEST_PRELOAD", place.amx());
+    // The program itself sees the machine as it is, also where all tests see another one.
+    command
+        .env_remove("LD_PRELOAD")
+        .env("CRASHPOINT_GUEST_PRELOAD", place.amx());
     let output = command.output().expect("it runs");
     let said = said(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");

@@ -90,8 +90,8 @@ pub trait Observer {
     /// A thread is about to make a call.
     fn entry(&mut self, origin: &Origin, entry: &Entry) -> Decision<Self::Kept>;
 
-    /// Whether the stack of a call is to be known that is seen to its return. To find out takes a
-    /// fifth of the time of a stop.
+    /// Whether the stack of a call is to be known that is seen to its return. To find out takes half
+    /// as long as a stop.
     fn wants_stack(&self, _kept: &Self::Kept) -> bool {
         false
     }

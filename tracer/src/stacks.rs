@@ -67,6 +67,8 @@ type Address = (usize, u64);
 /// A file that processes run code of.
 struct Image {
     path: String,
+    /// A hash of it.
+    of_path: u64,
     file: File,
     sections: HashMap<&'static str, Section>,
     /// Where in the file, and at which address, the pieces of code are that are loaded.
@@ -90,6 +92,7 @@ pub(crate) struct Stacks {
     known_images: HashMap<(u64, u64), Option<usize>>,
     layouts: HashMap<pid_t, Layout>,
     cache: CacheNative<MayAllocateDuringUnwind>,
+    memory: Memory,
     known: HashMap<u64, Vec<Address>>,
 }
 
@@ -119,7 +122,7 @@ impl Stacks {
         }
         let mut hasher = DefaultHasher::new();
         for (image, address) in &addresses {
-            (&self.images[*image].path, address).hash(&mut hasher);
+            (self.images[*image].of_path, address).hash(&mut hasher);
         }
         let number = hasher.finish();
         self.known.entry(number).or_insert(addresses);
@@ -140,7 +143,8 @@ impl Stacks {
         registers: framehop::UnwindRegsNative,
     ) -> Option<(Vec<Address>, bool)> {
         let layout = self.layouts.get(&process)?;
-        let mut memory = Memory::new(thread);
+        self.memory.begin(thread);
+        let memory = &mut self.memory;
         let mut read = |address| memory.read(address);
         let (cache, unwinder) = (&mut self.cache, &layout.unwinder);
         let mut frames = unwinder.iter_frames(instruction, registers, cache, &mut read);
@@ -270,6 +274,7 @@ impl Image {
         });
         let segments = segments.collect();
         Ok(Self {
+            of_path: hash_of(&path),
             path,
             file,
             sections,
@@ -314,6 +319,12 @@ impl Image {
 fn source_of(symbol: &Sym<'_>) -> Option<(String, u32)> {
     let code = symbol.code_info.as_ref()?;
     Some((code.to_path().display().to_string(), code.line?))
+}
+
+fn hash_of(path: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// A line of `/proc/PID/maps` (proc(5)).
@@ -365,34 +376,51 @@ impl ModuleSectionInfo<Arc<[u8]>> for Sections<'_> {
     }
 }
 
-/// The memory of a thread, read in pieces.
+/// The memory of a thread that has stopped, read in pieces. The buffers are used again.
+#[derive(Default)]
 struct Memory {
     thread: pid_t,
-    pieces: Vec<(u64, Vec<u8>)>,
+    pieces: Vec<Piece>,
+    /// So many of the pieces are of this stop.
+    used: usize,
+}
+
+#[derive(Default)]
+struct Piece {
+    begin: u64,
+    bytes: Vec<u8>,
 }
 
 impl Memory {
-    fn new(thread: pid_t) -> Self {
-        Self {
-            thread,
-            pieces: Vec::new(),
-        }
+    /// Another stop.
+    fn begin(&mut self, thread: pid_t) {
+        self.thread = thread;
+        self.used = 0;
     }
 
     /// A word.
     fn read(&mut self, address: u64) -> Result<u64, ()> {
         let begin = address & !(PIECE_BYTES - 1);
         let at = (address - begin) as usize;
-        let known = self.pieces.iter().position(|(piece, _)| *piece == begin);
-        let place = if let Some(place) = known {
-            place
-        } else {
-            let mut piece = vec![0; PIECE_BYTES as usize];
-            system::read_memory(self.thread, begin, &mut piece).map_err(drop)?;
-            self.pieces.push((begin, piece));
-            self.pieces.len() - 1
+        let known = &self.pieces[..self.used];
+        let place = known.iter().position(|piece| piece.begin == begin);
+        let place = match place {
+            Some(place) => place,
+            None => self.read_piece(begin)?,
         };
-        let word = self.pieces[place].1.get(at..at + 8).ok_or(())?;
+        let word = self.pieces[place].bytes.get(at..at + 8).ok_or(())?;
         Ok(u64::from_le_bytes(word.try_into().map_err(drop)?))
+    }
+
+    fn read_piece(&mut self, begin: u64) -> Result<usize, ()> {
+        if self.pieces.len() == self.used {
+            self.pieces.push(Piece::default());
+        }
+        let piece = &mut self.pieces[self.used];
+        piece.begin = begin;
+        piece.bytes.resize(PIECE_BYTES as usize, 0);
+        system::read_memory(self.thread, begin, &mut piece.bytes).map_err(drop)?;
+        self.used += 1;
+        Ok(self.used - 1)
     }
 }

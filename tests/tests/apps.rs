@@ -460,6 +460,55 @@ fn a_program_without_libraries_and_a_script_without_a_first_line_are_recorded() 
 }
 
 #[test]
+fn a_finding_names_the_functions_that_made_the_call() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let source = folder.path().join("save.rs");
+    let text = "use std::{env::args, fs::File, io::Write};
+
+#[inline(never)]
+fn append(file: &mut File) {
+    file.write_all(b\"one\").unwrap();
+    println!(\"stored\");
+}
+
+fn main() {
+    append(&mut File::create(args().nth(1).unwrap() + \"/file\").unwrap());
+}
+";
+    std::fs::write(&source, text).expect("written");
+    let program = folder.path().join("save");
+    let mut build = Command::new("rustc");
+    build.args(["-g", "-o"]).arg(&program).arg(&source);
+    assert!(build.status().expect("it runs").success());
+    let check = "if test -s {dir}/file || ! test -s {acks}; then echo ok; else echo broken; fi";
+    let swept = sweep(
+        &["--check", check],
+        &[program.to_str().expect("text"), "{dir}"],
+    );
+    swept.assert_found();
+    let callers: Vec<Vec<&str>> = swept
+        .findings
+        .iter()
+        .flat_map(|finding| finding["nodes"][0]["lost"].as_array().expect("an array"))
+        .filter(|lost| lost["call"] == "write")
+        .map(|lost| {
+            let called_by = lost["called_by"].as_array().expect("it is known");
+            called_by
+                .iter()
+                .filter_map(|caller| caller.as_str())
+                .collect()
+        })
+        .collect();
+    assert!(!callers.is_empty(), "{:#?}", swept.findings);
+    for callers in callers {
+        assert_eq!(
+            callers,
+            ["save::append (save.rs:5)", "save::main (save.rs:10)"]
+        );
+    }
+}
+
+#[test]
 fn an_interrupt_ends_a_program_that_is_recorded_and_all_that_it_started() {
     for options in [&[][..], &["--disk", "ext4"]] {
         let temporary = tempfile::tempdir().expect("a directory");

@@ -11,7 +11,7 @@ use replayer::{Findings, Found, Group, replay_text};
 use trace::Trace;
 
 use super::Named;
-use crate::states::{inconclusive, outcome, table, title};
+use crate::states::{inconclusive, outcome, table, title, unended};
 
 /// What a directory has that is a trace of a program or a cluster.
 const TRACE: &str = "trace.json";
@@ -36,7 +36,7 @@ pub(crate) struct ShowArgs {
 /// Does it.
 pub(crate) fn show(arguments: ShowArgs, fs: &Command) -> anyhow::Result<Outcome> {
     if let Some(recorded) = Recorded::read(&arguments.results)? {
-        return states(&recorded, arguments.number, arguments.all);
+        return states(&recorded, &arguments);
     }
     if arguments.results.join(TRACE).exists() {
         return describe(&arguments);
@@ -57,31 +57,12 @@ pub(crate) fn show(arguments: ShowArgs, fs: &Command) -> anyhow::Result<Outcome>
 }
 
 /// Of a sweep of the crash states of a program or a cluster.
-fn states(recorded: &Recorded, number: Option<usize>, all: bool) -> anyhow::Result<Outcome> {
-    let mut out = io::stdout().lock();
-    let findings = &recorded.findings;
-    if let Some(number) = number {
-        let finding = findings.iter().find(|finding| finding.number == number);
-        let finding = finding.with_context(|| {
-            format!(
-                "there is no finding {number}: the last is {}",
-                findings.len()
-            )
-        })?;
-        let text = if all {
-            finding.text_all()
-        } else {
-            finding.text()
-        };
-        write!(out, "{}{text}", title(finding))?;
-        return Ok(Outcome::Findings);
+fn states(recorded: &Recorded, arguments: &ShowArgs) -> anyhow::Result<Outcome> {
+    if let Some(number) = arguments.number {
+        return tell_of_states(recorded, number, arguments.all);
     }
-    let Some(summary) = &recorded.summary else {
-        bail!(
-            "the sweep of {} was killed before its end: continue it with --resume",
-            recorded.manifest.name
-        );
-    };
+    let mut out = io::stdout().lock();
+    let (findings, summary) = (&recorded.findings, &recorded.summary);
     if !findings.is_empty() {
         let head = ["finding", "relaxation", "states", "missing", "broken"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
@@ -98,7 +79,29 @@ fn states(recorded: &Recorded, number: Option<usize>, all: bool) -> anyhow::Resu
         writeln!(out, "{}", columns(&rows))?;
     }
     write!(out, "{}{}", inconclusive(summary), table(summary))?;
+    if let Some(words) = unended(recorded, &arguments.results) {
+        writeln!(out, "{words}")?;
+    }
     Ok(outcome(summary))
+}
+
+/// One of them.
+fn tell_of_states(recorded: &Recorded, number: usize, all: bool) -> anyhow::Result<Outcome> {
+    let findings = &recorded.findings;
+    let finding = findings.iter().find(|finding| finding.number == number);
+    let finding = finding.with_context(|| {
+        format!(
+            "there is no finding {number}: the last is {}",
+            findings.len()
+        )
+    })?;
+    let text = if all {
+        finding.text_all()
+    } else {
+        finding.text()
+    };
+    write!(io::stdout(), "{}{text}", title(finding))?;
+    Ok(Outcome::Findings)
 }
 
 /// A trace, a line for each event.

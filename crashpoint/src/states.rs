@@ -9,7 +9,6 @@ use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, OutputFormat, Shard, columns, own_call, quoted};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use cluster::ClusterFile;
 use node_sweep::{
     Finding, Findings, Indices, Judge, Kinds, Level, Manifest, Merged, Plan, Progress, Recorded,
     Request, Results, Rule, States, Subject, Summary, Verdict, Verdicts, Watch, relaxation_words,
@@ -369,11 +368,7 @@ pub(crate) fn sum_up(
         ));
         return Ok(Outcome::Incomplete);
     }
-    let text = trace.about.cluster.as_deref();
-    let file = text
-        .map(|text| ClusterFile::parse(text, &directory, Path::new("/")))
-        .transpose()?;
-    let explore = manifest.request.explore(file.as_ref(), &trace.run)?;
+    let explore = manifest.request.explore_of(&trace)?;
     // All is known: there is nobody to look at anything.
     let control = Control {
         jobs: 1,
@@ -683,17 +678,49 @@ pub(crate) fn title(finding: &Finding) -> String {
     )
 }
 
+/// The first line of a state that nobody could judge.
+pub(crate) fn inconclusive_title(story: &Finding) -> String {
+    let Finding {
+        number,
+        model,
+        relaxation,
+        state,
+        ..
+    } = story;
+    format!("INCONCLUSIVE {number}  {model}  {relaxation}  state {state} of the sweep\n")
+}
+
 /// What nothing is known of, and why.
-pub(crate) fn inconclusive(summary: &Summary) -> String {
-    let mut text = String::new();
-    for (why, states) in &summary.reasons {
-        text += &format!("INCONCLUSIVE  {states} states: {why}\n");
-    }
-    for (call, times) in &summary.not_recorded {
-        text += &format!(
+fn inconclusive(summary: &Summary) -> String {
+    let states = summary.reasons.iter();
+    let states = states.map(|(why, states)| format!("INCONCLUSIVE  {states} states: {why}\n"));
+    let text = states.collect::<String>() + &not_recorded(summary);
+    if text.is_empty() { text } else { text + "\n" }
+}
+
+fn not_recorded(summary: &Summary) -> String {
+    let call = |(call, times): (&String, &u64)| {
+        format!(
             "INCONCLUSIVE  {call} was called {times} times, and what it did is not in the states\n"
-        );
-    }
+        )
+    };
+    summary.not_recorded.iter().map(call).collect()
+}
+
+/// The same of a sweep that was recorded, with the numbers of the states.
+pub(crate) fn numbered_inconclusive(recorded: &Recorded) -> String {
+    let mut rows = vec![["inconclusive", "states", "why"].map(str::to_owned)];
+    rows.extend(recorded.reasons().iter().map(|reason| {
+        let (first, states) = (reason.first, reason.states);
+        [first.to_string(), states.to_string(), reason.why.to_owned()]
+    }));
+    let rows: Vec<_> = rows.into_iter().map(Vec::from).collect();
+    let states = if rows.len() > 1 {
+        columns(&rows)
+    } else {
+        String::new()
+    };
+    let text = states + &not_recorded(&recorded.summary);
     if text.is_empty() { text } else { text + "\n" }
 }
 

@@ -787,7 +787,7 @@ mod tests {
             let key = made.expect("a disk").key;
             finding.state = index;
             assert_eq!(
-                make_again(&trace, &asked, None, &finding)
+                make_again(&trace, &asked, finding.address())
                     .expect("made")
                     .key,
                 key,
@@ -797,7 +797,7 @@ mod tests {
         }
         assert!(keys.len() > 3, "{keys:?}");
         finding.state = space.len();
-        assert!(make_again(&trace, &asked, None, &finding).is_err());
+        assert!(make_again(&trace, &asked, finding.address()).is_err());
     }
 
     /// What is noted with a finding at a level where the other one came to this, and found nothing.

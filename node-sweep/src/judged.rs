@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use anyhow::bail;
 
+use crate::again::Address;
 use crate::check::Verdict;
 use crate::lines::Line;
 use crate::request::Level;
@@ -19,8 +20,8 @@ pub(crate) struct Judged {
     pub(crate) of: HashMap<Level, Verdicts>,
     /// The last state with a verdict, by its index.
     pub(crate) last: HashMap<Level, u64>,
-    /// Why states are inconclusive, by level and index.
-    pub(crate) inconclusive: BTreeMap<(Level, u64), String>,
+    /// Why states are inconclusive.
+    pub(crate) inconclusive: BTreeMap<Address, String>,
 }
 
 impl Judged {
@@ -37,7 +38,8 @@ impl Judged {
         let last = self.last.entry(level).or_default();
         *last = state.max(*last);
         if let Verdict::Inconclusive(why) = &verdict {
-            self.inconclusive.insert((level, state), why.clone());
+            self.inconclusive
+                .insert(Address { level, state }, why.clone());
         }
         if self
             .of

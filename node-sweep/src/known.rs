@@ -2,10 +2,8 @@
 //! with. Nothing is looked at and nothing is mounted for that.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use campaign::Interrupt;
-use cluster::ClusterFile;
 use pace_rules::nodes::{BlockRequest, BlockSpace, Explore, Space};
 use trace::Trace;
 
@@ -38,7 +36,7 @@ pub(crate) fn known(
     let known = Known {
         trace,
         request,
-        explore: request.explore(cluster_file(trace)?.as_ref(), &trace.run)?,
+        explore: request.explore_of(trace)?,
         manifest,
         judged,
     };
@@ -52,13 +50,6 @@ pub(crate) fn known(
     let levels = request.level.each().iter().map(of_level);
     let levels = levels.collect::<anyhow::Result<Vec<_>>>()?;
     Ok(together(levels, request.is_part(manifest.shard()?)))
-}
-
-/// The cluster file of a trace, if it is of a cluster. What it says of programs and places is not
-/// looked at.
-pub(crate) fn cluster_file(trace: &Trace) -> anyhow::Result<Option<ClusterFile>> {
-    let parse = |text: &String| ClusterFile::parse(text, Path::new("the trace"), Path::new("/"));
-    Ok(trace.about.cluster.as_ref().map(parse).transpose()?)
 }
 
 struct Known<'a> {

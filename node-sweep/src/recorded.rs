@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use campaign::{RESULTS, SUMMARY, TIMES, read_lines};
 
+use crate::again::Address;
 use crate::findings::Finding;
+use crate::inconclusive::{Inconclusive, Reason};
 use crate::judged::Judged;
 use crate::known::known;
 use crate::lines::{Line, TimeLine};
@@ -22,6 +24,8 @@ pub struct Recorded {
     pub manifest: Manifest,
     /// What was found.
     pub findings: Vec<Finding>,
+    /// States that nobody could judge, numbered after the findings.
+    pub inconclusive: Vec<Inconclusive>,
     /// What it came to so far.
     pub summary: Summary,
     /// Whether the sweep wrote that itself. If not, it was killed or is still at work, and findings
@@ -50,12 +54,67 @@ impl Recorded {
             let trace = load_trace(directory, &manifest)?;
             known(&trace, &manifest, &judged, &seconds(directory)?)?
         };
+        let inconclusive = Inconclusive::numbered(judged.inconclusive, findings.len());
         Ok(Some(Self {
             manifest,
             findings,
+            inconclusive,
             summary,
             has_ended,
         }))
+    }
+
+    /// The finding or the state of a number.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn get(&self, number: usize) -> anyhow::Result<Numbered<'_>> {
+        let finding = self
+            .findings
+            .iter()
+            .find(|finding| finding.number == number);
+        let state = || {
+            self.inconclusive
+                .iter()
+                .find(|state| state.number == number)
+        };
+        let found = finding
+            .map(Numbered::Finding)
+            .or_else(|| state().map(Numbered::Inconclusive));
+        found.with_context(|| match (self.findings.len(), self.inconclusive.last()) {
+            (0, None) => format!("there is no finding {number}: there are none at all"),
+            (last, None) => {
+                format!("there is no finding {number}: they are numbered from 1 to {last}")
+            }
+            (_, Some(last)) => format!(
+                "there is no finding {number}: findings and inconclusive states are numbered from 1 to {}",
+                last.number
+            ),
+        })
+    }
+
+    /// Why states could not be judged.
+    pub fn reasons(&self) -> Vec<Reason<'_>> {
+        Inconclusive::reasons(&self.inconclusive)
+    }
+}
+
+/// What has a number in a directory of results.
+#[derive(Debug, Clone, Copy)]
+pub enum Numbered<'a> {
+    /// A finding.
+    Finding(&'a Finding),
+    /// A state that nobody could judge.
+    Inconclusive(&'a Inconclusive),
+}
+
+impl Numbered<'_> {
+    /// Which state it is of.
+    pub fn address(&self) -> Address {
+        match self {
+            Self::Finding(finding) => finding.address(),
+            Self::Inconclusive(state) => state.address,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a sweep of crash states is asked for: what its manifest keeps, in types.
 
 use std::fmt::Display;
+use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::{Context, bail};
@@ -11,6 +12,7 @@ use pace_rules::disk;
 use pace_rules::nodes::{Explore, Model, Relaxations, Run, Split};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use trace::Trace;
 
 use crate::check::CheckCommand;
 
@@ -121,6 +123,18 @@ impl Request {
             (Rule::SameOnAll, _) => Ok(Explore::SameOnAll),
             (Rule::Pace, Some(file)) => explore(file, run),
         }
+    }
+
+    /// The same for the run of a trace, which has the cluster file.
+    ///
+    /// # Errors
+    /// If the trace is damaged.
+    pub fn explore_of(&self, trace: &Trace) -> anyhow::Result<Explore> {
+        // Neither programs nor places are looked for.
+        let parse =
+            |text: &String| ClusterFile::parse(text, Path::new("the trace"), Path::new("/"));
+        let file = trace.about.cluster.as_ref().map(parse).transpose()?;
+        self.explore(file.as_ref(), &trace.run)
     }
 
     /// How many states at most are visited at the block level, if they are drawn.

@@ -264,7 +264,7 @@ impl Results {
 ///
 /// # Errors
 /// If it cannot be read, or is another one.
-pub(crate) fn load_trace(directory: &Path, manifest: &Manifest) -> anyhow::Result<Trace> {
+pub fn load_trace(directory: &Path, manifest: &Manifest) -> anyhow::Result<Trace> {
     let kept = directory.join(TRACE);
     let trace = Trace::load(&kept).with_context(|| format!("load {}", kept.display()))?;
     if trace_hash(&kept)? != manifest.trace {

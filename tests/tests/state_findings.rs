@@ -302,3 +302,143 @@ fn a_killed_sweep_without_its_trace_says_so() {
         said(&output)
     );
 }
+
+/// Decides nothing of states with four and more acknowledgements, before there is a file `decide`.
+const UNSURE: &str = "count=$(wc -l < {acks}); if ! test -e decide; then \
+    test $count -lt 5 || { echo cannot read record $count >&2; exit 4; }; \
+    test $count -ne 4 || kill -SEGV $$; fi; \
+    for number in $(cat {acks}); do test -s {dir}/file$number || { echo broken a file is gone; exit 1; }; done; \
+    echo ok";
+
+/// The numbers of the first states that nobody could judge for each reason, how many they are, and
+/// why, as `show` lists them.
+fn reasons(listed: &str) -> Vec<(usize, usize, String)> {
+    let reason = |row: &&str| {
+        let words: Vec<_> = row.split_whitespace().collect();
+        let number = |place: usize| words[place].parse().expect("a number");
+        (number(0), number(1), words[2..].join(" "))
+    };
+    rows(listed, "inconclusive").iter().map(reason).collect()
+}
+
+#[test]
+fn states_that_nobody_could_judge_are_listed_and_told_by_number() {
+    let place = Place::new();
+    place.sweep(
+        &["--check", UNSURE, "--out", "out", "--disk", "ext4"],
+        SAVES,
+        1,
+    );
+    let listed = place.show(&["out"], 1);
+    let findings = rows(&listed, "finding").len();
+    let reasons = reasons(&listed);
+    let [(first, states, why), (second, others, other)] = &*reasons else {
+        panic!("{listed}")
+    };
+    let (signal, status) = (
+        "the check was ended by SIGSEGV",
+        "the check ended with status 4: cannot read record",
+    );
+    let is_signal = why.starts_with(signal) && other.starts_with(status);
+    let is_status = why.starts_with(status) && other.starts_with(signal);
+    assert!(is_signal || is_status, "{listed}");
+    assert_eq!(
+        (*first, *second),
+        (findings + 1, findings + 1 + states),
+        "{listed}"
+    );
+    let results = fs::read_to_string(place.path("out/results.jsonl")).expect("read");
+    let results = results
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let open: Vec<_> = results
+        .filter(|line| line["verdict"] == "inconclusive")
+        .collect();
+    assert_eq!(open.len(), states + others);
+    assert!(
+        open.iter().any(|line| line["level"] == "block"),
+        "the disk has some too"
+    );
+
+    // Each of them, to the last one, with its own words.
+    let last = findings + states + others;
+    for number in [*first, *second, last] {
+        let story = place.show(&["out", &number.to_string()], 3);
+        assert!(
+            story.starts_with(&format!("INCONCLUSIVE {number}  ")),
+            "{story}"
+        );
+        for part in [
+            "  inconclusive  the check ",
+            "  acknowledged  `",
+            "  crash         after",
+        ] {
+            assert!(story.contains(part), "{story}");
+        }
+        assert!(!story.contains("broken"), "{story}");
+    }
+    let (behind, first) = ((last + 1).to_string(), first.to_string());
+    for (arguments, part) in [
+        (
+            ["show", "out", &behind].as_slice(),
+            format!("numbered from 1 to {last}"),
+        ),
+        (
+            &["export", "out", &first, "--as", "script"],
+            "inconclusive state".to_owned(),
+        ),
+    ] {
+        let output = place.run(arguments);
+        let lines = said(&output).lines().count();
+        assert_eq!(
+            (output.status.code(), lines),
+            (Some(2), 1),
+            "{}",
+            said(&output)
+        );
+        assert!(said(&output).contains(&part), "{}", said(&output));
+    }
+    place.run(&["report", "out", "--junit", "junit.xml"]);
+    let junit = fs::read_to_string(place.path("junit.xml")).expect("read");
+    assert_eq!(junit.matches("<error").count(), 2, "{junit}");
+}
+
+#[test]
+fn states_that_nobody_could_judge_are_made_again() {
+    let place = Place::new();
+    place.sweep(
+        &["--check", UNSURE, "--out", "out", "--disk", "ext4"],
+        SAVES,
+        1,
+    );
+    let reasons = reasons(&place.show(&["out"], 1));
+    let (first, last) = (reasons[0].0, reasons[1].0 + reasons[1].1 - 1);
+    let replay =
+        |number: usize| place.run(&["replay", "out", &number.to_string(), "--command", "true"]);
+    for number in [first, reasons[1].0, last] {
+        let output = replay(number);
+        assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+        let part = format!("state {number} is inconclusive again");
+        assert!(said(&output).contains(&part), "{}", said(&output));
+    }
+    let output = place.run(&["replay", "out", &first.to_string(), "--keep", "kept"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(place.lines("kept/acknowledged") >= 4);
+
+    // What can be judged by now has a verdict, and the status of that.
+    fs::write(place.path("decide"), "").expect("written");
+    let mut statuses = BTreeMap::new();
+    for number in first..=last {
+        let output = replay(number);
+        let said = said(&output);
+        let is_ok = said.contains(&format!("the check said `ok` of state {number} this time"));
+        let is_broken = said.contains("broken: a file is gone");
+        assert_ne!(is_ok, is_broken, "{said}");
+        assert_eq!(output.status.code(), Some(i32::from(is_broken)), "{said}");
+        statuses.insert(is_broken, number);
+        if statuses.len() == 2 {
+            return;
+        }
+    }
+    panic!("all of one kind: {statuses:?}");
+}

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use askama::Template;
 use itertools::Itertools;
-use node_sweep::Recorded;
+use node_sweep::{Reason, Recorded};
 use replayer::Found;
 
 use super::sweep::{Sweep, headline, promises};
@@ -217,8 +217,15 @@ fn unknown(directory: &Path, recorded: &Recorded) -> Vec<Case> {
     let stopped = unended(recorded, directory)
         .or_else(|| (!summary.is_whole()).then(|| "it was stopped before its end".to_owned()));
     let stopped = stopped.map(|words| ("the sweep", words));
-    let reasons = summary.reasons.iter();
-    let reasons = reasons.map(|(why, states)| ("states", format!("{states} states: {why}")));
+    let reason = |reason: &Reason<'_>| {
+        let Reason { first, states, why } = reason;
+        (
+            "states",
+            format!("{states} states: {why} (the first is number {first})"),
+        )
+    };
+    let reasons = recorded.reasons();
+    let reasons = reasons.iter().map(reason);
     let calls = summary.not_recorded.iter();
     let calls =
         calls.map(|(call, times)| ("the recording", format!("{call} was called {times} times")));

@@ -2,13 +2,14 @@
 
 use campaign::columns;
 use local_fs::enter_mount_namespace;
-use node_sweep::{BlockFindings, Blocks, Level, Request, kind_words, recorded_disks, sweep_source};
+use node_sweep::{
+    BlockFindings, Blocks, Indices, Level, Request, Summary, kind_words, recorded_disks,
+    sweep_source,
+};
 use pace_rules::nodes::{BlockRequest, BlockSpace, Explore};
 use trace::Trace;
 
-use crate::states::{
-    MakeSubjects, SpaceArgs, Subjects, Visit, Visited, indices, left, number, summary,
-};
+use crate::states::{MakeSubjects, SpaceArgs, Subjects, Visit, Visited, number};
 
 impl SpaceArgs {
     /// The states of the disks of a trace.
@@ -60,10 +61,11 @@ impl Subjects<'_> {
         let judged = BlockFindings {
             trace: self.trace,
             space,
+            mounts: true,
         };
         let model = judged.file_systems();
         let (sample, seed) = (self.request.sample_of_disks(), self.request.seed);
-        let indices = indices(space.len(), sample, |count| space.sample(count, seed))?;
+        let indices = Indices::of(space.len(), sample, |count| space.sample(count, seed))?;
         let drawn = sample.filter(|count| *count < space.len());
         let drawn = drawn
             .map(|count| format!("; visiting {count} of them, --seed {seed}"))
@@ -87,8 +89,8 @@ impl Subjects<'_> {
         )?;
         let seconds = watcher.finish()?;
         let findings = judged.of(&swept)?;
-        let mut summary = summary(self.trace, &model, &swept, findings.len(), seconds);
-        summary.left = left(indices.count, &swept);
+        let (trace, count) = (self.trace, indices.count);
+        let summary = Summary::new(trace, &model, &swept, count, findings.len(), seconds);
         Ok((findings, summary))
     }
 }

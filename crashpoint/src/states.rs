@@ -9,11 +9,10 @@ use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, OutputFormat, Shard, columns, own_call, quoted};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use cluster::ClusterFile;
 use node_sweep::{
-    Finding, Findings, Judge, Kinds, Level, Manifest, Merged, Plan, Progress, Recorded, Request,
-    Results, Rule, States, Subject, Summary, Swept, Verdict, Verdicts, Watch, compare_levels,
-    relaxation_words, sweep,
+    Finding, Findings, Indices, Judge, Kinds, Level, Manifest, Merged, Plan, Progress, Recorded,
+    Request, Results, Rule, States, Subject, Summary, Verdict, Verdicts, Watch, relaxation_words,
+    sweep, together,
 };
 use pace_rules::disk;
 use pace_rules::nodes::{Explore, MODELS, NodeState, Relaxation, Space, Split};
@@ -319,9 +318,8 @@ impl VisitArgs {
 /// Prints what is in a directory of results that is finished.
 fn print_recorded(directory: &Path, format: OutputFormat) -> anyhow::Result<Outcome> {
     let recorded = Recorded::read(directory)?.context("it was there a moment ago")?;
-    let summary = recorded.summary.context("it was there a moment ago")?;
-    print(format, &recorded.findings, &summary)?;
-    Ok(outcome(&summary))
+    print(format, &recorded.findings, &recorded.summary)?;
+    Ok(outcome(&recorded.summary))
 }
 
 /// Continues a sweep.
@@ -370,11 +368,7 @@ pub(crate) fn sum_up(
         ));
         return Ok(Outcome::Incomplete);
     }
-    let text = trace.about.cluster.as_deref();
-    let file = text
-        .map(|text| ClusterFile::parse(text, &directory, Path::new("/")))
-        .transpose()?;
-    let explore = manifest.request.explore(file.as_ref(), &trace.run)?;
+    let explore = manifest.request.explore_of(&trace)?;
     // All is known: there is nobody to look at anything.
     let control = Control {
         jobs: 1,
@@ -417,11 +411,7 @@ impl Subjects<'_> {
         subjects: MakeSubjects<'_, '_>,
         control: &Control<'_>,
     ) -> anyhow::Result<Outcome> {
-        let level = self.request.level;
-        let levels = [Level::Syscalls, Level::Block]
-            .into_iter()
-            .filter(|one| level == *one || level == Level::Both);
-        let levels: Vec<_> = levels.collect();
+        let levels = self.request.level.each();
         let block = levels
             .contains(&Level::Block)
             .then(|| self.block_space())
@@ -455,7 +445,7 @@ impl Subjects<'_> {
                 Err(error) => return Err(error),
             }
         }
-        let (findings, mut summary) = together(visited, is_part(&self.request, shard));
+        let (findings, mut summary) = together(visited, self.request.is_part(shard));
         summary.interrupted |= failure.is_some();
         // Where nobody reads it, it is kept all the same.
         let printed = print(control.format, &findings, &summary);
@@ -484,7 +474,7 @@ impl Subjects<'_> {
         let request = self.request.of_calls(self.explore)?;
         let space = Space::new(&self.trace.run, &request)?;
         let (sample, seed) = (self.request.sample, self.request.seed);
-        let indices = indices(space.len(), sample, |count| space.sample(count, seed))?;
+        let indices = Indices::of(space.len(), sample, |count| space.sample(count, seed))?;
         self.announce(&space);
         let interrupt = visit.control.interrupt;
         let plan = visit.plan();
@@ -507,14 +497,8 @@ impl Subjects<'_> {
         } else {
             judged.explain(findings, &request)
         };
-        let mut summary = summary(
-            self.trace,
-            request.model.name,
-            &swept,
-            findings.len(),
-            seconds,
-        );
-        summary.left = left(indices.count, &swept);
+        let (model, count) = (request.model.name, indices.count);
+        let summary = Summary::new(self.trace, model, &swept, count, findings.len(), seconds);
         Ok((findings, summary))
     }
 
@@ -559,6 +543,7 @@ impl<'a> Visit<'a> {
         Plan {
             shard: self.shard,
             known: std::mem::take(&mut self.known),
+            only_known: false,
             deadline: self.deadline,
         }
     }
@@ -656,26 +641,9 @@ impl Watch for Watcher<'_> {
     }
 }
 
-/// Whether there are states that nobody is to look at: what is not found may be among them.
-fn is_part(request: &Request, shard: Option<Shard>) -> bool {
-    request.sample_of_disks().is_some() || shard.is_some()
-}
-
 /// When the next of so many levels has had its part of the time that is left.
 fn part_of_time(now: Instant, end: Instant, levels: usize) -> Instant {
     now + end.saturating_duration_since(now) / u32::try_from(levels).expect("they are few")
-}
-
-/// How many states were not visited.
-pub(crate) fn left(count: u64, swept: &Swept) -> u64 {
-    let is_whole = !swept.interrupted && !swept.is_over;
-    if is_whole {
-        0
-    } else {
-        count
-            .saturating_sub(swept.states)
-            .saturating_sub(swept.others)
-    }
 }
 
 fn print(format: OutputFormat, findings: &[Finding], summary: &Summary) -> io::Result<()> {
@@ -697,52 +665,6 @@ fn print(format: OutputFormat, findings: &[Finding], summary: &Summary) -> io::R
     out.flush()
 }
 
-/// States to visit, and how many they are.
-pub(crate) struct Indices {
-    pub(crate) all: Box<dyn Iterator<Item = u64> + Send>,
-    pub(crate) count: u64,
-}
-
-/// Which states are visited.
-pub(crate) fn indices(
-    len: u64,
-    sample: Option<u64>,
-    draw: impl FnOnce(u64) -> Vec<u64>,
-) -> anyhow::Result<Indices> {
-    Ok(match sample {
-        Some(count) => {
-            let drawn = draw(count);
-            Indices {
-                count: drawn.len() as u64,
-                all: Box::new(drawn.into_iter()),
-            }
-        }
-        None if len == u64::MAX => {
-            bail!(
-                "there are more states than can be counted: draw some with --sample, or lose less with --lost"
-            )
-        }
-        None => Indices {
-            count: len,
-            all: Box::new(0..len),
-        },
-    })
-}
-
-/// What was found at all levels, and what that came to. Of states that were `drawn` it is not known
-/// what the others are.
-fn together(levels: Vec<(Vec<Finding>, Summary)>, drawn: bool) -> (Vec<Finding>, Summary) {
-    let (mut findings, summaries): (Vec<Vec<Finding>>, Vec<Summary>) = levels.into_iter().unzip();
-    if let ([calls, disks], [on_model, on_disk]) = (&mut *findings, &*summaries) {
-        compare_levels((calls, on_model), (disks, on_disk), drawn);
-    }
-    let mut findings = findings.concat();
-    for (place, finding) in findings.iter_mut().enumerate() {
-        finding.number = place + 1;
-    }
-    (findings, Summary::of_levels(summaries))
-}
-
 /// The first line of a finding.
 pub(crate) fn title(finding: &Finding) -> String {
     let alike = if finding.states == 1 {
@@ -756,48 +678,50 @@ pub(crate) fn title(finding: &Finding) -> String {
     )
 }
 
+/// The first line of a state that nobody could judge.
+pub(crate) fn inconclusive_title(story: &Finding) -> String {
+    let Finding {
+        number,
+        model,
+        relaxation,
+        state,
+        ..
+    } = story;
+    format!("INCONCLUSIVE {number}  {model}  {relaxation}  state {state} of the sweep\n")
+}
+
 /// What nothing is known of, and why.
-pub(crate) fn inconclusive(summary: &Summary) -> String {
-    let mut text = String::new();
-    for (why, states) in &summary.reasons {
-        text += &format!("INCONCLUSIVE  {states} states: {why}\n");
-    }
-    for (call, times) in &summary.not_recorded {
-        text += &format!(
-            "INCONCLUSIVE  {call} was called {times} times, and what it did is not in the states\n"
-        );
-    }
+fn inconclusive(summary: &Summary) -> String {
+    let states = summary.reasons.iter();
+    let states = states.map(|(why, states)| format!("INCONCLUSIVE  {states} states: {why}\n"));
+    let text = states.collect::<String>() + &not_recorded(summary);
     if text.is_empty() { text } else { text + "\n" }
 }
 
-/// What a sweep came to.
-pub(crate) fn summary(
-    trace: &Trace,
-    model: &str,
-    swept: &Swept,
-    findings: usize,
-    seconds: f64,
-) -> Summary {
-    Summary {
-        model: model.to_owned(),
-        states: swept.states,
-        equal: (swept.states - swept.impossible).saturating_sub(swept.checked),
-        impossible: swept.impossible,
-        checked: swept.checked,
-        broken: swept.broken.len() as u64,
-        findings,
-        inconclusive: swept.open(),
-        reasons: swept
-            .inconclusive
-            .iter()
-            .map(|(why, (states, one))| (format!("{why} (such as state {one})"), *states))
-            .collect(),
-        not_recorded: trace.about.not_recorded.clone(),
-        left: 0,
-        interrupted: swept.interrupted,
-        seconds: (seconds * 1000.0).round() / 1000.0,
-        levels: Vec::new(),
-    }
+fn not_recorded(summary: &Summary) -> String {
+    let call = |(call, times): (&String, &u64)| {
+        format!(
+            "INCONCLUSIVE  {call} was called {times} times, and what it did is not in the states\n"
+        )
+    };
+    summary.not_recorded.iter().map(call).collect()
+}
+
+/// The same of a sweep that was recorded, with the numbers of the states.
+pub(crate) fn numbered_inconclusive(recorded: &Recorded) -> String {
+    let mut rows = vec![["inconclusive", "states", "why"].map(str::to_owned)];
+    rows.extend(recorded.reasons().iter().map(|reason| {
+        let (first, states) = (reason.first, reason.states);
+        [first.to_string(), states.to_string(), reason.why.to_owned()]
+    }));
+    let rows: Vec<_> = rows.into_iter().map(Vec::from).collect();
+    let states = if rows.len() > 1 {
+        columns(&rows)
+    } else {
+        String::new()
+    };
+    let text = states + &not_recorded(&recorded.summary);
+    if text.is_empty() { text } else { text + "\n" }
 }
 
 /// What a sweep came to, as a table.
@@ -843,6 +767,20 @@ pub(crate) fn table(summary: &Summary) -> String {
     columns(&rows) + &left
 }
 
+/// That a sweep did not end, and how to have it end, if that is so.
+pub(crate) fn unended(recorded: &Recorded, directory: &Path) -> Option<String> {
+    let command = command_of(recorded.manifest.request.judge == Judge::Cluster);
+    let directory = directory.to_string_lossy();
+    (!recorded.has_ended).then(|| {
+        format!(
+            "the sweep has not ended: it was killed, or it is still running; this is what it knew \
+             until now. Continue it with: {} {command} --resume {}",
+            own_call(),
+            quoted(&directory)
+        )
+    })
+}
+
 /// The exit status of a sweep.
 pub(crate) fn outcome(summary: &Summary) -> Outcome {
     if summary.findings > 0 {
@@ -867,38 +805,5 @@ mod tests {
         // The first one was done before, or was late.
         assert_eq!(part_of_time(at(2), at(10), 1), at(10));
         assert_eq!(part_of_time(at(12), at(10), 1), at(12));
-    }
-
-    #[test]
-    fn what_was_not_visited_is_counted_whatever_stopped_it() {
-        let swept = |interrupted, is_over| Swept {
-            states: 30,
-            others: 50,
-            interrupted,
-            is_over,
-            ..Swept::default()
-        };
-        assert_eq!(left(100, &swept(false, false)), 0);
-        for stopped in [swept(true, false), swept(false, true), swept(true, true)] {
-            assert_eq!(left(100, &stopped), 20);
-        }
-    }
-
-    #[test]
-    fn a_shard_is_a_part_and_so_is_what_was_drawn() {
-        let request = |sample, states: &str| Request {
-            level: Level::Both,
-            model: "posix".into(),
-            explore: Rule::BruteForce,
-            lost: 1,
-            split: "3".parse().expect("a split"),
-            states: states.parse().expect("states"),
-            sample,
-            seed: 0,
-            judge: Judge::Cluster,
-        };
-        assert!(!is_part(&request(None, DISK_STATES), None));
-        assert!(is_part(&request(None, DISK_STATES), Shard::new(1, 2)));
-        assert!(is_part(&request(Some(9), DISK_STATES), None));
     }
 }

@@ -1,4 +1,4 @@
-//! The crash state of a finding, made again.
+//! A crash state of a sweep, made again.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -6,53 +6,105 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, bail};
-use cluster::ClusterFile;
 use pace_rules::nodes::{BlockRequest, BlockSpace, Space};
 use trace::Trace;
 
 use crate::bay::Bay;
-use crate::blocks::{Blocks, recorded_disks};
-use crate::findings::Finding;
+use crate::blocks::{BlockFindings, Blocks, recorded_disks};
+use crate::check::Complaint;
+use crate::findings::{Finding, Findings};
 use crate::program::scratch;
 use crate::request::{Level, Request};
 use crate::states::{Made, States};
-use crate::sweep::Source;
+use crate::sweep::{Broken, Source, Swept};
 
-/// Makes the state that a finding shows, of the sweep that was asked for by `request`; `file` is
-/// the cluster's, if it is of one.
-///
-/// # Errors
-/// If the sweep has no such state: the finding is of another one.
-pub fn make_again(
-    trace: &Trace,
-    request: &Request,
-    file: Option<&ClusterFile>,
-    finding: &Finding,
-) -> anyhow::Result<Made> {
-    let explore = request.explore(file, &trace.run)?;
-    let refuse = |len: u64| {
-        if finding.state >= len {
+/// Which state of a sweep it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Address {
+    /// The level.
+    pub level: Level,
+    /// Its index in the space of the level.
+    pub state: u64,
+}
+
+impl Address {
+    fn refuse(self, len: u64) -> anyhow::Result<()> {
+        if self.state >= len {
             bail!(
-                "the finding is of state {}, and the sweep has {len}: its files do not belong together",
-                finding.state
+                "the results name state {}, and the sweep has {len}: its files do not belong together",
+                self.state
             );
         }
         Ok(())
-    };
-    if finding.level() == Level::Block {
-        let space = BlockRequest {
-            explore,
-            states: request.states,
-        };
-        let space = BlockSpace::new(&trace.run, recorded_disks(trace), &space)?;
-        refuse(space.len())?;
-        let (_, made) = Blocks::new(trace, &space)?.make(finding.state);
+    }
+}
+
+/// Makes a state again of the sweep that was asked for by `request`.
+///
+/// # Errors
+/// If the sweep has no such state.
+pub fn make_again(trace: &Trace, request: &Request, address: Address) -> anyhow::Result<Made> {
+    if address.level == Level::Block {
+        let space = block_space(trace, request, address)?;
+        let (_, made) = Blocks::new(trace, &space)?.make(address.state);
         return Ok(made.expect("a disk can hold anything"));
     }
-    let space = Space::new(&trace.run, &request.of_calls(explore)?)?;
-    refuse(space.len())?;
-    let made = States::new(&trace.run, &space, trace).make(&space.state(finding.state));
-    made.map_err(|_| anyhow::anyhow!("no file system would show state {}", finding.state))
+    let space = space(trace, request, address)?;
+    let made = States::new(&trace.run, &space, trace).make(&space.state(address.state));
+    made.map_err(|_| anyhow::anyhow!("no file system would show state {}", address.state))
+}
+
+/// What there is to tell of a state, if this was said of it. Nothing is mounted for that.
+///
+/// # Errors
+/// If the sweep has no such state.
+pub(crate) fn story(
+    trace: &Trace,
+    request: &Request,
+    address: Address,
+    complaint: Complaint,
+) -> anyhow::Result<Finding> {
+    let made = make_again(trace, request, address)?;
+    let mut swept = Swept::default();
+    let smallest = address.state;
+    swept.broken.insert(
+        made.key,
+        Broken {
+            states: 1,
+            smallest,
+            complaint,
+        },
+    );
+    let mut told = if address.level == Level::Block {
+        let space = block_space(trace, request, address)?;
+        BlockFindings {
+            trace,
+            space: &space,
+            mounts: false,
+        }
+        .of(&swept)?
+    } else {
+        let space = space(trace, request, address)?;
+        let told = Findings::new(trace, &space, &request.model).of(&swept);
+        told.into_iter().map(|(finding, _)| finding).collect()
+    };
+    Ok(told.pop().expect("one broken state is a finding"))
+}
+
+fn space(trace: &Trace, request: &Request, address: Address) -> anyhow::Result<Space> {
+    let space = Space::new(&trace.run, &request.of_calls(request.explore_of(trace)?)?)?;
+    address.refuse(space.len())?;
+    Ok(space)
+}
+
+fn block_space(trace: &Trace, request: &Request, address: Address) -> anyhow::Result<BlockSpace> {
+    let wanted = BlockRequest {
+        explore: request.explore_of(trace)?,
+        states: request.states,
+    };
+    let space = BlockSpace::new(&trace.run, recorded_disks(trace), &wanted)?;
+    address.refuse(space.len())?;
+    Ok(space)
 }
 
 /// Writes what the nodes of a trace have in a state as directories in `directory`, which must be

@@ -19,8 +19,8 @@ use crate::damage::Damage;
 use crate::disks::Disks;
 use crate::findings::{DiskStory, Finding, Findings, plain};
 use crate::program::scratch;
-use crate::results::Summary;
 use crate::states::{Acknowledgements, Made};
+use crate::summary::Summary;
 use crate::sweep::{Broken, Size, Source, Swept};
 use crate::tree::{Impossible, Tree};
 
@@ -210,6 +210,9 @@ pub struct BlockFindings<'a> {
     pub trace: &'a Trace,
     /// The states that were visited.
     pub space: &'a BlockSpace,
+    /// Whether the disks are mounted, in order to tell what their file systems make of them. That
+    /// takes root.
+    pub mounts: bool,
 }
 
 impl BlockFindings<'_> {
@@ -327,7 +330,11 @@ impl BlockFindings<'_> {
         for (node, held) in held {
             let of_node = state.disks[node].as_ref().expect("it has a disk");
             let mut story = self.disk(node, of_node);
-            let files = self.differs(node, state.cut[node], held)?;
+            let files = if self.mounts {
+                self.differs(node, state.cut[node], held)?
+            } else {
+                Vec::new()
+            };
             story.differs = files.iter().map(Damage::line).collect();
             finding.nodes[node].files = files;
             finding.nodes[node].disk = Some(story);
@@ -450,7 +457,7 @@ impl BlockFindings<'_> {
     ) -> anyhow::Result<Vec<Option<String>>> {
         let recorded = &self.trace.disks[&self.trace.run.nodes[node].name];
         let variant = Variant::for_programs(&recorded.file_system)?;
-        if variant.file_system.debugger.is_none() {
+        if variant.file_system.debugger.is_none() || !self.mounts {
             return Ok(Vec::new());
         }
         let rules = &self.space.disk(node).expect("it has a disk").log;
@@ -549,7 +556,7 @@ impl Findings<'_> {
 /// Notes with the findings of a model whether the recorded disks were broken in the same way, and
 /// with those of disks whether the model was. That it was not is noted only where every state was
 /// looked at and judged, and not some that were `drawn`.
-pub fn compare_levels(
+pub(crate) fn compare_levels(
     calls: (&mut [Finding], &Summary),
     disks: (&mut [Finding], &Summary),
     drawn: bool,
@@ -638,6 +645,7 @@ mod tests {
         BlockFindings {
             trace: &trace,
             space: &space,
+            mounts: false,
         }
         .groups(&swept)
     }
@@ -779,7 +787,7 @@ mod tests {
             let key = made.expect("a disk").key;
             finding.state = index;
             assert_eq!(
-                make_again(&trace, &asked, None, &finding)
+                make_again(&trace, &asked, finding.address())
                     .expect("made")
                     .key,
                 key,
@@ -789,7 +797,7 @@ mod tests {
         }
         assert!(keys.len() > 3, "{keys:?}");
         finding.state = space.len();
-        assert!(make_again(&trace, &asked, None, &finding).is_err());
+        assert!(make_again(&trace, &asked, finding.address()).is_err());
     }
 
     /// What is noted with a finding at a level where the other one came to this, and found nothing.

@@ -6,6 +6,7 @@ use pace_rules::nodes::{Action, Effect, Event, Message, Micro, Relaxation, Run, 
 use serde::{Deserialize, Serialize};
 use trace::Trace;
 
+use crate::again::Address;
 use crate::callers::callers;
 use crate::check::Complaint;
 use crate::damage::{Damage, damages};
@@ -882,6 +883,14 @@ impl Finding {
             Level::Block
         } else {
             Level::Syscalls
+        }
+    }
+
+    /// Which state it shows.
+    pub fn address(&self) -> Address {
+        Address {
+            level: self.level(),
+            state: self.state,
         }
     }
 }

@@ -19,23 +19,30 @@ mod differences;
 mod directory;
 mod disks;
 mod findings;
+mod inconclusive;
+mod indices;
+mod judged;
+mod known;
 mod likeness;
+mod lines;
 mod manifest;
 mod merge;
 mod nodes;
 mod operations;
 mod place;
 mod program;
+mod recorded;
 mod request;
 mod results;
 mod states;
+mod summary;
 mod sweep;
 mod text;
 mod tree;
 
-pub use again::{keep, make_again};
+pub use again::{Address, keep, make_again};
 pub use bay::{Held, HeldDisk};
-pub use blocks::{BlockFindings, Blocks, compare_levels, kind_words, recorded_disks};
+pub use blocks::{BlockFindings, Blocks, kind_words, recorded_disks};
 pub use check::{Check, CheckCommand, Checker, Complaint, Verdict};
 pub use damage::Damage;
 pub use disks::Disks;
@@ -43,14 +50,19 @@ pub use findings::{
     DiskStory, Fate, Finding, Findings, Kinds, Line, Lost, Moment, NodeStory, Sync,
     relaxation_words,
 };
+pub use inconclusive::{Inconclusive, Reason};
+pub use indices::Indices;
+pub use judged::Verdicts;
 pub use manifest::Manifest;
 pub use merge::{Merged, merge};
 pub use nodes::Nodes;
 pub use place::{Place, mentions};
 pub use program::{Program, is_scratch, scratch};
+pub use recorded::{Numbered, Recorded};
 pub use request::{Judge, Level, Request, Rule, explore};
-pub use results::{Recorded, Results, Summary, Verdicts};
+pub use results::{Results, load_trace};
 pub use states::{Made, States};
+pub use summary::{Summary, together};
 pub use sweep::{Broken, Plan, Progress, Size, Source, Subject, Swept, Watch, sweep, sweep_source};
 pub use tree::{Fingerprint, Impossible, Tree};
 

@@ -1,15 +1,18 @@
 //! What a sweep of crash states is asked for: what its manifest keeps, in types.
 
 use std::fmt::Display;
+use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::{Context, bail};
+use campaign::Shard;
 use clap::ValueEnum;
 use cluster::ClusterFile;
 use pace_rules::disk;
 use pace_rules::nodes::{Explore, Model, Relaxations, Run, Split};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use trace::Trace;
 
 use crate::check::CheckCommand;
 
@@ -25,6 +28,17 @@ pub enum Level {
     Block,
     /// One after the other, and what each says of the other's findings
     Both,
+}
+
+impl Level {
+    /// The levels that are looked at, in order.
+    pub fn each(self) -> &'static [Self] {
+        match self {
+            Self::Syscalls => &[Self::Syscalls],
+            Self::Block => &[Self::Block],
+            Self::Both => &[Self::Syscalls, Self::Block],
+        }
+    }
 }
 
 /// Which combinations of nodes lose something together.
@@ -111,9 +125,27 @@ impl Request {
         }
     }
 
+    /// The same for the run of a trace, which has the cluster file.
+    ///
+    /// # Errors
+    /// If the trace is damaged.
+    pub fn explore_of(&self, trace: &Trace) -> anyhow::Result<Explore> {
+        // Neither programs nor places are looked for.
+        let parse =
+            |text: &String| ClusterFile::parse(text, Path::new("the trace"), Path::new("/"));
+        let file = trace.about.cluster.as_ref().map(parse).transpose()?;
+        self.explore(file.as_ref(), &trace.run)
+    }
+
     /// How many states at most are visited at the block level, if they are drawn.
     pub fn sample_of_disks(&self) -> Option<u64> {
         self.sample.or(self.states.sample().map(u64::from))
+    }
+
+    /// Whether there are states that nobody is to look at in this part of a sweep: what is not
+    /// found may be among them.
+    pub fn is_part(&self, shard: Option<Shard>) -> bool {
+        self.sample_of_disks().is_some() || shard.is_some()
     }
 }
 
@@ -155,5 +187,28 @@ mod words {
         String::deserialize(deserializer)?
             .parse()
             .map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shard_is_a_part_and_so_is_what_was_drawn() {
+        let request = |sample| Request {
+            level: Level::Both,
+            model: "posix".into(),
+            explore: Rule::BruteForce,
+            lost: 1,
+            split: "3".parse().expect("a split"),
+            states: "every-write".parse().expect("states"),
+            sample,
+            seed: 0,
+            judge: Judge::Cluster,
+        };
+        assert!(!request(None).is_part(None));
+        assert!(request(None).is_part(Shard::new(1, 2)));
+        assert!(request(Some(9)).is_part(None));
     }
 }

@@ -1,7 +1,7 @@
 //! The results of a sweep of crash states, in its [`Directory`]: the trace beside the manifest, the
 //! verdict on each different state as it comes, and in the end the findings and the summary.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,17 +10,20 @@ use anyhow::{Context, bail};
 use campaign::{
     Directory, Lines, MANIFEST, RESULTS, SUMMARY, TABLE, TIMES, read_lines, write_whole,
 };
-use serde::{Deserialize, Serialize};
 use trace::Trace;
 
-use crate::check::{Complaint, Verdict};
+use crate::check::Verdict;
 use crate::findings::Finding;
+use crate::judged::{Judged, Verdicts};
+use crate::lines::{Line, StateLine, TimeLine};
 use crate::manifest::Manifest;
 use crate::request::Level;
+use crate::summary::Summary;
 use crate::tree::Fingerprint;
 
 const TRACE: &str = "trace";
-const FINDINGS: &str = "findings.jsonl";
+/// What was found.
+pub(crate) const FINDINGS: &str = "findings.jsonl";
 
 /// What a sweep of crash states keeps beside what every sweep does.
 const KEPT: [&str; 2] = [TRACE, FINDINGS];
@@ -30,202 +33,6 @@ const SYNC_EVERY: Duration = Duration::from_secs(1);
 
 /// How often the time that has passed is written down.
 const NOTE_EVERY: Duration = Duration::from_millis(250);
-
-/// What a sweep came to.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
-    /// The model.
-    pub model: String,
-    /// States that were visited.
-    pub states: u64,
-    /// How many of them equal one that was looked at before.
-    pub equal: u64,
-    /// How many of them no file system would show.
-    pub impossible: u64,
-    /// Different states that were looked at.
-    pub checked: u64,
-    /// Those of them that are broken.
-    pub broken: u64,
-    /// Findings: broken states that are alike are one.
-    pub findings: usize,
-    /// States that nothing can be said of.
-    #[serde(alias = "not_measured")]
-    pub inconclusive: u64,
-    /// Why, each with how many.
-    pub reasons: BTreeMap<String, u64>,
-    /// Calls of the recorded run that are not in the states, each with how often.
-    pub not_recorded: BTreeMap<String, u64>,
-    /// States that were not visited, because it was stopped or the time was up. `u64::MAX` stands
-    /// for more than can be counted.
-    #[serde(default)]
-    pub left: u64,
-    /// It was stopped before its end.
-    pub interrupted: bool,
-    /// How long it took, in seconds, without the recording.
-    pub seconds: f64,
-    /// What each level came to, where there are several.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub levels: Vec<Summary>,
-}
-
-impl Summary {
-    /// What sweeps at several levels of the same run came to.
-    ///
-    /// # Panics
-    /// If there is none.
-    pub fn of_levels(mut levels: Vec<Self>) -> Self {
-        if levels.len() == 1 {
-            return levels.remove(0);
-        }
-        let mut all = Self {
-            not_recorded: levels[0].not_recorded.clone(),
-            ..Self::default()
-        };
-        all.model = levels
-            .iter()
-            .map(|level| level.model.as_str())
-            .collect::<Vec<_>>()
-            .join("; ");
-        for level in &levels {
-            all.states += level.states;
-            all.equal += level.equal;
-            all.impossible += level.impossible;
-            all.checked += level.checked;
-            all.broken += level.broken;
-            all.findings += level.findings;
-            all.inconclusive += level.inconclusive;
-            for (why, states) in &level.reasons {
-                *all.reasons.entry(why.clone()).or_default() += states;
-            }
-            all.left = all.left.saturating_add(level.left);
-            all.interrupted |= level.interrupted;
-            all.seconds += level.seconds;
-        }
-        all.levels = levels;
-        all
-    }
-}
-
-/// A line of results, findings or summary.
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "type")]
-enum Line {
-    #[serde(rename = "state")]
-    State(StateLine),
-    #[serde(rename = "states-finding")]
-    Finding(Finding),
-    #[serde(rename = "states-summary")]
-    Summary(Summary),
-}
-
-/// The verdict on a state, and on all that equal it.
-#[derive(Serialize, Deserialize)]
-struct StateLine {
-    level: Level,
-    /// Its index in the space of the level.
-    state: u64,
-    /// What it and those that equal it have in common, in hexadecimal.
-    key: String,
-    verdict: Word,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    broken: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    log: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    tries: Option<u32>,
-    /// Of one that could not be judged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    why: Option<String>,
-}
-
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Word {
-    Ok,
-    Broken,
-    #[serde(alias = "not-measured")]
-    Inconclusive,
-}
-
-/// Time spent on a level, without that of earlier lines.
-#[derive(Serialize, Deserialize)]
-struct TimeLine {
-    level: Level,
-    seconds: f64,
-}
-
-impl StateLine {
-    fn new(level: Level, state: u64, key: &Fingerprint, verdict: &Verdict) -> Self {
-        let Complaint { words, log, tries } = match verdict {
-            Verdict::Broken(complaint) => complaint.clone(),
-            _ => Complaint::default(),
-        };
-        let (word, why) = match verdict {
-            Verdict::Ok => (Word::Ok, None),
-            Verdict::Broken(_) => (Word::Broken, None),
-            Verdict::Inconclusive(why) => (Word::Inconclusive, Some(why.clone())),
-        };
-        let key = blake3::Hash::from_bytes(*key).to_hex().to_string();
-        Self {
-            level,
-            state,
-            key,
-            verdict: word,
-            broken: words,
-            log,
-            tries,
-            why,
-        }
-    }
-
-    fn key(&self) -> anyhow::Result<Fingerprint> {
-        Ok(*blake3::Hash::from_hex(&self.key)
-            .context("a key that is none")?
-            .as_bytes())
-    }
-
-    fn verdict(self) -> Verdict {
-        match self.verdict {
-            Word::Ok => Verdict::Ok,
-            Word::Broken => Verdict::Broken(Complaint {
-                words: self.broken,
-                log: self.log,
-                tries: self.tries,
-            }),
-            Word::Inconclusive => Verdict::Inconclusive(self.why.unwrap_or_default()),
-        }
-    }
-}
-
-impl Finding {
-    /// As one JSON object.
-    ///
-    /// # Panics
-    /// Never: it holds nothing that JSON cannot.
-    pub fn json(&self) -> String {
-        serde_json::to_string(&Line::Finding(self.clone()))
-            .expect("it holds nothing that JSON cannot")
-    }
-}
-
-impl Summary {
-    /// As one JSON object.
-    ///
-    /// # Panics
-    /// Never: it holds nothing that JSON cannot.
-    pub fn json(&self) -> String {
-        serde_json::to_string(&Line::Summary(self.clone()))
-            .expect("it holds nothing that JSON cannot")
-    }
-
-    /// Whether every state was visited.
-    pub fn is_whole(&self) -> bool {
-        !self.interrupted && self.left == 0
-    }
-}
-
-/// What is known of the states of a level, by what those that are equal have in common.
-pub type Verdicts = HashMap<Fingerprint, Verdict>;
 
 /// A directory that verdicts are appended to, and what is in it.
 #[derive(Debug)]
@@ -290,44 +97,23 @@ impl Results {
                 path.display()
             );
         };
-        let kept = directory.join(TRACE);
-        let trace = Trace::load(&kept).with_context(|| format!("load {}", kept.display()))?;
-        if trace_hash(&kept)? != manifest.trace {
-            bail!(
-                "{} is not the trace of this sweep: put it back, or begin anew",
-                kept.display()
-            );
-        }
+        let trace = load_trace(path, &manifest)?;
         Ok((Self::load(directory, manifest)?, trace))
     }
 
     fn load(directory: Directory, manifest: Manifest) -> anyhow::Result<Self> {
-        let mut verdicts: HashMap<Level, Verdicts> = HashMap::new();
-        let lines = Lines::open(&directory.join(RESULTS), |_, line: Line| {
-            let Line::State(line) = line else {
-                bail!("a line that is not of a state")
-            };
-            let (level, key) = (line.level, line.key()?);
-            if verdicts
-                .entry(level)
-                .or_default()
-                .insert(key, line.verdict())
-                .is_some()
-            {
-                bail!("a state that is there a second time: remove one of the two lines");
-            }
-            Ok(())
-        })?;
+        let mut judged = Judged::default();
+        let lines = Lines::open(&directory.join(RESULTS), |_, line| judged.add(line))?;
         let mut seconds: HashMap<Level, f64> = HashMap::new();
         let times = Lines::open(&directory.join(TIMES), |_, line: TimeLine| {
             *seconds.entry(line.level).or_default() += line.seconds;
             Ok(())
         })?;
         // A verdict that is not there any more is to be found again.
-        let judged = verdicts.values().map(HashMap::len).sum::<usize>() as u64;
+        let count = judged.count() as u64;
         let mut finished = false;
         read_lines(&directory.join(SUMMARY), |_, line: Line| {
-            finished = matches!(line, Line::Summary(summary) if summary.is_whole() && summary.checked == judged);
+            finished = matches!(line, Line::Summary(summary) if summary.is_whole() && summary.checked == count);
             Ok(())
         })?;
         let now = Instant::now();
@@ -336,7 +122,7 @@ impl Results {
             manifest,
             lines,
             times,
-            verdicts,
+            verdicts: judged.of,
             seconds,
             finished,
             noted: now,
@@ -474,51 +260,28 @@ impl Results {
     }
 }
 
+/// The trace of a sweep, from its directory of results.
+///
+/// # Errors
+/// If it cannot be read, or is another one.
+pub fn load_trace(directory: &Path, manifest: &Manifest) -> anyhow::Result<Trace> {
+    let kept = directory.join(TRACE);
+    let trace = Trace::load(&kept).with_context(|| format!("load {}", kept.display()))?;
+    if trace_hash(&kept)? != manifest.trace {
+        bail!(
+            "{} is not the trace of this sweep: put it back, or begin anew",
+            kept.display()
+        );
+    }
+    Ok(trace)
+}
+
 /// What tells a trace from others.
 fn trace_hash(directory: &Path) -> anyhow::Result<String> {
     // It has the hashes of all the rest.
     let path = directory.join("trace.json");
     let text = fs::read(&path).with_context(|| format!("read {}", path.display()))?;
     Ok(blake3::hash(&text).to_hex().to_string())
-}
-
-/// What is in a directory of results.
-#[derive(Debug, Clone)]
-pub struct Recorded {
-    /// What was swept.
-    pub manifest: Manifest,
-    /// What was found.
-    pub findings: Vec<Finding>,
-    /// What it came to, if that was written.
-    pub summary: Option<Summary>,
-}
-
-impl Recorded {
-    /// Reads one; none if it is one of another kind of sweep.
-    ///
-    /// # Errors
-    /// If it cannot be read, or is damaged.
-    pub fn read(directory: &Path) -> anyhow::Result<Option<Self>> {
-        let Some(manifest) = Manifest::read(directory)? else {
-            return Ok(None);
-        };
-        let mut this = Self {
-            manifest,
-            findings: Vec::new(),
-            summary: None,
-        };
-        for name in [FINDINGS, SUMMARY] {
-            read_lines(&directory.join(name), |_, line| {
-                match line {
-                    Line::Finding(finding) => this.findings.push(finding),
-                    Line::Summary(summary) => this.summary = Some(summary),
-                    Line::State(_) => bail!("a state is no finding"),
-                }
-                Ok(())
-            })?;
-        }
-        Ok(Some(this))
-    }
 }
 
 #[cfg(test)]
@@ -528,7 +291,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::{CheckCommand, Judge, Request, Rule, merge};
+    use crate::{CheckCommand, Complaint, Judge, Request, Rule, merge};
 
     struct Place(TempDir);
 

@@ -11,7 +11,7 @@ use pace_rules::nodes::{Space, State};
 use trace::Trace;
 
 use crate::check::{Complaint, Verdict};
-use crate::results::Verdicts;
+use crate::judged::Verdicts;
 use crate::states::{Made, States};
 use crate::tree::{Fingerprint, Impossible};
 
@@ -71,6 +71,8 @@ pub struct Plan {
     pub shard: Option<Shard>,
     /// Those that somebody has looked at before, with what came of that.
     pub known: Verdicts,
+    /// Nobody looks at any other.
+    pub only_known: bool,
     /// Nothing new is begun after this.
     pub deadline: Option<Instant>,
 }
@@ -185,9 +187,9 @@ pub trait Source: Send {
 }
 
 /// The states of a space, as trees.
-struct Trees<'a> {
-    states: States<'a>,
-    space: &'a Space,
+pub(crate) struct Trees<'a> {
+    pub(crate) states: States<'a>,
+    pub(crate) space: &'a Space,
 }
 
 impl Source for Trees<'_> {
@@ -452,6 +454,9 @@ impl<S: Source> Maker<'_, S> {
                     is_known: true,
                 };
                 self.answers.send(answer).ok()?;
+                continue;
+            }
+            if self.stop.plan.only_known {
                 continue;
             }
             let member = Member {

@@ -13,6 +13,9 @@ const COLUMNS: usize = 80;
 /// Where the words begin.
 const INDENT: usize = 16;
 
+/// What comes before what the check said.
+const BROKEN: &str = "broken";
+
 /// How much is said of what there is much of.
 #[derive(Debug, Clone, Copy)]
 struct Detail {
@@ -187,30 +190,41 @@ fn wrapped(words: &str, columns: usize) -> Vec<String> {
 impl Finding {
     /// It in words that fit on a screen.
     pub fn text(&self) -> String {
-        let texts = DETAILS.iter().map(|detail| self.lines(*detail));
-        let mut last = String::new();
-        for lines in texts {
-            if lines.count <= LINES_MAX {
-                return lines.text;
-            }
-            last = lines.text;
-        }
-        last
+        self.text_as(BROKEN, false)
     }
 
     /// All that there is to say of it.
     pub fn text_all(&self) -> String {
-        self.lines(ALL).text
+        self.text_as(BROKEN, true)
     }
 
-    fn lines(&self, detail: Detail) -> Lines {
+    /// The same of a state that nobody could judge, with the reason in place of what is broken.
+    pub fn inconclusive_text(&self, all: bool) -> String {
+        self.text_as("inconclusive", all)
+    }
+
+    fn text_as(&self, head: &str, all: bool) -> String {
+        let details = if all { &[ALL][..] } else { &DETAILS[..] };
+        let mut last = String::new();
+        for detail in details {
+            let lines = self.lines(head, *detail);
+            last = lines.text;
+            if lines.count <= LINES_MAX {
+                break;
+            }
+        }
+        last
+    }
+
+    /// `head` comes before what was said of it.
+    fn lines(&self, head: &str, detail: Detail) -> Lines {
         let mut lines = Lines::default();
         for words in self.complaint.words.iter().take(detail.broken) {
-            lines.add("broken", words, detail.lines);
+            lines.add(head, words, detail.lines);
         }
         let more = self.complaint.words.len().saturating_sub(detail.broken);
         if more > 0 {
-            lines.add("broken", &format!("and {more} more (--all shows them)"), 1);
+            lines.add(head, &format!("and {more} more (--all shows them)"), 1);
         }
         if let Some(log) = &self.complaint.log {
             lines.add("its log", &end_of(log, detail.lines), detail.lines);

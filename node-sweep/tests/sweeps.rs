@@ -760,12 +760,12 @@ fn the_state_of_a_finding_is_made_again_and_no_other() {
                 },
             };
             for finding in &findings {
-                let made = make_again(&trace, &asked, None, finding).expect("made");
+                let made = make_again(&trace, &asked, finding.address()).expect("made");
                 assert_eq!(made.key, finding.key, "{model} {}", finding.number);
             }
             let mut other = findings[0].clone();
             other.state = u64::MAX;
-            assert!(make_again(&trace, &asked, None, &other).is_err());
+            assert!(make_again(&trace, &asked, other.address()).is_err());
         }
     }
 }

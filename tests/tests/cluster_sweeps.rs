@@ -299,6 +299,28 @@ fn a_sweep_of_a_cluster_is_continued_divided_and_put_together() {
     run(&["merge", "one", "two", "--out", "merged"]);
     assert_eq!(left_in(&place("merged")), whole);
 
+    // Killed at its end, it has the same findings.
+    let findings = |output: &Output| {
+        let printed = printed(output);
+        let rows = printed
+            .lines()
+            .skip_while(|row| !row.starts_with("finding"));
+        rows.take_while(|row| !row.is_empty())
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let ended = run(&["show", "whole"]);
+    for name in ["findings.jsonl", "summary.jsonl", "summary.txt"] {
+        std::fs::remove_file(place("whole").join(name)).expect("removed");
+    }
+    let killed = run(&["show", "whole"]);
+    assert_eq!(findings(&killed), findings(&ended), "{}", said(&killed));
+    assert!(
+        printed(&killed).contains("cluster sweep --resume whole"),
+        "{}",
+        printed(&killed)
+    );
+
     // The cluster is there to be talked to, on the state of a finding.
     let output = run(&[
         "replay",

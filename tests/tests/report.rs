@@ -425,6 +425,11 @@ fn a_cluster_of_three_and_its_client_are_whole_on_a_desk_with_what_was_acknowled
     });
     std::fs::write(place.path("out/manifest.json"), manifest.to_string()).expect("written");
     std::fs::write(place.path("out/findings.jsonl"), format!("{finding}\n")).expect("written");
+    let summary = json!({
+        "type": "states-summary", "model": "posix", "states": 7, "equal": 7, "impossible": 0, "checked": 0, "broken": 7,
+        "findings": 1, "inconclusive": 0, "reasons": {}, "not_recorded": {}, "interrupted": false, "seconds": 1.0,
+    });
+    std::fs::write(place.path("out/summary.jsonl"), format!("{summary}\n")).expect("written");
     let (page, _) = place.report(&["out"]);
     let text = std::fs::read_to_string(page).expect("read");
     let picture = text

@@ -3,15 +3,15 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use campaign::{Outcome, columns};
 use clap::{Args, Command};
-use node_sweep::Recorded;
+use node_sweep::{Numbered, Recorded, load_trace};
 use replayer::{Findings, Found, Group, replay_text};
 use trace::Trace;
 
 use super::Named;
-use crate::states::{inconclusive, outcome, table, title};
+use crate::states::{inconclusive_title, numbered_inconclusive, outcome, table, title, unended};
 
 /// What a directory has that is a trace of a program or a cluster.
 const TRACE: &str = "trace.json";
@@ -23,7 +23,8 @@ pub(crate) struct ShowArgs {
     #[arg(value_name = "RESULTS")]
     results: PathBuf,
 
-    /// The number of a finding: its story; without one, a list of all
+    /// The number of a finding, or of an inconclusive state of a program or a cluster: its story;
+    /// without one, a list of all
     #[arg(value_name = "N")]
     number: Option<usize>,
 
@@ -36,7 +37,7 @@ pub(crate) struct ShowArgs {
 /// Does it.
 pub(crate) fn show(arguments: ShowArgs, fs: &Command) -> anyhow::Result<Outcome> {
     if let Some(recorded) = Recorded::read(&arguments.results)? {
-        return states(&recorded, arguments.number, arguments.all);
+        return states(&recorded, &arguments);
     }
     if arguments.results.join(TRACE).exists() {
         return describe(&arguments);
@@ -57,31 +58,12 @@ pub(crate) fn show(arguments: ShowArgs, fs: &Command) -> anyhow::Result<Outcome>
 }
 
 /// Of a sweep of the crash states of a program or a cluster.
-fn states(recorded: &Recorded, number: Option<usize>, all: bool) -> anyhow::Result<Outcome> {
-    let mut out = io::stdout().lock();
-    let findings = &recorded.findings;
-    if let Some(number) = number {
-        let finding = findings.iter().find(|finding| finding.number == number);
-        let finding = finding.with_context(|| {
-            format!(
-                "there is no finding {number}: the last is {}",
-                findings.len()
-            )
-        })?;
-        let text = if all {
-            finding.text_all()
-        } else {
-            finding.text()
-        };
-        write!(out, "{}{text}", title(finding))?;
-        return Ok(Outcome::Findings);
+fn states(recorded: &Recorded, arguments: &ShowArgs) -> anyhow::Result<Outcome> {
+    if let Some(number) = arguments.number {
+        return tell_of_states(recorded, number, arguments);
     }
-    let Some(summary) = &recorded.summary else {
-        bail!(
-            "the sweep of {} was killed before its end: continue it with --resume",
-            recorded.manifest.name
-        );
-    };
+    let mut out = io::stdout().lock();
+    let (findings, summary) = (&recorded.findings, &recorded.summary);
     if !findings.is_empty() {
         let head = ["finding", "relaxation", "states", "missing", "broken"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
@@ -97,8 +79,39 @@ fn states(recorded: &Recorded, number: Option<usize>, all: bool) -> anyhow::Resu
         }));
         writeln!(out, "{}", columns(&rows))?;
     }
-    write!(out, "{}{}", inconclusive(summary), table(summary))?;
+    write!(out, "{}{}", numbered_inconclusive(recorded), table(summary))?;
+    if let Some(words) = unended(recorded, &arguments.results) {
+        writeln!(out, "{words}")?;
+    }
     Ok(outcome(summary))
+}
+
+/// A finding of it, or a state that nobody could judge.
+fn tell_of_states(
+    recorded: &Recorded,
+    number: usize,
+    arguments: &ShowArgs,
+) -> anyhow::Result<Outcome> {
+    let all = arguments.all;
+    let (text, outcome) = match recorded.get(number)? {
+        Numbered::Finding(finding) => {
+            let text = if all {
+                finding.text_all()
+            } else {
+                finding.text()
+            };
+            (title(finding) + &text, Outcome::Findings)
+        }
+        Numbered::Inconclusive(state) => {
+            let manifest = &recorded.manifest;
+            let trace = load_trace(&arguments.results, manifest)?;
+            let story = state.story(&trace, &manifest.request)?;
+            let text = inconclusive_title(&story) + &story.inconclusive_text(all);
+            (text, Outcome::Incomplete)
+        }
+    };
+    write!(io::stdout(), "{text}")?;
+    Ok(outcome)
 }
 
 /// A trace, a line for each event.

@@ -1,4 +1,4 @@
-//! A finding of a program or a cluster: its crash state again.
+//! A finding of a program or a cluster, or a state that nobody could judge: made again.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, quoted, say};
 use node_sweep::{
-    CheckCommand, Finding, Judge, Level, Made, Place, Program, Recorded, Subject, Verdict, keep,
-    make_again, scratch,
+    CheckCommand, Finding, Judge, Level, Made, Numbered, Place, Program, Recorded, Subject,
+    Verdict, keep, load_trace, make_again, scratch,
 };
 use trace::Trace;
 
@@ -19,7 +19,7 @@ use crate::cluster::{Ground, show};
 /// How often an interrupt is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// One finding of a directory of results.
+/// What has a number in a directory of results.
 pub(super) struct State<'a> {
     pub(super) directory: &'a Path,
     pub(super) recorded: Recorded,
@@ -41,38 +41,23 @@ impl State<'_> {
         keep: Option<&Path>,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Outcome> {
-        let finding = self.finding()?;
-        let path = self.directory.join("trace");
-        let trace = Trace::load(&path).with_context(|| format!("load {}", path.display()))?;
+        let numbered = self.recorded.get(self.number)?;
+        let trace = load_trace(self.directory, &self.recorded.manifest)?;
         let look = Look {
             command,
             keep,
             interrupt,
         };
         if self.recorded.manifest.request.judge == Judge::Cluster {
-            return self.of_cluster(&trace, finding, &look);
+            return self.of_cluster(&trace, numbered, &look);
         }
-        self.of_program(&trace, finding, &look)
-    }
-
-    fn finding(&self) -> anyhow::Result<&Finding> {
-        let findings = &self.recorded.findings;
-        let finding = findings
-            .iter()
-            .find(|finding| finding.number == self.number);
-        finding.with_context(|| match findings.len() {
-            0 => format!("there is no finding {}: there are none at all", self.number),
-            last => format!(
-                "there is no finding {}: they are numbered from 1 to {last}",
-                self.number
-            ),
-        })
+        self.of_program(&trace, numbered, &look)
     }
 
     fn of_program(
         &self,
         trace: &Trace,
-        finding: &Finding,
+        numbered: Numbered<'_>,
         look: &Look<'_>,
     ) -> anyhow::Result<Outcome> {
         let request = &self.recorded.manifest.request;
@@ -80,11 +65,11 @@ impl State<'_> {
             unreachable!("it is of a program")
         };
         let scratch = scratch()?;
-        if finding.level() == Level::Block {
+        if numbered.address().level == Level::Block {
             // Nobody else is to see what is mounted.
             local_fs::enter_mount_namespace()?;
         }
-        let state = make_again(trace, request, None, finding)?;
+        let state = make_again(trace, request, numbered.address())?;
         if let Some(directory) = look.keep {
             return look.kept(trace, &state, directory);
         }
@@ -94,7 +79,7 @@ impl State<'_> {
         let check = check_of(check, *limit_s, Some(begun_in), look.interrupt)?;
         let mut program = Program::new(scratch.path().to_owned(), seen_at, &check);
         let verdict = program.judge(&state, false)?;
-        let outcome = look.tell(self.number, &verdict);
+        let outcome = look.tell(numbered, &verdict);
         let held = program.hold(&state, |_, data, acks| look.at_directory(data, acks))?;
         held.unwrap_or_else(|why| say(&format!("there is nothing to look at: {why}")));
         Ok(outcome)
@@ -103,18 +88,18 @@ impl State<'_> {
     fn of_cluster(
         &self,
         trace: &Trace,
-        finding: &Finding,
+        numbered: Numbered<'_>,
         look: &Look<'_>,
     ) -> anyhow::Result<Outcome> {
         let request = &self.recorded.manifest.request;
         let ground = Ground::new(trace, self.directory, look.interrupt)?;
-        let state = make_again(trace, request, Some(&ground.file), finding)?;
+        let state = make_again(trace, request, numbered.address())?;
         if let Some(directory) = look.keep {
             return look.kept(trace, &state, directory);
         }
         let mut nodes = ground.nodes()?;
         let verdict = nodes.judge(&state, false)?;
-        let outcome = look.tell(self.number, &verdict);
+        let outcome = look.tell(numbered, &verdict);
         let held = nodes.hold(&state, &mut |cluster| {
             if let Some(command) = look.command {
                 let mut command =
@@ -141,8 +126,15 @@ impl State<'_> {
     /// The finding of a program as a shell script, which makes the crash state and has the check
     /// look at it.
     pub(super) fn script(&self) -> anyhow::Result<String> {
-        let finding = self.finding()?;
         let manifest = &self.recorded.manifest;
+        let Numbered::Finding(finding) = self.recorded.get(self.number)? else {
+            bail!(
+                "{0} is an inconclusive state, which has no violation that a script could show: \
+                 `crashpoint replay {1} {0} --keep DIR` writes its files",
+                self.number,
+                quoted(&self.directory.to_string_lossy())
+            );
+        };
         let Judge::Program { check, .. } = &manifest.request.judge else {
             bail!(
                 "finding {0} is of a cluster, which no script can start: `crashpoint replay {1} {0} --keep DIR` writes \
@@ -151,13 +143,12 @@ impl State<'_> {
                 quoted(&self.directory.to_string_lossy())
             );
         };
-        let path = self.directory.join("trace");
-        let trace = Trace::load(&path).with_context(|| format!("load {}", path.display()))?;
+        let trace = load_trace(self.directory, manifest)?;
         let scratch = scratch()?;
         if finding.level() == Level::Block {
             local_fs::enter_mount_namespace()?;
         }
-        let state = make_again(&trace, &manifest.request, None, finding)?;
+        let state = make_again(&trace, &manifest.request, finding.address())?;
         let kept = scratch.path().join("kept");
         keep(&trace, &state, &kept)?;
         let told = finding.text();
@@ -232,29 +223,35 @@ impl Look<'_> {
     }
 
     /// Says what the check said.
-    fn tell(&self, number: usize, verdict: &Verdict) -> Outcome {
-        match verdict {
-            Verdict::Broken(complaint) => {
-                complaint
-                    .words
-                    .iter()
-                    .for_each(|words| say(&format!("broken: {words}")));
-                Outcome::Findings
-            }
-            _ if self.interrupt.requested() => Outcome::Incomplete,
-            Verdict::Ok => {
-                say(&format!(
-                    "finding {number} did not come again: the check said `ok` of its state"
-                ));
-                Outcome::Incomplete
-            }
-            Verdict::Inconclusive(why) => {
-                say(&format!(
-                    "finding {number} could not be judged again: {why}"
-                ));
-                Outcome::Incomplete
-            }
+    fn tell(&self, numbered: Numbered<'_>, verdict: &Verdict) -> Outcome {
+        if let Verdict::Broken(complaint) = verdict {
+            let words = complaint.words.iter();
+            words.for_each(|words| say(&format!("broken: {words}")));
+            return Outcome::Findings;
         }
+        if self.interrupt.requested() {
+            return Outcome::Incomplete;
+        }
+        let (words, outcome) = match (numbered, verdict) {
+            (Numbered::Finding(Finding { number, .. }), Verdict::Inconclusive(why)) => (
+                format!("finding {number} could not be judged again: {why}"),
+                Outcome::Incomplete,
+            ),
+            (Numbered::Finding(Finding { number, .. }), _) => (
+                format!("finding {number} did not come again: the check said `ok` of its state"),
+                Outcome::Incomplete,
+            ),
+            (Numbered::Inconclusive(state), Verdict::Inconclusive(why)) => (
+                format!("state {} is inconclusive again: {why}", state.number),
+                Outcome::Incomplete,
+            ),
+            (Numbered::Inconclusive(state), _) => (
+                format!("the check said `ok` of state {} this time", state.number),
+                Outcome::Clean,
+            ),
+        };
+        say(&words);
+        outcome
     }
 
     /// Runs the command on a directory, or waits for Enter.

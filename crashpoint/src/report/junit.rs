@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use askama::Template;
 use itertools::Itertools;
-use node_sweep::Recorded;
+use node_sweep::{Reason, Recorded};
 use replayer::Found;
 
 use super::sweep::{Sweep, headline, promises};
-use crate::states::title;
+use crate::states::{title, unended};
 
 #[derive(Template)]
 #[template(path = "junit.xml")]
@@ -152,6 +152,7 @@ fn states_suite(directory: &Path, recorded: &Recorded) -> Suite {
         manifest,
         findings,
         summary,
+        ..
     } = recorded;
     // Those who read it take cases of one name for one.
     let mut names: HashMap<String, u32> = HashMap::new();
@@ -179,31 +180,7 @@ fn states_suite(directory: &Path, recorded: &Recorded) -> Suite {
         }
     });
     let mut cases: Vec<_> = failed.collect();
-    let error = |name: &str, message: &str| {
-        let error = Some(Said::new("inconclusive", message, message));
-        Case {
-            name: name.into(),
-            failure: None,
-            error,
-        }
-    };
-    let finished = summary.as_ref().filter(|summary| summary.is_whole());
-    match finished {
-        None => cases.push(error("the sweep", "it was stopped before its end")),
-        Some(summary) => {
-            cases.extend(
-                summary
-                    .reasons
-                    .iter()
-                    .map(|(why, states)| error("states", &format!("{states} states: {why}"))),
-            );
-            let calls = summary.not_recorded.iter();
-            cases.extend(calls.map(|(call, times)| {
-                error("the recording", &format!("{call} was called {times} times"))
-            }));
-        }
-    }
-    let summary = summary.clone().unwrap_or_default();
+    cases.extend(unknown(directory, recorded));
     let failures = findings.len() as u64;
     let errors = cases.len() as u64 - failures;
     let clean = summary
@@ -232,6 +209,37 @@ fn states_suite(directory: &Path, recorded: &Recorded) -> Suite {
         ],
         cases,
     }
+}
+
+/// What a sweep of crash states does not tell, a case for each reason.
+fn unknown(directory: &Path, recorded: &Recorded) -> Vec<Case> {
+    let summary = &recorded.summary;
+    let stopped = unended(recorded, directory)
+        .or_else(|| (!summary.is_whole()).then(|| "it was stopped before its end".to_owned()));
+    let stopped = stopped.map(|words| ("the sweep", words));
+    let reason = |reason: &Reason<'_>| {
+        let Reason { first, states, why } = reason;
+        (
+            "states",
+            format!("{states} states: {why} (the first is number {first})"),
+        )
+    };
+    let reasons = recorded.reasons();
+    let reasons = reasons.iter().map(reason);
+    let calls = summary.not_recorded.iter();
+    let calls =
+        calls.map(|(call, times)| ("the recording", format!("{call} was called {times} times")));
+    let case = |(name, words): (&str, String)| Case {
+        name: name.into(),
+        failure: None,
+        error: Some(Said::new("inconclusive", &words, &words)),
+    };
+    stopped
+        .into_iter()
+        .chain(reasons)
+        .chain(calls)
+        .map(case)
+        .collect()
 }
 
 /// The case of a workload with these findings.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use askama::Template;
 use node_sweep::{Fate, Finding, Moment, Recorded};
 
-use crate::states::{inconclusive, table};
+use crate::states::{numbered_inconclusive, table, unended};
 
 /// How wide a lane is at most, in pixels.
 const LANE_MAX: usize = 330;
@@ -94,11 +94,10 @@ fn sweep(place: usize, directory: &Path, recorded: &Recorded) -> SweepView {
         manifest,
         findings,
         summary,
+        ..
     } = recorded;
-    let table = match summary {
-        Some(summary) => inconclusive(summary) + &table(summary),
-        None => "The sweep was stopped before its end.\n".to_owned(),
-    };
+    let unended = unended(recorded, directory).map(|words| words + "\n");
+    let table = numbered_inconclusive(recorded) + &table(summary) + &unended.unwrap_or_default();
     SweepView {
         name: manifest.name.clone(),
         directory: directory.display().to_string(),

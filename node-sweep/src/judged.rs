@@ -1,0 +1,60 @@
+//! What is known of the states of a sweep: its verdicts, by level.
+
+use std::collections::{BTreeMap, HashMap};
+
+use anyhow::bail;
+
+use crate::again::Address;
+use crate::check::Verdict;
+use crate::lines::Line;
+use crate::request::Level;
+use crate::tree::Fingerprint;
+
+/// What is known of the states of a level, by what those that are equal have in common.
+pub type Verdicts = HashMap<Fingerprint, Verdict>;
+
+/// What is known of all states.
+#[derive(Debug, Default)]
+pub(crate) struct Judged {
+    /// The verdicts.
+    pub(crate) of: HashMap<Level, Verdicts>,
+    /// The last state with a verdict, by its index.
+    pub(crate) last: HashMap<Level, u64>,
+    /// Why states are inconclusive.
+    pub(crate) inconclusive: BTreeMap<Address, String>,
+}
+
+impl Judged {
+    /// Adds what a line of results says.
+    ///
+    /// # Errors
+    /// If it says nothing of a state, or something is known of that already.
+    pub(crate) fn add(&mut self, line: Line) -> anyhow::Result<()> {
+        let Line::State(line) = line else {
+            bail!("a line that is not of a state")
+        };
+        let (level, state, key) = (line.level, line.state, line.key()?);
+        let verdict = line.verdict();
+        let last = self.last.entry(level).or_default();
+        *last = state.max(*last);
+        if let Verdict::Inconclusive(why) = &verdict {
+            self.inconclusive
+                .insert(Address { level, state }, why.clone());
+        }
+        if self
+            .of
+            .entry(level)
+            .or_default()
+            .insert(key, verdict)
+            .is_some()
+        {
+            bail!("a state that is there a second time: remove one of the two lines");
+        }
+        Ok(())
+    }
+
+    /// How many different states have a verdict.
+    pub(crate) fn count(&self) -> usize {
+        self.of.values().map(HashMap::len).sum()
+    }
+}

@@ -1,0 +1,130 @@
+//! What the verdicts amount to that a sweep left which did not end: what `--resume` would begin
+//! with. Nothing is looked at and nothing is mounted for that.
+
+use std::collections::HashMap;
+
+use campaign::Interrupt;
+use pace_rules::nodes::{BlockRequest, BlockSpace, Explore, Space};
+use trace::Trace;
+
+use crate::blocks::{BlockFindings, Blocks, recorded_disks};
+use crate::findings::{Finding, Findings};
+use crate::indices::Indices;
+use crate::judged::Judged;
+use crate::manifest::Manifest;
+use crate::request::{Level, Request};
+use crate::states::States;
+use crate::summary::{Summary, together};
+use crate::sweep::{Plan, Source, Swept, Trees, sweep_source};
+
+/// Among so many states, the first ones, those are counted that equal one with a verdict, even if
+/// the sweep had not come to them.
+const EQUAL_MAX: u64 = 100_000;
+
+/// The findings among what was judged, and what that amounts to. What would have prevented them,
+/// and where else they are possible, is not looked at, as in a sweep that was stopped.
+///
+/// # Errors
+/// If the trace is not one of this sweep.
+pub(crate) fn known(
+    trace: &Trace,
+    manifest: &Manifest,
+    judged: &Judged,
+    seconds: &HashMap<Level, f64>,
+) -> anyhow::Result<(Vec<Finding>, Summary)> {
+    let request = &manifest.request;
+    let known = Known {
+        trace,
+        request,
+        explore: request.explore_of(trace)?,
+        manifest,
+        judged,
+    };
+    let of_level = |level: &Level| {
+        let seconds = seconds.get(level).copied().unwrap_or_default();
+        match level {
+            Level::Block => known.of_disks(seconds),
+            _ => known.of_calls(seconds),
+        }
+    };
+    let levels = request.level.each().iter().map(of_level);
+    let levels = levels.collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(together(levels, request.is_part(manifest.shard()?)))
+}
+
+struct Known<'a> {
+    trace: &'a Trace,
+    request: &'a Request,
+    explore: Explore,
+    manifest: &'a Manifest,
+    judged: &'a Judged,
+}
+
+impl Known<'_> {
+    fn of_calls(&self, seconds: f64) -> anyhow::Result<(Vec<Finding>, Summary)> {
+        let request = self.request.of_calls(self.explore)?;
+        let space = Space::new(&self.trace.run, &request)?;
+        let (sample, seed) = (self.request.sample, self.request.seed);
+        let indices = Indices::of(space.len(), sample, |count| space.sample(count, seed))?;
+        let count = indices.count;
+        let trees = Trees {
+            states: States::new(&self.trace.run, &space, self.trace),
+            space: &space,
+        };
+        let swept = self.swept(Level::Syscalls, trees, indices)?;
+        let findings = Findings::new(self.trace, &space, request.model.name).of(&swept);
+        let findings: Vec<_> = findings.into_iter().map(|(finding, _)| finding).collect();
+        let model = request.model.name;
+        let summary = Summary::new(self.trace, model, &swept, count, findings.len(), seconds);
+        Ok((findings, summary))
+    }
+
+    fn of_disks(&self, seconds: f64) -> anyhow::Result<(Vec<Finding>, Summary)> {
+        let request = BlockRequest {
+            explore: self.explore,
+            states: self.request.states,
+        };
+        let space = BlockSpace::new(&self.trace.run, recorded_disks(self.trace), &request)?;
+        let (sample, seed) = (self.request.sample_of_disks(), self.request.seed);
+        let indices = Indices::of(space.len(), sample, |count| space.sample(count, seed))?;
+        let count = indices.count;
+        let swept = self.swept(Level::Block, Blocks::new(self.trace, &space)?, indices)?;
+        let found = BlockFindings {
+            trace: self.trace,
+            space: &space,
+            mounts: false,
+        };
+        let findings = found.of(&swept)?;
+        let model = found.file_systems();
+        let summary = Summary::new(self.trace, &model, &swept, count, findings.len(), seconds);
+        Ok((findings, summary))
+    }
+
+    /// The sweep of a level, at least up to the last state that has a verdict.
+    fn swept(&self, level: Level, source: impl Source, indices: Indices) -> anyhow::Result<Swept> {
+        let last = self.judged.last.get(&level).copied();
+        let is_due = |(place, index): &(u64, u64)| *place < EQUAL_MAX || Some(*index) <= last;
+        let indices = (0..)
+            .zip(indices.all)
+            .take_while(is_due)
+            .map(|(_, index)| index);
+        let plan = Plan {
+            shard: self.manifest.shard()?,
+            known: self.judged.of.get(&level).cloned().unwrap_or_default(),
+            only_known: true,
+            deadline: None,
+        };
+        let swept = sweep_source(
+            source,
+            indices,
+            Vec::new(),
+            &plan,
+            &Interrupt::default(),
+            &mut (),
+        )?;
+        Ok(Swept {
+            interrupted: true,
+            ..swept
+        })
+    }
+}

@@ -1,0 +1,169 @@
+//! What a sweep came to, in numbers.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use trace::Trace;
+
+use crate::blocks::compare_levels;
+use crate::findings::Finding;
+use crate::sweep::Swept;
+
+/// What a sweep came to.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The model.
+    pub model: String,
+    /// States that were visited.
+    pub states: u64,
+    /// How many of them equal one that was looked at before.
+    pub equal: u64,
+    /// How many of them no file system would show.
+    pub impossible: u64,
+    /// Different states that were looked at.
+    pub checked: u64,
+    /// Those of them that are broken.
+    pub broken: u64,
+    /// Findings: broken states that are alike are one.
+    pub findings: usize,
+    /// States that nothing can be said of.
+    #[serde(alias = "not_measured")]
+    pub inconclusive: u64,
+    /// Why, each with how many.
+    pub reasons: BTreeMap<String, u64>,
+    /// Calls of the recorded run that are not in the states, each with how often.
+    pub not_recorded: BTreeMap<String, u64>,
+    /// States that were not visited, because it was stopped or the time was up. `u64::MAX` stands
+    /// for more than can be counted.
+    #[serde(default)]
+    pub left: u64,
+    /// It was stopped before its end.
+    pub interrupted: bool,
+    /// How long it took, in seconds, without the recording.
+    pub seconds: f64,
+    /// What each level came to, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<Summary>,
+}
+
+impl Summary {
+    /// What sweeps at several levels of the same run came to.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn of_levels(mut levels: Vec<Self>) -> Self {
+        if levels.len() == 1 {
+            return levels.remove(0);
+        }
+        let mut all = Self {
+            not_recorded: levels[0].not_recorded.clone(),
+            ..Self::default()
+        };
+        all.model = levels
+            .iter()
+            .map(|level| level.model.as_str())
+            .collect::<Vec<_>>()
+            .join("; ");
+        for level in &levels {
+            all.states += level.states;
+            all.equal += level.equal;
+            all.impossible += level.impossible;
+            all.checked += level.checked;
+            all.broken += level.broken;
+            all.findings += level.findings;
+            all.inconclusive += level.inconclusive;
+            for (why, states) in &level.reasons {
+                *all.reasons.entry(why.clone()).or_default() += states;
+            }
+            all.left = all.left.saturating_add(level.left);
+            all.interrupted |= level.interrupted;
+            all.seconds += level.seconds;
+        }
+        all.levels = levels;
+        all
+    }
+    /// What the sweep of a level came to, of `count` states to visit. `model` is what it is called.
+    pub fn new(
+        trace: &Trace,
+        model: &str,
+        swept: &Swept,
+        count: u64,
+        findings: usize,
+        seconds: f64,
+    ) -> Self {
+        Self {
+            model: model.to_owned(),
+            states: swept.states,
+            equal: (swept.states - swept.impossible).saturating_sub(swept.checked),
+            impossible: swept.impossible,
+            checked: swept.checked,
+            broken: swept.broken.len() as u64,
+            findings,
+            inconclusive: swept.open(),
+            reasons: swept
+                .inconclusive
+                .iter()
+                .map(|(why, (states, one))| (format!("{why} (such as state {one})"), *states))
+                .collect(),
+            not_recorded: trace.about.not_recorded.clone(),
+            left: left(count, swept),
+            interrupted: swept.interrupted,
+            seconds: (seconds * 1000.0).round() / 1000.0,
+            levels: Vec::new(),
+        }
+    }
+
+    /// Whether every state was visited.
+    pub fn is_whole(&self) -> bool {
+        !self.interrupted && self.left == 0
+    }
+}
+
+/// How many of `count` states were not visited.
+fn left(count: u64, swept: &Swept) -> u64 {
+    let is_whole = !swept.interrupted && !swept.is_over;
+    if is_whole {
+        0
+    } else {
+        count
+            .saturating_sub(swept.states)
+            .saturating_sub(swept.others)
+    }
+}
+
+/// What was found at all levels, and what that came to. Of states that were `drawn` it is not known
+/// what the others are.
+///
+/// # Panics
+/// If there is no level.
+pub fn together(levels: Vec<(Vec<Finding>, Summary)>, drawn: bool) -> (Vec<Finding>, Summary) {
+    let (mut findings, summaries): (Vec<Vec<Finding>>, Vec<Summary>) = levels.into_iter().unzip();
+    if let ([calls, disks], [on_model, on_disk]) = (&mut *findings, &*summaries) {
+        compare_levels((calls, on_model), (disks, on_disk), drawn);
+    }
+    let mut findings = findings.concat();
+    for (place, finding) in findings.iter_mut().enumerate() {
+        finding.number = place + 1;
+    }
+    (findings, Summary::of_levels(summaries))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_visited_is_counted_whatever_stopped_it() {
+        let swept = |interrupted, is_over| Swept {
+            states: 30,
+            others: 50,
+            interrupted,
+            is_over,
+            ..Swept::default()
+        };
+        assert_eq!(left(100, &swept(false, false)), 0);
+        for stopped in [swept(true, false), swept(false, true), swept(true, true)] {
+            assert_eq!(left(100, &stopped), 20);
+        }
+    }
+}

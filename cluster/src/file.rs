@@ -51,13 +51,13 @@ pub struct ClusterFile {
     /// The file system that each node's data is on, if not that of the directory it is given.
     pub disk: Option<String>,
     /// The nodes, in the order of the file.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<NodeConfig>,
     /// What is run once where the client is, when the cluster is up for the first time. A recording
     /// begins behind that, with the cluster started again; without it, with directories that are
     /// new.
     pub prepare: Option<Vec<String>>,
     /// What makes the cluster work.
-    pub client: Option<Client>,
+    pub client: Option<ClientConfig>,
     /// What judges it.
     pub check: Option<Check>,
     /// How many times as long as the file says nodes and check may take. The check is told so
@@ -80,9 +80,9 @@ pub enum Explore {
     },
 }
 
-/// A node.
+/// A node, as the cluster file describes it.
 #[derive(Debug, Clone)]
-pub struct Node {
+pub struct NodeConfig {
     /// Its name, in the network too.
     pub name: String,
     /// Its address, which is the same each time.
@@ -111,7 +111,7 @@ pub struct Node {
     pub after: Vec<usize>,
 }
 
-impl Node {
+impl NodeConfig {
     /// Where it sees its directory of data.
     pub fn directory(&self) -> PathBuf {
         Path::new(DIRECTORY).join(&self.name)
@@ -131,7 +131,7 @@ pub enum Ready {
 
 /// What makes the cluster work: each line that it prints is an acknowledgement.
 #[derive(Debug, Clone)]
-pub struct Client {
+pub struct ClientConfig {
     /// The command.
     pub command: Vec<String>,
     /// How long it may take.
@@ -428,7 +428,7 @@ impl RawFile {
             let command = values
                 .command(&raw.command)
                 .map_err(|what| format!("client: {what}"))?;
-            Ok::<_, String>(Client {
+            Ok::<_, String>(ClientConfig {
                 command,
                 within: seconds(raw.within_s, CLIENT_WITHIN_S)?,
             })
@@ -501,7 +501,7 @@ impl RawNode {
         names: &[String],
         values: &Values,
         common: &BTreeMap<String, String>,
-    ) -> Words<Node> {
+    ) -> Words<NodeConfig> {
         let number = place_of_it as u8 + 1;
         let address = network::address(number);
         let mut values = values.clone();
@@ -544,7 +544,7 @@ impl RawNode {
             None => None,
         };
         let signal = self.stop.as_deref().unwrap_or("SIGTERM");
-        Ok(Node {
+        Ok(NodeConfig {
             name: name.to_owned(),
             address,
             command: command(&self.command)?,
@@ -616,7 +616,7 @@ fn seconds(given: Option<f64>, default: f64) -> Words<Duration> {
 }
 
 /// Nodes that wait for each other would do so for ever.
-fn refuse_circle(nodes: &[Node]) -> Words<()> {
+fn refuse_circle(nodes: &[NodeConfig]) -> Words<()> {
     let mut done = vec![false; nodes.len()];
     for _ in nodes {
         for (place, node) in nodes.iter().enumerate() {

@@ -13,6 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::time::{Duration, Instant};
 
 use nix::mount::{MsFlags, mount};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -25,9 +26,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Context, Error, Result};
 use crate::file::DIRECTORY;
+use crate::ground::MachineSpec;
 
 /// The argument by which the program is told to be a node. What the node is comes on its standard
-/// input: one line, a [`NodeSpec`].
+/// input: one line, a [`MachineSpec`]. Behind that come
+/// [`PAUSE`] and [`RESUME`], each in a line of its own that is answered with one.
 pub(crate) const NODE_COMMAND: &str = "__node";
 
 /// The argument by which it is told to run a command in a node. The process id of the node's first
@@ -37,8 +40,26 @@ pub(crate) const ENTER_COMMAND: &str = "__enter";
 /// What a node says when it is as it should be.
 pub(crate) const NODE_IS_MADE: &str = "made";
 
+/// Has all processes of the node stop where they are.
+pub(crate) const PAUSE: &str = "pause";
+
+/// Has them go on.
+pub(crate) const RESUME: &str = "resume";
+
+/// What a node says when that is done.
+pub(crate) const IS_DONE: &str = "done";
+
+/// How long processes may take to stop: one that waits for a disk stops when that has answered.
+const STOP_WITHIN: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether they have.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
 /// The status of a command that could not be run, as shells have it.
 pub(crate) const COULD_NOT_RUN: u8 = 127;
+
+/// The number of a namespace's first process.
+const OWN_PID: u32 = 1;
 
 /// What is added to a signal's number for an exit status, as shells do.
 const SIGNALLED: i32 = 128;
@@ -72,19 +93,6 @@ const PASSED_ON: [Signal; 6] = [
 /// To kill us instead would leave it to the init of the machine to wait for it, which may take its
 /// time, and a process namespace ends with the last one in it that has been waited for.
 pub(crate) const KILL_COMMAND: Signal = Signal::SIGALRM;
-
-/// What a node is.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct NodeSpec {
-    /// Its name as a host.
-    pub(crate) name: String,
-    /// The directory with its data, outside.
-    pub(crate) data: Option<PathBuf>,
-    /// Behind which number those of its processes begin.
-    pub(crate) last_pid: u32,
-    /// Names and addresses, as in /etc/hosts.
-    pub(crate) hosts: String,
-}
 
 /// How a command is run in a node.
 #[derive(Debug, Serialize, Deserialize)]
@@ -125,8 +133,9 @@ fn be_node() -> ExitCode {
         .lock()
         .read_line(&mut line)
         .map_err(|error| error.to_string());
-    let spec = read
-        .and_then(|_| serde_json::from_str::<NodeSpec>(&line).map_err(|error| error.to_string()));
+    let spec = read.and_then(|_| {
+        serde_json::from_str::<MachineSpec>(&line).map_err(|error| error.to_string())
+    });
     let made = spec.and_then(|spec| make_node(&spec).map_err(|error| error.to_string()));
     let answer = made.as_ref().map_or_else(String::as_str, |()| NODE_IS_MADE);
     if writeln!(io::stdout(), "{answer}").is_err() || made.is_err() {
@@ -135,7 +144,7 @@ fn be_node() -> ExitCode {
     live().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS)
 }
 
-fn make_node(spec: &NodeSpec) -> Result<()> {
+fn make_node(spec: &MachineSpec) -> Result<()> {
     machine::have_own_mounts().doing(|| "make a mount namespace".into())?;
     let kinds = CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC;
     unshare(kinds).doing(|| "make namespaces for the name and IPC".into())?;
@@ -195,7 +204,8 @@ fn attach(source: Option<&Path>, target: &Path, kind: Option<&str>, flags: MsFla
     mounted.doing(|| format!("mount {} on {}", named.display(), target.display()))
 }
 
-/// Waits for those that lose their parents, until the standard input ends.
+/// Waits for those that lose their parents, and does what it is told, until the standard input
+/// ends.
 fn live() -> io::Result<()> {
     let mut wanted = SigSet::empty();
     wanted.add(Signal::SIGCHLD);
@@ -212,13 +222,87 @@ fn live() -> io::Result<()> {
             Err(error) => return Err(error.into()),
         }
         if fds[1].any() == Some(true) {
-            return Ok(());
+            let mut line = String::new();
+            // Each is answered before the next is sent: nothing else is read with it.
+            if input.lock().read_line(&mut line)? == 0 {
+                return Ok(());
+            }
+            let done = obey(line.trim_end());
+            let answer = done.map_or_else(|error| error.to_string(), |()| IS_DONE.to_owned());
+            writeln!(io::stdout(), "{answer}")?;
         }
         while signals.read_signal()?.is_some() {}
-        while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status != WaitStatus::StillAlive)
-        {
+        let reap = || waitpid(None, Some(WaitPidFlag::WNOHANG));
+        while reap().is_ok_and(|status| status != WaitStatus::StillAlive) {}
+    }
+}
+
+/// Stops all processes of this namespace, or has them go on.
+///
+/// The kernel sends a signal to all of them at once: who is about to fork gets it with the child
+/// (`copy_process` in kernel/fork.c), so none escapes.
+fn obey(line: &str) -> io::Result<()> {
+    let all = Pid::from_raw(-1);
+    let send = |signal| match kill(all, signal) {
+        // There is nobody.
+        Ok(()) | Err(nix::errno::Errno::ESRCH) => Ok(()),
+        Err(error) => Err(io::Error::from(error)),
+    };
+    match line {
+        PAUSE => send(Signal::SIGSTOP).and_then(|()| await_stop()),
+        RESUME => send(Signal::SIGCONT),
+        other => Err(io::Error::other(format!("{other} is nothing to ask of it"))),
+    }
+}
+
+/// Waits until no other process of this namespace runs any more.
+fn await_stop() -> io::Result<()> {
+    let deadline = Instant::now() + STOP_WITHIN;
+    // One that is traced stands still between two of its calls too: it does so twice by chance.
+    let mut stood_still = false;
+    loop {
+        match running_thread()? {
+            None if stood_still => return Ok(()),
+            None => stood_still = true,
+            Some(name) if Instant::now() > deadline => {
+                return Err(io::Error::other(format!(
+                    "{name} does not stop within {STOP_WITHIN:?}"
+                )));
+            }
+            Some(_) => stood_still = false,
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// The name of a thread of another process that neither stands still nor has ended.
+fn running_thread() -> io::Result<Option<String>> {
+    let numbered = |directory: &Path| -> io::Result<Vec<PathBuf>> {
+        let entries: io::Result<Vec<_>> = fs::read_dir(directory)?.collect();
+        let is_number = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.parse::<u32>().is_ok_and(|pid| pid != OWN_PID))
+        };
+        Ok(entries?
+            .into_iter()
+            .map(|entry| entry.path())
+            .filter(is_number)
+            .collect())
+    };
+    for process in numbered(Path::new("/proc"))? {
+        // Whoever is gone by now does not run.
+        for thread in numbered(&process.join("task")).unwrap_or_default() {
+            let stat = fs::read_to_string(thread.join("stat")).unwrap_or_default();
+            // The name may have anything in it (proc(5)).
+            let Some((name, rest)) = stat.rsplit_once(')') else {
+                continue;
+            };
+            if !rest.trim_start().starts_with(['T', 't', 'Z', 'X']) {
+                return Ok(Some(format!("{name})")));
+            }
         }
     }
+    Ok(None)
 }
 
 /// Enters a node, runs a command there, and ends as it does.

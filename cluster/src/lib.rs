@@ -1,31 +1,44 @@
 //! Nodes of a real system: namespaces, processes, readiness, clients.
 //!
-//! A [`ClusterFile`] says what the system is; a [`Cluster`] is one that runs. Each node has a
-//! network, process and mount namespace of its own, on a bridge in a network that nobody else sees,
-//! so that several clusters run side by side with the same addresses. Nothing of that has a name
-//! on the machine, and all of it ends with the process that made it, however that ends.
+//! A [`ClusterFile`] says what the system is; a [`Cluster`] is one that runs, and gives handles:
+//! each [`Node`] is started, killed, paused and switched off by itself, each [`Link`] is one
+//! direction between two of them, which can be cut, and each [`Client`] is a place for a client.
+//! Who holds them does not learn where the nodes live. Today each has a network, process and mount
+//! namespace of its own, on a bridge in a network that nobody else sees, so that several clusters
+//! run side by side with the same addresses. Nothing of that has a name on the machine, and all of
+//! it ends with the process that made it, however that ends.
 
 #![forbid(unsafe_code)]
 
 mod check;
+mod client;
 mod cluster;
+mod ends;
 mod error;
 mod file;
+mod filter;
+mod ground;
 mod hidden;
+mod links;
 mod log;
 mod namespaces;
 mod network;
+mod node;
 mod process;
 mod ready;
 mod words;
 
 pub use check::{Verdict, verdict};
+pub use client::Client;
 pub use cluster::{Cluster, Settings};
+pub use ends::NodeEnd;
 pub use error::{Error, Result};
 pub use file::{
-    ADDRESS_VARIABLE, CLIENT, Check, Client, ClusterFile, DIRECTORY, Explore, Node,
+    ADDRESS_VARIABLE, CLIENT, Check, ClientConfig, ClusterFile, DIRECTORY, Explore, NodeConfig,
     PATIENCE_VARIABLE, Ready,
 };
 pub use hidden::run_hidden;
+pub use links::{Link, Links, Member, between};
 pub use network::{client_address, reaches_others, try_network};
-pub use process::{Process, Spawn, Starter};
+pub use node::Node;
+pub use process::{Ending, Process, Spawn, Starter};

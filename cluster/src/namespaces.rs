@@ -1,20 +1,84 @@
-//! The namespaces of one node.
+//! The ground of today: each machine is namespaces of this kernel.
 
-use std::io::{BufRead, BufReader, Write};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
 
 use crate::error::{Context, Error, Result};
+use crate::filter;
+use crate::ground::{Direction, Ground, Machine, MachineSpec};
 use crate::hidden::{
-    ENTER_COMMAND, EnterSpec, NODE_COMMAND, NODE_IS_MADE, NodeSpec, temporary_directory,
+    ENTER_COMMAND, EnterSpec, IS_DONE, NODE_COMMAND, NODE_IS_MADE, PAUSE, RESUME,
+    temporary_directory,
 };
-use crate::network::Connected;
+use crate::network::{Connected, Network};
 
 /// This program; what it is started as does not depend on whether its file is still there.
 const OWN_PROGRAM: &str = "/proc/self/exe";
+
+/// How long a port may take to answer; in a network like ours it does at once, or not at all.
+const CONNECT_WITHIN: Duration = Duration::from_millis(200);
+
+/// The machines of one cluster.
+#[derive(Debug)]
+pub(crate) struct NamespaceGround {
+    /// The network of each machine. It outlives the processes in it: to make one takes the kernel
+    /// longer than many a node takes to start, and to take it down longer still.
+    connected: Mutex<BTreeMap<Ipv4Addr, Connected>>,
+    network: Network,
+}
+
+impl NamespaceGround {
+    /// One with nobody in it.
+    ///
+    /// # Errors
+    /// Without root, or if the kernel lacks something.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self {
+            connected: Mutex::default(),
+            network: Network::new()?,
+        })
+    }
+
+    fn connected(&self) -> MutexGuard<'_, BTreeMap<Ipv4Addr, Connected>> {
+        self.connected.lock().expect("no holder panics")
+    }
+}
+
+impl Ground for NamespaceGround {
+    fn plug_in(&self, address: Ipv4Addr) -> Result<()> {
+        let connected = self.network.connect(address)?;
+        self.connected().insert(address, connected);
+        Ok(())
+    }
+
+    fn unplug(&self, address: Ipv4Addr) -> Result<()> {
+        self.connected().remove(&address);
+        self.network.silence(address)
+    }
+
+    fn boot(&self, address: Ipv4Addr, spec: &MachineSpec) -> Result<Box<dyn Machine>> {
+        let connected = self.connected();
+        let network = connected.get(&address).expect("it was plugged in");
+        Ok(Box::new(Namespaces::new(network, spec)?))
+    }
+
+    fn answers(&self, address: SocketAddr) -> Result<bool> {
+        self.network
+            .inside(|| Ok(TcpStream::connect_timeout(&address, CONNECT_WITHIN).is_ok()))
+    }
+
+    fn cut(&self, cuts: &BTreeSet<Direction>) -> Result<()> {
+        self.network.inside(|| filter::drop_only(cuts))
+    }
+}
 
 /// The namespaces of one node, and its first process, which keeps them. When this is dropped all
 /// processes in them are killed, and the rest goes with the last of them; the network is another's.
@@ -28,7 +92,7 @@ impl Namespaces {
     ///
     /// # Errors
     /// Without root, or if the kernel lacks something.
-    pub(crate) fn new(network: &Connected, spec: &NodeSpec) -> Result<Self> {
+    pub(crate) fn new(network: &Connected, spec: &MachineSpec) -> Result<Self> {
         let this = network.inside(|| {
             unshare(CloneFlags::CLONE_NEWPID).doing(|| "make a process namespace".into())?;
             let mut command = Command::new(OWN_PROGRAM);
@@ -42,7 +106,7 @@ impl Namespaces {
         this.make(spec)
     }
 
-    fn make(mut self, spec: &NodeSpec) -> Result<Self> {
+    fn make(mut self, spec: &MachineSpec) -> Result<Self> {
         let mut line = serde_json::to_string(spec).expect("it is plain data");
         line.push('\n');
         let mut answer = String::new();
@@ -64,18 +128,27 @@ impl Namespaces {
         }
     }
 
-    /// The node's first process, as we see it.
-    pub(crate) fn pid(&self) -> u32 {
+    /// Has the first process do something with all others.
+    fn ask(&mut self, what: &str) -> Result<()> {
+        let mut answer = String::new();
+        let asked = writeln!(self.first.stdin.as_mut().expect("piped"), "{what}").and_then(|()| {
+            BufReader::new(self.first.stdout.as_mut().expect("piped")).read_line(&mut answer)
+        });
+        let asked = asked.and_then(|_| match answer.trim_end() {
+            IS_DONE => Ok(()),
+            "" => Err(io::Error::other("its first process has ended")),
+            why => Err(io::Error::other(why.to_owned())),
+        });
+        asked.doing(|| format!("{what} all processes of a node"))
+    }
+}
+
+impl Machine for Namespaces {
+    fn pid(&self) -> u32 {
         self.first.id()
     }
 
-    /// What runs a command here.
-    pub(crate) fn command(
-        &self,
-        words: &[String],
-        directory: &Path,
-        user: Option<&str>,
-    ) -> Command {
+    fn command(&self, words: &[String], directory: &Path, user: Option<&str>) -> Command {
         let spec = EnterSpec {
             directory: directory.to_owned(),
             user: user.map(str::to_owned),
@@ -91,6 +164,18 @@ impl Namespaces {
             .env("TMPDIR", temporary_directory())
             .stdin(Stdio::null());
         command
+    }
+
+    fn kill(&mut self) {
+        let _ = self.first.kill();
+    }
+
+    fn pause(&mut self) -> Result<()> {
+        self.ask(PAUSE)
+    }
+
+    fn resume(&mut self) -> Result<()> {
+        self.ask(RESUME)
     }
 }
 

@@ -67,14 +67,14 @@ pub fn reaches_others(from: Ipv4Addr, to: IpAddr) -> bool {
     }
 }
 
-/// The address that belongs to no node: the client has it, and the check.
-pub fn client_address() -> Ipv4Addr {
-    Ipv4Addr::new(NETWORK[0], NETWORK[1], 1, 1)
+/// The address of the client with an index, which belongs to no node. The check has the first.
+pub fn client_address(index: u8) -> Ipv4Addr {
+    Ipv4Addr::new(NETWORK[0], NETWORK[1], 1, index + 1)
 }
 
 /// The address of the bridge itself.
 fn own_address() -> Ipv4Addr {
-    Ipv4Addr::new(NETWORK[0], NETWORK[1], 1, 2)
+    Ipv4Addr::new(NETWORK[0], NETWORK[1], 2, 1)
 }
 
 /// A hardware address that is the same each time, so that what others remember of it stays right.
@@ -131,6 +131,8 @@ impl Network {
         let port = port(address);
         self.inside(|| {
             let netlink = Netlink::new()?;
+            // That of a node that has lost its power goes with the last process in it.
+            netlink.remove(&port)?;
             netlink
                 .cable(&port, namespace.as_raw_fd(), address)
                 .doing(|| NO_VETH.into())
@@ -147,6 +149,15 @@ impl Network {
             Ok(())
         })?;
         Ok(connected)
+    }
+
+    /// Switches the bridge's end of a cable off: nothing comes out of it any more, and nothing goes
+    /// into it. Who is at the other end has no carrier, and is told nothing else.
+    ///
+    /// # Errors
+    /// If nobody is connected with this address.
+    pub(crate) fn silence(&self, address: Ipv4Addr) -> Result<()> {
+        self.inside(|| Netlink::new()?.switch(&port(address), false))
     }
 
     /// Does something in the bridge's namespace.
@@ -185,7 +196,7 @@ fn forget_at_once() {
 }
 
 /// The bridge's end of the cable to an address.
-fn port(address: Ipv4Addr) -> String {
+pub(crate) fn port(address: Ipv4Addr) -> String {
     let [.., high, low] = address.octets();
     format!("port{high}.{low}")
 }
@@ -254,13 +265,35 @@ impl Netlink {
     }
 
     fn up(&self, device: &str) -> Result<()> {
-        let up = || -> io::Result<()> {
+        self.switch(device, true)
+    }
+
+    fn switch(&self, device: &str, on: bool) -> Result<()> {
+        let switch = || -> io::Result<()> {
             let mut link = LinkMessage::default();
             link.header.index = if_nametoindex(device)?;
-            up_flag(&mut link);
+            if on {
+                link.header.flags |= LinkFlags::Up;
+            }
+            link.header.change_mask |= LinkFlags::Up;
             self.ask(RouteNetlinkMessage::SetLink(link), 0)
         };
-        up().doing(|| format!("switch the network device {device} on"))
+        let how = if on { "on" } else { "off" };
+        switch().doing(|| format!("switch the network device {device} {how}"))
+    }
+
+    /// Removes a device, if it is there.
+    fn remove(&self, device: &str) -> Result<()> {
+        let Ok(index) = if_nametoindex(device) else {
+            return Ok(());
+        };
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        match self.ask(RouteNetlinkMessage::DelLink(link), 0) {
+            // The kernel was faster.
+            Err(error) if error.raw_os_error() == Some(nix::libc::ENODEV) => Ok(()),
+            removed => removed.doing(|| format!("remove the network device {device}")),
+        }
     }
 
     fn add_address(&self, device: &str, address: Ipv4Addr) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! How a node's command is started, which who traces it does in a way of its own.
 
+use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::file::Node;
+use crate::file::NodeConfig;
 use crate::hidden::KILL_COMMAND;
 
 /// Starts the commands of nodes.
@@ -19,7 +20,7 @@ pub trait Starter {
     ///
     /// # Errors
     /// If it cannot be started.
-    fn start(&mut self, node: &Node, command: Command) -> io::Result<Box<dyn Process>>;
+    fn start(&mut self, node: &NodeConfig, command: Command) -> io::Result<Box<dyn Process>>;
 }
 
 /// The command of a node, while it runs.
@@ -27,11 +28,32 @@ pub trait Process: Send {
     /// Its process id, as we see it.
     fn pid(&self) -> u32;
 
-    /// How it ended, in words that fit behind its name, if it did.
+    /// How it ended, if it did.
     ///
     /// # Errors
     /// If that cannot be known.
-    fn ended(&mut self) -> io::Result<Option<String>>;
+    fn ended(&mut self) -> io::Result<Option<Ending>>;
+}
+
+/// How a command ended. Its text fits behind the command's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// By itself, with this status.
+    Status(i32),
+    /// By a signal.
+    Signal(Signal),
+    /// Who watches it does not say.
+    Unknown,
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => write!(f, "ended with status {status}"),
+            Self::Signal(signal) => write!(f, "was ended by {signal}"),
+            Self::Unknown => f.write_str("ended"),
+        }
+    }
 }
 
 /// Starts them as children, with nobody who watches.
@@ -39,7 +61,7 @@ pub trait Process: Send {
 pub struct Spawn;
 
 impl Starter for Spawn {
-    fn start(&mut self, _node: &Node, mut command: Command) -> io::Result<Box<dyn Process>> {
+    fn start(&mut self, _node: &NodeConfig, mut command: Command) -> io::Result<Box<dyn Process>> {
         Ok(Box::new(Spawned(command.spawn()?)))
     }
 }
@@ -53,7 +75,7 @@ impl Process for Spawned {
         self.0.id()
     }
 
-    fn ended(&mut self) -> io::Result<Option<String>> {
+    fn ended(&mut self) -> io::Result<Option<Ending>> {
         Ok(self.0.try_wait()?.map(ending))
     }
 }
@@ -64,9 +86,8 @@ impl Drop for Spawned {
     }
 }
 
-/// How a command ended, in words. It is our own program that ran it, and says a signal as shells
-/// do.
-pub(crate) fn ending(status: ExitStatus) -> String {
+/// How a command ended. It is our own program that ran it, and says a signal as shells do.
+pub(crate) fn ending(status: ExitStatus) -> Ending {
     let signal = status.signal().or_else(|| {
         status
             .code()
@@ -77,9 +98,9 @@ pub(crate) fn ending(status: ExitStatus) -> String {
         signal.and_then(|number| Signal::try_from(number).ok()),
         status.code(),
     ) {
-        (Some(signal), _) => format!("was ended by {signal}"),
-        (None, Some(code)) => format!("ended with status {code}"),
-        (None, None) => format!("ended: {status}"),
+        (Some(signal), _) => Ending::Signal(signal),
+        (None, Some(code)) => Ending::Status(code),
+        (None, None) => Ending::Unknown,
     }
 }
 

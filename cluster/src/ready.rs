@@ -1,18 +1,15 @@
 //! Whether a node is ready.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::file::Ready;
+use crate::ground::Ground;
 use crate::log;
-use crate::network::Network;
 use crate::process::kill_group;
-
-/// How long a port may take to answer; in a network like ours it does at once, or not at all.
-const CONNECT_WITHIN: Duration = Duration::from_millis(200);
 
 /// How long there is between two commands that ask: they take the processor from the node.
 const COMMAND_EVERY: Duration = Duration::from_millis(20);
@@ -28,7 +25,7 @@ pub(crate) struct Probe {
 
 /// What there is to know of a node.
 pub(crate) struct Asked<'a> {
-    pub(crate) network: &'a Network,
+    pub(crate) ground: &'a dyn Ground,
     pub(crate) address: std::net::Ipv4Addr,
     pub(crate) log: &'a Path,
     /// Where its log was when it was started.
@@ -45,10 +42,7 @@ impl Probe {
             Ready::Log(text) => log::has_since(asked.log, asked.log_from, text),
             Ready::Port(port) => {
                 let address = SocketAddr::from((asked.address, *port));
-                let connected = asked
-                    .network
-                    .inside(|| Ok(TcpStream::connect_timeout(&address, CONNECT_WITHIN).is_ok()));
-                connected.map_err(io::Error::other)
+                asked.ground.answers(address).map_err(io::Error::other)
             }
             Ready::Command(words) => {
                 let Some(child) = &mut self.running else {

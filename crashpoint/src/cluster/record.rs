@@ -12,8 +12,8 @@ use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, say};
 use clap::Args;
 use cluster::{
-    CLIENT, Cluster, ClusterFile, Node, Process, Settings, Spawn, Starter, client_address,
-    reaches_others,
+    CLIENT, Cluster, ClusterFile, Ending, NodeConfig, Process, Settings, Spawn, Starter,
+    client_address, reaches_others,
 };
 use pace_rules::nodes::Action;
 use recorder::process::{NodeOptions, NodeTrace, RecordedDisk, Traced, about_now, join, start};
@@ -95,7 +95,7 @@ pub(super) fn recorded(
         .nodes
         .iter()
         .map(|node| node.address)
-        .chain([client_address()]);
+        .chain([client_address(0)]);
     for (node, address) in nodes.iter_mut().zip(addresses) {
         count_datagrams(node, address);
     }
@@ -230,7 +230,7 @@ struct Recorder<'a> {
 }
 
 impl Starter for Recorder<'_> {
-    fn start(&mut self, node: &Node, command: Command) -> io::Result<Box<dyn Process>> {
+    fn start(&mut self, node: &NodeConfig, command: Command) -> io::Result<Box<dyn Process>> {
         let place = self
             .file
             .place(&node.name)
@@ -271,8 +271,8 @@ impl Process for Watched {
         self.0.pid()
     }
 
-    fn ended(&mut self) -> io::Result<Option<String>> {
-        Ok(has_ended(self.pid()).then(|| "ended".to_owned()))
+    fn ended(&mut self) -> io::Result<Option<Ending>> {
+        Ok(has_ended(self.pid()).then_some(Ending::Unknown))
     }
 }
 

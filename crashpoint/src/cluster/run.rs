@@ -159,18 +159,17 @@ fn acknowledged(lines: &mut Vec<u8>, line: &[u8], interrupt: &Interrupt) {
 }
 
 /// Who is where, and how to get there.
-pub(crate) fn show(cluster: &Cluster) -> io::Result<()> {
-    let nodes = cluster.file().nodes.iter().zip(0..);
-    let mut rows: Vec<_> = nodes
-        .map(|(node, place)| {
-            (
-                node.name.as_str(),
-                node.address.to_string(),
-                cluster.pid(place),
-            )
-        })
-        .collect();
-    rows.push((cluster::CLIENT, String::new(), cluster.client_pid()));
+pub(crate) fn show(cluster: &mut Cluster) -> io::Result<()> {
+    let nodes = cluster.nodes().iter().map(|node| {
+        let config = node.config();
+        (config.name.clone(), config.address.to_string(), node.pid())
+    });
+    let mut rows: Vec<_> = nodes.collect();
+    rows.push((
+        cluster::CLIENT.to_owned(),
+        String::new(),
+        cluster.client(0).pid(),
+    ));
     let width = rows
         .iter()
         .map(|(name, ..)| name.len())

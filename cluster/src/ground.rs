@@ -1,0 +1,69 @@
+//! Where the nodes of a cluster live: what the handles ask for, and no more.
+//!
+//! Today's ground is namespaces of this kernel (`namespaces.rs`). Whoever holds a node, a link, a
+//! client or a disk does not learn that.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+
+/// A direction between two addresses: who sends, and who would receive.
+pub(crate) type Direction = (Ipv4Addr, Ipv4Addr);
+
+/// The machines of one cluster, and the network between them.
+pub(crate) trait Ground: Send + Sync {
+    /// Gives an address a place in the network. What had it before has lost its connections.
+    fn plug_in(&self, address: Ipv4Addr) -> Result<()>;
+
+    /// Cuts an address off for good, and silently: from now on nothing that it sends arrives
+    /// anywhere, not even that its connections end.
+    fn unplug(&self, address: Ipv4Addr) -> Result<()>;
+
+    /// Starts a machine at an address that is plugged in. No program runs in it.
+    fn boot(&self, address: Ipv4Addr, spec: &MachineSpec) -> Result<Box<dyn Machine>>;
+
+    /// Whether somebody answers at a port, whatever links are cut.
+    fn answers(&self, address: SocketAddr) -> Result<bool>;
+
+    /// Has everything be lost, silently, that is sent in these directions, and nothing else. That
+    /// is so when this returns, also of connections that are open.
+    fn cut(&self, cuts: &BTreeSet<Direction>) -> Result<()>;
+}
+
+/// A machine that is switched on. It is killed, with all of its processes, when it is dropped.
+pub(crate) trait Machine: Send {
+    /// What runs a command in it: a child of ours that ends as the command does, and passes signals
+    /// on to it.
+    fn command(&self, words: &[String], directory: &Path, user: Option<&str>) -> Command;
+
+    /// The process that stands for the machine, for people.
+    fn pid(&self) -> u32;
+
+    /// Kills all of its processes. They are gone when it is dropped; several machines die together
+    /// if all are killed first.
+    fn kill(&mut self);
+
+    /// Stops all of its processes where they are. None of them runs any more when this returns.
+    fn pause(&mut self) -> Result<()>;
+
+    /// Has them go on.
+    fn resume(&mut self) -> Result<()>;
+}
+
+/// What a machine is.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct MachineSpec {
+    /// Its name as a host.
+    pub(crate) name: String,
+    /// The directory with its data, outside.
+    pub(crate) data: Option<PathBuf>,
+    /// Behind which number those of its processes begin.
+    pub(crate) last_pid: u32,
+    /// Names and addresses, as in /etc/hosts.
+    pub(crate) hosts: String,
+}

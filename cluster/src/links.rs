@@ -1,0 +1,146 @@
+//! The links of a cluster: one for each direction between two of its members.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex};
+
+use crate::error::Result;
+use crate::ground::{Direction, Ground};
+
+/// Who is at an end of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Member {
+    /// A node, by its index in the cluster file.
+    Node(usize),
+    /// A client, by its index.
+    Client(usize),
+}
+
+/// All links of a cluster. It may be cloned and used anywhere: all are the same links.
+///
+/// A link that is cut loses everything, without a word, as soon as the call returns: also what
+/// belongs to open connections. They stay open, and go on once the link is healed, as late as the
+/// sender tries again (TCP waits longer each time). A cut stays while a node is killed, switched
+/// off or started.
+#[derive(Clone)]
+pub struct Links {
+    ground: Arc<dyn Ground>,
+    cuts: Arc<Mutex<BTreeSet<Direction>>>,
+    address_of: fn(Member) -> Ipv4Addr,
+}
+
+impl Links {
+    pub(crate) fn new(ground: Arc<dyn Ground>, address_of: fn(Member) -> Ipv4Addr) -> Self {
+        Self {
+            ground,
+            cuts: Arc::default(),
+            address_of,
+        }
+    }
+
+    /// What `from` sends to `to`.
+    pub fn link(&self, from: Member, to: Member) -> Link {
+        Link {
+            links: self.clone(),
+            from,
+            to,
+        }
+    }
+
+    /// Cuts several directions, each from a sender to a receiver, at the same time.
+    ///
+    /// # Errors
+    /// If this ground cannot cut links; then none has changed.
+    pub fn cut(&self, directions: impl IntoIterator<Item = (Member, Member)>) -> Result<()> {
+        let directions = self.directions(directions);
+        self.change(|cuts| cuts.extend(directions))
+    }
+
+    /// Heals several directions at the same time.
+    ///
+    /// # Errors
+    /// If this ground cannot heal links; then none has changed.
+    pub fn heal(&self, directions: impl IntoIterator<Item = (Member, Member)>) -> Result<()> {
+        let directions = self.directions(directions);
+        self.change(|cuts| cuts.retain(|cut| !directions.contains(cut)))
+    }
+
+    /// Heals all links.
+    ///
+    /// # Errors
+    /// If this ground cannot heal links; then none has changed.
+    pub fn heal_all(&self) -> Result<()> {
+        self.change(BTreeSet::clear)
+    }
+
+    fn directions(
+        &self,
+        members: impl IntoIterator<Item = (Member, Member)>,
+    ) -> BTreeSet<Direction> {
+        let address = self.address_of;
+        members
+            .into_iter()
+            .map(|(from, to)| (address(from), address(to)))
+            .collect()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut BTreeSet<Direction>)) -> Result<()> {
+        let mut cuts = self.cuts.lock().expect(NO_PANIC);
+        let mut wanted = cuts.clone();
+        change(&mut wanted);
+        if wanted != *cuts {
+            self.ground.cut(&wanted)?;
+            *cuts = wanted;
+        }
+        Ok(())
+    }
+}
+
+const NO_PANIC: &str = "no holder panics";
+
+/// All directions between two groups: a partition if both are cut off from each other, and one in
+/// one direction with `from` and `to` alone.
+pub fn between(from: &[Member], to: &[Member]) -> impl Iterator<Item = (Member, Member)> + use<> {
+    let to = to.to_vec();
+    let from = from.to_vec();
+    from.into_iter()
+        .flat_map(move |from| to.clone().into_iter().map(move |to| (from, to)))
+}
+
+/// One direction between two members.
+#[derive(Clone)]
+pub struct Link {
+    links: Links,
+    from: Member,
+    to: Member,
+}
+
+impl Link {
+    /// Who sends, and who would receive.
+    pub fn direction(&self) -> (Member, Member) {
+        (self.from, self.to)
+    }
+
+    /// Cuts it: see [`Links`].
+    ///
+    /// # Errors
+    /// If this ground cannot cut links.
+    pub fn cut(&self) -> Result<()> {
+        self.links.cut([self.direction()])
+    }
+
+    /// Heals it.
+    ///
+    /// # Errors
+    /// If this ground cannot heal links.
+    pub fn heal(&self) -> Result<()> {
+        self.links.heal([self.direction()])
+    }
+
+    /// Whether it is cut.
+    pub fn is_cut(&self) -> bool {
+        let address = self.links.address_of;
+        let direction = (address(self.from), address(self.to));
+        self.links.cuts.lock().expect(NO_PANIC).contains(&direction)
+    }
+}

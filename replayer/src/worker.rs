@@ -25,6 +25,7 @@ use crate::guest_look::{GuestLook, Keyboard, Seen, Stream};
 use crate::import::Import;
 use crate::prepare::prepare_kernel;
 use crate::result::WorkloadResult;
+use crate::test_bed::KernelBed;
 
 /// The argument by which a program is told to be a worker.
 pub(crate) const WORKER_COMMAND: &str = "__worker";
@@ -397,7 +398,9 @@ fn make_engine(
         )
     };
     let base = Arc::new(base);
-    let mut engine = Engine::with_fsck(&start.variant, &base, start.disk, directory, &fsck)?;
+    let (completion, honesty) = (start.disk.completion, start.disk.honesty);
+    let bed = KernelBed::new(&start.variant, &base, completion, directory, &fsck)?;
+    let mut engine = Engine::on(Box::new(bed), &start.variant, &base, honesty)?;
     if let Some(contract) = &start.contract {
         engine.judge_by(contract)?;
     }

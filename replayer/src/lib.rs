@@ -33,6 +33,8 @@ mod story;
 mod sweep;
 mod terminal;
 mod test_bed;
+#[cfg(test)]
+mod tests;
 mod virtual_time;
 mod worker;
 

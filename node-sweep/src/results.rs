@@ -4,11 +4,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use campaign::{
-    Directory, Lines, MANIFEST, RESULTS, SUMMARY, TABLE, TIMES, read_lines, write_whole,
+    Directory, MANIFEST, RESULTS, Record, Records, SUMMARY, TABLE, read_lines, write_whole,
 };
 use serde::{Deserialize, Serialize};
 use trace::Trace;
@@ -24,12 +23,6 @@ const FINDINGS: &str = "findings.jsonl";
 
 /// What a sweep of crash states keeps beside what every sweep does.
 const KEPT: [&str; 2] = [TRACE, FINDINGS];
-
-/// How often results are made to stay when the machine goes down.
-const SYNC_EVERY: Duration = Duration::from_secs(1);
-
-/// How often the time that has passed is written down.
-const NOTE_EVERY: Duration = Duration::from_millis(250);
 
 /// What a sweep came to.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -232,13 +225,10 @@ pub type Verdicts = HashMap<Fingerprint, Verdict>;
 pub struct Results {
     directory: Directory,
     manifest: Manifest,
-    lines: Lines,
-    times: Lines,
+    records: Records,
     verdicts: HashMap<Level, Verdicts>,
     seconds: HashMap<Level, f64>,
     finished: bool,
-    noted: Instant,
-    synced: Instant,
 }
 
 impl Results {
@@ -303,9 +293,18 @@ impl Results {
 
     fn load(directory: Directory, manifest: Manifest) -> anyhow::Result<Self> {
         let mut verdicts: HashMap<Level, Verdicts> = HashMap::new();
-        let lines = Lines::open(&directory.join(RESULTS), |_, line: Line| {
-            let Line::State(line) = line else {
-                bail!("a line that is not of a state")
+        let mut seconds: HashMap<Level, f64> = HashMap::new();
+        let records = Records::open(&directory, |record| {
+            let line = match record {
+                Record::Result(Line::State(line)) => line,
+                Record::Result(_) => bail!("a line that is not of a state"),
+                Record::Time(TimeLine {
+                    level,
+                    seconds: spent,
+                }) => {
+                    *seconds.entry(level).or_default() += spent;
+                    return Ok(());
+                }
             };
             let (level, key) = (line.level, line.key()?);
             if verdicts
@@ -318,11 +317,6 @@ impl Results {
             }
             Ok(())
         })?;
-        let mut seconds: HashMap<Level, f64> = HashMap::new();
-        let times = Lines::open(&directory.join(TIMES), |_, line: TimeLine| {
-            *seconds.entry(line.level).or_default() += line.seconds;
-            Ok(())
-        })?;
         // A verdict that is not there any more is to be found again.
         let judged = verdicts.values().map(HashMap::len).sum::<usize>() as u64;
         let mut finished = false;
@@ -330,17 +324,13 @@ impl Results {
             finished = matches!(line, Line::Summary(summary) if summary.is_whole() && summary.checked == judged);
             Ok(())
         })?;
-        let now = Instant::now();
         Ok(Self {
             directory,
             manifest,
-            lines,
-            times,
+            records,
             verdicts,
             seconds,
             finished,
-            noted: now,
-            synced: now,
         })
     }
 
@@ -366,7 +356,7 @@ impl Results {
 
     /// What is known of the states of a level. Time counts from now on.
     pub fn begin(&mut self, level: Level) -> Verdicts {
-        self.noted = Instant::now();
+        self.records.begin();
         self.verdicts.get(&level).cloned().unwrap_or_default()
     }
 
@@ -386,12 +376,9 @@ impl Results {
             .or_default()
             .insert(*key, verdict.clone());
         let line = Line::State(StateLine::new(level, state, key, verdict));
-        self.lines.append(&serde_json::to_string(&line)?)?;
-        if self.noted.elapsed() >= NOTE_EVERY {
+        self.records.append(&serde_json::to_string(&line)?)?;
+        if self.records.is_time_due() {
             self.note_time(level)?;
-        }
-        if self.synced.elapsed() >= SYNC_EVERY {
-            self.sync()?;
         }
         Ok(())
     }
@@ -402,19 +389,12 @@ impl Results {
     /// # Errors
     /// If it cannot be written.
     pub fn note_time(&mut self, level: Level) -> anyhow::Result<f64> {
-        let seconds = self.noted.elapsed().as_secs_f64();
-        self.noted = Instant::now();
-        self.times
-            .append(&serde_json::to_string(&TimeLine { level, seconds })?)?;
+        let seconds = self.records.take_time().as_secs_f64();
+        self.records
+            .append_time(&serde_json::to_string(&TimeLine { level, seconds })?)?;
         let all = self.seconds.entry(level).or_default();
         *all += seconds;
         Ok(*all)
-    }
-
-    fn sync(&mut self) -> anyhow::Result<()> {
-        self.synced = Instant::now();
-        self.lines.sync()?;
-        self.times.sync()
     }
 
     /// Writes what came of it so far, the summary last.
@@ -427,7 +407,7 @@ impl Results {
         summary: &Summary,
         table: &str,
     ) -> anyhow::Result<()> {
-        self.sync()?;
+        self.records.sync()?;
         let lines: String = findings
             .iter()
             .map(|finding| finding.json() + "\n")
@@ -439,7 +419,7 @@ impl Results {
 
     /// Takes everything back if it is new and there is no verdict in it.
     pub fn remove_if_empty(self) {
-        if self.lines.is_empty() {
+        if self.records.is_empty() {
             self.directory.remove_if_new();
         }
     }
@@ -454,7 +434,9 @@ impl Results {
                 Ok(())
             },
         )?;
-        lines.iter().try_for_each(|line| self.lines.append(line))?;
+        lines
+            .iter()
+            .try_for_each(|line| self.records.append(line))?;
         for (level, verdicts) in &part.verdicts {
             let own = self.verdicts.entry(*level).or_default();
             own.extend(
@@ -465,7 +447,7 @@ impl Results {
         }
         for (level, seconds) in &part.seconds {
             *self.seconds.entry(*level).or_default() += seconds;
-            self.times.append(&serde_json::to_string(&TimeLine {
+            self.records.append_time(&serde_json::to_string(&TimeLine {
                 level: *level,
                 seconds: *seconds,
             })?)?;
@@ -524,6 +506,7 @@ impl Recorded {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
+    use std::time::Duration;
 
     use tempfile::TempDir;
 

@@ -386,7 +386,7 @@ fn parts_that_are_not_all_there_are_merged_only_when_asked_and_can_be_gone_on_wi
     other.whole(&path("other states"));
     let other = refused(&["one", "other states"]);
     assert!(
-        other.contains("are not of the same sweep: states"),
+        other.contains("are not shards of one sweep: states"),
         "{other}"
     );
     Sweep::part("2/4").whole(&path("of four"));

@@ -18,6 +18,7 @@ mod differences;
 mod directory;
 mod disks;
 mod findings;
+mod levels;
 mod likeness;
 mod manifest;
 mod merge;
@@ -28,9 +29,11 @@ mod program;
 mod request;
 mod results;
 mod states;
+mod summary;
 mod sweep;
 mod text;
 mod tree;
+mod watcher;
 
 pub use again::{keep, make_again};
 pub use bay::{Held, HeldDisk};
@@ -42,6 +45,7 @@ pub use findings::{
     DiskStory, Fate, Finding, Findings, Kinds, Line, Lost, Moment, NodeStory, Sync,
     relaxation_words,
 };
+pub use levels::{Concluded, Control, MakeSubjects, Requested};
 pub use manifest::Manifest;
 pub use merge::{Merged, merge};
 pub use nodes::Nodes;
@@ -50,6 +54,7 @@ pub use program::{Program, is_scratch, scratch};
 pub use request::{Judge, Level, Request, Rule, explore};
 pub use results::{Recorded, Results, Summary, Verdicts};
 pub use states::{Made, States};
+pub use summary::count_words;
 pub use sweep::{Broken, Plan, Progress, Size, Source, Subject, Swept, Watch, sweep, sweep_source};
 pub use tree::{Fingerprint, Impossible, Tree};
 

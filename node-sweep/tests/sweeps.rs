@@ -1119,11 +1119,16 @@ fn shards_that_are_merged_come_to_the_same_as_the_whole_sweep() {
     let parts: Vec<_> = (1..=3)
         .map(|number| sweep.path(&number.to_string()))
         .collect();
+    let mut checked = 0;
     for (number, part) in (1..).zip(&parts) {
-        sweep.all(&part.to_string_lossy(), Shard::new(number, 3));
+        let part = sweep.all(&part.to_string_lossy(), Shard::new(number, 3));
+        checked += part.summary.checked;
     }
+    assert_eq!(checked, whole.summary.checked);
     let merged = node_sweep::merge(&parts, &sweep.path("merged"), false).expect("merged");
     assert!(merged.is_whole);
     let merged = merged.sum_up(&Interrupt::default()).expect("summed up");
     assert_eq!(came_to(&merged), came_to(&whole));
+    let (merged, _) = Results::open(&sweep.path("merged")).expect("opened");
+    assert!(merged.is_finished());
 }

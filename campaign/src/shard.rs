@@ -16,6 +16,20 @@ impl Shard {
         (1..=of).contains(&number).then_some(Shard { number, of })
     }
 
+    /// Which part it is, from 1.
+    pub fn number(self) -> u64 {
+        self.number
+    }
+
+    /// The one that a manifest names, if it names one.
+    ///
+    /// # Errors
+    /// If the manifest was changed.
+    pub fn of_manifest(text: Option<&str>) -> anyhow::Result<Option<Self>> {
+        let shard = text.map(str::parse).transpose();
+        shard.map_err(|why: String| anyhow::anyhow!("the manifest names the shard {text:?}: {why}"))
+    }
+
     /// How many parts there are.
     pub fn count(self) -> u64 {
         self.of

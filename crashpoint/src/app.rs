@@ -12,11 +12,13 @@ use campaign::{Interrupt, Outcome};
 use clap::Args;
 use local_fs::enter_mount_namespace;
 use nix::unistd::{AccessFlags, access};
-use node_sweep::{Check, CheckCommand, Judge, Level, Place, Program, Rule, Subject, scratch};
+use node_sweep::{
+    Check, CheckCommand, Judge, Level, Place, Program, Requested, Rule, Subject, scratch,
+};
 use recorder::process::{NodeOptions, RecordedDisk, record};
 use trace::Trace;
 
-use crate::states::{self, Subjects, VisitArgs};
+use crate::states::{self, VisitArgs};
 
 /// What stands for the directory of data among the words of the program.
 const DIRECTORY: &str = "{dir}";
@@ -87,7 +89,7 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
         let place = Place::of(&trace, PROGRAM, scratch.path())?;
         let explore = request.explore(None, &trace.run)?;
         let mut subjects = subjects(scratch.path(), &place, &check);
-        return states::resume(results, &trace, explore, &mut subjects, &control);
+        return visit.resume(results, &trace, explore, &mut subjects, &control);
     }
     visit.refuse()?;
     let judge = arguments.judge();
@@ -110,11 +112,12 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
     );
     let request = visit.request(Rule::BruteForce, judge.clone())?;
     let explore = request.explore(None, &trace.run)?;
-    let what = Subjects {
+    let what = Requested {
         trace: &trace,
         name: name_of(&trace),
         request,
         explore,
+        shard: visit.shard,
     };
     visit.begin(
         &what,

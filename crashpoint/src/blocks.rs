@@ -1,15 +1,11 @@
-//! A sweep at the block level: the disks that the nodes had, each with its file system.
+//! States at the block level: of the disks that the nodes had, each with its file system.
 
 use campaign::columns;
-use local_fs::enter_mount_namespace;
-use node_sweep::{
-    BlockFindings, Blocks, Indices, Level, Request, Summary, kind_words, recorded_disks,
-    sweep_source,
-};
+use node_sweep::{count_words, kind_words, recorded_disks};
 use pace_rules::nodes::{BlockRequest, BlockSpace, Explore};
 use trace::Trace;
 
-use crate::states::{MakeSubjects, SpaceArgs, Subjects, Visit, Visited, number};
+use crate::states::SpaceArgs;
 
 impl SpaceArgs {
     /// The states of the disks of a trace.
@@ -30,89 +26,6 @@ impl SpaceArgs {
     }
 }
 
-impl Subjects<'_> {
-    pub(crate) fn block_space(&self) -> anyhow::Result<BlockSpace> {
-        let request = BlockRequest {
-            explore: self.explore,
-            states: self.request.states,
-        };
-        Ok(BlockSpace::new(
-            &self.trace.run,
-            recorded_disks(self.trace),
-            &request,
-        )?)
-    }
-
-    /// Visits the states of the disks.
-    pub(crate) fn visit_disks(
-        &self,
-        space: &BlockSpace,
-        subjects: MakeSubjects<'_, '_>,
-        visit: &mut Visit<'_>,
-    ) -> anyhow::Result<Visited> {
-        // What is mounted to tell of findings is nobody else's, and goes with us.
-        enter_mount_namespace()?;
-        let blocks = Blocks::new(self.trace, space)?;
-        let jobs = if blocks.one_at_a_time() {
-            1
-        } else {
-            visit.control.jobs
-        };
-        let judged = BlockFindings {
-            trace: self.trace,
-            space,
-            mounts: true,
-        };
-        let model = judged.file_systems();
-        let (sample, seed) = (self.request.sample_of_disks(), self.request.seed);
-        let indices = Indices::of(space.len(), sample, |count| space.sample(count, seed))?;
-        let drawn = sample.filter(|count| *count < space.len());
-        let drawn = drawn
-            .map(|count| format!("; visiting {count} of them, --seed {seed}"))
-            .unwrap_or_default();
-        let words = self.request.states;
-        campaign::say(&format!(
-            "{} crash states of {model}, {words}{drawn}",
-            number(space.len())
-        ));
-        let interrupt = visit.control.interrupt;
-        let plan = visit.plan();
-        let subjects = subjects(jobs)?;
-        let mut watcher = visit.watcher(&model, indices.count, self.trace, &plan.known);
-        let swept = sweep_source(
-            blocks,
-            indices.all,
-            subjects,
-            &plan,
-            interrupt,
-            &mut watcher,
-        )?;
-        let seconds = watcher.finish()?;
-        let findings = judged.of(&swept)?;
-        let (trace, count) = (self.trace, indices.count);
-        let summary = Summary::new(trace, &model, &swept, count, findings.len(), seconds);
-        Ok((findings, summary))
-    }
-}
-
-/// What may be on the disks, in words.
-pub(crate) fn model_words(request: &Request, trace: &Trace) -> String {
-    let disks = || {
-        let mut names: Vec<_> = trace
-            .disks
-            .values()
-            .map(|disk| disk.file_system.as_str())
-            .collect();
-        names.dedup();
-        format!("{} on disk: {}", names.join(", "), request.states)
-    };
-    match request.level {
-        Level::Syscalls => request.model.clone(),
-        Level::Block => disks(),
-        Level::Both => format!("{}; {}", request.model, disks()),
-    }
-}
-
 /// How many states there are of each kind, as a table.
 pub(crate) fn counts(space: &BlockSpace, trace: &Trace) -> String {
     let mut rows = vec![["relaxed", "disks", "states"].map(str::to_owned).to_vec()];
@@ -127,9 +40,13 @@ pub(crate) fn counts(space: &BlockSpace, trace: &Trace) -> String {
         } else {
             names.join(", ")
         };
-        rows.push(vec![names, kind_words(count.kind), number(count.states)]);
+        rows.push(vec![
+            names,
+            kind_words(count.kind),
+            count_words(count.states),
+        ]);
     }
-    rows.push(vec!["all".into(), String::new(), number(space.len())]);
+    rows.push(vec!["all".into(), String::new(), count_words(space.len())]);
     columns(&rows)
 }
 

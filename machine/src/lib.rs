@@ -18,6 +18,7 @@ mod mounts;
 mod processor;
 mod running;
 mod system;
+mod thread;
 mod uml;
 mod xstate;
 
@@ -29,6 +30,7 @@ pub use guest::{CHANNEL_BYTES_MAX, GUEST_SHARED, GuestCommand};
 pub use mounts::{have_no_mounts, have_own_mounts};
 pub use processor::stay_on_one_processor;
 pub use running::{End, Running};
+pub use thread::ThreadBody;
 pub use uml::{MEMORY_DIRECTORY, Uml, is_guest_directory, memory_room};
 pub use xstate::{GUEST_STATE_BYTES, host_state_bytes, write_shim};
 
@@ -43,6 +45,8 @@ pub enum Machine {
     Host,
     /// A process of its own.
     Uml(Uml),
+    /// None: a thread of this process takes the place of the program. Only tests want that.
+    Thread(ThreadBody),
 }
 
 impl Machine {
@@ -55,6 +59,7 @@ impl Machine {
         match self {
             Self::Host => Running::process(arguments),
             Self::Uml(uml) => uml.start_program(arguments, uml.virtual_time.map(|_| input)),
+            Self::Thread(body) => Running::thread(body),
         }
     }
 

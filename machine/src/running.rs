@@ -3,6 +3,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -14,6 +16,7 @@ use tempfile::TempDir;
 
 use crate::causes::{self, Given};
 use crate::console::Console;
+use crate::thread::ThreadBody;
 use crate::{guest, held, keeper};
 
 /// How long one may take to end by itself when its input has ended.
@@ -47,10 +50,16 @@ pub enum End {
 /// The program at work somewhere. It is ended when dropped, with all that it started.
 #[derive(Debug)]
 pub struct Running {
-    process: Child,
+    process: Process,
     input: Option<File>,
     output: File,
     guest: Option<Guest>,
+}
+
+#[derive(Debug)]
+enum Process {
+    Child(Child),
+    Thread(JoinHandle<()>),
 }
 
 /// What only a guest has.
@@ -81,20 +90,37 @@ impl Running {
         Ok(Self::new(process, input, None))
     }
 
+    /// A thread of this process.
+    pub(crate) fn thread(body: &ThreadBody) -> anyhow::Result<Self> {
+        let ((its_input, input), (output, its_output)) = (std::io::pipe()?, std::io::pipe()?);
+        let (its_input, its_output) = (OwnedFd::from(its_input), OwnedFd::from(its_output));
+        let body = Arc::clone(&body.0);
+        let thread = std::thread::spawn(move || body(its_input.into(), its_output.into()));
+        Ok(Self {
+            process: Process::Thread(thread),
+            input: Some(OwnedFd::from(input).into()),
+            output: OwnedFd::from(output).into(),
+            guest: None,
+        })
+    }
+
     /// A process with a stream into it, whose output is a pipe of ours.
     pub(crate) fn new(mut process: Child, input: Option<File>, guest: Option<Guest>) -> Self {
         let output = OwnedFd::from(process.stdout.take().expect("piped"));
         Self {
-            process,
+            process: Process::Child(process),
             input,
             output: output.into(),
             guest,
         }
     }
 
-    /// Its process id; for a guest, that of its keeper.
+    /// Its process id; for a guest, that of its keeper, and for a thread our own.
     pub fn pid(&self) -> u32 {
-        self.process.id()
+        match &self.process {
+            Process::Child(child) => child.id(),
+            Process::Thread(_) => std::process::id(),
+        }
     }
 
     /// The directory that we share with a guest, which sees it as
@@ -145,15 +171,19 @@ impl Running {
 
     /// The task that the kernel does not let go of, if that is why nothing moves.
     pub fn held_by_kernel(&self) -> Option<String> {
-        match &self.guest {
-            Some(guest) => held::said(guest.directory.path()),
-            None => held::of_family(self.process.id()),
+        match (&self.guest, &self.process) {
+            (Some(guest), _) => held::said(guest.directory.path()),
+            (None, Process::Child(child)) => held::of_family(child.id()),
+            (None, Process::Thread(_)) => None,
         }
     }
 
     /// Whether the process has ended. What a guest had started has ended then too.
     pub fn has_ended(&mut self) -> bool {
-        !matches!(self.process.try_wait(), Ok(None))
+        match &mut self.process {
+            Process::Child(child) => !matches!(child.try_wait(), Ok(None)),
+            Process::Thread(thread) => thread.is_finished(),
+        }
     }
 
     /// Ends it, if it has broken off, and says how it ended by itself.
@@ -215,17 +245,23 @@ impl Running {
         }
     }
 
-    /// Ends it at once.
+    /// Ends it at once. A thread cannot be ended: it ends with its input.
     pub fn kill(&mut self) -> Option<ExitStatus> {
-        if self.guest.is_some() && !self.has_ended() {
+        let is_guest_at_work = self.guest.is_some() && !self.has_ended();
+        let Process::Child(child) = &mut self.process else {
+            return None;
+        };
+        if is_guest_at_work {
             // Its keeper ends all of it.
-            let _ = kill(Pid::from_raw(self.process.id() as i32), Signal::SIGTERM);
+            let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
         } else {
-            let _ = self.process.kill();
+            let _ = child.kill();
         }
-        self.ended_within(END_PATIENCE)
-            .then(|| self.process.wait().ok())
-            .flatten()
+        let ended = self.ended_within(END_PATIENCE);
+        match &mut self.process {
+            Process::Child(child) if ended => child.wait().ok(),
+            _ => None,
+        }
     }
 
     fn ended_within(&mut self, patience: Duration) -> bool {

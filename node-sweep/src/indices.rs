@@ -3,11 +3,11 @@
 use anyhow::bail;
 
 /// States to visit, and how many they are.
-pub struct Indices {
+pub(crate) struct Indices {
     /// Their numbers, ascending.
-    pub all: Box<dyn Iterator<Item = u64> + Send>,
+    pub(crate) all: Box<dyn Iterator<Item = u64> + Send>,
     /// How many.
-    pub count: u64,
+    pub(crate) count: u64,
 }
 
 impl Indices {
@@ -15,7 +15,7 @@ impl Indices {
     ///
     /// # Errors
     /// If they are too many.
-    pub fn of(
+    pub(crate) fn of(
         len: u64,
         sample: Option<u64>,
         draw: impl FnOnce(u64) -> Vec<u64>,

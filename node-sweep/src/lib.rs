@@ -23,6 +23,7 @@ mod inconclusive;
 mod indices;
 mod judged;
 mod known;
+mod levels;
 mod likeness;
 mod lines;
 mod manifest;
@@ -39,6 +40,7 @@ mod summary;
 mod sweep;
 mod text;
 mod tree;
+mod watcher;
 
 pub use again::{Address, keep, make_again};
 pub use bay::{Held, HeldDisk};
@@ -51,8 +53,8 @@ pub use findings::{
     relaxation_words,
 };
 pub use inconclusive::{Inconclusive, Reason};
-pub use indices::Indices;
 pub use judged::Verdicts;
+pub use levels::{Concluded, Control, MakeSubjects, Requested};
 pub use manifest::Manifest;
 pub use merge::{Merged, merge};
 pub use nodes::Nodes;
@@ -62,7 +64,7 @@ pub use recorded::{Numbered, Recorded};
 pub use request::{Judge, Level, Request, Rule, explore};
 pub use results::{Results, load_trace};
 pub use states::{Made, States};
-pub use summary::{Summary, together};
+pub use summary::{Summary, count_words};
 pub use sweep::{Broken, Plan, Progress, Size, Source, Subject, Swept, Watch, sweep, sweep_source};
 pub use tree::{Fingerprint, Impossible, Tree};
 

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, bail};
-use campaign::{MANIFEST, Shard, command_line};
+use anyhow::Context;
+use campaign::{MANIFEST, Shard, VERSION, check_version, command_line};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
@@ -61,7 +61,7 @@ impl Manifest {
         Self {
             kind: Kind::States,
             format: FORMAT,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: VERSION.to_owned(),
             name,
             model,
             request,
@@ -82,10 +82,7 @@ impl Manifest {
     /// # Errors
     /// If the manifest was changed.
     pub fn shard(&self) -> anyhow::Result<Option<Shard>> {
-        let shard = self.shard.as_deref().map(str::parse).transpose();
-        shard.map_err(|why: String| {
-            anyhow::anyhow!("the manifest names the shard {:?}: {why}", self.shard)
-        })
+        Shard::of_manifest(self.shard.as_deref())
     }
 
     /// The explore rule, in words.
@@ -117,18 +114,7 @@ impl Manifest {
         if read["type"] != "states-manifest" {
             return Ok(None);
         }
-        let (version, format) = (
-            read["version"].as_str().unwrap_or("unknown"),
-            &read["format"],
-        );
-        if version != env!("CARGO_PKG_VERSION") || *format != FORMAT {
-            bail!(
-                "{} was written by Crashpoint {version} (format {format} of its results), and this is {} (format \
-                 {FORMAT}): use that version, or sweep again into another directory",
-                path.display(),
-                env!("CARGO_PKG_VERSION")
-            );
-        }
+        check_version(&path, &read, FORMAT.into())?;
         let manifest = serde_json::from_value(read);
         Ok(Some(manifest.with_context(|| {
             format!("{} is not a manifest of this version", path.display())

@@ -4,11 +4,10 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use campaign::{
-    Directory, Lines, MANIFEST, RESULTS, SUMMARY, TABLE, TIMES, read_lines, write_whole,
+    Directory, MANIFEST, RESULTS, Record, Records, SUMMARY, TABLE, read_lines, write_whole,
 };
 use trace::Trace;
 
@@ -28,24 +27,15 @@ pub(crate) const FINDINGS: &str = "findings.jsonl";
 /// What a sweep of crash states keeps beside what every sweep does.
 const KEPT: [&str; 2] = [TRACE, FINDINGS];
 
-/// How often results are made to stay when the machine goes down.
-const SYNC_EVERY: Duration = Duration::from_secs(1);
-
-/// How often the time that has passed is written down.
-const NOTE_EVERY: Duration = Duration::from_millis(250);
-
 /// A directory that verdicts are appended to, and what is in it.
 #[derive(Debug)]
 pub struct Results {
     directory: Directory,
     manifest: Manifest,
-    lines: Lines,
-    times: Lines,
+    records: Records,
     verdicts: HashMap<Level, Verdicts>,
     seconds: HashMap<Level, f64>,
     finished: bool,
-    noted: Instant,
-    synced: Instant,
 }
 
 impl Results {
@@ -103,10 +93,15 @@ impl Results {
 
     fn load(directory: Directory, manifest: Manifest) -> anyhow::Result<Self> {
         let mut judged = Judged::default();
-        let lines = Lines::open(&directory.join(RESULTS), |_, line| judged.add(line))?;
         let mut seconds: HashMap<Level, f64> = HashMap::new();
-        let times = Lines::open(&directory.join(TIMES), |_, line: TimeLine| {
-            *seconds.entry(line.level).or_default() += line.seconds;
+        let records = Records::open(&directory, |record| {
+            match record {
+                Record::Result(line) => judged.add(line)?,
+                Record::Time(TimeLine {
+                    level,
+                    seconds: spent,
+                }) => *seconds.entry(level).or_default() += spent,
+            }
             Ok(())
         })?;
         // A verdict that is not there any more is to be found again.
@@ -116,17 +111,13 @@ impl Results {
             finished = matches!(line, Line::Summary(summary) if summary.is_whole() && summary.checked == count);
             Ok(())
         })?;
-        let now = Instant::now();
         Ok(Self {
             directory,
             manifest,
-            lines,
-            times,
+            records,
             verdicts: judged.of,
             seconds,
             finished,
-            noted: now,
-            synced: now,
         })
     }
 
@@ -152,7 +143,7 @@ impl Results {
 
     /// What is known of the states of a level. Time counts from now on.
     pub fn begin(&mut self, level: Level) -> Verdicts {
-        self.noted = Instant::now();
+        self.records.begin();
         self.verdicts.get(&level).cloned().unwrap_or_default()
     }
 
@@ -172,12 +163,9 @@ impl Results {
             .or_default()
             .insert(*key, verdict.clone());
         let line = Line::State(StateLine::new(level, state, key, verdict));
-        self.lines.append(&serde_json::to_string(&line)?)?;
-        if self.noted.elapsed() >= NOTE_EVERY {
+        self.records.append(&serde_json::to_string(&line)?)?;
+        if self.records.is_time_due() {
             self.note_time(level)?;
-        }
-        if self.synced.elapsed() >= SYNC_EVERY {
-            self.sync()?;
         }
         Ok(())
     }
@@ -188,19 +176,12 @@ impl Results {
     /// # Errors
     /// If it cannot be written.
     pub fn note_time(&mut self, level: Level) -> anyhow::Result<f64> {
-        let seconds = self.noted.elapsed().as_secs_f64();
-        self.noted = Instant::now();
-        self.times
-            .append(&serde_json::to_string(&TimeLine { level, seconds })?)?;
+        let seconds = self.records.take_time().as_secs_f64();
+        self.records
+            .append_time(&serde_json::to_string(&TimeLine { level, seconds })?)?;
         let all = self.seconds.entry(level).or_default();
         *all += seconds;
         Ok(*all)
-    }
-
-    fn sync(&mut self) -> anyhow::Result<()> {
-        self.synced = Instant::now();
-        self.lines.sync()?;
-        self.times.sync()
     }
 
     /// Writes what came of it so far, the summary last.
@@ -213,7 +194,7 @@ impl Results {
         summary: &Summary,
         table: &str,
     ) -> anyhow::Result<()> {
-        self.sync()?;
+        self.records.sync()?;
         let lines: String = findings
             .iter()
             .map(|finding| finding.json() + "\n")
@@ -225,7 +206,7 @@ impl Results {
 
     /// Takes everything back if it is new and there is no verdict in it.
     pub fn remove_if_empty(self) {
-        if self.lines.is_empty() {
+        if self.records.is_empty() {
             self.directory.remove_if_new();
         }
     }
@@ -240,7 +221,9 @@ impl Results {
                 Ok(())
             },
         )?;
-        lines.iter().try_for_each(|line| self.lines.append(line))?;
+        lines
+            .iter()
+            .try_for_each(|line| self.records.append(line))?;
         for (level, verdicts) in &part.verdicts {
             let own = self.verdicts.entry(*level).or_default();
             own.extend(
@@ -251,7 +234,7 @@ impl Results {
         }
         for (level, seconds) in &part.seconds {
             *self.seconds.entry(*level).or_default() += seconds;
-            self.times.append(&serde_json::to_string(&TimeLine {
+            self.records.append_time(&serde_json::to_string(&TimeLine {
                 level: *level,
                 seconds: *seconds,
             })?)?;
@@ -287,6 +270,7 @@ fn trace_hash(directory: &Path) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
+    use std::time::Duration;
 
     use tempfile::TempDir;
 

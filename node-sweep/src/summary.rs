@@ -1,7 +1,8 @@
-//! What a sweep came to, in numbers.
+//! What a sweep came to, in numbers and words.
 
 use std::collections::BTreeMap;
 
+use campaign::{Outcome, columns};
 use serde::{Deserialize, Serialize};
 use trace::Trace;
 
@@ -117,6 +118,70 @@ impl Summary {
     pub fn is_whole(&self) -> bool {
         !self.interrupted && self.left == 0
     }
+
+    /// As a table.
+    pub fn table(&self) -> String {
+        let head = [
+            "model",
+            "states",
+            "equal",
+            "checked",
+            "broken",
+            "findings",
+            "inconclusive",
+            "seconds",
+            "states/s",
+        ];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        match &*self.levels {
+            [] => rows.push(self.row()),
+            levels => rows.extend(levels.iter().map(Self::row)),
+        }
+        let left = match (self.is_whole(), self.left) {
+            (true, _) => String::new(),
+            (false, 0) => "interrupted: what was looked at until then is counted\n".to_owned(),
+            (false, left) => format!(
+                "stopped before the end: {} states were not visited\n",
+                count_words(left)
+            ),
+        };
+        columns(&rows) + &left
+    }
+
+    fn row(&self) -> Vec<String> {
+        let rate = self.states as f64 / self.seconds.max(1e-9);
+        vec![
+            self.model.clone(),
+            self.states.to_string(),
+            self.equal.to_string(),
+            self.checked.to_string(),
+            self.broken.to_string(),
+            self.findings.to_string(),
+            self.inconclusive.to_string(),
+            format!("{:.1}", self.seconds),
+            format!("{rate:.0}"),
+        ]
+    }
+
+    /// The exit status of the sweep.
+    pub fn outcome(&self) -> Outcome {
+        if self.findings > 0 {
+            Outcome::Findings
+        } else if !self.is_whole() || self.inconclusive > 0 || !self.not_recorded.is_empty() {
+            Outcome::Incomplete
+        } else {
+            Outcome::Clean
+        }
+    }
+}
+
+/// A number of states. `u64::MAX` stands for more than can be counted.
+pub fn count_words(states: u64) -> String {
+    if states == u64::MAX {
+        "more than can be counted".into()
+    } else {
+        states.to_string()
+    }
 }
 
 /// How many of `count` states were not visited.
@@ -136,7 +201,10 @@ fn left(count: u64, swept: &Swept) -> u64 {
 ///
 /// # Panics
 /// If there is no level.
-pub fn together(levels: Vec<(Vec<Finding>, Summary)>, drawn: bool) -> (Vec<Finding>, Summary) {
+pub(crate) fn together(
+    levels: Vec<(Vec<Finding>, Summary)>,
+    drawn: bool,
+) -> (Vec<Finding>, Summary) {
     let (mut findings, summaries): (Vec<Vec<Finding>>, Vec<Summary>) = levels.into_iter().unzip();
     if let ([calls, disks], [on_model, on_disk]) = (&mut *findings, &*summaries) {
         compare_levels((calls, on_model), (disks, on_disk), drawn);

@@ -4,10 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use campaign::{Interrupt, Shard};
+use campaign::{Interrupt, Outcome, Shard};
 use node_sweep::{
-    Check, CheckCommand, Finding, Findings, Held, Judge, Level, Made, NodeStory, Plan, Program,
-    Rule, Subject, Swept, Verdict, Verdicts, Watch, make_again, sweep,
+    Check, CheckCommand, Concluded, Control, Finding, Findings, Held, Judge, Level, Made,
+    NodeStory, Plan, Program, Requested, Results, Rule, Subject, Summary, Swept, Verdict, Verdicts,
+    Watch, make_again, sweep,
 };
 use pace_rules::nodes::{
     Action, ChangeOfName, Event, Explore, FileId, FileKind, FileOp, InitialFile, Model, Name, Node,
@@ -979,4 +980,155 @@ fn what_is_broken_until_it_is_mended_is_one_finding_and_the_next_time_is_another
             .map(|broken| broken.states)
             .sum::<u64>()
     );
+}
+
+/// A whole sweep as the command line has it, with a directory for its results.
+struct Whole {
+    trace: Trace,
+    place: tempfile::TempDir,
+}
+
+impl Whole {
+    fn new() -> Self {
+        Self {
+            trace: saves(&["a", "b"]),
+            place: tempfile::tempdir_in("/dev/shm").expect("a directory"),
+        }
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.place.path().join(name)
+    }
+
+    fn requested(&self, shard: Option<Shard>) -> Requested<'_> {
+        let check = r#"for name in $(cat {acks}); do test -s {dir}/$name || { echo "broken $name is lost"; exit; }; done; echo ok"#;
+        let judge = Judge::Program {
+            check: CheckCommand::Once(check.into()),
+            limit_s: 600,
+        };
+        Requested {
+            trace: &self.trace,
+            name: "program".into(),
+            request: node_sweep::Request {
+                level: Level::Syscalls,
+                model: "posix".into(),
+                explore: Rule::BruteForce,
+                lost: 1,
+                split: Split::default(),
+                states: "every-write".parse().expect("states"),
+                sample: None,
+                seed: 0,
+                judge,
+            },
+            explore: Explore::BruteForce,
+            shard,
+        }
+    }
+
+    /// All of it, or of a part, in a new directory.
+    fn all(&self, name: &str, shard: Option<Shard>) -> Concluded {
+        let what = self.requested(shard);
+        let mut results = what.begin(&self.path(name), 2).expect("begun");
+        go_on(&what, &mut results, (None, None)).0
+    }
+}
+
+/// Goes on with a sweep. Says how many states were looked at now.
+fn go_on(
+    what: &Requested<'_>,
+    results: &mut Results,
+    (budget, stop_after): (Option<Duration>, Option<u64>),
+) -> (Concluded, usize) {
+    let Judge::Program { check, .. } = &what.request.judge else {
+        unreachable!("it is a program's");
+    };
+    let check = Check {
+        command: check.clone(),
+        limit: Duration::from_secs(600),
+        environment: Vec::new(),
+        working_directory: None,
+        interrupt: Interrupt::default(),
+    };
+    let states = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let mut subjects = |jobs: usize| {
+        let subject = |number: usize| {
+            let place = states.path().join(number.to_string());
+            std::fs::create_dir(&place)?;
+            Ok(Box::new(Program::new(place, None, &check)) as Box<dyn Subject>)
+        };
+        (0..jobs).map(subject).collect()
+    };
+    let before = results.count();
+    let control = Control {
+        jobs: 2,
+        budget,
+        stop_after,
+        interrupt: &Interrupt::default(),
+    };
+    let concluded = what.run(Some(results), &mut subjects, &control);
+    let concluded = concluded.expect("swept");
+    (concluded, results.count() - before)
+}
+
+/// What must be the same however a sweep came to its end.
+fn came_to(concluded: &Concluded) -> (Vec<String>, Summary) {
+    let findings = concluded.findings.iter().map(Finding::json).collect();
+    let summary = Summary {
+        seconds: 0.0,
+        ..concluded.summary.clone()
+    };
+    (findings, summary)
+}
+
+#[test]
+fn a_sweep_that_was_stopped_goes_on_and_comes_to_the_same() {
+    let sweep = Whole::new();
+    let whole = sweep.all("whole", None);
+    assert_eq!(whole.findings.len(), 2, "{:?}", whole.findings);
+    assert_eq!(whole.summary.outcome(), Outcome::Findings);
+    for (name, stop) in [
+        ("no time", (Some(Duration::ZERO), None)),
+        ("one finding", (None, Some(1))),
+    ] {
+        let what = sweep.requested(None);
+        let mut results = what.begin(&sweep.path(name), 2).expect("begun");
+        let (stopped, first) = go_on(&what, &mut results, stop);
+        assert!(!stopped.summary.is_whole(), "{name}");
+        assert!(stopped.summary.table().contains("stopped before the end"));
+        drop(results);
+        let (mut results, trace) = Results::open(&sweep.path(name)).expect("opened");
+        assert!(!results.is_finished());
+        let what = Requested::of(&results, &trace, Explore::BruteForce).expect("it is known");
+        let (resumed, second) = go_on(&what, &mut results, (None, None));
+        assert_eq!(came_to(&resumed), came_to(&whole), "{name}");
+        assert_eq!((first + second) as u64, whole.summary.checked);
+        drop(results);
+        assert!(
+            Results::open(&sweep.path(name))
+                .expect("opened")
+                .0
+                .is_finished()
+        );
+    }
+}
+
+#[test]
+fn shards_that_are_merged_come_to_the_same_as_the_whole_sweep() {
+    let sweep = Whole::new();
+    let whole = sweep.all("whole", None);
+    let parts: Vec<_> = (1..=3)
+        .map(|number| sweep.path(&number.to_string()))
+        .collect();
+    let mut checked = 0;
+    for (number, part) in (1..).zip(&parts) {
+        let part = sweep.all(&part.to_string_lossy(), Shard::new(number, 3));
+        checked += part.summary.checked;
+    }
+    assert_eq!(checked, whole.summary.checked);
+    let merged = node_sweep::merge(&parts, &sweep.path("merged"), false).expect("merged");
+    assert!(merged.is_whole);
+    let merged = merged.sum_up(&Interrupt::default()).expect("summed up");
+    assert_eq!(came_to(&merged), came_to(&whole));
+    let (merged, _) = Results::open(&sweep.path("merged")).expect("opened");
+    assert!(merged.is_finished());
 }

@@ -7,13 +7,11 @@ use std::sync::Arc;
 use block_dev::{Base, FrontEnd, Image, MemfdDisk};
 use local_fs::{FsckReport, Variant};
 
-use crate::engine::{EngineError, Stopwatch};
+use crate::engine::EngineError;
 use crate::fsck::{Fsck, FsckPlace, RunningCheck};
 use crate::result::Timing;
-
-/// Stands for a check that was started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Ticket(u64);
+use crate::stopwatch::Stopwatch;
+use crate::test_bed::Ticket;
 
 struct Slot {
     disk: MemfdDisk,

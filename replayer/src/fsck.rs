@@ -14,8 +14,9 @@ use block_dev::{Base, ChangedPage, FrontEnd, Image, ImageFile, MemfdDisk};
 use local_fs::{FsckReport, RunningFsck, Variant, block_names, repair, start_fsck};
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{EngineError, Stopwatch};
+use crate::engine::EngineError;
 use crate::result::Timing;
+use crate::stopwatch::Stopwatch;
 
 /// Which of the disks of an engine.
 pub(crate) type Slot = u32;

@@ -28,9 +28,13 @@ mod prepare;
 mod report;
 mod result;
 mod results_directory;
+mod stopwatch;
 mod story;
 mod sweep;
 mod terminal;
+mod test_bed;
+#[cfg(test)]
+mod tests;
 mod virtual_time;
 mod worker;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use campaign::command_line;
+use campaign::{Shard, VERSION, check_version, command_line};
 use local_fs::Variant;
 use machine::Machine;
 use serde::{Deserialize, Serialize};
@@ -15,8 +15,6 @@ use crate::args::FileSystemArgs;
 /// The version of the directory of results. A change that older versions of this program would
 /// misread makes another one.
 const FORMAT: u64 = 2;
-
-const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Fields that do not decide what is tested.
 const INFORMATION: [&str; 3] = ["workloads", "jobs", "command_line"];
@@ -166,15 +164,7 @@ impl Manifest {
         if value["type"] != "manifest" {
             bail!("{} is not a manifest", path.display());
         }
-        let version = value["version"].as_str().unwrap_or("unknown");
-        let format = value["format"].as_u64().unwrap_or(1);
-        if version != VERSION || format != FORMAT {
-            bail!(
-                "{} was written by Crashpoint {version} (format {format} of its results), and this is {VERSION} \
-                 (format {FORMAT}): use that version, or begin anew with another directory for --out",
-                path.display()
-            );
-        }
+        check_version(path, &value, FORMAT)?;
         serde_json::from_value(value)
             .with_context(|| format!("{} is not a manifest of this version", path.display()))
     }
@@ -188,10 +178,12 @@ impl Manifest {
         serde_json::to_value(self).expect("it holds nothing that JSON cannot")
     }
 
-    /// Which shard it is, and of how many.
-    pub(crate) fn shard_number(&self) -> Option<(u64, u64)> {
-        let (number, of) = self.shard.as_deref()?.split_once('/')?;
-        Some((number.parse().ok()?, of.parse().ok()?))
+    /// Which part it is, if it is one.
+    ///
+    /// # Errors
+    /// If the manifest was changed.
+    pub(crate) fn shard(&self) -> anyhow::Result<Option<Shard>> {
+        Shard::of_manifest(self.shard.as_deref())
     }
 
     /// Where the sweep differs from another one, in words; `None` if they are the same, or shards

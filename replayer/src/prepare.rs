@@ -31,6 +31,10 @@ pub fn prepare(variants: &[Variant], machine: &Machine) -> anyhow::Result<()> {
         }
         Contract::for_variant(variant).map_err(anyhow::Error::msg)?;
     }
+    if let Machine::Thread(_) = machine {
+        // It mounts nothing and starts no program.
+        return Ok(());
+    }
     for variant in variants {
         let row = variant.file_system;
         if row.driver.is_some() && machine.is_guest() {

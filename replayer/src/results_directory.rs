@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use campaign::{
-    Directory, Lines, MANIFEST, Outcome, OutputFormat, RESULTS, SUMMARY, TABLE, TIMES, write_whole,
+    Directory, MANIFEST, Outcome, OutputFormat, RESULTS, Record, Records, SUMMARY, TABLE, TIMES,
+    read_lines, write_whole,
 };
 use local_fs::Variant;
 use serde::{Deserialize, Serialize};
@@ -23,25 +24,17 @@ use crate::sweep::Summary;
 const WORKLOADS: &str = "workloads.wl";
 const KEPT: [&str; 1] = [WORKLOADS];
 
-/// How often results are made to stay when the machine goes down. Against a kill of the process
-/// nothing needs to be done; what a machine loses is tested once more.
-const SYNC_EVERY: Duration = Duration::from_secs(1);
-
-/// How often the time that has passed is written down. What passed since is not in the summary of
-/// a sweep that is killed.
-const NOTE_EVERY: Duration = Duration::from_millis(250);
-
 /// A directory that results are appended to, and what is in it.
 #[derive(Debug)]
 pub struct Results {
     directory: Directory,
     manifest: Manifest,
-    lines: Lines,
-    times: Lines,
+    records: Records,
     /// For each file system of the manifest.
     recorded: Vec<Recorded>,
     finished: bool,
-    clock: Clock,
+    /// Where the time went that is not written down yet.
+    timing: Timing,
 }
 
 /// What is recorded of one file system.
@@ -51,25 +44,6 @@ pub(crate) struct Recorded {
     pub(crate) done: HashSet<u64>,
     /// What they amount to.
     pub(crate) summary: Summary,
-}
-
-/// The time that is not written down yet.
-#[derive(Debug)]
-struct Clock {
-    since: Instant,
-    timing: Timing,
-    synced: Instant,
-}
-
-impl Clock {
-    fn start() -> Self {
-        let now = Instant::now();
-        Self {
-            since: now,
-            timing: Timing::default(),
-            synced: now,
-        }
-    }
 }
 
 /// What must be known of a result.
@@ -130,8 +104,7 @@ pub(crate) struct TimeLine {
 
 /// What is in the files of a sweep.
 struct Contents {
-    lines: Lines,
-    times: Lines,
+    records: Records,
     recorded: Vec<Recorded>,
     finished: bool,
 }
@@ -143,16 +116,13 @@ impl Contents {
         for record in &mut recorded {
             record.summary.fua_recognised = true;
         }
-        let lines = Lines::open(&directory.join(RESULTS), |_, line| {
-            read_result(variants, &mut recorded, &line)
-        })?;
-        let times = Lines::open(&directory.join(TIMES), |_, line| {
-            read_time(variants, &mut recorded, &line)
+        let records = Records::open(directory, |record| match record {
+            Record::Result(line) => read_result(variants, &mut recorded, &line),
+            Record::Time(line) => read_time(variants, &mut recorded, &line),
         })?;
         let finished = is_finished(directory.path(), variants, &recorded)?;
         Ok(Self {
-            lines,
-            times,
+            records,
             recorded,
             finished,
         })
@@ -214,19 +184,17 @@ impl Results {
 
     fn of_contents(directory: Directory, manifest: Manifest, contents: Contents) -> Self {
         let Contents {
-            lines,
-            times,
+            records,
             recorded,
             finished,
         } = contents;
         Self {
             directory,
             manifest,
-            lines,
-            times,
+            records,
             recorded,
             finished,
-            clock: Clock::start(),
+            timing: Timing::default(),
         }
     }
 
@@ -291,7 +259,8 @@ impl Results {
     pub(crate) fn begin(&mut self, variant: &Variant, fua_recognised: bool) {
         let place = self.place(variant);
         self.recorded[place].summary.fua_recognised &= fua_recognised;
-        self.clock = Clock::start();
+        self.timing = Timing::default();
+        self.records.begin();
     }
 
     /// Appends a result.
@@ -302,12 +271,9 @@ impl Results {
         result: &WorkloadResult,
     ) -> anyhow::Result<()> {
         self.append_line(&line.to_string())?;
-        self.clock.timing.add(result.timing);
-        if self.clock.since.elapsed() >= NOTE_EVERY {
+        self.timing.add(result.timing);
+        if self.records.is_time_due() {
             self.note_time(variant)?;
-        }
-        if self.clock.synced.elapsed() >= SYNC_EVERY {
-            self.sync()?;
         }
         Ok(())
     }
@@ -315,33 +281,21 @@ impl Results {
     fn append_line(&mut self, line: &str) -> anyhow::Result<()> {
         let read = serde_json::from_str(line)?;
         read_result(&self.manifest.file_systems, &mut self.recorded, &read)?;
-        self.lines.append(line)
-    }
-
-    fn sync(&mut self) -> anyhow::Result<()> {
-        self.clock.synced = Instant::now();
-        self.lines.sync()?;
-        self.times.sync()
+        self.records.append(line)
     }
 
     /// Writes down the time that has passed since it was last done.
     pub(crate) fn note_time(&mut self, variant: &Variant) -> anyhow::Result<()> {
-        let now = Instant::now();
         let line = TimeLine {
             kind: "time".into(),
             file_system: variant.file_system.name.into(),
             mount_options: variant.mount_options.clone(),
             mkfs_options: variant.mkfs_options.clone(),
-            seconds: (now - self.clock.since).as_secs_f64(),
-            time_us: self.clock.timing,
+            seconds: self.records.take_time().as_secs_f64(),
+            time_us: std::mem::take(&mut self.timing),
             fua_recognised: self.of(variant).summary.fua_recognised,
         };
-        self.clock = Clock {
-            since: now,
-            timing: Timing::default(),
-            ..self.clock
-        };
-        self.times.append(&serde_json::to_string(&line)?)?;
+        self.records.append_time(&serde_json::to_string(&line)?)?;
         read_time(&self.manifest.file_systems, &mut self.recorded, &line)
     }
 
@@ -373,7 +327,7 @@ impl Results {
 
     /// Writes the summary: all of it is done.
     pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
-        self.sync()?;
+        self.records.sync()?;
         self.finished = true;
         let rows = self.rows();
         let line = |(variant, summary): &(Variant, Summary)| {
@@ -387,7 +341,7 @@ impl Results {
     /// Appends everything that is recorded in `part`, a part of this sweep.
     pub(crate) fn append_all(&mut self, part: &Results) -> anyhow::Result<()> {
         let mut lines = Vec::new();
-        Lines::open(&part.directory.join(RESULTS), |_, line: Value| {
+        read_lines(&part.directory.join(RESULTS), |_, line: Value| {
             lines.push(line);
             Ok(())
         })?;
@@ -395,16 +349,15 @@ impl Results {
             self.append_line(&line.to_string())
                 .with_context(|| format!("merge {}", part.directory.path().display()))?;
         }
-        Lines::open(&part.directory.join(TIMES), |_, line: TimeLine| {
-            self.times.append(&serde_json::to_string(&line)?)?;
+        read_lines(&part.directory.join(TIMES), |_, line: TimeLine| {
+            self.records.append_time(&serde_json::to_string(&line)?)?;
             read_time(&self.manifest.file_systems, &mut self.recorded, &line)
-        })?;
-        Ok(())
+        })
     }
 
     /// Takes everything back if it is new and there is no result in it.
     pub(crate) fn remove_if_empty(self) {
-        if self.lines.is_empty() {
+        if self.records.is_empty() {
             self.directory.remove_if_new();
         }
     }

@@ -160,7 +160,7 @@ impl Workers {
                 enter_mount_namespace()?;
                 Some(Scratch::new()?)
             }
-            Machine::Uml(_) => None,
+            Machine::Uml(_) | Machine::Thread(_) => None,
         };
         let start = Start {
             variant: variant.clone(),

@@ -1,5 +1,6 @@
 //! A worker: a process with an engine of its own, which does what it reads from its standard
-//! input and answers on its standard output. It is this same program, started again.
+//! input and answers on its standard output. It is this same program, started again. In tests it
+//! may be a thread.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -25,6 +26,7 @@ use crate::guest_look::{GuestLook, Keyboard, Seen, Stream};
 use crate::import::Import;
 use crate::prepare::prepare_kernel;
 use crate::result::WorkloadResult;
+use crate::test_bed::{KernelBed, TestBed};
 
 /// The argument by which a program is told to be a worker.
 pub(crate) const WORKER_COMMAND: &str = "__worker";
@@ -194,33 +196,59 @@ pub fn run_hidden() -> Option<ExitCode> {
     machine::run_hidden()
 }
 
-/// Works until standard input ends, which it does as well when the parent is killed: then it
-/// takes its mounts and disks down like at any other end.
+/// Works for whoever started this program, on standard input and output.
 ///
 /// # Errors
 /// If the messages break off.
 fn run_worker() -> io::Result<()> {
     STARTED_AS.get_or_init(std::process::id);
-    let mut input = BufReader::new(io::stdin());
+    serve(io::stdin(), Arc::new(answer), kernel_ground)
+}
+
+/// Where answers go.
+pub(crate) type Answerer = Arc<dyn Fn(&Answer) -> io::Result<()> + Send + Sync>;
+
+/// What a worker works on.
+pub(crate) struct Ground {
+    pub(crate) bed: Box<dyn TestBed>,
+    /// What the disks hold at first.
+    pub(crate) base: Arc<Base>,
+    /// Where its files are, if it has some.
+    pub(crate) place: Option<Place>,
+}
+
+/// Works until its input ends, which it does as well when the parent is killed: then it takes its
+/// mounts and disks down like at any other end.
+///
+/// # Errors
+/// If the messages break off.
+pub(crate) fn serve(
+    input: impl Read + Send + 'static,
+    answer: Answerer,
+    ground: impl FnOnce(&Start, &HostAnswers) -> Result<Ground, EngineError>,
+) -> io::Result<()> {
+    let mut input = BufReader::new(input);
     let Some(start) = receive::<Start>(&mut input)? else {
         return Ok(());
     };
     let answers = HostAnswers::default();
     let keyboard = Keyboard::default();
-    let made = Place::new(&start)
-        .and_then(|place| Ok((make_engine(&start, place.path(), &answers)?, place)));
-    let mut worker = match made {
+    let made = ground(&start, &answers).and_then(|Ground { bed, base, place }| {
         // The engine goes before the place where it is.
+        Ok((make_engine(&start, bed, &base)?, place))
+    });
+    let mut worker = match made {
         Ok((engine, place)) => Worker {
             engine,
             unfinished: None,
             alone: start.alone,
             keyboard: keyboard.clone(),
+            answer,
             _place: place,
         },
         Err(error) => return answer(&Answer::Failed(error.to_string())),
     };
-    answer(&Answer::Ready {
+    (worker.answer)(&Answer::Ready {
         recognises_fua: worker.engine.recognises_fua(),
     })?;
     jobs(input, answers, keyboard).try_for_each(|job| worker.work(job?))
@@ -248,20 +276,22 @@ struct Worker {
     unfinished: Option<Unfinished>,
     alone: bool,
     keyboard: Keyboard,
-    _place: Place,
+    answer: Answerer,
+    _place: Option<Place>,
 }
 
 impl Worker {
     fn work(&mut self, job: Job) -> io::Result<()> {
+        let answer = Arc::clone(&self.answer);
         match job {
             Job::Workload(workload) => {
                 let next = self.engine.start(&workload, &mut |_| {});
                 let previous = self.unfinished.replace(next);
-                self.answer(previous)
+                self.finish(previous)
             }
             Job::Finish => {
                 let last = self.unfinished.take();
-                self.answer(last)
+                self.finish(last)
             }
             Job::Alone(workload) => {
                 self.engine.set_alone(true);
@@ -270,7 +300,7 @@ impl Worker {
                 let unfinished = self.engine.start(&workload, &mut tell);
                 tell("running the file system's checker");
                 told?;
-                self.answer(Some(unfinished))?;
+                self.finish(Some(unfinished))?;
                 self.engine.set_alone(self.alone);
                 Ok(())
             }
@@ -301,18 +331,19 @@ impl Worker {
         }
     }
 
-    fn answer(&mut self, unfinished: Option<Unfinished>) -> io::Result<()> {
+    fn finish(&mut self, unfinished: Option<Unfinished>) -> io::Result<()> {
         let Some(unfinished) = unfinished else {
             return Ok(());
         };
-        answer(&Answer::Result(Box::new(self.engine.finish(unfinished))))
+        let result = self.engine.finish(unfinished);
+        (self.answer)(&Answer::Result(Box::new(result)))
     }
 }
 
 /// Reads jobs in a thread of its own, so that whoever gives them never waits for us to read
 /// while we wait for them to read our answer.
 fn jobs(
-    mut input: BufReader<io::Stdin>,
+    mut input: impl Read + Send + 'static,
     answers: HostAnswers,
     keyboard: Keyboard,
 ) -> impl Iterator<Item = io::Result<Job>> {
@@ -340,7 +371,7 @@ fn jobs(
 }
 
 /// Where a worker has its files.
-enum Place {
+pub(crate) enum Place {
     /// In a directory that goes with whoever gave it.
     Given(PathBuf),
     Own(Scratch),
@@ -363,41 +394,58 @@ impl Place {
     }
 }
 
-fn make_engine(
+/// Disks under this kernel.
+fn kernel_ground(start: &Start, answers: &HostAnswers) -> Result<Ground, EngineError> {
+    let place = Place::new(start)?;
+    prepare_kernel(&start.variant)?;
+    let (base, fsck) = make_base(start, place.path(), answers)?;
+    let base = Arc::new(base);
+    let completion = start.disk.completion;
+    let bed = KernelBed::new(&start.variant, &base, completion, place.path(), &fsck)?;
+    Ok(Ground {
+        bed: Box::new(bed),
+        base,
+        place: Some(place),
+    })
+}
+
+/// What the disks hold at first, and where the file system's own programs run.
+fn make_base(
     start: &Start,
     directory: &Path,
     answers: &HostAnswers,
-) -> Result<Engine, EngineError> {
-    prepare_kernel(&start.variant)?;
-    let shared = Path::new(GUEST_SHARED);
-    let (base, fsck) = if let Some(import) = &start.import {
+) -> Result<(Base, FsckPlace), EngineError> {
+    if let Some(import) = &start.import {
         let file = File::open(&import.base)
             .map_err(|error| format!("open {}: {error}", import.base.display()))?;
-        (Base::from_file(&file)?, FsckPlace::default())
-    } else if start.host_helps {
-        let ask = |slot, task| answer(&Answer::Help(slot, task));
-        let base = match std::fs::read(shared.join(BASE_NAME)) {
-            Ok(packed) => Base::unpack(&packed)?,
-            // The host could not make it.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Base::from_file(&format(&start.variant, &directory.join(BASE_NAME))?)?
-            }
-            Err(error) => return Err(error.into()),
-        };
-        (
-            base,
-            FsckPlace::host(shared.to_owned(), ask, answers.clone()),
-        )
-    } else {
-        // Every worker's disk has an identity of its own: there are kernels that take two disks
-        // with the same one for the same.
-        (
-            Base::from_file(&format(&start.variant, &directory.join(BASE_NAME))?)?,
-            FsckPlace::default(),
-        )
+        return Ok((Base::from_file(&file)?, FsckPlace::default()));
+    }
+    let here = directory.join(BASE_NAME);
+    // Every worker's disk has an identity of its own: there are kernels that take two disks with
+    // the same one for the same.
+    let format_here =
+        || -> Result<Base, EngineError> { Ok(Base::from_file(&format(&start.variant, &here)?)?) };
+    if !start.host_helps {
+        return Ok((format_here()?, FsckPlace::default()));
+    }
+    let shared = Path::new(GUEST_SHARED);
+    let base = match std::fs::read(shared.join(BASE_NAME)) {
+        Ok(packed) => Base::unpack(&packed)?,
+        // The host could not make it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => format_here()?,
+        Err(error) => return Err(error.into()),
     };
-    let base = Arc::new(base);
-    let mut engine = Engine::with_fsck(&start.variant, &base, start.disk, directory, &fsck)?;
+    let ask = |slot, task| answer(&Answer::Help(slot, task));
+    let fsck = FsckPlace::host(shared.to_owned(), ask, answers.clone());
+    Ok((base, fsck))
+}
+
+fn make_engine(
+    start: &Start,
+    bed: Box<dyn TestBed>,
+    base: &Arc<Base>,
+) -> Result<Engine, EngineError> {
+    let mut engine = Engine::on(bed, &start.variant, base, start.disk.honesty)?;
     if let Some(contract) = &start.contract {
         engine.judge_by(contract)?;
     }

@@ -680,7 +680,7 @@ fn merging_refuses_what_is_not_all_of_one_sweep() {
         (&["one", "other"], &["another number of shards"]),
         (
             &["one", "prefix"],
-            &["not of the same sweep", "options", "prefix"],
+            &["not shards of one sweep", "options", "prefix"],
         ),
         (&["one", "whole"], &["whole is not a shard"]),
         (&["one", "nowhere"], &["nowhere"]),

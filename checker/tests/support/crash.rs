@@ -5,9 +5,8 @@ use std::fmt::Write;
 
 use checker::{Contract, Finding, Model, Promise, oracle};
 use local_fs::Variant;
+use toy_fs::Toy;
 use workloads::{Op, Step, Workload};
-
-use super::toy::Toy;
 
 type Edit = Box<dyn Fn(&mut Toy)>;
 

@@ -4,10 +4,9 @@
 #![allow(dead_code, unused_imports)]
 
 mod crash;
-mod toy;
 
 pub use crash::{crash, model, model_under, operations, workload};
-pub use toy::{Kind, Toy};
+pub use toy_fs::{Kind, Toy};
 
 pub const ALL: [&str; 3] = ["ext4", "xfs", "btrfs"];
 /// Those whose metadata is one ordered log.

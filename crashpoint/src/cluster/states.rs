@@ -8,12 +8,12 @@ use campaign::{Interrupt, Outcome};
 use clap::Args;
 use cluster::ClusterFile;
 use local_fs::{Scratch, enter_mount_namespace};
-use node_sweep::{Judge, Level, Nodes, Rule, Subject};
+use node_sweep::{Judge, Level, Nodes, Requested, Rule, Subject};
 use pace_rules::nodes::Space;
 use trace::Trace;
 
 use crate::blocks;
-use crate::states::{self, Subjects};
+use crate::states;
 
 /// A cluster that was recorded, and what is asked of it.
 #[derive(Debug, Args)]
@@ -101,7 +101,7 @@ pub(crate) fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Res
         let request = &results.manifest().request;
         let ground = Ground::new(&trace, directory, interrupt)?;
         let explore = request.explore(Some(&ground.file), &trace.run)?;
-        return states::resume(results, &trace, explore, &mut ground.subjects(), &control);
+        return visit.resume(results, &trace, explore, &mut ground.subjects(), &control);
     }
     visit.refuse()?;
     let directory = arguments.trace.as_deref().expect("it is required");
@@ -109,11 +109,12 @@ pub(crate) fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Res
     let ground = Ground::new(&trace, directory, interrupt)?;
     let request = visit.request(arguments.explore, Judge::Cluster)?;
     let explore = request.explore(Some(&ground.file), &trace.run)?;
-    let what = Subjects {
+    let what = Requested {
         trace: &trace,
         name: directory.display().to_string(),
         request,
         explore,
+        shard: visit.shard,
     };
     visit.begin(&what, &mut ground.subjects(), &control)
 }

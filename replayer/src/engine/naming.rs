@@ -1,13 +1,12 @@
 //! What the blocks hold that a run wrote: told to people, and used for nothing else.
 
-use block_dev::{BlockLog, FrontEnd};
+use block_dev::BlockLog;
 use crash_images::{rebuild, requests};
-use local_fs::Mounted;
 use pace_rules::disk::{Disk, Log, Relaxation, State};
 use recorder::Trace;
 
 use super::Engine;
-use crate::result::{Timing, WorkloadResult};
+use crate::result::WorkloadResult;
 
 impl Engine {
     /// Says whether the file system's own debugger is asked what lost and kept blocks hold.
@@ -75,23 +74,6 @@ impl Engine {
                 relaxation: Relaxation::Prefix,
             },
         );
-        self.crashed.turn();
-        self.crashed
-            .load(
-                &self.variant,
-                &self.image,
-                &mut self.watch,
-                &mut Timing::default(),
-            )
-            .ok()?
-            .ok()?;
-        let mut mounted = Mounted::new(
-            &self.variant,
-            self.crashed.current().device(),
-            &self.mount_point,
-        )
-        .ok()?;
-        mounted.unmount().ok()?;
-        self.crashed.names(&self.variant, places).ok()
+        self.bed.names(&self.image, places)
     }
 }

@@ -6,22 +6,19 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
-use block_dev::FrontEnd;
 use checker::Promise;
 use crash_images::{rebuild, requests};
-use local_fs::{KernelMessage, Mounted};
 use pace_rules::disk::{Log, Relaxation, Space, State, States};
 use recorder::Trace;
 use serde::{Deserialize, Serialize};
 use workloads::Workload;
 
-use super::{
-    Engine, Result, StateId, Tell, Unfinished, inconclusive, live_at, lost, promised_positions,
-    seed_of,
-};
+use super::judge::StateId;
+use super::states::{live_at, lost, promised_positions, seed_of};
+use super::{Engine, Result, Tell, Unfinished, inconclusive};
 use crate::ddmin::ddmin;
 use crate::moment::Progress;
-use crate::result::{StateFindings, Timing, WorkloadResult};
+use crate::result::{StateFindings, WorkloadResult};
 
 /// A search looks at no more states than this: what is that far from the state wanted is another
 /// finding.
@@ -177,7 +174,7 @@ impl Engine {
             result.broken.push(state);
             self.name_what_was_written(&trace, result);
         }
-        self.recorder.recycle(trace);
+        self.bed.recycle(trace);
         Ok(())
     }
 
@@ -339,38 +336,13 @@ impl Engine {
             &recording.rules,
             &state.state,
         );
-        self.crashed.turn();
-        let loaded = self.crashed.load(
-            &self.variant,
-            &self.image,
-            &mut self.watch,
-            &mut Timing::default(),
-        )?;
-        let device = self.crashed.current().device().to_owned();
-        self.kernel_log.skip()?;
-        let mounted = loaded
-            .ok()
-            .map(|()| Mounted::new(&self.variant, &device, &self.mount_point));
-        let mut mounted = match mounted {
-            Some(Ok(mounted)) => Some(mounted),
-            Some(Err(error)) if error.unmountable().is_none() => return Err(error.into()),
-            _ => None,
-        };
-        let name = self.crashed.current().device_name();
-        let said = self.kernel_log.read()?;
-        let about = said
-            .iter()
-            .filter(|message| message.is_about(name) && message.level <= KernelMessage::WARNING);
-        let kernel: Vec<_> = about.map(|message| message.text_without(name)).collect();
-        look(Recovered {
-            directory: mounted.as_ref().map(Mounted::path),
-            device: &device,
-            state,
-            kernel: &kernel,
-        })?;
-        match &mut mounted {
-            Some(mounted) => Ok(mounted.unmount()?),
-            None => Ok(()),
-        }
+        self.bed.show(&self.image, &mut |shown| {
+            look(Recovered {
+                directory: shown.directory,
+                device: shown.device,
+                state,
+                kernel: shown.kernel,
+            })
+        })
     }
 }

@@ -1,5 +1,10 @@
 //! A file system in a few lines: what the operations do, written again without looking at the model
 //! of the checker.
+//!
+//! Only tests use it: those of the checker, which damage it and look whether that is noticed, and
+//! those of the replayer, which run whole sweeps on it.
+
+#![forbid(unsafe_code)]
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,41 +16,62 @@ const BLOCK: u64 = 4096;
 /// What an inode is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
+    /// A regular file.
     File,
+    /// A directory.
     Directory,
+    /// A symbolic link, with its target.
     Symlink(String),
+    /// A named pipe.
     Fifo,
+    /// A device file, with its number.
     Device(DeviceKind, u64),
 }
 
-#[derive(Clone)]
+/// An inode.
+#[derive(Debug, Clone)]
 pub struct Node {
+    /// What it is.
     pub kind: Kind,
+    /// Its permission bits.
     pub mode: u32,
+    /// The user and the group that own it.
     pub owner: (u32, u32),
+    /// Its extended attributes.
     pub xattrs: BTreeMap<String, Vec<u8>>,
+    /// What a file holds.
     pub data: Vec<u8>,
     /// Blocks that hold data.
     pub written: BTreeSet<u64>,
     /// Blocks that hold data or are reserved.
     pub allocated: BTreeSet<u64>,
+    /// The names in a directory, with the numbers of their nodes.
     pub entries: BTreeMap<String, usize>,
     /// Added to the true number of names.
     pub link_count_error: i64,
     /// How many operations had been done when it was last touched.
     pub touched: usize,
+    /// How many had been done when it was made.
     pub created: usize,
 }
 
 /// A file system. The numbers of its nodes are those of the order in which they were made.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Toy {
+    /// Its inodes, the root first; those without a name are kept.
     pub nodes: Vec<Node>,
     handles: HashMap<String, usize>,
     time: usize,
 }
 
+impl Default for Toy {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Toy {
+    /// A new file system: nothing but its root.
     pub fn new() -> Self {
         let mut this = Self {
             nodes: Vec::new(),
@@ -56,6 +82,7 @@ impl Toy {
         this
     }
 
+    /// Makes an inode without a name; returns its number.
     pub fn add(&mut self, kind: Kind, mode: u32) -> usize {
         self.nodes.push(Node {
             kind,
@@ -73,6 +100,7 @@ impl Toy {
         self.nodes.len() - 1
     }
 
+    /// The node at a path, if there is one.
     pub fn find(&self, path: &str) -> Option<usize> {
         let mut names = path
             .split('/')
@@ -82,6 +110,10 @@ impl Toy {
         })
     }
 
+    /// The node at a path.
+    ///
+    /// # Panics
+    /// If there is none.
     pub fn node(&mut self, path: &str) -> &mut Node {
         let number = self
             .find(path)
@@ -94,7 +126,7 @@ impl Toy {
         Some((self.find(directory)?, name.to_owned()))
     }
 
-    pub fn get(&self, place: &(usize, String)) -> Option<usize> {
+    fn get(&self, place: &(usize, String)) -> Option<usize> {
         self.nodes[place.0].entries.get(&place.1).copied()
     }
 
@@ -127,6 +159,7 @@ impl Toy {
         self.set(&place, None);
     }
 
+    /// The node that an operation works on, if it is there.
     pub fn target(&self, target: &Target) -> Option<usize> {
         match target {
             Target::Path(path) => self.find(path),
@@ -144,7 +177,8 @@ impl Toy {
         Some(())
     }
 
-    /// Does operation number `number`, if it can be done; the time is then `number + 1`.
+    /// Does operation number `number`; the time is then `number + 1`. None if it cannot be done:
+    /// then nothing has changed.
     pub fn apply(&mut self, number: usize, op: &Op) -> Option<()> {
         self.time = number + 1;
         match op {
@@ -310,6 +344,7 @@ impl Toy {
 }
 
 impl Node {
+    /// Writes what the operation of this number writes, at an offset in bytes.
     pub fn write(&mut self, operation: usize, offset: u64, length: u64) {
         let end = (offset + length) as usize;
         if length == 0 {
@@ -324,12 +359,14 @@ impl Node {
         self.allocated.extend(blocks);
     }
 
+    /// Gives it another size, in bytes.
     pub fn truncate(&mut self, size: u64) {
         self.data.resize(size as usize, 0);
         self.written.retain(|block| block * BLOCK < size);
         self.allocated.retain(|block| block * BLOCK < size);
     }
 
+    /// Makes a range of bytes read as zeros; the size stays.
     pub fn zero(&mut self, start: u64, end: u64) {
         let size = self.data.len();
         self.data[(start as usize).min(size)..(end as usize).min(size)].fill(0);

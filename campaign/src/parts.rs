@@ -1,0 +1,235 @@
+//! The shards of a sweep, found to belong together before they are merged.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+
+use crate::shard::Shard;
+
+/// Missing shards that are named.
+const MISSING_NAMED_MAX: usize = 8;
+
+/// The results of one shard.
+pub trait Part {
+    /// Where they are.
+    fn directory(&self) -> &Path;
+
+    /// Which shard it is; none if it is a whole sweep.
+    ///
+    /// # Errors
+    /// If it does not say so in words that can be read.
+    fn shard(&self) -> anyhow::Result<Option<Shard>>;
+
+    /// Whether all of it is done.
+    fn is_finished(&self) -> bool;
+
+    /// Why it is not of the same sweep as another one, in words; none if it is.
+    fn difference(&self, other: &Self) -> Option<String>;
+}
+
+/// Different shards of one sweep.
+#[derive(Debug)]
+pub struct Parts<P> {
+    parts: BTreeMap<u64, P>,
+    is_whole: bool,
+}
+
+impl<P: Part> Parts<P> {
+    /// Opens the shards in these directories. With `incomplete` some may be missing or unfinished.
+    ///
+    /// # Errors
+    /// If one cannot be opened, or they are not the shards of one sweep.
+    pub fn open(
+        directories: &[impl AsRef<Path>],
+        incomplete: bool,
+        mut open: impl FnMut(&Path) -> anyhow::Result<P>,
+    ) -> anyhow::Result<Self> {
+        let mut parts = BTreeMap::new();
+        let mut seen = Vec::new();
+        let mut count = 0;
+        for directory in directories.iter().map(AsRef::as_ref) {
+            let at = directory.display();
+            let real = directory.canonicalize();
+            let real = real.with_context(|| format!("open {at}"))?;
+            if seen.contains(&real) {
+                bail!("{at} is named twice: name it once");
+            }
+            seen.push(real);
+            let part = open(directory)?;
+            let Some(shard) = part.shard()? else {
+                bail!(
+                    "{at} is not a shard of a sweep, but all of it: there is nothing to merge it with"
+                );
+            };
+            if let Some(first) = parts.values().next()
+                && let Some(why) = difference(&part, first, shard.count() == count)
+            {
+                let other = first.directory().display();
+                bail!("{at} and {other} are not shards of one sweep: {why}");
+            }
+            count = shard.count();
+            if let Some(other) = parts.insert(shard.number(), part) {
+                let other = other.directory().display();
+                bail!("{at} and {other} are the same shard, {shard}: leave one out");
+            }
+        }
+        let unfinished = parts.iter().find(|(_, part)| !part.is_finished());
+        let missing: Vec<_> = (1..=count)
+            .filter(|number| !parts.contains_key(number))
+            .take(MISSING_NAMED_MAX)
+            .map(|number| format!("{number}/{count}"))
+            .collect();
+        if let Some((number, part)) = unfinished.filter(|_| !incomplete) {
+            let at = part.directory().display();
+            bail!("shard {number}/{count} in {at} is not finished: resume it with --resume {at}");
+        }
+        if !missing.is_empty() && !incomplete {
+            bail!(
+                "shard {} is missing: a sweep is merged from all of its shards",
+                missing.join(", ")
+            );
+        }
+        let is_whole = missing.is_empty() && unfinished.is_none();
+        Ok(Self { parts, is_whole })
+    }
+
+    /// The one with the smallest number.
+    ///
+    /// # Errors
+    /// If there is none at all.
+    pub fn first(&self) -> anyhow::Result<&P> {
+        self.parts.values().next().context("no part to merge")
+    }
+
+    /// All of them, in the order of their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = &P> {
+        self.parts.values()
+    }
+
+    /// Whether all shards are there and finished.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+}
+
+fn difference<P: Part>(part: &P, first: &P, same_count: bool) -> Option<String> {
+    let of_others = || "they are of another number of shards".to_owned();
+    part.difference(first)
+        .or_else(|| (!same_count).then(of_others))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    struct Toy {
+        directory: PathBuf,
+        shard: Option<Shard>,
+        finished: bool,
+        sweep: char,
+    }
+
+    impl Part for Toy {
+        fn directory(&self) -> &Path {
+            &self.directory
+        }
+
+        fn shard(&self) -> anyhow::Result<Option<Shard>> {
+            Ok(self.shard)
+        }
+
+        fn is_finished(&self) -> bool {
+            self.finished
+        }
+
+        fn difference(&self, other: &Self) -> Option<String> {
+            (self.sweep != other.sweep).then(|| "they sweep something else".to_owned())
+        }
+    }
+
+    /// Opens parts whose names say what they are, such as `a 1 of 3` or `a 2 of 3 begun`.
+    fn open(names: &[&str], incomplete: bool) -> Result<(Vec<u64>, bool), String> {
+        let place = tempfile::tempdir().expect("a directory");
+        let read = |path: &Path| {
+            let name = path.file_name().expect("a name").to_string_lossy();
+            let words: Vec<_> = name.split(' ').collect();
+            let number = |at: usize| words.get(at).and_then(|word| word.parse().ok());
+            let shard = number(1).zip(number(3));
+            Ok(Toy {
+                directory: name.to_string().into(),
+                shard: shard.and_then(|(number, of)| Shard::new(number, of)),
+                finished: !name.ends_with("begun"),
+                sweep: name.chars().next().expect("a letter"),
+            })
+        };
+        let paths: Vec<_> = names.iter().map(|name| place.path().join(name)).collect();
+        for path in &paths {
+            std::fs::create_dir_all(path).expect("made");
+        }
+        let parts = Parts::open(&paths, incomplete, read).map_err(|error| error.to_string())?;
+        let numbers = parts
+            .iter()
+            .map(|part| part.shard.expect("one").number())
+            .collect();
+        Ok((numbers, parts.is_whole()))
+    }
+
+    #[test]
+    fn shards_come_in_the_order_of_their_numbers() {
+        let all: Vec<_> = (1..12)
+            .rev()
+            .map(|number| format!("a {number} of 11"))
+            .collect();
+        let names: Vec<_> = all.iter().map(String::as_str).collect();
+        assert_eq!(open(&names, false), Ok(((1..12).collect(), true)));
+    }
+
+    #[test]
+    fn what_is_not_all_of_one_sweep_is_refused() {
+        for (names, why) in [
+            (["a 1 of 2", "a whole"], "a whole is not a shard"),
+            (
+                ["a 1 of 2", "b 2 of 2"],
+                "b 2 of 2 and a 1 of 2 are not shards of one sweep: they sweep",
+            ),
+            (
+                ["a 1 of 2", "a 2 of 3"],
+                "are not shards of one sweep: they are of another number",
+            ),
+            (["a 1 of 2", "a 1 of 2 again"], "are the same shard, 1/2"),
+            (
+                ["a 1 of 2", "a 2 of 2 begun"],
+                "shard 2/2 in a 2 of 2 begun is not finished",
+            ),
+            (["a 1 of 4", "a 3 of 4"], "shard 2/4, 4/4 is missing"),
+        ] {
+            let said = open(&names, false).expect_err(why);
+            assert!(said.contains(why), "{said}");
+        }
+        let twice = open(&["a 1 of 2", "a 1 of 2"], true).expect_err("named twice");
+        assert!(
+            twice.ends_with("a 1 of 2 is named twice: name it once"),
+            "{twice}"
+        );
+    }
+
+    #[test]
+    fn what_is_missing_or_unfinished_is_taken_when_that_is_asked_for() {
+        assert_eq!(
+            open(&["a 1 of 3", "a 3 of 3"], true),
+            Ok((vec![1, 3], false))
+        );
+        assert_eq!(
+            open(&["a 1 of 2", "a 2 of 2 begun"], true),
+            Ok((vec![1, 2], false))
+        );
+        assert_eq!(
+            open(&["a 1 of 2", "a 2 of 2"], true),
+            Ok((vec![1, 2], true))
+        );
+        assert!(open(&["a 1 of 2", "b 2 of 2"], true).is_err());
+    }
+}

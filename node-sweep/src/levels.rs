@@ -1,0 +1,339 @@
+//! A whole sweep: at one level or both, all of it or a part, from its beginning or where it was
+//! stopped.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use campaign::{Interrupt, Shard};
+use local_fs::enter_mount_namespace;
+use pace_rules::nodes::{BlockRequest, BlockSpace, Explore, Relaxation, Space};
+use trace::Trace;
+
+use crate::blocks::{BlockFindings, Blocks, recorded_disks};
+use crate::findings::{Finding, Findings, relaxation_words};
+use crate::indices::Indices;
+use crate::judged::Verdicts;
+use crate::manifest::Manifest;
+use crate::merge::Merged;
+use crate::request::{Level, Request};
+use crate::results::Results;
+use crate::summary::{Summary, count_words, together};
+use crate::sweep::{Plan, Subject, sweep, sweep_source};
+use crate::watcher::Watcher;
+
+/// A sweep as it is asked for.
+pub struct Requested<'a> {
+    /// What was recorded.
+    pub trace: &'a Trace,
+    /// The command, or the cluster.
+    pub name: String,
+    /// Which states are visited, and how they are judged.
+    pub request: Request,
+    /// What its explore rule comes to.
+    pub explore: Explore,
+    /// The part that is looked at, if not all.
+    pub shard: Option<Shard>,
+}
+
+/// How it is done, which decides nothing of what is found.
+pub struct Control<'a> {
+    /// How many states are looked at side by side.
+    pub jobs: usize,
+    /// How long states are looked at, if not as long as it takes.
+    pub budget: Option<Duration>,
+    /// After how many different things that the check says of broken states it ends.
+    pub stop_after: Option<u64>,
+    /// Whether the user wants to stop.
+    pub interrupt: &'a Interrupt,
+}
+
+/// Makes so many of those that look at states.
+pub type MakeSubjects<'m, 's> =
+    &'m mut dyn FnMut(usize) -> anyhow::Result<Vec<Box<dyn Subject + 's>>>;
+
+/// What a sweep came to.
+#[derive(Debug)]
+pub struct Concluded {
+    /// What was found at all levels, numbered from 1.
+    pub findings: Vec<Finding>,
+    /// All of it in numbers.
+    pub summary: Summary,
+    /// Why a level could not be visited, where there is something to tell of another one.
+    pub failure: Option<anyhow::Error>,
+}
+
+/// What a level came to.
+type Visited = (Vec<Finding>, Summary);
+
+/// How the states of one level are visited.
+struct Visit<'a> {
+    results: Option<&'a mut Results>,
+    level: Level,
+    known: Verdicts,
+    deadline: Option<Instant>,
+    control: &'a Control<'a>,
+}
+
+impl<'a> Requested<'a> {
+    /// A sweep that was begun. `explore` is what its explore rule comes to.
+    ///
+    /// # Errors
+    /// If its manifest was changed.
+    pub fn of(results: &Results, trace: &'a Trace, explore: Explore) -> anyhow::Result<Self> {
+        let manifest = results.manifest();
+        Ok(Self {
+            trace,
+            name: manifest.name.clone(),
+            request: manifest.request.clone(),
+            explore,
+            shard: manifest.shard()?,
+        })
+    }
+
+    /// Makes the directory of its results, which must be new.
+    ///
+    /// # Errors
+    /// If there is something in it already, or it cannot be written.
+    pub fn begin(&self, directory: &Path, jobs: usize) -> anyhow::Result<Results> {
+        let (name, request) = (self.name.clone(), self.request.clone());
+        let manifest = Manifest::new(name, self.model_words(), request, self.shard, jobs);
+        Results::create(directory, manifest, self.trace)
+    }
+
+    /// What may be on the disks, in words.
+    fn model_words(&self) -> String {
+        let request = &self.request;
+        let disks = || {
+            let disks = self.trace.disks.values();
+            let mut names: Vec<_> = disks.map(|disk| disk.file_system.as_str()).collect();
+            names.dedup();
+            format!("{} on disk: {}", names.join(", "), request.states)
+        };
+        match request.level {
+            Level::Syscalls => request.model.clone(),
+            Level::Block => disks(),
+            Level::Both => format!("{}; {}", request.model, disks()),
+        }
+    }
+
+    /// Visits the states that are not known yet, and writes what came of all of them to the
+    /// results. `subjects` makes what looks at them.
+    ///
+    /// # Errors
+    /// If states cannot be visited at all, or results cannot be written.
+    pub fn run(
+        &self,
+        mut results: Option<&mut Results>,
+        subjects: MakeSubjects<'_, '_>,
+        control: &Control<'_>,
+    ) -> anyhow::Result<Concluded> {
+        let levels = self.request.level.each();
+        let has_disks = levels.contains(&Level::Block);
+        let block = has_disks.then(|| self.block_space()).transpose()?;
+        let end = control.budget.map(|budget| Instant::now() + budget);
+        let mut visited: Vec<Visited> = Vec::new();
+        let mut failure = None;
+        for (place, level) in levels.iter().enumerate() {
+            let deadline = end.map(|end| part_of_time(Instant::now(), end, levels.len() - place));
+            let known = results.as_deref_mut().map(|results| results.begin(*level));
+            let visit = Visit {
+                known: known.unwrap_or_default(),
+                results: results.as_deref_mut(),
+                level: *level,
+                deadline,
+                control,
+            };
+            let one = match &block {
+                Some(space) if *level == Level::Block => self.visit_disks(space, subjects, visit),
+                _ => self.visit_calls(subjects, visit),
+            };
+            match one {
+                Ok(one) => visited.push(one),
+                // What the other level found is told all the same.
+                Err(error) if !visited.is_empty() => failure = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        let (findings, mut summary) = together(visited, self.request.is_part(self.shard));
+        summary.interrupted |= failure.is_some();
+        if let Some(results) = results {
+            results.finish(&findings, &summary, &summary.table())?;
+        }
+        Ok(Concluded {
+            findings,
+            summary,
+            failure,
+        })
+    }
+
+    /// Visits what a model allows.
+    fn visit_calls(
+        &self,
+        subjects: MakeSubjects<'_, '_>,
+        visit: Visit<'_>,
+    ) -> anyhow::Result<Visited> {
+        let request = self.request.of_calls(self.explore)?;
+        let space = Space::new(&self.trace.run, &request)?;
+        let (sample, seed) = (self.request.sample, self.request.seed);
+        let indices = Indices::of(space.len(), sample, |count| space.sample(count, seed))?;
+        self.announce(&space);
+        let (name, interrupt) = (request.model.name, visit.control.interrupt);
+        let subjects = subjects(visit.control.jobs)?;
+        let (plan, mut watcher) = visit.begin(self, name, indices.count);
+        let (trace, all) = (self.trace, indices.all);
+        let swept = sweep(trace, &space, all, subjects, &plan, interrupt, &mut watcher)?;
+        let seconds = watcher.finish()?;
+        let judged = Findings::new(trace, &space, name);
+        let findings = judged.of(&swept);
+        let findings = if interrupt.requested() {
+            findings.into_iter().map(|(finding, _)| finding).collect()
+        } else {
+            judged.explain(findings, &request)
+        };
+        let count = indices.count;
+        let summary = Summary::new(trace, name, &swept, count, findings.len(), seconds);
+        Ok((findings, summary))
+    }
+
+    fn announce(&self, space: &Space) {
+        let mut kinds: HashMap<Relaxation, u64> = HashMap::new();
+        for count in space.counts() {
+            let states = kinds.entry(count.relaxation).or_default();
+            *states = states.saturating_add(count.states);
+        }
+        let mut kinds: Vec<_> = kinds.into_iter().collect();
+        kinds.sort();
+        let kinds: Vec<_> = kinds
+            .iter()
+            .map(|(kind, states)| format!("{} {}", count_words(*states), relaxation_words(*kind)))
+            .collect();
+        campaign::say(&format!(
+            "{} crash states on {}: {}{}",
+            count_words(space.len()),
+            self.request.model,
+            kinds.join(", "),
+            self.drawn_words(self.request.sample, space.len())
+        ));
+    }
+
+    /// That only a sample is visited, if that is so.
+    fn drawn_words(&self, sample: Option<u64>, of: u64) -> String {
+        let drawn = sample.filter(|count| *count < of);
+        drawn.map_or_else(String::new, |count| {
+            format!("; visiting {count} of them, --seed {}", self.request.seed)
+        })
+    }
+
+    fn block_space(&self) -> anyhow::Result<BlockSpace> {
+        let request = BlockRequest {
+            explore: self.explore,
+            states: self.request.states,
+        };
+        let disks = recorded_disks(self.trace);
+        Ok(BlockSpace::new(&self.trace.run, disks, &request)?)
+    }
+
+    /// Visits the states of the disks.
+    fn visit_disks(
+        &self,
+        space: &BlockSpace,
+        subjects: MakeSubjects<'_, '_>,
+        visit: Visit<'_>,
+    ) -> anyhow::Result<Visited> {
+        // What is mounted to tell of findings is nobody else's, and goes with us.
+        enter_mount_namespace()?;
+        let trace = self.trace;
+        let blocks = Blocks::new(trace, space)?;
+        let (jobs, interrupt) = (visit.control.jobs, visit.control.interrupt);
+        let jobs = if blocks.one_at_a_time() { 1 } else { jobs };
+        let judged = BlockFindings {
+            trace,
+            space,
+            mounts: true,
+        };
+        let model = judged.file_systems();
+        let (sample, seed) = (self.request.sample_of_disks(), self.request.seed);
+        let indices = Indices::of(space.len(), sample, |count| space.sample(count, seed))?;
+        campaign::say(&format!(
+            "{} crash states of {model}, {}{}",
+            count_words(space.len()),
+            self.request.states,
+            self.drawn_words(sample, space.len())
+        ));
+        let subjects = subjects(jobs)?;
+        let (plan, mut watcher) = visit.begin(self, &model, indices.count);
+        let all = indices.all;
+        let swept = sweep_source(blocks, all, subjects, &plan, interrupt, &mut watcher)?;
+        let seconds = watcher.finish()?;
+        let findings = judged.of(&swept)?;
+        let count = indices.count;
+        let summary = Summary::new(trace, &model, &swept, count, findings.len(), seconds);
+        Ok((findings, summary))
+    }
+}
+
+impl<'a> Visit<'a> {
+    /// Which of the states are looked at, and what keeps what is found. There are `count` in all.
+    fn begin(self, what: &Requested<'a>, name: &str, count: u64) -> (Plan, Watcher<'a>) {
+        let Self {
+            results,
+            level,
+            known,
+            deadline,
+            control,
+        } = self;
+        let plan = Plan {
+            shard: what.shard,
+            known,
+            only_known: false,
+            deadline,
+        };
+        let of = (name, count);
+        let watcher = Watcher::new(results, level, control, what.trace, &plan.known, of);
+        (plan, watcher)
+    }
+}
+
+impl Merged {
+    /// Sums up what was merged, of which everything is known.
+    ///
+    /// # Errors
+    /// If the cluster file of the trace cannot be read, or the results cannot be written.
+    pub fn sum_up(self, interrupt: &Interrupt) -> anyhow::Result<Concluded> {
+        let Self {
+            mut results, trace, ..
+        } = self;
+        let explore = results.manifest().request.explore_of(&trace)?;
+        let control = Control {
+            jobs: 1,
+            budget: None,
+            stop_after: None,
+            interrupt,
+        };
+        // There is nobody to look at anything.
+        let what = Requested::of(&results, &trace, explore)?;
+        what.run(Some(&mut results), &mut |_| Ok(Vec::new()), &control)
+    }
+}
+
+/// When the next of so many levels has had its part of the time that is left.
+fn part_of_time(now: Instant, end: Instant, levels: usize) -> Instant {
+    now + end.saturating_duration_since(now) / u32::try_from(levels).expect("they are few")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_level_has_its_part_of_the_time_and_the_last_one_all_that_is_left() {
+        let now = Instant::now();
+        let at = |seconds| now + Duration::from_secs(seconds);
+        assert_eq!(part_of_time(now, at(10), 1), at(10));
+        assert_eq!(part_of_time(now, at(10), 2), at(5));
+        // The first one was done before, or was late.
+        assert_eq!(part_of_time(at(2), at(10), 1), at(10));
+        assert_eq!(part_of_time(at(12), at(10), 1), at(12));
+    }
+}

@@ -1,0 +1,98 @@
+//! What keeps what a sweep finds while it goes on, and shows how far it is.
+
+use std::collections::HashSet;
+use std::time::Instant;
+
+use trace::Trace;
+
+use crate::check::Verdict;
+use crate::findings::Kinds;
+use crate::judged::Verdicts;
+use crate::levels::Control;
+use crate::request::Level;
+use crate::results::Results;
+use crate::sweep::{Progress, Watch};
+use crate::tree::Fingerprint;
+
+/// Keeps what is found, and shows how far it is.
+pub(crate) struct Watcher<'a> {
+    results: Option<&'a mut Results>,
+    level: Level,
+    control: &'a Control<'a>,
+    kinds_of: Kinds<'a>,
+    /// States in all.
+    count: u64,
+    /// The different things that were said of broken states.
+    kinds: HashSet<Vec<String>>,
+    bar: campaign::Progress,
+    begun: Instant,
+}
+
+impl<'a> Watcher<'a> {
+    /// Of a level of which some states are known already. There are `count` states of `name`.
+    pub(crate) fn new(
+        results: Option<&'a mut Results>,
+        level: Level,
+        control: &'a Control<'a>,
+        trace: &'a Trace,
+        known: &Verdicts,
+        (name, count): (&str, u64),
+    ) -> Self {
+        let (kinds_of, mut kinds) = (Kinds::new(trace), HashSet::new());
+        for verdict in known.values() {
+            if let Verdict::Broken(complaint) = verdict {
+                kinds.insert(kinds_of.of(complaint));
+            }
+        }
+        Self {
+            results,
+            level,
+            control,
+            kinds_of,
+            count,
+            kinds,
+            bar: campaign::Progress::new(name, "states", Some(count)),
+            begun: Instant::now(),
+        }
+    }
+
+    /// The time that was spent on the level, in seconds.
+    pub(crate) fn finish(self) -> anyhow::Result<f64> {
+        self.bar.finish();
+        self.results.map_or_else(
+            || Ok(self.begun.elapsed().as_secs_f64()),
+            |results| results.note_time(self.level),
+        )
+    }
+}
+
+impl Watch for Watcher<'_> {
+    fn judged(&mut self, state: u64, key: &Fingerprint, verdict: &Verdict) -> anyhow::Result<()> {
+        if let Some(results) = &mut self.results {
+            results.append(self.level, state, key, verdict)?;
+        }
+        if let Verdict::Broken(complaint) = verdict {
+            self.kinds.insert(self.kinds_of.of(complaint));
+            if self
+                .control
+                .stop_after
+                .is_some_and(|most| self.kinds.len() as u64 >= most)
+            {
+                self.control.interrupt.request();
+            }
+        }
+        Ok(())
+    }
+
+    fn progress(&mut self, at: Progress) {
+        // How many are different is known of those that were made.
+        let share = at.different as f64 / at.made.max(1) as f64;
+        let expected = (share * self.count as f64).ceil() as u64;
+        self.bar.set(
+            at.checked,
+            expected.max(at.checked),
+            self.kinds.len() as u64,
+            at.open,
+        );
+    }
+}

@@ -1,0 +1,247 @@
+//! What a crash state that has recovered breaks.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use block_dev::{BlockLog, ImageHash, Unordered};
+use checker::{Finding, Model, Promise, oracle};
+use crash_images::rebuild_swapped;
+use local_fs::{FsckReport, Tree};
+use pace_rules::disk::Log;
+
+use super::{Engine, Result, Tell, Unfinished};
+use crate::import::Places;
+use crate::moment::Progress;
+use crate::result::{StateFindings, Timing, WorkloadResult};
+use crate::test_bed::{Recovery, Seen, Ticket};
+
+/// So many pairs of writes whose order is open are tried in every order. With more of them, what is
+/// found is not counted.
+const OPEN_MAX: usize = 4;
+
+/// What was found on one crash state that does not depend on the crash point it stands for.
+pub(super) struct Visited {
+    pub(super) tree: Option<Tree>,
+    findings: Vec<Finding>,
+    /// What the file system's own checker will have said of it.
+    check: Option<Ticket>,
+}
+
+impl Visited {
+    /// A crash state of which this is all that can be said.
+    fn nothing(finding: Finding) -> Self {
+        Self {
+            tree: None,
+            findings: vec![finding],
+            check: None,
+        }
+    }
+}
+
+/// Which crash state of a workload.
+pub(super) struct StateId<'a> {
+    pub(super) progress: Progress,
+    /// What the file system showed at that moment, where it was looked at.
+    pub(super) live: Option<&'a Tree>,
+    /// Without findings.
+    pub(super) state: StateFindings,
+    /// The pairs of its writes whose order is not known.
+    pub(super) open: Vec<Unordered>,
+    /// What it is made of, if it was imported.
+    pub(super) source: Option<(&'a Log, &'a BlockLog, &'a Places)>,
+}
+
+impl Engine {
+    /// Has a crash state that is in the image recover, unless that was done, and compares it with
+    /// what may be there, or without a model with itself.
+    pub(super) fn judge(
+        &mut self,
+        model: Option<&Model>,
+        hash: ImageHash,
+        id: StateId<'_>,
+        visited: &mut HashMap<ImageHash, Visited>,
+        unfinished: &mut Unfinished,
+        tell: Tell<'_>,
+    ) -> Result<()> {
+        let Unfinished { result, checks } = unfinished;
+        if let Entry::Vacant(place) = visited.entry(hash) {
+            // The position of the crash need not be the same in another run.
+            let (done, state) = (id.progress.operations_done, &id.state.state.relaxation);
+            tell(&format!(
+                "recovering from a crash after {done} operations ({state})"
+            ));
+            let timing = &mut result.timing;
+            let seen = if id.open.is_empty() {
+                self.visit(timing)?
+            } else {
+                self.visit_and_check(timing)?
+            };
+            result.states_checked += 1;
+            place.insert(seen);
+        } else {
+            self.watch.lap(&mut result.timing.enumerate_us);
+            result.states_equal += 1;
+        }
+        let seen = &visited[&hash];
+        let compared = self.compare(model, id.live, seen);
+        self.watch.lap(&mut result.timing.oracle_us);
+        let mut findings = compared.unwrap_or_else(|undecided| {
+            result.inconclusive.get_or_insert(undecided);
+            Vec::new()
+        });
+        if !findings.is_empty()
+            && let Some(why) = self.depends_on_order(model, hash, &id, result)?
+        {
+            result.inconclusive.get_or_insert(why);
+            findings.clear();
+        }
+        let state = id.state;
+        if let Some(ticket) = seen.check {
+            checks.entry(ticket).or_default().push(state.clone());
+        }
+        if !findings.is_empty() {
+            result.add_findings(StateFindings { findings, ..state });
+        }
+        Ok(())
+    }
+
+    /// What is wrong with a state that was visited: with a model compared with what may be there,
+    /// else with itself.
+    ///
+    /// # Errors
+    /// Why it could not be decided.
+    pub(super) fn compare(
+        &self,
+        model: Option<&Model>,
+        live: Option<&Tree>,
+        seen: &Visited,
+    ) -> Result<Vec<Finding>, String> {
+        let mut findings = match (&seen.tree, model) {
+            (None, _) => Vec::new(),
+            (Some(tree), Some(model)) => oracle::check(model, live, tree)?,
+            (Some(tree), None) => oracle::check_itself(&self.contract, tree),
+        };
+        findings.extend(seen.findings.iter().cloned());
+        Ok(findings)
+    }
+
+    /// Whether nothing is wrong with a state in another order of the writes whose order is open:
+    /// then that is why nobody can be accused of what is in the order of the log.
+    fn depends_on_order(
+        &mut self,
+        model: Option<&Model>,
+        hash: ImageHash,
+        id: &StateId<'_>,
+        result: &mut WorkloadResult,
+    ) -> Result<Option<String>> {
+        let Some((rules, log, places)) = id.source else {
+            return Ok(None);
+        };
+        let state = &id.state.state;
+        let mut differing = Vec::new();
+        for pair in &id.open {
+            rebuild_swapped(&mut self.image, log, rules, state, &[*pair]);
+            // Most have been written over since.
+            if self.image.hash() != hash {
+                differing.push(*pair);
+            }
+        }
+        if differing.len() > OPEN_MAX {
+            return Ok(Some(places.why_open(&differing[0])));
+        }
+        for subset in 1..1_u32 << differing.len() {
+            let chosen = (0..differing.len()).filter(|bit| subset & (1 << bit) != 0);
+            let swapped: Vec<_> = chosen.map(|bit| differing[bit]).collect();
+            rebuild_swapped(&mut self.image, log, rules, state, &swapped);
+            let seen = self.visit_and_check(&mut result.timing)?;
+            if self
+                .compare(model, id.live, &seen)
+                .is_ok_and(|findings| findings.is_empty())
+            {
+                return Ok(Some(places.why_open(&swapped[0])));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same as [`Self::visit`], and waits for the file system's own checker.
+    pub(super) fn visit_and_check(&mut self, timing: &mut Timing) -> Result<Visited> {
+        let mut seen = self.visit(timing)?;
+        if let Some(ticket) = seen.check.take() {
+            let report = self.bed.report(ticket)?;
+            self.watch.lap(&mut timing.fsck_us);
+            seen.findings.extend(self.dissatisfaction(&report));
+        }
+        Ok(seen)
+    }
+
+    /// Has the image recover, and notes what is wrong with it whatever was done before the crash.
+    fn visit(&mut self, timing: &mut Timing) -> Result<Visited> {
+        self.watch.lap(&mut timing.enumerate_us);
+        let recovery = self.bed.recover(&self.image, &mut self.watch, timing)?;
+        let (promise, what) = match recovery {
+            Recovery::Mounted(seen) => return Ok(self.visited(*seen)),
+            Recovery::RepairFails(why) => (Promise::Repairable, format!("its repair fails: {why}")),
+            Recovery::MountFails(why) => (Promise::Mountable, format!("mount fails: {why}")),
+            Recovery::DriverDies(how) => (Promise::DriverAlive, how),
+        };
+        Ok(Visited::nothing(Finding::new(promise, "", what)))
+    }
+
+    fn visited(&mut self, seen: Seen) -> Visited {
+        let Seen {
+            tree,
+            unusable,
+            stays_mounted,
+            driver_says,
+            kernel_says,
+            check,
+        } = seen;
+        let of_all = |promise, what| Finding::new(promise, "", what);
+        let mut findings = Vec::from_iter(unusable);
+        findings.extend(stays_mounted.map(|why| {
+            let what = format!("unmounting fails after recovery: {why}");
+            of_all(Promise::Usable, what)
+        }));
+        findings.extend(driver_says.map(|said| {
+            let what = format!("the driver says: {said}");
+            of_all(Promise::DriverQuiet, what)
+        }));
+        findings.extend(self.about_us(kernel_says).map(|said| {
+            let what = format!("the kernel says: {said}");
+            of_all(Promise::KernelQuiet, what)
+        }));
+        findings.retain(|finding| self.contract.promises(finding.promise));
+        Visited {
+            tree: Some(tree),
+            findings,
+            check,
+        }
+    }
+
+    /// What is wrong by a report of the file system's own checker.
+    pub(super) fn dissatisfaction(&self, report: &FsckReport) -> Option<Finding> {
+        let name = self
+            .variant
+            .file_system
+            .fsck
+            .map_or("fsck", |fsck| fsck.program.name);
+        let what = || format!("{name} is not satisfied: {}", summary(&report.output));
+        let wrong = !report.clean && self.contract.promises(Promise::FsckClean);
+        wrong.then(|| Finding::new(Promise::FsckClean, "", what()))
+    }
+}
+
+/// The lines of a checker's output that say something, few enough to read.
+fn summary(output: &str) -> String {
+    const LINES_MAX: usize = 4;
+    let boring = |line: &&str| {
+        let line = line.trim();
+        !line.is_empty()
+            && !line.starts_with("Phase")
+            && !line.starts_with("Pass")
+            && !line.starts_with("        -")
+    };
+    let lines: Vec<_> = output.lines().filter(boring).map(str::trim).collect();
+    lines[..lines.len().min(LINES_MAX)].join("; ")
+}

@@ -1,0 +1,75 @@
+//! What of a workload was not done, or not as it is written, and why.
+
+use local_fs::{FileSystem, Lack, Tree, Variant};
+use recorder::Outcome;
+use workloads::{FallocMode, Op, RenameFlag, Workload};
+
+/// Why what was run is not what was written.
+pub(super) enum Refusal {
+    /// The file system has no such thing.
+    NotApplicable(String),
+    /// It should have been done.
+    Unexpected(String),
+}
+
+/// Names the first operation that the file system refused.
+pub(super) fn refusal(
+    variant: &Variant,
+    workload: &Workload,
+    outcomes: &[Outcome],
+) -> Option<Refusal> {
+    workload.operations().zip(outcomes).enumerate().find_map(
+        |(number, (op, outcome))| match outcome {
+            Outcome::Done => None,
+            Outcome::Refused(errno) => {
+                let reason = std::io::Error::from_raw_os_error(*errno);
+                let why = format!("operation {number}, {op}, was refused: {reason}");
+                let lacking = *errno == libc::EOPNOTSUPP || is_lacking(variant.file_system, op);
+                Some(if lacking {
+                    Refusal::NotApplicable(why)
+                } else {
+                    Refusal::Unexpected(why)
+                })
+            }
+        },
+    )
+}
+
+/// Whether a file system has no place for what an operation does, or no way to do it.
+fn is_lacking(file_system: &FileSystem, op: &Op) -> bool {
+    let lack = match op {
+        Op::Link { .. } => Lack::HardLinks,
+        Op::Symlink { .. } => Lack::Symlinks,
+        Op::Mkfifo { .. } | Op::Mknod { .. } => Lack::SpecialFiles,
+        Op::SetXattr { .. } | Op::RemoveXattr { .. } => Lack::Xattrs,
+        Op::Chmod { .. } => Lack::Modes,
+        Op::Chown { .. } => Lack::Owners,
+        Op::Falloc {
+            mode: FallocMode::ZeroRange | FallocMode::ZeroRangeKeepSize,
+            ..
+        } if file_system.lacks.contains(&Lack::ZeroRange) => Lack::ZeroRange,
+        Op::Falloc { .. } => Lack::Preallocation,
+        Op::Rename {
+            flag: RenameFlag::Exchange | RenameFlag::Whiteout,
+            ..
+        } => Lack::RenameFlags,
+        Op::Rename {
+            flag: RenameFlag::NoReplace,
+            ..
+        } => Lack::RenameNoReplace,
+        Op::Tmpfile { .. } => Lack::Tmpfiles,
+        Op::DirectWrite { .. } => Lack::DirectIo,
+        _ => return false,
+    };
+    file_system.lacks.contains(&lack)
+}
+
+/// A name under which a driver keeps a file that was removed while open.
+pub(super) fn kept_after_removal<'a>(file_system: &FileSystem, live: &'a Tree) -> Option<&'a str> {
+    let starts = file_system.driver?.removed_starts;
+    let mut names = live
+        .inodes
+        .keys()
+        .flat_map(|number| live.entries(*number).map(|(name, _)| name));
+    names.find(|name| starts.iter().any(|start| name.starts_with(start)))
+}

@@ -1,0 +1,230 @@
+//! Which crash states of a recording there are, and the visit to each of them.
+
+use std::collections::{HashMap, HashSet};
+
+use block_dev::{Kind, Mark, Unordered};
+use checker::Model;
+use crash_images::{rebuild, requests};
+use local_fs::Tree;
+use pace_rules::disk::{Log, Relaxation, Space, State, States};
+use recorder::{CrashPoint, Trace};
+use workloads::Workload;
+
+use super::judge::StateId;
+use super::{Engine, Result, Tell, Unfinished};
+use crate::import::{Places, has_operations};
+use crate::moment::Progress;
+use crate::result::{LostBytes, StateFindings};
+
+/// So many crash states of one workload are visited without a limit of time: hours.
+const STATES_MAX: u128 = 10_000_000;
+
+/// How much of a log there is to visit.
+pub(super) struct Extent<'a> {
+    /// The last position.
+    pub(super) last: usize,
+    /// Where its places are, in a log that was imported.
+    pub(super) imported: Option<&'a Places>,
+}
+
+impl Extent<'_> {
+    /// The pairs of writes in a state whose order is not known.
+    fn open(&self, rules: &Log, state: &State) -> Vec<Unordered> {
+        let unordered = self.imported.map(Places::unordered).unwrap_or_default();
+        let lost = rules.lost(state);
+        let there = |place: usize| place < state.position && !lost.contains(&place);
+        unordered
+            .iter()
+            .filter(|pair| there(pair.place) && there(pair.fua_place))
+            .copied()
+            .collect()
+    }
+}
+
+impl Engine {
+    /// Has every crash state recover, or as many as there is time for, and judges it.
+    pub(super) fn visit_states(
+        &mut self,
+        workload: &Workload,
+        trace: &Trace,
+        extent: &Extent<'_>,
+        unfinished: &mut Unfinished,
+        tell: Tell<'_>,
+    ) -> Result<()> {
+        let last = extent.last;
+        // A sample is to be of what can be visited.
+        let rules = Log::new(
+            &requests(&trace.log)[..last],
+            trace.durable_position,
+            self.disk,
+        );
+        // Where nothing is known of what was done, a state is judged by itself.
+        let has_model = extent.imported.is_none() || has_operations(workload);
+        let progress = if has_model {
+            Progress::of(trace)
+        } else {
+            Progress::unknown(trace)
+        };
+        let promised = promised_positions(workload, trace, &self.states);
+        let promised: Vec<_> = promised
+            .into_iter()
+            .filter(|position| *position <= last)
+            .collect();
+        let space = Space::new(
+            &rules,
+            &promised,
+            &self.states,
+            self.seed ^ seed_of(workload),
+        );
+        let mut models: HashMap<Progress, Result<Option<Model>, String>> = HashMap::new();
+        let mut visited = HashMap::new();
+        let mut judged = HashSet::new();
+        if self.share.is_none() && space.len() > STATES_MAX {
+            let why = format!(
+                "there are {} crash states: give --budget, or sample:N as one of --states",
+                space.len()
+            );
+            unfinished.result.inconclusive.get_or_insert(why);
+            return Ok(());
+        }
+        let end = self.share.map(|share| self.watch.last() + share);
+        for (number, state) in space.iter().enumerate() {
+            // The first one is worth its time.
+            if number > 0 && end.is_some_and(|end| self.watch.last() >= end) {
+                unfinished.result.states_left =
+                    u64::try_from(space.len() - number as u128).unwrap_or(u64::MAX);
+                break;
+            }
+            rebuild(&mut self.image, &trace.log, &rules, &state);
+            let (progress, hash) = (progress[state.position], self.image.hash());
+            // The same content at the same moment gives the same findings.
+            if !judged.insert((progress, hash)) {
+                unfinished.result.states_equal += 1;
+                continue;
+            }
+            let make = || {
+                has_model
+                    .then(|| progress.model(&self.contract, workload, trace))
+                    .transpose()
+            };
+            match models.entry(progress).or_insert_with(make) {
+                Ok(model) => {
+                    let live = live_at(trace, &state, progress);
+                    let place = extent
+                        .imported
+                        .map(|imported| imported.place(state.position));
+                    let open = extent.open(&rules, &state);
+                    let source = extent
+                        .imported
+                        .map(|imported| (&rules, &trace.log, imported));
+                    let state = StateFindings {
+                        place,
+                        ..lost(&rules, trace, progress, state)
+                    };
+                    let id = StateId {
+                        progress,
+                        live,
+                        state,
+                        open,
+                        source,
+                    };
+                    self.judge(model.as_ref(), hash, id, &mut visited, unfinished, tell)?;
+                }
+                Err(why) => {
+                    unfinished
+                        .result
+                        .inconclusive
+                        .get_or_insert_with(|| why.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The positions at which something is promised that was not promised before: where the run says
+/// that the power fails, and behind each persistence operation, if it may fail at other places as
+/// well.
+pub(super) fn promised_positions(
+    workload: &Workload,
+    trace: &Trace,
+    states: &States,
+) -> Vec<usize> {
+    let operations: Vec<_> = workload.operations().collect();
+    let returned = |entry: &block_dev::Entry| match entry.kind {
+        Kind::Mark(Mark::OperationEnd(number)) => operations
+            .get(number as usize)
+            .is_some_and(|op| op.is_persistence()),
+        _ => false,
+    };
+    let run = trace
+        .log
+        .entries()
+        .iter()
+        .enumerate()
+        .skip(trace.durable_position);
+    let behind = run
+        .filter(|(_, entry)| states.every_write() && returned(entry))
+        .map(|(place, _)| place + 1);
+    let mut positions: Vec<_> = trace
+        .crash_points
+        .iter()
+        .map(|point| point.log_position)
+        .chain(behind)
+        .collect();
+    positions.sort_unstable();
+    positions.dedup();
+    positions
+}
+
+/// What the file system showed at the moment of a state.
+pub(super) fn live_at<'a>(trace: &'a Trace, state: &State, progress: Progress) -> Option<&'a Tree> {
+    let is_it = |point: &&CrashPoint| {
+        point.log_position == state.position && point.operations_done == progress.operations_done
+    };
+    trace
+        .crash_points
+        .iter()
+        .find(is_it)
+        .and_then(|point| point.live.as_ref())
+}
+
+/// A workload has a sample of its own.
+pub(super) fn seed_of(workload: &Workload) -> u64 {
+    let hash = blake3::hash(workload.to_line().as_bytes());
+    u64::from_le_bytes(hash.as_bytes()[..8].try_into().expect("8 of 32 bytes"))
+}
+
+/// A state, without findings, with what the disk lost in it.
+pub(super) fn lost(rules: &Log, trace: &Trace, progress: Progress, state: State) -> StateFindings {
+    let bytes = |place: usize, from: u64, to: Option<u64>| {
+        let (offset, length) = trace.log.entries()[place].range();
+        LostBytes {
+            place: place as u32,
+            offset: offset + from,
+            length: to.unwrap_or(length) - from,
+        }
+    };
+    let mut lost: Vec<_> = rules
+        .lost(&state)
+        .into_iter()
+        .map(|place| bytes(place, 0, None))
+        .collect();
+    if let Relaxation::Torn {
+        place, from, to, ..
+    } = state.relaxation
+    {
+        lost.push(bytes(place, from, Some(to)));
+        lost.sort_unstable_by_key(|lost| lost.place);
+    }
+    StateFindings {
+        operations_done: progress.operations_done as u32,
+        under_way: progress.under_way,
+        pending: rules.pending(state.position).len() as u32,
+        state,
+        lost,
+        place: None,
+        findings: Vec::new(),
+        more: 0,
+    }
+}

@@ -1,0 +1,247 @@
+//! Many workloads, on several workers.
+
+use campaign::Interrupt;
+use checker::Promise;
+use workloads::Workload;
+
+use super::toy_bed::Bug;
+use super::{broken, options, sweep, variant, workload};
+use crate::engine::search::Search;
+use crate::findings::{Found, FoundWhat};
+use crate::minimize::{minimize, search_for};
+use crate::result::{Timing, Verdict, WorkloadResult};
+use crate::sweep::Workers;
+
+const TEXTS: [&str; 9] = [
+    "creat a; fsync a",
+    "creat b; write b 0 4K; fsync b",
+    "setup; creat c; run; rename c d; fsync d",
+    "creat bad; fsync bad",
+    "mkdir A; creat A/e; fsync A/e",
+    "creat f; creat f; fsync f",
+    "creat g; link g h; fsync h",
+    "setup; creat i; run; write i 0 8K; fdatasync i",
+    "creat j; write j 0 4K; rename j k; sync",
+];
+
+fn without_times(results: Vec<WorkloadResult>) -> Vec<WorkloadResult> {
+    let timing = Timing::default();
+    results
+        .into_iter()
+        .map(|result| WorkloadResult { timing, ..result })
+        .collect()
+}
+
+#[test]
+fn how_many_workers_there_are_changes_no_result() {
+    for bug in [Bug::None, Bug::RenamesInTwo, Bug::CannotMount] {
+        let of = |jobs| without_times(sweep(&options(bug, "prefix,every-write", jobs), &TEXTS));
+        let one = of(1);
+        let verdicts: Vec<_> = one.iter().map(WorkloadResult::verdict).collect();
+        assert_eq!(verdicts[5], Verdict::Inconclusive);
+        let findings = verdicts
+            .iter()
+            .filter(|verdict| **verdict == Verdict::Finding);
+        assert_eq!(
+            findings.count(),
+            usize::from(bug == Bug::CannotMount) + 2 * usize::from(bug == Bug::RenamesInTwo)
+        );
+        for jobs in [2, 5] {
+            assert_eq!(of(jobs), one, "{bug:?} with {jobs} workers");
+        }
+    }
+}
+
+#[test]
+fn a_worker_that_dies_costs_only_the_workload_that_it_died_of() {
+    for jobs in [1, 3] {
+        let results = sweep(&options(Bug::WorkerDies, "prefix", jobs), &TEXTS);
+        for (text, result) in TEXTS.iter().zip(&results) {
+            let expected = match *text {
+                "creat bad; fsync bad" | "creat f; creat f; fsync f" => Verdict::Inconclusive,
+                _ => Verdict::Clean,
+            };
+            assert_eq!(result.verdict(), expected, "{text}: {result:?}");
+        }
+        let why = results[3].inconclusive.as_deref().unwrap_or_default();
+        assert!(why.starts_with("the worker died"), "{why}");
+    }
+}
+
+#[test]
+fn workers_that_keep_dying_end_the_sweep() {
+    let mut workers =
+        Workers::start(&variant(), &options(Bug::WorkerDies, "prefix", 1)).expect("workers");
+    let bad = workload("creat bad; fsync bad");
+    let mut source = std::iter::repeat_with(|| Ok(bad.clone())).take(100);
+    let error = workers
+        .run(&mut source, &Interrupt::default(), &mut |_, _| Ok(()))
+        .expect_err("nothing is measured");
+    assert!(error.to_string().contains("workers keep dying"), "{error}");
+}
+
+#[test]
+fn a_stack_trace_accuses_only_who_was_alone() {
+    // Beside others it is tried once more, and is a finding then.
+    for jobs in [1, 3] {
+        let results = sweep(&options(Bug::KernelWarns, "prefix", jobs), &TEXTS);
+        assert_eq!(broken(&results[3]), [Promise::KernelQuiet]);
+        assert_eq!(results[3].inconclusive, None);
+        let others = results.iter().enumerate().filter(|(place, _)| *place != 3);
+        assert!(
+            others
+                .into_iter()
+                .all(|(_, result)| result.broken.is_empty())
+        );
+    }
+}
+
+#[test]
+fn a_check_that_somebody_killed_is_done_again() {
+    let results = sweep(&options(Bug::FsckIsKilled, "prefix", 1), &TEXTS);
+    assert_eq!(results[3].verdict(), Verdict::Clean, "{:?}", results[3]);
+    assert!(!results[3].retry_alone);
+}
+
+#[test]
+fn an_interrupted_sweep_begins_nothing_new() {
+    for jobs in [1, 3] {
+        let mut workers =
+            Workers::start(&variant(), &options(Bug::None, "prefix", jobs)).expect("workers");
+        let interrupt = Interrupt::default();
+        let good = workload("creat a; fsync a");
+        let mut source = std::iter::repeat_with(|| Ok(good.clone()));
+        let mut done = 0;
+        let summary = workers
+            .run(&mut source, &interrupt, &mut |_, result| {
+                assert_eq!(result.verdict(), Verdict::Clean);
+                done += 1;
+                interrupt.request();
+                Ok(())
+            })
+            .expect("swept");
+        assert!(summary.interrupted);
+        assert_eq!(summary.workloads, done);
+    }
+}
+
+#[test]
+fn a_source_that_fails_fails_the_sweep_after_what_was_begun() {
+    let mut workers =
+        Workers::start(&variant(), &options(Bug::None, "prefix", 2)).expect("workers");
+    let good = workload("creat a; fsync a");
+    let mut source = (0..5).map(|number| match number {
+        4 => Err(anyhow::anyhow!("no more")),
+        _ => Ok(good.clone()),
+    });
+    let mut done = 0;
+    let error = workers
+        .run(&mut source, &Interrupt::default(), &mut |_, _| {
+            done += 1;
+            Ok(())
+        })
+        .expect_err("it failed");
+    assert_eq!((error.to_string().as_str(), done), ("no more", 4));
+}
+
+#[test]
+fn the_floor_is_measured_on_all_workers() {
+    let mut workers =
+        Workers::start(&variant(), &options(Bug::None, "prefix", 2)).expect("workers");
+    for recovering in [false, true] {
+        assert!(workers.floor(5, recovering).expect("measured") > 0.0);
+    }
+}
+
+/// The first finding of a sweep of one workload.
+fn found(workload: &Workload, bug: Bug, states: &str) -> Found {
+    let text = workload.to_line();
+    let result = sweep(&options(bug, states, 1), &[&text]).remove(0);
+    Found {
+        number: 1,
+        variant: variant(),
+        workload_number: 0,
+        workload: workload.clone(),
+        log: result.log,
+        what: FoundWhat::State(result.broken[0].clone()),
+    }
+}
+
+#[test]
+fn a_finding_is_made_small() {
+    let text = "setup; mkdir A; creat foo; run; creat A/x; write foo 0 64K; fsync A/x; rename foo A/bar; sync";
+    let (bug, states) = (Bug::RenamesInTwo, "prefix,every-write");
+    let found = found(&workload(text), bug, states);
+    let options = options(bug, states, 1);
+    let mut workers = Workers::start(&variant(), &options).expect("workers");
+    let (mut told, interrupt) = (0, Interrupt::default());
+    let small = minimize(
+        &found,
+        &options.states,
+        &mut workers,
+        &interrupt,
+        &mut |_, _| told += 1,
+    )
+    .expect("minimised")
+    .expect("it comes again");
+    let operations: Vec<_> = small
+        .workload
+        .operations()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        operations,
+        ["mkdir A", "creat foo", "rename foo A/bar", "sync"]
+    );
+    assert!(told > 0 && small.tried > 1 && !small.interrupted);
+    let FoundWhat::State(state) = small.what else {
+        panic!("no kernel died");
+    };
+    assert_eq!(state.findings[0].promise, Promise::RenameAtomic);
+}
+
+#[test]
+fn a_finding_that_does_not_come_again_is_not_made_small() {
+    let found = found(
+        &workload("creat bad; fsync bad"),
+        Bug::CannotMount,
+        "prefix",
+    );
+    let options = options(Bug::None, "prefix", 1);
+    let mut workers = Workers::start(&variant(), &options).expect("workers");
+    let small = minimize(
+        &found,
+        &options.states,
+        &mut workers,
+        &Interrupt::default(),
+        &mut |_, _| {},
+    );
+    assert!(small.expect("looked for").is_none());
+}
+
+#[test]
+fn a_state_is_found_again_with_as_few_lost_writes_as_will_do() {
+    let text = workload("creat foo; creat bar; write foo 0 4K; fsync foo");
+    let (bug, states) = (Bug::ForgetsFlush, "flushed,reorder:1");
+    let found = found(&text, bug, states);
+    let options = options(bug, states, 1);
+    let search = search_for(&found, &options.states).expect("a search");
+    let mut workers = Workers::start(&variant(), &options).expect("workers");
+    let mut again = |search: &Search| {
+        let result = workers.search(&text, search, &Interrupt::default());
+        result.expect("searched").broken.remove(0)
+    };
+    let same = again(&search);
+    let FoundWhat::State(first) = &found.what else {
+        panic!("no kernel died");
+    };
+    assert_eq!(
+        (&same.state, &same.findings),
+        (&first.state, &first.findings)
+    );
+    let fewest = Search {
+        fewest: true,
+        ..search
+    };
+    assert_eq!(again(&fewest).lost.len(), 1);
+}

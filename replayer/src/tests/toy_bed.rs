@@ -1,0 +1,376 @@
+//! A test bed in memory: a toy file system whose disk is a log of operations. It is sound unless it
+//! is given a bug.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use block_dev::{Base, BlockLog, Image, Kind, Mark, PAGE_SIZE};
+use checker::{Finding, Promise};
+use local_fs::FsckReport;
+use recorder::{CrashPoint, Outcome, Trace};
+use serde::{Deserialize, Serialize};
+use toy_fs::Toy;
+use workloads::{FallocMode, Op, RenameFlag, Step, Target, Workload};
+
+use crate::engine::{EngineError, RecoveredHook};
+use crate::result::Timing;
+use crate::stopwatch::Stopwatch;
+use crate::test_bed::{Complaint, Recovery, Seen, Shown, TestBed, Ticket};
+use crate::worker::{Ground, Start};
+
+type Result<T, E = EngineError> = std::result::Result<T, E>;
+
+/// Room for so many entries of the log.
+pub(super) const PAGES: u64 = 256;
+
+/// What recovers with it is hit by the bugs that are not about all file systems.
+const BAD: &str = "bad";
+
+/// What is wrong with a toy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bug {
+    /// Nothing.
+    None,
+    /// The log has what is written at the end of a file, but not its new size.
+    ForgetsSize,
+    /// A rename is two entries of the log: the new name, and the end of the old one.
+    RenamesInTwo,
+    /// The log is written, and never flushed.
+    ForgetsFlush,
+    /// What it shows while it runs lacks the name `bad`.
+    HidesNames,
+    /// What has recovered with the name `bad` cannot be repaired.
+    CannotRepair,
+    /// It cannot be mounted.
+    CannotMount,
+    /// It cannot be unmounted.
+    CannotUnmount,
+    /// Nothing can be written to it.
+    CannotWrite,
+    /// Its driver does not survive it.
+    DriverDies,
+    /// Its driver reports something.
+    DriverSays,
+    /// The kernel complains about its disk.
+    KernelSays,
+    /// The kernel prints a stack trace.
+    KernelWarns,
+    /// Its checker finds something.
+    FsckComplains,
+    /// Somebody kills its checker, once.
+    FsckIsKilled,
+    /// The worker does not survive it.
+    WorkerDies,
+    /// There is none to begin with.
+    CannotStart,
+}
+
+/// What a worker that was started in this way works on.
+///
+/// # Errors
+/// With [`Bug::CannotStart`].
+pub(super) fn toy(start: &Start, bug: Bug) -> Result<Ground> {
+    if bug == Bug::CannotStart {
+        return Err("there is no toy to be had".into());
+    }
+    let base = Arc::new(Base::empty(PAGES * PAGE_SIZE as u64));
+    let bed = ToyBed::new(start.variant.file_system.name, bug);
+    Ok(Ground {
+        bed: Box::new(bed),
+        base,
+        place: None,
+    })
+}
+
+/// An entry of the log: a page of the disk.
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    number: usize,
+    op: Op,
+    keeps_size: bool,
+}
+
+impl Entry {
+    fn page(&self) -> Vec<u8> {
+        let content = postcard::to_stdvec(self).expect("it can be written down");
+        let mut page = (content.len() as u32).to_le_bytes().to_vec();
+        page.extend(content);
+        page.resize(PAGE_SIZE, 0);
+        page
+    }
+
+    /// None where the log ends.
+    fn read(page: &[u8]) -> Option<Self> {
+        let (length, content) = page.split_first_chunk()?;
+        let length = u32::from_le_bytes(*length) as usize;
+        postcard::from_bytes(content.get(..length)?)
+            .ok()
+            .filter(|_| length > 0)
+    }
+
+    /// Does again what it says.
+    fn recover(&self, toy: &mut Toy) {
+        let node = self.op.target().and_then(|target| toy.target(target));
+        let size = node.map(|node| toy.nodes[node].data.len() as u64);
+        toy.apply(self.number, &self.op);
+        if let (Some(node), Some(size), true) = (node, size, self.keeps_size) {
+            toy.nodes[node].truncate(size);
+        }
+    }
+}
+
+/// Toys on disks in memory.
+pub(super) struct ToyBed {
+    file_system: &'static str,
+    bug: Bug,
+    reports: BTreeMap<Ticket, Result<FsckReport>>,
+    started: u64,
+    was_killed: bool,
+}
+
+impl ToyBed {
+    pub(super) fn new(file_system: &'static str, bug: Bug) -> Self {
+        Self {
+            file_system,
+            bug,
+            reports: BTreeMap::new(),
+            started: 0,
+            was_killed: false,
+        }
+    }
+
+    fn check(&mut self, is_bad: bool) -> Ticket {
+        self.started += 1;
+        let ticket = Ticket(self.started);
+        let clean = !(is_bad && self.bug == Bug::FsckComplains);
+        let report = if is_bad && self.bug == Bug::FsckIsKilled && !self.was_killed {
+            self.was_killed = true;
+            let what = "a checker was killed".to_owned();
+            Err(local_fs::Error::Killed { what }.into())
+        } else {
+            let output = "Pass 1\nthe name bad is bad\n".to_owned();
+            Ok(FsckReport { clean, output })
+        };
+        self.reports.insert(ticket, report);
+        ticket
+    }
+}
+
+fn recovered(image: &Image) -> Toy {
+    let mut toy = Toy::new();
+    for number in 0..PAGES as u32 {
+        let Some(entry) = Entry::read(image.page(number)) else {
+            break;
+        };
+        entry.recover(&mut toy);
+    }
+    toy
+}
+
+impl TestBed for ToyBed {
+    fn recognises_fua(&self) -> bool {
+        true
+    }
+
+    fn record(&mut self, workload: &Workload) -> Result<(Trace, Complaint)> {
+        let mut run = Run::new(self.file_system, self.bug);
+        workload.setup.iter().for_each(|op| run.operation(op));
+        if !workload.setup.is_empty() {
+            run.commit();
+        }
+        let durable_position = run.log.len();
+        let explicit = workload.run.contains(&Step::CrashPoint);
+        for step in &workload.run {
+            if let Step::Op(op) = step {
+                run.operation(op);
+            }
+            if step == &Step::CrashPoint
+                || matches!(step, Step::Op(op) if !explicit && op.is_persistence())
+            {
+                run.crash_point();
+            }
+        }
+        let trace = Trace {
+            outcomes: run.outcomes,
+            setup_operations: workload.setup.len(),
+            durable_position,
+            root_mode: 0o755,
+            root_owner: (0, 0),
+            crash_points: run.crash_points,
+            log: run.log,
+        };
+        Ok((trace, Complaint::None))
+    }
+
+    fn recycle(&mut self, _: Trace) {}
+
+    fn recover(
+        &mut self,
+        image: &Image,
+        watch: &mut Stopwatch,
+        timing: &mut Timing,
+    ) -> Result<Recovery> {
+        let toy = recovered(image);
+        watch.lap(&mut timing.mount_us);
+        let is_bad = toy.find(BAD).is_some();
+        let has = |bug| is_bad && self.bug == bug;
+        let because = || "of the name bad".to_owned();
+        assert!(!has(Bug::WorkerDies), "the worker dies");
+        if has(Bug::CannotRepair) {
+            return Ok(Recovery::RepairFails(because()));
+        } else if has(Bug::CannotMount) {
+            return Ok(Recovery::MountFails(because()));
+        } else if has(Bug::DriverDies) {
+            return Ok(Recovery::DriverDies(because()));
+        }
+        let unusable =
+            has(Bug::CannotWrite).then(|| Finding::new(Promise::Usable, BAD, "deleting fails"));
+        let kernel_says = match self.bug {
+            Bug::KernelSays if is_bad => Complaint::OfDisk(because()),
+            Bug::KernelWarns if is_bad => Complaint::StackTrace(because()),
+            _ => Complaint::None,
+        };
+        Ok(Recovery::Mounted(Box::new(Seen {
+            tree: toy.tree(self.file_system),
+            unusable,
+            stays_mounted: has(Bug::CannotUnmount).then(because),
+            driver_says: has(Bug::DriverSays).then(because),
+            kernel_says,
+            check: Some(self.check(is_bad)),
+        })))
+    }
+
+    fn report(&mut self, check: Ticket) -> Result<FsckReport> {
+        self.reports
+            .remove(&check)
+            .expect("every check has one report")
+    }
+
+    fn names(&mut self, _: &Image, _: &[(u64, u64)]) -> Option<Vec<Option<String>>> {
+        None
+    }
+
+    fn show(&mut self, _: &Image, _: &mut dyn FnMut(Shown<'_>) -> Result<()>) -> Result<()> {
+        Err("a toy cannot be mounted".into())
+    }
+
+    fn floor(&mut self, image: &Image, cycles: u32) -> Result<Duration> {
+        let started = Instant::now();
+        for _ in 0..cycles {
+            recovered(image);
+        }
+        Ok(started.elapsed())
+    }
+
+    fn on_recovered(&mut self, _: RecoveredHook) {
+        unreachable!("a toy has no directory that a hook could look at");
+    }
+}
+
+/// A run that is recorded.
+struct Run {
+    file_system: &'static str,
+    bug: Bug,
+    toy: Toy,
+    log: BlockLog,
+    /// Entries that were written.
+    written: u64,
+    /// Those that were not.
+    pending: Vec<Entry>,
+    outcomes: Vec<Outcome>,
+    crash_points: Vec<CrashPoint>,
+}
+
+impl Run {
+    fn new(file_system: &'static str, bug: Bug) -> Self {
+        Self {
+            file_system,
+            bug,
+            toy: Toy::new(),
+            log: BlockLog::default(),
+            written: 0,
+            pending: Vec::new(),
+            outcomes: Vec::new(),
+            crash_points: Vec::new(),
+        }
+    }
+
+    fn operation(&mut self, op: &Op) {
+        let number = self.outcomes.len();
+        self.log
+            .push(Kind::Mark(Mark::OperationStart(number as u32)), 0);
+        let outcome = match op {
+            Op::Falloc {
+                mode: FallocMode::InsertRange,
+                ..
+            } => Outcome::Refused(libc::EOPNOTSUPP),
+            Op::Sync | Op::Syncfs => Outcome::Done,
+            _ if self.toy.apply(number, op).is_some() => Outcome::Done,
+            _ => Outcome::Refused(libc::EINVAL),
+        };
+        if outcome == Outcome::Done {
+            self.pending.extend(self.entries(number, op));
+            if op.is_persistence() {
+                self.commit();
+            }
+        }
+        self.log
+            .push(Kind::Mark(Mark::OperationEnd(number as u32)), 0);
+        self.outcomes.push(outcome);
+    }
+
+    fn entries(&self, number: usize, op: &Op) -> Vec<Entry> {
+        let ops = match op {
+            Op::Fsync { .. } | Op::Fdatasync { .. } | Op::Msync { .. } | Op::Sync | Op::Syncfs => {
+                Vec::new()
+            }
+            Op::Rename {
+                source,
+                dest,
+                flag: RenameFlag::Replace,
+            } if self.bug == Bug::RenamesInTwo => vec![
+                Op::Link {
+                    source: Target::Path(source.clone()),
+                    dest: dest.clone(),
+                },
+                Op::Unlink {
+                    path: source.clone(),
+                },
+            ],
+            op => vec![op.clone()],
+        };
+        let keeps_size =
+            self.bug == Bug::ForgetsSize && matches!(op, Op::Write { .. } | Op::Append { .. });
+        ops.into_iter()
+            .map(|op| Entry {
+                number,
+                op,
+                keeps_size,
+            })
+            .collect()
+    }
+
+    fn commit(&mut self) {
+        for entry in std::mem::take(&mut self.pending) {
+            let offset = self.written * PAGE_SIZE as u64;
+            self.log.push_write(offset, &entry.page(), 0);
+            self.written += 1;
+        }
+        if self.bug != Bug::ForgetsFlush {
+            self.log.push(Kind::Flush, 0);
+        }
+    }
+
+    fn crash_point(&mut self) {
+        let mut shown = self.toy.clone();
+        if self.bug == Bug::HidesNames && shown.find(BAD).is_some() {
+            shown.unname(BAD);
+        }
+        self.crash_points.push(CrashPoint {
+            operations_done: self.outcomes.len(),
+            log_position: self.log.len(),
+            live: Some(shown.tree(self.file_system)),
+        });
+    }
+}

@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use blazesym::symbolize::source::{Elf, Source};
-use blazesym::symbolize::{Input, Sym, Symbolizer};
+use blazesym::symbolize::{CodeInfo, Input, Symbolizer};
 use framehop::{
     CacheNative, MayAllocateDuringUnwind, Module, ModuleSectionInfo, Unwinder, UnwinderNative,
 };
@@ -45,7 +45,8 @@ const SECTIONS: [&str; 5] = [
     ".got",
 ];
 
-/// A place in a program on the way to a call.
+/// A function of a program on the way to a call. Several have one address where the compiler put
+/// one in the place of the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
     /// The path of the program or library, as the process has it.
@@ -231,15 +232,15 @@ impl Stacks {
         for (image, address) in self.known.values().flatten() {
             wanted.entry(*image).or_default().push(*address);
         }
-        let mut frames: HashMap<Address, Frame> = HashMap::new();
+        let mut frames: HashMap<Address, Vec<Frame>> = HashMap::new();
         for (number, mut addresses) in wanted {
             addresses.sort_unstable();
             addresses.dedup();
-            for (address, frame) in addresses.iter().zip(self.images[number].names(&addresses)) {
-                frames.insert((number, *address), frame);
+            for (address, here) in addresses.iter().zip(self.images[number].names(&addresses)) {
+                frames.insert((number, *address), here);
             }
         }
-        let named = |stack: &Vec<Address>| stack.iter().map(|at| frames[at].clone()).collect();
+        let named = |stack: &Vec<Address>| stack.iter().flat_map(|at| frames[at].clone()).collect();
         let known = self.known.iter();
         known
             .map(|(number, stack)| (*number, named(stack)))
@@ -296,28 +297,37 @@ impl Image {
         Some(mapping.range.start.wrapping_sub(of_first))
     }
 
-    fn names(&self, addresses: &[u64]) -> Vec<Frame> {
+    /// What is at these addresses: a function, and before it those that the compiler put in its
+    /// place.
+    fn names(&self, addresses: &[u64]) -> Vec<Vec<Frame>> {
         // The file that was run, whatever is at its path by now.
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        let symbolizer = Symbolizer::builder().enable_inlined_fns(false).build();
+        let symbolizer = Symbolizer::new();
         let source = Source::Elf(Elf::new(path));
         let found = symbolizer.symbolize(&source, Input::VirtOffset(addresses));
         let found = found.unwrap_or_default();
-        let frame = |(place, address): (usize, &u64)| {
-            let symbol = found.get(place).and_then(|found| found.as_sym());
-            Frame {
-                module: self.path.clone(),
-                address: *address,
-                function: symbol.map(|symbol| symbol.name.clone().into_owned()),
-                source: symbol.and_then(source_of),
-            }
+        let frame = |address, function: Option<&str>, code: Option<&CodeInfo>| Frame {
+            module: self.path.clone(),
+            address,
+            function: function.map(str::to_owned),
+            source: code.and_then(line_of),
         };
-        addresses.iter().enumerate().map(frame).collect()
+        let frames = |(place, address): (usize, &u64)| {
+            let Some(symbol) = found.get(place).and_then(|found| found.as_sym()) else {
+                return vec![frame(*address, None, None)];
+            };
+            let inlined = symbol.inlined.iter().rev();
+            let inlined = inlined.map(|inlined| (&*inlined.name, inlined.code_info.as_ref()));
+            let itself = (&*symbol.name, symbol.code_info.as_deref());
+            let all = inlined.chain([itself]);
+            all.map(|(name, code)| frame(*address, Some(name), code))
+                .collect()
+        };
+        addresses.iter().enumerate().map(frames).collect()
     }
 }
 
-fn source_of(symbol: &Sym<'_>) -> Option<(String, u32)> {
-    let code = symbol.code_info.as_ref()?;
+fn line_of(code: &CodeInfo<'_>) -> Option<(String, u32)> {
     Some((code.to_path().display().to_string(), code.line?))
 }
 

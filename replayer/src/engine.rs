@@ -18,7 +18,7 @@ use recorder::Trace;
 use workloads::Workload;
 
 use self::refusal::{Refusal, kept_after_removal, refusal};
-use self::states::Extent;
+use self::states::Recording;
 use crate::disk_kind::DiskKind;
 use crate::fsck::FsckPlace;
 use crate::import::{Import, Imported, has_operations, something_in};
@@ -226,11 +226,9 @@ impl Engine {
             return self.import_and_check(&import, workload, unfinished, tell);
         }
         let trace = self.record(workload, &mut unfinished.result, tell)?;
-        let whole = Extent {
-            last: self.last_position(workload, &trace, &mut unfinished.result),
-            imported: None,
-        };
-        let visited = self.visit_states(workload, &trace, &whole, unfinished, tell);
+        let last = self.last_position(workload, &trace, &mut unfinished.result);
+        let recording = Recording::new(workload, &trace, last, None, self.disk);
+        let visited = self.visit_states(&recording, unfinished, tell);
         self.name_what_was_written(&trace, &mut unfinished.result);
         self.bed.recycle(trace);
         visited
@@ -293,16 +291,8 @@ impl Engine {
             .crash_points
             .last()
             .map_or(trace.durable_position, |point| point.log_position);
-        self.visit_states(
-            workload,
-            &trace,
-            &Extent {
-                last,
-                imported: Some(&places),
-            },
-            unfinished,
-            tell,
-        )
+        let recording = Recording::new(workload, &trace, last, Some(&places), self.disk);
+        self.visit_states(&recording, unfinished, tell)
     }
 
     /// What the disk shows before any crash. What is wrong with it then, crashes have not done.

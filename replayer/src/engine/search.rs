@@ -7,14 +7,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use checker::Promise;
-use crash_images::{rebuild, requests};
-use pace_rules::disk::{Log, Relaxation, Space, State, States};
-use recorder::Trace;
+use crash_images::rebuild;
+use pace_rules::disk::{Relaxation, State, States};
 use serde::{Deserialize, Serialize};
 use workloads::Workload;
 
-use super::judge::StateId;
-use super::states::{live_at, lost, promised_positions, seed_of};
+use super::states::Recording;
 use super::{Engine, Result, Tell, Unfinished, inconclusive};
 use crate::ddmin::ddmin;
 use crate::moment::Progress;
@@ -92,15 +90,6 @@ pub struct Recovered<'a> {
 /// What is done with a crash state once it is found.
 pub type LookHook<'a> = &'a mut dyn FnMut(Recovered<'_>) -> Result<()>;
 
-/// A recording that is searched.
-struct Recording<'a> {
-    workload: &'a Workload,
-    trace: &'a Trace,
-    /// Of the log as far as anything can be said of its states.
-    rules: Log,
-    progress: Vec<Progress>,
-}
-
 impl Engine {
     /// Records a workload and looks for one crash state: its result has that state alone, or none.
     pub fn search(
@@ -149,17 +138,7 @@ impl Engine {
     ) -> Result<()> {
         let trace = self.record(workload, result, tell)?;
         let last = self.last_position(workload, &trace, result);
-        let rules = Log::new(
-            &requests(&trace.log)[..last],
-            trace.durable_position,
-            self.disk,
-        );
-        let recording = Recording {
-            workload,
-            trace: &trace,
-            rules,
-            progress: Progress::of(&trace),
-        };
+        let recording = Recording::new(workload, &trace, last, None, self.disk);
         let mut found = self.find(&recording, search, result, tell)?;
         if search.fewest
             && let Some(state) = found.take()
@@ -186,22 +165,12 @@ impl Engine {
         tell: Tell<'_>,
     ) -> Result<Option<StateFindings>> {
         let Recording {
-            workload,
             trace,
             rules,
             progress,
+            ..
         } = recording;
-        let promised = promised_positions(workload, trace, &search.states);
-        let promised: Vec<_> = promised
-            .into_iter()
-            .filter(|position| *position <= rules.len())
-            .collect();
-        let space = Space::new(
-            rules,
-            &promised,
-            &search.states,
-            self.seed ^ seed_of(workload),
-        );
+        let space = recording.space(&search.states, self.seed);
         let same = Some(search.state.clone()).filter(|state| rules.check(state).is_ok());
         let mut states: Vec<State> = same
             .into_iter()
@@ -231,28 +200,20 @@ impl Engine {
         tell: Tell<'_>,
     ) -> Result<Option<StateFindings>> {
         let Recording {
-            workload,
             trace,
             rules,
             progress,
+            ..
         } = recording;
         rebuild(&mut self.image, &trace.log, rules, &state);
-        let progress = progress[state.position];
-        let model = match progress.model(&self.contract, workload, trace) {
+        let model = match recording.model(&self.contract, progress[state.position]) {
             Ok(model) => model,
             Err(why) => {
                 result.inconclusive.get_or_insert(why);
                 return Ok(None);
             }
         };
-        let live = live_at(trace, &state, progress);
-        let id = StateId {
-            progress,
-            live,
-            state: lost(rules, trace, progress, state),
-            open: Vec::new(),
-            source: None,
-        };
+        let id = recording.id(state);
         // What was checked of one state says nothing about another one of the same content here:
         // each is looked at anew, so that whatever comes of it can be seen again.
         let mut unfinished = Unfinished {
@@ -261,7 +222,7 @@ impl Engine {
         };
         let hash = self.image.hash();
         self.judge(
-            Some(&model),
+            model.as_ref(),
             hash,
             id,
             &mut HashMap::new(),

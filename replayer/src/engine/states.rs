@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use block_dev::{Kind, Mark, Unordered};
-use checker::Model;
+use checker::{Contract, Model};
 use crash_images::{rebuild, requests};
 use local_fs::Tree;
-use pace_rules::disk::{Log, Relaxation, Space, State, States};
+use pace_rules::disk::{Disk, Log, Relaxation, Space, State, States};
 use recorder::{CrashPoint, Trace};
 use workloads::Workload;
 
@@ -19,19 +19,92 @@ use crate::result::{LostBytes, StateFindings};
 /// So many crash states of one workload are visited without a limit of time: hours.
 const STATES_MAX: u128 = 10_000_000;
 
-/// How much of a log there is to visit.
-pub(super) struct Extent<'a> {
-    /// The last position.
-    pub(super) last: usize,
+/// A recording whose crash states are visited.
+pub(super) struct Recording<'a> {
+    workload: &'a Workload,
+    pub(super) trace: &'a Trace,
+    /// Of the log as far as anything can be said of its states.
+    pub(super) rules: Log,
+    /// At each position of the log.
+    pub(super) progress: Vec<Progress>,
+    /// Where nothing is known of what was done, a state is judged by itself.
+    has_model: bool,
     /// Where its places are, in a log that was imported.
-    pub(super) imported: Option<&'a Places>,
+    imported: Option<&'a Places>,
 }
 
-impl Extent<'_> {
+impl<'a> Recording<'a> {
+    /// One on a disk that keeps its word in this way. Of what is behind position `last` nothing can
+    /// be said: a sample is to be of what can be visited.
+    pub(super) fn new(
+        workload: &'a Workload,
+        trace: &'a Trace,
+        last: usize,
+        imported: Option<&'a Places>,
+        disk: Disk,
+    ) -> Self {
+        let has_model = imported.is_none() || has_operations(workload);
+        let progress = if has_model {
+            Progress::of(trace)
+        } else {
+            Progress::unknown(trace)
+        };
+        Self {
+            workload,
+            trace,
+            rules: Log::new(&requests(&trace.log)[..last], trace.durable_position, disk),
+            progress,
+            has_model,
+            imported,
+        }
+    }
+
+    /// The crash states that are asked for. `seed` is that of the sweep.
+    pub(super) fn space(&self, states: &States, seed: u64) -> Space<'_> {
+        let promised = promised_positions(self.workload, self.trace, states);
+        let there = |position: &usize| *position <= self.rules.len();
+        let promised: Vec<_> = promised.into_iter().filter(there).collect();
+        Space::new(
+            &self.rules,
+            &promised,
+            states,
+            seed ^ seed_of(self.workload),
+        )
+    }
+
+    /// The model of what had been done; none where that is not known.
+    ///
+    /// # Errors
+    /// If the model cannot follow the run.
+    pub(super) fn model(
+        &self,
+        contract: &Contract,
+        progress: Progress,
+    ) -> Result<Option<Model>, String> {
+        let model = || progress.model(contract, self.workload, self.trace);
+        self.has_model.then(model).transpose()
+    }
+
+    /// All that must be known of a state to judge it.
+    pub(super) fn id(&self, state: State) -> StateId<'_> {
+        let progress = self.progress[state.position];
+        let (imported, position) = (self.imported, state.position);
+        StateId {
+            progress,
+            live: live_at(self.trace, &state, progress),
+            open: self.open(&state),
+            source: imported.map(|places| (&self.rules, &self.trace.log, places)),
+            state: StateFindings {
+                place: imported.map(|places| places.place(position)),
+                ..lost(&self.rules, self.trace, progress, state)
+            },
+        }
+    }
+
     /// The pairs of writes in a state whose order is not known.
-    fn open(&self, rules: &Log, state: &State) -> Vec<Unordered> {
+    fn open(&self, state: &State) -> Vec<Unordered> {
         let unordered = self.imported.map(Places::unordered).unwrap_or_default();
-        let lost = rules.lost(state);
+        let lost = self.rules.lost(state);
         let there = |place: usize| place < state.position && !lost.contains(&place);
         unordered
             .iter()
@@ -45,37 +118,11 @@ impl Engine {
     /// Has every crash state recover, or as many as there is time for, and judges it.
     pub(super) fn visit_states(
         &mut self,
-        workload: &Workload,
-        trace: &Trace,
-        extent: &Extent<'_>,
+        recording: &Recording<'_>,
         unfinished: &mut Unfinished,
         tell: Tell<'_>,
     ) -> Result<()> {
-        let last = extent.last;
-        // A sample is to be of what can be visited.
-        let rules = Log::new(
-            &requests(&trace.log)[..last],
-            trace.durable_position,
-            self.disk,
-        );
-        // Where nothing is known of what was done, a state is judged by itself.
-        let has_model = extent.imported.is_none() || has_operations(workload);
-        let progress = if has_model {
-            Progress::of(trace)
-        } else {
-            Progress::unknown(trace)
-        };
-        let promised = promised_positions(workload, trace, &self.states);
-        let promised: Vec<_> = promised
-            .into_iter()
-            .filter(|position| *position <= last)
-            .collect();
-        let space = Space::new(
-            &rules,
-            &promised,
-            &self.states,
-            self.seed ^ seed_of(workload),
-        );
+        let space = recording.space(&self.states, self.seed);
         let mut models: HashMap<Progress, Result<Option<Model>, String>> = HashMap::new();
         let mut visited = HashMap::new();
         let mut judged = HashSet::new();
@@ -95,46 +142,27 @@ impl Engine {
                     u64::try_from(space.len() - number as u128).unwrap_or(u64::MAX);
                 break;
             }
-            rebuild(&mut self.image, &trace.log, &rules, &state);
-            let (progress, hash) = (progress[state.position], self.image.hash());
+            rebuild(
+                &mut self.image,
+                &recording.trace.log,
+                &recording.rules,
+                &state,
+            );
+            let (progress, hash) = (recording.progress[state.position], self.image.hash());
             // The same content at the same moment gives the same findings.
             if !judged.insert((progress, hash)) {
                 unfinished.result.states_equal += 1;
                 continue;
             }
-            let make = || {
-                has_model
-                    .then(|| progress.model(&self.contract, workload, trace))
-                    .transpose()
-            };
+            let make = || recording.model(&self.contract, progress);
             match models.entry(progress).or_insert_with(make) {
                 Ok(model) => {
-                    let live = live_at(trace, &state, progress);
-                    let place = extent
-                        .imported
-                        .map(|imported| imported.place(state.position));
-                    let open = extent.open(&rules, &state);
-                    let source = extent
-                        .imported
-                        .map(|imported| (&rules, &trace.log, imported));
-                    let state = StateFindings {
-                        place,
-                        ..lost(&rules, trace, progress, state)
-                    };
-                    let id = StateId {
-                        progress,
-                        live,
-                        state,
-                        open,
-                        source,
-                    };
-                    self.judge(model.as_ref(), hash, id, &mut visited, unfinished, tell)?;
+                    let (model, id) = (model.as_ref(), recording.id(state));
+                    self.judge(model, hash, id, &mut visited, unfinished, tell)?;
                 }
                 Err(why) => {
-                    unfinished
-                        .result
-                        .inconclusive
-                        .get_or_insert_with(|| why.clone());
+                    let inconclusive = &mut unfinished.result.inconclusive;
+                    inconclusive.get_or_insert_with(|| why.clone());
                 }
             }
         }
@@ -145,11 +173,7 @@ impl Engine {
 /// The positions at which something is promised that was not promised before: where the run says
 /// that the power fails, and behind each persistence operation, if it may fail at other places as
 /// well.
-pub(super) fn promised_positions(
-    workload: &Workload,
-    trace: &Trace,
-    states: &States,
-) -> Vec<usize> {
+fn promised_positions(workload: &Workload, trace: &Trace, states: &States) -> Vec<usize> {
     let operations: Vec<_> = workload.operations().collect();
     let returned = |entry: &block_dev::Entry| match entry.kind {
         Kind::Mark(Mark::OperationEnd(number)) => operations
@@ -178,7 +202,7 @@ pub(super) fn promised_positions(
 }
 
 /// What the file system showed at the moment of a state.
-pub(super) fn live_at<'a>(trace: &'a Trace, state: &State, progress: Progress) -> Option<&'a Tree> {
+fn live_at<'a>(trace: &'a Trace, state: &State, progress: Progress) -> Option<&'a Tree> {
     let is_it = |point: &&CrashPoint| {
         point.log_position == state.position && point.operations_done == progress.operations_done
     };
@@ -190,13 +214,13 @@ pub(super) fn live_at<'a>(trace: &'a Trace, state: &State, progress: Progress) -
 }
 
 /// A workload has a sample of its own.
-pub(super) fn seed_of(workload: &Workload) -> u64 {
+fn seed_of(workload: &Workload) -> u64 {
     let hash = blake3::hash(workload.to_line().as_bytes());
     u64::from_le_bytes(hash.as_bytes()[..8].try_into().expect("8 of 32 bytes"))
 }
 
 /// A state, without findings, with what the disk lost in it.
-pub(super) fn lost(rules: &Log, trace: &Trace, progress: Progress, state: State) -> StateFindings {
+fn lost(rules: &Log, trace: &Trace, progress: Progress, state: State) -> StateFindings {
     let bytes = |place: usize, from: u64, to: Option<u64>| {
         let (offset, length) = trace.log.entries()[place].range();
         LostBytes {

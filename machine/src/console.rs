@@ -1,7 +1,6 @@
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, PipeReader, Read, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use crate::guest::STARTED;
@@ -16,10 +15,20 @@ const LINE_BYTES_MAX: u64 = 2048;
 /// thread collects.
 #[derive(Debug)]
 pub(crate) struct Console {
-    lines: Arc<Mutex<VecDeque<String>>>,
-    /// Whether it is shown on standard error as well.
-    shown: Arc<AtomicBool>,
+    said: Arc<Mutex<Said>>,
     reader: Option<JoinHandle<()>>,
+}
+
+/// What was said on a console.
+#[derive(Debug, Default)]
+struct Said {
+    lines: VecDeque<Vec<u8>>,
+    /// Whether these are lines since the start.
+    has_started: bool,
+    /// Whether they are shown on standard error as well.
+    is_shown: bool,
+    /// A kernel ends with an empty line or two: empty lines are shown when something follows.
+    blank: Vec<u8>,
 }
 
 impl Console {
@@ -28,20 +37,20 @@ impl Console {
     /// # Errors
     /// If there can be no more threads.
     pub(crate) fn collect(stream: PipeReader) -> std::io::Result<Self> {
-        let (lines, shown) = (Arc::default(), Arc::default());
-        let (kept, show) = (Arc::clone(&lines), Arc::clone(&shown));
-        let reader =
-            Builder::new().spawn(move || read_lines(BufReader::new(stream), &kept, &show))?;
+        let said = Arc::default();
+        let of_reader = Arc::clone(&said);
+        let reader = Builder::new().spawn(move || {
+            read_lines(BufReader::new(stream), &of_reader, &mut std::io::stderr());
+        })?;
         Ok(Self {
-            lines,
-            shown,
+            said,
             reader: Some(reader),
         })
     }
 
-    /// Shows what is said from now on.
+    /// Shows what was said since the start, and what is said from now on.
     pub(crate) fn show(&self) {
-        self.shown.store(true, Ordering::Relaxed);
+        show(&self.said, &mut std::io::stderr());
     }
 
     /// What it said, once nobody can say more: only to be called when the guest has ended.
@@ -54,45 +63,95 @@ impl Console {
 
     /// What it said until now.
     pub(crate) fn so_far(&self) -> Vec<String> {
-        self.lines
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter()
-            .cloned()
-            .collect()
+        let said = lock(&self.said);
+        let text = |line: &Vec<u8>| String::from_utf8_lossy(line).trim_end().to_owned();
+        said.lines.iter().map(text).collect()
     }
 }
 
-fn read_lines(mut stream: impl BufRead, kept: &Mutex<VecDeque<String>>, show: &AtomicBool) {
-    let mut bytes = Vec::new();
-    // A kernel ends with an empty line or two: empty lines are shown when something follows.
-    let mut blank = Vec::new();
+fn lock(said: &Mutex<Said>) -> MutexGuard<'_, Said> {
+    said.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The reader may be ahead: what a command said while nobody showed it yet is shown now.
+fn show(said: &Mutex<Said>, to: &mut impl Write) {
+    let mut said = lock(said);
+    said.is_shown = true;
+    if said.has_started {
+        for line in said.lines.clone() {
+            said.show(&line, to);
+        }
+    }
+}
+
+impl Said {
+    fn add(&mut self, line: &[u8], to: &mut impl Write) {
+        // The kernel may have begun a line.
+        if line.trim_ascii().ends_with(STARTED.trim_ascii()) {
+            self.has_started = true;
+            return self.lines.clear();
+        }
+        if self.is_shown && self.has_started {
+            self.show(line, to);
+        }
+        if self.lines.len() >= LINES_MAX {
+            self.lines.pop_front();
+        }
+        self.lines.push_back(line.to_owned());
+    }
+
+    fn show(&mut self, line: &[u8], to: &mut impl Write) {
+        self.blank.extend_from_slice(line);
+        if !line.trim_ascii().is_empty() {
+            // If nobody reads it, it is not said.
+            let _ = to.write_all(&self.blank);
+            self.blank.clear();
+        }
+    }
+}
+
+fn read_lines(mut stream: impl BufRead, said: &Mutex<Said>, to: &mut impl Write) {
+    let mut line = Vec::new();
     while stream
         .by_ref()
         .take(LINE_BYTES_MAX)
-        .read_until(b'\n', &mut bytes)
+        .read_until(b'\n', &mut line)
         .is_ok_and(|length| length > 0)
     {
-        // The kernel may have begun a line.
-        if bytes.trim_ascii().ends_with(STARTED.trim_ascii()) {
-            kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
-            bytes.clear();
-            continue;
-        }
-        if show.load(Ordering::Relaxed) {
-            blank.extend_from_slice(&bytes);
-            if !bytes.trim_ascii().is_empty() {
-                // If nobody reads it, it is not said.
-                let _ = std::io::stderr().write_all(&blank);
-                blank.clear();
+        lock(said).add(&line, to);
+        line.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is shown if somebody begins to show it after so many lines.
+    fn shown(lines: &[&str], shown_after: usize) -> String {
+        let (said, mut to) = (Mutex::default(), Vec::new());
+        let (before, after) = lines.split_at(shown_after);
+        read_lines(before.concat().as_bytes(), &said, &mut to);
+        assert!(to.is_empty(), "nobody shows it yet");
+        show(&said, &mut to);
+        read_lines(after.concat().as_bytes(), &said, &mut to);
+        String::from_utf8(to).expect("text")
+    }
+
+    #[test]
+    fn what_is_said_since_the_start_is_shown_whenever_somebody_begins_to() {
+        let started = std::str::from_utf8(STARTED).expect("text");
+        let begun = format!("[    0.5] a line begun {}", started.trim_start());
+        for started in [started, &begun] {
+            let lines = ["boot\n", started, "said\n", "\n", "more\n", "\n"];
+            for shown_after in 0..=lines.len() {
+                assert_eq!(
+                    shown(&lines, shown_after),
+                    "said\n\nmore\n",
+                    "{shown_after}"
+                );
             }
         }
-        let line = String::from_utf8_lossy(&bytes).trim_end().to_owned();
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= LINES_MAX {
-            kept.pop_front();
-        }
-        kept.push_back(line);
-        bytes.clear();
+        assert_eq!(shown(&["boot\n", "panic\n"], 1), "");
     }
 }

@@ -18,13 +18,10 @@ const LANGUAGES: [&str; 8] = [
 ];
 
 /// Functions of the standard libraries of Rust and Go, and of what a C compiler adds.
-const LIBRARIES: [&str; 14] = [
+const LIBRARIES: [&str; 11] = [
     "std::",
-    "<std::",
     "core::",
-    "<core::",
     "alloc::",
-    "<alloc::",
     "__rust",
     "syscall.",
     "internal/",
@@ -43,16 +40,21 @@ pub(crate) fn callers(stack: &[Frame]) -> Vec<String> {
         !LANGUAGES.iter().any(|language| file.starts_with(language))
     });
     let named = own.filter_map(|frame| Some((frame.function.as_deref()?, &frame.source)));
-    let named = named.filter(|(function, _)| {
-        !LIBRARIES
-            .iter()
-            .any(|library| function.starts_with(library))
-    });
+    let named = named.filter(|(function, _)| !is_of_library(function));
     let words = |(function, source): (&str, &Option<(String, u32)>)| match source {
         Some((path, line)) => format!("{function} ({}:{line})", file_name(path)),
         None => function.to_owned(),
     };
     named.map(words).take(CALLERS_MAX).collect()
+}
+
+/// Of a method, such as `<&dyn std::io::Write>::flush`, its type decides.
+fn is_of_library(function: &str) -> bool {
+    let mut name = function.trim_start_matches(['<', '&']);
+    for word in ["dyn ", "mut "] {
+        name = name.strip_prefix(word).unwrap_or(name);
+    }
+    LIBRARIES.iter().any(|library| name.starts_with(library))
 }
 
 fn file_name(path: &str) -> &str {
@@ -77,6 +79,16 @@ mod tests {
         let stack = [
             frame("/usr/lib/libc.so.6", "__GI_fsync", None),
             frame("/opt/store", "std::fs::File::sync_all", None),
+            frame(
+                "/opt/store",
+                "<&std::fs::File as std::io::Write>::write",
+                None,
+            ),
+            frame(
+                "/opt/store",
+                "<&dyn core::ops::function::Fn<()>>::call",
+                None,
+            ),
             frame("/opt/store", "wal::sync", Some(("/src/store/wal.rs", 12))),
             frame("/opt/store", "", None),
             frame("/opt/store", "store::put", None),
@@ -86,7 +98,7 @@ mod tests {
         ];
         let expected = ["wal::sync (wal.rs:12)", "store::put", "main (main.rs:3)"];
         assert_eq!(callers(&stack), expected);
-        assert_eq!(callers(&stack[..2]), Vec::<String>::new());
+        assert_eq!(callers(&stack[..4]), Vec::<String>::new());
     }
 
     #[test]

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod columns;
+mod ddmin;
 mod directory;
 mod exit;
 mod interrupt;
@@ -17,6 +18,7 @@ mod shard;
 mod shell;
 
 pub use columns::columns;
+pub use ddmin::ddmin;
 pub use directory::{Directory, LOCK, MANIFEST, RESULTS, SUMMARY, TABLE, TIMES, command_line};
 pub use exit::{Outcome, exit, exit_usage};
 pub use interrupt::Interrupt;

@@ -9,7 +9,7 @@ use campaign::{RESULTS, SUMMARY, TIMES, read_lines};
 use crate::again::Address;
 use crate::findings::Finding;
 use crate::inconclusive::{Inconclusive, Reason};
-use crate::judged::Judged;
+use crate::judged::{Judged, Verdicts};
 use crate::known::known;
 use crate::lines::{Line, TimeLine};
 use crate::manifest::Manifest;
@@ -116,6 +116,16 @@ impl Numbered<'_> {
             Self::Inconclusive(state) => state.address,
         }
     }
+}
+
+/// The verdicts on the states of a level in a directory of results.
+///
+/// # Errors
+/// If it cannot be read, or is damaged.
+pub fn verdicts(directory: &Path, level: Level) -> anyhow::Result<Verdicts> {
+    let mut judged = Judged::default();
+    read_lines(&directory.join(RESULTS), |_, line| judged.add(line))?;
+    Ok(judged.of.remove(&level).unwrap_or_default())
 }
 
 /// What a sweep wrote when it ended or was stopped; none if it was killed.

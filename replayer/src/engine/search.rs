@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use block_dev::FrontEnd;
+use campaign::ddmin;
 use checker::Promise;
 use crash_images::{rebuild, requests};
 use local_fs::{KernelMessage, Mounted};
@@ -19,7 +20,6 @@ use super::{
     Engine, Result, StateId, Tell, Unfinished, inconclusive, live_at, lost, promised_positions,
     seed_of,
 };
-use crate::ddmin::ddmin;
 use crate::moment::Progress;
 use crate::result::{StateFindings, Timing, WorkloadResult};
 

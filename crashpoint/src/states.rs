@@ -12,7 +12,7 @@ use clap::builder::PossibleValuesParser;
 use node_sweep::{
     Finding, Findings, Indices, Judge, Kinds, Level, Manifest, Merged, Plan, Progress, Recorded,
     Request, Results, Rule, States, Subject, Summary, Verdict, Verdicts, Watch, relaxation_words,
-    sweep, together,
+    so_far, sweep, together,
 };
 use pace_rules::disk;
 use pace_rules::nodes::{Explore, MODELS, NodeState, Relaxation, Space, Split};
@@ -445,8 +445,14 @@ impl Subjects<'_> {
                 Err(error) => return Err(error),
             }
         }
-        let (findings, mut summary) = together(visited, self.request.is_part(shard));
+        let (mut findings, mut summary) = together(visited, self.request.is_part(shard));
         summary.interrupted |= failure.is_some();
+        if let Some(results) = results.as_deref()
+            && results.count() as u64 > summary.checked
+        {
+            // One that is continued was stopped before it had come to all that was known.
+            (findings, summary) = so_far(results.directory(), results.manifest(), self.trace)?;
+        }
         // Where nobody reads it, it is kept all the same.
         let printed = print(control.format, &findings, &summary);
         if let Some(results) = results {

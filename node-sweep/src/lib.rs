@@ -59,7 +59,7 @@ pub use minimize::{Minimization, Minimized, Shape, minimize};
 pub use nodes::Nodes;
 pub use place::{Place, mentions};
 pub use program::{Program, is_scratch, scratch};
-pub use recorded::{Numbered, Recorded, verdicts};
+pub use recorded::{Numbered, Recorded, so_far, verdicts};
 pub use request::{Judge, Level, Request, Rule, explore};
 pub use results::{Results, load_trace};
 pub use states::{Made, States};

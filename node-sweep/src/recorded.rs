@@ -16,6 +16,7 @@ use crate::manifest::Manifest;
 use crate::request::Level;
 use crate::results::{FINDINGS, load_trace};
 use crate::summary::Summary;
+use trace::Trace;
 
 /// What is in a directory of results.
 #[derive(Debug, Clone)]
@@ -116,6 +117,20 @@ impl Numbered<'_> {
             Self::Inconclusive(state) => state.address,
         }
     }
+}
+
+/// What the verdicts in a directory of results amount to, whatever was written of that.
+///
+/// # Errors
+/// If they cannot be read, or the trace is not one of this sweep.
+pub fn so_far(
+    directory: &Path,
+    manifest: &Manifest,
+    trace: &Trace,
+) -> anyhow::Result<(Vec<Finding>, Summary)> {
+    let mut judged = Judged::default();
+    read_lines(&directory.join(RESULTS), |_, line| judged.add(line))?;
+    known(trace, manifest, &judged, &seconds(directory)?)
 }
 
 /// The verdicts on the states of a level in a directory of results.

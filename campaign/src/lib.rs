@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod columns;
+mod ddmin;
 mod directory;
 mod exit;
 mod interrupt;
@@ -20,6 +21,7 @@ mod shell;
 mod version;
 
 pub use columns::columns;
+pub use ddmin::ddmin;
 pub use directory::{Directory, LOCK, MANIFEST, RESULTS, SUMMARY, TABLE, TIMES, command_line};
 pub use exit::{Outcome, exit, exit_usage};
 pub use interrupt::Interrupt;

@@ -4,6 +4,7 @@ mod export;
 mod minimize;
 mod replay;
 mod show;
+mod smaller;
 mod states;
 
 use std::path::PathBuf;

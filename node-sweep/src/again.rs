@@ -28,7 +28,7 @@ pub struct Address {
 }
 
 impl Address {
-    fn refuse(self, len: u64) -> anyhow::Result<()> {
+    pub(crate) fn refuse(self, len: u64) -> anyhow::Result<()> {
         if self.state >= len {
             bail!(
                 "the results name state {}, and the sweep has {len}: its files do not belong together",
@@ -107,6 +107,26 @@ fn block_space(trace: &Trace, request: &Request, address: Address) -> anyhow::Re
     Ok(space)
 }
 
+/// Says whether [`keep`] would refuse a directory because of what is in it.
+///
+/// # Errors
+/// If it would.
+pub fn refuse_to_keep(directory: &Path) -> anyhow::Result<()> {
+    if !directory.exists() {
+        return Ok(());
+    }
+    let mut entries = directory
+        .read_dir()
+        .with_context(|| format!("read {}", directory.display()))?;
+    if entries.next().is_some() {
+        bail!(
+            "{} is not empty: name a new directory for --keep",
+            directory.display()
+        );
+    }
+    Ok(())
+}
+
 /// Writes what the nodes of a trace have in a state as directories in `directory`, which must be
 /// new or empty, each with the name of its node, and what was acknowledged as a file.
 ///
@@ -114,17 +134,7 @@ fn block_space(trace: &Trace, request: &Request, address: Address) -> anyhow::Re
 /// If there is something in it, or it cannot be written.
 pub fn keep(trace: &Trace, state: &Made, directory: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
-    if directory
-        .read_dir()
-        .with_context(|| format!("read {}", directory.display()))?
-        .next()
-        .is_some()
-    {
-        bail!(
-            "{} is not empty: name a new directory for --keep",
-            directory.display()
-        );
-    }
+    refuse_to_keep(directory)?;
     let nodes = trace
         .run
         .nodes

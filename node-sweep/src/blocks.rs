@@ -107,7 +107,8 @@ impl<'a> Blocks<'a> {
             .any(|(_, disk)| disk.variant.file_system.remembered_by_identity)
     }
 
-    fn made(&mut self, state: &BlockState) -> Made {
+    /// What the disks are in a state.
+    pub(crate) fn made(&mut self, state: &BlockState) -> Made {
         let mut hasher = blake3::Hasher::new();
         let mut held = Vec::new();
         for (node, disk) in &mut self.disks {
@@ -231,9 +232,10 @@ impl BlockFindings<'_> {
                 plain,
                 ..
             } = group;
+            let state = self.space.state(broken.smallest);
             Ok(Finding {
                 plain,
-                ..self.told(place + 1, &broken, kind, &mut blocks)?
+                ..self.told(place + 1, &state, &broken, kind, &mut blocks)?
             })
         };
         self.groups(swept)
@@ -303,15 +305,16 @@ impl BlockFindings<'_> {
         groups
     }
 
-    fn told(
+    /// The finding that a state shows.
+    pub(crate) fn told(
         &self,
         number: usize,
+        state: &BlockState,
         broken: &Broken,
         kind: Kind,
         blocks: &mut Blocks<'_>,
     ) -> anyhow::Result<Finding> {
-        let state = self.space.state(broken.smallest);
-        let made = blocks.made(&state);
+        let made = blocks.made(state);
         let mut finding = Findings::told(self.trace, &state.cut);
         finding.number = number;
         finding.model = self.file_systems();

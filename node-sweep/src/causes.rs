@@ -94,7 +94,7 @@ impl Findings<'_> {
     }
 
     /// Those of the states that a space of this run has; none if it is too large to tell.
-    fn search(
+    pub(crate) fn search(
         &self,
         run: &Run,
         request: &Request,

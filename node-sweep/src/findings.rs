@@ -307,33 +307,49 @@ impl<'a> Findings<'a> {
         let mut states = self
             .space
             .map(|space| States::new(&self.trace.run, space, self.trace));
-        let story = |(place, group): (usize, Group)| {
-            let mut nodes = self.nodes(&group.state);
-            for (node, story) in nodes.iter_mut().enumerate() {
-                story.files = states.as_mut().map_or(Vec::new(), |states| {
-                    self.damages(states, &group.state, node)
-                });
-            }
+        let told = |(place, group): (usize, Group)| {
+            let (state, key) = (&group.state, group.key);
             let finding = Finding {
                 number: place + 1,
-                model: self.model.to_owned(),
-                relaxation: relaxation_words(group.state.relaxation).to_owned(),
-                complaint: group.smallest.complaint.clone(),
                 states: group.states,
                 relaxations: group.relaxations,
-                patterns: self.patterns(&nodes),
-                state: group.smallest.smallest,
-                key: group.key,
-                plain: self.plain(&group.smallest),
-                nodes,
-                timeline: self.timeline(&group.state),
-                acknowledged: self.acknowledged(&group.state),
-                prevented_by: Vec::new(),
-                models: BTreeMap::new(),
+                ..self.story(states.as_mut(), state, &group.smallest, key)
             };
             (finding, group.keys)
         };
-        groups.into_iter().enumerate().map(story).collect()
+        groups.into_iter().enumerate().map(told).collect()
+    }
+
+    /// The finding that a state shows, alone.
+    pub(crate) fn story(
+        &self,
+        mut states: Option<&mut States<'_>>,
+        state: &State,
+        shown: &Broken,
+        key: Fingerprint,
+    ) -> Finding {
+        let mut nodes = self.nodes(state);
+        for (node, story) in nodes.iter_mut().enumerate() {
+            let damages = |states| self.damages(states, state, node);
+            story.files = states.as_deref_mut().map_or(Vec::new(), damages);
+        }
+        Finding {
+            number: 0,
+            model: self.model.to_owned(),
+            relaxation: relaxation_words(state.relaxation).to_owned(),
+            complaint: shown.complaint.clone(),
+            states: shown.states,
+            relaxations: BTreeMap::new(),
+            patterns: self.patterns(&nodes),
+            state: shown.smallest,
+            key,
+            plain: self.plain(shown),
+            nodes,
+            timeline: self.timeline(state),
+            acknowledged: self.acknowledged(state),
+            prevented_by: Vec::new(),
+            models: BTreeMap::new(),
+        }
     }
 
     /// What the files that something is missing of are like, where their names are random.
@@ -466,7 +482,7 @@ impl<'a> Findings<'a> {
 
     /// Crashes that are earlier by one operation of a node. What is broken from some moment on,
     /// until something mends it, is broken for one reason.
-    fn earlier(&self, state: &State) -> Vec<State> {
+    pub(crate) fn earlier(&self, state: &State) -> Vec<State> {
         let mut all = Vec::new();
         for node in 0..state.nodes.len() {
             let events = &self.trace.run.nodes[node].events;
@@ -499,7 +515,13 @@ impl<'a> Findings<'a> {
 
     /// The state if a node had crashed before it made a call, or within that, when so many of its
     /// parts had reached the disk.
-    fn crashed_at(&self, state: &State, node: usize, event: usize, parts: usize) -> State {
+    pub(crate) fn crashed_at(
+        &self,
+        state: &State,
+        node: usize,
+        event: usize,
+        parts: usize,
+    ) -> State {
         let mut earlier = state.clone();
         earlier.cut[node] = earlier.cut[node].min(event);
         let of_node = &mut earlier.nodes[node];
@@ -524,7 +546,7 @@ impl<'a> Findings<'a> {
     }
 
     /// The events of a node of which something is lost.
-    fn missing_events(&self, state: &State, node: usize) -> Vec<usize> {
+    pub(crate) fn missing_events(&self, state: &State, node: usize) -> Vec<usize> {
         let micros = self.micros(node);
         let mut events: Vec<_> = state.nodes[node]
             .lost
@@ -611,7 +633,7 @@ impl<'a> Findings<'a> {
     }
 
     /// The event that had been begun and had not returned, of which something is on the disk.
-    fn begun(&self, state: &State, node: usize) -> Option<usize> {
+    pub(crate) fn begun(&self, state: &State, node: usize) -> Option<usize> {
         let last = state.nodes[node].micros.checked_sub(1)?;
         let event = self.micros(node)[last].event;
         (event >= state.cut[node]).then_some(event)

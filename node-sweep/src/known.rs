@@ -19,7 +19,7 @@ use crate::sweep::{Plan, Source, Swept, Trees, sweep_source};
 
 /// Among so many states, the first ones, those are counted that equal one with a verdict, even if
 /// the sweep had not come to them.
-const EQUAL_MAX: u64 = 100_000;
+const EQUAL_MAX: u64 = 10_000;
 
 /// The findings among what was judged, and what that amounts to. What would have prevented them,
 /// and where else they are possible, is not looked at, as in a sweep that was stopped.

@@ -17,6 +17,7 @@ use crate::judged::Verdicts;
 use crate::manifest::Manifest;
 use crate::merge::Merged;
 use crate::request::{Level, Request};
+use crate::recorded::so_far;
 use crate::results::Results;
 use crate::summary::{Summary, count_words, together};
 use crate::sweep::{Plan, Subject, sweep, sweep_source};
@@ -155,8 +156,14 @@ impl<'a> Requested<'a> {
                 Err(error) => return Err(error),
             }
         }
-        let (findings, mut summary) = together(visited, self.request.is_part(self.shard));
+        let (mut findings, mut summary) = together(visited, self.request.is_part(self.shard));
         summary.interrupted |= failure.is_some();
+        if let Some(results) = results.as_deref()
+            && results.count() as u64 > summary.checked
+        {
+            // One that is continued was stopped before it had come to all that was known.
+            (findings, summary) = so_far(results.directory(), results.manifest(), self.trace)?;
+        }
         if let Some(results) = results {
             results.finish(&findings, &summary, &summary.table())?;
         }

@@ -9,13 +9,14 @@ use campaign::{RESULTS, SUMMARY, TIMES, read_lines};
 use crate::again::Address;
 use crate::findings::Finding;
 use crate::inconclusive::{Inconclusive, Reason};
-use crate::judged::Judged;
+use crate::judged::{Judged, Verdicts};
 use crate::known::known;
 use crate::lines::{Line, TimeLine};
 use crate::manifest::Manifest;
 use crate::request::Level;
 use crate::results::{FINDINGS, load_trace};
 use crate::summary::Summary;
+use trace::Trace;
 
 /// What is in a directory of results.
 #[derive(Debug, Clone)]
@@ -116,6 +117,30 @@ impl Numbered<'_> {
             Self::Inconclusive(state) => state.address,
         }
     }
+}
+
+/// What the verdicts in a directory of results amount to, whatever was written of that.
+///
+/// # Errors
+/// If they cannot be read, or the trace is not one of this sweep.
+pub fn so_far(
+    directory: &Path,
+    manifest: &Manifest,
+    trace: &Trace,
+) -> anyhow::Result<(Vec<Finding>, Summary)> {
+    let mut judged = Judged::default();
+    read_lines(&directory.join(RESULTS), |_, line| judged.add(line))?;
+    known(trace, manifest, &judged, &seconds(directory)?)
+}
+
+/// The verdicts on the states of a level in a directory of results.
+///
+/// # Errors
+/// If it cannot be read, or is damaged.
+pub fn verdicts(directory: &Path, level: Level) -> anyhow::Result<Verdicts> {
+    let mut judged = Judged::default();
+    read_lines(&directory.join(RESULTS), |_, line| judged.add(line))?;
+    Ok(judged.of.remove(&level).unwrap_or_default())
 }
 
 /// What a sweep wrote when it ended or was stopped; none if it was killed.

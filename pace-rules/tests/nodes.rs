@@ -816,6 +816,62 @@ proptest! {
                 prop_assert!(whole <= state.nodes[node].micros, "{:?}", state);
             }
             prop_assert!(seen.insert(identity(&state)), "twice: {:?}", state);
+            prop_assert!(space.allows(&state), "not allowed: {:?}", state);
+            prop_assert_eq!(space.named(state.clone()), state);
+        }
+    }
+
+    /// What is allowed besides is no more than a space has that may lose as much as it likes.
+    #[test]
+    fn a_state_that_lacks_less_is_allowed_only_if_some_space_has_it(
+        steps in prop::collection::vec(step(1), 1..8), lost in 1..4_usize, of in 0..MODELS.len(), spared in any::<u64>(),
+    ) {
+        let script = script(1, &steps);
+        let run = &script.run;
+        let request_of = |lost| request(&MODELS[of], Explore::BruteForce, lost);
+        let (space, all) = (Space::new(run, &request_of(lost)).expect("states"), Space::new(run, &request_of(99)).expect("states"));
+        let trees: HashSet<Tree> = (0..all.len()).map(|index| tree(run, &all, &all.state(index), 0)).collect();
+        for index in 0..space.len() {
+            let mut state = space.state(index);
+            // Behind more events, more is durable.
+            for events in 0..=run.nodes[0].events.len() {
+                let later = State { cut: vec![events, 0], ..state.clone() };
+                prop_assert!(!space.allows(&later) || posix_allows(run, &space, &later, 0), "{:?}", later);
+            }
+            let micros = space.micros(0);
+            // Some of the operations are there after all.
+            let is_spared = |micro: &usize| spared >> (micros[*micro].event % 64) & 1 == 1;
+            state.nodes[0].lost.retain(|micro| !is_spared(micro));
+            if space.allows(&state) {
+                prop_assert!(posix_allows(run, &space, &state, 0), "{:?}", state);
+                // Spaces lose whole operations, but for the last one.
+                let lost = |micro: &usize| state.nodes[0].lost.contains(micro);
+                let of = |event: usize| (0..state.nodes[0].micros).filter(move |micro| micros[*micro].event == event);
+                let is_whole = (0..run.nodes[0].events.len()).all(|event| of(event).all(|micro| lost(&micro)) || !of(event).any(|micro| lost(&micro)));
+                prop_assert!(!is_whole || trees.contains(&tree(run, &space, &state, 0)), "{:?}", state);
+            } else {
+                prop_assert!(MODELS[of].name != "posix", "posix keeps and loses each for itself: {:?}", state);
+            }
+        }
+    }
+
+    #[test]
+    fn an_earlier_crash_has_no_more_of_anything(
+        steps in prop::collection::vec(step(2), 1..9), of in 0..MODELS.len(), most in prop::collection::vec(0..12_usize, 3),
+    ) {
+        let script = script(2, &steps);
+        let space = Space::new(&script.run, &request(&MODELS[of], Explore::BruteForce, 1)).expect("there are states");
+        for index in 0..space.len() {
+            let state = space.state(index);
+            let earlier = space.earlier(&state, &most);
+            prop_assert!(is_consistent(&script.run, &earlier.cut), "{:?}", earlier);
+            for (node, events) in earlier.cut.iter().enumerate() {
+                prop_assert!(*events <= most[node].min(state.cut[node]));
+                prop_assert!(earlier.nodes[node].micros <= state.nodes[node].micros);
+                prop_assert!(earlier.nodes[node].lost.iter().all(|micro| state.nodes[node].lost.contains(micro)));
+            }
+            let has_lost = earlier.nodes.iter().any(|node| !node.lost.is_empty());
+            prop_assert!(space.allows(&earlier) || (has_lost && MODELS[of].name != "posix"), "{:?}", earlier);
         }
     }
 

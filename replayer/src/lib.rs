@@ -7,7 +7,6 @@
 mod args;
 mod command;
 mod crashed_disks;
-mod ddmin;
 mod disk_kind;
 mod drain;
 mod engine;

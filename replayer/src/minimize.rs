@@ -4,11 +4,10 @@
 use std::collections::HashSet;
 
 use anyhow::bail;
-use campaign::Interrupt;
+use campaign::{Interrupt, ddmin};
 use pace_rules::disk::{Relaxation, States};
 use workloads::{Op, Step, Workload};
 
-use crate::ddmin::ddmin;
 use crate::engine::search::Search;
 use crate::findings::{Found, FoundWhat};
 use crate::result::{Death, RunLog, StateFindings};

@@ -175,6 +175,33 @@ fn stopped_when_its_time_is_up_and_continued() {
     assert_eq!(output.status.code(), Some(1));
 }
 
+/// What is known is told, however early the sweep is stopped that continues with it.
+#[test]
+fn stopped_at_once_when_it_is_continued() {
+    let place = Place::new(&[]);
+    let path = place.path("whole/results.jsonl");
+    let text = std::fs::read_to_string(&path).expect("read");
+    let (_, others) = text.split_once('\n').expect("a line");
+    std::fs::write(&path, others).expect("written");
+    let (findings, _) = place.left_in("whole");
+    let output = place.run(&["app", "--resume", "whole", "--budget", "1us"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let (left, summary) = place.left_in("whole");
+    assert_eq!(left.lines().count(), findings.lines().count());
+    let known = others.lines().count() as u64;
+    assert_eq!(summary["checked"].as_u64(), Some(known), "{summary}");
+    assert_eq!(summary["interrupted"], true, "{summary}");
+    let shown = place.run(&["show", "whole"]);
+    assert!(
+        !printed(&shown).contains("has not ended"),
+        "{}",
+        printed(&shown)
+    );
+    place.run(&["app", "--resume", "whole"]);
+    let (left, _) = place.left_in("whole");
+    assert_eq!(left, findings);
+}
+
 #[test]
 fn stopped_after_what_was_asked_for() {
     let place = Place::new(&[]);

@@ -341,3 +341,45 @@ fn a_sweep_of_a_cluster_is_continued_divided_and_put_together() {
         assert!(place("kept").join(node).join("CURRENT").exists(), "{node}");
     }
 }
+
+#[test]
+fn a_finding_of_a_cluster_is_minimized() {
+    let recorded = record("early-acknowledgement");
+    let run = |arguments: &[&str]| crashpoint(arguments, &recorded.path());
+    let sweep = [
+        "cluster", "sweep", "trace", "--sample", "30", "--seed", "1", "--lost", "2", "--out", "out",
+    ];
+    let swept = run(&sweep);
+    assert_eq!(swept.status.code(), Some(1), "{}", printed(&swept));
+    let output = run(&["minimize", "out", "1", "--keep", "kept"]);
+    let story = printed(&output);
+    assert_eq!(output.status.code(), Some(1), "{story}{}", said(&output));
+    let number = |words: &str, place: usize| {
+        let line = story.lines().next().expect("a line");
+        let parts = line.split(", ").find_map(|part| {
+            part.contains(words).then(|| {
+                let words = part.split_whitespace();
+                words
+                    .filter_map(|word| word.parse::<usize>().ok())
+                    .collect::<Vec<_>>()
+            })
+        });
+        parts.expect(line)[place]
+    };
+    // States that were drawn come from anywhere in the run.
+    assert!(number("events", 1) < number("events", 0), "{story}");
+    assert!(
+        story.contains("  broken        acknowledged put "),
+        "{story}"
+    );
+    for node in ["a", "b", "c"] {
+        let kept = recorded.path().join("kept").join(node);
+        assert!(kept.exists(), "{node}");
+    }
+    let acknowledged = recorded.path().join("kept/acknowledged");
+    let lines = std::fs::read_to_string(acknowledged).expect("read");
+    assert!(
+        lines.lines().any(|line| line.starts_with("put ")),
+        "{lines}"
+    );
+}

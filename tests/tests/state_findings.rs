@@ -7,6 +7,8 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use end_to_end::{Ordinary, printed, program, require_root, said};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -441,4 +443,227 @@ fn states_that_nobody_could_judge_are_made_again() {
         }
     }
     panic!("all of one kind: {statuses:?}");
+}
+
+/// Saves whole files that are not synced. What it says of a file that is gone depends on how many
+/// are. It takes its time where there is a file `slow`.
+const FILES: &str = "for i in 1 2 3 4 5 6; do echo $i > {dir}/file$i && echo $i; done";
+const COUNTS: &str = "test ! -e slow || sleep 1; gone=0; for number in $(cat {acks}); do test -s {dir}/file$number || gone=$((gone+1)); done; \
+    case $gone in 0) echo ok;; 1) echo broken one file is gone;; *) echo broken several files are gone;; esac";
+
+/// Draws states until the check says this of a finding of them that lost so much; its number.
+fn drawn(place: &Place, words: &str, lost: usize) -> String {
+    let record = ["app", "--check", COUNTS, "--out", "whole", "--sample", "1"];
+    place.run(&[&record[..], &["--", "sh", "-c", FILES]].concat());
+    let most = lost.to_string();
+    for seed in 0..100 {
+        let seed = seed.to_string();
+        let _ = fs::remove_dir_all(place.path("out"));
+        let options = [
+            "--sample", "6", "--seed", &seed, "--lost", &most, "--out", "out",
+        ];
+        let sweep = ["app", "--trace", "whole/trace", "--check", COUNTS];
+        place.run(&[&sweep[..], &options].concat());
+        let findings = fs::read_to_string(place.path("out/findings.jsonl")).expect("read");
+        let findings = findings
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"));
+        let is_it = |found: &Value| {
+            let of_node = &found["nodes"][0];
+            found["broken"][0] == words
+                && of_node["lost"].as_array().map(Vec::len) == Some(lost)
+                && of_node["midway"].is_null()
+        };
+        if let Some(found) = findings.into_iter().find(is_it) {
+            return found["number"].to_string();
+        }
+    }
+    panic!("none of the samples has one")
+}
+
+/// The two numbers around `words` and `down to` in the first line of what was minimized.
+fn down(story: &str, words: &str) -> (usize, usize) {
+    let line = story.lines().next().expect("a line");
+    let (before, after) = line.split_once(&format!("{words} down to ")).expect(line);
+    let first = before.rsplit(' ').find(|word| !word.is_empty());
+    let last = after.split(|letter: char| !letter.is_ascii_digit()).next();
+    let number = |word: Option<&str>| word.and_then(|word| word.parse().ok()).expect(line);
+    (number(first), number(last))
+}
+
+#[test]
+fn a_finding_that_was_drawn_is_minimized_to_one_operation_and_the_earliest_crash() {
+    let place = Place::new();
+    let number = drawn(&place, "one file is gone", 2);
+    let before = content(&place.path("out"));
+    let output = place.run(&["minimize", "out", &number, "--keep", "kept"]);
+    let story = printed(&output);
+    assert_eq!(output.status.code(), Some(1), "{story}{}", said(&output));
+    assert!(
+        story.starts_with(&format!("FINDING {number}  posix  operations lost: ")),
+        "{story}"
+    );
+    let (lost, left) = down(&story, "lost operations");
+    assert_eq!((lost, left), (2, 1), "{story}");
+    let (events, fewer) = down(&story, "events");
+    assert!(fewer <= events, "{story}");
+    assert_eq!(story.matches("\n  lost ").count(), 1, "{story}");
+    assert!(
+        story.contains("  broken        one file is gone") && story.contains("  prevented by  "),
+        "{story}"
+    );
+    assert_eq!(
+        content(&place.path("out")),
+        before,
+        "the results were changed"
+    );
+
+    // Only the last file that was acknowledged is gone, and nothing came after.
+    let acknowledged = fs::read_to_string(place.path("kept/acknowledged")).expect("read");
+    let files: Vec<_> = acknowledged.lines().collect();
+    let is_whole = |name: &&&str| {
+        let file = fs::metadata(place.path("kept/program").join(format!("file{name}")));
+        file.is_ok_and(|file| file.len() > 0)
+    };
+    let whole = files.iter().filter(is_whole).count();
+    assert_eq!(whole, files.len() - 1, "{acknowledged}");
+    assert!(!is_whole(&files.last().expect("one")), "{story}");
+    let there = fs::read_dir(place.path("kept/program"))
+        .expect("read")
+        .count();
+    assert!(there <= files.len(), "{story}");
+}
+
+#[test]
+fn what_needs_two_losses_keeps_two_and_its_words() {
+    let place = Place::new();
+    let number = drawn(&place, "several files are gone", 3);
+    let output = place.run(&["minimize", "out", &number]);
+    let story = printed(&output);
+    assert_eq!(output.status.code(), Some(1), "{story}{}", said(&output));
+    assert_eq!(down(&story, "lost operations"), (3, 2), "{story}");
+    assert!(
+        story.contains("  broken        several files are gone"),
+        "{story}"
+    );
+}
+
+/// Writes whole files past the page cache, and flushes nothing.
+const DIRECT: &str = "for i in 1 2 3; do head -c 4096 /dev/zero | tr '\\0' $i | \
+    dd of={dir}/file$i bs=4096 iflag=fullblock oflag=direct conv=notrunc status=none && echo $i || exit 1; done";
+const WRITTEN: &str = "for n in $(cat {acks}); do test \"$(head -c 1 {dir}/file$n)\" = $n || { echo broken a write is lost; exit; }; done; echo ok";
+
+#[test]
+fn a_disk_that_lost_everything_is_minimized_to_what_matters() {
+    let place = Place::new();
+    fs::create_dir(place.path("data")).expect("made");
+    for number in 1..=3 {
+        fs::write(place.path(&format!("data/file{number}")), [b'-'; 4096]).expect("written");
+    }
+    let disk = [
+        "--level", "block", "--disk", "ext4", "--states", "flushed", "--dir", "data",
+    ];
+    place.sweep(
+        &[&["--check", WRITTEN, "--out", "out"], &disk[..]].concat(),
+        DIRECT,
+        1,
+    );
+    // The largest of what was found: the first crash at which something is lost will do.
+    let path = place.path("out/findings.jsonl");
+    let mut found: Value =
+        serde_json::from_str(&fs::read_to_string(&path).expect("read")).expect("one finding");
+    let results = fs::read_to_string(place.path("out/results.jsonl")).expect("read");
+    let results = results
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let broken = results.filter(|line| line["verdict"] == "broken");
+    found["state"] = broken
+        .map(|line| line["state"].as_u64())
+        .max()
+        .expect("one")
+        .into();
+    fs::write(&path, format!("{found}\n")).expect("written");
+    let mut leasts = Vec::new();
+    for again in ["kept", "again"] {
+        let output = place.run(&["minimize", "out", "1", "--keep", again]);
+        let story = printed(&output);
+        assert_eq!(output.status.code(), Some(1), "{story}{}", said(&output));
+        leasts.push(down(&story, "events"));
+        assert!(story.contains("  disk          ext4, "), "{story}");
+        assert!(story.contains("  broken        a write is lost"), "{story}");
+        let (lost, left) = down(&story, "lost writes");
+        assert!(lost > 1 && left == 1, "{story}");
+        // Nothing was acknowledged behind what was lost.
+        assert_eq!(
+            fs::read_to_string(place.path(again).join("acknowledged")).expect("read"),
+            "1\n"
+        );
+        let first = fs::read(place.path(again).join("program/file1")).expect("read");
+        assert_eq!(first, [b'-'; 4096]);
+    }
+    assert_eq!(leasts[0], leasts[1]);
+}
+
+#[test]
+fn what_cannot_be_minimized_says_why() {
+    let place = Place::new();
+    place.sweep(&["--check", COUNTS, "--out", "out"], FILES, 1);
+    let findings = rows(&place.show(&["out"], 1), "finding").len();
+    let refused = |arguments: &[&str], part: &str| {
+        let output = place.run(arguments);
+        let lines = said(&output).lines().count();
+        assert_eq!(
+            (output.status.code(), lines),
+            (Some(2), 1),
+            "{}",
+            said(&output)
+        );
+        assert!(said(&output).contains(part), "{}", said(&output));
+    };
+    refused(
+        &["minimize", "out", "99"],
+        &format!("numbered from 1 to {findings}"),
+    );
+    refused(&["minimize", "out", "1", "--keep", "out"], "is not empty");
+    // The check has changed its mind.
+    let path = place.path("out/manifest.json");
+    let manifest = fs::read_to_string(&path).expect("read");
+    let judged = manifest.replace("echo broken", "echo ok");
+    assert_ne!(manifest, judged);
+    fs::write(&path, judged).expect("written");
+    let output = place.run(&["minimize", "out", "1"]);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(
+        said(&output).contains("finding 1 did not come again"),
+        "{}",
+        said(&output)
+    );
+    // What nobody could judge is no finding.
+    place.sweep(&["--check", "exit 7", "--out", "open"], FILES, 3);
+    refused(&["minimize", "open", "1"], "inconclusive state");
+}
+
+#[test]
+fn an_interrupted_minimization_tells_what_it_has_and_leaves_nothing() {
+    let place = Place::new();
+    let number = drawn(&place, "several files are gone", 3);
+    fs::write(place.path("slow"), "").expect("written");
+    let temporary = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let mut command = place.command(&["minimize", "out", &number]);
+    command.env("TMPDIR", temporary.path());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = child.spawn().expect("it runs");
+    // The finding itself is checked twice.
+    std::thread::sleep(Duration::from_secs(4));
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).expect("sent");
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(
+        said(&output).contains("interrupted: there may be something smaller"),
+        "{}",
+        said(&output)
+    );
+    assert!(printed(&output).starts_with(&format!("FINDING {number}  posix  ")));
+    let left = temporary.path().read_dir().expect("read").count();
+    assert_eq!(left, 0, "something is left");
 }

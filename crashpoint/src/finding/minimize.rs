@@ -1,18 +1,27 @@
 //! `crashpoint minimize`: less that breaks the same promise.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 
+use anyhow::bail;
 use campaign::{Interrupt, Outcome, say};
 use clap::{Args, Command};
+use node_sweep::Recorded;
 use replayer::{FileSystemArgs, FoundWhat, SweepOptions, Workers, prepare, replay_text};
 
 use super::Named;
+use super::states::State;
 
 /// The arguments of `crashpoint minimize`.
 #[derive(Debug, Args)]
 pub(crate) struct MinimizeArgs {
     #[command(flatten)]
     finding: Named,
+
+    /// Of a program or a cluster: write the state that is left as directories, one for each node,
+    /// into DIR
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
 }
 
 /// Does it.
@@ -21,6 +30,17 @@ pub(crate) fn minimize(
     fs: &Command,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Outcome> {
+    if let Some(recorded) = Recorded::read(&arguments.finding.results)? {
+        let state = State {
+            directory: &arguments.finding.results,
+            recorded,
+            number: arguments.finding.number,
+        };
+        return state.minimize(arguments.keep.as_deref(), interrupt);
+    }
+    if arguments.keep.is_some() {
+        bail!("--keep is for programs and clusters: of a file system, replay shows the state");
+    }
     let opened = arguments.finding.open(fs)?;
     let found = &opened.found;
     let machine = opened.sweep.machine()?;
@@ -105,6 +125,6 @@ pub(crate) fn minimize(
     Ok(Outcome::Findings)
 }
 
-fn counted(number: usize, what: &str) -> String {
+pub(super) fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

@@ -61,9 +61,6 @@ impl State<'_> {
         look: &Look<'_>,
     ) -> anyhow::Result<Outcome> {
         let request = &self.recorded.manifest.request;
-        let Judge::Program { check, limit_s } = &request.judge else {
-            unreachable!("it is of a program")
-        };
         let scratch = scratch()?;
         if numbered.address().level == Level::Block {
             // Nobody else is to see what is mounted.
@@ -73,16 +70,36 @@ impl State<'_> {
         if let Some(directory) = look.keep {
             return look.kept(trace, &state, directory);
         }
-        let place = Place::of(trace, PROGRAM, scratch.path())?;
-        let seen_at = place.seen_at().map(Path::to_owned);
-        let begun_in = &self.recorded.manifest.working_directory;
-        let check = check_of(check, *limit_s, Some(begun_in), look.interrupt)?;
-        let mut program = Program::new(scratch.path().to_owned(), seen_at, &check);
+        let (_place, mut program) = self.program(trace, scratch.path(), look.interrupt)?;
         let verdict = program.judge(&state, false)?;
         let outcome = look.tell(numbered, &verdict);
         let held = program.hold(&state, |_, data, acks| look.at_directory(data, acks))?;
         held.unwrap_or_else(|why| say(&format!("there is nothing to look at: {why}")));
         Ok(outcome)
+    }
+
+    /// The program's check, which makes its directories in `scratch`, and the path at which it sees
+    /// each state: that must stay as long.
+    pub(super) fn program(
+        &self,
+        trace: &Trace,
+        scratch: &Path,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<(Place, Program)> {
+        let manifest = &self.recorded.manifest;
+        let Judge::Program { check, limit_s } = &manifest.request.judge else {
+            unreachable!("it is of a program")
+        };
+        let place = Place::of(trace, PROGRAM, scratch)?;
+        let seen_at = place.seen_at().map(Path::to_owned);
+        let check = check_of(
+            check,
+            *limit_s,
+            Some(&manifest.working_directory),
+            interrupt,
+        )?;
+        let program = Program::new(scratch.to_owned(), seen_at, &check);
+        Ok((place, program))
     }
 
     fn of_cluster(

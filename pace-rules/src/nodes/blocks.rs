@@ -5,6 +5,8 @@
 //! send, and behind everything that the sender's disk was asked for before it. What the disk may
 //! have lost of that is what [`disk::Space`] says of one disk.
 
+mod earlier;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
+use campaign::ddmin;
 use checker::Promise;
 use crash_images::rebuild;
 use pace_rules::disk::{Relaxation, State, States};
@@ -14,7 +15,6 @@ use workloads::Workload;
 
 use super::states::Recording;
 use super::{Engine, Result, Tell, Unfinished, inconclusive};
-use crate::ddmin::ddmin;
 use crate::moment::Progress;
 use crate::result::{StateFindings, WorkloadResult};
 

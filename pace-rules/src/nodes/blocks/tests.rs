@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{BlockCount, BlockRequest, BlockSpace, RecordedDisk};
+use super::{BlockCount, BlockRequest, BlockSpace, BlockState, RecordedDisk};
 use crate::disk::{self, Disk, Log, Request, Write};
 use crate::nodes::{Action, Data, Event, Explore, Message, Node, Run};
 
@@ -37,11 +37,11 @@ fn made(done: &[(usize, Done)]) -> (Run, Vec<Option<RecordedDisk>>) {
             Done::Write | Done::Flush if node == NODES - 1 => continue,
             Done::Write => {
                 let place = requests[node].0.len();
-                let offset = 512 * place as u64;
+                let offset = 1024 * place as u64;
                 let write = Write {
                     fua: false,
                     offset,
-                    length: 512,
+                    length: 1024,
                     completed: place + 1,
                     priority: 0,
                 };
@@ -123,6 +123,39 @@ const EXPLORES: [Explore; 4] = [
     Explore::SameOnAll,
 ];
 
+/// Whether a crash can leave a state, written from the definition.
+fn is_legal(
+    run: &Run,
+    disks: &[Option<RecordedDisk>],
+    state: &BlockState,
+) -> Result<(), TestCaseError> {
+    for (node, cut) in state.cut.iter().enumerate() {
+        let events = &run.nodes[node].events;
+        for event in &events[..*cut] {
+            let Action::Receive(message) = event.action else {
+                continue;
+            };
+            let is_sent = |event: &Event| matches!(event.action, Action::Send(sent) if sent.stream == message.stream && sent.from + 1 == message.to);
+            let nodes = run.nodes.iter().zip(&state.cut);
+            let mut before = nodes.flat_map(|(node, cut)| &node.events[..*cut]);
+            prop_assert!(before.any(is_sent), "{state:?} receives what was not sent");
+        }
+        let (Some(disk), Some(at)) = (&disks[node], &state.disks[node]) else {
+            continue;
+        };
+        prop_assert_eq!(disk.log.check(at), Ok(()));
+        // What was asked for before the last event had arrived; what came behind the next had not.
+        let before = |time_ns: u64| disk.times_ns.partition_point(|time| *time <= time_ns);
+        let least = cut
+            .checked_sub(1)
+            .map_or(0, |last| before(events[last].end_ns));
+        let next = events.get(*cut);
+        let most = next.map_or(disk.times_ns.len(), |next| before(next.end_ns));
+        prop_assert!((least..=most).contains(&at.position), "{state:?}");
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
@@ -138,22 +171,42 @@ proptest! {
         for index in 0..space.len() {
             let state = space.state(index);
             prop_assert!(known.insert(state.clone()), "{state:?} comes twice");
-            for (node, cut) in state.cut.iter().enumerate() {
-                let events = &run.nodes[node].events;
-                for event in &events[..*cut] {
-                    let Action::Receive(message) = event.action else { continue };
-                    let is_sent = |event: &Event| matches!(event.action, Action::Send(sent) if sent.stream == message.stream && sent.from + 1 == message.to);
-                    let mut before = run.nodes.iter().zip(&state.cut).flat_map(|(node, cut)| &node.events[..*cut]);
-                    prop_assert!(before.any(is_sent), "{state:?} receives what was not sent");
+            is_legal(&run, &disks, &state)?;
+        }
+    }
+
+    #[test]
+    fn what_lacks_less_or_is_earlier_is_what_a_crash_could_leave_too(
+        done in done(), explore in prop::sample::select(EXPLORES.to_vec()), spared in any::<u32>(),
+        states in prop::sample::select(vec!["flushed", "every-write,reorder:2,torn:512,mixed"]),
+    ) {
+        let (run, disks, space) = space(&done, explore, states);
+        let lost_of = |state: &BlockState, node: usize| -> Vec<usize> {
+            let disk = disks[node].as_ref().zip(state.disks[node].as_ref());
+            disk.map_or(Vec::new(), |(recorded, disk)| recorded.log.lost(disk))
+        };
+        for index in 0..space.len().min(200) {
+            let state = space.state(index);
+            let is_due = |node: usize, place: usize| spared >> ((place + node) % 32) & 1 == 0;
+            let fewer = space.with_lost(&state, is_due, |_, _| false).expect("one may lose less");
+            is_legal(&run, &disks, &fewer)?;
+            for node in 0..NODES {
+                let due = lost_of(&state, node).into_iter().filter(|place| is_due(node, *place));
+                prop_assert_eq!(lost_of(&fewer, node), due.collect::<Vec<_>>());
+                let is_torn = fewer.disks[node].as_ref().is_some_and(|disk| matches!(disk.relaxation, disk::Relaxation::Torn { .. }));
+                prop_assert!(!is_torn, "{:?}", fewer);
+            }
+            prop_assert_eq!(space.with_lost(&state, |_, _| true, |_, _| true), Some(state.clone()));
+            for moment in 0..space.moments_before(&state) {
+                let Some(earlier) = space.earlier(&state, moment) else { continue };
+                is_legal(&run, &disks, &earlier)?;
+                for node in 0..NODES {
+                    prop_assert!(earlier.cut[node] <= state.cut[node]);
+                    let position = |state: &BlockState| state.disks[node].as_ref().map(|disk| disk.position);
+                    prop_assert!(position(&earlier) <= position(&state));
+                    let lost = lost_of(&state, node);
+                    prop_assert!(lost_of(&earlier, node).iter().all(|place| lost.contains(place)));
                 }
-                let (Some(disk), Some(at)) = (&disks[node], &state.disks[node]) else { continue };
-                prop_assert_eq!(disk.log.check(at), Ok(()));
-                // What was asked for before the last event had arrived; what came behind the next
-                // had not.
-                let before = |time_ns: u64| disk.times_ns.partition_point(|time| *time <= time_ns);
-                let least = cut.checked_sub(1).map_or(0, |last| before(events[last].end_ns));
-                let most = events.get(*cut).map_or(disk.times_ns.len(), |next| before(next.end_ns));
-                prop_assert!((least..=most).contains(&at.position), "{state:?}");
             }
         }
     }

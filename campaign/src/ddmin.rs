@@ -9,7 +9,7 @@
 ///
 /// # Errors
 /// If `test` fails.
-pub(crate) fn ddmin<T: Clone, E>(
+pub fn ddmin<T: Clone, E>(
     items: &[T],
     mut test: impl FnMut(&[T]) -> Result<bool, E>,
 ) -> Result<Vec<T>, E> {

@@ -1,0 +1,139 @@
+//! A finding of a program or a cluster made small.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::bail;
+use campaign::{Interrupt, Outcome, quoted, say};
+use node_sweep::{
+    Judge, Level, Minimization, Minimized, Numbered, Shape, keep, load_trace, minimize,
+    refuse_to_keep, scratch, verdicts,
+};
+use trace::Trace;
+
+use super::minimize::counted;
+use super::states::State;
+use crate::cluster::Ground;
+
+impl State<'_> {
+    /// Looks for less that is broken in like words, and tells of it.
+    pub(super) fn minimize(
+        &self,
+        kept: Option<&Path>,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Outcome> {
+        kept.map_or(Ok(()), refuse_to_keep)?;
+        let Numbered::Finding(finding) = self.recorded.get(self.number)? else {
+            bail!(
+                "{0} is an inconclusive state, of which nothing is known to be broken: \
+                 `crashpoint replay {1} {0}` has it checked again",
+                self.number,
+                quoted(&self.directory.to_string_lossy())
+            );
+        };
+        let manifest = &self.recorded.manifest;
+        let trace = load_trace(self.directory, manifest)?;
+        let known = verdicts(self.directory, finding.level())?;
+        let of = Minimization {
+            trace: &trace,
+            request: &manifest.request,
+            finding,
+            known: &known,
+            interrupt,
+        };
+        let minimized = if manifest.request.judge == Judge::Cluster {
+            let ground = Ground::new(&trace, self.directory, interrupt)?;
+            minimize(&of, &mut ground.nodes()?, &mut |shape| tell(&of, shape))?
+        } else {
+            self.of_a_program(&of)?
+        };
+        let Some(minimized) = minimized else {
+            if !interrupt.requested() {
+                say(&format!(
+                    "finding {} did not come again: the check did not find it twice in its state",
+                    self.number
+                ));
+            }
+            return Ok(Outcome::Incomplete);
+        };
+        print(&of, &minimized)?;
+        if let Some(directory) = kept {
+            keep(&trace, &minimized.state, directory)?;
+            say(&format!("the crash state is in {}", directory.display()));
+        }
+        if minimized.interrupted {
+            say("interrupted: there may be something smaller");
+            return Ok(Outcome::Incomplete);
+        }
+        Ok(Outcome::Findings)
+    }
+
+    fn of_a_program(&self, of: &Minimization<'_>) -> anyhow::Result<Option<Minimized>> {
+        let scratch = scratch()?;
+        if of.finding.level() == Level::Block {
+            // Nobody else is to see what is mounted.
+            local_fs::enter_mount_namespace()?;
+        }
+        let (_place, mut program) = self.program(of.trace, scratch.path(), of.interrupt)?;
+        minimize(of, &mut program, &mut |shape| tell(of, shape))
+    }
+}
+
+/// What is missing in the states of a finding.
+fn missing(of: &Minimization<'_>) -> &'static str {
+    if of.finding.level() == Level::Block {
+        "lost write"
+    } else {
+        "lost operation"
+    }
+}
+
+/// Says what it was made.
+fn tell(of: &Minimization<'_>, shape: Shape) {
+    let nodes = if is_alone(of.trace) {
+        String::new()
+    } else {
+        format!(" on {}", counted(shape.nodes, "node"))
+    };
+    let (lost, events) = (
+        counted(shape.missing, missing(of)),
+        counted(shape.events, "event"),
+    );
+    say(&format!("{lost}{nodes}, {events} before the crash"));
+}
+
+/// Whether only one node can lose something.
+fn is_alone(trace: &Trace) -> bool {
+    trace.run.nodes.len() == 1
+}
+
+fn print(of: &Minimization<'_>, minimized: &Minimized) -> io::Result<()> {
+    let Minimized {
+        finding,
+        before,
+        after,
+        checked,
+        ..
+    } = minimized;
+    let mut parts = Vec::new();
+    if before.missing > 0 {
+        let lost = counted(before.missing, missing(of));
+        parts.push(format!("{lost} down to {}", after.missing));
+    }
+    if before.nodes > 1 {
+        let nodes = counted(before.nodes, "node");
+        parts.push(format!("{nodes} down to {}", after.nodes));
+    }
+    let events = counted(before.events, "event");
+    parts.push(format!("{events} down to {}", after.events));
+    let states = if *checked == 1 { "state" } else { "states" };
+    write!(
+        io::stdout(),
+        "FINDING {}  {}  {}: {} ({checked} {states} checked)\n{}",
+        finding.number,
+        finding.model,
+        finding.relaxation,
+        parts.join(", "),
+        finding.text()
+    )
+}

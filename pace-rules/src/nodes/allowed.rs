@@ -1,0 +1,110 @@
+//! Whether a crash can leave a state, whether it is visited or not; and what a crash would have left
+//! had it come earlier.
+
+use super::space::{NodeRules, NodeState, Relaxation, Space, State};
+
+impl Space {
+    /// Whether a crash can leave a state: its cut is consistent, each node's disk is at a place that
+    /// fits that, and the model lets the node lose what is lost, and nothing else with it. How many
+    /// operations are lost, and of which nodes together, makes no difference: what the space visits
+    /// is allowed, and more.
+    pub fn allows(&self, state: &State) -> bool {
+        let mut nodes = self.nodes().iter().zip(&state.cut).zip(&state.nodes);
+        self.clocks().greatest(&state.cut) == state.cut
+            && nodes.all(|((rules, events), kept)| rules.allows(*events, kept))
+    }
+
+    /// What the crash would have left had it come when no node had done more than so many events:
+    /// nothing of what came later, and of the rest what the state has. Whether that is allowed is
+    /// another question.
+    pub fn earlier(&self, state: &State, most: &[usize]) -> State {
+        let most: Vec<_> = state
+            .cut
+            .iter()
+            .zip(most)
+            .map(|(events, most)| *events.min(most))
+            .collect();
+        let cut = self.clocks().greatest(&most);
+        let mut nodes = state.nodes.clone();
+        for (node, kept) in nodes.iter_mut().enumerate() {
+            if cut[node] < state.cut[node] {
+                kept.micros = self.nodes()[node].micros.until(cut[node]);
+                kept.lost.retain(|micro| *micro < kept.micros);
+            }
+        }
+        self.named(State {
+            cut,
+            nodes,
+            relaxation: state.relaxation,
+            relaxed: Vec::new(),
+        })
+    }
+
+    /// The state with the name of what is missing in it: `relaxation` and `relaxed` of one that was
+    /// changed may be those of another.
+    pub fn named(&self, state: State) -> State {
+        let is_midway = |node: &usize| {
+            state.nodes[*node].micros > self.nodes()[*node].micros.until(state.cut[*node])
+        };
+        let has_lost = |node: &usize| !state.nodes[*node].lost.is_empty();
+        let all = 0..state.nodes.len();
+        let relaxation = match state.relaxation {
+            _ if all.clone().any(|node| is_midway(&node)) => Relaxation::Stopped,
+            _ if !all.clone().any(|node| has_lost(&node)) => Relaxation::Prefix,
+            Relaxation::Cut => Relaxation::Cut,
+            _ => Relaxation::Lost,
+        };
+        let relaxed = all
+            .filter(|node| has_lost(node) || is_midway(node))
+            .collect();
+        State {
+            relaxation,
+            relaxed,
+            ..state
+        }
+    }
+}
+
+impl NodeRules {
+    /// Whether a crash behind so many events can leave this on the disk.
+    fn allows(&self, events: usize, kept: &NodeState) -> bool {
+        let first = self
+            .places
+            .partition_point(|place| place.micros < kept.micros);
+        let mut places = self.places[first..]
+            .iter()
+            .take_while(|place| place.micros == kept.micros);
+        let Some(place) = places.find(|place| (place.least..=place.most).contains(&events)) else {
+            return false;
+        };
+        let Some(lost) = self.groups(&kept.lost) else {
+            return false;
+        };
+        // What a sync keeps that has begun is not lost with the rest.
+        let mut moments = std::iter::once(events).chain(self.operations.synced(events, place.most));
+        moments.any(|events| {
+            let groups = lost.iter().map(|group| &self.operations.groups[*group]);
+            let is_open = groups
+                .into_iter()
+                .all(|group| group.cover >= events && group.micros.end <= kept.micros);
+            is_open && self.operations.lost_with(&lost, kept.micros, events) == lost
+        })
+    }
+
+    /// The groups that some micros are; none if they are not whole groups.
+    fn groups(&self, micros: &[usize]) -> Option<Vec<usize>> {
+        let all = &self.operations.groups;
+        let (mut groups, mut rest) = (Vec::new(), micros);
+        while let [first, ..] = rest {
+            let group = all.partition_point(|group| group.micros.end <= *first);
+            let of_group = all.get(group)?.micros.clone();
+            let (own, others) = rest.split_at_checked(of_group.len())?;
+            if !own.iter().copied().eq(of_group) {
+                return None;
+            }
+            groups.push(group);
+            rest = others;
+        }
+        Some(groups)
+    }
+}

@@ -256,6 +256,8 @@ fn connections() {
             begun.elapsed()
         );
     }
+    // Each line is written at once.
+    drop(ends);
     let said = lines();
     let numbers: Vec<_> = said
         .lines()
@@ -267,5 +269,4 @@ fn connections() {
         "nothing is missing"
     );
     assert_eq!(numbers.len(), said.lines().count(), "it did not end");
-    drop(ends);
 }

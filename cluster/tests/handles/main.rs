@@ -3,6 +3,7 @@
 //! The tests run one after the other in this program, which a cluster starts again as its nodes:
 //! what it is started as is looked at before anything else.
 
+mod disks;
 mod lab;
 mod links;
 mod nodes;
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 /// A test, and what it is called.
 type Test = (&'static str, fn());
 
-const TESTS: [&[Test]; 2] = [nodes::TESTS, links::TESTS];
+const TESTS: [&[Test]; 3] = [nodes::TESTS, links::TESTS, disks::TESTS];
 
 fn main() -> ExitCode {
     if let Some(status) = cluster::run_hidden() {

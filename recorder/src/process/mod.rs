@@ -13,7 +13,6 @@
 mod allowed;
 mod calls;
 mod describe;
-mod disk;
 mod error;
 mod extents;
 mod files;
@@ -42,7 +41,6 @@ use std::time::SystemTime;
 use trace::{About, Trace};
 
 pub use describe::describe;
-pub use disk::RecordedDisk;
 pub use error::{Error, Result};
 pub use join::join;
 pub use log::NodeTrace;

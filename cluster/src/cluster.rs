@@ -353,6 +353,15 @@ impl Cluster {
     }
 }
 
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // Before the disks, which wait until no machine has them in use any more.
+        self.server = None;
+        self.kill();
+        self.clients.clear();
+    }
+}
+
 /// Brings one node nearer to being ready, in its turn; `ready` says which are. Whether it is.
 fn advance(node: &mut Node, ready: &[bool], settings: &mut Settings) -> Result<bool> {
     if node.is_started() {

@@ -1,14 +1,15 @@
 //! Disks: what a kill leaves and a power failure takes, and disks that lie, lag and fail.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use block_dev::{Behaviour, Completion, DiskRequest, Failing};
+use block_dev::{Answer, Behaviour, Completion, DiskRequest, Failing};
 use cluster::{Disk, Error, Spawn};
 use local_fs::{Scratch, enter_mount_namespace};
 use pace_rules::disk::{Disk as Keeping, Log, Relaxation};
 
 use crate::Test;
-use crate::lab::Lab;
+use crate::lab::{Ends, Lab, PATIENCE};
 
 pub(crate) const TESTS: &[Test] = &[
     (
@@ -19,6 +20,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_lazy_disk_keeps_what_was_synced", lazy),
     ("failed_requests_are_errors_of_the_store", failing),
     ("power_failures_lose_what_is_selected_and_no_more", selected),
+    ("a_pause_waits_for_who_waits_for_the_disk", pause),
     (
         "one_nodes_power_failure_leaves_the_others_as_they_are",
         others,
@@ -65,15 +67,20 @@ impl Place {
         self.lab.cluster.node(node).disk().expect("it has one")
     }
 
-    /// What a node's store answers.
-    fn ask(&self, node: usize, question: &str) -> String {
+    /// What asks a node's store, and prints its answer.
+    fn question(&self, node: usize, question: &str) -> Command {
         let script = "import socket, sys
 c = socket.create_connection((sys.argv[1], 9000), 20)
 c.sendall(sys.argv[2].encode() + b'\\n')
 print(c.makefile().readline().strip())";
         let address = format!("10.77.0.{}", node + 1);
         let words = ["python3", "-c", script, &address, question].map(str::to_owned);
-        let mut command = self.lab.cluster.client(0).command(&words);
+        self.lab.cluster.client(0).command(&words)
+    }
+
+    /// What a node's store answers.
+    fn ask(&self, node: usize, question: &str) -> String {
+        let mut command = self.question(node, question);
         let output = command.stderr(Stdio::inherit()).output().expect("asked");
         String::from_utf8(output.stdout)
             .expect("text")
@@ -190,6 +197,34 @@ fn failing() {
         EIO,
         "a read of what is not in the cache"
     );
+}
+
+/// A disk that takes its time for a flush.
+struct Slow;
+
+impl Behaviour for Slow {
+    fn answer(&mut self, request: DiskRequest, _: usize) -> Answer {
+        if request == DiskRequest::Flush {
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        Answer::AtOnce
+    }
+}
+
+fn pause() {
+    let mut place = Place::new("sync", || Keeping::Honest);
+    place.disk(0).set_behaviour(Slow).expect("changed");
+    let mut asked = place.question(0, "put one");
+    let mut asked = Ends(asked.stdout(Stdio::null()).spawn().expect("asked"));
+    let deadline = Instant::now() + PATIENCE;
+    while place.lab.states(0) != "D" {
+        assert!(Instant::now() < deadline, "it waits for its fsync");
+    }
+    place.lab.cluster.node(0).pause().expect("paused");
+    assert_eq!(place.lab.states(0), "T");
+    place.lab.cluster.node(0).resume().expect("it goes on");
+    assert!(asked.0.wait().expect("answered").success());
+    assert_eq!(place.ask(0, "all"), "one");
 }
 
 fn selected() {

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use nix::unistd::{Whence, lseek};
 
 use crate::image::{ImageHash, page_hash};
-use crate::{PAGE_SIZE, Page};
+use crate::{Image, PAGE_SIZE, Page};
 
 /// A page that holds nothing.
 pub(crate) static ZERO_PAGE: Page = [0; PAGE_SIZE];
@@ -103,6 +103,18 @@ impl Base {
             base.set(number, page.try_into().map_err(|_| damaged())?);
         }
         Ok(base)
+    }
+
+    /// The disk that an image is.
+    pub fn from_image(image: &Image) -> Self {
+        let mut base = Self::empty(image.size_bytes());
+        let mut numbers: Vec<u32> = image.base().used().chain(image.written()).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        for number in numbers {
+            base.set(number, image.page(number));
+        }
+        base
     }
 
     pub(crate) fn set(&mut self, number: u32, page: &Page) {

@@ -19,7 +19,9 @@ use crate::base::Base;
 use crate::error::Context;
 use crate::late_answers::{LateAnswers, LateWrite};
 use crate::loop_device::LoopDevice;
-use crate::{BlockLog, Completion, Error, FrontEnd, Image, Kind, Mark, NAME_MARK, Result};
+use crate::{
+    Answer, Behaviour, BlockLog, DiskRequest, Error, FrontEnd, Image, Kind, Mark, NAME_MARK, Result,
+};
 
 /// How long the kernel may believe what it was told of the file, which never changes.
 const ATTRIBUTES_VALID: Duration = Duration::from_secs(3600);
@@ -43,15 +45,29 @@ pub struct FuseDisk {
     mount_point: PathBuf,
     server: Option<JoinHandle<()>>,
     shared: Arc<Mutex<Disk>>,
+    /// Whether it can answer late.
+    is_late: bool,
 }
 
 /// What the server and the owner share.
 pub(crate) struct Disk {
     image: Image,
     pub(crate) log: BlockLog,
+    behaviour: Box<dyn Behaviour>,
     recording: bool,
     /// How many recordings were started or stopped: what was held in one is not noted in another.
     pub(crate) recordings: u64,
+}
+
+impl Disk {
+    /// What becomes of a request: whatever is asked of a disk that is not recorded it does.
+    fn answer(&mut self, request: DiskRequest) -> Answer {
+        if self.recording {
+            self.behaviour.answer(request, self.log.len())
+        } else {
+            Answer::AtOnce
+        }
+    }
 }
 
 impl FuseDisk {
@@ -60,23 +76,27 @@ impl FuseDisk {
     ///
     /// # Errors
     /// Without FUSE, without the right to mount, or without a free loop device.
-    pub fn new(base: &Arc<Base>, directory: &Path, completion: Completion) -> Result<Self> {
+    pub fn new(
+        base: &Arc<Base>,
+        directory: &Path,
+        behaviour: impl Behaviour + 'static,
+    ) -> Result<Self> {
         let mount_point = directory.join("disk");
         File::create(&mount_point).doing(|| format!("create {}", mount_point.display()))?;
         let image = Image::new(Arc::clone(base));
+        let is_late = behaviour.is_late();
         let disk = Disk {
             image,
             log: BlockLog::default(),
+            behaviour: Box::new(behaviour),
             recording: false,
             recordings: 0,
         };
         let shared = Arc::new(Mutex::new(disk));
-        let late = (completion != Completion::AtOnce)
-            .then(|| Arc::new(LateAnswers::new(Arc::clone(&shared))));
+        let late = is_late.then(|| Arc::new(LateAnswers::new(Arc::clone(&shared))));
         let server = Server {
             disk: Arc::clone(&shared),
             size_bytes: base.size_bytes(),
-            completion,
             late,
         };
         let server = serve(server, mount_point.clone())?;
@@ -85,6 +105,7 @@ impl FuseDisk {
             mount_point,
             server: Some(server),
             shared,
+            is_late,
         };
         let backing = OpenOptions::new()
             .read(true)
@@ -123,6 +144,33 @@ impl FuseDisk {
         disk.recording = true;
         disk.recordings += 1;
         Ok(())
+    }
+
+    /// The same, of another disk of the same size.
+    ///
+    /// # Errors
+    /// If the kernel's cache of the device cannot be dropped.
+    pub fn start_recording_on(&mut self, base: &Arc<Base>) -> Result<()> {
+        self.lock().image = Image::new(Arc::clone(base));
+        self.start_recording()
+    }
+
+    /// Has the disk behave in another way from the next request on.
+    ///
+    /// # Errors
+    /// If that answers late, and the disk was not made for it.
+    pub fn set_behaviour(&self, behaviour: impl Behaviour + 'static) -> Result<()> {
+        if behaviour.is_late() && !self.is_late {
+            let cannot = io::Error::from(io::ErrorKind::Unsupported);
+            return Err(cannot).doing(|| "have a disk answer late that was made to answer at once");
+        }
+        self.lock().behaviour = Box::new(behaviour);
+        Ok(())
+    }
+
+    /// How it keeps its word.
+    pub fn keeps(&self) -> pace_rules::disk::Disk {
+        self.lock().behaviour.keeps()
     }
 
     /// Notes a mark behind everything that was answered so far, with the time of the last of that:
@@ -293,7 +341,6 @@ fn mount_fuse(mount_point: &Path) -> Result<OwnedFd> {
 struct Server {
     disk: Arc<Mutex<Disk>>,
     size_bytes: u64,
-    completion: Completion,
     /// None on a disk that answers at once.
     late: Option<Arc<LateAnswers>>,
 }
@@ -369,8 +416,18 @@ impl Filesystem for Server {
     ) {
         let length = u64::from(size).min(self.size_bytes.saturating_sub(offset)) as usize;
         let mut data = vec![0; length];
-        self.carry_out(|disk, _| disk.image.read(offset, &mut data));
-        reply.data(&data);
+        let request = DiskRequest::Read {
+            offset,
+            length: length as u64,
+        };
+        let answer = self.carry_out(|disk, _| {
+            disk.image.read(offset, &mut data);
+            disk.answer(request)
+        });
+        match answer {
+            Answer::Fail => reply.error(Errno::EIO),
+            Answer::AtOnce | Answer::After(_) => reply.data(&data),
+        }
     }
 
     fn write(
@@ -389,20 +446,29 @@ impl Filesystem for Server {
             return reply.error(Errno::ENOSPC);
         }
         let length = data.len() as u32;
+        let request = DiskRequest::Write {
+            offset,
+            length: length.into(),
+        };
         let wait = self.carry_out(|disk, time_ns| {
+            let answer = disk.answer(request);
+            if answer == Answer::Fail {
+                return Err(Errno::EIO);
+            }
             disk.image.write(offset, data);
             if !disk.recording {
-                return None;
+                return Ok(None);
             }
-            let Some(requests) = self.completion.requests_to_wait(disk.log.len()) else {
+            let Answer::After(requests) = answer else {
                 disk.log.push_write(offset, data, time_ns);
-                return None;
+                return Ok(None);
             };
             let place = disk.log.push_held_write(offset, data, time_ns);
-            Some((place, disk.recordings, requests, time_ns))
+            Ok(Some((place, disk.recordings, requests, time_ns)))
         });
         match (wait, &self.late) {
-            (Some((place, recording, requests, time_ns)), Some(late)) => {
+            (Err(errno), _) => reply.error(errno),
+            (Ok(Some((place, recording, requests, time_ns))), Some(late)) => {
                 late.hold(
                     LateWrite {
                         reply,
@@ -419,12 +485,14 @@ impl Filesystem for Server {
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.carry_out(|disk, time_ns| {
-            if disk.recording {
+        let answer = self.carry_out(|disk, time_ns| {
+            let answer = disk.answer(DiskRequest::Flush);
+            if disk.recording && answer != Answer::Fail {
                 disk.log.push(Kind::Flush, time_ns);
             }
+            answer
         });
-        reply.ok();
+        done(answer, reply);
     }
 
     fn fallocate(
@@ -439,13 +507,24 @@ impl Filesystem for Server {
     ) {
         // The loop driver asks for holes (discard) and zeros (write zeroes), nothing else.
         let length = length.min(self.size_bytes.saturating_sub(offset));
-        self.carry_out(|disk, time_ns| {
-            disk.image.discard(offset, length);
-            if disk.recording {
+        let answer = self.carry_out(|disk, time_ns| {
+            let answer = disk.answer(DiskRequest::Discard { offset, length });
+            if answer != Answer::Fail {
+                disk.image.discard(offset, length);
+            }
+            if disk.recording && answer != Answer::Fail {
                 disk.log.push(Kind::Discard { offset, length }, time_ns);
             }
+            answer
         });
-        reply.ok();
+        done(answer, reply);
+    }
+}
+
+fn done(answer: Answer, reply: ReplyEmpty) {
+    match answer {
+        Answer::Fail => reply.error(Errno::EIO),
+        Answer::AtOnce | Answer::After(_) => reply.ok(),
     }
 }
 

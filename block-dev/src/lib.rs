@@ -3,15 +3,20 @@
 //! - [`Base`] and [`Image`]: a formatted disk, and copy-on-write images that share it.
 //! - [`BlockLog`]: every write, flush and discard that a disk was asked for, when it was answered,
 //!   and marks.
-//! - [`Completion`]: when a disk answers: at once, or lazily.
+//! - [`Behaviour`]: what a disk does with each request, and how it keeps its word: an honest or
+//!   lying one (`pace_rules::disk::Disk`), a lazy one ([`Completion`]), one that fails
+//!   ([`Failing`]).
+//! - [`RequestTrace`]: tells the flush that stands for FUA from one of its own.
 //! - [`LogWrites`]: what the kernel's own target log-writes logged.
 //! - [`FrontEnd`]: a disk that the kernel can mount: [`FuseDisk`] (FUSE + loop) records what
 //!   it is asked for, [`MemfdDisk`] (memfd + loop) is the fastest to mount.
 
 mod base;
+mod behaviour;
 mod completion;
 mod error;
 mod front_end;
+mod fua;
 mod fuse_disk;
 mod held_writes;
 mod image;
@@ -24,14 +29,17 @@ mod memfd_disk;
 mod page_writer;
 
 pub use base::Base;
+pub use behaviour::{Answer, Behaviour, DiskRequest, Failing};
 pub use completion::Completion;
 pub use error::{Error, Result};
 pub use front_end::FrontEnd;
+pub use fua::{FlaggedRequest, RequestTrace, annotate, try_request_trace};
 pub use fuse_disk::FuseDisk;
 pub use image::{Image, ImageHash};
 pub use image_file::{ChangedPage, ImageFile};
 pub use log::{BlockLog, Entry, Kind, Mark, NEVER};
 pub use log_writes::{LogMark, LogWrites, LogWritesError, OperationMark, Unordered};
+pub use loop_device::is_unmounted;
 pub use memfd_disk::MemfdDisk;
 
 /// Everything this crate makes that the kernel gives a name to carries this mark, so that

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::error::Context;
 use crate::{Error, NAME_MARK, Result};
@@ -13,6 +14,27 @@ use crate::{Error, NAME_MARK, Result};
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 const ATTACH_ATTEMPTS_MAX: u32 = 200;
+
+/// How often it is looked whether a device is still in use.
+const BUSY_PAUSE: Duration = Duration::from_micros(500);
+
+/// Waits until nothing is mounted from a device, in any mount namespace. Whether that is so
+/// `within` a time.
+pub fn is_unmounted(device: &Path, within: Duration) -> bool {
+    let deadline = Instant::now() + within;
+    loop {
+        // A mount has it for itself (open(2), O_EXCL without O_CREAT).
+        match File::options()
+            .read(true)
+            .custom_flags(libc::O_EXCL)
+            .open(device)
+        {
+            Ok(_) => return true,
+            Err(_) if Instant::now() < deadline => std::thread::sleep(BUSY_PAUSE),
+            Err(_) => return false,
+        }
+    }
+}
 
 /// A loop device that is ours. It is detached when this is dropped, or by the kernel when the
 /// process dies (`LO_FLAGS_AUTOCLEAR`: it goes with its last opener).

@@ -37,6 +37,7 @@ impl Client {
         let spec = MachineSpec {
             name: name.clone(),
             data: None,
+            unseen: common.unseen(),
             last_pid: FIRST_LAST_PID,
             hosts: common.hosts(),
         };

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::check::{Server, Verdict, judge};
@@ -60,13 +60,7 @@ impl Cluster {
     /// Without root, or if the kernel lacks something.
     pub fn new(file: &ClusterFile, logs: &Path) -> Result<Self> {
         let ground: Arc<dyn Ground> = Arc::new(NamespaceGround::new()?);
-        let common = Arc::new(Common {
-            file: file.clone(),
-            ground: Arc::clone(&ground),
-            logs: logs.to_owned(),
-            clients: 0.into(),
-            ends: Mutex::default(),
-        });
+        let common = Arc::new(Common::new(file, Arc::clone(&ground), logs));
         let nodes = (0..file.nodes.len())
             .map(|index| Node::new(&common, index))
             .collect::<Result<_>>()?;
@@ -317,7 +311,7 @@ impl Cluster {
             .as_ref()
             .ok_or_else(|| failed("is not in the cluster file".into()))?;
         let log = self.log(CHECK);
-        let command = |acknowledgements| {
+        let command = |acknowledgements| -> Result<Command> {
             let mut command = self.client_command(&check.command(acknowledgements)?);
             command.stderr(log::open_anew(&log).doing(|| format!("open {}", log.display()))?);
             Ok(command)
@@ -356,6 +350,15 @@ impl Cluster {
     /// What it was made of.
     pub fn file(&self) -> &ClusterFile {
         &self.common.file
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // Before the disks, which wait until no machine has them in use any more.
+        self.server = None;
+        self.kill();
+        self.clients.clear();
     }
 }
 

@@ -67,6 +67,21 @@ pub enum Error {
         /// How it ended.
         what: String,
     },
+    /// A disk could not be made, or does not do what it is asked for.
+    #[error(transparent)]
+    BlockDevice(#[from] block_dev::Error),
+    /// A file system could not be made, mounted or unmounted.
+    #[error(transparent)]
+    FileSystem(#[from] local_fs::Error),
+    /// A power failure was to cost what no power failure may.
+    #[error(transparent)]
+    Selection(#[from] pace_rules::disk::NoSuchState),
+    /// A disk is mounted somewhere else, or somebody has a file on it open.
+    #[error("the disk of {0} is still in use")]
+    InUse(PathBuf),
+    /// A node has no disk of its own, so nothing is known of what a power failure leaves of it.
+    #[error("node {0} has no disk of its own")]
+    NoDisk(String),
     /// Somebody asked for the end.
     #[error("it was interrupted")]
     Interrupted,

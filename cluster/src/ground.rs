@@ -62,6 +62,9 @@ pub(crate) struct MachineSpec {
     pub(crate) name: String,
     /// The directory with its data, outside.
     pub(crate) data: Option<PathBuf>,
+    /// Mount points, outside, of the disks of all machines, its own too: it has its data elsewhere,
+    /// and would keep them in use.
+    pub(crate) unseen: Vec<PathBuf>,
     /// Behind which number those of its processes begin.
     pub(crate) last_pid: u32,
     /// Names and addresses, as in /etc/hosts.

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
-use nix::mount::{MsFlags, mount};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
@@ -163,6 +163,10 @@ fn make_node(spec: &MachineSpec) -> Result<()> {
             None,
             MsFlags::MS_BIND | MsFlags::MS_REC,
         )?;
+    }
+    for mount_point in &spec.unseen {
+        // One that was mounted in another namespace is not here.
+        let _ = umount2(mount_point, MntFlags::MNT_DETACH);
     }
     let hosts = root.join(".hosts");
     fs::write(&hosts, &spec.hosts).doing(|| format!("write {}", hosts.display()))?;

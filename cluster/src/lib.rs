@@ -2,7 +2,8 @@
 //!
 //! A [`ClusterFile`] says what the system is; a [`Cluster`] is one that runs, and gives handles:
 //! each [`Node`] is started, killed, paused and switched off by itself, each [`Link`] is one
-//! direction between two of them, which can be cut, and each [`Client`] is a place for a client.
+//! direction between two of them, which can be cut, each [`Client`] is a place for a client, and
+//! a [`Disk`] loses what a power failure may cost.
 //! Who holds them does not learn where the nodes live. Today each has a network, process and mount
 //! namespace of its own, on a bridge in a network that nobody else sees, so that several clusters
 //! run side by side with the same addresses. Nothing of that has a name on the machine, and all of
@@ -13,6 +14,7 @@
 mod check;
 mod client;
 mod cluster;
+mod disk;
 mod ends;
 mod error;
 mod file;
@@ -31,6 +33,7 @@ mod words;
 pub use check::{Verdict, verdict};
 pub use client::Client;
 pub use cluster::{Cluster, Settings};
+pub use disk::{Disk, PowerCut};
 pub use ends::NodeEnd;
 pub use error::{Error, Result};
 pub use file::{

@@ -60,8 +60,10 @@ impl Ground for NamespaceGround {
     }
 
     fn unplug(&self, address: Ipv4Addr) -> Result<()> {
+        // It is there at least as long as it is held here.
+        let silenced = self.network.silence(address);
         self.connected().remove(&address);
-        self.network.silence(address)
+        silenced
     }
 
     fn boot(&self, address: Ipv4Addr, spec: &MachineSpec) -> Result<Box<dyn Machine>> {

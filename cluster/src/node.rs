@@ -11,8 +11,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Gid, Pid, Uid, User};
+use pace_rules::disk::{Log, Relaxation};
 
 use crate::client;
+use crate::disk::{Disk, PowerCut};
 use crate::ends::{NodeEnd, SharedProcess, Watch};
 use crate::error::{Context, Error, Result};
 use crate::file::{ClusterFile, NodeConfig};
@@ -54,9 +56,27 @@ pub(crate) struct Common {
     pub(crate) clients: AtomicUsize,
     /// Who wants to be told of the ends of nodes.
     pub(crate) ends: Mutex<Option<Sender<NodeEnd>>>,
+    /// What is mounted for the disks of nodes.
+    mount_points: Mutex<Vec<PathBuf>>,
 }
 
 impl Common {
+    pub(crate) fn new(file: &ClusterFile, ground: Arc<dyn Ground>, logs: &Path) -> Self {
+        Self {
+            file: file.clone(),
+            ground,
+            logs: logs.to_owned(),
+            clients: AtomicUsize::new(0),
+            ends: Mutex::default(),
+            mount_points: Mutex::default(),
+        }
+    }
+
+    /// What no machine is to see of all that is mounted.
+    pub(crate) fn unseen(&self) -> Vec<PathBuf> {
+        self.mount_points.lock().expect(NO_PANIC).clone()
+    }
+
     /// The log of a node, or of a client.
     pub(crate) fn log(&self, name: &str) -> PathBuf {
         self.logs.join(format!("{name}.log"))
@@ -82,6 +102,8 @@ impl Common {
 pub struct Node {
     /// What is there while the machine is switched on.
     running: Option<Running>,
+    /// Dropped after that, which has it in use.
+    disk: Option<Disk>,
     common: Arc<Common>,
     index: usize,
     /// The directory of data, outside, of the last start.
@@ -110,6 +132,7 @@ impl Node {
     pub(crate) fn new(common: &Arc<Common>, index: usize) -> Result<Self> {
         let node = Self {
             running: None,
+            disk: None,
             common: Arc::clone(common),
             index,
             directory: PathBuf::new(),
@@ -128,6 +151,38 @@ impl Node {
     /// Its log, which every start goes on with.
     pub fn log(&self) -> PathBuf {
         self.common.log(&self.config().name)
+    }
+
+    /// Gives it a disk of its own, and returns the one that it had. It is to be started in the
+    /// disk's directory ([`Disk::data`]). No machine of the cluster is switched on, but for clients
+    /// that were there before the disk was made: others would hold it.
+    pub fn set_disk(&mut self, disk: Option<Disk>) -> Option<Disk> {
+        let mut unseen = self.common.mount_points.lock().expect(NO_PANIC);
+        if let Some(old) = &self.disk {
+            let old = old.mount_points();
+            unseen.retain(|mount_point| !old.contains(mount_point));
+        }
+        unseen.extend(disk.iter().flat_map(Disk::mount_points));
+        std::mem::replace(&mut self.disk, disk)
+    }
+
+    /// Its own disk, if it has one.
+    pub fn disk(&mut self) -> Option<&mut Disk> {
+        self.disk.as_mut()
+    }
+
+    /// Its power fails: it is switched off ([`Self::power_off`]), and its disk loses what `select`
+    /// says ([`Disk::power_cut`]). It can be started again then, if its disk can be mounted.
+    ///
+    /// # Errors
+    /// [`Error::NoDisk`] if it has none: then nothing has happened to it. And those of
+    /// [`Disk::power_cut`].
+    pub fn power_cut(&mut self, select: impl FnOnce(&Log) -> Relaxation) -> Result<PowerCut> {
+        if self.disk.is_none() {
+            return Err(Error::NoDisk(self.config().name.clone()));
+        }
+        self.power_off()?;
+        self.disk.as_mut().expect("it has one").power_cut(select)
     }
 
     /// Starts it on what is in a directory, outside, with nothing of that changed. It may not be
@@ -168,6 +223,7 @@ impl Node {
         let spec = MachineSpec {
             name: config.name.clone(),
             data: config.has_data.then(|| directory.to_owned()),
+            unseen: self.common.unseen(),
             last_pid: match self.starts {
                 0 | STARTS_MAX.. => later_last_pid(),
                 starts => starts * PIDS_OF_A_START,
@@ -221,12 +277,12 @@ impl Node {
     /// Runs its command. The machine is switched on.
     pub(crate) fn run(&mut self, starter: &mut dyn Starter) -> Result<()> {
         let log = self.log();
-        let config = self.config();
+        let config = &self.common.file.nodes[self.index];
         let mut command = self.command(&config.command);
         log_output(&mut command, &log)?;
         // What it says from the start on.
         let log_from = log.metadata().map_or(0, |data| data.len());
-        let started = starter.start(config, command);
+        let started = starter.start(config, self.disk.as_mut(), command);
         let process = started.doing(|| format!("start {}", config.name))?;
         let process = Arc::new(Mutex::new(process));
         let ends = self.common.ends.lock().expect(NO_PANIC).clone();

@@ -10,17 +10,23 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::disk::Disk;
 use crate::file::NodeConfig;
 use crate::hidden::KILL_COMMAND;
 
 /// Starts the commands of nodes.
 pub trait Starter {
     /// Starts one. The command enters the node's namespaces by itself; its output goes to the
-    /// node's log.
+    /// node's log. `disk` is the node's own, if it has one.
     ///
     /// # Errors
     /// If it cannot be started.
-    fn start(&mut self, node: &NodeConfig, command: Command) -> io::Result<Box<dyn Process>>;
+    fn start(
+        &mut self,
+        node: &NodeConfig,
+        disk: Option<&mut Disk>,
+        command: Command,
+    ) -> io::Result<Box<dyn Process>>;
 }
 
 /// The command of a node, while it runs.
@@ -61,7 +67,12 @@ impl fmt::Display for Ending {
 pub struct Spawn;
 
 impl Starter for Spawn {
-    fn start(&mut self, _node: &NodeConfig, mut command: Command) -> io::Result<Box<dyn Process>> {
+    fn start(
+        &mut self,
+        _: &NodeConfig,
+        _: Option<&mut Disk>,
+        mut command: Command,
+    ) -> io::Result<Box<dyn Process>> {
         Ok(Box::new(Spawned(command.spawn()?)))
     }
 }

@@ -8,14 +8,16 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
+use block_dev::Completion;
 use campaign::{Interrupt, Outcome};
 use clap::Args;
+use cluster::Disk;
 use local_fs::enter_mount_namespace;
 use nix::unistd::{AccessFlags, access};
 use node_sweep::{
     Check, CheckCommand, Judge, Level, Place, Program, Requested, Rule, Subject, scratch,
 };
-use recorder::process::{NodeOptions, RecordedDisk, record};
+use recorder::process::{NodeOptions, record};
 use trace::Trace;
 
 use crate::states::{self, VisitArgs};
@@ -256,8 +258,8 @@ impl AppArgs {
         enter_mount_namespace()?;
         let directory = scratch.join("disk");
         fs::create_dir(&directory).with_context(|| format!("create {}", directory.display()))?;
-        let mut disk = RecordedDisk::new(file_system, &directory)?;
-        let data = disk.data().to_owned();
+        let mut disk = Disk::new(file_system, &directory, Completion::AtOnce)?;
+        let data = disk.data();
         fs::remove_dir(&data).with_context(|| format!("remove {}", data.display()))?;
         self.make_data(&data)?;
         disk.begin()?;

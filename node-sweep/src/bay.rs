@@ -1,13 +1,12 @@
 //! Where what a disk holds in a crash state becomes a directory.
 
-use std::fs::{self, File};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
-use block_dev::{FrontEnd, Image, MemfdDisk};
+use block_dev::{FrontEnd, Image, MemfdDisk, is_unmounted};
 use local_fs::{Mounted, Variant};
 
 use crate::tree::Tree;
@@ -15,7 +14,6 @@ use crate::tree::Tree;
 /// How long a disk may stay in use behind the end of a state: whoever saw it mounted is being
 /// ended.
 const BUSY_PATIENCE: Duration = Duration::from_secs(2);
-const BUSY_PAUSE: Duration = Duration::from_micros(500);
 
 /// What a node's disk holds in a crash state.
 #[derive(Debug, Clone)]
@@ -106,7 +104,10 @@ impl Bay {
         }
         // A check that keeps running may still be in it, and the namespaces of nodes end a little
         // behind the nodes. What is in use must not change: then another disk takes its place.
-        let disk = self.disk.take().filter(|disk| is_free(disk.device()));
+        let disk = self
+            .disk
+            .take()
+            .filter(|disk| is_unmounted(disk.device(), BUSY_PATIENCE));
         self.disk = disk;
     }
 }
@@ -114,21 +115,5 @@ impl Bay {
 impl Drop for Bay {
     fn drop(&mut self) {
         self.put_away();
-    }
-}
-
-/// Whether nothing is mounted from a device, in any namespace.
-fn is_free(device: &Path) -> bool {
-    let deadline = Instant::now() + BUSY_PATIENCE;
-    loop {
-        match File::options()
-            .read(true)
-            .custom_flags(nix::libc::O_EXCL)
-            .open(device)
-        {
-            Ok(_) => return true,
-            Err(_) if Instant::now() < deadline => std::thread::sleep(BUSY_PAUSE),
-            Err(_) => return false,
-        }
     }
 }

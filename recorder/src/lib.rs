@@ -3,7 +3,6 @@
 //! of a program or a cluster do: [`process`].
 
 mod execute;
-mod fua;
 mod memory;
 mod perform;
 pub mod process;
@@ -11,7 +10,6 @@ mod raw;
 mod record;
 mod trace;
 
-pub use fua::try_request_trace;
 pub use perform::perform;
 pub use record::{Error, Recorder, Result};
 pub use trace::{CrashPoint, Outcome, Trace};

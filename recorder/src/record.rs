@@ -3,12 +3,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use block_dev::{Base, Completion, FrontEnd, FuseDisk, Mark};
+use block_dev::{Base, Completion, FrontEnd, FuseDisk, Mark, RequestTrace, annotate};
 use local_fs::{Mounted, Variant, WalkOptions, walk};
 use workloads::{Op, Step, Workload};
 
 use crate::execute::Executor;
-use crate::fua::{RequestTrace, annotate};
 use crate::trace::{CrashPoint, Outcome, Trace};
 
 /// Why a workload could not be recorded.

@@ -65,6 +65,20 @@ impl Lab {
         fs::read_to_string(self.directories[node].join(name)).unwrap_or_default()
     }
 
+    /// The states of all processes of a node but its first, as letters (proc(5)).
+    pub(crate) fn states(&mut self, node: usize) -> String {
+        let first = self.cluster.node(node).pid();
+        let namespace = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+        let processes = fs::read_dir("/proc").expect("read").filter_map(|entry| {
+            let name = entry.expect("read").file_name();
+            let pid = name.to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            let state = stat.rsplit_once(") ")?.1.chars().next()?;
+            (pid != first && namespace(pid) == namespace(first)).then_some(state)
+        });
+        processes.collect()
+    }
+
     /// Waits until a file of a node has grown.
     pub(crate) fn await_growth(&self, node: usize, name: &str) {
         let before = self.read(node, name).len();

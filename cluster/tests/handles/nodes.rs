@@ -142,6 +142,11 @@ fn pause() {
         lab.cluster.node(0).pause().expect("paused");
         times.push(begun.elapsed());
         assert!(lab.cluster.node(0).is_paused());
+        let states = lab.states(0);
+        assert!(
+            states.contains('T') && !states.contains(['R', 'S', 'D']),
+            "{states}"
+        );
         let before = lab.read(0, "ticks");
         lab.await_growth(1, "ticks");
         lab.await_growth(1, "ticks");

@@ -1,6 +1,6 @@
 """A member of a cluster that tells all others that it lives, every few milliseconds, and logs what
-it is told: lines of a sender's address and the time, in nanoseconds of CLOCK_MONOTONIC. It also
-answers each line that comes in over TCP with the same line.
+it is told: lines of a sender's address and when that sent it, in nanoseconds of CLOCK_MONOTONIC. It
+also answers each line that comes in over TCP with the same line.
 
 peer.py LOG OTHER...
 """
@@ -14,7 +14,7 @@ def tell(udp, others):
     while True:
         for other in others:
             try:
-                udp.sendto(b"alive", (other, PORT))
+                udp.sendto(b"%d" % time.monotonic_ns(), (other, PORT))
             except OSError:
                 pass  # As long as the network is not there.
         time.sleep(EVERY_S)
@@ -45,5 +45,5 @@ threading.Thread(target=tell, args=[udp, sys.argv[2:]], daemon=True).start()
 threading.Thread(target=answer, args=[listener], daemon=True).start()
 print("ready", flush=True)
 while True:
-    _, (sender, _) = udp.recvfrom(100)
-    log.write(f"{sender} {time.monotonic_ns()}\n")
+    sent, (sender, _) = udp.recvfrom(100)
+    log.write(f"{sender} {sent.decode()}\n")

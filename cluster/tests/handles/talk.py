@@ -3,19 +3,24 @@ the time; and how the connection ended, if it did.
 
 talk.py ADDRESS
 """
-import socket, sys, threading, time
+import os, socket, sys, threading, time
 
 connection = socket.create_connection((sys.argv[1], 9000))
 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
+def say(line):
+    # In one piece: whoever reads may do so at any time.
+    os.write(1, line)
+
+
 def listen():
     try:
         for line in connection.makefile("rb"):
-            print("heard", line.decode().strip(), flush=True)
-        print("end", flush=True)
+            say(b"heard " + line)
+        say(b"end\n")
     except OSError as error:
-        print("error", error.errno, flush=True)
+        say(b"error %d\n" % error.errno)
 
 
 threading.Thread(target=listen, daemon=True).start()

@@ -12,11 +12,11 @@ use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, say};
 use clap::Args;
 use cluster::{
-    CLIENT, Cluster, ClusterFile, Ending, NodeConfig, Process, Settings, Spawn, Starter,
+    CLIENT, Cluster, ClusterFile, Disk, Ending, NodeConfig, Process, Settings, Spawn, Starter,
     client_address, reaches_others,
 };
 use pace_rules::nodes::Action;
-use recorder::process::{NodeOptions, NodeTrace, RecordedDisk, Traced, about_now, join, start};
+use recorder::process::{NodeOptions, NodeTrace, Traced, about_now, join, start};
 use trace::Trace;
 
 use super::run::{is_interrupted, say_ready};
@@ -73,7 +73,12 @@ pub(super) fn recorded(
     scene: &mut Scene,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Trace> {
-    let mut disks = scene.make_disks(file)?;
+    // Before the disks: what is there before them does not hold them.
+    let mut cluster = Cluster::new(file, &scene.logs)?;
+    let disks = scene.make_disks(file)?;
+    for (node, disk) in cluster.nodes().iter_mut().zip(disks) {
+        node.set_disk(disk);
+    }
     let scene = &*scene;
     let mut about = about_now();
     about.cluster = Some(file.text.clone());
@@ -81,10 +86,8 @@ pub(super) fn recorded(
     let mut starter = Recorder {
         scene,
         file,
-        disks: &mut disks,
         traced: Vec::new(),
     };
-    let mut cluster = Cluster::new(file, &scene.logs)?;
     start_prepared(&mut cluster, scene, &mut starter, &cancelled)?;
     let client = run_client(&cluster, scene, &cancelled)?;
     cluster.refuse_end()?;
@@ -118,10 +121,10 @@ pub(super) fn recorded(
             .commands
             .insert(CLIENT.into(), client.command.clone());
     }
-    drop(cluster);
-    for (node, disk) in file.nodes.iter().zip(disks) {
-        if let Some(disk) = disk {
-            trace.disks.insert(node.name.clone(), disk.finish()?);
+    for node in cluster.nodes() {
+        if let Some(disk) = node.set_disk(None) {
+            let name = node.config().name.clone();
+            trace.disks.insert(name, disk.finish()?);
         }
     }
     Ok(trace)
@@ -224,18 +227,22 @@ fn run_client(
 struct Recorder<'a> {
     scene: &'a Scene,
     file: &'a ClusterFile,
-    disks: &'a mut [Option<RecordedDisk>],
     /// With their places in the file.
     traced: Vec<(usize, Arc<Traced>)>,
 }
 
 impl Starter for Recorder<'_> {
-    fn start(&mut self, node: &NodeConfig, command: Command) -> io::Result<Box<dyn Process>> {
+    fn start(
+        &mut self,
+        node: &NodeConfig,
+        disk: Option<&mut Disk>,
+        command: Command,
+    ) -> io::Result<Box<dyn Process>> {
         let place = self
             .file
             .place(&node.name)
             .expect("it is a node of this file");
-        if let Some(disk) = &mut self.disks[place] {
+        if let Some(disk) = disk {
             disk.begin().map_err(io::Error::other)?;
         }
         let directory = node.has_data.then(|| self.scene.directories[place].clone());

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use cluster::ClusterFile;
+use block_dev::Completion;
+use cluster::{ClusterFile, Disk};
 use local_fs::{Scratch, enter_mount_namespace};
-use recorder::process::RecordedDisk;
 
 /// Directories of a cluster.
 pub(crate) struct Scene {
@@ -64,10 +64,7 @@ impl Scene {
 
     /// Gives each node that has data a recorded disk, if the cluster file asks for that, and has it
     /// keep its data there.
-    pub(crate) fn make_disks(
-        &mut self,
-        file: &ClusterFile,
-    ) -> anyhow::Result<Vec<Option<RecordedDisk>>> {
+    pub(crate) fn make_disks(&mut self, file: &ClusterFile) -> anyhow::Result<Vec<Option<Disk>>> {
         let mut disks = Vec::new();
         for (node, directory) in file.nodes.iter().zip(&mut self.directories) {
             let Some(file_system) = file.disk.as_ref().filter(|_| node.has_data) else {
@@ -75,8 +72,8 @@ impl Scene {
                 continue;
             };
             let place = self.scratch.directory(&format!("disk-{}", node.name))?;
-            let disk = RecordedDisk::new(file_system, &place)?;
-            disk.data().clone_into(directory);
+            let disk = Disk::new(file_system, &place, Completion::AtOnce)?;
+            *directory = disk.data();
             disks.push(Some(disk));
         }
         Ok(disks)

@@ -206,7 +206,7 @@ pub(super) fn block_tracing() -> Found {
     let try_it = || -> anyhow::Result<()> {
         enter_mount_namespace()?;
         let directory = tempfile::tempdir()?;
-        Ok(recorder::try_request_trace(directory.path())?)
+        Ok(block_dev::try_request_trace(directory.path())?)
     };
     let tried = std::thread::scope(|scope| scope.spawn(try_it).join().expect("it does not panic"));
     tried

@@ -10,7 +10,6 @@
 //! so that their order is known; and they all end when the recorder does.
 
 mod describe;
-mod disk;
 mod error;
 mod extents;
 mod files;
@@ -39,7 +38,6 @@ use tracer::{Options, Table};
 use recording::Recording;
 
 pub use describe::describe;
-pub use disk::RecordedDisk;
 pub use error::{Error, Result};
 pub use join::join;
 pub use log::NodeTrace;

@@ -11,9 +11,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use block_dev::{BlockLog, Kind};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use rustix::io::Errno;
+
+use crate::{BlockLog, Kind};
 
 const SECTOR_BYTES: u64 = 512;
 
@@ -28,7 +29,7 @@ static INSTANCES: AtomicU32 = AtomicU32::new(0);
 
 /// A request with PREFLUSH or FUA, as the file system sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FlaggedRequest {
+pub struct FlaggedRequest {
     time_ns: u64,
     offset: u64,
     length: u64,
@@ -44,7 +45,7 @@ impl Tracefs {
     fn mount(mount_point: PathBuf) -> io::Result<Self> {
         std::fs::create_dir(&mount_point)?;
         let mounted = mount(
-            Some(block_dev::NAME_MARK),
+            Some(crate::NAME_MARK),
             &mount_point,
             Some("tracefs"),
             MsFlags::empty(),
@@ -79,7 +80,7 @@ impl Instance {
             let number = INSTANCES.fetch_add(1, Ordering::Relaxed);
             let path = directory.join(format!(
                 "{}-{}-{number}",
-                block_dev::NAME_MARK,
+                crate::NAME_MARK,
                 std::process::id()
             ));
             match std::fs::create_dir(&path) {
@@ -114,7 +115,7 @@ pub fn try_request_trace(directory: &Path) -> io::Result<()> {
 
 /// Watches one block device through a trace instance of its own.
 #[derive(Debug)]
-pub(crate) struct RequestTrace {
+pub struct RequestTrace {
     // Dropped in this order: an instance with an open file stays.
     pipe: File,
     instance: Instance,
@@ -122,9 +123,12 @@ pub(crate) struct RequestTrace {
 }
 
 impl RequestTrace {
-    /// Starts watching. `directory` is where tracefs is mounted: one of ours, in a mount
-    /// namespace of our own.
-    pub(crate) fn start(device_number: u64, directory: &Path) -> io::Result<Self> {
+    /// Starts watching the device with this number. `directory` is where tracefs is mounted: one
+    /// of ours, in a mount namespace of our own.
+    ///
+    /// # Errors
+    /// Without root, or tracefs with block_bio_queue.
+    pub fn start(device_number: u64, directory: &Path) -> io::Result<Self> {
         let tracefs = Tracefs::mount(directory.join("tracing"))?;
         let instance = Instance::create(&tracefs.0.join("instances"))?;
         instance.write("trace_clock", "mono")?;
@@ -144,7 +148,10 @@ impl RequestTrace {
     }
 
     /// Watches another device from now on.
-    pub(crate) fn watch(&self, device_number: u64) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// If the kernel refuses the filter.
+    pub fn watch(&self, device_number: u64) -> io::Result<()> {
         // The kernel keeps 12 bits of major and 20 bits of minor number in one word.
         let device =
             (nix::sys::stat::major(device_number) << 20) | nix::sys::stat::minor(device_number);
@@ -154,7 +161,10 @@ impl RequestTrace {
     }
 
     /// What was seen since the last call, and not before `start_ns` of CLOCK_MONOTONIC.
-    pub(crate) fn read_since(&mut self, start_ns: u64) -> io::Result<Vec<FlaggedRequest>> {
+    ///
+    /// # Errors
+    /// If the trace cannot be read.
+    pub fn read_since(&mut self, start_ns: u64) -> io::Result<Vec<FlaggedRequest>> {
         let mut text = Vec::new();
         loop {
             // As much at a time as the kernel gives: a system call is slow in a guest.
@@ -212,7 +222,7 @@ fn parse(line: &str) -> Option<FlaggedRequest> {
 /// after it was sent, is in doubt, and so is the next one. The kernel sends the flush that stands
 /// for FUA only when the write was answered: none that came while it was under way is that one.
 /// Where a FUA write is not found in the log, any later flush may be the one that makes it durable.
-pub(crate) fn annotate(log: &mut BlockLog, requests: &[FlaggedRequest]) {
+pub fn annotate(log: &mut BlockLog, requests: &[FlaggedRequest]) {
     let matched = match_writes(log, requests);
     let mut demands: Vec<Demand> = requests
         .iter()
@@ -302,7 +312,7 @@ fn match_writes<'a>(
     let mut matched = Vec::new();
     for request in requests.iter().filter(|request| request.length > 0) {
         let taken = |index: usize| matched.iter().any(|(other, _)| *other == index);
-        let is_there = |(index, entry): &(usize, &block_dev::Entry)| match entry.kind {
+        let is_there = |(index, entry): &(usize, &crate::Entry)| match entry.kind {
             Kind::Write { offset, length, .. } => {
                 let overlaps = offset < request.offset + request.length
                     && request.offset < offset + u64::from(length);
@@ -347,7 +357,7 @@ mod tests {
     }
 
     fn kinds(log: &BlockLog) -> String {
-        let letter = |entry: &block_dev::Entry| match entry.kind {
+        let letter = |entry: &crate::Entry| match entry.kind {
             Kind::Write { fua: true, .. } => 'U',
             Kind::Write { fua: false, .. } => 'W',
             Kind::Flush => 'F',
@@ -465,7 +475,7 @@ mod tests {
         let name = |number| {
             directory.path().join(format!(
                 "{}-{}-{number}",
-                block_dev::NAME_MARK,
+                crate::NAME_MARK,
                 std::process::id()
             ))
         };

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use block_dev::{BlockLog, Kind, NEVER};
+use crate::{BlockLog, Kind, NEVER};
 use proptest::prelude::*;
 
 use super::{FlaggedRequest, annotate};

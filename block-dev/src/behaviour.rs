@@ -1,0 +1,175 @@
+//! What a disk does with what it is asked for.
+
+use pace_rules::disk::Disk as Keeping;
+
+use crate::Completion;
+
+/// Something that a disk is asked for. Offsets and lengths are bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskRequest {
+    /// To read.
+    Read {
+        /// Where on the disk.
+        offset: u64,
+        /// How much.
+        length: u64,
+    },
+    /// To write.
+    Write {
+        /// Where on the disk.
+        offset: u64,
+        /// How much.
+        length: u64,
+    },
+    /// To have everything on stable storage that was answered.
+    Flush,
+    /// To forget a range, or to write zeros there.
+    Discard {
+        /// Where on the disk.
+        offset: u64,
+        /// How much.
+        length: u64,
+    },
+}
+
+/// What a disk does with a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// It does it, and says so before it looks at the next.
+    AtOnce,
+    /// It does it at once, and says so after so many more requests, or when none has come for a
+    /// few milliseconds. Of what is not a write it says so at once.
+    After(u8),
+    /// It does not do it, and says so: an I/O error (EIO).
+    Fail,
+}
+
+/// How a disk behaves while it is recorded.
+pub trait Behaviour: Send {
+    /// What it does with a request that comes when its log has `place` entries.
+    fn answer(&mut self, request: DiskRequest, place: usize) -> Answer;
+
+    /// Whether it may answer a write later: such a disk is served in another way.
+    fn is_late(&self) -> bool {
+        false
+    }
+
+    /// How it keeps its word: how its log is read after a power failure.
+    fn keeps(&self) -> Keeping {
+        Keeping::Honest
+    }
+}
+
+/// It does what it is asked for, and the lies show when the power fails.
+impl Behaviour for Keeping {
+    fn answer(&mut self, _: DiskRequest, _: usize) -> Answer {
+        Answer::AtOnce
+    }
+
+    fn keeps(&self) -> Keeping {
+        *self
+    }
+}
+
+impl Behaviour for Completion {
+    fn answer(&mut self, request: DiskRequest, place: usize) -> Answer {
+        match (request, self.requests_to_wait(place)) {
+            (DiskRequest::Write { .. }, Some(requests)) => Answer::After(requests),
+            _ => Answer::AtOnce,
+        }
+    }
+
+    fn is_late(&self) -> bool {
+        *self != Self::AtOnce
+    }
+}
+
+/// Whether a request fails.
+type Predicate = Box<dyn FnMut(DiskRequest) -> bool + Send>;
+
+/// A disk that fails some requests, and does what another one does with all others.
+pub struct Failing {
+    otherwise: Box<dyn Behaviour>,
+    fails: Predicate,
+    /// How many more fail.
+    left: u64,
+}
+
+impl Failing {
+    /// One that fails every request of which `fails` is true.
+    pub fn always(
+        otherwise: impl Behaviour + 'static,
+        fails: impl FnMut(DiskRequest) -> bool + Send + 'static,
+    ) -> Self {
+        Self::times(u64::MAX, otherwise, fails)
+    }
+
+    /// One that fails only the first `times` of them.
+    pub fn times(
+        times: u64,
+        otherwise: impl Behaviour + 'static,
+        fails: impl FnMut(DiskRequest) -> bool + Send + 'static,
+    ) -> Self {
+        Self {
+            otherwise: Box::new(otherwise),
+            fails: Box::new(fails),
+            left: times,
+        }
+    }
+}
+
+impl Behaviour for Failing {
+    fn answer(&mut self, request: DiskRequest, place: usize) -> Answer {
+        if self.left > 0 && (self.fails)(request) {
+            self.left -= 1;
+            return Answer::Fail;
+        }
+        self.otherwise.answer(request, place)
+    }
+
+    fn is_late(&self) -> bool {
+        self.otherwise.is_late()
+    }
+
+    fn keeps(&self) -> Keeping {
+        self.otherwise.keeps()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WRITE: DiskRequest = DiskRequest::Write {
+        offset: 0,
+        length: 512,
+    };
+
+    #[test]
+    fn a_disk_fails_what_it_is_to_fail_as_often_as_it_is_to() {
+        let is_flush = |request| request == DiskRequest::Flush;
+        let mut once = Failing::times(1, Keeping::DropFlush, is_flush);
+        let requests = [WRITE, DiskRequest::Flush, DiskRequest::Flush, WRITE];
+        let answers = requests.map(|request| once.answer(request, 0));
+        let done = Answer::AtOnce;
+        assert_eq!(answers, [done, Answer::Fail, done, done]);
+        assert_eq!(once.keeps(), Keeping::DropFlush);
+        let mut always = Failing::always(Keeping::Honest, is_flush);
+        let answers = requests.map(|request| always.answer(request, 0));
+        assert_eq!(answers, [done, Answer::Fail, Answer::Fail, done]);
+    }
+
+    #[test]
+    fn only_a_lazy_disk_answers_late_and_only_writes() {
+        let mut lazy = Completion::Lazy { seed: 1 };
+        let late = (0..100).filter(|place| lazy.answer(WRITE, *place) != Answer::AtOnce);
+        assert!(late.count() > 50);
+        let mut at_once = Completion::AtOnce;
+        for place in 0..100 {
+            assert_eq!(lazy.answer(DiskRequest::Flush, place), Answer::AtOnce);
+            assert_eq!(at_once.answer(WRITE, place), Answer::AtOnce);
+        }
+        assert!(lazy.is_late() && Failing::always(lazy, |_| false).is_late());
+        assert!(!at_once.is_late() && !Keeping::DropFlush.is_late());
+    }
+}

@@ -1,0 +1,223 @@
+//! A disk of its own for the directory of a node, which loses what a power failure may cost.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use block_dev::{
+    Base, Behaviour, BlockLog, FrontEnd, FuseDisk, Image, RequestTrace, annotate, is_unmounted,
+};
+use crash_images::{rebuild, requests};
+use local_fs::{Mounted, Variant};
+use pace_rules::disk::{Log, Relaxation, State};
+
+use crate::error::{Context, Error, Result};
+
+/// The node's directory in the root of the file system, which has names of its own there.
+const DIRECTORY: &str = "data";
+
+/// How long a disk may stay in use after the node's end: the kernel takes namespaces down later.
+const BUSY_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A disk that is mounted, and whose requests are logged. It is unmounted when dropped.
+///
+/// It belongs to the mount namespace of the thread that made it, and is used from there.
+pub struct Disk {
+    // Dropped in this order.
+    mounted: Option<Mounted>,
+    requests: Option<RequestTrace>,
+    front_end: FuseDisk,
+    /// What it held when its log began.
+    base: Arc<Base>,
+    variant: Variant,
+    file_system: String,
+    start_ns: u64,
+    durable: usize,
+    directory: PathBuf,
+}
+
+/// What a power failure did to a disk.
+pub struct PowerCut {
+    /// What the disk had been asked for since it was made, or since the last power failure.
+    pub log: BlockLog,
+    /// What it held before that.
+    pub base: Arc<Base>,
+    /// What it kept of the log.
+    pub state: State,
+    /// The places in the log of the writes that are lost altogether.
+    pub lost: Vec<usize>,
+    /// Why its file system cannot be mounted any more, if that is so.
+    pub unmountable: Option<String>,
+}
+
+impl Disk {
+    /// Formats a disk with `file_system`, as [`Variant::for_programs`] reads it, and mounts it in
+    /// `directory`: an empty one of ours, in a mount namespace of our own.
+    ///
+    /// # Errors
+    /// If the file system cannot be made or mounted here.
+    pub fn new(
+        file_system: &str,
+        directory: &Path,
+        behaviour: impl Behaviour + 'static,
+    ) -> Result<Self> {
+        let variant = Variant::for_programs(file_system)?;
+        let formatted = directory.join("formatted");
+        let file = local_fs::format(&variant, &formatted)?;
+        let base = Base::from_file(&file).doing(|| format!("read {}", formatted.display()))?;
+        fs::remove_file(&formatted).doing(|| format!("remove {}", formatted.display()))?;
+        let base = Arc::new(base);
+        let front_end = FuseDisk::new(&base, directory, behaviour)?;
+        let requests = RequestTrace::start(front_end.device_number()?, directory).ok();
+        let mut this = Self {
+            mounted: None,
+            requests,
+            front_end,
+            base,
+            variant,
+            file_system: file_system.to_owned(),
+            start_ns: 0,
+            durable: 0,
+            directory: directory.to_owned(),
+        };
+        let mount_point = this.mount_point();
+        fs::create_dir(&mount_point).doing(|| format!("create {}", mount_point.display()))?;
+        this.mount()?;
+        let data = this.data();
+        DirBuilder::new()
+            .mode(0o755)
+            .create(&data)
+            .doing(|| format!("create {}", data.display()))?;
+        Ok(this)
+    }
+
+    /// Begins a log, and mounts what the disk holds.
+    fn mount(&mut self) -> Result<()> {
+        self.front_end.start_recording_on(&self.base)?;
+        (self.start_ns, self.durable) = (FuseDisk::now_ns(), 0);
+        let mount_point = self.mount_point();
+        self.mounted = Some(Mounted::new(
+            &self.variant,
+            self.front_end.device(),
+            &mount_point,
+        )?);
+        Ok(())
+    }
+
+    fn mount_point(&self) -> PathBuf {
+        self.directory.join("mounted")
+    }
+
+    /// The node's directory on it.
+    pub fn data(&self) -> PathBuf {
+        self.mount_point().join(DIRECTORY)
+    }
+
+    /// Everything that is mounted for it. Whoever has a copy of that keeps the disk in use.
+    pub(crate) fn mount_points(&self) -> [PathBuf; 2] {
+        [self.mount_point(), self.front_end.content_path()]
+    }
+
+    /// Has it behave in another way from the next request on.
+    ///
+    /// # Errors
+    /// If that answers late, and the disk was made with a behaviour that does not.
+    pub fn set_behaviour(&self, behaviour: impl Behaviour + 'static) -> Result<()> {
+        Ok(self.front_end.set_behaviour(behaviour)?)
+    }
+
+    /// Makes everything durable that is in the directory: what the node begins with.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn begin(&mut self) -> Result<()> {
+        if let Some(mounted) = &self.mounted {
+            let root = mounted.root()?;
+            rustix::fs::syncfs(&root).doing(|| "make the setup durable".into())?;
+        }
+        self.durable = self.front_end.log_position();
+        Ok(())
+    }
+
+    /// The power fails: the disk keeps what `select` says of its log, all of which has been sent,
+    /// and is mounted again, which has the file system recover. The node's processes have been
+    /// killed, and nobody else has its directory open. What they wrote and the kernel did not send
+    /// to the disk is lost in any case.
+    ///
+    /// # Errors
+    /// [`Error::Selection`] if `select` loses what no crash may cost; then, and if the disk is
+    /// still in use, it is not mounted any more, and holds what it did.
+    pub fn power_cut(&mut self, select: impl FnOnce(&Log) -> Relaxation) -> Result<PowerCut> {
+        let log = self.stop()?;
+        let rules = Log::new(&requests(&log), self.durable, self.front_end.keeps());
+        let state = State {
+            position: rules.len(),
+            relaxation: select(&rules),
+        };
+        rules.check(&state)?;
+        let mut image = Image::new(Arc::clone(&self.base));
+        rebuild(&mut image, &log, &rules, &state);
+        let base = std::mem::replace(&mut self.base, Arc::new(Base::from_image(&image)));
+        let unmountable = match self.mount() {
+            Ok(()) => None,
+            Err(Error::FileSystem(error)) => match error.unmountable() {
+                Some(why) => Some(why),
+                None => return Err(error.into()),
+            },
+            Err(error) => return Err(error),
+        };
+        Ok(PowerCut {
+            log,
+            base,
+            lost: rules.lost(&state),
+            state,
+            unmountable,
+        })
+    }
+
+    /// Ends the log here, and takes the file system down: what that writes is not in it.
+    fn stop(&mut self) -> Result<BlockLog> {
+        let log = self.take_log()?;
+        if let Some(mut mounted) = self.mounted.take() {
+            // It need not write what nobody will read.
+            mounted.shut_down();
+            mounted.unmount()?;
+        }
+        if !is_unmounted(self.front_end.device(), BUSY_PATIENCE) {
+            return Err(Error::InUse(self.mount_point()));
+        }
+        Ok(log)
+    }
+
+    /// The log, up to now, with what is known of FUA.
+    fn take_log(&mut self) -> Result<BlockLog> {
+        let mut log = self.front_end.stop_recording();
+        if let Some(requests) = &mut self.requests {
+            let seen = requests.read_since(self.start_ns);
+            let seen = seen.doing(|| "read the trace of the disk's requests".into())?;
+            annotate(&mut log, &seen);
+        }
+        Ok(log)
+    }
+
+    /// Ends the recording: what the node did up to now is in the log, from when the disk was made
+    /// or the power last failed. The node's processes have ended.
+    ///
+    /// # Errors
+    /// If the file system cannot be unmounted, or it cannot be said which writes had FUA.
+    pub fn finish(mut self) -> Result<trace::Disk> {
+        let log = self.take_log()?;
+        if let Some(mounted) = &mut self.mounted {
+            mounted.unmount()?;
+        }
+        Ok(trace::Disk {
+            file_system: self.file_system,
+            directory: DIRECTORY.to_owned(),
+            base: self.base,
+            log,
+            durable: self.durable,
+        })
+    }
+}

@@ -23,7 +23,7 @@ pub(crate) struct FsArgs {
     file_system: FileSystemArgs,
 
     /// A new directory for the results, and for what --resume needs to go on with them
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, short, value_name = "DIR")]
     out: Option<PathBuf>,
 
     /// Go on with the sweep in DIR where it stopped, for whatever reason. DIR knows how it was

@@ -16,7 +16,7 @@ pub(crate) struct MergeArgs {
     parts: Vec<PathBuf>,
 
     /// A new directory for the results of the whole sweep
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, short, value_name = "DIR")]
     out: PathBuf,
 
     /// Shards may be missing or unfinished: --resume continues with the result

@@ -41,7 +41,6 @@ pub struct FileSystemArgs {
 
     /// Mount options to test all of them with, separated by commas, such as barrier=0.
     #[arg(
-        short = 'o',
         long,
         value_name = "OPTIONS",
         value_delimiter = ',',

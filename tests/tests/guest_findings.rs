@@ -283,7 +283,7 @@ fn a_kernel_that_died_is_told_made_small_and_never_mounted() {
     let flags = [
         "--fs",
         "ext4",
-        "-o",
+        "--mount-options",
         "errors=panic",
         "--disk",
         "lose-write:5",

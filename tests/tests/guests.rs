@@ -424,7 +424,7 @@ fn a_guest_that_panics_is_a_finding() {
         "uml",
         "--fs",
         "ext4",
-        "-o",
+        "--mount-options",
         "errors=panic",
         "--disk",
         "lose-write:5",

@@ -86,12 +86,12 @@ fn an_option_of_a_variant_is_caught() {
 
 #[test]
 fn ext4_without_barriers_is_caught() {
-    caught("ext4", &["-o", "barrier=0"]);
+    caught("ext4", &["--mount-options", "barrier=0"]);
 }
 
 #[test]
 fn btrfs_without_barriers_is_caught() {
-    caught("btrfs", &["-o", "nobarrier"]);
+    caught("btrfs", &["--mount-options", "nobarrier"]);
 }
 
 const TEN: &str = "

@@ -770,7 +770,7 @@ fn options_that_contradict_are_refused() {
             &["--states flushed", "--states prefix,flushed"],
         ),
         (
-            &["-o", "barrier=0"],
+            &["--mount-options", "barrier=0"],
             &["--mount-options barrier=0", "without it"],
         ),
         (&["file.wl"], &["--resume"]),

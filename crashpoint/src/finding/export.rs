@@ -31,8 +31,8 @@ pub(crate) struct ExportArgs {
 
     /// Where to write it [default: standard output]. A case of fstests is two files, FILE and
     /// FILE.out, and FILE ends with its number; on standard output it is a patch
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[arg(short, long, alias = "output", value_name = "FILE")]
+    out: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -56,7 +56,7 @@ pub(crate) fn export(arguments: &ExportArgs, fs: &Command) -> anyhow::Result<Out
             recorded,
             number: arguments.named.number,
         };
-        write_one(&state.script()?, arguments.output.as_deref(), 0o755)?;
+        write_one(&state.script()?, arguments.out.as_deref(), 0o755)?;
         return Ok(Outcome::Clean);
     }
     let opened = arguments.named.open(fs)?;
@@ -82,7 +82,7 @@ pub(crate) fn export(arguments: &ExportArgs, fs: &Command) -> anyhow::Result<Out
             opened.sweep.disk
         ));
     }
-    let output = arguments.output.as_deref();
+    let output = arguments.out.as_deref();
     let failed = || format!("export finding {}", found.number);
     match arguments.form {
         Form::Fstests => {

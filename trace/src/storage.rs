@@ -68,7 +68,7 @@ pub enum Error {
         found: u32,
     },
     /// There is one already.
-    #[error("{0} is there already: remove it, or name another directory")]
+    #[error("{0} is not empty, and a trace gets a directory of its own: name another one")]
     Exists(PathBuf),
 }
 

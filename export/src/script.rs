@@ -12,7 +12,7 @@ use crate::{Crash, NotExpressible};
 /// a busy machine the first try may see nothing.
 const AGAIN: &str = r#"if [ -z "${ALONE:-}" ]; then
     # What another program syncs is not lost: then it is tried again.
-    for try in 1 2 3 4 5; do
+    for _ in 1 2 3 4 5; do
         status=0
         ALONE=yes unshare --mount sh "$0" || status=$?
         [ "$status" -eq 0 ] || exit "$status"

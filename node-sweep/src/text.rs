@@ -378,6 +378,7 @@ impl NodeStory {
                 &format!("{name}{}", midway.text()),
                 detail.lines,
             );
+            midway.add_callers(lines, detail);
         }
         if let Some(disk) = &self.disk {
             let words = format!(

@@ -501,10 +501,8 @@ fn main() {
         .collect();
     assert!(!callers.is_empty(), "{:#?}", swept.findings);
     for callers in callers {
-        assert_eq!(
-            callers,
-            ["save::append (save.rs:5)", "save::main (save.rs:10)"]
-        );
+        let own = ["save::append (save.rs:5)", "save::main (save.rs:10)"];
+        assert!(callers.starts_with(&own), "{callers:?}");
     }
 }
 

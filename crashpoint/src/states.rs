@@ -434,11 +434,6 @@ pub(crate) fn numbered_inconclusive(recorded: &Recorded) -> String {
     if text.is_empty() { text } else { text + "\n" }
 }
 
-/// What a sweep came to, as a table.
-pub(crate) fn table(summary: &Summary) -> String {
-    summary.table()
-}
-
 /// That a sweep did not end, and how to have it end, if that is so.
 pub(crate) fn unended(recorded: &Recorded, directory: &Path) -> Option<String> {
     let command = command_of(recorded.manifest.request.judge == Judge::Cluster);
@@ -451,9 +446,4 @@ pub(crate) fn unended(recorded: &Recorded, directory: &Path) -> Option<String> {
             quoted(&directory)
         )
     })
-}
-
-/// The exit status of a sweep.
-pub(crate) fn outcome(summary: &Summary) -> Outcome {
-    summary.outcome()
 }

@@ -126,12 +126,8 @@ impl DiskManifest {
             }
         })?;
         let path = directory.join(Self::log(self.number));
-        let log = postcard::from_bytes(&decompress(&path, &self.log_blake3)?);
         let (file_system, directory, durable, log): (_, _, usize, BlockLog) =
-            log.map_err(|error| Error::Damaged {
-                path: path.clone(),
-                what: error.to_string(),
-            })?;
+            unpack(&path, &self.log_blake3)?;
         if !log.is_within(base.size_bytes()) || durable > log.len() {
             return Err(Error::Damaged {
                 path,

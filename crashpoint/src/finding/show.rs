@@ -11,7 +11,7 @@ use replayer::{Findings, Found, Group, replay_text};
 use trace::Trace;
 
 use super::Named;
-use crate::states::{inconclusive_title, numbered_inconclusive, outcome, table, title, unended};
+use crate::states::{inconclusive_title, numbered_inconclusive, title, unended};
 
 /// What a directory has that is a trace of a program or a cluster.
 const TRACE: &str = "trace.json";
@@ -79,11 +79,16 @@ fn states(recorded: &Recorded, arguments: &ShowArgs) -> anyhow::Result<Outcome> 
         }));
         writeln!(out, "{}", columns(&rows))?;
     }
-    write!(out, "{}{}", numbered_inconclusive(recorded), table(summary))?;
+    write!(
+        out,
+        "{}{}",
+        numbered_inconclusive(recorded),
+        summary.table()
+    )?;
     if let Some(words) = unended(recorded, &arguments.results) {
         writeln!(out, "{words}")?;
     }
-    Ok(outcome(summary))
+    Ok(summary.outcome())
 }
 
 /// A finding of it, or a state that nobody could judge.

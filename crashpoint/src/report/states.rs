@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use askama::Template;
 use node_sweep::{Fate, Finding, Moment, Recorded};
 
-use crate::states::{numbered_inconclusive, table, unended};
+use crate::states::{numbered_inconclusive, unended};
 
 /// How wide a lane is at most, in pixels.
 const LANE_MAX: usize = 330;
@@ -97,7 +97,7 @@ fn sweep(place: usize, directory: &Path, recorded: &Recorded) -> SweepView {
         ..
     } = recorded;
     let unended = unended(recorded, directory).map(|words| words + "\n");
-    let table = numbered_inconclusive(recorded) + &table(summary) + &unended.unwrap_or_default();
+    let table = numbered_inconclusive(recorded) + &summary.table() + &unended.unwrap_or_default();
     SweepView {
         name: manifest.name.clone(),
         directory: directory.display().to_string(),

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, bail};
-use pace_rules::nodes::{BlockRequest, BlockSpace, Space};
+use pace_rules::nodes::{BlockSpace, Space};
 use trace::Trace;
 
 use crate::bay::Bay;
-use crate::blocks::{BlockFindings, Blocks, recorded_disks};
+use crate::blocks::{BlockFindings, Blocks};
 use crate::check::Complaint;
 use crate::findings::{Finding, Findings};
 use crate::program::scratch;
@@ -98,11 +98,7 @@ fn space(trace: &Trace, request: &Request, address: Address) -> anyhow::Result<S
 }
 
 fn block_space(trace: &Trace, request: &Request, address: Address) -> anyhow::Result<BlockSpace> {
-    let wanted = BlockRequest {
-        explore: request.explore_of(trace)?,
-        states: request.states,
-    };
-    let space = BlockSpace::new(&trace.run, recorded_disks(trace), &wanted)?;
+    let space = request.of_disks(request.explore_of(trace)?, trace)?;
     address.refuse(space.len())?;
     Ok(space)
 }

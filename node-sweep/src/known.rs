@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 
 use campaign::Interrupt;
-use pace_rules::nodes::{BlockRequest, BlockSpace, Explore, Space};
+use pace_rules::nodes::{Explore, Space};
 use trace::Trace;
 
-use crate::blocks::{BlockFindings, Blocks, recorded_disks};
+use crate::blocks::{BlockFindings, Blocks};
 use crate::findings::{Finding, Findings};
 use crate::indices::Indices;
 use crate::judged::Judged;
@@ -80,11 +80,7 @@ impl Known<'_> {
     }
 
     fn of_disks(&self, seconds: f64) -> anyhow::Result<(Vec<Finding>, Summary)> {
-        let request = BlockRequest {
-            explore: self.explore,
-            states: self.request.states,
-        };
-        let space = BlockSpace::new(&self.trace.run, recorded_disks(self.trace), &request)?;
+        let space = self.request.of_disks(self.explore, self.trace)?;
         let (sample, seed) = (self.request.sample_of_disks(), self.request.seed);
         let indices = Indices::of(space.len(), sample, |count| space.sample(count, seed))?;
         let count = indices.count;

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use campaign::{Interrupt, Shard};
 use local_fs::enter_mount_namespace;
-use pace_rules::nodes::{BlockRequest, BlockSpace, Explore, Relaxation, Space};
+use pace_rules::nodes::{BlockSpace, Explore, Relaxation, Space};
 use trace::Trace;
 
-use crate::blocks::{BlockFindings, Blocks, recorded_disks};
+use crate::blocks::{BlockFindings, Blocks};
 use crate::findings::{Finding, Findings, relaxation_words};
 use crate::indices::Indices;
 use crate::judged::Verdicts;
@@ -233,12 +233,7 @@ impl<'a> Requested<'a> {
     }
 
     fn block_space(&self) -> anyhow::Result<BlockSpace> {
-        let request = BlockRequest {
-            explore: self.explore,
-            states: self.request.states,
-        };
-        let disks = recorded_disks(self.trace);
-        Ok(BlockSpace::new(&self.trace.run, disks, &request)?)
+        self.request.of_disks(self.explore, self.trace)
     }
 
     /// Visits the states of the disks.

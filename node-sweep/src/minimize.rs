@@ -8,10 +8,9 @@ mod disks;
 use std::collections::HashSet;
 
 use campaign::{Interrupt, ddmin};
-use pace_rules::nodes::{BlockRequest, BlockSpace, Space};
+use pace_rules::nodes::Space;
 use trace::Trace;
 
-use crate::blocks::recorded_disks;
 use crate::check::{Complaint, Verdict};
 use crate::findings::{Finding, Kinds};
 use crate::judged::Verdicts;
@@ -127,9 +126,7 @@ pub fn minimize(
     let (trace, state) = (of.trace, of.finding.state);
     let explore = of.request.explore_of(trace)?;
     if of.finding.level() == Level::Block {
-        let states = of.request.states;
-        let request = BlockRequest { explore, states };
-        let space = BlockSpace::new(&trace.run, recorded_disks(trace), &request)?;
+        let space = of.request.of_disks(explore, trace)?;
         of.finding.address().refuse(space.len())?;
         let disks = Disks::new(trace, &space)?;
         return run(of, disks, space.state(state), subject, tell);

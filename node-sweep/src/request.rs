@@ -9,11 +9,12 @@ use campaign::Shard;
 use clap::ValueEnum;
 use cluster::ClusterFile;
 use pace_rules::disk;
-use pace_rules::nodes::{Explore, Model, Relaxations, Run, Split};
+use pace_rules::nodes::{BlockRequest, BlockSpace, Explore, Model, Relaxations, Run, Split};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use trace::Trace;
 
+use crate::blocks::recorded_disks;
 use crate::check::CheckCommand;
 
 /// Where a crash is looked at.
@@ -111,6 +112,17 @@ impl Request {
             split,
             relaxations,
         })
+    }
+
+    /// The states of the disks of a trace.
+    ///
+    /// # Errors
+    /// If what is asked for does not fit the run.
+    pub(crate) fn of_disks(&self, explore: Explore, trace: &Trace) -> anyhow::Result<BlockSpace> {
+        let states = self.states;
+        let request = BlockRequest { explore, states };
+        let disks = recorded_disks(trace);
+        Ok(BlockSpace::new(&trace.run, disks, &request)?)
     }
 
     /// The explore rule for a run; `file` is the cluster's, if it is one.

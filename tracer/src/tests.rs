@@ -399,6 +399,69 @@ fn stacks_have_the_names_of_functions() {
     );
 }
 
+/// Lets one thread at a time open files by name, as a recorder does.
+#[derive(Default)]
+struct OneAtATime {
+    inside: Option<pid_t>,
+    waiting: Vec<pid_t>,
+}
+
+impl Observer for OneAtATime {
+    type Kept = ();
+    type Output = ();
+    type Error = Error;
+
+    fn entry(&mut self, origin: &Origin, _: &Entry) -> Decision<()> {
+        if origin.row.name != "openat" {
+            return Decision::GoOn;
+        }
+        if self.inside.is_some_and(|inside| inside != origin.thread) {
+            self.waiting.push(origin.thread);
+            return Decision::Hold;
+        }
+        self.inside = Some(origin.thread);
+        Decision::ToExit(())
+    }
+
+    fn exit(&mut self, _: &Origin, _: &Entry, (): (), _: i64) -> After {
+        After::GoOn
+    }
+
+    fn abandoned(&mut self, _: &Origin, _: &Entry, (): ()) {}
+
+    fn released(&mut self, thread: pid_t) -> Vec<pid_t> {
+        if self.inside.take_if(|inside| *inside == thread).is_none() {
+            return Vec::new();
+        }
+        std::mem::take(&mut self.waiting)
+    }
+
+    fn finish(self, _: ExitStatus, _: &StackTable) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_call_that_is_refused_lets_others_go_on() {
+    let folder = folder();
+    let (second, _) = scripted(|origin, entry| {
+        let path = || text(origin.thread, entry.arguments[1]);
+        if origin.row.name == "openat" && path().is_some_and(|path| path == b"refused") {
+            return Decision::Fail(libc::EIO);
+        }
+        Decision::GoOn
+    });
+    // Whoever is refused lives on, while another one opens a file.
+    let path = folder.path().display();
+    let script = format!("cd {path}; (echo >refused; sleep 600) & sleep 0.3; echo >b; kill $!");
+    let both = Both(OneAtATime::default(), second);
+    let traced = trace_by(bash(&script), both).expect("started");
+    wait_for("the other one goes on", || folder.path().join("b").exists());
+    traced.kill();
+    traced.wait().expect("traced");
+    assert!(!folder.path().join("refused").exists());
+}
+
 #[test]
 fn signals_of_all_kinds_arrive() {
     let folder = folder();

@@ -207,12 +207,12 @@ impl Disk {
     ///
     /// # Errors
     /// If the file system cannot be unmounted, or it cannot be said which writes had FUA.
-    pub fn finish(mut self) -> Result<trace::Disk> {
+    pub fn finish(mut self) -> Result<trace_store::Disk> {
         let log = self.take_log()?;
         if let Some(mounted) = &mut self.mounted {
             mounted.unmount()?;
         }
-        Ok(trace::Disk {
+        Ok(trace_store::Disk {
             file_system: self.file_system,
             directory: DIRECTORY.to_owned(),
             base: self.base,

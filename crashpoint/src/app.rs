@@ -18,7 +18,7 @@ use node_sweep::{
     Check, CheckCommand, Judge, Level, Place, Program, Requested, Rule, Subject, scratch,
 };
 use recorder::process::{NodeOptions, record};
-use trace::Trace;
+use trace_store::Trace;
 
 use crate::states::{self, VisitArgs};
 

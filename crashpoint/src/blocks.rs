@@ -3,7 +3,7 @@
 use campaign::columns;
 use node_sweep::{count_words, kind_words, recorded_disks};
 use pace_rules::nodes::{BlockRequest, BlockSpace, Explore};
-use trace::Trace;
+use trace_store::Trace;
 
 use crate::states::SpaceArgs;
 

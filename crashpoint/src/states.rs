@@ -14,7 +14,7 @@ use node_sweep::{
 };
 use pace_rules::disk;
 use pace_rules::nodes::{Explore, MODELS, NodeState, Space, Split};
-use trace::Trace;
+use trace_store::Trace;
 
 /// Which states of disks are visited if it is not said.
 const DISK_STATES: &str = "every-write,flushed,reorder:1";

@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 use recorder::process::describe;
 use serde_json::Value;
 use tempfile::TempDir;
-use trace::{Disk, Trace};
+use trace_store::{Disk, Trace};
 
 /// The files, and where the manifest has their hashes.
 const FILES: [(&str, &str); 4] = [

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 use pace_rules::nodes::{BlockSpace, Space};
-use trace::Trace;
+use trace_store::Trace;
 
 use crate::bay::Bay;
 use crate::blocks::{BlockFindings, Blocks};

@@ -11,7 +11,7 @@ use pace_rules::disk::{self, Disk as Keeping, Kind, Relaxation};
 use pace_rules::nodes::{
     BlockSpace, BlockState, Model, NodeState, RecordedDisk, Relaxation as OfNodes, State, micros,
 };
-use trace::{Disk, Trace};
+use trace_store::{Disk, Trace};
 
 use crate::bay::{Bay, Held, HeldDisk};
 use crate::check::Complaint;
@@ -588,7 +588,8 @@ pub(crate) fn compare_levels(
 mod tests {
     use block_dev::{Base, BlockLog};
     use pace_rules::disk::{Request, Write};
-    use pace_rules::nodes::{BlockRequest, Explore, InitialFile, Node};
+    use pace_rules::nodes::{BlockRequest, Explore};
+    use trace::{InitialFile, Node};
 
     use super::*;
     use crate::{CheckCommand, Judge, Level, Rule, make_again};

@@ -1,6 +1,6 @@
 //! The functions of a program that made a call, without those of its language.
 
-use trace::Frame;
+use trace_store::Frame;
 
 /// So many of them are named: those next to the call.
 const CALLERS_MAX: usize = 3;

@@ -6,7 +6,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use pace_rules::nodes::{Action, Event, FileId, FileOp, MODELS, Request, Run, Space, SyncScope};
+use pace_rules::nodes::{MODELS, Request, Space};
+use trace::{Action, Event, FileId, FileOp, Run, SyncScope};
 
 use crate::findings::{Finding, Findings, Sync};
 use crate::operations::without_numbers;

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
-use pace_rules::nodes::{FileId, Name};
+use trace::{FileId, Name};
 
 use crate::content::Content;
 use crate::tree::{Holds, Tree};

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use pace_rules::nodes::FileId;
 use serde::{Deserialize, Serialize};
+use trace::FileId;
 
 use crate::content::{CHUNK, Content, garbage_at};
 use crate::tree::{Holds, Tree};

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use pace_rules::nodes::{FileId, Name};
+use trace::{FileId, Name};
 
 use crate::content::Content;
 use crate::damage::{Damage, damage, first_of};

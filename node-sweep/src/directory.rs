@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use nix::sys::stat::{Mode, SFlag, mknod};
-use pace_rules::nodes::FileId;
+use trace::FileId;
 
 use crate::content::Content;
 use crate::tree::{Holds, Tree};

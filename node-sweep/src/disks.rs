@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use pace_rules::nodes::Effect;
 
 use crate::tree::Tree;
-use trace::Trace;
+use trace_store::Trace;
 
 /// Trees that were asked for lately and are kept to go on from.
 const RECENT_MAX: usize = 32;

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use pace_rules::nodes::{Action, Effect, Event, Message, Micro, Relaxation, Run, Space, State};
+use pace_rules::nodes::{Effect, Micro, Relaxation, Space, State};
 use serde::{Deserialize, Serialize};
-use trace::Trace;
+use trace::{Action, Event, Message, Run};
+use trace_store::Trace;
 
 use crate::again::Address;
 use crate::callers::callers;
@@ -830,7 +831,7 @@ impl<'a> Findings<'a> {
         )
     }
 
-    fn line(&self, line: pace_rules::nodes::Data) -> String {
+    fn line(&self, line: trace::Data) -> String {
         String::from_utf8_lossy(self.trace.bytes(line)).into_owned()
     }
 

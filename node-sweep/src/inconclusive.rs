@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use trace::Trace;
+use trace_store::Trace;
 
 use crate::again::{Address, story};
 use crate::findings::Finding;

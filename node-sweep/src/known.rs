@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use campaign::Interrupt;
 use pace_rules::nodes::{Explore, Space};
-use trace::Trace;
+use trace_store::Trace;
 
 use crate::blocks::{BlockFindings, Blocks};
 use crate::findings::{Finding, Findings};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use campaign::{Interrupt, Shard};
 use local_fs::enter_mount_namespace;
 use pace_rules::nodes::{BlockSpace, Explore, Relaxation, Space};
-use trace::Trace;
+use trace_store::Trace;
 
 use crate::blocks::{BlockFindings, Blocks};
 use crate::findings::{Finding, Findings, relaxation_words};

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use pace_rules::nodes::Run;
+use trace::Run;
 
 use crate::operations::{Operations, without_numbers};
 

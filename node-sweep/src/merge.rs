@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use campaign::{Part, Parts, Shard};
-use trace::Trace;
+use trace_store::Trace;
 
 use crate::results::Results;
 

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use campaign::{Interrupt, ddmin};
 use pace_rules::nodes::Space;
-use trace::Trace;
+use trace_store::Trace;
 
 use crate::check::{Complaint, Verdict};
 use crate::findings::{Finding, Kinds};

@@ -9,7 +9,7 @@ use cluster::{Cluster, ClusterFile, Error, Settings, Spawn};
 use local_fs::enter_mount_namespace;
 use nix::mount::{MsFlags, mount};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
-use pace_rules::nodes::Run;
+use trace::Run;
 
 use crate::bay::Bay;
 use crate::check::{Complaint, Verdict};

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pace_rules::nodes::{Action, ChangeOfName, FileId, FileKind, FileOp, Name, Node, SyncScope};
+use trace::{Action, ChangeOfName, FileId, FileKind, FileOp, Name, Node, SyncScope};
 
 /// What a node did to its files, in words.
 #[derive(Debug)]

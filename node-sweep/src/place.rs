@@ -10,7 +10,7 @@ use local_fs::{NAME_PREFIX, enter_mount_namespace};
 use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::geteuid;
-use trace::Trace;
+use trace_store::Trace;
 
 /// That path, for as long as this is there.
 #[derive(Debug)]

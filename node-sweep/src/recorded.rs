@@ -16,7 +16,7 @@ use crate::manifest::Manifest;
 use crate::request::Level;
 use crate::results::{FINDINGS, load_trace};
 use crate::summary::Summary;
-use trace::Trace;
+use trace_store::Trace;
 
 /// What is in a directory of results.
 #[derive(Debug, Clone)]

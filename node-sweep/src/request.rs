@@ -9,10 +9,11 @@ use campaign::Shard;
 use clap::ValueEnum;
 use cluster::ClusterFile;
 use pace_rules::disk;
-use pace_rules::nodes::{BlockRequest, BlockSpace, Explore, Model, Relaxations, Run, Split};
+use pace_rules::nodes::{BlockRequest, BlockSpace, Explore, Model, Relaxations, Split};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use trace::Trace;
+use trace::Run;
+use trace_store::Trace;
 
 use crate::blocks::recorded_disks;
 use crate::check::CheckCommand;

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use campaign::{
     Directory, MANIFEST, RESULTS, Record, Records, SUMMARY, TABLE, read_lines, write_whole,
 };
-use trace::Trace;
+use trace_store::Trace;
 
 use crate::check::Verdict;
 use crate::findings::Finding;

@@ -2,8 +2,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use brief::Brief;
-use pace_rules::nodes::{Action, Data, NodeState, Run, Space, State};
-use trace::Trace;
+use pace_rules::nodes::{NodeState, Space, State};
+use trace::{Action, Data, Run};
+use trace_store::Trace;
 
 use crate::bay::Held;
 use crate::disks::Disks;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use campaign::{Outcome, columns};
 use serde::{Deserialize, Serialize};
-use trace::Trace;
+use trace_store::Trace;
 
 use crate::blocks::compare_levels;
 use crate::findings::Finding;

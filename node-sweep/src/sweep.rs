@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use campaign::{Interrupt, Shard};
 use pace_rules::nodes::{Space, State};
-use trace::Trace;
+use trace_store::Trace;
 
 use crate::check::{Complaint, Verdict};
 use crate::judged::Verdicts;

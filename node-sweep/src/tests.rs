@@ -5,9 +5,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use pace_rules::nodes::{Content, Effect, FileId, FileKind, InitialFile, Name};
+use pace_rules::nodes::{Content, Effect};
 use proptest::prelude::*;
-use trace::Trace;
+use trace::{FileId, FileKind, InitialFile, Name};
+use trace_store::Trace;
 
 use crate::{Disks, Impossible, Tree};
 
@@ -32,8 +33,7 @@ fn name(number: u8) -> Name {
 fn effect() -> impl Strategy<Value = Effect> {
     let file = || (0..FILES).prop_map(FileId);
     let content = prop_oneof![
-        (0..100_u64, 0..6000_u64)
-            .prop_map(|(at, len)| Content::Written(pace_rules::nodes::Data { at, len })),
+        (0..100_u64, 0..6000_u64).prop_map(|(at, len)| Content::Written(trace::Data { at, len })),
         (0..9000_u64).prop_map(Content::Zeros),
         (0..9000_u64).prop_map(Content::Garbage),
     ];

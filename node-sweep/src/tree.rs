@@ -1,8 +1,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use pace_rules::nodes::{Content as Bytes, Effect, FileId, FileKind, InitialFile, Name};
-use trace::Trace;
+use pace_rules::nodes::{Content as Bytes, Effect};
+use trace::{FileId, FileKind, InitialFile, Name};
+use trace_store::Trace;
 
 use crate::content::Content;
 

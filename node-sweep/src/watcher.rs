@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
-use trace::Trace;
+use trace_store::Trace;
 
 use crate::check::Verdict;
 use crate::findings::Kinds;

@@ -10,11 +10,11 @@ use node_sweep::{
     NodeStory, Plan, Program, Requested, Results, Rule, Subject, Summary, Swept, Verdict, Verdicts,
     Watch, make_again, sweep,
 };
-use pace_rules::nodes::{
-    Action, ChangeOfName, Event, Explore, FileId, FileKind, FileOp, InitialFile, Model, Name, Node,
-    Relaxations, Request, Space, Split, SyncScope,
+use pace_rules::nodes::{Explore, Model, Relaxations, Request, Space, Split};
+use trace::{
+    Action, ChangeOfName, Event, FileId, FileKind, FileOp, InitialFile, Name, Node, SyncScope,
 };
-use trace::Trace;
+use trace_store::Trace;
 
 /// A program that is written down while it runs.
 #[derive(Default)]

@@ -16,7 +16,6 @@ mod model;
 mod operations;
 mod places;
 mod rules;
-mod run;
 mod section;
 mod space;
 
@@ -24,8 +23,4 @@ pub use blocks::{BlockCount, BlockError, BlockRequest, BlockSpace, BlockState, R
 pub use effect::{Content, Effect};
 pub use micro::{Micro, Split, micros};
 pub use model::{DataOrder, Growth, Log, MODELS, Model};
-pub use run::{
-    Action, ChangeOfName, Data, Event, FileId, FileKind, FileOp, InitialFile, Message, Name, Node,
-    Run, SyncScope,
-};
 pub use space::{Count, Error, Explore, NodeState, Relaxation, Relaxations, Request, Space, State};

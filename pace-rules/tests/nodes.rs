@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use pace_rules::nodes::{
-    Action, ChangeOfName, Content, Data, Effect, Event, Explore, FileId, FileKind, FileOp,
-    InitialFile, MODELS, Message, Model, Name, Node, Relaxation, Relaxations, Request, Run, Space,
-    Split, State, SyncScope,
+    Content, Effect, Explore, MODELS, Model, Relaxation, Relaxations, Request, Space, Split, State,
 };
 use proptest::prelude::*;
+use trace::{
+    Action, ChangeOfName, Data, Event, FileId, FileKind, FileOp, InitialFile, Message, Name, Node,
+    Run, SyncScope,
+};
 
 /// A run that is written down call by call, on one clock.
 #[derive(Default, Clone)]

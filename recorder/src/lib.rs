@@ -1,4 +1,4 @@
-//! Runs a workload on a recorded disk and writes its [`Trace`]: the block log with marks
+//! Runs a workload on a recorded disk and writes its [`Recorded`]: the block log with marks
 //! around every operation, and the live tree at every crash point. And records what the processes
 //! of a program or a cluster do: [`process`].
 
@@ -8,8 +8,8 @@ mod perform;
 pub mod process;
 mod raw;
 mod record;
-mod trace;
+mod recorded;
 
 pub use perform::perform;
 pub use record::{Error, Recorder, Result};
-pub use trace::{CrashPoint, Outcome, Trace};
+pub use recorded::{CrashPoint, Outcome, Recorded};

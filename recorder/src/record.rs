@@ -8,7 +8,7 @@ use local_fs::{Mounted, Variant, WalkOptions, walk};
 use workloads::{Op, Step, Workload};
 
 use crate::execute::Executor;
-use crate::trace::{CrashPoint, Outcome, Trace};
+use crate::recorded::{CrashPoint, Outcome, Recorded};
 
 /// Why a workload could not be recorded.
 #[derive(Debug, thiserror::Error)]
@@ -120,7 +120,7 @@ impl Recorder {
     /// # Errors
     /// If the disk or the mount fails; what the file system refuses is in the trace. If the last
     /// run's file system cannot be unmounted nothing is run; the next call has another disk.
-    pub fn record(&mut self, workload: &Workload) -> Result<Trace> {
+    pub fn record(&mut self, workload: &Workload) -> Result<Recorded> {
         self.finish_unmounting();
         self.give_up_stuck_disk()?;
         self.disk.start_recording()?;
@@ -151,7 +151,7 @@ impl Recorder {
         workload: &Workload,
         mounted: &mut Mounted,
         start_ns: u64,
-    ) -> Result<Trace> {
+    ) -> Result<Recorded> {
         let root = mounted.root()?;
         let data = rustix::fs::fstat(&root).map_err(|errno| Error::Root(errno.into()))?;
         let (root_mode, root_owner) = (data.st_mode & 0o7777, (data.st_uid, data.st_gid));
@@ -183,7 +183,7 @@ impl Recorder {
             );
         }
         let setup_operations = workload.setup.len();
-        Ok(Trace {
+        Ok(Recorded {
             outcomes,
             setup_operations,
             durable_position,
@@ -253,13 +253,13 @@ impl Recorder {
     }
 
     /// Gives a trace's memory back.
-    pub fn recycle(&self, trace: Trace) {
+    pub fn recycle(&self, trace: Recorded) {
         self.disk.recycle(trace.log);
     }
 }
 
 /// Whether nothing shows that nobody answered any more.
-fn was_answered(trace: &Trace) -> bool {
+fn was_answered(trace: &Recorded) -> bool {
     let cut = |outcome: &Outcome| {
         matches!(
             outcome,

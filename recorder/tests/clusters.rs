@@ -6,10 +6,10 @@ mod support;
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use pace_rules::nodes::{Action, Event, Message, Node};
 use recorder::process::{NodeOptions, about_now, join, start};
 use support::python_command;
-use trace::Trace;
+use trace::{Action, Event, Message, Node};
+use trace_store::Trace;
 
 /// A connection to this machine, as soon as somebody listens.
 const CONNECT: &str = r#"

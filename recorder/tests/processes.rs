@@ -4,9 +4,9 @@ mod support;
 
 use std::process::Command;
 
-use pace_rules::nodes::{Action, FileId, FileOp, SyncScope};
 use recorder::process::{Error, NodeOptions, record};
 use support::{Recorded, python, record_command, shell};
+use trace::{Action, FileId, FileOp, SyncScope};
 
 fn count(recorded: &Recorded, of: impl Fn(&FileOp) -> bool) -> usize {
     recorded
@@ -17,7 +17,7 @@ fn count(recorded: &Recorded, of: impl Fn(&FileOp) -> bool) -> usize {
 }
 
 fn marks(recorded: &Recorded) -> Vec<String> {
-    let mark = |event: &pace_rules::nodes::Event| match event.action {
+    let mark = |event: &trace::Event| match event.action {
         Action::Mark { line } => {
             Some(String::from_utf8_lossy(recorded.trace.bytes(line)).into_owned())
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use block_dev::{Base, Completion};
 use local_fs::{Scratch, Variant, enter_mount_namespace, find, format};
-use recorder::{Error, Outcome, Recorder, Trace};
+use recorder::{Error, Outcome, Recorded, Recorder};
 use workloads::{DeviceKind, FallocMode, Op, RenameFlag, Step, Target, Workload, WriteSync};
 
 const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
@@ -62,11 +62,11 @@ fn parse(text: &str) -> Workload {
     workloads::parse(text, "test").expect("it is one").remove(0)
 }
 
-fn record(recorder: &mut Recorder, text: &str) -> Trace {
+fn record(recorder: &mut Recorder, text: &str) -> Recorded {
     recorder.record(&parse(text)).expect("recorded")
 }
 
-fn all_done(trace: &Trace) -> bool {
+fn all_done(trace: &Recorded) -> bool {
     trace
         .outcomes
         .iter()

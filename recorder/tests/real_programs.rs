@@ -4,9 +4,9 @@ mod support;
 
 use std::process::Command;
 
-use pace_rules::nodes::FileOp;
 use recorder::process::{NodeOptions, about_now, join, start};
 use support::{Recorded, python_command, record_command, shell};
+use trace::FileOp;
 
 fn syncs(recorded: &Recorded) -> usize {
     recorded
@@ -195,7 +195,7 @@ fn an_operation_that_is_left_out_is_noticed() {
         // missed.
         let unseen = matches!(
             what,
-            pace_rules::nodes::Action::File(
+            trace::Action::File(
                 FileOp::Create { .. }
                     | FileOp::Unlink { .. }
                     | FileOp::Rename {

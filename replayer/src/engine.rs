@@ -14,7 +14,7 @@ use checker::{Contract, Promise};
 use crash_images::{rebuild, requests};
 use local_fs::{Tree, Variant};
 use pace_rules::disk::{Disk, Log, Relaxation, State, States};
-use recorder::Trace;
+use recorder::Recorded;
 use workloads::Workload;
 
 use self::refusal::{Refusal, kept_after_removal, refusal};
@@ -240,7 +240,7 @@ impl Engine {
         workload: &Workload,
         result: &mut WorkloadResult,
         tell: Tell<'_>,
-    ) -> Result<Trace> {
+    ) -> Result<Recorded> {
         tell("running the workload");
         self.watch.restart();
         let recorded = self.bed.record(workload);
@@ -323,7 +323,7 @@ impl Engine {
     fn last_position(
         &self,
         workload: &Workload,
-        trace: &Trace,
+        trace: &Recorded,
         result: &mut WorkloadResult,
     ) -> usize {
         let mut last = trace.durable_position;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use block_dev::{BlockLog, LogMark, LogWrites, OperationMark, Unordered};
 use local_fs::{FileSystem, InodeKind, Tree};
-use recorder::{CrashPoint, Outcome, Trace};
+use recorder::{CrashPoint, Outcome, Recorded};
 use serde::{Deserialize, Serialize};
 use workloads::{Step, Workload};
 
@@ -237,14 +237,14 @@ impl Imported {
     }
 
     /// The run, of a file system that showed `before` when it began.
-    pub(crate) fn into_trace(self, workload: &Workload, before: &Tree) -> (Trace, Places) {
+    pub(crate) fn into_trace(self, workload: &Workload, before: &Tree) -> (Recorded, Places) {
         let root = before.inode(before.root);
         let point = |(log_position, operations_done)| CrashPoint {
             operations_done,
             log_position,
             live: None,
         };
-        let trace = Trace {
+        let trace = Recorded {
             outcomes: self.outcomes,
             setup_operations: workload.setup.len(),
             durable_position: self.durable_position,

@@ -3,7 +3,7 @@
 use block_dev::{Kind, Mark};
 use checker::{Contract, Model, oracle};
 use local_fs::Tree;
-use recorder::{Outcome, Trace};
+use recorder::{Outcome, Recorded};
 use workloads::Workload;
 
 /// How far a run had come at a position of its block log.
@@ -17,7 +17,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// At each position of a trace's log, the one behind the last entry included.
-    pub(crate) fn of(trace: &Trace) -> Vec<Self> {
+    pub(crate) fn of(trace: &Recorded) -> Vec<Self> {
         let mut now = Self {
             operations_done: 0,
             under_way: false,
@@ -40,7 +40,7 @@ impl Progress {
     }
 
     /// The same of a run of which no operation is known.
-    pub(crate) fn unknown(trace: &Trace) -> Vec<Self> {
+    pub(crate) fn unknown(trace: &Recorded) -> Vec<Self> {
         vec![
             Self {
                 operations_done: 0,
@@ -58,7 +58,7 @@ impl Progress {
         self,
         contract: &Contract,
         workload: &Workload,
-        trace: &Trace,
+        trace: &Recorded,
     ) -> Result<Model, String> {
         let mut model = Model::new(contract).with_root(trace.root_mode, trace.root_owner);
         let refused = |number: usize| trace.outcomes[number] != Outcome::Done;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use block_dev::Image;
 use checker::Finding;
 use local_fs::{FsckReport, Tree};
-use recorder::Trace;
+use recorder::Recorded;
 use workloads::Workload;
 
 pub(crate) use kernel::KernelBed;
@@ -28,10 +28,10 @@ pub(crate) trait TestBed {
 
     /// Runs a workload on a new file system and records it; says what the kernel complained about
     /// meanwhile.
-    fn record(&mut self, workload: &Workload) -> Result<(Trace, Complaint)>;
+    fn record(&mut self, workload: &Workload) -> Result<(Recorded, Complaint)>;
 
     /// Gives a trace's memory back.
-    fn recycle(&mut self, trace: Trace);
+    fn recycle(&mut self, trace: Recorded);
 
     /// Has the content of a disk recover, and looks at what comes of it.
     fn recover(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use block_dev::{Entry, Image, Kind};
 use end_to_end::{FILE_SYSTEMS, Laboratory, in_own_namespace, replay_with, require_root};
 use pace_rules::disk::{Disk, Log, Relaxation, Request, State, Write};
-use recorder::Trace;
+use recorder::Recorded;
 use replayer::Verdict;
 use workloads::{Workload, parse};
 
@@ -126,7 +126,7 @@ struct Losses {
 }
 
 /// The disk for a crash behind the last persistence operation.
-fn crashed(trace: &Trace, laboratory: &Laboratory, disk: Disk) -> Image {
+fn crashed(trace: &Recorded, laboratory: &Laboratory, disk: Disk) -> Image {
     let write = |place: usize, fua, offset, length| {
         Request::Write(Write {
             fua,
@@ -169,7 +169,7 @@ fn crashed(trace: &Trace, laboratory: &Laboratory, disk: Disk) -> Image {
 }
 
 /// Why it does not matter that a write is lost.
-fn excuse(trace: &Trace, laboratory: &mut Laboratory, number: u32, losses: &mut Losses) {
+fn excuse(trace: &Recorded, laboratory: &mut Laboratory, number: u32, losses: &mut Losses) {
     let (offset, data) = run_writes(trace).nth(number as usize - 1).expect("counted");
     let read = |image: &Image| {
         let mut bytes = vec![0; data.len()];
@@ -195,7 +195,7 @@ fn excuse(trace: &Trace, laboratory: &mut Laboratory, number: u32, losses: &mut 
 }
 
 /// Where and what each write of the run wrote.
-fn run_writes(trace: &Trace) -> impl Iterator<Item = (u64, Vec<u8>)> {
+fn run_writes(trace: &Recorded) -> impl Iterator<Item = (u64, Vec<u8>)> {
     let end = trace
         .crash_points
         .last()
@@ -212,9 +212,9 @@ fn lose_each_write(file_system: &str, workloads: &[Workload]) -> Vec<Losses> {
     let mut laboratory = Laboratory::new(file_system);
     let mut recorder = laboratory.recorder();
     let record = |workload| recorder.record(workload).expect("recorded");
-    let traces: Vec<Trace> = workloads.iter().map(record).collect();
+    let traces: Vec<Recorded> = workloads.iter().map(record).collect();
     drop(recorder);
-    let loss = |(workload, trace): (&Workload, &Trace)| Losses {
+    let loss = |(workload, trace): (&Workload, &Recorded)| Losses {
         workload: workload.name.clone(),
         writes: run_writes(trace).count() as u32,
         ..Losses::default()

@@ -1,123 +1,277 @@
-//! What was recorded of programs and clusters, and the directory that keeps it.
+//! What programs and clusters do, in the words that recorders, rules, sweeps and reports share: a
+//! [`Run`] is what was recorded of every node, as operations on files, messages and marks.
 //!
-//! A [`Trace`] is a [`Run`] with the bytes that it speaks of, and what there is to know of how it
-//! was made. [`Trace::save`] writes it as a directory that carries its version and the hash of
-//! everything in it; [`Trace::load`] refuses what is damaged, and says where.
+//! It holds no bytes: those are in the recording, of which a [`Data`] is a range.
 
 #![forbid(unsafe_code)]
 
-mod storage;
-
-use std::collections::BTreeMap;
-use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 
-use block_dev::{Base, BlockLog};
-use brief::{Brief, BriefList};
-use pace_rules::nodes::{Data, Run};
 use serde::{Deserialize, Serialize};
 
-pub use storage::{Error, Result, VERSION};
-
-/// What was recorded of a program or a cluster.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Trace {
-    /// What the nodes did.
-    pub run: Run,
-    /// The bytes that the run speaks of.
-    pub data: Vec<u8>,
-    /// The disks that nodes had of their own, by the nodes' names.
-    pub disks: BTreeMap<String, Disk>,
-    /// Where in their programs calls were made, by the numbers that the run's events have.
-    pub stacks: BTreeMap<u64, Vec<Frame>>,
-    /// How it was made.
-    pub about: About,
-}
-
-/// A place in a program on the way to a call. A stack has those from the call outwards.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Frame {
-    /// The path of the program or library.
-    pub module: String,
-    /// The address in it, as the file counts them.
-    pub address: u64,
-    /// The function, if the file names it.
-    pub function: Option<String>,
-    /// The source file and the line, if the file has them.
-    pub source: Option<(String, u32)>,
-}
-
-impl fmt::Debug for Trace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trace")
-            .field("run", &self.run)
-            .field("data", &Brief(&self.data))
-            .field("disks", &self.disks)
-            .field("stacks", &BriefList(self.stacks.keys()))
-            .field("about", &self.about)
-            .finish()
-    }
-}
-
-/// The disk on which a node had its directory, and everything it was asked to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Disk {
-    /// The file system on it, as it is asked for: `ext4`.
-    pub file_system: String,
-    /// The path of the node's directory in that.
-    pub directory: String,
-    /// The disk as it was formatted.
-    pub base: Arc<Base>,
-    /// What it was asked to do since. Times are those of the clock of the run's events.
-    pub log: BlockLog,
-    /// So many of the first requests were made durable before anything of the run.
-    pub durable: usize,
-}
-
-/// What there is to know of how a trace was made.
+/// What was recorded of every node of a cluster, or of one program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct About {
-    /// The version of Crashpoint that made it.
-    pub crashpoint: String,
-    /// The kernel's release.
-    pub kernel: String,
-    /// When it was begun, in seconds of the Unix epoch.
-    pub begun_s: u64,
-    /// What was recorded: the text of the cluster file, or nothing.
-    pub cluster: Option<String>,
-    /// What was recorded: the command of each node as it was started.
-    pub commands: BTreeMap<String, Vec<String>>,
-    /// The directory of data of each node that has one, as its processes saw it.
-    pub directories: BTreeMap<String, String>,
-    /// Calls that were made and are not in the run although they can change what is on a disk, each
-    /// with how often: what is judged without them could be wrong.
-    pub not_recorded: BTreeMap<String, u64>,
+pub struct Run {
+    /// The nodes, the clients among them, in the order of the cluster file.
+    pub nodes: Vec<Node>,
 }
 
-impl Trace {
-    /// The bytes of a piece of data.
-    ///
-    /// # Panics
-    /// If it is not one of this trace; those that are loaded have been checked.
-    pub fn bytes(&self, data: Data) -> &[u8] {
-        &self.data[range(data)]
-    }
+/// One node: processes that share a directory of data, or a client, which has none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// Its name in the cluster file.
+    pub name: String,
+    /// What was in its directory at the beginning, parents before their children. The first one is
+    /// the directory itself, if it has one.
+    pub initial: Vec<InitialFile>,
+    /// What it did, in the order in which it was done: by [`Event::end_ns`].
+    pub events: Vec<Event>,
+}
 
-    /// Adds bytes, and says where they are.
-    pub fn add(&mut self, bytes: &[u8]) -> Data {
-        let at = self.data.len() as u64;
-        self.data.extend_from_slice(bytes);
-        Data {
-            at,
-            len: bytes.len() as u64,
+/// A file, directory or symbolic link of one node. One that is removed never comes back: the number
+/// of an inode that is used again is another file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FileId(pub u32);
+
+impl FileId {
+    /// The node's directory of data.
+    pub const ROOT: Self = Self(0);
+}
+
+/// The name of a directory's entry: bytes, without a slash.
+pub type Name = Arc<[u8]>;
+
+/// Bytes of the run, of which it knows only the place: the trace has them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Data {
+    /// The first byte's place in the data of the trace.
+    pub at: u64,
+    /// How many there are.
+    pub len: u64,
+}
+
+/// What a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum FileKind {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A symbolic link to a path.
+    Symlink {
+        /// The path.
+        target: Data,
+    },
+    /// A named pipe or a socket: it has a name, and nothing to lose.
+    Special,
+}
+
+/// A file that was there at the beginning. One with several names is listed for each.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InitialFile {
+    /// Which one.
+    pub file: FileId,
+    /// The directory that has the name; the node's directory itself has none.
+    pub parent: Option<FileId>,
+    /// Its name there.
+    pub name: Name,
+    /// What it is.
+    pub kind: FileKind,
+    /// Permission bits.
+    pub mode: u32,
+    /// A regular file's size in bytes.
+    pub size: u64,
+    /// Its content as `(offset, data)`, in order: what is in no piece is zeros.
+    pub content: Vec<(u64, Data)>,
+}
+
+impl InitialFile {
+    /// The directory of a node that has nothing in it yet.
+    pub fn empty_root() -> Self {
+        Self {
+            file: FileId::ROOT,
+            parent: None,
+            name: Name::from(*b""),
+            kind: FileKind::Directory,
+            mode: 0o755,
+            size: 0,
+            content: Vec::new(),
         }
     }
 }
 
-fn range(data: Data) -> Range<usize> {
-    data.at as usize..(data.at + data.len) as usize
+/// Something that a node did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// When the call was entered, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub start_ns: u64,
+    /// When it returned. A call that never did has `u64::MAX`.
+    pub end_ns: u64,
+    /// The process, as the kernel numbered it.
+    pub process: u32,
+    /// The thread of it.
+    pub thread: u32,
+    /// The name of the system call, for people.
+    pub call: Arc<str>,
+    /// Where in the program it came from: a hash of the stack by module and offset, 0 if that is
+    /// not known.
+    pub stack: u64,
+    /// What it did.
+    pub action: Action,
 }
 
-#[cfg(test)]
-mod tests;
+/// What an event is to the rules.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Action {
+    /// Something was done to a file.
+    File(FileOp),
+    /// Bytes went into a connection.
+    Send(Message),
+    /// Bytes came out of one.
+    Receive(Message),
+    /// A line on the standard output of a client: it had this, it says, from the cluster.
+    Mark {
+        /// The line, without its end.
+        line: Data,
+    },
+}
+
+/// A range of the bytes that go one way over a connection. A receive happens after every send of
+/// the same `stream` whose range overlaps its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Message {
+    /// One direction of one connection, the same number at both of its ends.
+    pub stream: u32,
+    /// The first byte.
+    pub from: u64,
+    /// Behind the last one. A close, and the end of the stream that is read, is a byte of its own
+    /// behind all others.
+    pub to: u64,
+}
+
+/// What the name of an entry was and became.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeOfName {
+    /// The directory and the name that it had.
+    pub from: (FileId, Name),
+    /// The directory and the name that it has now.
+    pub to: (FileId, Name),
+}
+
+/// Something done to a node's files, with all that is needed to do it again.
+///
+/// Operations that failed are not recorded, and one that does not change what could be read after a
+/// crash (the times of an inode) is none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileOp {
+    /// A new file, directory or symbolic link.
+    Create {
+        /// The directory that has its name.
+        parent: FileId,
+        /// Its name.
+        name: Name,
+        /// What got it.
+        file: FileId,
+        /// What it is.
+        kind: FileKind,
+        /// Permission bits.
+        mode: u32,
+    },
+    /// A new file without a name (`O_TMPFILE`).
+    CreateNameless {
+        /// Which one.
+        file: FileId,
+        /// Permission bits.
+        mode: u32,
+    },
+    /// One more name.
+    Link {
+        /// The directory that has it.
+        parent: FileId,
+        /// The name.
+        name: Name,
+        /// Of what.
+        file: FileId,
+    },
+    /// A name less: unlink and rmdir.
+    Unlink {
+        /// The directory that had it.
+        parent: FileId,
+        /// The name.
+        name: Name,
+        /// Of what.
+        file: FileId,
+    },
+    /// Another name.
+    Rename {
+        /// What is renamed.
+        file: FileId,
+        /// From where to where.
+        names: ChangeOfName,
+        /// What had the new name before.
+        replaced: Option<FileId>,
+        /// Whether that has the old one now (`RENAME_EXCHANGE`).
+        exchange: bool,
+    },
+    /// Bytes into a file.
+    Write {
+        /// Which one.
+        file: FileId,
+        /// Where the first of them went.
+        offset: u64,
+        /// The bytes.
+        data: Data,
+        /// How large the file was before: what lies behind that was appended.
+        size_before: u64,
+    },
+    /// A size set: truncate, and fallocate of what lies behind the end.
+    Resize {
+        /// Of which file.
+        file: FileId,
+        /// The size before, in bytes.
+        from: u64,
+        /// The size now.
+        to: u64,
+    },
+    /// Bytes that are zeros now: a punched hole, a zeroed range. The size is as it was.
+    Zero {
+        /// Of which file.
+        file: FileId,
+        /// The first one.
+        offset: u64,
+        /// How many.
+        len: u64,
+    },
+    /// Other permission bits.
+    SetMode {
+        /// Of which file.
+        file: FileId,
+        /// The bits.
+        mode: u32,
+    },
+    /// A call behind whose return something is durable; what, a model says.
+    Sync {
+        /// The file or directory that was synced.
+        file: FileId,
+        /// What of it.
+        scope: SyncScope,
+    },
+    /// sync(2) or syncfs(2): all files of the node.
+    SyncAll,
+}
+
+/// What of a file a call makes durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SyncScope {
+    /// fsync: its data and all that is known of it.
+    File,
+    /// fdatasync: its data, and what is needed to read that.
+    Data,
+    /// msync of a range of bytes.
+    Range {
+        /// The first one.
+        offset: u64,
+        /// How many.
+        len: u64,
+    },
+}

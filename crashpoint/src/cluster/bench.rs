@@ -10,11 +10,10 @@ use campaign::{Interrupt, Outcome, OutputFormat, columns, say};
 use cluster::{Cluster, ClusterFile, Spawn};
 use local_fs::{Scratch, enter_mount_namespace};
 use node_sweep::{Made, Nodes, Plan, States, Subject, sweep};
-use pace_rules::nodes::{
-    Action, Model, NodeState, Relaxation, Relaxations, Request, Run, Space, Split, State,
-};
+use pace_rules::nodes::{Model, NodeState, Relaxation, Relaxations, Request, Space, Split, State};
 use serde_json::{Value, json};
-use trace::Trace;
+use trace::{Action, Run};
+use trace_store::Trace;
 
 use super::record::{recorded, start_prepared};
 use super::scene::Scene;

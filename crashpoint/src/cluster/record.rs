@@ -15,9 +15,9 @@ use cluster::{
     CLIENT, Cluster, ClusterFile, Disk, Ending, NodeConfig, Process, Settings, Spawn, Starter,
     client_address, reaches_others,
 };
-use pace_rules::nodes::Action;
 use recorder::process::{NodeOptions, NodeTrace, Traced, about_now, join, start};
-use trace::Trace;
+use trace::Action;
+use trace_store::Trace;
 
 use super::run::{is_interrupted, say_ready};
 use super::scene::Scene;
@@ -45,7 +45,7 @@ pub(crate) fn record(arguments: &RecordArgs, interrupt: &Interrupt) -> anyhow::R
         .read_dir()
         .is_ok_and(|mut entries| entries.next().is_some())
     {
-        bail!(trace::Error::Exists(arguments.out.clone()));
+        bail!(trace_store::Error::Exists(arguments.out.clone()));
     }
     if file.client.is_none() {
         bail!("there is no [client] in the cluster file to record");

@@ -10,7 +10,7 @@ use cluster::ClusterFile;
 use local_fs::{Scratch, enter_mount_namespace};
 use node_sweep::{Judge, Level, Nodes, Requested, Rule, Subject};
 use pace_rules::nodes::Space;
-use trace::Trace;
+use trace_store::Trace;
 
 use crate::blocks;
 use crate::states;

@@ -8,7 +8,7 @@ use campaign::{Outcome, columns};
 use clap::{Args, Command};
 use node_sweep::{Numbered, Recorded, load_trace};
 use replayer::{Findings, Found, Group, replay_text};
-use trace::Trace;
+use trace_store::Trace;
 
 use super::Named;
 use crate::states::{inconclusive_title, numbered_inconclusive, title, unended};

@@ -9,7 +9,7 @@ use node_sweep::{
     Judge, Level, Minimization, Minimized, Numbered, Shape, keep, load_trace, minimize,
     refuse_to_keep, scratch, verdicts,
 };
-use trace::Trace;
+use trace_store::Trace;
 
 use super::minimize::counted;
 use super::states::State;

@@ -10,7 +10,7 @@ use node_sweep::{
     CheckCommand, Finding, Judge, Level, Made, Numbered, Place, Program, Recorded, Subject,
     Verdict, keep, load_trace, make_again, scratch,
 };
-use trace::Trace;
+use trace_store::Trace;
 
 use super::replay::{run_to_end, wait_for_enter};
 use crate::app::{PROGRAM, check_of};

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use pace_rules::nodes::{Request, Space, State};
-use trace::Trace;
+use trace_store::Trace;
 
 use super::{Lessen, Missing, alone};
 use crate::check::Complaint;

@@ -2,7 +2,7 @@
 
 use pace_rules::disk::{self, Relaxation};
 use pace_rules::nodes::{BlockSpace, BlockState};
-use trace::Trace;
+use trace_store::Trace;
 
 use super::{Lessen, Missing, alone};
 use crate::blocks::{BlockFindings, Blocks};

@@ -10,9 +10,10 @@ mod earlier;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
+use super::Explore;
 use super::cuts::{Clocks, Cut, join};
-use super::{Action, Event, Explore, FileOp, Node, Run};
 use crate::disk;
+use trace::{Action, Event, FileOp, Node, Run};
 
 /// More cuts than this are not listed.
 const CUTS_MAX: usize = 1_000_000;

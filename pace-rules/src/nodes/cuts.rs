@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use super::{Action, Run};
+use trace::{Action, Run};
 
 /// For each node, how many of its events have happened.
 pub(super) type Cut = Vec<usize>;

@@ -1,4 +1,4 @@
-use super::{Data, FileId, FileKind, Name};
+use trace::{Data, FileId, FileKind, Name};
 
 /// Something that reached a node's disk: an operation, or the part of one that a crash can leave.
 ///

@@ -6,7 +6,8 @@ use std::ops::Range;
 use std::str::FromStr;
 
 use super::model::{Growth, Model};
-use super::{Action, Content, Data, Effect, FileId, FileKind, FileOp, Name, Node, SyncScope};
+use super::{Content, Effect};
+use trace::{Action, Data, FileId, FileKind, FileOp, Name, Node, SyncScope};
 
 /// Something that is on a node's disk or not, if a crash comes in time.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
+use super::Effect;
 use super::micro::Micros;
 use super::model::{DataOrder, Growth, Log, Model};
-use super::{Action, Effect, Event, FileId, FileOp, Name, Node, SyncScope};
+use trace::{Action, Event, FileId, FileOp, Name, Node, SyncScope};
 
 /// msync and what the page cache keeps are whole pages.
 const PAGE_BYTES: u64 = 4096;

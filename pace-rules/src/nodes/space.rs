@@ -1,6 +1,5 @@
 //! All crash states of a run that are to be visited, each with a number.
 
-use super::Run;
 use super::cuts::{Clocks, Cut};
 use super::micro::{Micro, Micros, Split};
 use super::model::Model;
@@ -8,6 +7,7 @@ use super::operations::{Likenesses, Operations};
 use super::places::{Place, Tuples, places};
 use super::rules::{Rule, rules};
 use super::section::{Choice, Section};
+use trace::Run;
 
 /// Which nodes are relaxed, and together with which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use block_dev::Kind;
-use pace_rules::nodes::{Action, Event, FileId, FileKind, FileOp, Message, Name, Node, SyncScope};
-use trace::Trace;
+use trace::{Action, Event, FileId, FileKind, FileOp, Message, Name, Node, SyncScope};
+use trace_store::Trace;
 
 /// A line for each event of a trace, in the order in which they ended: when, in milliseconds since
 /// the first one, which node, which thread, which call, what it did to which file. Between them

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pace_rules::nodes::Data;
+use trace::Data;
 
 /// The content of a file as pieces that do not overlap. What is in none of them is zeros.
 #[derive(Debug, Clone, Default)]

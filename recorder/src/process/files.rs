@@ -3,8 +3,8 @@
 
 use std::os::fd::OwnedFd;
 
-use pace_rules::nodes::{FileId, FileOp, SyncScope};
 use rustix::fs::{Stat, fstat};
+use trace::{FileId, FileOp, SyncScope};
 
 use super::gate::Changes;
 use super::names::{Located, Where};

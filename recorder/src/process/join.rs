@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use pace_rules::nodes::{Action, Data, Event, FileKind, FileOp, InitialFile, Message, Node};
-use trace::{About, Frame, Trace};
+use trace::{Action, Data, Event, FileKind, FileOp, InitialFile, Message, Node};
+use trace_store::{About, Frame, Trace};
 
 use super::log::{NodeTrace, Recorded, Span, What};
 use super::sockets::Ends;

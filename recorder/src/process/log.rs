@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::process::ExitStatus;
 
 use brief::{Brief, BriefList};
-use pace_rules::nodes::{Data, FileOp, InitialFile};
+use trace::{Data, FileOp, InitialFile};
 
 use tracer::StackTable;
 

@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 use libc::pid_t;
-use pace_rules::nodes::{Data, FileId, FileOp, SyncScope};
 use rustix::fs::{OFlags, fcntl_getfl};
+use trace::{Data, FileId, FileOp, SyncScope};
 
 use super::files::FileCall;
 use super::recording::{Entered, Next, Recording};

@@ -2,7 +2,7 @@
 //! call that matters, of all threads and children, in any language.
 //!
 //! The recorder is an observer of the crate `tracer`, which stops the threads of a node at their
-//! calls. What is not followed is counted in [`trace::About::not_recorded`], and at the end the
+//! calls. What is not followed is counted in [`trace_store::About::not_recorded`], and at the end the
 //! directory is compared with what was recorded: if they differ, that is counted as well.
 //!
 //! What it does to those who are recorded: `io_uring_setup` fails with ENOSYS, since what goes
@@ -31,7 +31,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::time::SystemTime;
 
-use trace::{About, Trace};
+use trace_store::{About, Trace};
 use tracer::calls::REFUSED;
 use tracer::{Options, Table};
 

@@ -6,8 +6,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
-use pace_rules::nodes::{ChangeOfName, FileId, FileKind, FileOp, Name};
 use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
+use trace::{ChangeOfName, FileId, FileKind, FileOp, Name};
 
 use super::files::FileCall;
 use super::gate::Changes;

@@ -1,7 +1,7 @@
 //! Calls that open a file and may make it, or cut it off.
 
-use pace_rules::nodes::{FileKind, FileOp};
 use rustix::fs::{FileType, OFlags, Stat, fstat};
+use trace::{FileKind, FileOp};
 
 use super::files::FileCall;
 use super::gate::Changes;

@@ -5,7 +5,7 @@ use std::io;
 use std::process::ExitStatus;
 
 use libc::pid_t;
-use pace_rules::nodes::{Data, FileOp, InitialFile};
+use trace::{Data, FileOp, InitialFile};
 use tracer::calls::Call;
 use tracer::lookup::Paths;
 use tracer::{After, Decision, Entry, Observer, Origin, StackTable, now_ns, read_memory};

@@ -11,8 +11,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pace_rules::nodes::{Data, FileId, FileKind, InitialFile, Name};
 use rustix::fs::{AtFlags, CWD, FileType, SeekFrom, Stat, readlinkat, seek, statat};
+use trace::{Data, FileId, FileKind, InitialFile, Name};
 
 use super::tree::{Tree, inode};
 

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use pace_rules::nodes::{FileId, FileKind, FileOp, InitialFile, Name};
 use rustix::fs::Stat;
+use trace::{FileId, FileKind, FileOp, InitialFile, Name};
 
 use super::extents::Extents;
 

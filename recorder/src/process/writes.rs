@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-use pace_rules::nodes::{Data, FileId, FileKind, FileOp, SyncScope};
 use rustix::fs::{FileType, OFlags, fcntl_getfl, tell};
+use trace::{Data, FileId, FileKind, FileOp, SyncScope};
 
 use super::files::FileCall;
 use super::gate::Changes;

@@ -13,10 +13,10 @@ use std::path::Path;
 use std::process::{Command, ExitStatus};
 
 use brief::Brief;
-use pace_rules::nodes::{Action, Event, FileId, FileKind, FileOp, Name, Node};
 use recorder::process::{NodeOptions, describe, record};
 use tempfile::TempDir;
-use trace::Trace;
+use trace::{Action, Event, FileId, FileKind, FileOp, Name, Node};
+use trace_store::Trace;
 
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct File {

@@ -3,7 +3,7 @@
 use block_dev::BlockLog;
 use crash_images::{rebuild, requests};
 use pace_rules::disk::{Disk, Log, Relaxation, State};
-use recorder::Trace;
+use recorder::Recorded;
 
 use super::Engine;
 use crate::result::WorkloadResult;
@@ -17,7 +17,7 @@ impl Engine {
     /// Names in the log of a result what the run had written before the last of its crashes that
     /// broke something. What has no name by then, because its file had not been written yet, has
     /// that of the end of the run. Where nobody can tell, there is no name.
-    pub(super) fn name_what_was_written(&mut self, trace: &Trace, result: &mut WorkloadResult) {
+    pub(super) fn name_what_was_written(&mut self, trace: &Recorded, result: &mut WorkloadResult) {
         let (Some(log), Some(last)) = (
             &mut result.log,
             result.broken.iter().map(|state| state.state.position).max(),

@@ -7,7 +7,7 @@ use checker::{Contract, Model};
 use crash_images::{rebuild, requests};
 use local_fs::Tree;
 use pace_rules::disk::{Disk, Log, Relaxation, Space, State, States};
-use recorder::{CrashPoint, Trace};
+use recorder::{CrashPoint, Recorded};
 use workloads::Workload;
 
 use super::judge::StateId;
@@ -22,7 +22,7 @@ const STATES_MAX: u128 = 10_000_000;
 /// A recording whose crash states are visited.
 pub(super) struct Recording<'a> {
     workload: &'a Workload,
-    pub(super) trace: &'a Trace,
+    pub(super) trace: &'a Recorded,
     /// Of the log as far as anything can be said of its states.
     pub(super) rules: Log,
     /// At each position of the log.
@@ -38,7 +38,7 @@ impl<'a> Recording<'a> {
     /// be said: a sample is to be of what can be visited.
     pub(super) fn new(
         workload: &'a Workload,
-        trace: &'a Trace,
+        trace: &'a Recorded,
         last: usize,
         imported: Option<&'a Places>,
         disk: Disk,
@@ -173,7 +173,7 @@ impl Engine {
 /// The positions at which something is promised that was not promised before: where the run says
 /// that the power fails, and behind each persistence operation, if it may fail at other places as
 /// well.
-fn promised_positions(workload: &Workload, trace: &Trace, states: &States) -> Vec<usize> {
+fn promised_positions(workload: &Workload, trace: &Recorded, states: &States) -> Vec<usize> {
     let operations: Vec<_> = workload.operations().collect();
     let returned = |entry: &block_dev::Entry| match entry.kind {
         Kind::Mark(Mark::OperationEnd(number)) => operations
@@ -202,7 +202,7 @@ fn promised_positions(workload: &Workload, trace: &Trace, states: &States) -> Ve
 }
 
 /// What the file system showed at the moment of a state.
-fn live_at<'a>(trace: &'a Trace, state: &State, progress: Progress) -> Option<&'a Tree> {
+fn live_at<'a>(trace: &'a Recorded, state: &State, progress: Progress) -> Option<&'a Tree> {
     let is_it = |point: &&CrashPoint| {
         point.log_position == state.position && point.operations_done == progress.operations_done
     };
@@ -220,7 +220,7 @@ fn seed_of(workload: &Workload) -> u64 {
 }
 
 /// A state, without findings, with what the disk lost in it.
-fn lost(rules: &Log, trace: &Trace, progress: Progress, state: State) -> StateFindings {
+fn lost(rules: &Log, trace: &Recorded, progress: Progress, state: State) -> StateFindings {
     let bytes = |place: usize, from: u64, to: Option<u64>| {
         let (offset, length) = trace.log.entries()[place].range();
         LostBytes {

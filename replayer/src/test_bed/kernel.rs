@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use block_dev::{Base, Completion, FrontEnd, Image};
 use checker::write_check;
 use local_fs::{FsckReport, KernelLog, KernelMessage, Mounted, Variant, WalkOptions, walk};
-use recorder::{Recorder, Trace};
+use recorder::{Recorded, Recorder};
 use workloads::Workload;
 
 use super::{Complaint, Recovery, Result, Seen, Shown, TestBed, Ticket};
@@ -140,7 +140,7 @@ impl TestBed for KernelBed {
         self.recorder.recognises_fua()
     }
 
-    fn record(&mut self, workload: &Workload) -> Result<(Trace, Complaint)> {
+    fn record(&mut self, workload: &Workload) -> Result<(Recorded, Complaint)> {
         // What the last one still had to say is not about this one.
         self.recorder.finish_unmounting();
         self.kernel_log.skip()?;
@@ -149,7 +149,7 @@ impl TestBed for KernelBed {
         Ok((trace, said))
     }
 
-    fn recycle(&mut self, trace: Trace) {
+    fn recycle(&mut self, trace: Recorded) {
         self.recorder.recycle(trace);
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use block_dev::{Base, BlockLog, Image, Kind, Mark, PAGE_SIZE};
 use checker::{Finding, Promise};
 use local_fs::FsckReport;
-use recorder::{CrashPoint, Outcome, Trace};
+use recorder::{CrashPoint, Outcome, Recorded};
 use serde::{Deserialize, Serialize};
 use toy_fs::Toy;
 use workloads::{FallocMode, Op, RenameFlag, Step, Target, Workload};
@@ -173,7 +173,7 @@ impl TestBed for ToyBed {
         true
     }
 
-    fn record(&mut self, workload: &Workload) -> Result<(Trace, Complaint)> {
+    fn record(&mut self, workload: &Workload) -> Result<(Recorded, Complaint)> {
         let mut run = Run::new(self.file_system, self.bug);
         workload.setup.iter().for_each(|op| run.operation(op));
         if !workload.setup.is_empty() {
@@ -191,7 +191,7 @@ impl TestBed for ToyBed {
                 run.crash_point();
             }
         }
-        let trace = Trace {
+        let trace = Recorded {
             outcomes: run.outcomes,
             setup_operations: workload.setup.len(),
             durable_position,
@@ -203,7 +203,7 @@ impl TestBed for ToyBed {
         Ok((trace, Complaint::None))
     }
 
-    fn recycle(&mut self, _: Trace) {}
+    fn recycle(&mut self, _: Recorded) {}
 
     fn recover(
         &mut self,

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 
 use super::{BlockCount, BlockRequest, BlockSpace, BlockState, RecordedDisk};
 use crate::disk::{self, Disk, Log, Request, Write};
-use crate::nodes::{Action, Data, Event, Explore, Message, Node, Run};
+use crate::nodes::Explore;
+use trace::{Action, Data, Event, Message, Node, Run};
 
 /// What a node does, one after the other. The time of each is its place in the list of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -23,7 +23,7 @@ pub struct CrashPoint {
 
 /// Everything recorded of one run.
 #[derive(Debug, Clone)]
-pub struct Trace {
+pub struct Recorded {
     /// How each operation ended, setup first.
     pub outcomes: Vec<Outcome>,
     /// How many of them belong to the setup.

@@ -2,9 +2,9 @@ use std::fs;
 use std::sync::Arc;
 
 use block_dev::{Base, BlockLog, Kind};
-use pace_rules::nodes::{Action, Event, FileId, FileOp, InitialFile, Node, Run};
 use proptest::prelude::*;
 use tempfile::TempDir;
+use trace::{Action, Event, FileId, FileOp, InitialFile, Node, Run};
 
 use crate::{About, Disk, Error, Frame, Trace};
 

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use block_dev::{Base, BlockLog};
-use pace_rules::nodes::{Action, Data, FileKind, FileOp, Run};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use trace::{Action, Data, FileKind, FileOp, Run};
 
 use crate::{About, Disk, Trace};
 

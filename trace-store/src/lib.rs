@@ -1,0 +1,123 @@
+//! What was recorded of programs and clusters, and the directory that keeps it.
+//!
+//! A [`Trace`] is a [`Run`] with the bytes that it speaks of, and what there is to know of how it
+//! was made. [`Trace::save`] writes it as a directory that carries its version and the hash of
+//! everything in it; [`Trace::load`] refuses what is damaged, and says where.
+
+#![forbid(unsafe_code)]
+
+mod storage;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use block_dev::{Base, BlockLog};
+use brief::{Brief, BriefList};
+use serde::{Deserialize, Serialize};
+use trace::{Data, Run};
+
+pub use storage::{Error, Result, VERSION};
+
+/// What was recorded of a program or a cluster.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// What the nodes did.
+    pub run: Run,
+    /// The bytes that the run speaks of.
+    pub data: Vec<u8>,
+    /// The disks that nodes had of their own, by the nodes' names.
+    pub disks: BTreeMap<String, Disk>,
+    /// Where in their programs calls were made, by the numbers that the run's events have.
+    pub stacks: BTreeMap<u64, Vec<Frame>>,
+    /// How it was made.
+    pub about: About,
+}
+
+/// A place in a program on the way to a call. A stack has those from the call outwards.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frame {
+    /// The path of the program or library.
+    pub module: String,
+    /// The address in it, as the file counts them.
+    pub address: u64,
+    /// The function, if the file names it.
+    pub function: Option<String>,
+    /// The source file and the line, if the file has them.
+    pub source: Option<(String, u32)>,
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trace")
+            .field("run", &self.run)
+            .field("data", &Brief(&self.data))
+            .field("disks", &self.disks)
+            .field("stacks", &BriefList(self.stacks.keys()))
+            .field("about", &self.about)
+            .finish()
+    }
+}
+
+/// The disk on which a node had its directory, and everything it was asked to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disk {
+    /// The file system on it, as it is asked for: `ext4`.
+    pub file_system: String,
+    /// The path of the node's directory in that.
+    pub directory: String,
+    /// The disk as it was formatted.
+    pub base: Arc<Base>,
+    /// What it was asked to do since. Times are those of the clock of the run's events.
+    pub log: BlockLog,
+    /// So many of the first requests were made durable before anything of the run.
+    pub durable: usize,
+}
+
+/// What there is to know of how a trace was made.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// The version of Crashpoint that made it.
+    pub crashpoint: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// When it was begun, in seconds of the Unix epoch.
+    pub begun_s: u64,
+    /// What was recorded: the text of the cluster file, or nothing.
+    pub cluster: Option<String>,
+    /// What was recorded: the command of each node as it was started.
+    pub commands: BTreeMap<String, Vec<String>>,
+    /// The directory of data of each node that has one, as its processes saw it.
+    pub directories: BTreeMap<String, String>,
+    /// Calls that were made and are not in the run although they can change what is on a disk, each
+    /// with how often: what is judged without them could be wrong.
+    pub not_recorded: BTreeMap<String, u64>,
+}
+
+impl Trace {
+    /// The bytes of a piece of data.
+    ///
+    /// # Panics
+    /// If it is not one of this trace; those that are loaded have been checked.
+    pub fn bytes(&self, data: Data) -> &[u8] {
+        &self.data[range(data)]
+    }
+
+    /// Adds bytes, and says where they are.
+    pub fn add(&mut self, bytes: &[u8]) -> Data {
+        let at = self.data.len() as u64;
+        self.data.extend_from_slice(bytes);
+        Data {
+            at,
+            len: bytes.len() as u64,
+        }
+    }
+}
+
+fn range(data: Data) -> Range<usize> {
+    data.at as usize..(data.at + data.len) as usize
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@
 //! states of a [`Space`] are the choices that an exploration makes of both; each says for every
 //! node which [`Effect`]s are on its disk, in order.
 
+mod alike;
 mod allowed;
 mod blocks;
 mod cuts;

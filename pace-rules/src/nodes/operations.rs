@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 use super::Effect;
+use super::alike::Words;
 use super::micro::Micros;
 use super::model::{DataOrder, Growth, Log, Model};
 use trace::{Action, Event, FileId, FileOp, Name, Node, SyncScope};
@@ -45,7 +46,7 @@ pub(super) struct Operation {
     pub(super) event: usize,
     /// Its groups.
     pub(super) groups: Range<usize>,
-    /// Operations of several nodes that do the same have the same number.
+    /// Operations of several nodes that do the same have the same number (`alike.rs`).
     pub(super) likeness: u32,
     /// Whether it appends or changes a size: the last one of those is also cut.
     pub(super) grows: bool,
@@ -54,9 +55,6 @@ pub(super) struct Operation {
     /// Whether it follows the emptying of the file that it appends to.
     refills: bool,
 }
-
-/// Numbers for what operations do, the same for all nodes.
-pub(super) type Likenesses = HashMap<String, u32>;
 
 /// A node's operations, in the order in which they returned. One that leaves nothing to lose is
 /// none.
@@ -75,16 +73,12 @@ pub(super) struct Operations {
 }
 
 impl Operations {
-    pub(super) fn of(
-        node: &Node,
-        micros: &Micros,
-        model: &'static Model,
-        likenesses: &mut Likenesses,
-    ) -> Self {
+    /// Those of a node, and what there is to know of each to find the like of it on other nodes.
+    pub(super) fn of(node: &Node, micros: &Micros, model: &'static Model) -> (Self, Vec<Words>) {
         let mut reader = Reader {
             node,
             micros,
-            likenesses,
+            words: Vec::new(),
             this: Self {
                 all: Vec::new(),
                 groups: Vec::new(),
@@ -114,7 +108,7 @@ impl Operations {
                 reader.read(number, event, op);
             }
         }
-        reader.this
+        (reader.this, reader.words)
     }
 
     /// Whether somebody else can know of an event from `from` on and before `to`.
@@ -239,7 +233,7 @@ struct Known {
 struct Reader<'a> {
     node: &'a Node,
     micros: &'a Micros,
-    likenesses: &'a mut Likenesses,
+    words: Vec<Words>,
     this: Operations,
     /// Groups that nothing has made durable yet.
     open: Vec<usize>,
@@ -286,9 +280,10 @@ impl Reader<'_> {
                     followers,
                 });
             }
-            let words = self.words(op);
-            let next = self.likenesses.len() as u32;
-            let likeness = *self.likenesses.entry(words).or_insert(next);
+            self.words.push(Words {
+                by_name: self.words(op),
+                by_site: (kind_of_call(op), event.stack),
+            });
             let replaces_with = match op {
                 FileOp::Rename {
                     file,
@@ -313,7 +308,7 @@ impl Reader<'_> {
             self.this.all.push(Operation {
                 event: number,
                 groups,
-                likeness,
+                likeness: 0,
                 grows,
                 replaces_with,
                 refills,
@@ -396,25 +391,13 @@ impl Reader<'_> {
                 .map_or("?".into(), |name| plain(name))
         };
         match op {
-            FileOp::Create { name, .. } => format!("create {}", plain(name)),
-            FileOp::CreateNameless { .. } => "create".into(),
-            FileOp::Link { name, .. } => format!("link {}", plain(name)),
-            FileOp::Unlink { name, .. } => format!("unlink {}", plain(name)),
+            FileOp::Create { name, .. }
+            | FileOp::Link { name, .. }
+            | FileOp::Unlink { name, .. } => format!("{} {}", kind_of_call(op), plain(name)),
             FileOp::Rename { names, .. } => {
                 format!("rename {} {}", plain(&names.from.1), plain(&names.to.1))
             }
-            FileOp::Write {
-                file,
-                offset,
-                size_before,
-                ..
-            } if offset < size_before => format!("write {}", of(file)),
-            FileOp::Write { file, .. } => format!("append {}", of(file)),
-            FileOp::Resize { file, from, to } if to < from => format!("truncate {}", of(file)),
-            FileOp::Resize { file, .. } => format!("grow {}", of(file)),
-            FileOp::Zero { file, .. } => format!("zero {}", of(file)),
-            FileOp::SetMode { file, .. } => format!("chmod {}", of(file)),
-            FileOp::Sync { .. } | FileOp::SyncAll => "sync".into(),
+            op => format!("{} {}", kind_of_call(op), of(&subject(op))),
         }
     }
 
@@ -599,6 +582,27 @@ impl Reader<'_> {
         for group in covered {
             self.this.groups[group].cover = number;
         }
+    }
+}
+
+/// What was done, in one word.
+fn kind_of_call(op: &FileOp) -> &'static str {
+    match op {
+        FileOp::Create { .. } | FileOp::CreateNameless { .. } => "create",
+        FileOp::Link { .. } => "link",
+        FileOp::Unlink { .. } => "unlink",
+        FileOp::Rename { .. } => "rename",
+        FileOp::Write {
+            offset,
+            size_before,
+            ..
+        } if offset < size_before => "write",
+        FileOp::Write { .. } => "append",
+        FileOp::Resize { from, to, .. } if to < from => "truncate",
+        FileOp::Resize { .. } => "grow",
+        FileOp::Zero { .. } => "zero",
+        FileOp::SetMode { .. } => "chmod",
+        FileOp::Sync { .. } | FileOp::SyncAll => "sync",
     }
 }
 

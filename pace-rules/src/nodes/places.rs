@@ -1,5 +1,7 @@
 //! Where in the order of their operations nodes can be, alone and together.
 
+use std::collections::HashSet;
+
 use super::cuts::{Clocks, Cut, join};
 use super::micro::Micros;
 use super::operations::Operations;
@@ -74,7 +76,7 @@ impl Tuples {
             nodes,
             clocks,
             rule,
-            midway: false,
+            midway: Midway::None,
             found: Self {
                 width: rule.nodes.len(),
                 ..Self::default()
@@ -83,8 +85,12 @@ impl Tuples {
         let nothing = vec![0; nodes.len()];
         search.extend(&mut Vec::new(), &nothing)?;
         search.found.whole = search.found.len();
-        search.midway = true;
+        search.midway = Midway::Together;
         search.extend(&mut Vec::new(), &nothing)?;
+        for (node, place) in search.unpaired() {
+            search.midway = Midway::Alone(node, place);
+            search.extend(&mut Vec::new(), &nothing)?;
+        }
         Ok(search.found)
     }
 
@@ -120,21 +126,27 @@ struct Search<'a> {
     nodes: &'a [NodeRules],
     clocks: &'a Clocks,
     rule: &'a Rule,
-    /// Whether operations that were stopped midway are looked for, or left out.
-    midway: bool,
+    midway: Midway,
     found: Tuples,
+}
+
+/// Which operations that were stopped midway are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Midway {
+    None,
+    /// The same of all nodes that are relaxed.
+    Together,
+    /// That of one node, at this place of it.
+    Alone(usize, u32),
 }
 
 impl Search<'_> {
     /// Adds places of the nodes that have none yet, in all ways that fit those that have.
     fn extend(&mut self, chosen: &mut Vec<u32>, base: &Cut) -> Result<(), Error> {
         let Some(node) = self.rule.nodes.get(chosen.len()).copied() else {
-            if self.midway
-                == chosen
-                    .iter()
-                    .zip(&self.rule.nodes)
-                    .any(|(place, node)| self.place(*node, *place).partial > 0)
-            {
+            let mut places = chosen.iter().zip(&self.rule.nodes);
+            let is_midway = places.any(|(place, node)| self.place(*node, *place).partial > 0);
+            if is_midway == (self.midway != Midway::None) {
                 self.found.flat.extend_from_slice(chosen);
             }
             return if self.found.len() > TUPLES_MAX {
@@ -155,7 +167,7 @@ impl Search<'_> {
             if self.is_beyond(chosen, &more) {
                 break;
             }
-            if more[node] <= place.most && self.fits(chosen, node, &place) {
+            if more[node] <= place.most && self.fits(chosen, node, number as u32) {
                 chosen.push(number as u32);
                 self.extend(chosen, &more)?;
                 chosen.pop();
@@ -173,9 +185,35 @@ impl Search<'_> {
         chosen.any(|(place, node)| base[*node] > self.place(*node, *place).most)
     }
 
+    /// The places where a node is midway, but in no tuple that was found: the others are never
+    /// midway in the like of it at the same time.
+    fn unpaired(&self) -> Vec<(usize, u32)> {
+        let nodes = self.rule.nodes.iter().enumerate();
+        let alone = nodes.filter(|(_, node)| self.rule.alone.contains(node));
+        let of_node = |(column, node): (usize, &usize)| {
+            let tuples = self.found.whole..self.found.len();
+            let found: HashSet<u32> = tuples
+                .map(|tuple| self.found.places(tuple)[column])
+                .collect();
+            let places = self.nodes[*node].places.iter().zip(0..);
+            let midway = places.filter(|(place, _)| place.partial > 0);
+            let unpaired = midway.map(|(_, number)| (*node, number));
+            unpaired
+                .filter(|(_, number)| !found.contains(number))
+                .collect::<Vec<_>>()
+        };
+        alone.flat_map(of_node).collect()
+    }
+
     /// Whether a node may be midway there, or must be.
-    fn fits(&self, chosen: &[u32], node: usize, place: &Place) -> bool {
-        if !self.midway || (self.rule.how == How::Alike && !self.rule.relaxed.contains(&node)) {
+    fn fits(&self, chosen: &[u32], node: usize, number: u32) -> bool {
+        let place = self.place(node, number);
+        match self.midway {
+            Midway::Alone(one, at) if node == one => return number == at,
+            Midway::None | Midway::Alone(..) => return place.partial == 0,
+            Midway::Together => {}
+        }
+        if self.rule.how == How::Alike && !self.rule.relaxed.contains(&node) {
             return place.partial == 0;
         }
         if self.rule.how == How::Each {

@@ -13,6 +13,9 @@ pub(super) struct Rule {
     pub(super) relaxed: Vec<usize>,
     /// How.
     pub(super) how: How,
+    /// Of those, the ones that lose alone what they can at no time lose together with the others:
+    /// no other rule relaxes them alone.
+    pub(super) alone: Vec<usize>,
     /// Whether states in which all that had happened is there are this rule's to visit.
     pub(super) prefix: bool,
 }
@@ -36,6 +39,7 @@ pub(super) fn rules(explore: Explore, with_files: &[usize]) -> Result<Vec<Rule>,
         nodes: nodes.into(),
         relaxed: relaxed.into(),
         how: How::Alike,
+        alone: Vec::new(),
         prefix,
     };
     let count = with_files.len();
@@ -54,14 +58,22 @@ pub(super) fn rules(explore: Explore, with_files: &[usize]) -> Result<Vec<Rule>,
             } else {
                 format!("a majority, {majority} of {count}")
             };
-            vec![alike(name, relaxed, relaxed, true)]
+            let alone = if majority > 1 { relaxed } else { &[] };
+            vec![Rule {
+                alone: alone.into(),
+                ..alike(name, relaxed, relaxed, true)
+            }]
         }
         Explore::PrimaryReplicas { primary } => {
             if !with_files.contains(&primary) {
                 return Err(Error::Primary(primary));
             }
             let replica = with_files.iter().copied().find(|node| *node != primary);
-            let mut rules = vec![alike("all nodes".into(), with_files, with_files, true)];
+            let has_no_rule = |node: &usize| *node != primary && Some(*node) != replica;
+            let mut rules = vec![Rule {
+                alone: with_files.iter().copied().filter(has_no_rule).collect(),
+                ..alike("all nodes".into(), with_files, with_files, true)
+            }];
             if let Some(replica) = replica {
                 rules.push(alike("the primary".into(), &[primary], &[primary], false));
                 rules.push(alike("a replica".into(), &[replica], &[replica], false));

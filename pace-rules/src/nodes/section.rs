@@ -1,14 +1,15 @@
 //! The states of one rule and relaxation: counted for each tuple of places, and made from a number.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 
 use super::operations::Operations;
 use super::places::Place;
-use super::rules::How;
+use super::rules::{How, Rule};
 use super::space::{NodeRules, Relaxation, Relaxations, Space};
 
 /// What a node loses at its place.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Choice {
     /// Operations, and what cannot be kept without them.
     Operations {
@@ -59,6 +60,8 @@ pub(super) struct Section {
     first: usize,
     /// Behind each tuple from there on, how many states there are up to it.
     ends: Vec<u64>,
+    /// What a node can lose while at no place another one can lose the like of it: it is lost alone.
+    alone: HashSet<(usize, Choice)>,
 }
 
 impl Section {
@@ -79,9 +82,14 @@ impl Section {
                 relaxation,
                 first: range.start,
                 ends: Vec::new(),
+                alone: HashSet::new(),
             };
+            if !is_wanted {
+                continue;
+            }
+            section.alone = section.unpaired(space, range.clone());
             let mut end = 0_u64;
-            for tuple in range.filter(|_| is_wanted) {
+            for tuple in range {
                 end = end.saturating_add(section.count(space, tuple));
                 section.ends.push(end);
             }
@@ -128,11 +136,77 @@ impl Section {
     }
 
     fn ways(&self, space: &Space, tuple: usize) -> Ways {
-        let (rule, tuples) = space.rule(self.rule);
+        let rule = &space.rule(self.rule).0;
         let stopped = self.relaxation == Relaxation::Stopped;
         if self.relaxation == Relaxation::Prefix || (stopped && rule.how == How::Alike) {
             return Ways::One;
         }
+        let choices = self.choices(space, tuple);
+        match rule.how {
+            How::Each => Ways::Each {
+                choices,
+                nothing_too: stopped,
+            },
+            How::Alike => {
+                let mut ways: Vec<_> = alike(space, rule, &choices).collect();
+                ways.extend(self.losers(space, &choices).map(|(place, choice)| {
+                    let mut one = vec![vec![Choice::NOTHING]; choices.len()];
+                    one[place] = vec![choice.clone()];
+                    one
+                }));
+                Ways::Alike(ways)
+            }
+        }
+    }
+
+    /// What the nodes of a tuple lose alone, each with the place of the node in the rule.
+    fn losers<'a>(
+        &'a self,
+        space: &'a Space,
+        choices: &'a [Vec<Choice>],
+    ) -> impl Iterator<Item = (usize, &'a Choice)> {
+        let nodes = space.rule(self.rule).0.nodes.iter();
+        let of_node = |((place, choices), node): ((usize, &'a Vec<Choice>), &'a usize)| {
+            let is_alone = |choice: &&Choice| self.alone.contains(&(*node, (*choice).clone()));
+            choices
+                .iter()
+                .filter(is_alone)
+                .map(move |choice| (place, choice))
+        };
+        choices.iter().enumerate().zip(nodes).flat_map(of_node)
+    }
+
+    /// What nodes that are relaxed together can lose, but in none of these tuples all of them.
+    fn unpaired(&self, space: &Space, tuples: Range<usize>) -> HashSet<(usize, Choice)> {
+        let rule = &space.rule(self.rule).0;
+        let is_loss = matches!(self.relaxation, Relaxation::Lost | Relaxation::Cut);
+        if !is_loss || rule.how == How::Each || rule.alone.is_empty() {
+            return HashSet::new();
+        }
+        let (mut seen, mut paired) = (HashSet::new(), HashSet::new());
+        for tuple in tuples {
+            let choices = self.choices(space, tuple);
+            let all = |choices: Vec<Vec<Choice>>| {
+                let of_node = |(node, choices): (&usize, Vec<Choice>)| {
+                    let node = *node;
+                    choices.into_iter().map(move |choice| (node, choice))
+                };
+                rule.nodes
+                    .iter()
+                    .zip(choices)
+                    .flat_map(of_node)
+                    .collect::<Vec<_>>()
+            };
+            paired.extend(alike(space, rule, &choices).flat_map(&all));
+            seen.extend(all(choices));
+        }
+        seen.retain(|loss| rule.alone.contains(&loss.0) && !paired.contains(loss));
+        seen
+    }
+
+    /// What each node of a tuple can lose.
+    fn choices(&self, space: &Space, tuple: usize) -> Vec<Vec<Choice>> {
+        let (rule, tuples) = space.rule(self.rule);
         let base = tuples.base(space.nodes(), space.clocks(), rule, tuple);
         let of_node = |(node, place): (&usize, &u32)| {
             if !rule.relaxed.contains(node) {
@@ -145,19 +219,8 @@ impl Section {
                 _ => rules.losses(&place, base[*node], space.lost()),
             }
         };
-        let choices: Vec<_> = rule
-            .nodes
-            .iter()
-            .zip(tuples.places(tuple))
-            .map(of_node)
-            .collect();
-        match rule.how {
-            How::Each => Ways::Each {
-                choices,
-                nothing_too: stopped,
-            },
-            How::Alike => Ways::alike(space, rule.nodes.as_slice(), &rule.relaxed, choices),
-        }
+        let places = rule.nodes.iter().zip(tuples.places(tuple));
+        places.map(of_node).collect()
     }
 }
 
@@ -173,38 +236,31 @@ enum Ways {
     Alike(Vec<Vec<Vec<Choice>>>),
 }
 
-impl Ways {
-    fn alike(space: &Space, nodes: &[usize], relaxed: &[usize], choices: Vec<Vec<Choice>>) -> Self {
-        let mut kinds: BTreeMap<Vec<u32>, Vec<Vec<Choice>>> = BTreeMap::new();
-        for (place, of_node) in choices.into_iter().enumerate() {
-            let operations = &space.nodes()[nodes[place]].operations;
-            for choice in of_node {
-                let kind = kind(operations, &choice);
-                kinds
-                    .entry(kind)
-                    .or_insert_with(|| vec![Vec::new(); nodes.len()])[place]
-                    .push(choice);
-            }
+/// In which ways the nodes of a rule lose the same, all that are relaxed.
+fn alike<'a>(
+    space: &'a Space,
+    rule: &'a Rule,
+    choices: &[Vec<Choice>],
+) -> impl Iterator<Item = Vec<Vec<Choice>>> + 'a {
+    let mut kinds: BTreeMap<Vec<u32>, Vec<Vec<Choice>>> = BTreeMap::new();
+    for (place, of_node) in choices.iter().enumerate() {
+        let operations = &space.nodes()[rule.nodes[place]].operations;
+        for choice in of_node {
+            kinds
+                .entry(kind(operations, choice))
+                .or_insert_with(|| vec![Vec::new(); rule.nodes.len()])[place]
+                .push(choice.clone());
         }
-        let takes_part = |node: &usize| relaxed.contains(node);
-        let mut alike: Vec<_> = kinds.into_values().collect();
-        alike.retain(|choices| {
-            choices
-                .iter()
-                .zip(nodes)
-                .all(|(of_node, node)| !takes_part(node) || !of_node.is_empty())
-        });
-        for choices in &mut alike {
-            for (of_node, _) in choices
-                .iter_mut()
-                .zip(nodes)
-                .filter(|(_, node)| !takes_part(node))
-            {
+    }
+    kinds.into_values().filter_map(|mut choices| {
+        for (of_node, node) in choices.iter_mut().zip(&rule.nodes) {
+            if !rule.relaxed.contains(node) {
                 of_node.push(Choice::NOTHING);
             }
         }
-        Self::Alike(alike)
-    }
+        let of_all = choices.iter().all(|of_node| !of_node.is_empty());
+        of_all.then_some(choices)
+    })
 }
 
 /// What makes choices of several nodes alike.

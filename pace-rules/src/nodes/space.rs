@@ -1,13 +1,14 @@
 //! All crash states of a run that are to be visited, each with a number.
 
+use super::alike::{self, Words};
 use super::cuts::{Clocks, Cut};
 use super::micro::{Micro, Micros, Split};
 use super::model::Model;
-use super::operations::{Likenesses, Operations};
+use super::operations::Operations;
 use super::places::{Place, Tuples, places};
 use super::rules::{Rule, rules};
 use super::section::{Choice, Section};
-use trace::Run;
+use trace::{Node, Run};
 
 /// Which nodes are relaxed, and together with which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,25 +169,38 @@ pub(super) struct NodeRules {
     pub(super) events: usize,
 }
 
+impl NodeRules {
+    fn of(node: &Node, model: &'static Model, split: Split) -> (Self, Vec<Words>) {
+        let micros = Micros::of(node, model, split);
+        let (operations, words) = Operations::of(node, &micros, model);
+        let this = Self {
+            places: places(&operations, &micros, node.events.len()),
+            micros,
+            operations,
+            events: node.events.len(),
+        };
+        (this, words)
+    }
+
+    /// Says which of its operations other nodes have as well.
+    fn number(&mut self, numbers: &[u32]) {
+        for (operation, number) in self.operations.all.iter_mut().zip(numbers) {
+            operation.likeness = *number;
+        }
+    }
+}
+
 impl Space {
     /// The states of a run.
     ///
     /// # Errors
     /// If what is wanted does not fit the run.
     pub fn new(run: &Run, request: &Request) -> Result<Self, Error> {
-        let mut likenesses = Likenesses::new();
-        let mut of_node = |node| {
-            let micros = Micros::of(node, request.model, request.split);
-            let operations = Operations::of(node, &micros, request.model, &mut likenesses);
-            let places = places(&operations, &micros, node.events.len());
-            NodeRules {
-                micros,
-                operations,
-                places,
-                events: node.events.len(),
-            }
-        };
-        let nodes: Vec<_> = run.nodes.iter().map(&mut of_node).collect();
+        let of_node = |node| NodeRules::of(node, request.model, request.split);
+        let (mut nodes, words): (Vec<_>, Vec<_>) = run.nodes.iter().map(of_node).unzip();
+        for (node, numbers) in nodes.iter_mut().zip(alike::number(&words)) {
+            node.number(&numbers);
+        }
         let with_files: Vec<_> = (0..nodes.len())
             .filter(|node| !run.nodes[*node].initial.is_empty())
             .collect();

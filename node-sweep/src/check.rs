@@ -1,8 +1,12 @@
 //! Checks: commands that look at a crash state and say what they think of it.
 //!
 //! What a check prints on standard output is its verdict: a line `ok`, or lines `broken WORDS`. All
-//! else is talk. One that says neither, crashes, hangs, or ends with another status than 0 or 1 has
-//! decided nothing, and the state is inconclusive: that is no pass, and accuses nobody.
+//! else is talk. One that says neither, hangs, or ends with another status than 0 or 1 has decided
+//! nothing, and the state is inconclusive: that is no pass, and accuses nobody.
+//!
+//! One that dies of what a processor or its runtime refuses has decided: it opened the undamaged
+//! directory before the sweep without that, so what it read of this state is beyond what the program
+//! under test takes. That is no other case than a program that says it cannot open its files.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -191,7 +195,7 @@ impl Checker {
         };
         drop(group);
         if !matches!(status.code(), Some(0 | 1)) {
-            return Ok(Verdict::Inconclusive(ended(status, &mut errors)));
+            return Ok(ended(status, &mut errors));
         }
         Ok(Verdict::of(&content(&mut said)?, status.success()))
     }
@@ -217,9 +221,8 @@ impl Checker {
                 // It has closed its output, which most do by ending.
                 let status = server.group.wait(self.check.patience())?;
                 let how = status.map(|status| ended(status, &mut server.errors));
-                Ok(Verdict::Inconclusive(
-                    how.unwrap_or_else(|| "the check closed its output".into()),
-                ))
+                let closed = || Verdict::Inconclusive("the check closed its output".into());
+                Ok(how.unwrap_or_else(closed))
             }
         }
     }
@@ -398,24 +401,60 @@ fn content(file: &mut File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// How a check ended, with the last line of what it said about that.
-fn ended(status: ExitStatus, errors: &mut File) -> String {
+/// What it says of a state that a check ended like this: that the state killed it, or how it ended,
+/// with the last line of what it said about that.
+fn ended(status: ExitStatus, errors: &mut File) -> Verdict {
+    let errors = content(errors).unwrap_or_default();
+    let errors = String::from_utf8_lossy(&errors);
+    let mut lines = errors
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
+    if let Some(cause) = fatal(status, &errors) {
+        return Verdict::Broken(Complaint {
+            words: vec![format!("the check died of {cause}")],
+            // Addresses in it are others each time.
+            log: lines.next().map(str::to_owned),
+            tries: None,
+        });
+    }
     let how = match (status.code(), status.signal()) {
         (Some(code), _) => format!("the check ended with status {code}"),
         (None, signal) => {
             let signal = signal.and_then(|signal| Signal::try_from(signal).ok());
-            format!(
-                "the check was ended by {}",
-                signal.map_or("a signal", Signal::as_str)
-            )
+            let signal = signal.map_or("a signal", Signal::as_str);
+            format!("the check was ended by {signal}")
         }
     };
-    let errors = content(errors).unwrap_or_default();
-    let errors = String::from_utf8_lossy(&errors);
-    match errors.lines().rev().find(|line| !line.trim().is_empty()) {
-        Some(line) => format!("{how}: {}", line.trim()),
+    Verdict::Inconclusive(match lines.next_back() {
+        Some(line) => format!("{how}: {line}"),
         None => how,
-    }
+    })
+}
+
+/// What killed a check, if that was something that it did itself: whoever kills it from outside
+/// (too little memory, an impatient user) sends other signals.
+fn fatal(status: ExitStatus, errors: &str) -> Option<&'static str> {
+    const FATAL: [Signal; 5] = [
+        Signal::SIGSEGV,
+        Signal::SIGBUS,
+        Signal::SIGILL,
+        Signal::SIGFPE,
+        Signal::SIGABRT,
+    ];
+    // What a shell says of a command that a signal ended.
+    const SHELL: i32 = 128;
+    // Go's runtime ends with this status, and says what happened.
+    const GO: i32 = 2;
+    let of_shell = || status.code().map(|code| code - SHELL);
+    let signal = status.signal().or_else(of_shell);
+    let fatal = FATAL.iter().find(|fatal| signal == Some(**fatal as i32));
+    let is_of_go =
+        |line: &str| line.starts_with("fatal error: ") || line.starts_with("[signal SIG");
+    let of_go = status.code() == Some(GO) && errors.lines().any(is_of_go);
+    fatal
+        .map(|signal| signal.as_str())
+        .or(of_go.then_some("a fault in Go"))
 }
 
 #[cfg(test)]
@@ -454,13 +493,47 @@ mod tests {
             ("echo ok; exit 3", "status 3"),
             ("echo ok; exit 1", "status 1"),
             ("echo okay", "no verdict"),
-            ("echo ok; kill -SEGV $$", "SIGSEGV"),
+            ("echo ok; kill -KILL $$", "SIGKILL"),
+            ("echo 'panic: no verdict' >&2; exit 2", "status 2: panic"),
             ("echo broken x; echo why >&2; exit 4", "status 4: why"),
             ("/does/not/exist", "status 127"),
         ] {
             let verdict = once(words);
             assert!(is_open(&verdict, why), "{words}: {verdict:?}");
         }
+    }
+
+    #[test]
+    fn a_state_that_kills_its_check_is_broken() {
+        let dies = |command: CheckCommand| {
+            let mut checker = checker(command);
+            let verdict = checker.judge(Path::new("/some/state"), Path::new("/some/acks"));
+            match verdict.expect("it runs") {
+                Verdict::Broken(complaint) => (complaint.words.join("; "), complaint.log),
+                other => panic!("{other:?}"),
+            }
+        };
+        let said = |words: &str, log: &str| (words.to_owned(), Some(log.to_owned()));
+        let killed = "echo page 7 >&2; echo ok; kill -BUS $$";
+        let of_go = "echo 'fatal error: fault' >&2; echo '[signal SIGBUS]' >&2; exit 2";
+        for (words, expected) in [
+            (
+                killed.to_owned(),
+                said("the check died of SIGBUS", "page 7"),
+            ),
+            (
+                format!("({killed}); exit $?"),
+                said("the check died of SIGBUS", "page 7"),
+            ),
+            (
+                of_go.to_owned(),
+                said("the check died of a fault in Go", "fatal error: fault"),
+            ),
+        ] {
+            assert_eq!(dies(CheckCommand::Once(words)), expected);
+        }
+        let served = CheckCommand::Serve("read line; kill -SEGV $$".into());
+        assert_eq!(dies(served), ("the check died of SIGSEGV".to_owned(), None));
     }
 
     #[test]
@@ -545,10 +618,11 @@ mod tests {
             server.ask(b"/x\t/y\n", patience),
             Ok(Answer::Ended)
         ));
-        assert_eq!(
-            ended(status, &mut server.errors),
+        let verdict = ended(status, &mut server.errors);
+        assert!(is_open(
+            &verdict,
             "the check ended with status 7: no such database"
-        );
+        ));
     }
 
     #[test]

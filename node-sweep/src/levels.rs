@@ -21,6 +21,7 @@ use crate::request::{Level, Request};
 use crate::results::Results;
 use crate::summary::{Summary, count_words, together};
 use crate::sweep::{Plan, Subject, sweep, sweep_source};
+use crate::undamaged;
 use crate::watcher::Watcher;
 
 /// A sweep as it is asked for.
@@ -133,6 +134,10 @@ impl<'a> Requested<'a> {
         let has_disks = levels.contains(&Level::Block);
         let block = has_disks.then(|| self.block_space()).transpose()?;
         let end = control.budget.map(|budget| Instant::now() + budget);
+        // Where everything is known nobody is there to look at anything.
+        if let Some(subject) = subjects(1)?.pop() {
+            undamaged::ask(self.trace, &self.request.model, subject, control.interrupt)?;
+        }
         let mut visited: Vec<Visited> = Vec::new();
         let mut failure = None;
         for (place, level) in levels.iter().enumerate() {

@@ -41,6 +41,7 @@ mod summary;
 mod sweep;
 mod text;
 mod tree;
+mod undamaged;
 mod watcher;
 
 pub use again::{Address, keep, make_again, refuse_to_keep};

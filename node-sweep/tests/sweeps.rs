@@ -1053,7 +1053,7 @@ fn go_on(
     let mut subjects = |jobs: usize| {
         let subject = |number: usize| {
             let place = states.path().join(number.to_string());
-            std::fs::create_dir(&place)?;
+            std::fs::create_dir_all(&place)?;
             Ok(Box::new(Program::new(place, None, &check)) as Box<dyn Subject>)
         };
         (0..jobs).map(subject).collect()

@@ -450,7 +450,8 @@ fn a_program_without_libraries_and_a_script_without_a_first_line_are_recorded() 
     std::fs::write(&script, "echo x > $1/file\n").expect("written");
     std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).expect("changed");
     for program in [program, script] {
-        let check = "if test -e {dir}/file; then echo broken it is there; else echo ok; fi";
+        // What is written is there at first without its bytes.
+        let check = "if test -s {dir}/file; then echo ok; else echo broken it is not there; fi";
         sweep(
             &["--check", check],
             &[program.to_str().expect("text"), "{dir}"],
@@ -561,15 +562,54 @@ fn a_check_that_decides_nothing_passes_nothing() {
         ("sleep 3000", "longer than", "1"),
     ];
     for (check, why, limit) in cases {
-        let options = ["--check", check, "--check-limit", limit];
+        // Of what the run left it says that it is ok.
+        let check = format!("if test -s {{dir}}/file; then echo ok; else {check}; fi");
+        let options = ["--check", &check, "--check-limit", limit];
         let swept = sweep(&options, &["/bin/sh", "-c", "echo new > {dir}/file"]);
         assert_eq!(swept.status, 3, "{}", swept.said);
-        assert_eq!(swept.summary["inconclusive"], swept.summary["checked"]);
+        assert_ne!(swept.summary["inconclusive"], 0);
         assert!(
             swept.summary["reasons"].to_string().contains(why),
             "{:#}",
             swept.summary
         );
+    }
+}
+
+#[test]
+fn a_check_that_a_state_kills_has_decided() {
+    let check = "if test -s {dir}/file; then echo ok; else echo no page 0 >&2; kill -BUS $$; fi";
+    let swept = sweep(
+        &["--check", check],
+        &["/bin/sh", "-c", "echo new > {dir}/file"],
+    );
+    assert_eq!(swept.status, 1, "{}", swept.said);
+    assert_eq!(swept.summary["inconclusive"], 0, "{:#}", swept.summary);
+    let finding = &swept.findings[0];
+    assert_eq!(
+        finding["broken"][0], "the check died of SIGBUS",
+        "{finding:#}"
+    );
+    assert!(finding.to_string().contains("no page 0"), "{finding:#}");
+}
+
+#[test]
+fn a_check_that_is_no_judge_of_the_whole_run_is_refused_with_how_often() {
+    let program = ["/bin/sh", "-c", "echo new > {dir}/file"];
+    let folder = tempfile::tempdir().expect("a directory");
+    let asked = folder.path().join("asked").display().to_string();
+    let sometimes = format!("if mkdir {asked} 2>/dev/null; then echo broken x; else echo ok; fi");
+    for (check, part) in [
+        (
+            "echo broken it is not there",
+            "3 of 3 times it did not: broken it is not there",
+        ),
+        (&*sometimes, "1 of 3 times it did not: broken x"),
+        ("true", "3 of 3 times it did not: the check gave no verdict"),
+    ] {
+        let swept = sweep(&["--check", check], &program);
+        assert_eq!(swept.status, 2, "{}", swept.said);
+        assert!(swept.said.contains(part), "{}", swept.said);
     }
 }
 

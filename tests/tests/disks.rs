@@ -299,7 +299,12 @@ fn of_a_sweep_that_is_killed_nothing_stays_but_a_directory_that_is_cleaned() {
     require_root();
     let temporary = tempfile::tempdir().expect("a directory");
     let alive = temporary.path().join("alive");
-    let check = format!("touch {}; exec sleep 3000", alive.display());
+    // It is asked of the undamaged directory first.
+    let asked = temporary.path().join("asked").display().to_string();
+    let check = format!(
+        "echo >>{asked}; test $(wc -l <{asked}) -gt 3 || {{ echo ok; exit; }}; touch {}; exec sleep 3000",
+        alive.display()
+    );
     let mut command = Command::new(program("crashpoint"));
     command.args([
         "app", "--disk", "ext4", "--level", "block", "--check", &check,
@@ -333,7 +338,9 @@ fn of_a_sweep_that_is_killed_nothing_stays_but_a_directory_that_is_cleaned() {
     }
     assert_eq!(ours(), 0, "a loop device stays");
     child.wait().expect("it has ended");
-    std::fs::remove_file(&alive).expect("it is there");
+    for of_ours in [alive, asked.into()] {
+        std::fs::remove_file(of_ours).expect("it is there");
+    }
     let left = || temporary.path().read_dir().expect("read").count();
     assert_eq!(left(), 1);
     let mut command = Command::new(program("crashpoint"));

@@ -1,5 +1,6 @@
 //! Operations as commands of a shell.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use workloads::{
@@ -449,12 +450,10 @@ fn word(dialect: &Dialect, path: &str) -> Result<String> {
     })
 }
 
-/// A value in quotes, where it needs them.
-fn quoted(value: &str) -> String {
-    plain_word(value).map_or_else(
-        |_| format!("'{}'", value.replace('\'', r"'\''")),
-        str::to_owned,
-    )
+/// A word in quotes, where it needs them.
+pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
+    let quoter = shlex::Quoter::new().allow_nul(true);
+    quoter.quote(word).expect("only a NUL byte is refused")
 }
 
 /// Words that a shell and xfs_io take as they are: others are not worth their quotes.

@@ -3,8 +3,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use rustix::fs::{Mode, OFlags, open};
+use nix::sys::stat::Mode;
 
 use crate::btrfs_control::Remembered;
 use crate::driver::Serving;
@@ -94,7 +95,7 @@ impl Mounted {
     pub fn root(&self) -> Result<File> {
         let root = open(
             &self.path,
-            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
             Mode::empty(),
         );
         Ok(root

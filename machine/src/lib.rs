@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 mod activity;
+mod capabilities;
 mod causes;
 mod console;
 mod guest;
@@ -15,6 +16,7 @@ mod keeper;
 mod kernel_file;
 mod modules;
 mod mounts;
+mod pidfd;
 mod processor;
 mod running;
 mod system;
@@ -28,6 +30,7 @@ use std::process::ExitCode;
 pub use activity::{Activity, waited_for_processor};
 pub use guest::{CHANNEL_BYTES_MAX, GUEST_SHARED, GuestCommand};
 pub use mounts::{have_no_mounts, have_own_mounts};
+pub use pidfd::{open_process, signal_process};
 pub use processor::stay_on_one_processor;
 pub use running::{End, Running};
 pub use thread::ThreadBody;

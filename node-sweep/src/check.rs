@@ -326,8 +326,7 @@ impl Group {
 
     /// Waits for the first process of the group; none if that takes too long.
     fn wait(&mut self, patience: Patience<'_>) -> io::Result<Option<ExitStatus>> {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        let ended = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
+        let ended = machine::open_process(Pid::from_raw(self.child.id() as i32))?;
         if !readable(&ended, patience)? {
             return Ok(None);
         }

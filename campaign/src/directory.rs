@@ -68,6 +68,7 @@ impl Directory {
         refuse(path, kept)?;
         let lock = lock(path).inspect_err(|_| remove_directories(&made))?;
         refuse_results(path, &[MANIFEST])?;
+        tracing::info!(directory = %path.display(), "results go here");
         Ok(Self {
             path: path.to_owned(),
             kept,
@@ -100,11 +101,13 @@ impl Directory {
                 path.display()
             );
         }
+        let lock = lock(path)?;
+        tracing::info!(directory = %path.display(), "results are continued here");
         Ok(Self {
             path: path.to_owned(),
             kept,
             made: None,
-            _lock: lock(path)?,
+            _lock: lock,
         })
     }
 

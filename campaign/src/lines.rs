@@ -37,6 +37,7 @@ impl Lines {
             file.set_len(length)
                 .map_err(|error| cannot("shorten", path, &error))?;
         }
+        tracing::debug!(path = %path.display(), bytes = length, "opened");
         Ok(Self {
             path: path.into(),
             file,

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use brief::Brief;
-use machine::{open_process, signal_process};
+use machine::{Logged, open_process, signal_process, words_of};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::mount::{MntFlags, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -22,7 +22,6 @@ use nix::unistd::{Pid, pipe2};
 
 use crate::dies_with_thread::{dies_with_thread, keeps_its_mount_namespace, leave_descriptors};
 use crate::error::Context;
-use crate::format::words_of;
 use crate::table::Driver;
 use crate::{Error, Result, Variant};
 
@@ -315,7 +314,7 @@ fn is_about_us(said: &str) -> bool {
 fn begin(mut command: Command) -> io::Result<(Child, OwnedFd)> {
     dies_with_thread(&mut command);
     keeps_its_mount_namespace(&mut command)?;
-    let mut child = command.spawn()?;
+    let mut child = command.spawn_logged()?;
     match open_process(Pid::from_raw(child.id() as i32)) {
         Ok(process) => Ok((child, process)),
         Err(errno) => {

@@ -39,6 +39,7 @@ impl Mounted {
     pub fn new(variant: &Variant, device: &Path, path: &Path) -> Result<Self> {
         if let Some(driver) = variant.file_system.driver {
             let serving = Serving::start(driver, variant, device, path)?;
+            log_mounted(variant, device, path);
             return Ok(Self {
                 path: path.into(),
                 active: true,
@@ -75,6 +76,7 @@ impl Mounted {
                 source: errno.into(),
             },
         })?;
+        log_mounted(variant, device, path);
         Ok(Self {
             path: path.into(),
             active: true,
@@ -132,6 +134,7 @@ impl Mounted {
             let _ = umount2(&self.path, MntFlags::MNT_DETACH);
             Error::Unmount(errno.into())
         })?;
+        tracing::info!(path = %self.path.display(), "unmounted");
         self.driver
             .as_mut()
             .map_or(Ok(()), |driver| driver.finish())
@@ -159,6 +162,12 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         if self.active {
             let _ = umount2(&self.path, MntFlags::MNT_DETACH);
+            tracing::info!(path = %self.path.display(), "detached");
         }
     }
+}
+
+fn log_mounted(variant: &Variant, device: &Path, path: &Path) {
+    let (device, path) = (device.display(), path.display());
+    tracing::info!(file_system = %variant, %device, %path, "mounted");
 }

@@ -31,7 +31,13 @@ pub fn signal_process(process: impl AsFd, signal: Signal) -> nix::Result<()> {
     let information = ptr::null::<libc::siginfo_t>();
     // SAFETY: without information about the signal, the kernel reads no memory of ours.
     let sent = unsafe {
-        libc::syscall(libc::SYS_pidfd_send_signal, descriptor, signal as i32, information, 0)
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            descriptor,
+            signal as i32,
+            information,
+            0,
+        )
     };
     Errno::result(sent).map(drop)
 }
@@ -51,7 +57,10 @@ mod tests {
         let pid = Pid::from_raw(child.id() as i32);
         let process = open_process(pid).expect("a process");
         let ended = |patience: PollTimeout| {
-            poll(&mut [PollFd::new(process.as_fd(), PollFlags::POLLIN)], patience)
+            poll(
+                &mut [PollFd::new(process.as_fd(), PollFlags::POLLIN)],
+                patience,
+            )
         };
         assert_eq!(ended(PollTimeout::ZERO), Ok(0));
         signal_process(&process, Signal::SIGKILL).expect("sent");

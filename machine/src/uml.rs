@@ -268,6 +268,8 @@ impl Uml {
             .process_group(0)
             .spawn()
             .with_context(|| format!("start {}", self.kernel.display()))?;
+        let (kernel, memory_mib) = (self.kernel.display(), self.memory_mib);
+        tracing::info!(pid = process.id(), %kernel, memory_mib, "started a guest");
         let given = Given {
             memory_mib: self.memory_in_effect_mib(),
             directory: memory.clone(),
@@ -279,6 +281,7 @@ impl Uml {
         };
         let mut running = Running::new(process, Some(OwnedFd::from(input).into()), Some(guest));
         self.wait_until_ready(&mut running)?;
+        tracing::debug!(pid = running.pid(), "the guest is ready");
         Ok(running)
     }
 

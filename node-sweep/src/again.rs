@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, bail};
+use machine::Logged;
 use pace_rules::nodes::{BlockSpace, Space};
 use trace::Trace;
 
@@ -160,7 +161,7 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
         .arg("--")
         .arg(from)
         .arg(to)
-        .status()
+        .status_logged()
         .context("run cp")?;
     if !status.success() {
         bail!("{} cannot be copied to {}", from.display(), to.display());

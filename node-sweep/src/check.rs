@@ -14,6 +14,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use campaign::Interrupt;
+use machine::Logged;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -277,6 +278,12 @@ impl Server {
     }
 
     fn ask(&mut self, request: &[u8], patience: Patience<'_>) -> io::Result<Answer> {
+        let line = String::from_utf8_lossy(request);
+        tracing::debug!(
+            pid = self.group.child.id(),
+            line = line.trim_end(),
+            "asked the check"
+        );
         // A line fits into an empty pipe.
         if self.requests.write_all(request).is_err() {
             return Ok(Answer::Ended);
@@ -319,7 +326,7 @@ impl Group {
         command.process_group(0);
         local_fs::dies_with_thread(command);
         Ok(Self {
-            child: command.spawn()?,
+            child: command.spawn_logged()?,
             is_reaped: false,
         })
     }

@@ -538,6 +538,7 @@ fn judge_all(
             if stop.interrupt.requested() && matches!(verdict, Ok(Verdict::Inconclusive(_))) {
                 return;
             }
+            tracing::trace!(state = member.index, ?verdict, "a state was checked");
             let failed = verdict.is_err();
             let answer = Answer {
                 index: member.index,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, quoted, say};
+use machine::Logged;
 use node_sweep::{
     CheckCommand, Finding, Judge, Level, Made, Numbered, Place, Program, Recorded, Subject,
     Verdict, keep, load_trace, make_again, scratch,
@@ -217,7 +218,7 @@ fn piped(script: &str, path: &Path) -> anyhow::Result<String> {
     let output = Command::new("sh")
         .args(["-c", script, "sh"])
         .arg(path)
-        .output()
+        .output_logged()
         .context("run sh")?;
     if !output.status.success() {
         bail!(

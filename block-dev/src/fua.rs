@@ -1,6 +1,6 @@
 //! Tells the flush that stands for FUA from a flush of its own.
 //!
-//! A loop device has no FUA: the kernel sends a write with FUA as the write and a flush behind
+//! A loop device has no FUA: the kernel sends a write with FUA as the write and a flush after
 //! it (Documentation/block/writeback_cache_control.rst). Taken for a flush of its own, that
 //! flush would cover every write before it, and hide crash states that are legal. The
 //! tracepoint `block_bio_queue` shows what was asked for before it was taken apart.

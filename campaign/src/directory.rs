@@ -164,7 +164,7 @@ fn refuse_others(directory: &Path, kept: &[&str]) -> Result<()> {
         .collect();
     names.sort();
     // A file that was being written when its writer was killed has a name of ours with something
-    // behind it.
+    // after it.
     let is_ours = |name: &OsString| {
         OWN.iter()
             .chain(kept)

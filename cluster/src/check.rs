@@ -126,7 +126,7 @@ fn too_long(within: Duration) -> Verdict {
 }
 
 /// The verdict of a check that printed these lines: `ok` or `broken`, alone or with more words
-/// behind a space. All else is talk. `success` is whether it ended with status 0, or goes on
+/// after a space. All else is talk. `success` is whether it ended with status 0, or goes on
 /// running: who says `ok` and ends otherwise has decided nothing.
 pub fn verdict(said: &[impl AsRef<str>], success: bool) -> Verdict {
     let lines = || said.iter().map(|line| line.as_ref().trim_end());

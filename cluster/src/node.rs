@@ -33,13 +33,13 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// must not be that of a process, or a server thinks that it runs already.
 const PIDS_OF_A_START: u32 = 3000;
 
-/// Behind which number those of the first start begin.
+/// After which number those of the first start begin.
 pub(crate) const FIRST_LAST_PID: u32 = PIDS_OF_A_START;
 
 /// From which start on that is not done any more.
 const STARTS_MAX: u32 = 4;
 
-/// Behind which number processes begin on data that another cluster left, such as one that was
+/// After which number processes begin on data that another cluster left, such as one that was
 /// recorded. Every kernel has 32768.
 const LATER_LAST_PIDS: std::ops::Range<u32> = 12_000..30_000;
 

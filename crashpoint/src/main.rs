@@ -73,7 +73,7 @@ enum Command {
     Export(finding::ExportArgs),
     /// Check a log that the kernel's dm-log-writes made
     ///
-    /// Cuts the power behind every write, flush and mark of the log, or where --states says, and
+    /// Cuts the power after every write, flush and mark of the log, or where --states says, and
     /// checks what needs no knowledge of what was done: whether it can be mounted, read and
     /// written, and what the kernel and the file system's own checker say. With the workload that
     /// was run, and marks around its operations as `crashpoint run --mark` sets them, it checks

@@ -115,8 +115,8 @@ impl Commands {
         let key = (flags.to_owned(), target);
         if self.last_io.as_ref() == Some(&key) {
             let line = self.lines.last_mut().expect("there was one");
-            let behind = line.rfind(key.1.as_str()).expect("it works on that file");
-            line.insert_str(behind, &format!("-c \"{command}\" "));
+            let at = line.rfind(key.1.as_str()).expect("it works on that file");
+            line.insert_str(at, &format!("-c \"{command}\" "));
             return;
         }
         let (flags, target) = &key;
@@ -389,9 +389,9 @@ impl Commands {
             _ => return Ok(false),
         };
         let line = self.lines.last_mut().expect("it was made there");
-        let behind = line.find("-T ").expect("it was made so") + 3;
-        let at = line[behind..].rfind("-c \"").map_or(behind, |last| {
-            let start = behind + last + 4;
+        let first = line.find("-T ").expect("it was made so") + 3;
+        let at = line[first..].rfind("-c \"").map_or(first, |last| {
+            let start = first + last + 4;
             start + line[start..].find('"').expect("it ends") + 2
         });
         line.insert_str(at, &format!("-c \"{command}\" "));

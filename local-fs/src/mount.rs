@@ -25,7 +25,7 @@ pub struct Mounted {
     active: bool,
     /// Who serves it, where that is a process. Dropped once it is unmounted.
     driver: Option<Box<Serving>>,
-    /// Forgets the device behind whatever way the mount ends: dropped after it is unmounted.
+    /// Forgets the device, however the mount ends: dropped after it is unmounted.
     _remembered: Remembered,
 }
 

@@ -44,7 +44,7 @@ const PACKAGE_MODULES: &str = "lib/uml/modules";
 const NO_GUESTS: &str =
     "User-Mode Linux runs on x86-64 only: do without --kernel uml on this processor";
 
-/// What stands behind the process id in the name of a guest's directory.
+/// What stands after the process id in the name of a guest's directory.
 const DIRECTORY_MARK: &str = "-guest-";
 
 /// Whether the name of a directory says that it is a guest's.

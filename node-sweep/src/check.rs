@@ -237,13 +237,13 @@ struct Server {
     errors: File,
 }
 
-/// The place behind the line `end`, if there is one.
-fn behind_end(said: &[u8]) -> Option<usize> {
-    let mut behind = 0;
+/// The place after the line `end`, if there is one.
+fn after_end(said: &[u8]) -> Option<usize> {
+    let mut end = 0;
     said.split_inclusive(|byte| *byte == b'\n')
         .find_map(|line| {
-            behind += line.len();
-            (line == b"end\n").then_some(behind)
+            end += line.len();
+            (line == b"end\n").then_some(end)
         })
 }
 
@@ -272,7 +272,7 @@ impl Server {
         })
     }
 
-    /// Whether it has said something behind its answer.
+    /// Whether it has said something after its answer.
     fn has_more(&self) -> bool {
         self.said_more || is_readable(&self.said, Duration::ZERO).unwrap_or(true)
     }
@@ -299,9 +299,9 @@ impl Server {
                 return Ok(Answer::Ended);
             }
             said.extend_from_slice(&buffer[..count]);
-            if let Some(behind) = behind_end(&said) {
-                self.said_more = behind < said.len();
-                said.truncate(behind);
+            if let Some(end) = after_end(&said) {
+                self.said_more = end < said.len();
+                said.truncate(end);
                 // What it said on standard error of this state tells nothing of the next ones.
                 self.errors.set_len(0)?;
                 self.errors.rewind()?;

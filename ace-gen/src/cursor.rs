@@ -87,7 +87,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Finds the parameter of the operation at `position` that workload `rest` of the
-    /// remaining ones has, and how far behind the first with that parameter it is.
+    /// remaining ones has, and how far after the first with that parameter it is.
     fn choose(&mut self, position: usize, mut rest: u64) -> u64 {
         for choice in 0..self.choices_at(position) {
             let Some(next) = self.step(position, choice) else {

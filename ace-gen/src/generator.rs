@@ -69,7 +69,7 @@ impl Generator {
         self.index.len()
     }
 
-    /// Workload `index`, named `PRESET/INDEX`, or `None` behind the last.
+    /// Workload `index`, named `PRESET/INDEX`, or `None` after the last.
     pub fn get(&self, index: u64) -> Option<Workload> {
         (index < self.len()).then(|| self.walk().workload(index))
     }

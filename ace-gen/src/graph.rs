@@ -144,12 +144,12 @@ impl Graph {
         Ok(())
     }
 
-    /// The names that are used in a state behind the last operation.
+    /// The names that are used in a state after the last operation.
     pub(crate) fn used(&self, last: StateId) -> u64 {
         self.levels[self.levels.len() - 1].states[last as usize].used
     }
 
-    /// How many permutations of persistence operations a state behind the last operation has.
+    /// How many permutations of persistence operations a state after the last operation has.
     pub(crate) fn permutations(&self, last: StateId) -> u64 {
         self.permutations[last as usize]
     }
@@ -181,7 +181,7 @@ impl Graph {
         levels
     }
 
-    /// The weights at `position` where `operation` is there and `after` are those behind it.
+    /// The weights at `position` where `operation` is there and `after` are those after it.
     /// `None` if they do not fit.
     pub(crate) fn weights_before(
         &self,
@@ -204,7 +204,7 @@ impl Graph {
             .collect()
     }
 
-    /// The weights behind the last operation.
+    /// The weights after the last operation.
     pub(crate) fn weights_behind(&self) -> &[u64] {
         &self.permutations
     }

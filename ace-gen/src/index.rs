@@ -66,7 +66,7 @@ impl Index {
         Ok(index)
     }
 
-    /// Counts the skeletons whose operations behind `position` are those of `suffix`, a
+    /// Counts the skeletons whose operations after `position` are those of `suffix`, a
     /// number in base `choices.len()` that is below `base`. `after` are their weights.
     fn count(
         &self,

@@ -35,7 +35,7 @@
 //! - Sizes belong to files, not to names, and are what they really are. `append` is at the end
 //!   of the file also after `truncate`, a write over the end, or `falloc` with `keep_size`; a
 //!   file that is made anew is empty. Offsets of `dwrite` and `mmapwrite` are multiples of
-//!   4096: behind an end that is not, an append begins at the next block.
+//!   4096: after an end that is not, an append begins at the next block.
 //! - What is below a renamed directory moves with it. A directory that is renamed onto one
 //!   that is not empty empties it first, as `mkdir` does. A rename of a directory into itself,
 //!   which `seq-3-nested` would have, is left out.

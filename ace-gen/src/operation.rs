@@ -86,11 +86,11 @@ impl Operation {
 named! {
     /// Which part of a file is written or allocated. Names are those of ACE.
     pub enum DataRange ("range") {
-        /// 32 KiB behind the end.
+        /// 32 KiB after the end.
         Append = "append",
         /// The first 5000 bytes.
         OverlapUnalignedStart = "overlap_unaligned_start",
-        /// 5000 bytes of which the last 3000 are behind the end.
+        /// 5000 bytes of which the last 3000 are after the end.
         OverlapExtend = "overlap_extend",
         /// The last 5000 bytes.
         OverlapUnalignedEnd = "overlap_unaligned_end",
@@ -123,7 +123,7 @@ impl DataRange {
         }
     }
 
-    /// The same in whole blocks: an append begins at the first block behind the end, all
+    /// The same in whole blocks: an append begins at the first block after the end, all
     /// others at the block that the range begins in.
     pub(crate) const fn blocks_at(self, size: u64) -> (u64, u64) {
         let (offset, length) = self.at(size);

@@ -106,7 +106,7 @@ fn append_jlang(workload: Workload, buffer: &mut Vec<u8>) -> Result<(), OutputEr
     Ok(())
 }
 
-/// CrashMonkey's direct write is synchronous as well, and ACE puts no checkpoint behind it.
+/// CrashMonkey's direct write is synchronous as well, and ACE puts no checkpoint after it.
 fn as_ace(mut workload: Workload) -> Workload {
     let mut steps = Vec::with_capacity(2 * workload.run.len());
     for mut step in workload.run {

@@ -358,7 +358,7 @@ impl<S: Sink> Run<'_, S> {
         });
     }
 
-    /// One block in the middle of the file: what is behind it moves, so there must be some.
+    /// One block in the middle of the file: what is after it moves, so there must be some.
     fn shift(&mut self, path: PathId, mode: FallocMode, offset: u64) -> (u64, u64) {
         if self.names.node(path).size <= 2 * BLOCK_BYTES {
             self.write(path, DataRange::Append);

@@ -2,7 +2,7 @@
 //!
 //! Two workloads are the same to a file system if they make the same sequence of system calls
 //! with the same arguments after phase 4. Such pairs come from the permutations that ACE
-//! enumerates behind fdatasync and mmapwrite, where they are not used, and from operations
+//! enumerates after fdatasync and mmapwrite, where they are not used, and from operations
 //! whose dependencies are another's operation. remove(3) of a file is unlink(2). Workloads that
 //! differ only in the names of files are kept: names have an order in a directory.
 

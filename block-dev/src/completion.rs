@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 /// One write of so many is answered at once by a lazy disk.
 const AT_ONCE_ONE_OF: u8 = 4;
 
-/// A write waits for so many requests behind it at most.
+/// A write waits for so many requests after it at most.
 const REQUESTS_MAX: u8 = 6;
 
 /// When a disk answers a write.

@@ -1,18 +1,17 @@
 //! Tells the flush that stands for FUA from a flush of its own.
 //!
-//! A loop device has no FUA: the kernel sends a write with FUA as the write and a flush behind
+//! A loop device has no FUA: the kernel sends a write with FUA as the write and a flush after
 //! it (Documentation/block/writeback_cache_control.rst). Taken for a flush of its own, that
 //! flush would cover every write before it, and hide crash states that are legal. The
 //! tracepoint `block_bio_queue` shows what was asked for before it was taken apart.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use rustix::io::Errno;
 
 use crate::{BlockLog, Kind};
 
@@ -166,13 +165,15 @@ impl RequestTrace {
     /// If the trace cannot be read.
     pub fn read_since(&mut self, start_ns: u64) -> io::Result<Vec<FlaggedRequest>> {
         let mut text = Vec::new();
+        let mut page = [0; PIPE_BYTES];
         loop {
             // As much at a time as the kernel gives: a system call is slow in a guest.
-            text.reserve(PIPE_BYTES);
-            match rustix::io::read(&self.pipe, rustix::buffer::spare_capacity(&mut text)) {
-                Ok(0) | Err(Errno::AGAIN) => break,
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
+            match (&self.pipe).read(&mut page) {
+                Ok(0) => break,
+                Ok(length) => text.extend_from_slice(&page[..length]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
         let requests = String::from_utf8_lossy(&text);

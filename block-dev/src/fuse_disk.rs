@@ -173,7 +173,7 @@ impl FuseDisk {
         self.lock().behaviour.keeps()
     }
 
-    /// Notes a mark behind everything that was answered so far, with the time of the last of that:
+    /// Notes a mark after everything that was answered so far, with the time of the last of that:
     /// to look at the clock is a system call in a guest.
     pub fn mark(&self, mark: Mark) {
         let mut disk = self.lock();
@@ -186,7 +186,7 @@ impl FuseDisk {
         now_ns()
     }
 
-    /// The position behind everything that was answered so far.
+    /// The position after everything that was answered so far.
     pub fn log_position(&self) -> usize {
         self.lock().log.len()
     }
@@ -532,7 +532,7 @@ fn done(answer: Answer, reply: ReplyEmpty) {
 mod sys {
     use std::io;
 
-    /// The first descriptor behind those of standard input, output and error.
+    /// The first descriptor after those of standard input, output and error.
     const FIRST: libc::c_uint = 3;
 
     /// Gives this thread a table of descriptors of its own, with nothing in it but the standard

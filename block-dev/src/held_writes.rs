@@ -31,7 +31,7 @@ impl<T> HeldWrites<T> {
         }
     }
 
-    /// Has a write that came at `now_ns` wait for so many requests behind it. Returns the oldest
+    /// Has a write that came at `now_ns` wait for so many requests after it. Returns the oldest
     /// one, if there is no place for both.
     pub(crate) fn hold(&mut self, write: T, requests: u8, now_ns: u64) -> Option<T> {
         let oldest = if self.waiting.len() < HELD_MAX {

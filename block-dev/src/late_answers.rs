@@ -46,7 +46,7 @@ impl LateAnswers {
         }
     }
 
-    /// Answers a write only when so many requests have come behind it, or none for a while.
+    /// Answers a write only when so many requests have come after it, or none for a while.
     pub(crate) fn hold(&self, write: LateWrite, requests: u8, now_ns: u64) {
         let mut waiting = self.lock();
         let first = waiting.writes.deadline_ns().is_none();

@@ -31,7 +31,7 @@ pub enum Kind {
     /// A flush: every write that had completed when it was submitted is to be on stable storage,
     /// and no other: see [`BlockLog::covered_by`].
     Flush,
-    /// The flush that the kernel sends behind a FUA write where the disk has no FUA. What it
+    /// The flush that the kernel sends after a FUA write where the disk has no FUA. What it
     /// promises is said by the write's `fua` already: it covers nothing else.
     FuaFlush,
     /// A discard, or a write of zeros: the range reads as zeros afterwards.
@@ -55,8 +55,8 @@ pub struct Entry {
     pub kind: Kind,
     /// When it arrived, in nanoseconds of CLOCK_MONOTONIC.
     pub time_ns: u64,
-    /// When it was answered: behind all entries before this position of the log, and before the one
-    /// there. Right behind itself if it was answered at once, [`NEVER`] if it was not answered.
+    /// When it was answered: after all entries before this position of the log, and before the one
+    /// there. Right after itself if it was answered at once, [`NEVER`] if it was not answered.
     pub completed: usize,
     /// Where the written bytes lie in the log's data.
     data_start: usize,
@@ -97,7 +97,7 @@ impl fmt::Debug for BlockLog {
 }
 
 impl BlockLog {
-    /// How many entries there are; also the position behind the last one.
+    /// How many entries there are; also the position after the last one.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -208,7 +208,7 @@ impl BlockLog {
         place
     }
 
-    /// Notes that a held write is answered now, behind everything that is in the log.
+    /// Notes that a held write is answered now, after everything that is in the log.
     pub fn complete(&mut self, place: usize) {
         self.entries[place].completed = self.len();
     }

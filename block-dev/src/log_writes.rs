@@ -1,10 +1,10 @@
 //! Logs of the kernel's device-mapper target log-writes (drivers/md/dm-log-writes.c).
 //!
 //! A log is a sector with a header, then entries: a sector that says what was asked, with the text
-//! of a mark behind it, and the sectors that were written. All numbers are little-endian. It holds
+//! of a mark after it, and the sectors that were written. All numbers are little-endian. It holds
 //! what the disk was asked for in an order of its own:
 //!
-//! - A write is logged when the first flush that was submitted behind its completion is done, right
+//! - A write is logged when the first flush that was submitted after its completion is done, right
 //!   before that flush: what stands before a flush is what it covered.
 //! - A write with FUA is logged when it is done, so before writes that were done earlier.
 //! - A mark is logged at once: no write stands before a mark that was set before it was submitted.
@@ -56,7 +56,7 @@ pub struct LogWrites {
     /// All marks in order.
     pub marks: Vec<LogMark>,
     /// Whether the target was taken down in order. Otherwise it may have run out of space for its
-    /// log, and nothing is known of what came behind it.
+    /// log, and nothing is known of what came after it.
     pub ended: bool,
     /// The writes that may have come before one that stands before them.
     pub unordered: Vec<Unordered>,
@@ -91,7 +91,7 @@ pub struct Unordered {
 /// A mark in a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogMark {
-    /// The position in the log behind everything that was logged before it, and behind its own
+    /// The position in the log after everything that was logged before it, and after its own
     /// entry if it has one.
     pub position: usize,
     /// Its text; what is not UTF-8 is replaced.
@@ -222,7 +222,7 @@ impl<R: Read> Input<R> {
         })
     }
 
-    /// Reads so many bytes behind those that are in `into` already.
+    /// Reads so many bytes after those that are in `into` already.
     fn bytes(&mut self, count: u64, into: &mut Vec<u8>, what: &str) -> Result<()> {
         let left = self.length.saturating_sub(self.at);
         if count > left {
@@ -300,7 +300,7 @@ struct Reading {
     data: Vec<u8>,
     data_bytes: u64,
     /// Those since the last flush but one. A write that was done while that flush was under way
-    /// is logged behind it.
+    /// is logged after it.
     fua_writes: [FuaWrites; 2],
 }
 
@@ -347,7 +347,7 @@ impl Reading {
         if length == 0 && flags & FLUSH == 0 {
             return input.damaged(start + 8, "a write of nothing that is not a flush");
         }
-        // Its data was written behind the flush that it asked for.
+        // Its data was written after the flush that it asked for.
         if flags & FLUSH != 0 {
             self.found.log.push(Kind::Flush, 0);
             self.fua_writes.swap(0, 1);
@@ -455,7 +455,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Notes the last writes with FUA that may have come behind this one, and are not the same
+    /// Notes the last writes with FUA that may have come after this one, and are not the same
     /// where they overlap; a discard has no data.
     fn look_for_fua(&mut self, offset: u64, length: u64, data: Option<&[u8]>) {
         let log = &self.found.log;
@@ -495,13 +495,13 @@ mod tests {
     const DISK_BYTES: u64 = 1 << 20;
 
     /// Writes a log as the kernel does.
-    struct Made {
+    struct LogBuilder {
         bytes: Vec<u8>,
         entries: u64,
         sector_bytes: usize,
     }
 
-    impl Made {
+    impl LogBuilder {
         fn new(sector_bytes: usize) -> Self {
             Self {
                 bytes: vec![0; sector_bytes],
@@ -561,7 +561,7 @@ mod tests {
 
     /// Every kind of entry there is.
     fn sample(sector_bytes: usize) -> Vec<u8> {
-        let made = Made::new(sector_bytes)
+        let made = LogBuilder::new(sector_bytes)
             .mark("op 0 start")
             .write(3, 0, 7)
             .write(4, FUA | METADATA, 8)
@@ -636,7 +636,7 @@ mod tests {
             damaged(22, 1),
             "at byte 16: 281474976710665 entries, and the file has room for 12"
         );
-        // Entry 1, the first write, starts behind the header and a mark.
+        // Entry 1, the first write, starts after the header and a mark.
         assert_eq!(
             damaged(1024 + 17, 1),
             "at byte 1040 (entry 1): unknown flags 0x100"
@@ -675,9 +675,13 @@ mod tests {
 
     #[test]
     fn a_log_that_was_not_ended_says_so() {
-        assert!(!read(&Made::new(512).write(1, 0, 1).finish()).unwrap().ended);
         assert!(
-            !read(&Made::new(512).mark(END_MARK).write(1, 0, 1).finish())
+            !read(&LogBuilder::new(512).write(1, 0, 1).finish())
+                .unwrap()
+                .ended
+        );
+        assert!(
+            !read(&LogBuilder::new(512).mark(END_MARK).write(1, 0, 1).finish())
                 .unwrap()
                 .ended
         );
@@ -685,14 +689,14 @@ mod tests {
 
     #[test]
     fn writes_whose_order_is_lost_are_found() {
-        let unordered = |made: Made| {
+        let unordered = |made: LogBuilder| {
             let found = read(&made.finish()).unwrap().unordered;
             found
                 .iter()
                 .map(|pair| (pair.place, pair.fua_place, pair.offset, pair.length))
                 .collect::<Vec<_>>()
         };
-        let fua = || Made::new(512).write(7, FUA, 1);
+        let fua = || LogBuilder::new(512).write(7, FUA, 1);
         assert_eq!(unordered(fua().write(7, 0, 2)), [(1, 0, 3584, 512)]);
         assert_eq!(unordered(fua().flush().write(7, 0, 2)), [(2, 0, 3584, 512)]);
         assert_eq!(
@@ -704,7 +708,7 @@ mod tests {
         assert_eq!(unordered(fua().write(8, 0, 2)), []);
         assert_eq!(unordered(fua().flush().flush().write(7, 0, 2)), []);
         assert_eq!(
-            unordered(Made::new(512).write(7, 0, 2).write(7, FUA, 1)),
+            unordered(LogBuilder::new(512).write(7, 0, 2).write(7, FUA, 1)),
             []
         );
         assert_eq!(unordered(fua().write(7, FUA, 2)), []);

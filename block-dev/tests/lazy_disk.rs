@@ -69,7 +69,7 @@ fn recorded(directory: &Path, completion: Completion, writer: impl Fn(&FuseDisk)
     log
 }
 
-/// For each round, whether the next flush behind its write covers it.
+/// For each round, whether the next flush after its write covers it.
 fn covered_by_next_flush(log: &BlockLog) -> Vec<bool> {
     let of_round = |round| {
         let is_write =

@@ -14,11 +14,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::lines::cannot;
+use crate::error::{Error, Result, cannot};
 
 /// Keeps a second process out.
 pub const LOCK: &str = "crashpoint.lock";
@@ -57,17 +56,18 @@ impl Directory {
     /// # Errors
     /// If results are there already, or other files, another process is at work there, or it cannot
     /// be written. Then nothing is left.
-    pub fn create(path: &Path, kept: &'static [&'static str]) -> anyhow::Result<Self> {
+    pub fn create(path: &Path, kept: &'static [&'static str]) -> Result<Self> {
         let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
         let made: Vec<PathBuf> = path
             .ancestors()
             .take_while(missing)
             .map(Path::to_owned)
             .collect();
-        fs::create_dir_all(path).with_context(|| format!("create {}", path.display()))?;
+        fs::create_dir_all(path).map_err(|error| cannot("create", path, error))?;
         refuse(path, kept)?;
         let lock = lock(path).inspect_err(|_| remove_directories(&made))?;
         refuse_results(path, &[MANIFEST])?;
+        tracing::info!(directory = %path.display(), "results go here");
         Ok(Self {
             path: path.to_owned(),
             kept,
@@ -80,7 +80,7 @@ impl Directory {
     ///
     /// # Errors
     /// If it would.
-    pub fn refuse(path: &Path, kept: &'static [&'static str]) -> anyhow::Result<()> {
+    pub fn refuse(path: &Path, kept: &'static [&'static str]) -> Result<()> {
         if path.exists() {
             refuse(path, kept)
         } else {
@@ -92,19 +92,18 @@ impl Directory {
     ///
     /// # Errors
     /// If none was begun there, or another process is at work there.
-    pub fn open(path: &Path, kept: &'static [&'static str]) -> anyhow::Result<Self> {
-        fs::metadata(path).with_context(|| format!("open {}", path.display()))?;
+    pub fn open(path: &Path, kept: &'static [&'static str]) -> Result<Self> {
+        fs::metadata(path).map_err(|error| cannot("open", path, error))?;
         if !path.join(MANIFEST).exists() {
-            bail!(
-                "no sweep was begun in {}: begin one with --out {0}",
-                path.display()
-            );
+            return Err(Error::NotBegun(path.into()));
         }
+        let lock = lock(path)?;
+        tracing::info!(directory = %path.display(), "results are continued here");
         Ok(Self {
             path: path.to_owned(),
             kept,
             made: None,
-            _lock: lock(path)?,
+            _lock: lock,
         })
     }
 
@@ -137,7 +136,7 @@ pub fn command_line() -> Vec<String> {
 }
 
 /// Fails if a sweep may not begin here.
-fn refuse(path: &Path, kept: &[&str]) -> anyhow::Result<()> {
+fn refuse(path: &Path, kept: &[&str]) -> Result<()> {
     refuse_results(path, &[MANIFEST, RESULTS, SUMMARY, TABLE])?;
     if !path.join(LOCK).exists() {
         // What is ours without a lock is not of a start that was killed.
@@ -148,45 +147,40 @@ fn refuse(path: &Path, kept: &[&str]) -> anyhow::Result<()> {
 }
 
 /// Fails if one of these files is there with something in it.
-fn refuse_results(directory: &Path, names: &[&str]) -> anyhow::Result<()> {
+fn refuse_results(directory: &Path, names: &[&str]) -> Result<()> {
     let holds =
         |name: &&str| fs::symlink_metadata(directory.join(name)).is_ok_and(|data| data.len() > 0);
     if names.iter().any(holds) {
-        bail!(
-            "{} holds results already: go on with them with --resume {0}, or choose another directory for --out",
-            directory.display()
-        );
+        return Err(Error::HasResults(directory.into()));
     }
     Ok(())
 }
 
 /// Fails if the directory has files that are not of a sweep: the results would be lost among them.
-fn refuse_others(directory: &Path, kept: &[&str]) -> anyhow::Result<()> {
-    let entries =
-        fs::read_dir(directory).with_context(|| format!("read {}", directory.display()))?;
+fn refuse_others(directory: &Path, kept: &[&str]) -> Result<()> {
+    let entries = fs::read_dir(directory).map_err(|error| cannot("read", directory, error))?;
     let mut names: Vec<_> = entries
         .filter_map(|entry| entry.ok().map(|entry| entry.file_name()))
         .collect();
     names.sort();
     // A file that was being written when its writer was killed has a name of ours with something
-    // behind it.
+    // after it.
     let is_ours = |name: &OsString| {
         OWN.iter()
             .chain(kept)
             .any(|own| name.to_string_lossy().contains(own))
     };
     if let Some(other) = names.iter().find(|name| !is_ours(name)) {
-        bail!(
-            "{} has other files in it, such as {}: choose a new or an empty directory for --out",
-            directory.display(),
-            other.display()
-        );
+        return Err(Error::HasOthers {
+            directory: directory.into(),
+            other: other.into(),
+        });
     }
     Ok(())
 }
 
 /// Takes the directory for this process.
-fn lock(directory: &Path) -> anyhow::Result<Flock<File>> {
+fn lock(directory: &Path) -> Result<Flock<File>> {
     let path = directory.join(LOCK);
     let deadline = Instant::now() + LOCK_PATIENCE;
     loop {
@@ -195,7 +189,7 @@ fn lock(directory: &Path) -> anyhow::Result<Flock<File>> {
             .append(true)
             .create(true)
             .open(&path);
-        let file = opened.map_err(|error| cannot("open", &path, &error))?;
+        let file = opened.map_err(|error| cannot("open", &path, error))?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             // Whoever had it may have removed it.
             Ok(lock) if lock.metadata().is_ok_and(|data| data.nlink() > 0) => return Ok(lock),
@@ -204,12 +198,9 @@ fn lock(directory: &Path) -> anyhow::Result<Flock<File>> {
                 std::thread::sleep(LOCK_PATIENCE / 40);
             }
             Err((_, Errno::EAGAIN)) => {
-                bail!(
-                    "another crashpoint is at work in {}: wait for its end",
-                    directory.display()
-                )
+                return Err(Error::Busy(directory.into()));
             }
-            Err((_, error)) => return Err(cannot("lock", &path, &error.into())),
+            Err((_, error)) => return Err(cannot("lock", &path, error.into())),
         }
     }
 }

@@ -4,8 +4,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
 use serde::de::DeserializeOwned;
+
+use crate::error::{Cause, Error, Result, cannot};
 
 /// A file of JSON objects, one a line. A line counts when its line feed is there.
 #[derive(Debug)]
@@ -22,21 +23,22 @@ impl Lines {
     ///
     /// # Errors
     /// If it cannot be read, `read` fails, or something that is no object comes before one.
-    pub fn open<T: DeserializeOwned>(
+    pub fn open<T: DeserializeOwned, E: Into<Cause>>(
         path: &Path,
-        read: impl FnMut(usize, T) -> anyhow::Result<()>,
-    ) -> anyhow::Result<Self> {
+        read: impl FnMut(usize, T) -> std::result::Result<(), E>,
+    ) -> Result<Self> {
         let opened = OpenOptions::new()
             .read(true)
             .append(true)
             .create(true)
             .open(path);
-        let file = opened.map_err(|error| cannot("open", path, &error))?;
-        let Read { length, behind } = read_all(path, &file, read)?;
-        if length < behind {
+        let file = opened.map_err(|error| cannot("open", path, error))?;
+        let Read { length, read_to } = read_all(path, &file, read)?;
+        if length < read_to {
             file.set_len(length)
-                .map_err(|error| cannot("shorten", path, &error))?;
+                .map_err(|error| cannot("shorten", path, error))?;
         }
+        tracing::debug!(path = %path.display(), bytes = length, "opened");
         Ok(Self {
             path: path.into(),
             file,
@@ -54,11 +56,11 @@ impl Lines {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn append(&mut self, line: &str) -> anyhow::Result<()> {
+    pub fn append(&mut self, line: &str) -> Result<()> {
         let line = format!("{line}\n");
         if let Err(error) = self.file.write_all(line.as_bytes()) {
             let _ = self.file.set_len(self.length);
-            return Err(cannot("write", &self.path, &error));
+            return Err(cannot("write", &self.path, error));
         }
         self.length += line.len() as u64;
         Ok(())
@@ -68,10 +70,10 @@ impl Lines {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn sync(&self) -> anyhow::Result<()> {
+    pub fn sync(&self) -> Result<()> {
         self.file
             .sync_data()
-            .map_err(|error| cannot("write", &self.path, &error))
+            .map_err(|error| cannot("write", &self.path, error))
     }
 }
 
@@ -80,15 +82,15 @@ impl Lines {
 ///
 /// # Errors
 /// Like [`Lines::open`].
-pub fn read_lines<T: DeserializeOwned>(
+pub fn read_lines<T: DeserializeOwned, E: Into<Cause>>(
     path: &Path,
-    read: impl FnMut(usize, T) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
+    read: impl FnMut(usize, T) -> std::result::Result<(), E>,
+) -> Result<()> {
     match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         opened => read_all(
             path,
-            &opened.map_err(|error| cannot("open", path, &error))?,
+            &opened.map_err(|error| cannot("open", path, error))?,
             read,
         )
         .map(drop),
@@ -100,36 +102,41 @@ struct Read {
     /// The end of the last line that counts.
     length: u64,
     /// The end of the file.
-    behind: u64,
+    read_to: u64,
 }
 
-fn read_all<T: DeserializeOwned>(
+fn read_all<T: DeserializeOwned, E: Into<Cause>>(
     path: &Path,
     file: &File,
-    mut read: impl FnMut(usize, T) -> anyhow::Result<()>,
-) -> anyhow::Result<Read> {
+    mut read: impl FnMut(usize, T) -> std::result::Result<(), E>,
+) -> Result<Read> {
     let mut reader = BufReader::new(file);
-    let (mut line, mut number, mut length, mut behind) = (Vec::new(), 0, 0, 0);
+    let (mut line, mut number, mut length, mut read_to) = (Vec::new(), 0, 0, 0);
     let mut damaged = None;
     loop {
         line.clear();
         let bytes = reader
             .read_until(b'\n', &mut line)
-            .with_context(|| format!("read {}", path.display()))?;
+            .map_err(|error| cannot("read", path, error))?;
         if bytes == 0 {
-            return Ok(Read { length, behind });
+            return Ok(Read { length, read_to });
         }
-        (number, behind) = (number + 1, behind + bytes as u64);
+        (number, read_to) = (number + 1, read_to + bytes as u64);
         let whole = line.ends_with(b"\n");
         match serde_json::from_slice(&line) {
-            Ok(_) if damaged.is_some() => bail!(
-                "{}:{} is damaged, and results follow it: remove that line to have its workload repeated",
-                path.display(),
-                damaged.unwrap_or_default()
-            ),
+            Ok(_) if damaged.is_some() => {
+                return Err(Error::Damaged {
+                    path: path.into(),
+                    line: damaged.unwrap_or_default(),
+                });
+            }
             Ok(value) if whole => {
-                read(number, value).with_context(|| format!("{}:{number}", path.display()))?;
-                length = behind;
+                read(number, value).map_err(|why| Error::Line {
+                    path: path.into(),
+                    line: number,
+                    why: why.into(),
+                })?;
+                length = read_to;
             }
             _ => {
                 damaged.get_or_insert(number);
@@ -143,7 +150,7 @@ fn read_all<T: DeserializeOwned>(
 ///
 /// # Errors
 /// If it cannot be written. What was there stays as it was.
-pub fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
+pub fn write_whole(path: &Path, text: &str) -> Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".tmp");
     let temporary = PathBuf::from(temporary);
@@ -155,7 +162,7 @@ pub fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
     });
     written.map_err(|error| {
         let _ = std::fs::remove_file(&temporary);
-        cannot("write", path, &error)
+        cannot("write", path, error)
     })
 }
 
@@ -166,33 +173,19 @@ fn sync_directory(path: Option<&Path>) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// The error, with what to do where that is known.
-pub fn cannot(what: &str, path: &Path, error: &io::Error) -> anyhow::Error {
-    let full = matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-    );
-    let advice = if full {
-        " (free some space, or choose another directory for --out)"
-    } else {
-        ""
-    };
-    anyhow::anyhow!("{what} {}: {error}{advice}", path.display())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// The numbers that are read from a file with this content, and what it holds afterwards.
-    fn read(content: &str) -> (anyhow::Result<Vec<u64>>, String) {
+    fn read(content: &str) -> (Result<Vec<u64>>, String) {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("lines");
         std::fs::write(&path, content).expect("written");
         let mut found = Vec::new();
         let opened = Lines::open(&path, |_, number: u64| {
             found.push(number);
-            Ok(())
+            Ok::<_, Error>(())
         });
         let appended = opened.and_then(|mut lines| lines.append("9"));
         (
@@ -214,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn results_behind_damage_are_not_thrown_away() {
+    fn results_after_damage_are_not_thrown_away() {
         let (found, content) = read("1\n{\n3\n");
         let said = found.expect_err("it is damaged").to_string();
         assert!(said.contains("lines:2 is damaged"), "{said}");

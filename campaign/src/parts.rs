@@ -1,10 +1,9 @@
 //! The shards of a sweep, found to belong together before they are merged.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
-
+use crate::error::{Cause, Error, Result, cannot};
 use crate::shard::Shard;
 
 /// Missing shards that are named.
@@ -19,13 +18,58 @@ pub trait Part {
     ///
     /// # Errors
     /// If it does not say so in words that can be read.
-    fn shard(&self) -> anyhow::Result<Option<Shard>>;
+    fn shard(&self) -> Result<Option<Shard>>;
 
     /// Whether all of it is done.
     fn is_finished(&self) -> bool;
 
     /// Why it is not of the same sweep as another one, in words; none if it is.
     fn difference(&self, other: &Self) -> Option<String>;
+}
+
+/// Why directories are not the shards of one sweep.
+#[derive(Debug, thiserror::Error)]
+pub enum Mismatch {
+    /// None was named.
+    #[error("no part to merge")]
+    None,
+    /// One is named again.
+    #[error("{0} is named twice: name it once")]
+    Twice(PathBuf),
+    /// One has all of its sweep.
+    #[error("{0} is not a shard of a sweep, but all of it: there is nothing to merge it with")]
+    Whole(PathBuf),
+    /// Two are of different sweeps.
+    #[error("{at} and {other} are not shards of one sweep: {why}")]
+    Different {
+        /// One of them.
+        at: PathBuf,
+        /// The other one.
+        other: PathBuf,
+        /// In what they differ.
+        why: String,
+    },
+    /// Two have the same part.
+    #[error("{at} and {other} are the same shard, {shard}: leave one out")]
+    Same {
+        /// One of them.
+        at: PathBuf,
+        /// The other one.
+        other: PathBuf,
+        /// Which part.
+        shard: Shard,
+    },
+    /// One is not done.
+    #[error("shard {shard} in {at} is not finished: resume it with --resume {at}")]
+    Unfinished {
+        /// Which part.
+        shard: String,
+        /// Where.
+        at: PathBuf,
+    },
+    /// Some are not there.
+    #[error("shard {0} is missing: a sweep is merged from all of its shards")]
+    Missing(String),
 }
 
 /// Different shards of one sweep.
@@ -40,38 +84,36 @@ impl<P: Part> Parts<P> {
     ///
     /// # Errors
     /// If one cannot be opened, or they are not the shards of one sweep.
-    pub fn open(
+    pub fn open<E: Into<Cause>>(
         directories: &[impl AsRef<Path>],
         incomplete: bool,
-        mut open: impl FnMut(&Path) -> anyhow::Result<P>,
-    ) -> anyhow::Result<Self> {
+        mut open: impl FnMut(&Path) -> std::result::Result<P, E>,
+    ) -> Result<Self> {
         let mut parts = BTreeMap::new();
         let mut seen = Vec::new();
         let mut count = 0;
         for directory in directories.iter().map(AsRef::as_ref) {
-            let at = directory.display();
             let real = directory.canonicalize();
-            let real = real.with_context(|| format!("open {at}"))?;
+            let real = real.map_err(|error| cannot("open", directory, error))?;
+            let at = directory.to_owned();
             if seen.contains(&real) {
-                bail!("{at} is named twice: name it once");
+                return Err(Mismatch::Twice(at).into());
             }
             seen.push(real);
-            let part = open(directory)?;
+            let part = open(directory).map_err(|why| Error::Part(why.into()))?;
             let Some(shard) = part.shard()? else {
-                bail!(
-                    "{at} is not a shard of a sweep, but all of it: there is nothing to merge it with"
-                );
+                return Err(Mismatch::Whole(at).into());
             };
             if let Some(first) = parts.values().next()
                 && let Some(why) = difference(&part, first, shard.count() == count)
             {
-                let other = first.directory().display();
-                bail!("{at} and {other} are not shards of one sweep: {why}");
+                let other = first.directory().into();
+                return Err(Mismatch::Different { at, other, why }.into());
             }
             count = shard.count();
             if let Some(other) = parts.insert(shard.number(), part) {
-                let other = other.directory().display();
-                bail!("{at} and {other} are the same shard, {shard}: leave one out");
+                let other = other.directory().into();
+                return Err(Mismatch::Same { at, other, shard }.into());
             }
         }
         let unfinished = parts.iter().find(|(_, part)| !part.is_finished());
@@ -81,14 +123,14 @@ impl<P: Part> Parts<P> {
             .map(|number| format!("{number}/{count}"))
             .collect();
         if let Some((number, part)) = unfinished.filter(|_| !incomplete) {
-            let at = part.directory().display();
-            bail!("shard {number}/{count} in {at} is not finished: resume it with --resume {at}");
+            return Err(Mismatch::Unfinished {
+                shard: format!("{number}/{count}"),
+                at: part.directory().into(),
+            }
+            .into());
         }
         if !missing.is_empty() && !incomplete {
-            bail!(
-                "shard {} is missing: a sweep is merged from all of its shards",
-                missing.join(", ")
-            );
+            return Err(Mismatch::Missing(missing.join(", ")).into());
         }
         let is_whole = missing.is_empty() && unfinished.is_none();
         Ok(Self { parts, is_whole })
@@ -98,8 +140,8 @@ impl<P: Part> Parts<P> {
     ///
     /// # Errors
     /// If there is none at all.
-    pub fn first(&self) -> anyhow::Result<&P> {
-        self.parts.values().next().context("no part to merge")
+    pub fn first(&self) -> Result<&P> {
+        Ok(self.parts.values().next().ok_or(Mismatch::None)?)
     }
 
     /// All of them, in the order of their numbers.
@@ -137,7 +179,7 @@ mod tests {
             &self.directory
         }
 
-        fn shard(&self) -> anyhow::Result<Option<Shard>> {
+        fn shard(&self) -> Result<Option<Shard>> {
             Ok(self.shard)
         }
 
@@ -151,14 +193,14 @@ mod tests {
     }
 
     /// Opens parts whose names say what they are, such as `a 1 of 3` or `a 2 of 3 begun`.
-    fn open(names: &[&str], incomplete: bool) -> Result<(Vec<u64>, bool), String> {
+    fn open(names: &[&str], incomplete: bool) -> std::result::Result<(Vec<u64>, bool), String> {
         let place = tempfile::tempdir().expect("a directory");
         let read = |path: &Path| {
             let name = path.file_name().expect("a name").to_string_lossy();
             let words: Vec<_> = name.split(' ').collect();
             let number = |at: usize| words.get(at).and_then(|word| word.parse().ok());
             let shard = number(1).zip(number(3));
-            Ok(Toy {
+            Ok::<_, Error>(Toy {
                 directory: name.to_string().into(),
                 shard: shard.and_then(|(number, of)| Shard::new(number, of)),
                 finished: !name.ends_with("begun"),

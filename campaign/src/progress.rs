@@ -4,14 +4,16 @@ use std::fmt;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
-use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use tracing::level_filters::LevelFilter;
 
 use crate::output::say;
 
 /// Without a terminal a line of progress is printed this often.
 const PROGRESS_EVERY: Duration = Duration::from_secs(30);
 
-/// A bar on a terminal, a line now and then elsewhere; both on standard error.
+/// A bar on a terminal, a line now and then elsewhere, and where something is logged; both on
+/// standard error.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
@@ -51,7 +53,12 @@ impl Progress {
         bar.set_style(style);
         bar.set_prefix(name.to_owned());
         bar.set_message("no findings");
-        let terminal = io::stderr().is_terminal();
+        // Lines of a log would stand in the middle of the bar, also those of workers.
+        let is_logging = LevelFilter::current() != LevelFilter::OFF;
+        if is_logging {
+            bar.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        let terminal = io::stderr().is_terminal() && !is_logging;
         Self {
             bar,
             name: name.to_owned(),

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 
 use crate::directory::{Directory, RESULTS, TIMES};
+use crate::error::{Cause, Result};
 use crate::lines::Lines;
 
 /// How often results are made to stay when the machine goes down. Against a kill of the process
@@ -40,10 +41,10 @@ impl Records {
     ///
     /// # Errors
     /// If one cannot be read, or is damaged.
-    pub fn open<R: DeserializeOwned, T: DeserializeOwned>(
+    pub fn open<R: DeserializeOwned, T: DeserializeOwned, E: Into<Cause>>(
         directory: &Directory,
-        mut read: impl FnMut(Record<R, T>) -> anyhow::Result<()>,
-    ) -> anyhow::Result<Self> {
+        mut read: impl FnMut(Record<R, T>) -> std::result::Result<(), E>,
+    ) -> Result<Self> {
         let results = Lines::open(&directory.join(RESULTS), |_, line| {
             read(Record::Result(line))
         })?;
@@ -71,7 +72,7 @@ impl Records {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn append(&mut self, line: &str) -> anyhow::Result<()> {
+    pub fn append(&mut self, line: &str) -> Result<()> {
         self.results.append(line)?;
         if self.synced.elapsed() >= SYNC_EVERY {
             self.sync()?;
@@ -96,7 +97,7 @@ impl Records {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn append_time(&mut self, line: &str) -> anyhow::Result<()> {
+    pub fn append_time(&mut self, line: &str) -> Result<()> {
         self.times.append(line)
     }
 
@@ -104,7 +105,7 @@ impl Records {
     ///
     /// # Errors
     /// If one cannot be written.
-    pub fn sync(&mut self) -> anyhow::Result<()> {
+    pub fn sync(&mut self) -> Result<()> {
         self.synced = Instant::now();
         self.results.sync()?;
         self.times.sync()
@@ -122,7 +123,7 @@ mod tests {
                 Record::Result(result) => results.push(result),
                 Record::Time(time) => times.push(time),
             }
-            Ok(())
+            Ok::<_, crate::Error>(())
         };
         let records = Records::open(directory, read).expect("opened");
         (records, results, times)

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::error::{Error, NoShard, Result};
+
 /// Part `number` of `of`: the items whose indices leave the same rest when divided by `of`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
@@ -25,9 +27,14 @@ impl Shard {
     ///
     /// # Errors
     /// If the manifest was changed.
-    pub fn of_manifest(text: Option<&str>) -> anyhow::Result<Option<Self>> {
-        let shard = text.map(str::parse).transpose();
-        shard.map_err(|why: String| anyhow::anyhow!("the manifest names the shard {text:?}: {why}"))
+    pub fn of_manifest(text: Option<&str>) -> Result<Option<Self>> {
+        let parse = |text: &str| {
+            text.parse().map_err(|why| Error::ManifestShard {
+                shard: text.to_owned(),
+                why,
+            })
+        };
+        text.map(parse).transpose()
     }
 
     /// How many parts there are.
@@ -55,12 +62,12 @@ impl fmt::Display for Shard {
 }
 
 impl FromStr for Shard {
-    type Err = String;
+    type Err = NoShard;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> std::result::Result<Self, NoShard> {
         let parsed = text
             .split_once('/')
             .and_then(|(number, of)| Shard::new(number.parse().ok()?, of.parse().ok()?));
-        parsed.ok_or_else(|| "a shard is I/N with I from 1 to N".to_owned())
+        parsed.ok_or(NoShard)
     }
 }

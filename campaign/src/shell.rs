@@ -2,13 +2,10 @@
 
 use std::borrow::Cow;
 
-/// A word in quotes, where it needs them.
+/// A word in quotes, where it needs them. A NUL byte stays, which no shell can take.
 pub fn quoted(word: &str) -> Cow<'_, str> {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/.,:=_-+%@".contains(letter);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.into();
-    }
-    format!("'{}'", word.replace('\'', r"'\''")).into()
+    let quoter = shlex::Quoter::new().allow_nul(true);
+    quoter.quote(word).expect("only a NUL byte is refused")
 }
 
 /// How this program was called. That works from where the caller stands, which the name of the

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use anyhow::bail;
 use serde_json::Value;
+
+use crate::error::{Error, Result};
 
 /// The version of this program, as manifests have it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -13,17 +14,17 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 ///
 /// # Errors
 /// If it did not.
-pub fn check_version(path: &Path, manifest: &Value, format: u64) -> anyhow::Result<()> {
+pub fn check_version(path: &Path, manifest: &Value, format: u64) -> Result<()> {
     let version = manifest["version"].as_str().unwrap_or("unknown");
     // The first format had no such field.
     let written = manifest["format"].as_u64().unwrap_or(1);
     if version != VERSION || written != format {
-        bail!(
-            "{} was written by Crashpoint {version} (format {written} of its results), and this \
-             is {VERSION} (format {format}): use that version, or begin anew with another \
-             directory for --out",
-            path.display()
-        );
+        return Err(Error::Version {
+            path: path.into(),
+            version: version.to_owned(),
+            written,
+            format,
+        });
     }
     Ok(())
 }

@@ -5,6 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
+use machine::Logged;
+
 use crate::process::{Heard, each_line, ending, finish, kill_group, lines_of};
 
 /// What a check says.
@@ -31,7 +33,7 @@ pub(crate) fn judge(
     let mut child = command
         .stdout(Stdio::piped())
         .stdin(Stdio::null())
-        .spawn()?;
+        .spawn_logged()?;
     let lines = lines_of(child.stdout.take().expect("piped"));
     let deadline = Instant::now() + within;
     let mut said = Vec::new();
@@ -72,7 +74,7 @@ impl Server {
         let mut child = command
             .stdout(Stdio::piped())
             .stdin(Stdio::piped())
-            .spawn()?;
+            .spawn_logged()?;
         let lines = lines_of(child.stdout.take().expect("piped"));
         Ok(Self { child, lines })
     }
@@ -88,6 +90,7 @@ impl Server {
         within: Duration,
         cancelled: &dyn Fn() -> bool,
     ) -> io::Result<(Verdict, Option<Self>)> {
+        tracing::debug!(pid = self.child.id(), line, "asked the check");
         // Who ends without reading is told by how it ends.
         let _ = writeln!(self.child.stdin.as_mut().expect("piped"), "{line}");
         let mut said = Vec::new();
@@ -123,7 +126,7 @@ fn too_long(within: Duration) -> Verdict {
 }
 
 /// The verdict of a check that printed these lines: `ok` or `broken`, alone or with more words
-/// behind a space. All else is talk. `success` is whether it ended with status 0, or goes on
+/// after a space. All else is talk. `success` is whether it ended with status 0, or goes on
 /// running: who says `ok` and ends otherwise has decided nothing.
 pub fn verdict(said: &[impl AsRef<str>], success: bool) -> Verdict {
     let lines = || said.iter().map(|line| line.as_ref().trim_end());

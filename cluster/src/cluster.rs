@@ -8,6 +8,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
+use machine::Logged;
+
 use crate::check::{Server, Verdict, judge};
 use crate::client::Client;
 use crate::ends::NodeEnd;
@@ -220,7 +222,9 @@ impl Cluster {
         let log = self.log(PREPARE);
         let mut command = self.client_command(words);
         log_output(&mut command, &log)?;
-        let mut child = command.spawn().doing(|| "prepare the cluster".into())?;
+        let mut child = command
+            .spawn_logged()
+            .doing(|| "prepare the cluster".into())?;
         let how = match finish(&mut child, SETUP_WITHIN, cancelled)
             .doing(|| "prepare the cluster".into())?
         {
@@ -261,7 +265,7 @@ impl Cluster {
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(errors)
-            .spawn()
+            .spawn_logged()
             .doing(|| "start the client".into())?;
         let lines = lines_of(child.stdout.take().expect("piped"));
         let deadline = Instant::now() + client.within;

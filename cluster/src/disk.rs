@@ -135,7 +135,7 @@ impl Disk {
     pub fn begin(&mut self) -> Result<()> {
         if let Some(mounted) = &self.mounted {
             let root = mounted.root()?;
-            rustix::fs::syncfs(&root).doing(|| "make the setup durable".into())?;
+            nix::unistd::syncfs(&root).doing(|| "make the setup durable".into())?;
         }
         self.durable = self.front_end.log_position();
         Ok(())

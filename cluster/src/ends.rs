@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use machine::open_process;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use nix::unistd::Pid;
 
 use crate::process::{Ending, Process};
 
@@ -88,10 +89,9 @@ const NO_PANIC: &str = "no holder panics";
 /// What becomes readable when a process ends, whoever waits for it (pidfd_open(2)). None if there
 /// is no such process any more.
 fn handle(pid: u32) -> io::Result<Option<OwnedFd>> {
-    let pid = Pid::from_raw(pid.cast_signed()).expect("no process has number 0");
-    match pidfd_open(pid, PidfdFlags::empty()) {
+    match open_process(Pid::from_raw(pid.cast_signed())) {
         Ok(handle) => Ok(Some(handle)),
-        Err(rustix::io::Errno::SRCH) => Ok(None),
+        Err(Errno::ESRCH) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

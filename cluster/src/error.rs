@@ -87,7 +87,7 @@ pub enum Error {
     Interrupted,
 }
 
-/// The end of a log, behind other words.
+/// The end of a log, after other words.
 pub(crate) fn log_words(tail: &[String]) -> String {
     if tail.is_empty() {
         "; it logged nothing".into()

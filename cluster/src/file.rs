@@ -53,7 +53,7 @@ pub struct ClusterFile {
     /// The nodes, in the order of the file.
     pub nodes: Vec<NodeConfig>,
     /// What is run once where the client is, when the cluster is up for the first time. A recording
-    /// begins behind that, with the cluster started again; without it, with directories that are
+    /// begins after that, with the cluster started again; without it, with directories that are
     /// new.
     pub prepare: Option<Vec<String>>,
     /// What makes the cluster work.
@@ -385,7 +385,7 @@ struct RawCheck {
 type Words<T> = std::result::Result<T, String>;
 
 impl RawFile {
-    /// What it means. Errors are words that fit behind the file's name.
+    /// What it means. Errors are words that fit after the file's name.
     fn settle(self, text: &str, folder: &Path) -> Words<ClusterFile> {
         let names = self.names()?;
         let mut values = Values::default();

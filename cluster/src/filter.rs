@@ -92,7 +92,7 @@ fn device(name: &str) -> [u8; DEVICE_NAME_BYTES] {
     bytes
 }
 
-/// Attributes of a message, one behind the other.
+/// Attributes of a message, one after the other.
 #[derive(Default)]
 struct Attributes(Vec<u8>);
 

@@ -65,7 +65,7 @@ pub(crate) struct MachineSpec {
     /// Mount points, outside, of the disks of all machines, its own too: it has its data elsewhere,
     /// and would keep them in use.
     pub(crate) unseen: Vec<PathBuf>,
-    /// Behind which number those of its processes begin.
+    /// After which number those of its processes begin.
     pub(crate) last_pid: u32,
     /// Names and addresses, as in /etc/hosts.
     pub(crate) hosts: String,

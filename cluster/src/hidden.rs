@@ -29,7 +29,7 @@ use crate::file::DIRECTORY;
 use crate::ground::MachineSpec;
 
 /// The argument by which the program is told to be a node. What the node is comes on its standard
-/// input: one line, a [`MachineSpec`]. Behind that come
+/// input: one line, a [`MachineSpec`]. After that come
 /// [`PAUSE`] and [`RESUME`], each in a line of its own that is answered with one.
 pub(crate) const NODE_COMMAND: &str = "__node";
 
@@ -64,7 +64,7 @@ const OWN_PID: u32 = 1;
 /// What is added to a signal's number for an exit status, as shells do.
 const SIGNALLED: i32 = 128;
 
-/// Behind which number the next process of this process namespace is looked for.
+/// After which number the next process of this process namespace is looked for.
 const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
 
 /// How many times fewer numbers are skipped where each takes a thread.

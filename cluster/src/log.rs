@@ -45,7 +45,7 @@ pub(crate) fn has_since(path: &Path, from: u64, text: &str) -> io::Result<bool> 
     Ok(String::from_utf8_lossy(&read_from(path, from)?).contains(text))
 }
 
-/// The last lines, and before them the last that complain: programs often say a lot behind their
+/// The last lines, and before them the last that complain: programs often say a lot after their
 /// reason.
 pub(crate) fn tail(path: &Path) -> Vec<String> {
     tail_since(path, 0)

@@ -4,6 +4,7 @@
 //! The namespace has no name, only descriptors and processes: when these are gone the kernel takes
 //! down everything in it.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -24,6 +25,7 @@ use nix::net::if_::if_nametoindex;
 use nix::sched::{CloneFlags, setns, unshare};
 
 use crate::error::{Context, Result};
+use crate::filter;
 
 /// The first bytes of every address.
 const NETWORK: [u8; 2] = [10, 77];
@@ -89,6 +91,17 @@ fn hardware_address(address: Ipv4Addr) -> Vec<u8> {
 /// Without root, or on a kernel without bridges or veth.
 pub fn try_network() -> Result<()> {
     Network::new()?.connect(address(1)).map(drop)
+}
+
+/// Makes a network with two nodes in it, cuts what one sends to the other, and lets it go.
+///
+/// # Errors
+/// Where no network can be made, or on a kernel without nf_tables for bridges.
+pub fn try_links() -> Result<()> {
+    let network = Network::new()?;
+    let _nodes = (network.connect(address(1))?, network.connect(address(2))?);
+    let cut = BTreeSet::from([(address(1), address(2))]);
+    network.inside(|| filter::drop_only(&cut))
 }
 
 /// The network of one cluster.

@@ -9,6 +9,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
+use machine::Logged;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Gid, Pid, Uid, User};
 use pace_rules::disk::{Log, Relaxation};
@@ -32,13 +33,13 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// must not be that of a process, or a server thinks that it runs already.
 const PIDS_OF_A_START: u32 = 3000;
 
-/// Behind which number those of the first start begin.
+/// After which number those of the first start begin.
 pub(crate) const FIRST_LAST_PID: u32 = PIDS_OF_A_START;
 
 /// From which start on that is not done any more.
 const STARTS_MAX: u32 = 4;
 
-/// Behind which number processes begin on data that another cluster left, such as one that was
+/// After which number processes begin on data that another cluster left, such as one that was
 /// recorded. Every kernel has 32768.
 const LATER_LAST_PIDS: std::ops::Range<u32> = 12_000..30_000;
 
@@ -260,7 +261,8 @@ impl Node {
             let log = self.log();
             let mut command = self.command(words);
             log_output(&mut command, &log)?;
-            let mut child = command.spawn().doing(|| format!("set up {}", node.name))?;
+            let spawned = command.spawn_logged();
+            let mut child = spawned.doing(|| format!("set up {}", node.name))?;
             let ended = finish(&mut child, SETUP_WITHIN, cancelled)
                 .doing(|| format!("set up {}", node.name))?;
             let how = match ended {
@@ -284,6 +286,8 @@ impl Node {
         let log_from = log.metadata().map_or(0, |data| data.len());
         let started = starter.start(config, self.disk.as_mut(), command);
         let process = started.doing(|| format!("start {}", config.name))?;
+        let (node, command) = (&config.name, config.command.join(" "));
+        tracing::info!(node, pid = process.pid(), command, "started a node");
         let process = Arc::new(Mutex::new(process));
         let ends = self.common.ends.lock().expect(NO_PANIC).clone();
         let watch = ends.map(|ends| Watch::start(self.index, &process, ends));
@@ -439,6 +443,7 @@ impl Node {
         self.end_is_asked_for();
         if let Some(running) = &mut self.running {
             running.machine.kill();
+            tracing::info!(node = self.config().name, "killed a node");
         }
     }
 
@@ -466,6 +471,7 @@ impl Node {
             Ok(())
         };
         self.kill();
+        tracing::info!(node = self.config().name, "switched a node off");
         unplugged
     }
 
@@ -483,6 +489,7 @@ impl Node {
             return Err(error);
         }
         running.is_paused = true;
+        tracing::info!(node = self.config().name, "paused a node");
         Ok(())
     }
 

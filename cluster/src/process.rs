@@ -41,7 +41,7 @@ pub trait Process: Send {
     fn ended(&mut self) -> io::Result<Option<Ending>>;
 }
 
-/// How a command ended. Its text fits behind the command's name.
+/// How a command ended. Its text fits after the command's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// By itself, with this status.

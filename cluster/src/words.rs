@@ -15,19 +15,19 @@ impl Values {
     pub(crate) fn fill(&self, text: &str) -> Result<String, String> {
         let mut filled = String::with_capacity(text.len());
         let mut rest = text;
-        while let Some((before, behind)) = rest.split_once('{') {
+        while let Some((before, after)) = rest.split_once('{') {
             filled += before;
-            if let Some(behind) = behind.strip_prefix('{') {
+            if let Some(after) = after.strip_prefix('{') {
                 filled.push('{');
-                rest = behind;
+                rest = after;
                 continue;
             }
-            if let Some((name, behind)) = behind.split_once('}').filter(|(name, _)| is_name(name)) {
+            if let Some((name, after)) = after.split_once('}').filter(|(name, _)| is_name(name)) {
                 filled += self.0.get(name).ok_or_else(|| self.unknown(name))?;
-                rest = behind;
+                rest = after;
             } else {
                 filled.push('{');
-                rest = behind;
+                rest = after;
             }
         }
         Ok(filled + rest)

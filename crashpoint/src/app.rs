@@ -13,6 +13,7 @@ use campaign::{Interrupt, Outcome};
 use clap::Args;
 use cluster::Disk;
 use local_fs::enter_mount_namespace;
+use machine::Logged;
 use nix::unistd::{AccessFlags, access};
 use node_sweep::{
     Check, CheckCommand, Judge, Level, Place, Program, Requested, Rule, Subject, scratch,
@@ -303,7 +304,7 @@ impl AppArgs {
             .arg("--")
             .arg(from)
             .arg(data)
-            .status()
+            .status_logged()
             .context("run cp")?;
         if !copied.success() || !data.is_dir() {
             bail!(

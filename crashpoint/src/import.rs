@@ -20,7 +20,7 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "IMAGE")]
     base: PathBuf,
 
-    /// The mark from which on the power may fail, such as one behind mkfs [default: the beginning]
+    /// The mark from which on the power may fail, such as one after mkfs [default: the beginning]
     #[arg(long, value_name = "MARK")]
     from: Option<String>,
 

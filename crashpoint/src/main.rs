@@ -12,6 +12,7 @@ mod finding;
 mod fs;
 mod groups;
 mod import;
+mod logging;
 mod machine;
 mod manual;
 mod merge;
@@ -25,7 +26,7 @@ use std::process::ExitCode;
 
 use campaign::{Interrupt, Outcome};
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use replayer::Options;
 
 /// Cuts the power of file systems, programs and clusters at every point where they have promised
@@ -35,6 +36,11 @@ use replayer::Options;
 #[derive(Debug, Parser)]
 #[command(name = "crashpoint", version, max_term_width = 100)]
 struct Cli {
+    /// Log on standard error what is done: programs that are run, mounts, guests, nodes. Twice:
+    /// more of it, three times: every state. Without it, RUST_LOG says what is logged
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    verbose: u8,
+
     #[command(subcommand)]
     command: Command,
 }
@@ -67,7 +73,7 @@ enum Command {
     Export(finding::ExportArgs),
     /// Check a log that the kernel's dm-log-writes made
     ///
-    /// Cuts the power behind every write, flush and mark of the log, or where --states says, and
+    /// Cuts the power after every write, flush and mark of the log, or where --states says, and
     /// checks what needs no knowledge of what was done: whether it can be mounted, read and
     /// written, and what the kernel and the file system's own checker say. With the workload that
     /// was run, and marks around its operations as `crashpoint run --mark` sets them, it checks
@@ -126,6 +132,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    logging::inherit();
     if let Some(status) = replayer::run_hidden().or_else(::cluster::run_hidden) {
         return status;
     }
@@ -138,6 +145,8 @@ fn main() -> ExitCode {
 /// What the command line says.
 struct Parsed {
     command: Command,
+    /// How many `-v` were given.
+    verbose: u8,
     /// `fs` as it was parsed.
     fs: clap::Command,
     /// The flags of `fs` that were given.
@@ -166,14 +175,17 @@ fn parse() -> Result<Parsed, clap::Error> {
         .subcommand_matches("fs")
         .map(|matches| options::given(&fs, matches))
         .unwrap_or_default();
+    let Cli { verbose, command } = Cli::from_arg_matches(&matches)?;
     Ok(Parsed {
-        command: Cli::from_arg_matches(&matches)?.command,
+        command,
+        verbose,
         fs,
         given,
     })
 }
 
 fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
+    logging::start(parsed.verbose)?;
     let interrupt = Interrupt::watch()?;
     match parsed.command {
         Command::Fs(arguments) => {

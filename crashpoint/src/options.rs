@@ -9,7 +9,7 @@ use replayer::{Manifest, Options};
 
 /// Flags of `fs` that do not decide what is tested. Every other one does: what is not listed is
 /// recorded, and compared.
-const INFORMATION: [&str; 5] = ["out", "resume", "jobs", "format", "stop-after"];
+const INFORMATION: [&str; 6] = ["out", "resume", "jobs", "format", "stop-after", "verbose"];
 
 /// The flag that tells the parts of a sweep apart.
 pub(crate) const SHARD: &str = "shard";

@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use block_dev::OperationMark;
 use campaign::Outcome;
 use clap::Args;
+use machine::Logged;
 use replayer::WorkloadFiles;
 
 /// The arguments of `crashpoint run`.
@@ -65,7 +66,7 @@ pub(crate) fn run(arguments: &RunArgs) -> anyhow::Result<Outcome> {
 
 fn set_mark(device: &str, mark: OperationMark) -> io::Result<()> {
     let message = ["message", device, "0", "mark", &mark.text()];
-    let output = Command::new("dmsetup").args(message).output();
+    let output = Command::new("dmsetup").args(message).output_logged();
     let failed = |why: String| io::Error::other(format!("dmsetup {}: {why}", message.join(" ")));
     let output = output.map_err(|error| failed(error.to_string()))?;
     if output.status.success() {

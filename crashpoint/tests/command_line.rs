@@ -54,6 +54,30 @@ fn help_is_what_it_was() {
 }
 
 #[test]
+fn a_wrong_filter_of_the_log_is_answered_in_one_line() {
+    let shell = |filter: &str, verbose: &[&str]| {
+        let mut command = crashpoint();
+        command
+            .env("RUST_LOG", filter)
+            .args(["show", "/nowhere/results"]);
+        let output = command.args(verbose).assert().code(2);
+        let said = String::from_utf8(output.get_output().stderr.clone()).expect("text");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        said
+    };
+    let wrong = shell("local_fs=loud", &[]);
+    assert!(
+        wrong.starts_with("error: RUST_LOG=local_fs=loud is not understood: try info"),
+        "{wrong}"
+    );
+    // It is not read where -v says what to log, and has nothing to say about this command.
+    for (filter, verbose) in [("local_fs=loud", &["-vv"][..]), ("", &[]), ("trace", &[])] {
+        let said = shell(filter, verbose);
+        assert!(said.contains("/nowhere/results"), "{filter}: {said}");
+    }
+}
+
+#[test]
 fn wrong_arguments_are_answered_in_one_line_with_status_2() {
     let cases: [(&[&str], &str); 20] = [
         (&["fs"], "--fs <FS[:OPTIONS][,FS…]>"),
@@ -178,7 +202,7 @@ fn no_command_prints_the_commands() {
     crashpoint()
         .assert()
         .code(2)
-        .stderr(contains("doctor").and(contains("Usage: crashpoint <COMMAND>")));
+        .stderr(contains("doctor").and(contains("Usage: crashpoint [OPTIONS] <COMMAND>")));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Operations as commands of a shell.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use workloads::{
@@ -114,8 +115,8 @@ impl Commands {
         let key = (flags.to_owned(), target);
         if self.last_io.as_ref() == Some(&key) {
             let line = self.lines.last_mut().expect("there was one");
-            let behind = line.rfind(key.1.as_str()).expect("it works on that file");
-            line.insert_str(behind, &format!("-c \"{command}\" "));
+            let at = line.rfind(key.1.as_str()).expect("it works on that file");
+            line.insert_str(at, &format!("-c \"{command}\" "));
             return;
         }
         let (flags, target) = &key;
@@ -388,9 +389,9 @@ impl Commands {
             _ => return Ok(false),
         };
         let line = self.lines.last_mut().expect("it was made there");
-        let behind = line.find("-T ").expect("it was made so") + 3;
-        let at = line[behind..].rfind("-c \"").map_or(behind, |last| {
-            let start = behind + last + 4;
+        let first = line.find("-T ").expect("it was made so") + 3;
+        let at = line[first..].rfind("-c \"").map_or(first, |last| {
+            let start = first + last + 4;
             start + line[start..].find('"').expect("it ends") + 2
         });
         line.insert_str(at, &format!("-c \"{command}\" "));
@@ -449,12 +450,10 @@ fn word(dialect: &Dialect, path: &str) -> Result<String> {
     })
 }
 
-/// A value in quotes, where it needs them.
-fn quoted(value: &str) -> String {
-    plain_word(value).map_or_else(
-        |_| format!("'{}'", value.replace('\'', r"'\''")),
-        str::to_owned,
-    )
+/// A word in quotes, where it needs them.
+pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
+    let quoter = shlex::Quoter::new().allow_nul(true);
+    quoter.quote(word).expect("only a NUL byte is refused")
 }
 
 /// Words that a shell and xfs_io take as they are: others are not worth their quotes.

@@ -45,7 +45,7 @@ enum Way {
     Flakey,
     /// What was flushed at a mark.
     LogAtMark,
-    /// Every entry behind a mark.
+    /// Every entry after a mark.
     LogBehindMark,
 }
 

@@ -4,7 +4,7 @@ use checker::Promise;
 use local_fs::FileSystem;
 
 use crate::checks::Checks;
-use crate::commands::{Commands, Dialect, Need};
+use crate::commands::{Commands, Dialect, Need, quoted};
 use crate::{Crash, NotExpressible};
 
 /// What the script does when it is started by a user: it tries in mounts of its own. A file system
@@ -177,7 +177,7 @@ fn header(crash: &Crash<'_>, commands: &Commands) -> String {
         "found() {\n    echo \"$1\"\n    seen=1\n}\nfinish() {\n    status=$seen\n    exit\n}\n\n";
     let words = |list: &[String]| {
         list.iter()
-            .map(|word| format!(" '{}'", word.replace('\'', r"'\''")))
+            .map(|word| format!(" {}", quoted(word)))
             .collect::<Vec<_>>()
             .concat()
     };
@@ -214,9 +214,9 @@ fn mount(crash: &Crash<'_>) -> String {
         .collect::<Vec<_>>()
         .join(",");
     format!(
-        "mount -t {} -o '{}'",
+        "mount -t {} -o {}",
         crash.variant.file_system.name,
-        options.replace('\'', r"'\''")
+        quoted(&options)
     )
 }
 

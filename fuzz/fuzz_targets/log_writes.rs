@@ -10,7 +10,7 @@ const SECTOR_BYTES: usize = 512;
 /// So many entries are spelled out, of writes of fewer sectors than this.
 const ENTRIES_MAX: usize = 64;
 const SECTORS_MAX: u8 = 8;
-/// Of what has data or text behind it in its sector (drivers/md/dm-log-writes.c).
+/// Of what has data or text after it in its sector (drivers/md/dm-log-writes.c).
 const DISCARD: u8 = 4;
 const MARK: u8 = 8;
 

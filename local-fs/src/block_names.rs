@@ -328,7 +328,7 @@ fn run(program: Program, image: &Path, input: &str) -> Result<String> {
         .stdin(file)
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
-    let output = command.output().doing(doing)?;
+    let output = machine::Logged::output_logged(&mut command).doing(doing)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 

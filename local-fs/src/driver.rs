@@ -12,16 +12,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use brief::Brief;
+use machine::{Logged, open_process, signal_process, words_of};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::mount::{MntFlags, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::unistd::pipe2;
-use rustix::fs::statfs;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use nix::sys::signal::Signal;
+use nix::sys::statfs::{FUSE_SUPER_MAGIC, statfs};
+use nix::unistd::{Pid, pipe2};
 
 use crate::dies_with_thread::{dies_with_thread, keeps_its_mount_namespace, leave_descriptors};
 use crate::error::Context;
-use crate::format::words_of;
 use crate::table::Driver;
 use crate::{Error, Result, Variant};
 
@@ -48,9 +48,6 @@ const SENT: [i32; 5] = [
     libc::SIGHUP,
     libc::SIGQUIT,
 ];
-
-/// `FUSE_SUPER_MAGIC` of linux/magic.h, also of what has a block device.
-const FUSE_MAGIC: u64 = 0x6573_5546;
 
 /// How a file system is mounted by whatever serves it.
 const OPTIONS: [&str; 3] = ["noatime", "nodev", "nosuid"];
@@ -156,7 +153,7 @@ impl Serving {
     fn wait_until_mounted(&mut self, path: &Path) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         // Asked, what is mounted answers only when the driver does.
-        while !statfs(path).is_ok_and(|about| about.f_type as u64 == FUSE_MAGIC) {
+        while !statfs(path).is_ok_and(|about| about.filesystem_type() == FUSE_SUPER_MAGIC) {
             let ended = self.end(LOOK_EVERY);
             if ended.is_some() || Instant::now() > deadline {
                 self.kill();
@@ -249,7 +246,7 @@ impl Serving {
     fn kill(&mut self) {
         if self.end.is_none() {
             // One that has ended meanwhile needs no signal.
-            let _ = pidfd_send_signal(&self.process, Signal::KILL);
+            let _ = signal_process(&self.process, Signal::SIGKILL);
             self.end(KILLED_PATIENCE);
         }
     }
@@ -317,8 +314,8 @@ fn is_about_us(said: &str) -> bool {
 fn begin(mut command: Command) -> io::Result<(Child, OwnedFd)> {
     dies_with_thread(&mut command);
     keeps_its_mount_namespace(&mut command)?;
-    let mut child = command.spawn()?;
-    match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+    let mut child = command.spawn_logged()?;
+    match open_process(Pid::from_raw(child.id() as i32)) {
         Ok(process) => Ok((child, process)),
         Err(errno) => {
             let _ = child.kill();

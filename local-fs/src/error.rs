@@ -109,7 +109,7 @@ pub enum Error {
     /// Any other system call.
     #[error("{doing}: {source}")]
     Io {
-        /// What was being done to what; fits behind "failed to".
+        /// What was being done to what; fits after "failed to".
         doing: String,
         /// The system's answer.
         source: io::Error,

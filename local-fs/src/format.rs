@@ -3,6 +3,8 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use machine::{Logged, words_of};
+
 use crate::error::Context;
 use crate::{Error, Result, Variant};
 
@@ -34,21 +36,12 @@ pub fn format(variant: &Variant, path: &Path) -> Result<File> {
     // Ctrl-C is for whoever started us to act on.
     command.process_group(0);
     let output = command
-        .output()
+        .output_logged()
         .doing(|| format!("run {}", row.mkfs.name))?;
     if !output.status.success() {
         return Err(program_failed(&command, &output));
     }
     File::open(path).doing(|| format!("open {}", path.display()))
-}
-
-/// A command as one would type it.
-pub(crate) fn words_of(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words
-        .map(|word| word.to_string_lossy())
-        .collect::<Vec<_>>()
-        .join(" ")
 }
 
 /// Signals that a program gets for what it does itself.

@@ -1,7 +1,9 @@
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Instant;
 
+use machine::{Logged, log_end};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Context;
@@ -22,6 +24,7 @@ pub struct FsckReport {
 #[derive(Debug)]
 pub struct RunningFsck {
     child: Option<Child>,
+    begun: Instant,
     command: Command,
     fsck: Fsck,
 }
@@ -37,10 +40,11 @@ pub fn start_fsck(variant: &Variant, image: &Path) -> Result<Option<RunningFsck>
     };
     let mut command = command(&fsck.program, image)?;
     let child = command
-        .spawn()
+        .spawn_logged()
         .doing(|| format!("run {}", fsck.program.name))?;
     Ok(Some(RunningFsck {
         child: Some(child),
+        begun: Instant::now(),
         command,
         fsck,
     }))
@@ -65,7 +69,9 @@ pub fn repair(variant: &Variant, image: &Path) -> Result<std::result::Result<(),
     };
     let mut command = command(&program, image)?;
     for _ in 0..REPAIRS_MAX {
-        let output = command.output().doing(|| format!("run {}", program.name))?;
+        let output = command
+            .output_logged()
+            .doing(|| format!("run {}", program.name))?;
         match output.status.code() {
             Some(0) => break,
             Some(status) if done_statuses.contains(&status) => {}
@@ -117,6 +123,7 @@ impl RunningFsck {
     pub fn finish(mut self) -> Result<FsckReport> {
         let child = self.child.take().expect("there until finished");
         let output: Output = child.wait_with_output().doing(|| "wait for the checker")?;
+        log_end(&self.command, output.status, self.begun);
         match output.status.code() {
             Some(0) => Ok(FsckReport {
                 clean: true,

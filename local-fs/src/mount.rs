@@ -3,8 +3,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use rustix::fs::{Mode, OFlags, open};
+use nix::sys::stat::Mode;
 
 use crate::btrfs_control::Remembered;
 use crate::driver::Serving;
@@ -24,7 +25,7 @@ pub struct Mounted {
     active: bool,
     /// Who serves it, where that is a process. Dropped once it is unmounted.
     driver: Option<Box<Serving>>,
-    /// Forgets the device behind whatever way the mount ends: dropped after it is unmounted.
+    /// Forgets the device, however the mount ends: dropped after it is unmounted.
     _remembered: Remembered,
 }
 
@@ -38,6 +39,7 @@ impl Mounted {
     pub fn new(variant: &Variant, device: &Path, path: &Path) -> Result<Self> {
         if let Some(driver) = variant.file_system.driver {
             let serving = Serving::start(driver, variant, device, path)?;
+            log_mounted(variant, device, path);
             return Ok(Self {
                 path: path.into(),
                 active: true,
@@ -74,6 +76,7 @@ impl Mounted {
                 source: errno.into(),
             },
         })?;
+        log_mounted(variant, device, path);
         Ok(Self {
             path: path.into(),
             active: true,
@@ -94,7 +97,7 @@ impl Mounted {
     pub fn root(&self) -> Result<File> {
         let root = open(
             &self.path,
-            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
             Mode::empty(),
         );
         Ok(root
@@ -131,6 +134,7 @@ impl Mounted {
             let _ = umount2(&self.path, MntFlags::MNT_DETACH);
             Error::Unmount(errno.into())
         })?;
+        tracing::info!(path = %self.path.display(), "unmounted");
         self.driver
             .as_mut()
             .map_or(Ok(()), |driver| driver.finish())
@@ -158,6 +162,12 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         if self.active {
             let _ = umount2(&self.path, MntFlags::MNT_DETACH);
+            tracing::info!(path = %self.path.display(), "detached");
         }
     }
+}
+
+fn log_mounted(variant: &Variant, device: &Path, path: &Path) {
+    let (device, path) = (device.display(), path.display());
+    tracing::info!(file_system = %variant, %device, %path, "mounted");
 }

@@ -48,7 +48,7 @@ pub struct Debugger {
 /// A driver in user space: a process that serves the kernel's FUSE as long as it is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Driver {
-    /// The program. It gets the device, the directory, its arguments, and options behind `-o`; with
+    /// The program. It gets the device, the directory, its arguments, and options after `-o`; with
     /// these it stays in the foreground.
     pub program: Program,
     /// What it is mounted as: the kernel's name of that.

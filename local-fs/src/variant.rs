@@ -76,7 +76,7 @@ impl Variant {
 
     /// Variants as people write them, separated by commas: `ext4,ext4:data=journal,nodelalloc`.
     ///
-    /// Behind a file system's name and a colon come mount options; behind a colon and a hyphen,
+    /// After a file system's name and a colon come mount options; after a colon and a hyphen,
     /// arguments for mkfs: `ext4:data=journal:-O ^64bit`. What follows a comma belongs to the
     /// variant before it unless it starts with the name of a file system.
     ///

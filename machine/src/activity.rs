@@ -94,7 +94,7 @@ impl Family {
         for thread in threads.flatten() {
             let file = |name| std::fs::read_to_string(thread.path().join(name)).unwrap_or_default();
             let stat = file("stat");
-            // Behind the name, which may hold anything: the state (proc_pid_stat(5)).
+            // After the name, which may hold anything: the state (proc_pid_stat(5)).
             let state = stat
                 .rsplit_once(") ")
                 .and_then(|(_, rest)| rest.chars().next());

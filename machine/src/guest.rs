@@ -27,7 +27,7 @@ pub(crate) const GUEST_COMMAND: &str = "__guest";
 /// What the guest says when its channel is open. Before, bytes would be taken for a terminal's.
 pub(crate) const READY: &[u8] = b"\x06crashpoint\x06";
 
-/// The line on the console behind which the guest has started. What the kernel says of its start
+/// The line on the console after which the guest has started. What the kernel says of its start
 /// says nothing of what is tested in it.
 pub(crate) const STARTED: &[u8] = b"crashpoint: started\n";
 
@@ -132,7 +132,7 @@ fn work(directory: &Path) -> anyhow::Result<()> {
         std::thread::spawn(|| held::watch(Path::new(GUEST_SHARED)));
     }
     let mut channel = open_raw(CHANNEL)?;
-    // To the same stream as the kernel's words, so that it stands behind those of the start.
+    // To the same stream as the kernel's words, so that it stands after those of the start.
     std::io::stderr()
         .write_all(STARTED)
         .context("write to the console")?;

@@ -15,15 +15,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl::{set_child_subreaper, set_pdeathsig};
+use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getppid};
-use rustix::process::{
-    Resource, Rlimit, set_child_subreaper, set_parent_process_death_signal, setrlimit,
-};
-use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 
+use crate::capabilities::{self, drop_from_bounding_set};
 use crate::processor::stay_on_one_processor;
 
 /// The argument by which the program is told to be a keeper. Its parent's process id follows, the
@@ -43,15 +42,15 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// What no guest's kernel needs, as it runs as an ordinary user. When it is killed its processes
 /// are let go by their tracer, and until the keeper has ended them they go on as processes of the
 /// host: what was the guest's root must not switch the host off, mount in it, or change its kernel.
-const RIGHTS_GIVEN_UP: [CapabilitySet; 8] = [
-    CapabilitySet::SYS_BOOT,
-    CapabilitySet::SYS_ADMIN,
-    CapabilitySet::SYS_MODULE,
-    CapabilitySet::SYS_RAWIO,
-    CapabilitySet::SYS_TIME,
-    CapabilitySet::SYS_CHROOT,
-    CapabilitySet::NET_ADMIN,
-    CapabilitySet::MKNOD,
+const RIGHTS_GIVEN_UP: [u32; 8] = [
+    capabilities::SYS_BOOT,
+    capabilities::SYS_ADMIN,
+    capabilities::SYS_MODULE,
+    capabilities::SYS_RAWIO,
+    capabilities::SYS_TIME,
+    capabilities::SYS_CHROOT,
+    capabilities::NET_ADMIN,
+    capabilities::MKNOD,
 ];
 
 /// What is added to a signal's number for an exit status, as shells do.
@@ -83,7 +82,7 @@ pub(crate) fn keep(mut arguments: impl Iterator<Item = OsString>) -> anyhow::Res
 }
 
 fn start(command_line: impl Iterator<Item = OsString>) -> anyhow::Result<(Child, SignalFd)> {
-    set_child_subreaper(Some(rustix::process::Pid::INIT)).context("become a reaper")?;
+    set_child_subreaper(true).context("become a reaper")?;
     let mut wanted = SigSet::empty();
     wanted.extend([
         Signal::SIGCHLD,
@@ -156,7 +155,7 @@ fn end_group(group: Pid) {
 /// What is started from here on cannot have these rights. Who is not root has none to give up.
 fn give_up_rights() {
     for right in RIGHTS_GIVEN_UP {
-        let _ = remove_capability_from_bounding_set(right);
+        let _ = drop_from_bounding_set(right);
     }
 }
 
@@ -164,16 +163,8 @@ fn give_up_rights() {
 pub(crate) fn become_kept(
     mut command_line: impl Iterator<Item = OsString>,
 ) -> anyhow::Result<Infallible> {
-    setrlimit(
-        Resource::Core,
-        Rlimit {
-            current: Some(0),
-            maximum: Some(0),
-        },
-    )
-    .context("forbid core files")?;
-    set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
-        .context("tie the guest to its keeper")?;
+    setrlimit(Resource::RLIMIT_CORE, 0, 0).context("forbid core files")?;
+    set_pdeathsig(Signal::SIGKILL).context("tie the guest to its keeper")?;
     SigSet::empty()
         .thread_set_mask()
         .context("unblock signals")?;

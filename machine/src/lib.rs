@@ -7,14 +7,17 @@
 #![deny(unsafe_code)]
 
 mod activity;
+mod capabilities;
 mod causes;
 mod console;
 mod guest;
 mod held;
 mod keeper;
 mod kernel_file;
+mod logged;
 mod modules;
 mod mounts;
+mod pidfd;
 mod processor;
 mod running;
 mod system;
@@ -27,7 +30,9 @@ use std::process::ExitCode;
 
 pub use activity::{Activity, waited_for_processor};
 pub use guest::{CHANNEL_BYTES_MAX, GUEST_SHARED, GuestCommand};
+pub use logged::{LOG_FILTER, Logged, have_workers_log, log_end, words_of};
 pub use mounts::{have_no_mounts, have_own_mounts};
+pub use pidfd::{open_process, signal_process};
 pub use processor::stay_on_one_processor;
 pub use running::{End, Running};
 pub use thread::ThreadBody;

@@ -2,10 +2,11 @@
 
 use std::io;
 
+use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
-use rustix::fs::{Mode, OFlags, open};
-use rustix::process::{chroot, fchdir};
+use nix::sys::stat::Mode;
+use nix::unistd::{chroot, fchdir};
 
 /// This thread's mount namespace.
 const NAMESPACE: &str = "/proc/thread-self/ns/mnt";
@@ -21,7 +22,7 @@ pub fn have_own_mounts() -> io::Result<()> {
     let directory = |path: &str| {
         open(
             path,
-            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
             Mode::empty(),
         )
     };

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use crate::causes::{self, Given};
 use crate::console::Console;
 use crate::thread::ThreadBody;
-use crate::{guest, held, keeper};
+use crate::{guest, held, keeper, logged};
 
 /// How long one may take to end by itself when its input has ended.
 const END_PATIENCE: Duration = Duration::from_secs(20);
@@ -75,7 +75,9 @@ pub(crate) struct Guest {
 impl Running {
     /// A process under this kernel.
     pub(crate) fn process(arguments: &[&str]) -> anyhow::Result<Self> {
-        let mut process = Command::new(crate::own_program())
+        let mut command = Command::new(crate::own_program());
+        logged::hand_on(&mut command);
+        let mut process = command
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -83,6 +85,7 @@ impl Running {
             .process_group(0)
             .spawn()
             .context("start a worker process")?;
+        tracing::info!(pid = process.id(), "started a worker");
         let input = process
             .stdin
             .take()
@@ -276,8 +279,9 @@ impl Running {
     }
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
+impl Running {
+    /// Ends it, as far as it has not ended.
+    fn finish(&mut self) {
         if self.guest.is_none() {
             // Its input has ended, or does now: it takes its mounts and disks down and ends.
             self.input = None;
@@ -287,6 +291,18 @@ impl Drop for Running {
         }
         // What a guest has mounted goes with it.
         self.kill();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.finish();
+        let what = match (&self.guest, &self.process) {
+            (Some(_), _) => "a guest",
+            (None, Process::Child(_)) => "a worker",
+            (None, Process::Thread(_)) => return,
+        };
+        tracing::info!(pid = self.pid(), "{what} has ended");
     }
 }
 

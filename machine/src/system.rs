@@ -120,7 +120,7 @@ fn loopback_up() -> anyhow::Result<()> {
     let mut answer = [0; 256];
     let length =
         recv(socket, &mut answer, MsgFlags::empty()).context("switch the loopback device on")?;
-    // Behind the header of the answer: the error, or 0.
+    // After the header of the answer: the error, or 0.
     ensure!(
         length >= 20 && answer[16..20] == [0; 4],
         "the loopback device cannot be switched on"

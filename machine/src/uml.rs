@@ -44,7 +44,7 @@ const PACKAGE_MODULES: &str = "lib/uml/modules";
 const NO_GUESTS: &str =
     "User-Mode Linux runs on x86-64 only: do without --kernel uml on this processor";
 
-/// What stands behind the process id in the name of a guest's directory.
+/// What stands after the process id in the name of a guest's directory.
 const DIRECTORY_MARK: &str = "-guest-";
 
 /// Whether the name of a directory says that it is a guest's.
@@ -268,6 +268,8 @@ impl Uml {
             .process_group(0)
             .spawn()
             .with_context(|| format!("start {}", self.kernel.display()))?;
+        let (kernel, memory_mib) = (self.kernel.display(), self.memory_mib);
+        tracing::info!(pid = process.id(), %kernel, memory_mib, "started a guest");
         let given = Given {
             memory_mib: self.memory_in_effect_mib(),
             directory: memory.clone(),
@@ -279,6 +281,7 @@ impl Uml {
         };
         let mut running = Running::new(process, Some(OwnedFd::from(input).into()), Some(guest));
         self.wait_until_ready(&mut running)?;
+        tracing::debug!(pid = running.pid(), "the guest is ready");
         Ok(running)
     }
 

@@ -96,7 +96,7 @@ fn ask() -> io::Result<usize> {
     unsafe { command.pre_exec(|| Ok(ptrace::traceme()?)) };
     let mut process = command.spawn()?;
     let pid = Pid::from_raw(process.id() as i32);
-    // The stop behind exec(2).
+    // The stop after exec(2).
     let bytes = waitpid(pid, None)
         .map_err(io::Error::from)
         .and_then(|_| state_bytes(pid));

@@ -6,16 +6,17 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, bail};
+use machine::Logged;
 use pace_rules::nodes::{BlockSpace, Space};
 use trace_store::Trace;
 
-use crate::bay::Bay;
 use crate::blocks::{BlockFindings, Blocks};
 use crate::check::Complaint;
 use crate::findings::{Finding, Findings};
+use crate::mount_slot::MountSlot;
 use crate::program::scratch;
 use crate::request::{Level, Request};
-use crate::states::{Made, States};
+use crate::states::{CrashState, States};
 use crate::sweep::{Broken, Source, Swept};
 
 /// Which state of a sweep it is.
@@ -43,15 +44,19 @@ impl Address {
 ///
 /// # Errors
 /// If the sweep has no such state.
-pub fn make_again(trace: &Trace, request: &Request, address: Address) -> anyhow::Result<Made> {
+pub fn make_again(
+    trace: &Trace,
+    request: &Request,
+    address: Address,
+) -> anyhow::Result<CrashState> {
     if address.level == Level::Block {
         let space = block_space(trace, request, address)?;
-        let (_, made) = Blocks::new(trace, &space)?.make(address.state);
-        return Ok(made.expect("a disk can hold anything"));
+        let (_, state) = Blocks::new(trace, &space)?.make(address.state);
+        return Ok(state.expect("a disk can hold anything"));
     }
     let space = space(trace, request, address)?;
-    let made = States::new(&trace.run, &space, trace).make(&space.state(address.state));
-    made.map_err(|_| anyhow::anyhow!("no file system would show state {}", address.state))
+    let state = States::new(&trace.run, &space, trace).make(&space.state(address.state));
+    state.map_err(|_| anyhow::anyhow!("no file system would show state {}", address.state))
 }
 
 /// What there is to tell of a state, if this was said of it. Nothing is mounted for that.
@@ -64,11 +69,11 @@ pub(crate) fn story(
     address: Address,
     complaint: Complaint,
 ) -> anyhow::Result<Finding> {
-    let made = make_again(trace, request, address)?;
+    let state = make_again(trace, request, address)?;
     let mut swept = Swept::default();
     let smallest = address.state;
     swept.broken.insert(
-        made.key,
+        state.key,
         Broken {
             states: 1,
             smallest,
@@ -128,7 +133,7 @@ pub fn refuse_to_keep(directory: &Path) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// If there is something in it, or it cannot be written.
-pub fn keep(trace: &Trace, state: &Made, directory: &Path) -> anyhow::Result<()> {
+pub fn keep(trace: &Trace, state: &CrashState, directory: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
     refuse_to_keep(directory)?;
     let nodes = trace
@@ -136,15 +141,15 @@ pub fn keep(trace: &Trace, state: &Made, directory: &Path) -> anyhow::Result<()>
         .nodes
         .iter()
         .filter(|node| !node.initial.is_empty());
-    for (node, held) in nodes.zip(&state.disks) {
+    for (node, disk) in nodes.zip(&state.disks) {
         let kept = directory.join(&node.name);
-        if let crate::Held::Tree(tree) = held {
+        if let crate::DiskState::Tree(tree) = disk {
             tree.write_to(&kept)
                 .with_context(|| format!("write {}", kept.display()))?;
             continue;
         }
-        let (scratch, mut bay) = (scratch()?, Bay::default());
-        match bay.put(held, &scratch.path().join("disk"))? {
+        let (scratch, mut slot) = (scratch()?, MountSlot::default());
+        match slot.put(disk, &scratch.path().join("disk"))? {
             Ok(data) => copy(&data, &kept)?,
             Err(why) => bail!("node {}: {why}", node.name),
         }
@@ -160,7 +165,7 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
         .arg("--")
         .arg(from)
         .arg(to)
-        .status()
+        .status_logged()
         .context("run cp")?;
     if !status.success() {
         bail!("{} cannot be copied to {}", from.display(), to.display());

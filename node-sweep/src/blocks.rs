@@ -13,13 +13,13 @@ use pace_rules::nodes::{
 };
 use trace_store::{Disk, Trace};
 
-use crate::bay::{Bay, Held, HeldDisk};
 use crate::check::Complaint;
 use crate::damage::Damage;
 use crate::disks::Disks;
 use crate::findings::{DiskStory, Finding, Findings, plain};
+use crate::mount_slot::{DiskImage, DiskState, MountSlot};
 use crate::program::scratch;
-use crate::states::{Acknowledgements, Made};
+use crate::states::{Acknowledgements, CrashState};
 use crate::summary::Summary;
 use crate::sweep::{Broken, Size, Source, Swept};
 use crate::tree::{Impossible, Tree};
@@ -30,7 +30,7 @@ const RECENT_MAX: usize = 16;
 /// So many lost writes are listed.
 const LOST_LISTED_MAX: usize = 8;
 
-/// Behind so many flushes it is looked what was lost.
+/// After so many flushes it is looked what was lost.
 const NAMED_BEHIND_FLUSHES: usize = 4;
 
 /// The disks of a trace, as the rules read them, node for node.
@@ -66,7 +66,7 @@ struct OneDisk<'a> {
     variant: Variant,
     image: Image,
     /// The latest last.
-    recent: Vec<(disk::State, Arc<HeldDisk>, ImageHash)>,
+    recent: Vec<(disk::State, Arc<DiskImage>, ImageHash)>,
 }
 
 impl<'a> Blocks<'a> {
@@ -108,24 +108,24 @@ impl<'a> Blocks<'a> {
     }
 
     /// What the disks are in a state.
-    pub(crate) fn made(&mut self, state: &BlockState) -> Made {
+    pub(crate) fn crash_state(&mut self, state: &BlockState) -> CrashState {
         let mut hasher = blake3::Hasher::new();
-        let mut held = Vec::new();
+        let mut disks = Vec::new();
         for (node, disk) in &mut self.disks {
             let recorded = self
                 .space
                 .disk(*node)
                 .expect("those with a disk are listed");
             let of_node = state.disks[*node].as_ref().expect("so it has a state");
-            let (made, hash) = disk.made(recorded, of_node);
+            let (image, hash) = disk.image_of(recorded, of_node);
             hasher.update(&hash.0.to_le_bytes());
-            held.push(Held::Disk(made));
+            disks.push(DiskState::Disk(image));
         }
         let acknowledged = self.acknowledgements.before(&state.cut, self.trace);
         let disks_key = *hasher.finalize().as_bytes();
         hasher.update(&acknowledged);
-        Made {
-            disks: held,
+        CrashState {
+            disks,
             acknowledged,
             key: *hasher.finalize().as_bytes(),
             disks_key,
@@ -134,30 +134,34 @@ impl<'a> Blocks<'a> {
 }
 
 impl OneDisk<'_> {
-    fn made(&mut self, rules: &RecordedDisk, state: &disk::State) -> (Arc<HeldDisk>, ImageHash) {
-        if let Some((_, held, hash)) = self.recent.iter().find(|(known, ..)| known == state) {
-            return (Arc::clone(held), *hash);
+    fn image_of(
+        &mut self,
+        rules: &RecordedDisk,
+        state: &disk::State,
+    ) -> (Arc<DiskImage>, ImageHash) {
+        if let Some((_, image, hash)) = self.recent.iter().find(|(known, ..)| known == state) {
+            return (Arc::clone(image), *hash);
         }
         rebuild(&mut self.image, &self.recorded.log, &rules.log, state);
         let hash = self.image.hash();
         let (variant, directory) = (self.variant.clone(), self.recorded.directory.clone());
-        let held = Arc::new(HeldDisk {
-            image: self.image.clone(),
+        let image = Arc::new(DiskImage {
+            content: self.image.clone(),
             variant,
             directory,
         });
         if self.recent.len() == RECENT_MAX {
             self.recent.remove(0);
         }
-        self.recent.push((state.clone(), Arc::clone(&held), hash));
-        (held, hash)
+        self.recent.push((state.clone(), Arc::clone(&image), hash));
+        (image, hash)
     }
 }
 
 impl Source for Blocks<'_> {
-    fn make(&mut self, index: u64) -> (Size, Result<Made, Impossible>) {
+    fn make(&mut self, index: u64) -> (Size, Result<CrashState, Impossible>) {
         let state = self.space.state(index);
-        (size(self.space, &state), Ok(self.made(&state)))
+        (size(self.space, &state), Ok(self.crash_state(&state)))
     }
 }
 
@@ -314,27 +318,28 @@ impl BlockFindings<'_> {
         kind: Kind,
         blocks: &mut Blocks<'_>,
     ) -> anyhow::Result<Finding> {
-        let made = blocks.made(state);
+        let crash_state = blocks.crash_state(state);
         let mut finding = Findings::told(self.trace, &state.cut);
         finding.number = number;
         finding.model = self.file_systems();
         kind_words(kind).clone_into(&mut finding.relaxation);
         finding.complaint.clone_from(&broken.complaint);
-        (finding.states, finding.state, finding.key) = (broken.states, broken.smallest, made.key);
+        (finding.states, finding.state, finding.key) =
+            (broken.states, broken.smallest, crash_state.key);
         finding
             .relaxations
             .insert(finding.relaxation.clone(), broken.states);
-        let held: Vec<_> = blocks
+        let disks: Vec<_> = blocks
             .disks
             .iter()
             .map(|(node, _)| *node)
-            .zip(&made.disks)
+            .zip(&crash_state.disks)
             .collect();
-        for (node, held) in held {
+        for (node, disk) in disks {
             let of_node = state.disks[node].as_ref().expect("it has a disk");
             let mut story = self.disk(node, of_node);
             let files = if self.mounts {
-                self.differs(node, state.cut[node], held)?
+                self.differs(node, state.cut[node], disk)?
             } else {
                 Vec::new()
             };
@@ -408,8 +413,8 @@ impl BlockFindings<'_> {
         }
     }
 
-    /// What the blocks of some writes hold, by the file system's own debugger: behind the crash, or
-    /// behind one of the next flushes, or in the end. It is for people: where nobody can tell there
+    /// What the blocks of some writes hold, by the file system's own debugger: after the crash, or
+    /// after one of the next flushes, or in the end. It is for people: where nobody can tell there
     /// is no name.
     fn names(
         &self,
@@ -483,7 +488,7 @@ impl BlockFindings<'_> {
 
     /// Where what a disk shows, once its file system has recovered, is not what the node's
     /// processes saw before the crash.
-    fn differs(&self, node: usize, cut: usize, held: &Held) -> anyhow::Result<Vec<Damage>> {
+    fn differs(&self, node: usize, cut: usize, disk: &DiskState) -> anyhow::Result<Vec<Damage>> {
         let of_node = &self.trace.run.nodes[node];
         let model = Model::named("posix").expect("there is one");
         let effects = micros(of_node, model)
@@ -497,8 +502,8 @@ impl BlockFindings<'_> {
             self.trace,
         );
         let scratch = scratch()?;
-        let mut bay = Bay::default();
-        let told = match bay.put(held, &scratch.path().join("disk"))? {
+        let mut slot = MountSlot::default();
+        let told = match slot.put(disk, &scratch.path().join("disk"))? {
             Ok(data) => seen
                 .differences(&data)
                 .with_context(|| format!("look at {}", data.display())),
@@ -508,7 +513,7 @@ impl BlockFindings<'_> {
                 dump: Vec::new(),
             }]),
         };
-        bay.put_away();
+        slot.put_away();
         told
     }
 }
@@ -787,8 +792,8 @@ mod tests {
             differs: Vec::new(),
         });
         for index in 0..space.len() {
-            let (_, made) = blocks.make(index);
-            let key = made.expect("a disk").key;
+            let (_, crash_state) = blocks.make(index);
+            let key = crash_state.expect("a disk").key;
             finding.state = index;
             assert_eq!(
                 make_again(&trace, &asked, finding.address())

@@ -78,13 +78,13 @@ impl Findings<'_> {
         syncs.iter().map(|sync| self.words(sync)).collect()
     }
 
-    /// The run up to where something is acknowledged that was not in the state: what comes behind
+    /// The run up to where something is acknowledged that was not in the state: what comes after
     /// cannot make the same state. Of several nodes, the whole run.
     fn until_told(&self, finding: &Finding) -> Run {
         let mut run = self.trace.run.clone();
         if let ([node], [story]) = (run.nodes.as_mut_slice(), finding.nodes.as_slice()) {
-            let behind = node.events.iter().enumerate().skip(story.events);
-            let next = behind
+            let later = node.events.iter().enumerate().skip(story.events);
+            let next = later
                 .into_iter()
                 .find(|(_, event)| matches!(event.action, Action::Mark { .. }));
             if let Some((place, _)) = next {
@@ -117,10 +117,11 @@ impl Findings<'_> {
             if found.len() == wanted.len() {
                 break;
             }
-            let made = states.make(&space.state(index));
+            let state = states.make(&space.state(index));
             found.extend(
-                made.ok()
-                    .map(|made| made.key)
+                state
+                    .ok()
+                    .map(|state| state.key)
                     .filter(|key| wanted.contains(key)),
             );
         }
@@ -207,7 +208,7 @@ type Likeness = (String, When);
 enum When {
     /// Before anybody was told.
     Told,
-    /// Before what came behind it and was kept.
+    /// Before what came after it and was kept.
     Kept,
 }
 

@@ -18,6 +18,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use campaign::Interrupt;
+use machine::Logged;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -239,13 +240,13 @@ struct Server {
     errors: File,
 }
 
-/// The place behind the line `end`, if there is one.
-fn behind_end(said: &[u8]) -> Option<usize> {
-    let mut behind = 0;
+/// The place after the line `end`, if there is one.
+fn after_end(said: &[u8]) -> Option<usize> {
+    let mut end = 0;
     said.split_inclusive(|byte| *byte == b'\n')
         .find_map(|line| {
-            behind += line.len();
-            (line == b"end\n").then_some(behind)
+            end += line.len();
+            (line == b"end\n").then_some(end)
         })
 }
 
@@ -274,12 +275,18 @@ impl Server {
         })
     }
 
-    /// Whether it has said something behind its answer.
+    /// Whether it has said something after its answer.
     fn has_more(&self) -> bool {
         self.said_more || is_readable(&self.said, Duration::ZERO).unwrap_or(true)
     }
 
     fn ask(&mut self, request: &[u8], patience: Patience<'_>) -> io::Result<Answer> {
+        let line = String::from_utf8_lossy(request);
+        tracing::debug!(
+            pid = self.group.child.id(),
+            line = line.trim_end(),
+            "asked the check"
+        );
         // A line fits into an empty pipe.
         if self.requests.write_all(request).is_err() {
             return Ok(Answer::Ended);
@@ -295,9 +302,9 @@ impl Server {
                 return Ok(Answer::Ended);
             }
             said.extend_from_slice(&buffer[..count]);
-            if let Some(behind) = behind_end(&said) {
-                self.said_more = behind < said.len();
-                said.truncate(behind);
+            if let Some(end) = after_end(&said) {
+                self.said_more = end < said.len();
+                said.truncate(end);
                 // What it said on standard error of this state tells nothing of the next ones.
                 self.errors.set_len(0)?;
                 self.errors.rewind()?;
@@ -322,15 +329,14 @@ impl Group {
         command.process_group(0);
         local_fs::dies_with_thread(command);
         Ok(Self {
-            child: command.spawn()?,
+            child: command.spawn_logged()?,
             is_reaped: false,
         })
     }
 
     /// Waits for the first process of the group; none if that takes too long.
     fn wait(&mut self, patience: Patience<'_>) -> io::Result<Option<ExitStatus>> {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        let ended = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
+        let ended = machine::open_process(Pid::from_raw(self.child.id() as i32))?;
         if !readable(&ended, patience)? {
             return Ok(None);
         }

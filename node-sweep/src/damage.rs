@@ -45,7 +45,7 @@ enum Instead {
     Zeros,
     Garbage,
     Others,
-    /// Bytes behind where it was to end.
+    /// Bytes after where it was to end.
     More,
 }
 

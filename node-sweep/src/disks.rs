@@ -39,7 +39,7 @@ impl Disks {
         }
     }
 
-    /// The tree behind the first `count` effects, without those that were `lost`, in order.
+    /// The tree after the first `count` effects, without those that were `lost`, in order.
     pub fn tree(&mut self, count: usize, lost: &[usize], trace: &Trace) -> Tree {
         let lost = &lost[..lost.partition_point(|place| *place < count)];
         let prefix = lost.first().copied().unwrap_or(count);
@@ -73,7 +73,7 @@ impl Disks {
         tree
     }
 
-    /// The tree behind all effects.
+    /// The tree after all effects.
     pub fn last(&mut self, trace: &Trace) -> Tree {
         self.tree(self.effects.len(), &[], trace)
     }

@@ -84,7 +84,7 @@ pub struct NodeStory {
     pub lost: Vec<Lost>,
     /// The operation of which only the first part reached the disk.
     pub midway: Option<Lost>,
-    /// What persisted although it came behind something that was lost.
+    /// What persisted although it came after something that was lost.
     pub kept: Vec<String>,
     /// How much more of that there is.
     pub kept_more: usize,
@@ -207,7 +207,7 @@ struct Parts {
     all: usize,
     /// Missing, though later ones may be there.
     lost: usize,
-    /// Behind the end of what reached the disk.
+    /// After the end of what reached the disk.
     to_come: usize,
 }
 
@@ -224,7 +224,7 @@ impl Parts {
 /// What findings that are alike have in common: their cause, as far as it can be told.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Cause {
-    /// The operations that are missing. No sync behind one helps against a crash in the midst of
+    /// The operations that are missing. No sync after one helps against a crash in the midst of
     /// it, so it counts whether it had returned.
     missing: Vec<(bool, Site)>,
     /// Where nothing is missing: the last operation of each node, and the next one if the last
@@ -694,7 +694,7 @@ impl<'a> Findings<'a> {
                 from: None,
             });
         }
-        // A send may have returned behind the receive.
+        // A send may have returned after the receive.
         let from: Vec<_> = moments
             .iter()
             .map(|to| {
@@ -735,9 +735,9 @@ impl<'a> Findings<'a> {
             .find(|(_, parts)| parts.lost == 0 && parts.to_come > 0);
         let midway =
             midway.and_then(|(event, parts)| self.lost(node, *event, parts.to_come, parts.all));
-        let behind = lost.first().map_or(usize::MAX, |first| first.event + 1);
+        let from = lost.first().map_or(usize::MAX, |first| first.event + 1);
         let persisted = parts
-            .range(behind..)
+            .range(from..)
             .filter(|(_, parts)| parts.lost + parts.to_come < parts.all);
         let persisted: Vec<_> = persisted.map(|(event, _)| *event).collect();
         let whole = persisted

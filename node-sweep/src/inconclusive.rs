@@ -33,7 +33,7 @@ pub struct Reason<'a> {
 
 impl Inconclusive {
     /// Those that could not be judged, with the reason of each: by reason, in the order of the
-    /// first state of each. The first gets the number behind `last`.
+    /// first state of each. The first gets the number after `last`.
     pub(crate) fn numbered(why: BTreeMap<Address, String>, last: usize) -> Vec<Self> {
         let mut places = HashMap::new();
         let mut groups: Vec<Vec<(Address, String)>> = Vec::new();

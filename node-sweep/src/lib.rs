@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 mod again;
-mod bay;
 mod blocks;
 mod callers;
 mod causes;
@@ -29,6 +28,7 @@ mod lines;
 mod manifest;
 mod merge;
 mod minimize;
+mod mount_slot;
 mod nodes;
 mod operations;
 mod place;
@@ -45,7 +45,6 @@ mod undamaged;
 mod watcher;
 
 pub use again::{Address, keep, make_again, refuse_to_keep};
-pub use bay::{Held, HeldDisk};
 pub use blocks::{BlockFindings, Blocks, kind_words, recorded_disks};
 pub use check::{Check, CheckCommand, Checker, Complaint, Verdict};
 pub use damage::Damage;
@@ -60,13 +59,14 @@ pub use levels::{Concluded, Control, MakeSubjects, Requested};
 pub use manifest::Manifest;
 pub use merge::{Merged, merge};
 pub use minimize::{Minimization, Minimized, Shape, minimize};
+pub use mount_slot::{DiskImage, DiskState};
 pub use nodes::Nodes;
 pub use place::{Place, mentions};
 pub use program::{Program, is_scratch, scratch};
 pub use recorded::{Numbered, Recorded, so_far, verdicts};
 pub use request::{Judge, Level, Request, Rule, explore};
 pub use results::{Results, load_trace};
-pub use states::{Made, States};
+pub use states::{CrashState, States};
 pub use summary::{Summary, count_words};
 pub use sweep::{Broken, Plan, Progress, Size, Source, Subject, Swept, Watch, sweep, sweep_source};
 pub use tree::{Fingerprint, Impossible, Tree};

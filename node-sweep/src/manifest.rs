@@ -81,7 +81,7 @@ impl Manifest {
     ///
     /// # Errors
     /// If the manifest was changed.
-    pub fn shard(&self) -> anyhow::Result<Option<Shard>> {
+    pub fn shard(&self) -> campaign::Result<Option<Shard>> {
         Shard::of_manifest(self.shard.as_deref())
     }
 

@@ -13,7 +13,7 @@ impl Part for Results {
         self.directory()
     }
 
-    fn shard(&self) -> anyhow::Result<Option<Shard>> {
+    fn shard(&self) -> campaign::Result<Option<Shard>> {
         self.manifest().shard()
     }
 
@@ -48,7 +48,7 @@ pub fn merge(parts: &[impl AsRef<Path>], out: &Path, incomplete: bool) -> anyhow
         let (part, trace) = Results::open(directory)?;
         // That of the others is the same.
         kept.get_or_insert(trace);
-        Ok(part)
+        anyhow::Ok(part)
     })?;
     let first = shards.first()?;
     let trace = kept.context("no part to merge")?;

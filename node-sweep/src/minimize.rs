@@ -15,7 +15,7 @@ use crate::check::{Complaint, Verdict};
 use crate::findings::{Finding, Kinds};
 use crate::judged::Verdicts;
 use crate::request::{Level, Request};
-use crate::states::Made;
+use crate::states::CrashState;
 use crate::sweep::{Broken, Subject};
 use crate::tree::{Fingerprint, Impossible};
 
@@ -23,7 +23,7 @@ use calls::Calls;
 use disks::Disks;
 
 /// A crash that is earlier by so many moments than the last one that will do is tried as well: what
-/// is broken from some moment on may not be so at each one behind it.
+/// is broken from some moment on may not be so at each one after it.
 const STEPS_MAX: usize = 8;
 
 /// How much there is to a crash state.
@@ -43,7 +43,7 @@ pub struct Minimized {
     /// What there is to tell of it. Its state need not be one of the sweep.
     pub finding: Finding,
     /// The state.
-    pub state: Made,
+    pub state: CrashState,
     /// What it was.
     pub before: Shape,
     /// What it is.
@@ -92,14 +92,14 @@ trait Lessen {
     fn in_flight(&self, state: &Self::State) -> Vec<Self::State>;
 
     /// Makes a state.
-    fn make(&mut self, state: &Self::State) -> Result<Made, Impossible>;
+    fn make(&mut self, state: &Self::State) -> Result<CrashState, Impossible>;
 
     /// What there is to tell of a state of which this was said.
     fn story(
         &mut self,
         state: &Self::State,
         complaint: Complaint,
-        made: &Made,
+        crash_state: &CrashState,
     ) -> anyhow::Result<Finding>;
 }
 
@@ -157,7 +157,7 @@ fn run<L: Lessen>(
         subject,
         checked: 0,
     };
-    let Ok(made) = level.make(&state) else {
+    let Ok(crash_state) = level.make(&state) else {
         anyhow::bail!("no file system would show state {}", of.finding.state)
     };
     let before = shape(&level, &state);
@@ -165,7 +165,7 @@ fn run<L: Lessen>(
     let mut tries = of.finding.complaint.tries.unwrap_or(1).max(1);
     let complaint = loop {
         tries -= 1;
-        match judge.look(&made)? {
+        match judge.look(&crash_state)? {
             Some(complaint) => break complaint,
             None if tries == 0 || of.interrupt.requested() => return Ok(None),
             None => {}
@@ -173,7 +173,7 @@ fn run<L: Lessen>(
     };
     let best = Best {
         state,
-        made,
+        crash_state,
         complaint,
     };
     let mut laboratory = Laboratory {
@@ -191,7 +191,7 @@ fn run<L: Lessen>(
         best,
         ..
     } = laboratory;
-    let story = level.story(&best.state, best.complaint, &best.made)?;
+    let story = level.story(&best.state, best.complaint, &best.crash_state)?;
     Ok(Some(Minimized {
         finding: Finding {
             number: of.finding.number,
@@ -199,7 +199,7 @@ fn run<L: Lessen>(
         },
         before,
         after: shape(&level, &best.state),
-        state: best.made,
+        state: best.crash_state,
         checked: judge.checked,
         interrupted: of.interrupt.requested(),
     }))
@@ -230,13 +230,13 @@ impl Judge<'_> {
     }
 
     /// What the check says of a state that is broken twice, in the words of the finding.
-    fn look(&mut self, made: &Made) -> anyhow::Result<Option<Complaint>> {
+    fn look(&mut self, crash_state: &CrashState) -> anyhow::Result<Option<Complaint>> {
         self.checked += 1;
-        let first = self.subject.judge(made, false)?;
+        let first = self.subject.judge(crash_state, false)?;
         if !self.is_alike(&first) {
             return Ok(None);
         }
-        let second = self.subject.judge(made, true)?;
+        let second = self.subject.judge(crash_state, true)?;
         let is_alike = self.is_alike(&second);
         Ok(match second {
             Verdict::Broken(complaint) if is_alike => Some(complaint),
@@ -248,7 +248,7 @@ impl Judge<'_> {
 /// The smallest state so far.
 struct Best<S> {
     state: S,
-    made: Made,
+    crash_state: CrashState,
     complaint: Complaint,
 }
 
@@ -352,12 +352,12 @@ impl<L: Lessen> Laboratory<'_, L> {
         let Some(state) = state.filter(|_| !self.of.interrupt.requested()) else {
             return Ok(false);
         };
-        let Ok(made) = self.level.make(&state) else {
+        let Ok(crash_state) = self.level.make(&state) else {
             return Ok(false);
         };
-        let complaint = if made.key == self.best.made.key {
+        let complaint = if crash_state.key == self.best.crash_state.key {
             self.best.complaint.clone()
-        } else if let Some(complaint) = self.look(&made)? {
+        } else if let Some(complaint) = self.look(&crash_state)? {
             complaint
         } else {
             return Ok(false);
@@ -365,7 +365,7 @@ impl<L: Lessen> Laboratory<'_, L> {
         let before = self.shape();
         self.best = Best {
             state,
-            made,
+            crash_state,
             complaint,
         };
         let after = self.shape();
@@ -375,14 +375,16 @@ impl<L: Lessen> Laboratory<'_, L> {
         Ok(true)
     }
 
-    fn look(&mut self, made: &Made) -> anyhow::Result<Option<Complaint>> {
+    fn look(&mut self, crash_state: &CrashState) -> anyhow::Result<Option<Complaint>> {
         let is_known = |verdict| !self.judge.is_alike(verdict);
-        if self.failed.contains(&made.key) || self.of.known.get(&made.key).is_some_and(is_known) {
+        if self.failed.contains(&crash_state.key)
+            || self.of.known.get(&crash_state.key).is_some_and(is_known)
+        {
             return Ok(None);
         }
-        let complaint = self.judge.look(made)?;
+        let complaint = self.judge.look(crash_state)?;
         if complaint.is_none() {
-            self.failed.insert(made.key);
+            self.failed.insert(crash_state.key);
         }
         Ok(complaint)
     }

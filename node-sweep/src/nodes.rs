@@ -11,9 +11,9 @@ use nix::mount::{MsFlags, mount};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use trace::Run;
 
-use crate::bay::Bay;
 use crate::check::{Complaint, Verdict};
-use crate::states::Made;
+use crate::mount_slot::MountSlot;
+use crate::states::CrashState;
 use crate::sweep::Subject;
 
 /// How many times as long everything may take when a state is looked at again that seems broken:
@@ -29,7 +29,7 @@ pub struct Nodes {
     /// For each node of the cluster file, which disk of a state is its own, if it has one.
     places: Vec<Option<usize>>,
     /// Where those are, of the same nodes.
-    bays: Vec<Bay>,
+    slots: Vec<MountSlot>,
     /// Whether the thread has a mount namespace of its own by now.
     is_alone: bool,
     /// How many states there were.
@@ -67,13 +67,13 @@ impl Nodes {
             places.push(place);
         }
         let cluster = Cluster::new(file, &directory.join("logs"))?;
-        let bays = places.iter().map(|_| Bay::default()).collect();
+        let slots = places.iter().map(|_| MountSlot::default()).collect();
         Ok(Self {
             cluster,
             file: file.clone(),
             directory,
             places,
-            bays,
+            slots,
             is_alone: false,
             count: 0,
             interrupt: interrupt.clone(),
@@ -81,7 +81,7 @@ impl Nodes {
     }
 
     /// Looks with a cluster of which nothing has been there before: no network, no check that runs.
-    fn look_again(&mut self, state: &Made, place: &Path) -> anyhow::Result<Vec<Verdict>> {
+    fn look_again(&mut self, state: &CrashState, place: &Path) -> anyhow::Result<Vec<Verdict>> {
         let patient = Cluster::new(&self.file.patient(PATIENCE), &self.directory.join("logs"))?;
         let usual = std::mem::replace(&mut self.cluster, patient);
         let verdicts = self.look(state, std::slice::from_ref(&state.acknowledged), place);
@@ -92,7 +92,7 @@ impl Nodes {
     /// A verdict for each of these files of acknowledgements.
     fn look(
         &mut self,
-        state: &Made,
+        state: &CrashState,
         acknowledged: &[Arc<[u8]>],
         place: &Path,
     ) -> anyhow::Result<Vec<Verdict>> {
@@ -138,12 +138,16 @@ impl Nodes {
 
     /// Puts what the disks hold in directories at `place`, one for each node. Says why if one of
     /// them cannot be mounted.
-    fn put(&mut self, state: &Made, place: &Path) -> anyhow::Result<Result<Vec<PathBuf>, String>> {
+    fn put(
+        &mut self,
+        state: &CrashState,
+        place: &Path,
+    ) -> anyhow::Result<Result<Vec<PathBuf>, String>> {
         let mut directories = Vec::new();
-        for ((number, node), bay) in self.places.iter().enumerate().zip(&mut self.bays) {
+        for ((number, node), slot) in self.places.iter().enumerate().zip(&mut self.slots) {
             let path = place.join(format!("node-{number}"));
             let put = node
-                .map(|node| bay.put(&state.disks[node], &path))
+                .map(|node| slot.put(&state.disks[node], &path))
                 .transpose()?;
             match put.unwrap_or(Ok(path)) {
                 Ok(path) => directories.push(path),
@@ -173,7 +177,7 @@ impl Nodes {
     ///
     /// # Errors
     /// If it cannot be started.
-    pub fn cycle(&mut self, state: &Made, time: Duration) -> anyhow::Result<u64> {
+    pub fn cycle(&mut self, state: &CrashState, time: Duration) -> anyhow::Result<u64> {
         let mut cycles = 0;
         self.visit(|this, place| {
             let directories = this.put(state, place)?.map_err(anyhow::Error::msg)?;
@@ -197,15 +201,15 @@ impl Nodes {
     /// If it cannot be started at all, or `look` fails.
     pub fn hold(
         &mut self,
-        state: &Made,
+        state: &CrashState,
         look: &mut dyn FnMut(&mut Cluster) -> anyhow::Result<()>,
     ) -> anyhow::Result<Result<(), String>> {
-        let mut held = Ok(());
+        let mut looked = Ok(());
         self.visit(|this, place| {
             let directories = match this.put(state, place)? {
                 Ok(directories) => directories,
                 Err(why) => {
-                    held = Err(why);
+                    looked = Err(why);
                     return Ok(Vec::new());
                 }
             };
@@ -213,13 +217,13 @@ impl Nodes {
             match this.start(&directories, &|| interrupt.requested()) {
                 Ok(()) => look(&mut this.cluster)?,
                 Err(Error::NotReady { node, what, .. }) => {
-                    held = Err(format!("node {node} does not come up: it {what}"));
+                    looked = Err(format!("node {node} does not come up: it {what}"));
                 }
                 Err(error) => return Err(error.into()),
             }
             Ok(Vec::new())
         })?;
-        Ok(held)
+        Ok(looked)
     }
 
     /// Where states are made.
@@ -245,7 +249,7 @@ impl Nodes {
         fs::create_dir(&place).with_context(|| format!("create {}", place.display()))?;
         let verdicts = look(self, &place);
         self.cluster.kill();
-        self.bays.iter_mut().for_each(Bay::put_away);
+        self.slots.iter_mut().for_each(MountSlot::put_away);
         fs::remove_dir_all(&place).with_context(|| format!("remove {}", place.display()))?;
         Ok(verdicts?
             .into_iter()
@@ -294,7 +298,7 @@ fn mount_huge(directory: &Path) -> anyhow::Result<()> {
 }
 
 impl Subject for Nodes {
-    fn judge(&mut self, state: &Made, again: bool) -> anyhow::Result<Verdict> {
+    fn judge(&mut self, state: &CrashState, again: bool) -> anyhow::Result<Verdict> {
         let verdicts = if again {
             self.visit(|this, place| this.look_again(state, place))
         } else {
@@ -310,7 +314,7 @@ impl Subject for Nodes {
 
     fn judge_each(
         &mut self,
-        state: &Made,
+        state: &CrashState,
         acknowledged: &[Arc<[u8]>],
     ) -> anyhow::Result<Vec<Verdict>> {
         self.visit(|this, place| this.look(state, acknowledged, place))

@@ -6,9 +6,9 @@ use local_fs::enter_mount_namespace;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use tempfile::TempDir;
 
-use crate::bay::Bay;
 use crate::check::{Check, Checker, Complaint, Verdict};
-use crate::states::Made;
+use crate::mount_slot::MountSlot;
+use crate::states::CrashState;
 use crate::sweep::Subject;
 
 /// One program's crash states: each is a directory that a check looks at.
@@ -18,7 +18,7 @@ pub struct Program {
     seen_at: Option<PathBuf>,
     /// Whether the thread has a mount namespace of its own by now.
     is_alone: bool,
-    bay: Bay,
+    slot: MountSlot,
     check: Checker,
     /// It has seen nothing of what the other one has.
     second: Checker,
@@ -38,7 +38,7 @@ impl Program {
             directory,
             seen_at,
             is_alone: false,
-            bay: Bay::default(),
+            slot: MountSlot::default(),
             check: checker(),
             second: checker(),
             count: 0,
@@ -81,7 +81,7 @@ impl Drop for Shown {
 }
 
 impl Subject for Program {
-    fn judge(&mut self, state: &Made, again: bool) -> anyhow::Result<Verdict> {
+    fn judge(&mut self, state: &CrashState, again: bool) -> anyhow::Result<Verdict> {
         let mut verdict = Verdict::Ok;
         let shown = self.hold(state, |this, seen, acks| {
             let checker = if again {
@@ -111,7 +111,7 @@ impl Program {
     /// If it cannot be made, or `look` fails.
     pub fn hold(
         &mut self,
-        state: &Made,
+        state: &CrashState,
         look: impl FnOnce(&mut Self, &Path, &Path) -> anyhow::Result<()>,
     ) -> anyhow::Result<Result<(), String>> {
         // A check that keeps running may remember what it saw of a directory.
@@ -119,26 +119,26 @@ impl Program {
         let place = self.directory.join(self.count.to_string());
         fs::create_dir(&place).with_context(|| format!("create {}", place.display()))?;
         let looked = self.look(state, &place, look);
-        self.bay.put_away();
+        self.slot.put_away();
         fs::remove_dir_all(&place).with_context(|| format!("remove {}", place.display()))?;
         looked
     }
 
     fn look(
         &mut self,
-        state: &Made,
+        state: &CrashState,
         place: &Path,
         look: impl FnOnce(&mut Self, &Path, &Path) -> anyhow::Result<()>,
     ) -> anyhow::Result<Result<(), String>> {
         let (data, acks) = (place.join("data"), place.join("acks"));
-        let [held] = &*state.disks else {
+        let [disk] = &*state.disks else {
             anyhow::bail!(
                 "a program has one directory, and {} were recorded",
                 state.disks.len()
             )
         };
         self.be_alone()?;
-        let data = match self.bay.put(held, &data)? {
+        let data = match self.slot.put(disk, &data)? {
             Ok(data) => data,
             Err(why) => return Ok(Err(why)),
         };

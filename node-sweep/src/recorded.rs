@@ -153,7 +153,7 @@ fn written(directory: &Path) -> anyhow::Result<Option<(Vec<Finding>, Summary)>> 
                 Line::Summary(read) => summary = Some(read),
                 Line::State(_) => bail!("a state is no finding"),
             }
-            Ok(())
+            anyhow::Ok(())
         })?;
     }
     Ok(summary.map(|summary| (findings, summary)))
@@ -164,7 +164,7 @@ fn seconds(directory: &Path) -> anyhow::Result<HashMap<Level, f64>> {
     let mut seconds: HashMap<Level, f64> = HashMap::new();
     read_lines(&directory.join(TIMES), |_, line: TimeLine| {
         *seconds.entry(line.level).or_default() += line.seconds;
-        Ok(())
+        anyhow::Ok(())
     })?;
     Ok(seconds)
 }

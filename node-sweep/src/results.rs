@@ -44,7 +44,7 @@ impl Results {
     /// # Errors
     /// If it would.
     pub fn refuse(directory: &Path) -> anyhow::Result<()> {
-        Directory::refuse(directory, &KEPT)
+        Ok(Directory::refuse(directory, &KEPT)?)
     }
 
     /// Begins a sweep of a trace.
@@ -63,7 +63,7 @@ impl Results {
             manifest.trace = trace_hash(&kept)?;
             let text =
                 serde_json::to_string_pretty(&manifest).expect("it holds nothing that JSON cannot");
-            write_whole(&directory.join(MANIFEST), &(text + "\n"))
+            anyhow::Ok(write_whole(&directory.join(MANIFEST), &(text + "\n"))?)
         };
         match write() {
             Ok(()) => Self::load(directory, manifest),
@@ -102,14 +102,14 @@ impl Results {
                     seconds: spent,
                 }) => *seconds.entry(level).or_default() += spent,
             }
-            Ok(())
+            anyhow::Ok(())
         })?;
         // A verdict that is not there any more is to be found again.
         let count = judged.count() as u64;
         let mut finished = false;
         read_lines(&directory.join(SUMMARY), |_, line: Line| {
             finished = matches!(line, Line::Summary(summary) if summary.is_whole() && summary.checked == count);
-            Ok(())
+            anyhow::Ok(())
         })?;
         Ok(Self {
             directory,
@@ -201,7 +201,10 @@ impl Results {
             .collect();
         write_whole(&self.directory.join(FINDINGS), &lines)?;
         write_whole(&self.directory.join(TABLE), table)?;
-        write_whole(&self.directory.join(SUMMARY), &(summary.json() + "\n"))
+        Ok(write_whole(
+            &self.directory.join(SUMMARY),
+            &(summary.json() + "\n"),
+        )?)
     }
 
     /// Takes everything back if it is new and there is no verdict in it.
@@ -218,7 +221,7 @@ impl Results {
             &part.directory.join(RESULTS),
             |_, line: serde_json::Value| {
                 lines.push(line.to_string());
-                Ok(())
+                anyhow::Ok(())
             },
         )?;
         lines

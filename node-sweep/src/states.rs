@@ -6,8 +6,8 @@ use pace_rules::nodes::{NodeState, Space, State};
 use trace::{Action, Data, Run};
 use trace_store::Trace;
 
-use crate::bay::Held;
 use crate::disks::Disks;
+use crate::mount_slot::DiskState;
 use crate::tree::{Fingerprint, Impossible, Tree};
 
 /// Makes what the disks hold, and what had been acknowledged, in the states of a space.
@@ -21,9 +21,9 @@ pub struct States<'a> {
 
 /// A crash state, ready to be looked at.
 #[derive(Clone)]
-pub struct Made {
+pub struct CrashState {
     /// What the nodes' disks hold, of those nodes that have one, in the order of the run.
-    pub disks: Vec<Held>,
+    pub disks: Vec<DiskState>,
     /// What had been acknowledged, a line each.
     pub acknowledged: Arc<[u8]>,
     /// States of the same key are the same to any check.
@@ -32,9 +32,9 @@ pub struct Made {
     pub disks_key: Fingerprint,
 }
 
-impl fmt::Debug for Made {
+impl fmt::Debug for CrashState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Made")
+        f.debug_struct("CrashState")
             .field("disks", &self.disks)
             .field("acknowledged", &Brief(&self.acknowledged))
             .field("key", &self.key)
@@ -96,20 +96,20 @@ impl<'a> States<'a> {
     ///
     /// # Errors
     /// If no file system would show such a directory.
-    pub fn make(&mut self, state: &State) -> Result<Made, Impossible> {
+    pub fn make(&mut self, state: &State) -> Result<CrashState, Impossible> {
         let mut hasher = blake3::Hasher::new();
-        let mut held = Vec::with_capacity(self.disks.len());
+        let mut states = Vec::with_capacity(self.disks.len());
         for (node, disks) in &mut self.disks {
             let kept = &state.nodes[*node];
             let tree = disks.tree(kept.micros, &kept.lost, self.trace);
             hasher.update(&tree.fingerprint()?);
-            held.push(Held::Tree(tree));
+            states.push(DiskState::Tree(tree));
         }
         let acknowledged = self.acknowledgements.before(&state.cut, self.trace);
         let disks_key = *hasher.finalize().as_bytes();
         hasher.update(&acknowledged);
-        Ok(Made {
-            disks: held,
+        Ok(CrashState {
+            disks: states,
             acknowledged,
             key: *hasher.finalize().as_bytes(),
             disks_key,

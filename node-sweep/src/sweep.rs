@@ -12,7 +12,7 @@ use trace_store::Trace;
 
 use crate::check::{Complaint, Verdict};
 use crate::judged::Verdicts;
-use crate::states::{Made, States};
+use crate::states::{CrashState, States};
 use crate::tree::{Fingerprint, Impossible};
 
 /// States that are made and wait for someone to look at them, for each who does.
@@ -34,7 +34,7 @@ pub trait Subject: Send {
     ///
     /// # Errors
     /// If nothing can be looked at here at all.
-    fn judge(&mut self, state: &Made, again: bool) -> anyhow::Result<Verdict>;
+    fn judge(&mut self, state: &CrashState, again: bool) -> anyhow::Result<Verdict>;
 
     /// Whether it had better look once at what the disks hold in several states, with all that was
     /// acknowledged in these, because that costs it less.
@@ -48,12 +48,12 @@ pub trait Subject: Send {
     /// If nothing can be looked at here at all.
     fn judge_each(
         &mut self,
-        state: &Made,
+        state: &CrashState,
         acknowledged: &[Arc<[u8]>],
     ) -> anyhow::Result<Vec<Verdict>> {
         let alone = |lines: &Arc<[u8]>| {
             self.judge(
-                &Made {
+                &CrashState {
                     acknowledged: lines.clone(),
                     ..state.clone()
                 },
@@ -183,7 +183,7 @@ pub trait Source: Send {
     ///
     /// # Errors
     /// If no file system would show such a directory.
-    fn make(&mut self, index: u64) -> (Size, Result<Made, Impossible>);
+    fn make(&mut self, index: u64) -> (Size, Result<CrashState, Impossible>);
 }
 
 /// The states of a space, as trees.
@@ -193,7 +193,7 @@ pub(crate) struct Trees<'a> {
 }
 
 impl Source for Trees<'_> {
-    fn make(&mut self, index: u64) -> (Size, Result<Made, Impossible>) {
+    fn make(&mut self, index: u64) -> (Size, Result<CrashState, Impossible>) {
         let state = self.space.state(index);
         (size(&state), self.states.make(&state))
     }
@@ -344,7 +344,7 @@ struct Counts {
 /// What the disks hold in one or more states.
 struct Job {
     /// The first of them.
-    state: Made,
+    state: CrashState,
     /// All of them.
     members: Vec<Member>,
 }
@@ -404,7 +404,7 @@ impl<S: Source> Maker<'_, S> {
     }
 
     /// The next state that is none of those that are known.
-    fn next(&mut self, indices: &mut impl Iterator<Item = u64>) -> Option<(Made, Member)> {
+    fn next(&mut self, indices: &mut impl Iterator<Item = u64>) -> Option<(CrashState, Member)> {
         loop {
             if self.stop.interrupt.requested() {
                 return None;
@@ -413,9 +413,9 @@ impl<S: Source> Maker<'_, S> {
             if self.stop.is_now() {
                 return None;
             }
-            let (size, made) = self.source.make(index);
+            let (size, crash_state) = self.source.make(index);
             self.counts.made.fetch_add(1, Ordering::Relaxed);
-            let Ok(made) = made else {
+            let Ok(crash_state) = crash_state else {
                 // Nobody has a key of these.
                 let is_ours = self
                     .stop
@@ -430,26 +430,26 @@ impl<S: Source> Maker<'_, S> {
                 continue;
             };
             let own = (size, index);
-            if let Some(same) = self.seen.get_mut(&made.key) {
+            if let Some(same) = self.seen.get_mut(&crash_state.key) {
                 same.states += 1;
                 same.smallest = same.smallest.min(own);
                 continue;
             }
             self.seen.insert(
-                made.key,
+                crash_state.key,
                 Same {
                     states: 1,
                     smallest: own,
                 },
             );
-            if !self.stop.plan.is_ours(&made.key) {
+            if !self.stop.plan.is_ours(&crash_state.key) {
                 continue;
             }
             self.counts.different.fetch_add(1, Ordering::Relaxed);
-            if let Some(verdict) = self.stop.plan.known.get(&made.key) {
+            if let Some(verdict) = self.stop.plan.known.get(&crash_state.key) {
                 let answer = Answer {
                     index,
-                    key: made.key,
+                    key: crash_state.key,
                     verdict: Ok(verdict.clone()),
                     is_known: true,
                 };
@@ -461,10 +461,10 @@ impl<S: Source> Maker<'_, S> {
             }
             let member = Member {
                 index,
-                key: made.key,
-                acknowledged: made.acknowledged.clone(),
+                key: crash_state.key,
+                acknowledged: crash_state.acknowledged.clone(),
             };
-            return Some((made, member));
+            return Some((crash_state, member));
         }
     }
 
@@ -494,8 +494,8 @@ impl<S: Source> Maker<'_, S> {
                 if self.stop.is_now() {
                     return;
                 }
-                let (_, made) = self.source.make(members[0].index);
-                let state = made.expect("it was made before");
+                let (_, crash_state) = self.source.make(members[0].index);
+                let state = crash_state.expect("it was made before");
                 if jobs.send(Job { state, members }).is_err() {
                     return;
                 }
@@ -538,6 +538,7 @@ fn judge_all(
             if stop.interrupt.requested() && matches!(verdict, Ok(Verdict::Inconclusive(_))) {
                 return;
             }
+            tracing::trace!(state = member.index, ?verdict, "a state was checked");
             let failed = verdict.is_err();
             let answer = Answer {
                 index: member.index,
@@ -567,7 +568,7 @@ fn judge(subject: &mut dyn Subject, job: Job) -> Vec<(Member, anyhow::Result<Ver
         let acknowledged = member.acknowledged.clone();
         let verdict = confirm(
             subject,
-            &Made {
+            &CrashState {
                 key: member.key,
                 acknowledged,
                 ..state.clone()
@@ -581,12 +582,16 @@ fn judge(subject: &mut dyn Subject, job: Job) -> Vec<(Member, anyhow::Result<Ver
 
 /// A state is broken if it is so twice. One that is not so the second time gets more chances: a
 /// cluster may do this or that with it, depending on who is there first.
-fn confirm(subject: &mut dyn Subject, made: &Made, first: Verdict) -> anyhow::Result<Verdict> {
+fn confirm(
+    subject: &mut dyn Subject,
+    crash_state: &CrashState,
+    first: Verdict,
+) -> anyhow::Result<Verdict> {
     let Verdict::Broken(Complaint { words, .. }) = first else {
         return Ok(first);
     };
     for again in 1..=TRIES_MAX {
-        match subject.judge(made, true)? {
+        match subject.judge(crash_state, true)? {
             Verdict::Broken(complaint) => {
                 let tries = (again > 1).then_some(again + 1);
                 return Ok(Verdict::Broken(Complaint { tries, ..complaint }));

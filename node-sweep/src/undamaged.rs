@@ -8,10 +8,10 @@ use campaign::Interrupt;
 use pace_rules::nodes::{Model, micros};
 use trace_store::Trace;
 
-use crate::bay::Held;
 use crate::check::Verdict;
 use crate::disks::Disks;
-use crate::states::{Acknowledgements, Made};
+use crate::mount_slot::DiskState;
+use crate::states::{Acknowledgements, CrashState};
 use crate::sweep::Subject;
 use crate::tree::Tree;
 
@@ -59,7 +59,7 @@ pub(crate) fn ask(
 }
 
 /// The state of which nothing is missing: all that the nodes did, and all that was acknowledged.
-fn undamaged(trace: &Trace, model: &str) -> anyhow::Result<Made> {
+fn undamaged(trace: &Trace, model: &str) -> anyhow::Result<CrashState> {
     let model = Model::named(model).with_context(|| format!("there is no model {model}"))?;
     let mut hasher = blake3::Hasher::new();
     let mut disks = Vec::new();
@@ -77,7 +77,7 @@ fn undamaged(trace: &Trace, model: &str) -> anyhow::Result<Made> {
                 .fingerprint()
                 .context("make the directory that the run left")?,
         );
-        disks.push(Held::Tree(tree));
+        disks.push(DiskState::Tree(tree));
     }
     let everything: Vec<_> = trace
         .run
@@ -88,7 +88,7 @@ fn undamaged(trace: &Trace, model: &str) -> anyhow::Result<Made> {
     let acknowledged: Arc<[u8]> = Acknowledgements::of(&trace.run).before(&everything, trace);
     let disks_key = *hasher.finalize().as_bytes();
     hasher.update(&acknowledged);
-    Ok(Made {
+    Ok(CrashState {
         disks,
         acknowledged,
         key: *hasher.finalize().as_bytes(),

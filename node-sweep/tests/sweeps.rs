@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use campaign::{Interrupt, Outcome, Shard};
 use node_sweep::{
-    Check, CheckCommand, Concluded, Control, Finding, Findings, Held, Judge, Level, Made,
-    NodeStory, Plan, Program, Requested, Results, Rule, Subject, Summary, Swept, Verdict, Verdicts,
-    Watch, make_again, sweep,
+    Check, CheckCommand, Concluded, Control, CrashState, DiskState, Finding, Findings, Judge,
+    Level, NodeStory, Plan, Program, Requested, Results, Rule, Subject, Summary, Swept, Verdict,
+    Verdicts, Watch, make_again, sweep,
 };
 use pace_rules::nodes::{Explore, Model, Relaxations, Request, Space, Split};
 use trace::{
@@ -190,7 +190,7 @@ fn swept(trace: &Trace, model: &str, check: &str, jobs: usize) -> (Swept, Vec<Fi
 struct Interrupted(u64, Interrupt);
 
 impl Subject for Interrupted {
-    fn judge(&mut self, _: &Made, _: bool) -> anyhow::Result<Verdict> {
+    fn judge(&mut self, _: &CrashState, _: bool) -> anyhow::Result<Verdict> {
         if self.0 == 0 {
             self.1.request();
             return Ok(Verdict::Inconclusive("interrupted".into()));
@@ -355,9 +355,9 @@ fn what_is_broken_now_and_then_is_found_and_told_so() {
 struct Halves;
 
 impl Subject for Halves {
-    fn judge(&mut self, state: &Made, _: bool) -> anyhow::Result<Verdict> {
-        for (node, held) in ["one", "other"].into_iter().zip(&state.disks) {
-            let Held::Tree(tree) = held else {
+    fn judge(&mut self, state: &CrashState, _: bool) -> anyhow::Result<Verdict> {
+        for (node, disk) in ["one", "other"].into_iter().zip(&state.disks) {
+            let DiskState::Tree(tree) = disk else {
                 panic!("it has no disk")
             };
             let place = tempfile::tempdir()?;
@@ -435,7 +435,7 @@ fn it_is_one_finding_whichever_node_it_is_and_whatever_the_others_do() {
 struct Slow(Arc<Mutex<Vec<usize>>>);
 
 impl Subject for Slow {
-    fn judge(&mut self, state: &Made, _: bool) -> anyhow::Result<Verdict> {
+    fn judge(&mut self, state: &CrashState, _: bool) -> anyhow::Result<Verdict> {
         let is_saved = state.acknowledged.starts_with(b"saved");
         Ok(if is_saved {
             Verdict::Broken(vec!["saved".into()].into())
@@ -450,7 +450,7 @@ impl Subject for Slow {
 
     fn judge_each(
         &mut self,
-        state: &Made,
+        state: &CrashState,
         acknowledged: &[Arc<[u8]>],
     ) -> anyhow::Result<Vec<Verdict>> {
         self.0
@@ -459,7 +459,7 @@ impl Subject for Slow {
             .push(acknowledged.len());
         let of = |lines: &Arc<[u8]>| {
             self.judge(
-                &Made {
+                &CrashState {
                     acknowledged: lines.clone(),
                     ..state.clone()
                 },
@@ -513,7 +513,7 @@ fn states_with_the_same_disks_are_looked_at_together_and_each_is_judged() {
 struct ByKey(Arc<Mutex<u64>>);
 
 impl Subject for ByKey {
-    fn judge(&mut self, state: &Made, again: bool) -> anyhow::Result<Verdict> {
+    fn judge(&mut self, state: &CrashState, again: bool) -> anyhow::Result<Verdict> {
         *self.0.lock().expect("nobody panics with it") += u64::from(!again);
         Ok(match state.key[0] % 3 {
             0 => Verdict::Broken(vec![format!("its key begins with {}", state.key[0])].into()),
@@ -693,7 +693,7 @@ fn same(
 struct Everything(Arc<Mutex<HashSet<node_sweep::Fingerprint>>>);
 
 impl Subject for Everything {
-    fn judge(&mut self, state: &Made, again: bool) -> anyhow::Result<Verdict> {
+    fn judge(&mut self, state: &CrashState, again: bool) -> anyhow::Result<Verdict> {
         let mut confirmed = self.0.lock().expect("nobody panics with it");
         if again {
             confirmed.insert(state.key);

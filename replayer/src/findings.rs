@@ -95,7 +95,7 @@ impl Findings {
             if line.kind == "result" && (!line.broken.is_empty() || line.death.is_some()) {
                 results.push(line.place(&manifest.file_systems)?);
             }
-            Ok(())
+            anyhow::Ok(())
         })?;
         results.sort_by_key(|(place, line, _)| (*place, line.number));
         let mut all = Vec::new();

@@ -182,7 +182,7 @@ impl Manifest {
     ///
     /// # Errors
     /// If the manifest was changed.
-    pub(crate) fn shard(&self) -> anyhow::Result<Option<Shard>> {
+    pub(crate) fn shard(&self) -> campaign::Result<Option<Shard>> {
         Shard::of_manifest(self.shard.as_deref())
     }
 

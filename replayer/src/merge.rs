@@ -11,7 +11,7 @@ impl Part for Results {
         self.directory()
     }
 
-    fn shard(&self) -> anyhow::Result<Option<Shard>> {
+    fn shard(&self) -> campaign::Result<Option<Shard>> {
         self.manifest().shard()
     }
 

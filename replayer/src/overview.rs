@@ -75,7 +75,7 @@ impl Overview {
             let place = line.place(variants)?;
             clean[place] += u64::from(line.verdict == Some(Verdict::Clean));
             open.extend(Open::of(line, place, number));
-            Ok(())
+            anyhow::Ok(())
         })?;
         read_lines(&directory.join(TIMES), |_, line| {
             read_time(variants, &mut recorded, &line)

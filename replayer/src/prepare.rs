@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use checker::Contract;
 use local_fs::{Error, Variant};
-use machine::Machine;
+use machine::{Logged, Machine};
 
 /// The device nodes that disks in user space need, and the modules that make them.
 pub const DEVICES: [(&str, &str); 2] = [("/dev/fuse", "fuse"), ("/dev/loop-control", "loop")];
@@ -119,7 +119,7 @@ pub fn kernel_has(name: &str) -> anyhow::Result<bool> {
 
 /// What comes of it shows in what was missing.
 fn load(module: &str) {
-    let _ = Command::new("modprobe").arg(module).output();
+    let _ = Command::new("modprobe").arg(module).output_logged();
 }
 
 fn listed(name: &str) -> anyhow::Result<bool> {

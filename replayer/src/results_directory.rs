@@ -281,7 +281,7 @@ impl Results {
     fn append_line(&mut self, line: &str) -> anyhow::Result<()> {
         let read = serde_json::from_str(line)?;
         read_result(&self.manifest.file_systems, &mut self.recorded, &read)?;
-        self.records.append(line)
+        Ok(self.records.append(line)?)
     }
 
     /// Writes down the time that has passed since it was last done.
@@ -335,7 +335,7 @@ impl Results {
         };
         let lines: String = rows.iter().map(line).collect();
         write_whole(&self.directory.join(TABLE), &table(&rows))?;
-        write_whole(&self.directory.join(SUMMARY), &lines)
+        Ok(write_whole(&self.directory.join(SUMMARY), &lines)?)
     }
 
     /// Appends everything that is recorded in `part`, a part of this sweep.
@@ -343,7 +343,7 @@ impl Results {
         let mut lines = Vec::new();
         read_lines(&part.directory.join(RESULTS), |_, line: Value| {
             lines.push(line);
-            Ok(())
+            anyhow::Ok(())
         })?;
         for line in lines {
             self.append_line(&line.to_string())
@@ -352,7 +352,8 @@ impl Results {
         read_lines(&part.directory.join(TIMES), |_, line: TimeLine| {
             self.records.append_time(&serde_json::to_string(&line)?)?;
             read_time(&self.manifest.file_systems, &mut self.recorded, &line)
-        })
+        })?;
+        Ok(())
     }
 
     /// Takes everything back if it is new and there is no result in it.

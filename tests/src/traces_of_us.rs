@@ -67,7 +67,7 @@ struct Process {
 impl Process {
     fn of(pid: i32) -> Option<Self> {
         let stat = read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // Behind the name, which may hold anything: the state, and then numbers.
+        // After the name, which may hold anything: the state, and then numbers.
         let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         Some(Self {
             pid,

@@ -19,7 +19,7 @@ const TEXT: usize = 32;
 #[derive(Clone)]
 struct Entry {
     flags: u64,
-    /// The sector that says what it is, and the data behind it.
+    /// The sector that says what it is, and the data after it.
     bytes: Vec<u8>,
 }
 
@@ -180,10 +180,10 @@ fn a_log_of_a_sound_file_system_is_clean_and_so_is_our_own_recording() {
 fn what_a_log_lacks_is_found() {
     let logged = Logged::new("ext4");
     let workload = logged.workload();
-    let (before, behind) = (logged.mark("op-4-start"), logged.mark("op-4-end"));
+    let (before, after) = (logged.mark("op-4-start"), logged.mark("op-4-end"));
 
     // The flush of the first fsync: its commit is there, and not what is committed.
-    logged.keep(|place, entry| !(before..behind).contains(&place) || entry.flags & FLUSH == 0);
+    logged.keep(|place, entry| !(before..after).contains(&place) || entry.flags & FLUSH == 0);
     let report = logged.import("ext4", &[&workload]);
     assert_eq!(report.status, 1, "{:?}", report.results);
     assert!(
@@ -196,7 +196,7 @@ fn what_a_log_lacks_is_found() {
     );
 
     // Every write but the commit: with the flush, and without what it was for.
-    logged.keep(|place, entry| !(before..behind).contains(&place) || !entry.is_plain_write());
+    logged.keep(|place, entry| !(before..after).contains(&place) || !entry.is_plain_write());
     let report = logged.import("ext4", &[&workload]);
     assert_eq!(report.status, 1, "{:?}", report.results);
     let place = report.results[0]["broken"][0]["place"]
@@ -301,8 +301,8 @@ fn a_log_is_checked_in_a_guest_without_root() {
     whole.assert_clean();
     assert!(whole.total("states_checked") > 10, "{:?}", whole.summaries);
 
-    let (before, behind) = (logged.mark("op-4-start"), logged.mark("op-4-end"));
-    logged.keep(|place, entry| !(before..behind).contains(&place) || entry.flags & FLUSH == 0);
+    let (before, after) = (logged.mark("op-4-start"), logged.mark("op-4-end"));
+    logged.keep(|place, entry| !(before..after).contains(&place) || entry.flags & FLUSH == 0);
     let report = import();
     assert_eq!(report.status, 1, "{:?}", report.results);
     assert!(

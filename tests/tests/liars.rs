@@ -125,7 +125,7 @@ struct Losses {
     another_write: u32,
 }
 
-/// The disk for a crash behind the last persistence operation.
+/// The disk for a crash after the last persistence operation.
 fn crashed(trace: &Recorded, laboratory: &Laboratory, disk: Disk) -> Image {
     let write = |place: usize, fua, offset, length| {
         Request::Write(Write {

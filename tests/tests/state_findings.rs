@@ -379,10 +379,10 @@ fn states_that_nobody_could_judge_are_listed_and_told_by_number() {
         }
         assert!(!story.contains("broken"), "{story}");
     }
-    let (behind, first) = ((last + 1).to_string(), first.to_string());
+    let (after, first) = ((last + 1).to_string(), first.to_string());
     for (arguments, part) in [
         (
-            ["show", "out", &behind].as_slice(),
+            ["show", "out", &after].as_slice(),
             format!("numbered from 1 to {last}"),
         ),
         (
@@ -593,7 +593,7 @@ fn a_disk_that_lost_everything_is_minimized_to_what_matters() {
         assert!(story.contains("  broken        a write is lost"), "{story}");
         let (lost, left) = down(&story, "lost writes");
         assert!(lost > 1 && left == 1, "{story}");
-        // Nothing was acknowledged behind what was lost.
+        // Nothing was acknowledged after what was lost.
         assert_eq!(
             fs::read_to_string(place.path(again).join("acknowledged")).expect("read"),
             "1\n"

@@ -258,7 +258,7 @@ fn a_lost_reservation() {
         _ => &[Promise::Preallocation],
     };
     noticed(expected, |root| {
-        // What lies behind the end goes when a file is made shorter.
+        // What lies after the end goes when a file is made shorter.
         let file = open(root.join("A/pre"));
         file.set_len(4097).expect("extended");
         file.set_len(4096).expect("truncated");

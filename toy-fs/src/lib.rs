@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use local_fs::{Content, Inode, InodeKind, Segment, Tree};
+use nix::sys::stat::makedev;
 use workloads::{DeviceKind, FallocMode, Op, RenameFlag, Target, pattern};
 
 const BLOCK: u64 = 4096;
@@ -192,7 +193,7 @@ impl Toy {
                 minor,
             } => self.make(
                 path,
-                Kind::Device(*kind, rustix::fs::makedev(*major, *minor)),
+                Kind::Device(*kind, makedev((*major).into(), (*minor).into())),
                 0o644,
             ),
             Op::Symlink { target, path } => self.make(path, Kind::Symlink(target.clone()), 0o777),

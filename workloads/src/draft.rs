@@ -63,7 +63,7 @@ impl Draft {
         })
     }
 
-    /// `run`: once, behind `setup` or before the first operation.
+    /// `run`: once, after `setup` or before the first operation.
     pub fn begin_run(&mut self) -> Result<(), Problem> {
         let reason = match self.section {
             Section::Header | Section::Setup => {

@@ -36,25 +36,10 @@ pub(crate) fn suggestion(word: &str, known: &[&'static str]) -> Option<&'static 
     let bound = if word.len() <= 4 { 1 } else { 2 };
     known
         .iter()
-        .map(|candidate| (distance(lower.as_bytes(), candidate.as_bytes()), *candidate))
+        .map(|candidate| (strsim::levenshtein(&lower, candidate), *candidate))
         .filter(|(distance, candidate)| *distance <= bound && *distance < candidate.len())
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
-}
-
-/// How many bytes must be inserted, removed or replaced to make one of the other.
-fn distance(left: &[u8], right: &[u8]) -> usize {
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (i, from) in left.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in right.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != to);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[right.len()]
 }
 
 #[cfg(test)]

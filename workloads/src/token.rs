@@ -10,7 +10,7 @@ pub(crate) struct Word<'a> {
     pub text: Cow<'a, str>,
     /// Byte of the line at which it starts.
     pub offset: usize,
-    /// Byte of the line behind it.
+    /// Byte of the line after it.
     pub end: usize,
     /// In quotes it is never a keyword or a handle.
     pub quoted: bool,
@@ -53,7 +53,7 @@ impl<'a> Line<'a> {
         Ok(())
     }
 
-    /// Goes behind the `;` that ends this statement; false at the end of the line.
+    /// Goes after the `;` that ends this statement; false at the end of the line.
     pub fn next_statement(&mut self) -> bool {
         let more = self.peek() == Some(b';');
         self.offset += usize::from(more);

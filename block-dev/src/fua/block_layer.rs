@@ -284,7 +284,7 @@ impl BlockLayer {
                 .flat_map(|other| &self.sent[*other].places);
             let lost = before.filter(|place| !self.is_durable(**place, start));
             accused.extend(lost.map(|place| {
-                format!("write {place} is lost behind the PREFLUSH of request {number}")
+                format!("write {place} is lost after the PREFLUSH of request {number}")
             }));
             let lost = sent
                 .places

@@ -1,4 +1,4 @@
-//! Our mark: `crashpoint-PID`, with more behind another dash.
+//! Our mark: `crashpoint-PID`, with more after another dash.
 
 use std::path::{Component, Path};
 use std::time::SystemTime;
@@ -29,7 +29,7 @@ impl Mark {
         })
     }
 
-    /// The mark of a directory of ours. Those have something behind the process id.
+    /// The mark of a directory of ours. Those have something after the process id.
     pub(super) fn of_directory(path: &Path) -> Option<Self> {
         let mark = Self::of_name(path.file_name()?.to_str()?)?;
         let named_by_us = mark.name.strip_prefix(NAME_PREFIX)?.contains('-');

@@ -31,10 +31,10 @@ pub(super) fn own() -> io::Result<Vec<MarkedMount>> {
 
 /// The marked mounts of all other mount namespaces, each with a process in it.
 #[derive(Debug)]
-pub(super) struct Mounts(Vec<Held>);
+pub(super) struct Mounts(Vec<MountElsewhere>);
 
 #[derive(Debug)]
-struct Held {
+struct MountElsewhere {
     mount: MarkedMount,
     pid: i32,
     /// It is in another container: process ids in its names are not ours.
@@ -49,7 +49,7 @@ pub(super) fn elsewhere() -> io::Result<Mounts> {
         process::namespace(own, "pid"),
     );
     let mut seen = HashSet::new();
-    let mut held = Vec::new();
+    let mut found = Vec::new();
     for pid in process::all()? {
         let Some(namespace) = process::namespace(pid, "mnt") else {
             continue;
@@ -61,13 +61,13 @@ pub(super) fn elsewhere() -> io::Result<Mounts> {
         let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/mountinfo")) else {
             continue;
         };
-        held.extend(text.lines().filter_map(parse).map(|mount| Held {
+        found.extend(text.lines().filter_map(parse).map(|mount| MountElsewhere {
             mount,
             pid,
             foreign,
         }));
     }
-    Ok(Mounts(held))
+    Ok(Mounts(found))
 }
 
 impl Mounts {
@@ -76,8 +76,8 @@ impl Mounts {
         let users = self
             .0
             .iter()
-            .filter(|held| held.mount.mark.name == mark.name);
-        let mut pids: Vec<_> = users.map(|held| held.pid).collect();
+            .filter(|found| found.mount.mark.name == mark.name);
+        let mut pids: Vec<_> = users.map(|found| found.pid).collect();
         pids.sort_by_key(|pid| *pid != mark.owner_pid);
         pids.first().copied()
     }
@@ -87,8 +87,8 @@ impl Mounts {
         let abandoned = self
             .0
             .iter()
-            .filter(|held| !held.foreign && held.mount.mark.is_abandoned());
-        abandoned.map(|held| held.pid).collect()
+            .filter(|found| !found.foreign && found.mount.mark.is_abandoned());
+        abandoned.map(|found| found.pid).collect()
     }
 
     /// The FUSE connections of runs whose owner is gone.
@@ -96,8 +96,10 @@ impl Mounts {
         let abandoned = self
             .0
             .iter()
-            .filter(|held| !held.foreign && held.mount.mark.is_abandoned());
-        abandoned.filter_map(|held| held.mount.connection).collect()
+            .filter(|found| !found.foreign && found.mount.mark.is_abandoned());
+        abandoned
+            .filter_map(|found| found.mount.connection)
+            .collect()
     }
 }
 

@@ -10,7 +10,7 @@ const TICKS_PER_S: u64 = 100;
 /// Start times are this exact at worst.
 const START_MARGIN: Duration = Duration::from_secs(10);
 
-/// The place of the start time in `/proc/PID/stat`, counted behind the name (proc(5): field 22).
+/// The place of the start time in `/proc/PID/stat`, counted after the name (proc(5): field 22).
 const START_FIELD: usize = 19;
 
 /// Whether a process is there, and was when something was made at `created`.

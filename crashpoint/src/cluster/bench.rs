@@ -9,14 +9,14 @@ use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, OutputFormat, columns, say};
 use cluster::{Cluster, ClusterFile, Spawn};
 use local_fs::{Scratch, enter_mount_namespace};
-use node_sweep::{Made, Nodes, Plan, States, Subject, sweep};
+use node_sweep::{CrashState, Nodes, Plan, States, Subject, sweep};
 use pace_rules::nodes::{Model, NodeState, Relaxation, Relaxations, Request, Space, Split, State};
 use serde_json::{Value, json};
 use trace::{Action, Run};
 use trace_store::Trace;
 
 use super::record::{recorded, start_prepared};
-use super::scene::Scene;
+use super::workspace::Workspace;
 use node_sweep::explore;
 
 /// Each thing is measured this often, in turns; the median counts.
@@ -97,7 +97,7 @@ impl Bench<'_> {
         interrupt: &Interrupt,
     ) -> anyhow::Result<Round> {
         let alone_s = alone(file, interrupt)?;
-        let trace = recorded(file, &mut Scene::new(file, None)?, interrupt)?;
+        let trace = recorded(file, &mut Workspace::new(file, None)?, interrupt)?;
         let recorded_s = between_acknowledgements(&trace);
         let request = Request {
             model: Model::named(MODEL).expect("there is one"),
@@ -151,10 +151,10 @@ impl Bench<'_> {
 
 /// How long the client takes with nobody who records, from its first acknowledgement to its last.
 fn alone(file: &ClusterFile, interrupt: &Interrupt) -> anyhow::Result<f64> {
-    let scene = Scene::new(file, None)?;
+    let workspace = Workspace::new(file, None)?;
     let cancelled = || interrupt.requested();
-    let mut cluster = Cluster::new(file, &scene.logs)?;
-    start_prepared(&mut cluster, &scene, &mut Spawn, &cancelled)?;
+    let mut cluster = Cluster::new(file, &workspace.logs)?;
+    start_prepared(&mut cluster, &workspace, &mut Spawn, &cancelled)?;
     let mut times = Vec::new();
     cluster.run_client(&mut |_| times.push(Instant::now()), &cancelled)?;
     let between = times
@@ -176,7 +176,7 @@ fn between_acknowledgements(trace: &Trace) -> f64 {
 }
 
 /// The state in which nothing was lost.
-fn last(trace: &Trace, space: &Space) -> anyhow::Result<Made> {
+fn last(trace: &Trace, space: &Space) -> anyhow::Result<CrashState> {
     let run: &Run = &trace.run;
     let state = State {
         cut: run.nodes.iter().map(|node| node.events.len()).collect(),
@@ -195,7 +195,7 @@ fn last(trace: &Trace, space: &Space) -> anyhow::Result<Made> {
 }
 
 /// How often a second clusters are started, ready and ended side by side.
-fn floor(clusters: Vec<Nodes>, state: &Made, time: Duration) -> anyhow::Result<f64> {
+fn floor(clusters: Vec<Nodes>, state: &CrashState, time: Duration) -> anyhow::Result<f64> {
     let began = Instant::now();
     let cycles = std::thread::scope(|scope| {
         let cycle = |mut cluster: Nodes| scope.spawn(move || cluster.cycle(state, time));

@@ -3,8 +3,8 @@
 mod bench;
 mod record;
 mod run;
-mod scene;
 mod states;
+mod workspace;
 
 pub(crate) use bench::{Bench, bench};
 use campaign::{Interrupt, Outcome};

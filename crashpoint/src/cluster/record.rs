@@ -20,7 +20,7 @@ use trace::Action;
 use trace_store::Trace;
 
 use super::run::{is_interrupted, say_ready};
-use super::scene::Scene;
+use super::workspace::Workspace;
 
 /// How often it is looked whether the client has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -50,7 +50,7 @@ pub(crate) fn record(arguments: &RecordArgs, interrupt: &Interrupt) -> anyhow::R
     if file.client.is_none() {
         bail!("there is no [client] in the cluster file to record");
     }
-    let trace = match recorded(&file, &mut Scene::new(&file, None)?, interrupt) {
+    let trace = match recorded(&file, &mut Workspace::new(&file, None)?, interrupt) {
         Err(error) if is_interrupted(&error) => {
             say("interrupted: everything is stopped, and no trace was written");
             return Ok(Outcome::Incomplete);
@@ -70,26 +70,26 @@ pub(crate) fn record(arguments: &RecordArgs, interrupt: &Interrupt) -> anyhow::R
 /// let it do.
 pub(super) fn recorded(
     file: &ClusterFile,
-    scene: &mut Scene,
+    workspace: &mut Workspace,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Trace> {
     // Before the disks: what is there before them does not hold them.
-    let mut cluster = Cluster::new(file, &scene.logs)?;
-    let disks = scene.make_disks(file)?;
+    let mut cluster = Cluster::new(file, &workspace.logs)?;
+    let disks = workspace.make_disks(file)?;
     for (node, disk) in cluster.nodes().iter_mut().zip(disks) {
         node.set_disk(disk);
     }
-    let scene = &*scene;
+    let workspace = &*workspace;
     let mut about = about_now();
     about.cluster = Some(file.text.clone());
     let cancelled = || interrupt.requested();
     let mut starter = Recorder {
-        scene,
+        workspace,
         file,
         traced: Vec::new(),
     };
-    start_prepared(&mut cluster, scene, &mut starter, &cancelled)?;
-    let client = run_client(&cluster, scene, &cancelled)?;
+    start_prepared(&mut cluster, workspace, &mut starter, &cancelled)?;
+    let client = run_client(&cluster, workspace, &cancelled)?;
     cluster.refuse_end()?;
     cluster.kill();
     let mut nodes = starter.end()?;
@@ -130,14 +130,14 @@ pub(super) fn recorded(
     Ok(trace)
 }
 
-/// Starts the nodes, for the second time if there is something that prepares them behind the first.
+/// Starts the nodes, for the second time if there is something that prepares them after the first.
 pub(super) fn start_prepared(
     cluster: &mut Cluster,
-    scene: &Scene,
+    workspace: &Workspace,
     starter: &mut dyn Starter,
     cancelled: &dyn Fn() -> bool,
 ) -> anyhow::Result<()> {
-    let directories = &scene.directories;
+    let directories = &workspace.directories;
     let first = cluster.file().prepare.is_none();
     if !first {
         cluster.start(&mut Settings {
@@ -177,7 +177,7 @@ fn count_datagrams(node: &mut NodeTrace, address: Ipv4Addr) {
 /// Runs the client, recorded, until it has ended.
 fn run_client(
     cluster: &Cluster,
-    scene: &Scene,
+    workspace: &Workspace,
     cancelled: &dyn Fn() -> bool,
 ) -> anyhow::Result<NodeTrace> {
     let client = cluster
@@ -188,7 +188,7 @@ fn run_client(
     let mut command = cluster.client_command(&client.command);
     let log = cluster.log(CLIENT);
     command
-        .stdout(File::create(scene.temporary("acknowledgements"))?)
+        .stdout(File::create(workspace.temporary("acknowledgements"))?)
         .stderr(File::create(&log)?);
     let begun = Instant::now();
     let traced = start(
@@ -225,7 +225,7 @@ fn run_client(
 
 /// Has every node recorded from its first call on.
 struct Recorder<'a> {
-    scene: &'a Scene,
+    workspace: &'a Workspace,
     file: &'a ClusterFile,
     /// With their places in the file.
     traced: Vec<(usize, Arc<Traced>)>,
@@ -245,7 +245,9 @@ impl Starter for Recorder<'_> {
         if let Some(disk) = disk {
             disk.begin().map_err(io::Error::other)?;
         }
-        let directory = node.has_data.then(|| self.scene.directories[place].clone());
+        let directory = node
+            .has_data
+            .then(|| self.workspace.directories[place].clone());
         let options = NodeOptions {
             name: node.name.clone(),
             directory,
@@ -286,7 +288,7 @@ impl Process for Watched {
 /// Whether a process is gone, or waits to be waited for.
 fn has_ended(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // Behind the name, which may have anything in it (proc(5)).
+    // After the name, which may have anything in it (proc(5)).
     let state = stat
         .rsplit_once(')')
         .and_then(|(_, rest)| rest.trim_start().chars().next());

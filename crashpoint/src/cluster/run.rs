@@ -11,7 +11,7 @@ use clap::Args;
 use cluster::{Cluster, ClusterFile, Error, Settings, Spawn, Verdict};
 use local_fs::Variant;
 
-use super::scene::Scene;
+use super::workspace::Workspace;
 
 /// How often an interrupt is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -49,9 +49,9 @@ pub(crate) fn run(arguments: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<
             "the nodes have no disks with {file_system} here: cluster record gives them those"
         ));
     }
-    let scene = Scene::new(&file, arguments.data.as_deref())?;
-    let mut cluster = Cluster::new(&file, &scene.logs)?;
-    match looked_at(&mut cluster, &scene, arguments, interrupt) {
+    let workspace = Workspace::new(&file, arguments.data.as_deref())?;
+    let mut cluster = Cluster::new(&file, &workspace.logs)?;
+    match looked_at(&mut cluster, &workspace, arguments, interrupt) {
         Err(error) if is_interrupted(&error) => {
             say("interrupted: everything is stopped");
             Ok(Outcome::Incomplete)
@@ -67,15 +67,15 @@ pub(crate) fn is_interrupted(error: &anyhow::Error) -> bool {
 
 fn looked_at(
     cluster: &mut Cluster,
-    scene: &Scene,
+    workspace: &Workspace,
     arguments: &RunArgs,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Outcome> {
-    start(cluster, scene, scene.first, interrupt)?;
-    if scene.first {
+    start(cluster, workspace, workspace.first, interrupt)?;
+    if workspace.first {
         cluster.prepare(&|| interrupt.requested())?;
     }
-    let acknowledgements = scene.temporary("acknowledgements");
+    let acknowledgements = workspace.temporary("acknowledgements");
     let mut lines = Vec::new();
     if arguments.client {
         let ran = cluster.run_client(
@@ -89,7 +89,7 @@ fn looked_at(
         .with_context(|| format!("write {}", acknowledgements.display()))?;
     if arguments.restart {
         cluster.kill();
-        start(cluster, scene, false, interrupt)?;
+        start(cluster, workspace, false, interrupt)?;
     }
     let mut outcome = Outcome::Clean;
     if arguments.check {
@@ -113,20 +113,20 @@ fn looked_at(
 
 fn start(
     cluster: &mut Cluster,
-    scene: &Scene,
+    workspace: &Workspace,
     first: bool,
     interrupt: &Interrupt,
 ) -> anyhow::Result<()> {
     let begun = Instant::now();
     let cancelled = || interrupt.requested();
-    let directories = &scene.directories;
+    let directories = &workspace.directories;
     cluster.start(&mut Settings {
         directories,
         first,
         starter: &mut Spawn,
         cancelled: &cancelled,
     })?;
-    say_ready(scene.directories.len(), begun);
+    say_ready(workspace.directories.len(), begun);
     Ok(())
 }
 

@@ -253,6 +253,12 @@ pub(super) fn network() -> Found {
         .map_err(|error| error.to_string())
 }
 
+pub(super) fn links() -> Found {
+    cluster::try_links()
+        .map(|()| "cut one and removed it".into())
+        .map_err(|error| error.to_string())
+}
+
 pub(super) fn tracing() -> Found {
     let advice = "a container needs --cap-add SYS_PTRACE or --security-opt seccomp=unconfined; \
                   kernel.yama.ptrace_scope must be 0 or 1";

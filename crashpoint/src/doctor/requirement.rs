@@ -146,6 +146,14 @@ pub(super) const TABLE: &[Requirement] = &[
     },
     Requirement {
         part: Part::Kernel,
+        name: "links of nodes",
+        needed_by: &[],
+        required: "CONFIG_NF_TABLES and CONFIG_NF_TABLES_BRIDGE (module nf_tables)",
+        without: "a link between two nodes cannot be cut: one line with the option; all else works",
+        check: check::links,
+    },
+    Requirement {
+        part: Part::Kernel,
         name: "tracing",
         needed_by: &[Guest, VirtualTime, App, Cluster],
         required: "ptrace of one's own children: kernel.yama.ptrace_scope of 0 or 1, no seccomp filter against it, \

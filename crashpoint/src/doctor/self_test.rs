@@ -12,7 +12,7 @@ use super::check::Check;
 const WORKLOAD: &str = "workload self-test; creat foo; write foo 0 4K; fsync foo; fsync .";
 
 /// What each disk must come to in the states that are visited if `--states` is not given, or in
-/// these: with a single write lost that no flush covered. Behind the workload an honest disk has
+/// these: with a single write lost that no flush covered. After the workload an honest disk has
 /// none.
 const KNOWN: [(Disk, Option<&str>, Verdict); 4] = [
     (Disk::Honest, None, Verdict::Clean),

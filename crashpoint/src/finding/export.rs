@@ -140,7 +140,7 @@ fn in_a_guest(opened: &Opened, script: Option<&Path>) -> Option<String> {
     ))
 }
 
-/// The workload up to the crash, which is behind `count` operations.
+/// The workload up to the crash, which is after `count` operations.
 fn crashed(found: &Found, count: usize) -> Workload {
     let setup = found.workload.setup.len();
     let run: Vec<&Op> = found

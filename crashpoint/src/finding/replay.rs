@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, say};
 use clap::{Args, Command};
-use machine::Machine;
+use machine::{Logged, Machine};
 use node_sweep::Recorded;
 use replayer::{FoundWhat, GuestLook, Looked, Recovered, Search, SweepOptions, Workers, prepare};
 
@@ -252,7 +252,7 @@ fn run(command: &str, place: &Path, interrupt: &Interrupt) -> anyhow::Result<()>
 
 /// Runs a command, and says how it failed if it did.
 pub(super) fn run_to_end(command: &mut Process, interrupt: &Interrupt) -> anyhow::Result<()> {
-    let mut child = command.spawn().context("run sh")?;
+    let mut child = command.spawn_logged().context("run sh")?;
     let status = wait(&mut child, interrupt)?;
     if let Some(status) = status.filter(|status| !status.success()) {
         say(&format!("the command ended with {status}"));

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, quoted, say};
+use machine::Logged;
 use node_sweep::{
-    CheckCommand, Finding, Judge, Level, Made, Numbered, Place, Program, Recorded, Subject,
+    CheckCommand, CrashState, Finding, Judge, Level, Numbered, Place, Program, Recorded, Subject,
     Verdict, keep, load_trace, make_again, scratch,
 };
 use trace_store::Trace;
@@ -73,8 +74,8 @@ impl State<'_> {
         let (_place, mut program) = self.program(trace, scratch.path(), look.interrupt)?;
         let verdict = program.judge(&state, false)?;
         let outcome = look.tell(numbered, &verdict);
-        let held = program.hold(&state, |_, data, acks| look.at_directory(data, acks))?;
-        held.unwrap_or_else(|why| say(&format!("there is nothing to look at: {why}")));
+        let looked = program.hold(&state, |_, data, acks| look.at_directory(data, acks))?;
+        looked.unwrap_or_else(|why| say(&format!("there is nothing to look at: {why}")));
         Ok(outcome)
     }
 
@@ -117,7 +118,7 @@ impl State<'_> {
         let mut nodes = ground.nodes()?;
         let verdict = nodes.judge(&state, false)?;
         let outcome = look.tell(numbered, &verdict);
-        let held = nodes.hold(&state, &mut |cluster| {
+        let looked = nodes.hold(&state, &mut |cluster| {
             if let Some(command) = look.command {
                 let mut command =
                     cluster.client_command(&["sh".into(), "-c".into(), command.into()]);
@@ -130,7 +131,7 @@ impl State<'_> {
             }
             Ok(())
         })?;
-        held.unwrap_or_else(|why| {
+        looked.unwrap_or_else(|why| {
             say(&format!(
                 "there is no cluster to talk to: {why}; --keep DIR writes its files"
             ));
@@ -217,7 +218,7 @@ fn piped(script: &str, path: &Path) -> anyhow::Result<String> {
     let output = Command::new("sh")
         .args(["-c", script, "sh"])
         .arg(path)
-        .output()
+        .output_logged()
         .context("run sh")?;
     if !output.status.success() {
         bail!(
@@ -229,7 +230,7 @@ fn piped(script: &str, path: &Path) -> anyhow::Result<String> {
 }
 
 impl Look<'_> {
-    fn kept(&self, trace: &Trace, state: &Made, directory: &Path) -> anyhow::Result<Outcome> {
+    fn kept(&self, trace: &Trace, state: &CrashState, directory: &Path) -> anyhow::Result<Outcome> {
         keep(trace, state, directory)?;
         say(&format!("the crash state is in {}", directory.display()));
         Ok(if self.interrupt.requested() {

@@ -5,56 +5,23 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use askama::Template;
 use itertools::Itertools;
 use node_sweep::{Reason, Recorded};
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use replayer::Found;
 
 use super::sweep::{Sweep, headline, promises};
 use crate::states::{title, unended};
 
-#[derive(Template)]
-#[template(path = "junit.xml")]
-struct Junit {
-    suites: Vec<Suite>,
-}
-
-struct Suite {
-    name: String,
-    tests: u64,
-    failures: u64,
-    errors: u64,
-    skipped: u64,
-    seconds: String,
+/// What came of the cases of a suite, and how many things have no case of their own.
+struct Counts {
     clean: u64,
     /// What is clean.
     things: &'static str,
-    properties: Vec<(&'static str, String)>,
-    cases: Vec<Case>,
-}
-
-struct Case {
-    name: String,
-    failure: Option<Said>,
-    error: Option<Said>,
-}
-
-struct Said {
-    kind: String,
-    message: String,
-    text: String,
-}
-
-impl Said {
-    fn new(kind: &str, message: &str, text: &str) -> Self {
-        let [kind, message, text] = [kind, message, text].map(|text| printable(text).into_owned());
-        Self {
-            kind,
-            message,
-            text,
-        }
-    }
+    skipped: u64,
+    time: Duration,
 }
 
 /// The file for these sweeps.
@@ -64,17 +31,17 @@ pub(super) fn junit(sweeps: &[Sweep], states: &[(PathBuf, Recorded)]) -> anyhow:
         .iter()
         .flat_map(|sweep| (0..sweep.overview.file_systems.len()).map(move |place| (sweep, place)));
     let suites = suites.map(|(sweep, place)| suite(sweep, place, alone));
-    let suites = suites
-        .chain(
-            states
-                .iter()
-                .map(|(directory, recorded)| states_suite(directory, recorded)),
-        )
-        .collect();
-    Ok(Junit { suites }.render()?)
+    let suites = suites.chain(
+        states
+            .iter()
+            .map(|(directory, recorded)| states_suite(directory, recorded)),
+    );
+    let mut report = Report::new("crashpoint");
+    report.add_test_suites(suites);
+    Ok(report.to_string()?)
 }
 
-fn suite(sweep: &Sweep, place: usize, alone: bool) -> Suite {
+fn suite(sweep: &Sweep, place: usize, alone: bool) -> TestSuite {
     let swept = &sweep.overview.file_systems[place];
     let variant = swept.variant.to_string();
     let summary = &swept.summary;
@@ -87,18 +54,12 @@ fn suite(sweep: &Sweep, place: usize, alone: bool) -> Suite {
     for (_, found) in &found.chunk_by(|found| found.workload_number) {
         cases.push(failed(sweep, &found.collect::<Vec<_>>()));
     }
-    let failures = cases.len() as u64;
     // What has findings fails already, which is worse.
     let unmeasured =
         |open: &&replayer::Open| open.place == place && !open.not_applicable && !open.has_findings;
     for open in sweep.overview.open.iter().filter(unmeasured) {
         let text = format!("workload  {}\nwhy       {}\n", open.text, open.why);
-        let error = Some(Said::new("inconclusive", &open.why, &text));
-        cases.push(Case {
-            name: printable(&open.workload).into_owned(),
-            failure: None,
-            error,
-        });
+        cases.push(error(&open.workload, "inconclusive", &open.why, &text));
     }
     if !sweep.overview.finished {
         let message = format!("not finished: {} workloads are done", summary.workloads);
@@ -106,14 +67,8 @@ fn suite(sweep: &Sweep, place: usize, alone: bool) -> Suite {
             "go on with: crashpoint fs --resume {}\n",
             sweep.directory.display()
         );
-        let error = Some(Said::new("unfinished", &message, &text));
-        cases.push(Case {
-            name: "the sweep".into(),
-            failure: None,
-            error,
-        });
+        cases.push(error("the sweep", "unfinished", &message, &text));
     }
-    let errors = cases.len() as u64 - failures;
     let skipped = sweep
         .overview
         .open
@@ -126,28 +81,25 @@ fn suite(sweep: &Sweep, place: usize, alone: bool) -> Suite {
         format!("{} {variant}", sweep.directory.display())
     };
     let manifest = &sweep.findings.manifest;
-    Suite {
-        name: printable(&name).into_owned(),
-        tests: swept.clean + skipped + failures + errors,
-        failures,
-        errors,
-        skipped,
-        seconds: format!("{:.3}", summary.elapsed.as_secs_f64()),
+    let counts = Counts {
         clean: swept.clean,
         things: "workloads",
-        properties: vec![
-            ("kernel", printable(&manifest.kernel_release).into_owned()),
-            ("disk", printable(&manifest.disk).into_owned()),
-            ("states", manifest.states.join(",")),
-            ("states-checked", summary.states_checked.to_string()),
-            ("states-equal", summary.states_equal.to_string()),
-        ],
-        cases,
-    }
+        skipped,
+        time: summary.elapsed,
+    };
+    let mut suite = suite_of(&name, cases, &counts);
+    suite.add_properties([
+        ("kernel", &*printable(&manifest.kernel_release)),
+        ("disk", &printable(&manifest.disk)),
+        ("states", &manifest.states.join(",")),
+        ("states-checked", &summary.states_checked.to_string()),
+        ("states-equal", &summary.states_equal.to_string()),
+    ]);
+    suite
 }
 
 /// Of a sweep of the crash states of a program or a cluster.
-fn states_suite(directory: &Path, recorded: &Recorded) -> Suite {
+fn states_suite(directory: &Path, recorded: &Recorded) -> TestSuite {
     let Recorded {
         manifest,
         findings,
@@ -172,17 +124,11 @@ fn states_suite(directory: &Path, recorded: &Recorded) -> Suite {
             .map(|lost| &*lost.call);
         let kind = kind.unique().join(" ");
         let text = format!("{}{}", title(finding), finding.text());
-        let failure = Some(Said::new(&kind, &finding.complaint.words.join("; "), &text));
-        Case {
-            name,
-            failure,
-            error: None,
-        }
+        let message = finding.complaint.words.join("; ");
+        case(&name, NonSuccessKind::Failure, &kind, &message, &text)
     });
     let mut cases: Vec<_> = failed.collect();
     cases.extend(unknown(directory, recorded));
-    let failures = findings.len() as u64;
-    let errors = cases.len() as u64 - failures;
     let clean = summary
         .checked
         .saturating_sub(summary.broken + summary.inconclusive);
@@ -192,27 +138,25 @@ fn states_suite(directory: &Path, recorded: &Recorded) -> Suite {
         manifest.name,
         manifest.model
     );
-    Suite {
-        name: printable(&name).into_owned(),
-        tests: clean + failures + errors,
-        failures,
-        errors,
-        skipped: 0,
-        seconds: format!("{:.3}", summary.seconds),
+    let counts = Counts {
         clean,
         things: "states",
-        properties: vec![
-            ("kernel", printable(&manifest.kernel_release).into_owned()),
-            ("states", summary.states.to_string()),
-            ("states-checked", summary.checked.to_string()),
-            ("states-equal", summary.equal.to_string()),
-        ],
-        cases,
-    }
+        skipped: 0,
+        // It comes from a file.
+        time: Duration::try_from_secs_f64(summary.seconds).unwrap_or_default(),
+    };
+    let mut suite = suite_of(&name, cases, &counts);
+    suite.add_properties([
+        ("kernel", &*printable(&manifest.kernel_release)),
+        ("states", &summary.states.to_string()),
+        ("states-checked", &summary.checked.to_string()),
+        ("states-equal", &summary.equal.to_string()),
+    ]);
+    suite
 }
 
 /// What a sweep of crash states does not tell, a case for each reason.
-fn unknown(directory: &Path, recorded: &Recorded) -> Vec<Case> {
+fn unknown(directory: &Path, recorded: &Recorded) -> Vec<TestCase> {
     let summary = &recorded.summary;
     let stopped = unended(recorded, directory)
         .or_else(|| (!summary.is_whole()).then(|| "it was stopped before its end".to_owned()));
@@ -229,11 +173,7 @@ fn unknown(directory: &Path, recorded: &Recorded) -> Vec<Case> {
     let calls = summary.not_recorded.iter();
     let calls =
         calls.map(|(call, times)| ("the recording", format!("{call} was called {times} times")));
-    let case = |(name, words): (&str, String)| Case {
-        name: name.into(),
-        failure: None,
-        error: Some(Said::new("inconclusive", &words, &words)),
-    };
+    let case = |(name, words): (&str, String)| error(name, "inconclusive", &words, &words);
     stopped
         .into_iter()
         .chain(reasons)
@@ -243,7 +183,7 @@ fn unknown(directory: &Path, recorded: &Recorded) -> Vec<Case> {
 }
 
 /// The case of a workload with these findings.
-fn failed(sweep: &Sweep, found: &[&Found]) -> Case {
+fn failed(sweep: &Sweep, found: &[&Found]) -> TestCase {
     let first = found[0];
     let story = |found: &&Found| format!("finding {}\n{}", found.number, sweep.story(found));
     let text = found.iter().map(story).join("\n");
@@ -252,15 +192,54 @@ fn failed(sweep: &Sweep, found: &[&Found]) -> Case {
         .flat_map(|found| promises(found))
         .unique()
         .join(" ");
-    let failure = Some(Said::new(&kind, &headline(first), &text));
-    Case {
-        name: printable(&first.workload.name).into_owned(),
-        failure,
-        error: None,
-    }
+    let name = &first.workload.name;
+    case(
+        name,
+        NonSuccessKind::Failure,
+        &kind,
+        &headline(first),
+        &text,
+    )
 }
 
-/// XML has no place for most control characters, not even escaped.
+/// A suite of these cases, and of what has no case of its own: it is counted, in a case for all.
+fn suite_of(name: &str, cases: Vec<TestCase>, counts: &Counts) -> TestSuite {
+    let mut suite = TestSuite::new(printable(name));
+    suite.set_time(counts.time);
+    suite.add_test_cases(cases);
+    let Counts { clean, things, .. } = counts;
+    if *clean > 0 {
+        let name = format!("{clean} clean {things}");
+        suite.add_test_case(TestCase::new(name, TestCaseStatus::success()));
+    }
+    if counts.skipped > 0 {
+        let mut status = TestCaseStatus::skipped();
+        status.set_message("the file system has no such operation");
+        let name = format!("{} workloads that do not apply", counts.skipped);
+        suite.add_test_case(TestCase::new(name, status));
+    }
+    suite.tests = suite.failures + suite.errors + (clean + counts.skipped) as usize;
+    suite.skipped = counts.skipped as usize;
+    for case in &mut suite.test_cases {
+        case.classname = Some(suite.name.clone());
+    }
+    suite
+}
+
+fn error(name: &str, kind: &str, message: &str, text: &str) -> TestCase {
+    case(name, NonSuccessKind::Error, kind, message, text)
+}
+
+fn case(name: &str, result: NonSuccessKind, kind: &str, message: &str, text: &str) -> TestCase {
+    let mut status = TestCaseStatus::non_success(result);
+    status.set_type(printable(kind));
+    status.set_message(printable(message));
+    status.set_description(printable(text));
+    TestCase::new(printable(name), status)
+}
+
+/// XML has no place for most control characters, not even escaped. `quick_junit` would leave them
+/// out; a reader should see that they were there.
 fn printable(text: &str) -> Cow<'_, str> {
     let is_foreign = |letter: char| {
         (letter.is_control() && letter != '\n' && letter != '\t')

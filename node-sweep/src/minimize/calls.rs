@@ -8,7 +8,7 @@ use trace_store::Trace;
 use super::{Lessen, Missing, alone};
 use crate::check::Complaint;
 use crate::findings::{Finding, Findings};
-use crate::states::{Made, States};
+use crate::states::{CrashState, States};
 use crate::tree::Impossible;
 
 /// The states of a space, and those beside it that a crash can leave too.
@@ -107,7 +107,7 @@ impl Lessen for Calls<'_> {
         all.filter_map(|state| self.allowed(state)).collect()
     }
 
-    fn make(&mut self, state: &State) -> Result<Made, Impossible> {
+    fn make(&mut self, state: &State) -> Result<CrashState, Impossible> {
         self.states.make(state)
     }
 
@@ -115,14 +115,17 @@ impl Lessen for Calls<'_> {
         &mut self,
         state: &State,
         complaint: Complaint,
-        made: &Made,
+        crash_state: &CrashState,
     ) -> anyhow::Result<Finding> {
-        let story = self
-            .findings
-            .story(Some(&mut self.states), state, &alone(complaint), made.key);
+        let story = self.findings.story(
+            Some(&mut self.states),
+            state,
+            &alone(complaint),
+            crash_state.key,
+        );
         // Who asks what other spaces have must ask of one that is in this one.
         let run = &self.findings.trace.run;
-        let own = HashSet::from([made.key]);
+        let own = HashSet::from([crash_state.key]);
         let found = self.findings.search(run, &self.request, &own);
         if found.is_none_or(|found| found.is_empty()) {
             return Ok(story);

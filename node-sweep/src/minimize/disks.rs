@@ -8,7 +8,7 @@ use super::{Lessen, Missing, alone};
 use crate::blocks::{BlockFindings, Blocks};
 use crate::check::Complaint;
 use crate::findings::Finding;
-use crate::states::Made;
+use crate::states::CrashState;
 use crate::tree::Impossible;
 
 /// The states of a space, and those beside it that a crash can leave too.
@@ -87,15 +87,15 @@ impl Lessen for Disks<'_> {
         Vec::new()
     }
 
-    fn make(&mut self, state: &BlockState) -> Result<Made, Impossible> {
-        Ok(self.blocks.made(state))
+    fn make(&mut self, state: &BlockState) -> Result<CrashState, Impossible> {
+        Ok(self.blocks.crash_state(state))
     }
 
     fn story(
         &mut self,
         state: &BlockState,
         complaint: Complaint,
-        _: &Made,
+        _: &CrashState,
     ) -> anyhow::Result<Finding> {
         let told = BlockFindings {
             trace: self.trace,

@@ -154,6 +154,7 @@ impl Engine {
                 unfinished.result.states_equal += 1;
                 continue;
             }
+            tracing::trace!(number, position = state.position, "checks a crash state");
             let make = || recording.model(&self.contract, progress);
             match models.entry(progress).or_insert_with(make) {
                 Ok(model) => {

@@ -9,18 +9,18 @@ use cluster::{ClusterFile, Disk};
 use local_fs::{Scratch, enter_mount_namespace};
 
 /// Directories of a cluster.
-pub(crate) struct Scene {
+pub(crate) struct Workspace {
     /// The data of each node, in the order of the file.
     pub(crate) directories: Vec<PathBuf>,
     /// The logs.
     pub(crate) logs: PathBuf,
     /// Whether the directories are new.
     pub(crate) first: bool,
-    // Behind what lies in it.
+    // After what lies in it.
     scratch: Scratch,
 }
 
-impl Scene {
+impl Workspace {
     /// Makes the directories, in memory or in `kept`. This thread gets a mount namespace of its
     /// own.
     pub(crate) fn new(file: &ClusterFile, kept: Option<&Path>) -> anyhow::Result<Self> {

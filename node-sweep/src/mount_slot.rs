@@ -11,36 +11,36 @@ use local_fs::{Mounted, Variant};
 
 use crate::tree::Tree;
 
-/// How long a disk may stay in use behind the end of a state: whoever saw it mounted is being
+/// How long a disk may stay in use after the end of a state: whoever saw it mounted is being
 /// ended.
 const BUSY_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a node's disk holds in a crash state.
 #[derive(Debug, Clone)]
-pub enum Held {
+pub enum DiskState {
     /// The directory itself.
     Tree(Tree),
     /// The disk under the file system that the directory is on.
-    Disk(Arc<HeldDisk>),
+    Disk(Arc<DiskImage>),
 }
 
 /// A disk as a crash left it.
-pub struct HeldDisk {
+pub struct DiskImage {
     /// Its content.
-    pub image: Image,
+    pub content: Image,
     /// The file system on it.
     pub variant: Variant,
     /// The path of the node's directory in that.
     pub directory: String,
 }
 
-impl std::fmt::Debug for HeldDisk {
+impl std::fmt::Debug for DiskImage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "HeldDisk({}, {} pages)",
+            "DiskImage({}, {} pages)",
             self.variant,
-            self.image.written().count()
+            self.content.written().count()
         )
     }
 }
@@ -48,36 +48,36 @@ impl std::fmt::Debug for HeldDisk {
 /// A place for one node: a directory in memory, or a disk that is mounted. What is there is gone
 /// when it is put away, or dropped.
 #[derive(Default)]
-pub(crate) struct Bay {
+pub(crate) struct MountSlot {
     // Dropped in this order.
     mounted: Option<Mounted>,
     disk: Option<MemfdDisk>,
 }
 
-impl Bay {
+impl MountSlot {
     /// Puts a crash state there. Returns the node's directory, or why its file system cannot be
     /// mounted. `path` is a new one; a disk is mounted on it in the mount namespace of this thread.
     pub(crate) fn put(
         &mut self,
-        held: &Held,
+        state: &DiskState,
         path: &Path,
     ) -> anyhow::Result<Result<PathBuf, String>> {
-        let held = match held {
-            Held::Tree(tree) => {
+        let image = match state {
+            DiskState::Tree(tree) => {
                 tree.write_to(path)
                     .with_context(|| format!("make a crash state in {}", path.display()))?;
                 return Ok(Ok(path.to_owned()));
             }
-            Held::Disk(held) => held,
+            DiskState::Disk(image) => image,
         };
         self.put_away();
         fs::create_dir(path).with_context(|| format!("create {}", path.display()))?;
         if self.disk.is_none() {
-            self.disk = Some(MemfdDisk::new(held.image.base())?);
+            self.disk = Some(MemfdDisk::new(image.content.base())?);
         }
         let disk = self.disk.as_mut().expect("it was made");
-        disk.load(&held.image)?;
-        match Mounted::new(&held.variant, disk.device(), path) {
+        disk.load(&image.content)?;
+        match Mounted::new(&image.variant, disk.device(), path) {
             Ok(mounted) => self.mounted = Some(mounted),
             Err(error) => {
                 let Some(why) = error.unmountable() else {
@@ -85,15 +85,15 @@ impl Bay {
                 };
                 return Ok(Err(format!(
                     "its {} cannot be mounted: {why}",
-                    held.variant.file_system.name
+                    image.variant.file_system.name
                 )));
             }
         }
-        let data = path.join(&held.directory);
+        let data = path.join(&image.directory);
         Ok(if data.is_dir() {
             Ok(data)
         } else {
-            Err(format!("its {} has lost its directory", held.variant))
+            Err(format!("its {} has lost its directory", image.variant))
         })
     }
 
@@ -103,7 +103,7 @@ impl Bay {
             return;
         }
         // A check that keeps running may still be in it, and the namespaces of nodes end a little
-        // behind the nodes. What is in use must not change: then another disk takes its place.
+        // after the nodes. What is in use must not change: then another disk takes its place.
         let disk = self
             .disk
             .take()
@@ -112,7 +112,7 @@ impl Bay {
     }
 }
 
-impl Drop for Bay {
+impl Drop for MountSlot {
     fn drop(&mut self) {
         self.put_away();
     }

@@ -1,42 +1,175 @@
-//! Which states of a space are visited.
+//! Which states of a space are visited, and in which order.
+//!
+//! A sweep may be stopped at any time, by a budget or a user. So whatever was visited by then is of
+//! all kinds and from the whole run: kinds take turns, and within a kind the states are spread, the
+//! last of the run first, since most was promised by then.
+
+use std::collections::VecDeque;
+use std::ops::{Range, RangeInclusive};
 
 use anyhow::bail;
 
+/// At least and at most so many neighbours are visited together: what is the same in them is made
+/// once, and to go elsewhere takes as long as to make some dozens of them.
+const CHUNK: RangeInclusive<u64> = 64..=1024;
+
+/// As long as that allows it, a kind is cut into so many parts.
+const PARTS: u64 = 16;
+
 /// States to visit, and how many they are.
 pub(crate) struct Indices {
-    /// Their numbers, ascending.
+    /// Their numbers, none of them twice.
     pub(crate) all: Box<dyn Iterator<Item = u64> + Send>,
     /// How many.
     pub(crate) count: u64,
 }
 
 impl Indices {
-    /// All of `len` states, or those that `draw` draws if only a `sample` is asked for.
+    /// All states of the kinds that have so many each, or those that `draw` draws if only a
+    /// `sample` is asked for.
     ///
     /// # Errors
     /// If they are too many.
     pub(crate) fn of(
-        len: u64,
+        kinds: impl IntoIterator<Item = u64>,
         sample: Option<u64>,
         draw: impl FnOnce(u64) -> Vec<u64>,
     ) -> anyhow::Result<Self> {
-        Ok(match sample {
-            Some(count) => {
-                let drawn = draw(count);
-                Self {
-                    count: drawn.len() as u64,
-                    all: Box::new(drawn.into_iter()),
-                }
-            }
-            None if len == u64::MAX => {
-                bail!(
-                    "there are more states than can be counted: draw some with --sample, or lose less with --lost"
-                )
-            }
-            None => Self {
-                count: len,
-                all: Box::new(0..len),
-            },
+        if let Some(count) = sample {
+            let drawn = draw(count);
+            return Ok(Self {
+                count: drawn.len() as u64,
+                all: Box::new(spread(drawn.len() as u64).map(move |place| drawn[place as usize])),
+            });
+        }
+        let ranges = ranges(kinds);
+        let count = ranges.last().map_or(0, |range| range.end);
+        if count == u64::MAX {
+            bail!(
+                "there are more states than can be counted: draw some with --sample, or lose less with --lost"
+            )
+        }
+        Ok(Self {
+            count,
+            all: Box::new(in_turns(ranges)),
         })
+    }
+}
+
+/// The numbers of the states of each kind.
+fn ranges(kinds: impl IntoIterator<Item = u64>) -> Vec<Range<u64>> {
+    let next = |start: &mut u64, states: u64| {
+        let first = *start;
+        *start = start.saturating_add(states);
+        Some(first..*start)
+    };
+    kinds.into_iter().scan(0, next).collect()
+}
+
+/// All numbers of some ranges: the ranges take turns.
+fn in_turns(ranges: Vec<Range<u64>>) -> impl Iterator<Item = u64> + Send {
+    let chunks = |range: Range<u64>| {
+        let states = range.end - range.start;
+        let len = (states / PARTS).clamp(*CHUNK.start(), *CHUNK.end());
+        spread(states.div_ceil(len)).map(move |chunk| {
+            let first = range.start + chunk * len;
+            first..range.end.min(first + len)
+        })
+    };
+    let mut waiting: VecDeque<_> = ranges.into_iter().map(chunks).collect();
+    let next = move || {
+        loop {
+            let mut chunks = waiting.pop_front()?;
+            if let Some(chunk) = chunks.next() {
+                waiting.push_back(chunks);
+                return Some(chunk);
+            }
+        }
+    };
+    std::iter::from_fn(next).flatten()
+}
+
+/// The numbers below `count`, from the last one on, so that the first so many are always spread
+/// over all of them (the sequence of van der Corput).
+fn spread(count: u64) -> impl Iterator<Item = u64> + Send {
+    let bits = count.next_power_of_two().trailing_zeros();
+    let turned = move |number: u64| match bits {
+        0 => 0,
+        bits => number.reverse_bits() >> (u64::BITS - bits),
+    };
+    let all = 0..count.next_power_of_two();
+    let below = all.map(turned).filter(move |number| *number < count);
+    below.map(move |number| count - 1 - number)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn visited(kinds: &[u64]) -> Vec<u64> {
+        let indices =
+            Indices::of(kinds.iter().copied(), None, |_| Vec::new()).expect("they are few");
+        let all: Vec<_> = indices.all.collect();
+        assert_eq!(all.len() as u64, indices.count);
+        all
+    }
+
+    #[test]
+    fn each_state_is_visited_once() {
+        for kinds in [
+            &[][..],
+            &[0],
+            &[1],
+            &[5, 0, 700],
+            &[64, 65, 63],
+            &[3000, 1, 129],
+        ] {
+            let all = visited(kinds);
+            let sum: u64 = kinds.iter().sum();
+            assert_eq!(
+                BTreeSet::from_iter(all.iter().copied()),
+                (0..sum).collect(),
+                "{kinds:?}"
+            );
+            assert_eq!(all.len() as u64, sum, "{kinds:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_visited_first_is_of_all_kinds_and_from_the_whole_run() {
+        const KINDS: [u64; 3] = [10_000, 40_000, 500];
+        let begun: Vec<_> = visited(&KINDS).into_iter().take(10_000).collect();
+        for (kind, range) in ranges(KINDS).into_iter().enumerate() {
+            let len = range.end - range.start;
+            for quarter in 0..4 {
+                let part = range.start + quarter * len / 4..range.start + (quarter + 1) * len / 4;
+                let some = begun.iter().any(|number| part.contains(number));
+                assert!(some, "quarter {quarter} of kind {kind}");
+            }
+        }
+        assert!(
+            begun[..*CHUNK.end() as usize].contains(&9_999),
+            "the end of the run comes first"
+        );
+    }
+
+    #[test]
+    fn of_a_sample_each_beginning_is_spread() {
+        let drawn: Vec<u64> = (0..1000).map(|number| number * 7).collect();
+        let indices = Indices::of([7000], Some(1000), |_| drawn.clone()).expect("they are few");
+        let all: Vec<_> = indices.all.collect();
+        assert_eq!(
+            BTreeSet::from_iter(all.iter().copied()),
+            BTreeSet::from_iter(drawn)
+        );
+        let early = all[..20].iter().filter(|number| **number < 3500).count();
+        assert!((5..=15).contains(&early), "{early} of 20");
+    }
+
+    #[test]
+    fn more_than_can_be_counted_are_refused() {
+        assert!(Indices::of([u64::MAX, 7], None, |_| Vec::new()).is_err());
     }
 }

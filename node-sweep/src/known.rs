@@ -65,7 +65,8 @@ impl Known<'_> {
         let request = self.request.of_calls(self.explore)?;
         let space = Space::new(&self.trace.run, &request)?;
         let (sample, seed) = (self.request.sample, self.request.seed);
-        let indices = Indices::of(space.len(), sample, |count| space.sample(count, seed))?;
+        let kinds = space.counts().into_iter().map(|count| count.states);
+        let indices = Indices::of(kinds, sample, |count| space.sample(count, seed))?;
         let count = indices.count;
         let trees = Trees {
             states: States::new(&self.trace.run, &space, self.trace),
@@ -82,7 +83,8 @@ impl Known<'_> {
     fn of_disks(&self, seconds: f64) -> anyhow::Result<(Vec<Finding>, Summary)> {
         let space = self.request.of_disks(self.explore, self.trace)?;
         let (sample, seed) = (self.request.sample_of_disks(), self.request.seed);
-        let indices = Indices::of(space.len(), sample, |count| space.sample(count, seed))?;
+        let kinds = space.counts().into_iter().map(|count| count.states);
+        let indices = Indices::of(kinds, sample, |count| space.sample(count, seed))?;
         let count = indices.count;
         let swept = self.swept(Level::Block, Blocks::new(self.trace, &space)?, indices)?;
         let found = BlockFindings {

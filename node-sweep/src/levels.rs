@@ -188,7 +188,8 @@ impl<'a> Requested<'a> {
         let request = self.request.of_calls(self.explore)?;
         let space = Space::new(&self.trace.run, &request)?;
         let (sample, seed) = (self.request.sample, self.request.seed);
-        let indices = Indices::of(space.len(), sample, |count| space.sample(count, seed))?;
+        let kinds = space.counts().into_iter().map(|count| count.states);
+        let indices = Indices::of(kinds, sample, |count| space.sample(count, seed))?;
         self.announce(&space);
         let (name, interrupt) = (request.model.name, visit.control.interrupt);
         let subjects = subjects(visit.control.jobs)?;
@@ -261,7 +262,8 @@ impl<'a> Requested<'a> {
         };
         let model = judged.file_systems();
         let (sample, seed) = (self.request.sample_of_disks(), self.request.seed);
-        let indices = Indices::of(space.len(), sample, |count| space.sample(count, seed))?;
+        let kinds = space.counts().into_iter().map(|count| count.states);
+        let indices = Indices::of(kinds, sample, |count| space.sample(count, seed))?;
         campaign::say(&format!(
             "{} crash states of {model}, {}{}",
             count_words(space.len()),

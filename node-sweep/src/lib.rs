@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acks;
 mod again;
 mod bay;
 mod blocks;
@@ -43,6 +44,7 @@ mod text;
 mod tree;
 mod watcher;
 
+pub use acks::late_acks;
 pub use again::{Address, keep, make_again, refuse_to_keep};
 pub use bay::{Held, HeldDisk};
 pub use blocks::{BlockFindings, Blocks, kind_words, recorded_disks};

@@ -229,6 +229,8 @@ fn unknown(directory: &Path, recorded: &Recorded) -> Vec<Case> {
     let calls = summary.not_recorded.iter();
     let calls =
         calls.map(|(call, times)| ("the recording", format!("{call} was called {times} times")));
+    let untested = summary.untested.iter();
+    let untested = untested.map(|why| ("the recording", why.clone()));
     let case = |(name, words): (&str, String)| Case {
         name: name.into(),
         failure: None,
@@ -238,6 +240,7 @@ fn unknown(directory: &Path, recorded: &Recorded) -> Vec<Case> {
         .into_iter()
         .chain(reasons)
         .chain(calls)
+        .chain(untested)
         .map(case)
         .collect()
 }

@@ -413,6 +413,9 @@ impl Reader<'_> {
             FileOp::Resize { file, .. } => format!("grow {}", of(file)),
             FileOp::Zero { file, .. } => format!("zero {}", of(file)),
             FileOp::SetMode { file, .. } => format!("chmod {}", of(file)),
+            FileOp::SetXattr { file, name, .. } => {
+                format!("setxattr {} {}", of(file), plain(name))
+            }
             FileOp::Sync { .. } | FileOp::SyncAll => "sync".into(),
         }
     }
@@ -561,7 +564,10 @@ impl Reader<'_> {
                     !in_place
                         && !matches!(
                             op,
-                            FileOp::SetMode { .. } | FileOp::Link { .. } | FileOp::Unlink { .. }
+                            FileOp::SetMode { .. }
+                                | FileOp::SetXattr { .. }
+                                | FileOp::Link { .. }
+                                | FileOp::Unlink { .. }
                         )
                 }
             };
@@ -613,6 +619,7 @@ fn subject(op: &FileOp) -> FileId {
         | FileOp::Resize { file, .. }
         | FileOp::Zero { file, .. }
         | FileOp::SetMode { file, .. }
+        | FileOp::SetXattr { file, .. }
         | FileOp::Sync { file, .. } => *file,
         FileOp::SyncAll => FileId::ROOT,
     }
@@ -654,9 +661,12 @@ fn is_of(effect: &Effect, synced: FileId, scope: SyncScope) -> bool {
             Effect::Write { file, .. } | Effect::SetSize { file, .. },
             SyncScope::File | SyncScope::Data,
         )
-        | (Effect::SetMode { file, .. } | Effect::NewFile { file, .. }, SyncScope::File) => {
-            *file == synced
-        }
+        | (
+            Effect::SetMode { file, .. }
+            | Effect::SetXattr { file, .. }
+            | Effect::NewFile { file, .. },
+            SyncScope::File,
+        ) => *file == synced,
         (
             Effect::SetEntry { parent, .. } | Effect::RemoveEntry { parent, .. },
             SyncScope::File | SyncScope::Data,

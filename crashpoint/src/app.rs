@@ -16,12 +16,13 @@ use local_fs::enter_mount_namespace;
 use machine::Logged;
 use nix::unistd::{AccessFlags, access};
 use node_sweep::{
-    Check, CheckCommand, Judge, Level, Place, Program, Requested, Rule, Subject, scratch,
+    Check, CheckCommand, Judge, Level, Place, Program, Requested, Rule, Subject, late_acks, scratch,
 };
 use recorder::process::{NodeOptions, record};
 use trace_store::Trace;
 
 use crate::states::{self, VisitArgs};
+use crate::terminal::give_terminal;
 
 /// What stands for the directory of data among the words of the program.
 const DIRECTORY: &str = "{dir}";
@@ -65,6 +66,12 @@ pub(crate) struct AppArgs {
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86400), conflicts_with = "resume")]
     check_limit: u32,
 
+    /// Pass a run in which the program printed no line, or changed nothing in its directory
+    ///
+    /// Without this such a run is inconclusive: no state of it breaks a promise.
+    #[arg(long, conflicts_with = "resume")]
+    allow_no_acks: bool,
+
     #[command(flatten)]
     sweep: VisitArgs,
 
@@ -84,7 +91,7 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
             Err(outcome) => return Ok(outcome),
         };
         let request = &results.manifest().request;
-        let Judge::Program { check, limit_s } = &request.judge else {
+        let Judge::Program { check, limit_s, .. } = &request.judge else {
             unreachable!("others are refused");
         };
         let begun_in = &results.manifest().working_directory;
@@ -106,13 +113,16 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
     let Some(trace) = recorded else {
         return Ok(Outcome::Incomplete);
     };
-    let Judge::Program { check, limit_s } = &judge else {
+    let Judge::Program { check, limit_s, .. } = &judge else {
         unreachable!("a program is judged by its check")
     };
     let (place, check) = (
         Place::of(&trace, PROGRAM, scratch.path())?,
         check_of(check, *limit_s, None, interrupt)?,
     );
+    if let Some(warning) = late_acks(&trace.run) {
+        campaign::say(&warning);
+    }
     let request = visit.request(Rule::BruteForce, judge.clone())?;
     let explore = request.explore(None, &trace.run)?;
     let what = Requested {
@@ -206,6 +216,7 @@ impl AppArgs {
         Judge::Program {
             check,
             limit_s: self.check_limit,
+            allow_no_acks: self.allow_no_acks,
         }
     }
 
@@ -286,6 +297,10 @@ impl AppArgs {
             return Ok(None);
         };
         let request = self.sweep.request(Rule::BruteForce, judge.clone())?;
+        if request.level == Level::Block {
+            // What the disk was asked to do is all that matters.
+            return Ok(Some(trace));
+        }
         let Some(difference) = states::difference(&request, &trace, data)? else {
             return Ok(Some(trace));
         };
@@ -330,13 +345,15 @@ impl AppArgs {
         let mut command = Command::new(program);
         // What it prints is on record. Ours is for what is found.
         let output = data.with_file_name("output");
-        let output =
-            fs::File::create(&output).with_context(|| format!("create {}", output.display()))?;
-        command.args(&words[1..]).stdout(output);
+        command.args(&words[1..]);
+        give_terminal(&mut command, || {
+            fs::File::create(&output).with_context(|| format!("create {}", output.display()))
+        })?;
         let options = NodeOptions {
             name: PROGRAM.into(),
             directory: Some(data.to_owned()),
             marks: true,
+            disk_only: self.sweep.states.level()? == Level::Block,
             ..NodeOptions::default()
         };
         let recorded =
@@ -350,11 +367,28 @@ impl AppArgs {
         let Some((trace, status)) = recorded?.filter(|_| !interrupt.requested()) else {
             return Ok(None);
         };
+        let refused = refused_words(&trace);
         if !status.success() {
-            bail!("the program did not end as it should ({status}): nothing was tested");
+            let why = refused.map_or_else(String::new, |refused| format!("; {refused}"));
+            bail!("the program did not end as it should ({status}): nothing was tested{why}");
+        }
+        if let Some(refused) = refused {
+            campaign::say(&refused);
         }
         Ok(Some(trace))
     }
+}
+
+/// What was refused to the program, if anything was.
+fn refused_words(trace: &Trace) -> Option<String> {
+    let calls: Vec<_> = trace.about.refused.keys().map(String::as_str).collect();
+    (!calls.is_empty()).then(|| {
+        format!(
+            "{} was refused (ENOSYS), since what goes through it cannot be followed: the program \
+             has to do without, or be tested with --disk and --level block",
+            calls.join(" and ")
+        )
+    })
 }
 
 /// The program of this name, as a shell would find it.

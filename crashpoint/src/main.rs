@@ -21,6 +21,7 @@ mod report;
 mod run;
 mod source;
 mod states;
+mod terminal;
 
 use std::process::ExitCode;
 

@@ -414,7 +414,11 @@ fn not_recorded(summary: &Summary) -> String {
             "INCONCLUSIVE  {call} was called {times} times, and what it did is not in the states\n"
         )
     };
-    summary.not_recorded.iter().map(call).collect()
+    let calls = summary.not_recorded.iter().map(call);
+    let untested = summary.untested.iter();
+    calls
+        .chain(untested.map(|why| format!("INCONCLUSIVE  {why}\n")))
+        .collect()
 }
 
 /// The same of a sweep that was recorded, with the numbers of the states.

@@ -7,12 +7,13 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rustix::fs::{
-    Advice, AtFlags, CWD, FileType, Mode, OFlags, RawDir, SeekFrom, Stat, fadvise, fstat, openat,
-    readlinkat, seek, statat,
+    Advice, AtFlags, CWD, FileType, Mode, OFlags, RawDir, Stat, fadvise, fstat, openat, readlinkat,
+    statat,
 };
 use rustix::io::Errno;
 
 use crate::FileSystem;
+use crate::holes::data_extents;
 use crate::tree::{Content, Inode, InodeKind, Segment, Tree, WalkError};
 
 /// A walk reads at most this much of a file's data; workloads write less by far.
@@ -270,19 +271,4 @@ fn segments(file: &File, size_bytes: u64) -> Result<Vec<Segment>, Errno> {
         })
     };
     extents.into_iter().map(read).collect()
-}
-
-fn data_extents(file: &File, size_bytes: u64) -> Result<Vec<(u64, u64)>, Errno> {
-    let mut found = Vec::new();
-    let mut at = 0;
-    while at < size_bytes {
-        let start = match seek(file, SeekFrom::Data(at)) {
-            Ok(start) => start,
-            Err(Errno::NXIO) => break,
-            Err(errno) => return Err(errno),
-        };
-        at = seek(file, SeekFrom::Hole(start))?.min(size_bytes);
-        found.push((start, at));
-    }
-    Ok(found)
 }

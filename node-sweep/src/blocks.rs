@@ -762,6 +762,7 @@ mod tests {
         let judge = Judge::Program {
             check: CheckCommand::Once("true".into()),
             limit_s: 30,
+            allow_no_acks: true,
         };
         let states = "every-write,flushed,reorder:1".parse().expect("states");
         let asked = crate::Request {

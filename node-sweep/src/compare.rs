@@ -1,14 +1,16 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, PermissionsExt};
 use std::path::Path;
 
+use local_fs::with_data;
+use rustix::fs::lgetxattr;
 use trace::{FileId, Name};
 
-use crate::content::Content;
+use crate::content::{CHUNK, Content};
 use crate::tree::{Holds, Tree};
 
 impl Tree {
@@ -33,9 +35,17 @@ impl Tree {
                 file.mode
             ));
         }
+        for (attribute, value) in &file.xattrs {
+            let mut there = vec![0; value.len() + 1];
+            let found = lgetxattr(path, OsStr::from_bytes(attribute), &mut there[..]);
+            if found.map(|len| &there[..len]) != Ok(&**value) {
+                let attribute = String::from_utf8_lossy(attribute);
+                return differs(&format!("another attribute {attribute} was recorded"));
+            }
+        }
         match &file.holds {
             Holds::Bytes(content) if data.is_file() => {
-                match first_difference(content, &fs::read(path)?) {
+                match first_difference(content, &File::open(path)?)? {
                     Some(at) => differs(&format!("other bytes were recorded from {at} on")),
                     None => Ok(None),
                 }
@@ -49,9 +59,8 @@ impl Tree {
             {
                 Ok(None)
             }
-            Holds::Nothing if data.file_type().is_socket() || data.file_type().is_fifo() => {
-                Ok(None)
-            }
+            Holds::Pipe if data.file_type().is_fifo() => Ok(None),
+            Holds::Nothing if data.file_type().is_socket() || is_device(&data) => Ok(None),
             _ => differs("something else was recorded"),
         }
     }
@@ -88,29 +97,30 @@ impl Tree {
     }
 }
 
-/// The place of the first byte that differs, or of the end that does.
-fn first_difference(content: &Content, bytes: &[u8]) -> Option<u64> {
-    let mut at = 0;
-    let not_zero = |range: &[u8]| range.iter().position(|byte| *byte != 0);
-    for (offset, piece) in content.pieces() {
-        let (from, to) = (offset as usize, offset as usize + piece.len());
-        let gap = bytes.get(at..from.min(bytes.len())).unwrap_or_default();
-        if let Some(place) = not_zero(gap) {
-            return Some((at + place) as u64);
+fn is_device(data: &fs::Metadata) -> bool {
+    data.file_type().is_char_device() || data.file_type().is_block_device()
+}
+
+/// The place of the first byte that differs, or of the end that does. Holes are not read.
+fn first_difference(content: &Content, file: &File) -> io::Result<Option<u64>> {
+    let size = file.metadata()?.len();
+    let known = content
+        .pieces()
+        .map(|(at, piece)| at..at + piece.len() as u64);
+    let mut there = vec![0; CHUNK as usize];
+    for range in with_data(file, size, known)? {
+        for at in (range.start..range.end).step_by(there.len()) {
+            let there = &mut there[..CHUNK.min(range.end - at) as usize];
+            file.read_exact_at(there, at)?;
+            let own = content.read(at, there.len() as u64);
+            if let Some(place) = own
+                .iter()
+                .zip(&*there)
+                .position(|(own, other)| own != other)
+            {
+                return Ok(Some(at + place as u64));
+            }
         }
-        let there = bytes.get(from..to.min(bytes.len())).unwrap_or_default();
-        if let Some(place) = piece
-            .iter()
-            .zip(there)
-            .position(|(own, other)| own != other)
-        {
-            return Some((from + place) as u64);
-        }
-        at = to;
     }
-    let rest = bytes.get(at..).unwrap_or_default();
-    if let Some(place) = not_zero(rest) {
-        return Some((at + place) as u64);
-    }
-    (content.size() != bytes.len() as u64).then(|| content.size().min(bytes.len() as u64))
+    Ok((content.size() != size).then(|| content.size().min(size)))
 }

@@ -59,14 +59,32 @@ impl Content {
 
     pub(crate) fn set_size(&mut self, size: u64) {
         if size < self.size {
-            let tail = size.next_multiple_of(CHUNK).min(self.size);
-            self.fill(size, tail - size, |_, bytes| bytes.fill(0));
-            for (number, chunk) in self.chunks.split_off(&tail.div_ceil(CHUNK)) {
-                debug_assert!(number * CHUNK >= size);
-                self.toggle(chunk.hash);
-            }
+            self.clear(size, self.size);
         }
         self.size = size;
+    }
+
+    /// Zeros from `start` to `end`: chunks that are all in there are not looked into.
+    fn clear(&mut self, start: u64, end: u64) {
+        let (first, last) = (start.next_multiple_of(CHUNK).min(end), end / CHUNK * CHUNK);
+        self.fill(start, first - start, |_, bytes| bytes.fill(0));
+        if first >= last {
+            return self.fill(first, end - first, |_, bytes| bytes.fill(0));
+        }
+        self.fill(last, end - last, |_, bytes| bytes.fill(0));
+        let whole = first / CHUNK..last / CHUNK;
+        let numbers: Vec<u64> = self
+            .chunks
+            .range(whole)
+            .map(|(number, _)| *number)
+            .collect();
+        for chunk in numbers
+            .iter()
+            .filter_map(|number| self.chunks.remove(number))
+            .collect::<Vec<_>>()
+        {
+            self.toggle(chunk.hash);
+        }
     }
 
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
@@ -79,7 +97,7 @@ impl Content {
 
     pub(crate) fn zeros(&mut self, offset: u64, len: u64) {
         self.size = self.size.max(offset + len);
-        self.fill(offset, len, |_, piece| piece.fill(0));
+        self.clear(offset, offset + len);
     }
 
     pub(crate) fn garbage(&mut self, offset: u64, len: u64) {

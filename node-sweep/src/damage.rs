@@ -1,14 +1,14 @@
 //! What the files of a crash state are, against what they were to be: which bytes are missing,
 //! zeros, garbage or others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use trace::FileId;
 
 use crate::content::{CHUNK, Content, garbage_at};
-use crate::tree::{Holds, Tree};
+use crate::tree::{File, Holds, Tree};
 
 /// So many files are told about.
 const TOLD_MAX: usize = 8;
@@ -92,10 +92,13 @@ pub(crate) fn damages(held: &Tree, wanted: &Tree) -> Vec<Damage> {
         };
         match (&own.holds, &file.holds) {
             (Holds::Bytes(own), Holds::Bytes(content)) => all.extend(damage(path, own, content)),
-            (Holds::Entries(_), Holds::Entries(_)) | (Holds::Nothing, Holds::Nothing) => {}
+            (Holds::Entries(_), Holds::Entries(_))
+            | (Holds::Nothing, Holds::Nothing)
+            | (Holds::Pipe, Holds::Pipe) => {}
             (Holds::Target(own), Holds::Target(target)) if own == target => {}
             _ => all.push(Damage::of(path, "is another file")),
         }
+        all.extend(other_xattrs(path, own, file));
         if own.mode != file.mode {
             all.push(Damage::of(
                 path,
@@ -112,6 +115,23 @@ pub(crate) fn damages(held: &Tree, wanted: &Tree) -> Vec<Damage> {
         .filter(|path| !wanted_paths.contains_key(*path));
     all.extend(more.map(|path| Damage::of(path, "is there, although that name was removed")));
     first_of(all)
+}
+
+/// The extended attributes that are not what they were to be.
+fn other_xattrs(path: &str, held: &File, wanted: &File) -> Vec<Damage> {
+    let names: BTreeSet<_> = held.xattrs.keys().chain(wanted.xattrs.keys()).collect();
+    let differ = names
+        .into_iter()
+        .filter(|name| held.xattrs.get(*name) != wanted.xattrs.get(*name));
+    let words = |name| {
+        let what = match (held.xattrs.get(name), wanted.xattrs.get(name)) {
+            (None, _) => "does not have the attribute",
+            (_, None) => "still has the attribute",
+            _ => "has an older value of the attribute",
+        };
+        format!("{what} {}", String::from_utf8_lossy(name))
+    };
+    differ.map(|name| Damage::of(path, words(name))).collect()
 }
 
 /// Everything that has a name.

@@ -56,7 +56,7 @@ impl Tree {
                 Holds::Bytes(content) => {
                     told.extend(different_content(content, &path, &real)?);
                 }
-                Holds::Target(_) | Holds::Nothing => {}
+                Holds::Target(_) | Holds::Pipe | Holds::Nothing => {}
             }
         }
         Ok(first_of(told))

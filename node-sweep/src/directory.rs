@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use nix::sys::stat::{Mode, SFlag, mknod};
+use rustix::fs::{XattrFlags, lsetxattr};
 use trace::FileId;
 
 use crate::content::Content;
@@ -48,16 +49,30 @@ impl Tree {
                 fs::set_permissions(path, Permissions::from_mode(mode))?;
             }
             Holds::Target(target) => symlink(OsStr::from_bytes(target), path)?,
-            // It was a pipe or a socket; a socket that nobody listens at can be opened by nobody,
-            // so that nothing waits for ever.
-            Holds::Nothing => {
-                mknod(path, SFlag::S_IFSOCK, Mode::empty(), 0)?;
-                fs::set_permissions(path, Permissions::from_mode(mode))?;
-            }
+            Holds::Pipe => make_node(path, SFlag::S_IFIFO, mode)?,
+            // Also in place of a device, which a check had better not open.
+            Holds::Nothing => make_node(path, SFlag::S_IFSOCK, mode)?,
+        }
+        for (name, value) in &file.xattrs {
+            set_xattr(path, name, value)?;
         }
         written.insert(id, path.to_owned());
         Ok(())
     }
+}
+
+fn make_node(path: &Path, kind: SFlag, mode: u32) -> io::Result<()> {
+    mknod(path, kind, Mode::empty(), 0)?;
+    fs::set_permissions(path, Permissions::from_mode(mode))
+}
+
+fn set_xattr(path: &Path, name: &[u8], value: &[u8]) -> io::Result<()> {
+    let name = OsStr::from_bytes(name);
+    lsetxattr(path, name, value, XattrFlags::empty()).map_err(|error| {
+        let (name, error) = (name.display(), io::Error::from(error));
+        let words = format!("set the attribute {name}: {error}; TMPDIR names another file system");
+        io::Error::new(error.kind(), words)
+    })
 }
 
 fn write_content(content: &Content, mode: u32, path: &Path) -> io::Result<()> {

@@ -95,7 +95,7 @@ impl Known<'_> {
         let findings = found.of(&swept)?;
         let model = found.file_systems();
         let summary = Summary::new(self.trace, &model, &swept, count, findings.len(), seconds);
-        Ok((findings, summary))
+        Ok((findings, summary.of_disks(self.trace)))
     }
 
     /// The sweep of a level, at least up to the last state that has a verdict.

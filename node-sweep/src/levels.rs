@@ -10,6 +10,7 @@ use local_fs::enter_mount_namespace;
 use pace_rules::nodes::{BlockSpace, Explore, Relaxation, Space};
 use trace_store::Trace;
 
+use crate::acks::untested;
 use crate::blocks::{BlockFindings, Blocks};
 use crate::findings::{Finding, Findings, relaxation_words};
 use crate::indices::Indices;
@@ -169,6 +170,7 @@ impl<'a> Requested<'a> {
             // One that is continued was stopped before it had come to all that was known.
             (findings, summary) = so_far(results.directory(), results.manifest(), self.trace)?;
         }
+        summary.untested = untested(&self.trace.run, &self.request.judge);
         if let Some(results) = results {
             results.finish(&findings, &summary, &summary.table())?;
         }
@@ -278,7 +280,7 @@ impl<'a> Requested<'a> {
         let findings = judged.of(&swept)?;
         let count = indices.count;
         let summary = Summary::new(trace, &model, &swept, count, findings.len(), seconds);
-        Ok((findings, summary))
+        Ok((findings, summary.of_disks(trace)))
     }
 }
 

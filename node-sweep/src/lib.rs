@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acks;
 mod again;
 mod blocks;
 mod callers;
@@ -44,6 +45,7 @@ mod tree;
 mod undamaged;
 mod watcher;
 
+pub use acks::late_acks;
 pub use again::{Address, keep, make_again, refuse_to_keep};
 pub use blocks::{BlockFindings, Blocks, kind_words, recorded_disks};
 pub use check::{Check, CheckCommand, Checker, Complaint, Verdict};

@@ -72,7 +72,8 @@ impl Operations {
                 FileOp::Write { .. }
                 | FileOp::Resize { .. }
                 | FileOp::Zero { .. }
-                | FileOp::SetMode { .. } => Vec::new(),
+                | FileOp::SetMode { .. }
+                | FileOp::SetXattr { .. } => Vec::new(),
                 // Of a name that is gone only its directory knows.
                 FileOp::Unlink { parent, .. }
                 | FileOp::Create { parent, .. }
@@ -133,6 +134,7 @@ fn subject(op: &FileOp) -> FileId {
         | FileOp::Resize { file, .. }
         | FileOp::Zero { file, .. }
         | FileOp::SetMode { file, .. }
+        | FileOp::SetXattr { file, .. }
         | FileOp::Sync { file, .. } => *file,
         FileOp::SyncAll => FileId::ROOT,
     }
@@ -176,6 +178,14 @@ fn words(op: &FileOp, path: &str, names: &Names) -> String {
         FileOp::Resize { from, to, .. } => format!("truncate {path} from {from} to {to} bytes"),
         FileOp::Zero { offset, len, .. } => format!("zero {path}, {len} bytes at {offset}"),
         FileOp::SetMode { mode, .. } => format!("chmod {path} to {mode:o}"),
+        FileOp::SetXattr { name, value, .. } => {
+            let what = if value.is_some() {
+                "setxattr"
+            } else {
+                "removexattr"
+            };
+            format!("{what} {path} {}", String::from_utf8_lossy(name))
+        }
         FileOp::Sync {
             scope: SyncScope::File,
             ..

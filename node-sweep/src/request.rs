@@ -66,6 +66,9 @@ pub enum Judge {
         check: CheckCommand,
         /// How long it may take for a state.
         limit_s: u32,
+        /// Whether a run that acknowledges nothing, or changes nothing, may pass.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        allow_no_acks: bool,
     },
     /// The check of the cluster file in the trace.
     Cluster,

@@ -296,6 +296,7 @@ mod tests {
             let judge = Judge::Program {
                 check: CheckCommand::Once("true".into()),
                 limit_s: 30,
+                allow_no_acks: true,
             };
             let request = Request {
                 level: Level::Both,

@@ -34,6 +34,9 @@ pub struct Summary {
     pub reasons: BTreeMap<String, u64>,
     /// Calls of the recorded run that are not in the states, each with how often.
     pub not_recorded: BTreeMap<String, u64>,
+    /// Why no state could break a promise, if that is so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untested: Option<String>,
     /// States that were not visited, because it was stopped or the time was up. `u64::MAX` stands
     /// for more than can be counted.
     #[serde(default)]
@@ -107,6 +110,7 @@ impl Summary {
                 .map(|(why, (states, one))| (format!("{why} (such as state {one})"), *states))
                 .collect(),
             not_recorded: trace.about.not_recorded.clone(),
+            untested: None,
             left: left(count, swept),
             interrupted: swept.interrupted,
             seconds: (seconds * 1000.0).round() / 1000.0,
@@ -117,6 +121,19 @@ impl Summary {
     /// Whether every state was visited.
     pub fn is_whole(&self) -> bool {
         !self.interrupted && self.left == 0
+    }
+
+    /// Whether the run itself leaves something open.
+    fn lacks_something(&self) -> bool {
+        !self.not_recorded.is_empty() || self.untested.is_some()
+    }
+
+    /// The same of a level of disks: what is not known of files does not matter there.
+    pub(crate) fn of_disks(self, trace: &Trace) -> Self {
+        Self {
+            not_recorded: trace.about.messages_not_recorded(),
+            ..self
+        }
     }
 
     /// As a table.
@@ -167,7 +184,7 @@ impl Summary {
     pub fn outcome(&self) -> Outcome {
         if self.findings > 0 {
             Outcome::Findings
-        } else if !self.is_whole() || self.inconclusive > 0 || !self.not_recorded.is_empty() {
+        } else if !self.is_whole() || self.inconclusive > 0 || self.lacks_something() {
             Outcome::Incomplete
         } else {
             Outcome::Clean

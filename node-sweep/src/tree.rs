@@ -17,6 +17,8 @@ pub struct Tree {
 #[derive(Debug, Clone)]
 pub(crate) struct File {
     pub(crate) mode: u32,
+    /// Extended attributes.
+    pub(crate) xattrs: BTreeMap<Name, Arc<[u8]>>,
     pub(crate) holds: Holds,
 }
 
@@ -25,6 +27,7 @@ pub(crate) enum Holds {
     Bytes(Content),
     Entries(BTreeMap<Name, FileId>),
     Target(Arc<[u8]>),
+    Pipe,
     Nothing,
 }
 
@@ -93,6 +96,15 @@ impl Tree {
                     Arc::make_mut(file).mode = *mode;
                 }
             }
+            Effect::SetXattr { file, name, value } => {
+                if let Some(file) = self.files.get_mut(file) {
+                    let xattrs = &mut Arc::make_mut(file).xattrs;
+                    match value {
+                        Some(value) => xattrs.insert(name.clone(), trace.bytes(*value).into()),
+                        None => xattrs.remove(name),
+                    };
+                }
+            }
         }
     }
 
@@ -127,6 +139,13 @@ impl Tree {
         }
         met.insert(id, met.len() as u64);
         hasher.update(&file.mode.to_le_bytes());
+        for (name, value) in &file.xattrs {
+            for bytes in [&**name, &**value] {
+                hasher
+                    .update(&(bytes.len() as u64).to_le_bytes())
+                    .update(bytes);
+            }
+        }
         match &file.holds {
             Holds::Bytes(content) => {
                 hasher
@@ -153,6 +172,9 @@ impl Tree {
                     .update(&(target.len() as u64).to_le_bytes())
                     .update(target);
             }
+            Holds::Pipe => {
+                hasher.update(b"pipe");
+            }
             Holds::Nothing => {
                 hasher.update(b"special");
             }
@@ -169,9 +191,16 @@ impl Tree {
             FileKind::Regular => Holds::Bytes(Content::default()),
             FileKind::Directory => Holds::Entries(BTreeMap::new()),
             FileKind::Symlink { target } => Holds::Target(trace.bytes(target).into()),
+            FileKind::Fifo => Holds::Pipe,
             FileKind::Special => Holds::Nothing,
         };
-        self.files.insert(file, Arc::new(File { mode, holds }));
+        let xattrs = BTreeMap::new();
+        let new = File {
+            mode,
+            xattrs,
+            holds,
+        };
+        self.files.insert(file, Arc::new(new));
     }
 
     fn content(&mut self, file: FileId) -> Option<&mut Content> {

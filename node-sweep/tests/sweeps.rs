@@ -758,6 +758,7 @@ fn the_state_of_a_finding_is_made_again_and_no_other() {
                 judge: Judge::Program {
                     check: CheckCommand::Once(SAVED.into()),
                     limit_s: 600,
+                    allow_no_acks: true,
                 },
             };
             for finding in &findings {
@@ -1005,6 +1006,7 @@ impl Whole {
         let judge = Judge::Program {
             check: CheckCommand::Once(check.into()),
             limit_s: 600,
+            allow_no_acks: true,
         };
         Requested {
             trace: &self.trace,

@@ -259,7 +259,7 @@ fn tree(run: &Run, space: &Space, state: &State, node: usize) -> Tree {
                 .entry(*file)
                 .or_default()
                 .resize(*size as usize, Byte::Zero),
-            Effect::SetMode { .. } => {}
+            Effect::SetMode { .. } | Effect::SetXattr { .. } => {}
             Effect::Write {
                 file,
                 offset,

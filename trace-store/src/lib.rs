@@ -93,6 +93,25 @@ pub struct About {
     /// Calls that were made and are not in the run although they can change what is on a disk, each
     /// with how often: what is judged without them could be wrong.
     pub not_recorded: BTreeMap<String, u64>,
+    /// Calls that were refused (ENOSYS), each with how often: programs have to do without.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused: BTreeMap<String, u64>,
+}
+
+/// Where a name in [`About::not_recorded`] ends with this, another node was told something that is
+/// not in the run.
+pub const TO_ANOTHER_NODE: &str = " (a datagram to another node)";
+
+impl About {
+    /// Those of [`Self::not_recorded`] that matter where only disks are looked at: what nodes told
+    /// each other decides which disks there can be at once.
+    pub fn messages_not_recorded(&self) -> BTreeMap<String, u64> {
+        let all = self.not_recorded.iter();
+        let messages = all.filter(|(what, _)| what.ends_with(TO_ANOTHER_NODE));
+        messages
+            .map(|(what, times)| (what.clone(), *times))
+            .collect()
+    }
 }
 
 impl Trace {

@@ -281,6 +281,7 @@ fn beyond(run: &Run, len: u64) -> Option<String> {
                 Action::File(FileOp::Write { data, .. }) | Action::Mark { line: data } => {
                     Some(*data)
                 }
+                Action::File(FileOp::SetXattr { value, .. }) => *value,
                 Action::File(FileOp::Create { kind, .. }) => of_kind(kind),
                 _ => None,
             };

@@ -62,8 +62,10 @@ pub enum FileKind {
         /// The path.
         target: Data,
     },
-    /// A named pipe or a socket: it has a name, and nothing to lose.
+    /// A socket or a device: it has a name, and nothing to lose.
     Special,
+    /// A named pipe: the same.
+    Fifo,
 }
 
 /// A file that was there at the beginning. One with several names is listed for each.
@@ -258,6 +260,15 @@ pub enum FileOp {
     },
     /// sync(2) or syncfs(2): all files of the node.
     SyncAll,
+    /// Another extended attribute.
+    SetXattr {
+        /// Of which file.
+        file: FileId,
+        /// Its name, such as `user.checksum`.
+        name: Name,
+        /// Its value; nothing if it was removed.
+        value: Option<Data>,
+    },
 }
 
 /// What of a file a call makes durable.

@@ -36,8 +36,13 @@ pub enum Call {
         path: usize,
         what: New,
     },
-    /// A name more for something old.
-    Link { base: Option<usize>, path: usize },
+    /// A name more for something old: where it is, and where the new name is.
+    Link {
+        from: (Option<usize>, usize),
+        flags: Option<usize>,
+        base: Option<usize>,
+        path: usize,
+    },
     /// A name for a socket.
     Bind,
     /// A name less.
@@ -56,6 +61,8 @@ pub enum Call {
     },
     /// Other permission bits of a descriptor.
     SetModeOf,
+    /// Another extended attribute, or one less: of what, and where its name is.
+    SetXattr { of: XattrOf, name: usize },
     /// Another size of a path.
     Truncate,
     /// Another size of a descriptor.
@@ -86,12 +93,8 @@ pub enum Call {
     Shutdown,
     /// Descriptors less, as a side effect.
     MayClose,
-    /// Something that changes a descriptor's file, and is not followed.
-    Unfollowed { descriptor: usize },
     /// Something that changes the file of a path, and is not followed.
     UnfollowedPath { base: Option<usize>, path: usize },
-    /// io_submit(2): not followed, where it writes.
-    Submit,
     /// ioctl(2) of a file system.
     Control,
     /// fchown and the like: not followed, where it changes something.
@@ -104,6 +107,8 @@ pub enum Call {
     },
     /// unshare(2) of descriptors by one of several threads.
     Unshare,
+    /// What makes a ring or a queue through which files are changed without calls.
+    Ring,
     /// A call of another architecture.
     Foreign,
 }
@@ -120,6 +125,10 @@ impl Call {
                 | Self::Remove { .. }
                 | Self::Rename { .. }
                 | Self::SetMode { .. }
+                | Self::SetXattr {
+                    of: XattrOf::Path { .. },
+                    ..
+                }
                 | Self::Truncate
                 | Self::UnfollowedPath { .. }
                 | Self::SetOwner {
@@ -161,6 +170,31 @@ pub enum OpenFlags {
     Structure(usize),
     /// creat(2).
     Creat,
+}
+
+/// What has an extended attribute, by the arguments.
+#[expect(missing_docs, reason = "the variants say what the fields are")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XattrOf {
+    /// The descriptor in the first argument.
+    Descriptor,
+    /// A path; a link at its end is followed if it says so.
+    Path {
+        base: Option<usize>,
+        path: usize,
+        follows: Follows,
+    },
+}
+
+/// Whether a link at the end of a path is followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Follows {
+    /// It is.
+    Always,
+    /// It is not.
+    Never,
+    /// What the flags in this argument say.
+    Flags(usize),
 }
 
 /// What is new.
@@ -269,6 +303,15 @@ const fn write(bytes: Bytes, offset: Option<usize>, flags: Option<usize>) -> Cal
     })
 }
 
+const fn xattr(base: Option<usize>, path: usize, follows: Follows, name: usize) -> Call {
+    let of = XattrOf::Path {
+        base,
+        path,
+        follows,
+    };
+    Call::SetXattr { of, name }
+}
+
 /// Opens that make something or cut something off. Others are seen by what is done with the
 /// descriptor.
 const CHANGING_OPEN: u32 =
@@ -284,8 +327,19 @@ pub const FOREIGN_ROW: Row = row(
     Call::Foreign,
 );
 
-/// What the filter refuses, so that programs do without.
-pub const REFUSED: [Row; 1] = [row(same(425), "io_uring_setup", Call::Foreign)];
+/// The newest call that the tables know, by its number. Calls with greater numbers came later:
+/// nobody knows what they do.
+pub const NEWEST: u32 = 470;
+
+/// The row of those.
+pub const UNKNOWN: u32 = 0xfffe;
+
+/// What is said of them.
+pub const UNKNOWN_ROW: Row = row(
+    Numbers::NONE,
+    "a system call that this version does not know",
+    Call::Foreign,
+);
 
 /// The table, the most frequent first.
 #[rustfmt::skip] // a row a line
@@ -327,7 +381,7 @@ pub const ROWS: &[Row] = &[
     row(both(258, 34), "mkdirat", Call::Make { base: Some(0), path: 1, what: New::Directory }),
     row(both(259, 33), "mknodat", Call::Make { base: Some(0), path: 1, what: New::Node }),
     row(both(266, 36), "symlinkat", Call::Make { base: Some(1), path: 2, what: New::Symlink }),
-    row(both(265, 37), "linkat", Call::Link { base: Some(2), path: 3 }),
+    row(both(265, 37), "linkat", Call::Link { from: (Some(0), 1), flags: Some(4), base: Some(2), path: 3 }),
     row(both(263, 35), "unlinkat", Call::Remove { base: Some(0), path: 1 }),
     row(both(316, 276), "renameat2", Call::Rename { bases: Some((0, 2)), paths: (1, 3), flags: Some(4) }),
     row(both(91, 52), "fchmod", Call::SetModeOf),
@@ -344,14 +398,14 @@ pub const ROWS: &[Row] = &[
         "fchownat",
         Call::SetOwner { descriptor: false, base: Some(0), path: 1, owner: 2, flags: Some(4) },
     ),
-    row(both(190, 7), "fsetxattr", Call::Unfollowed { descriptor: 0 }),
-    row(both(199, 16), "fremovexattr", Call::Unfollowed { descriptor: 0 }),
-    row(both(188, 5), "setxattr", Call::UnfollowedPath { base: None, path: 0 }),
-    row(both(189, 6), "lsetxattr", Call::UnfollowedPath { base: None, path: 0 }),
-    row(both(197, 14), "removexattr", Call::UnfollowedPath { base: None, path: 0 }),
-    row(both(198, 15), "lremovexattr", Call::UnfollowedPath { base: None, path: 0 }),
-    row(same(463), "setxattrat", Call::UnfollowedPath { base: Some(0), path: 1 }),
-    row(same(466), "removexattrat", Call::UnfollowedPath { base: Some(0), path: 1 }),
+    row(both(190, 7), "fsetxattr", Call::SetXattr { of: XattrOf::Descriptor, name: 1 }),
+    row(both(199, 16), "fremovexattr", Call::SetXattr { of: XattrOf::Descriptor, name: 1 }),
+    row(both(188, 5), "setxattr", xattr(None, 0, Follows::Always, 1)),
+    row(both(189, 6), "lsetxattr", xattr(None, 0, Follows::Never, 1)),
+    row(both(197, 14), "removexattr", xattr(None, 0, Follows::Always, 1)),
+    row(both(198, 15), "lremovexattr", xattr(None, 0, Follows::Never, 1)),
+    row(same(463), "setxattrat", xattr(Some(0), 1, Follows::Flags(2), 3)),
+    row(same(466), "removexattrat", xattr(Some(0), 1, Follows::Flags(2), 3)),
     row(same(469), "file_setattr", Call::UnfollowedPath { base: Some(0), path: 1 }),
     row(both(165, 40), "mount", Call::UnfollowedPath { base: None, path: 1 }),
     row(both(166, 39), "umount2", Call::UnfollowedPath { base: None, path: 0 }),
@@ -359,7 +413,8 @@ pub const ROWS: &[Row] = &[
     row(both(155, 41), "pivot_root", Call::UnfollowedPath { base: None, path: 0 }),
     row(both(167, 224), "swapon", Call::UnfollowedPath { base: None, path: 0 }),
     row(both(163, 89), "acct", Call::UnfollowedPath { base: None, path: 0 }),
-    row(both(209, 2), "io_submit", Call::Submit),
+    row(same(425), "io_uring_setup", Call::Ring),
+    row(both(206, 0), "io_setup", Call::Ring),
     when(row(both(16, 29), "ioctl", Call::Control), When::FileSystemControl),
     when(
         row(both(28, 233), "madvise", Call::UnfollowedMapping),
@@ -376,7 +431,7 @@ pub const ROWS: &[Row] = &[
     row(x86_64(83), "mkdir", Call::Make { base: None, path: 0, what: New::Directory }),
     row(x86_64(133), "mknod", Call::Make { base: None, path: 0, what: New::Node }),
     row(x86_64(88), "symlink", Call::Make { base: None, path: 1, what: New::Symlink }),
-    row(x86_64(86), "link", Call::Link { base: None, path: 1 }),
+    row(x86_64(86), "link", Call::Link { from: (None, 0), flags: None, base: None, path: 1 }),
     row(x86_64(87), "unlink", Call::Remove { base: None, path: 0 }),
     row(x86_64(84), "rmdir", Call::Remove { base: None, path: 0 }),
     row(x86_64(82), "rename", Call::Rename { bases: None, paths: (0, 1), flags: None }),
@@ -393,7 +448,8 @@ mod tests {
     use std::path::Path;
     use std::process::Command;
 
-    use super::{Numbers, REFUSED, ROWS};
+    use super::{NEWEST, Numbers, ROWS};
+    use crate::let_through::{LET_THROUGH, SINCE_6_2};
 
     /// The numbers of all calls that the kernel's headers for an architecture have.
     fn in_headers(triplet: &str) -> HashMap<String, u32> {
@@ -448,7 +504,7 @@ mod tests {
     fn assert_as_in_headers(triplet: &str, number: fn(&Numbers) -> Option<u32>) {
         let known = in_headers(triplet);
         let newest = *known.values().max().expect("there are calls");
-        for row in ROWS.iter().chain(&REFUSED) {
+        for row in ROWS {
             let number = number(&row.numbers);
             match known.get(row.name) {
                 None => assert!(
@@ -459,6 +515,67 @@ mod tests {
                 known => assert_eq!(number, known.copied(), "{} on {triplet}", row.name),
             }
         }
+    }
+
+    /// The calls of the headers, and those that came later.
+    fn all_calls(triplet: &str) -> HashMap<String, u32> {
+        let mut calls = in_headers(triplet);
+        // Where calls of architectures begin, and how many there are: numbers that are no calls.
+        calls.retain(|name, _| !["arch_specific_syscall", "syscalls"].contains(&name.as_str()));
+        for (number, name) in SINCE_6_2 {
+            let known = calls.insert((*name).to_owned(), *number);
+            assert!(
+                known.is_none_or(|known| known == *number),
+                "{name} is {known:?}"
+            );
+        }
+        calls
+    }
+
+    #[test]
+    fn every_call_of_the_kernel_is_looked_at_or_let_through_for_a_reason() {
+        let mut places: HashMap<&str, u32> = HashMap::new();
+        let looked_at = ROWS.iter().map(|row| row.name);
+        let let_through = LET_THROUGH
+            .iter()
+            .flat_map(|(_, names)| names.iter().copied());
+        for name in looked_at.chain(let_through) {
+            *places.entry(name).or_default() += 1;
+        }
+        let twice: Vec<_> = places.iter().filter(|(_, places)| **places > 1).collect();
+        assert!(twice.is_empty(), "in two tables: {twice:?}");
+        let mut known_somewhere = Vec::new();
+        for triplet in ["x86_64-linux-gnu", "aarch64-linux-gnu"] {
+            let calls = all_calls(triplet);
+            let missing: Vec<_> = calls
+                .keys()
+                .filter(|name| !places.contains_key(name.as_str()))
+                .collect();
+            assert!(
+                missing.is_empty(),
+                "{triplet} has calls that are in no table: {missing:?}"
+            );
+            known_somewhere.extend(calls.into_keys());
+        }
+        let nobodys: Vec<_> = places
+            .keys()
+            .filter(|name| !known_somewhere.iter().any(|known| known == *name))
+            .collect();
+        assert!(nobodys.is_empty(), "no kernel has {nobodys:?}");
+    }
+
+    #[test]
+    fn the_newest_call_of_the_tables_is_the_newest_that_the_filter_lets_through() {
+        let calls = all_calls("x86_64-linux-gnu");
+        // From 424 on they are numbered without a gap, the same everywhere.
+        let numbers: Vec<u32> = (424..=*calls.values().max().expect("there are calls")).collect();
+        for number in &numbers {
+            assert!(
+                calls.values().any(|known| known == number),
+                "there is no call {number}"
+            );
+        }
+        assert_eq!(numbers.last(), Some(&NEWEST));
     }
 
     #[test]

@@ -6,10 +6,10 @@ use libc::{
     BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET,
     BPF_RSH, BPF_W,
 };
-use libc::{SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, SECCOMP_RET_TRACE, seccomp_data, sock_filter};
+use libc::{SECCOMP_RET_ALLOW, SECCOMP_RET_TRACE, seccomp_data, sock_filter};
 
 use crate::Table;
-use crate::calls::{FOREIGN, When};
+use crate::calls::{FOREIGN, NEWEST, UNKNOWN, When};
 
 /// Of linux/audit.h.
 #[cfg(target_arch = "x86_64")]
@@ -20,8 +20,9 @@ const ARCHITECTURE: u32 = 0xC000_00B7;
 /// The numbers from here on are those of x32, where there is such a thing.
 const X32: u32 = 0x4000_0000;
 
-/// The types of ioctl(2) that file systems have: `f`, `X`, and that of btrfs and reflinks.
-const FILE_SYSTEM_CONTROLS: [u32; 3] = [0x66, 0x58, 0x94];
+/// The types of ioctl(2) that file systems have: `f`, `X`, that of btrfs and reflinks, and that of
+/// f2fs.
+const FILE_SYSTEM_CONTROLS: [u32; 4] = [0x66, 0x58, 0x94, 0xf5];
 
 fn statement(code: u32, k: u32) -> sock_filter {
     sock_filter {
@@ -104,12 +105,8 @@ pub(crate) fn program(table: &Table) -> Vec<sock_filter> {
     ];
     program.push(load(offset_of!(seccomp_data, nr)));
     program.extend([jump(BPF_JGE, X32, 0, 1), foreign]);
-    for number in table.refused.iter().filter_map(|row| row.numbers.here()) {
-        program.extend([
-            jump(BPF_JEQ, number, 0, 1),
-            answer(SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
-        ]);
-    }
+    let unknown = answer(SECCOMP_RET_TRACE | UNKNOWN);
+    program.extend([jump(BPF_JGE, NEWEST + 1, 0, 1), unknown]);
     for (place, row) in table.rows.iter().enumerate() {
         let Some(number) = row.numbers.here() else {
             continue;

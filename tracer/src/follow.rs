@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use libc::pid_t;
 
-use crate::calls::{Call, FOREIGN, FOREIGN_ROW, Numbers, Row, When};
+use crate::calls::{Call, FOREIGN, FOREIGN_ROW, Numbers, Row, UNKNOWN, UNKNOWN_ROW, When};
 use crate::lookup::handle_of;
 use crate::observer::{After, Decision, Observer, Origin};
 use crate::stacks::Stacks;
@@ -179,10 +179,10 @@ impl<O: Observer> Follower<O> {
     }
 
     fn enter(&mut self, thread: pid_t, entry: Entry) {
-        let row = if entry.row == FOREIGN {
-            FOREIGN_ROW
-        } else {
-            self.rows[entry.row as usize]
+        let row = match entry.row {
+            FOREIGN => FOREIGN_ROW,
+            UNKNOWN => UNKNOWN_ROW,
+            number => self.rows[number as usize],
         };
         let Some(mut origin) = self.origin(thread, row) else {
             self.observer.unseen(row.name);

@@ -14,6 +14,8 @@ pub mod calls;
 mod error;
 mod filter;
 mod follow;
+#[cfg(test)]
+mod let_through;
 pub mod lookup;
 mod observer;
 mod stacks;

@@ -44,8 +44,6 @@ pub struct Options {
 pub struct Table {
     /// At these the observer is asked.
     pub rows: Vec<Row>,
-    /// These fail with ENOSYS, without a stop.
-    pub refused: Vec<Row>,
 }
 
 #[derive(Debug, Default)]

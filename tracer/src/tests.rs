@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long, pid_t, sock_filter};
 use tempfile::TempDir;
 
-use super::calls::{REFUSED, ROWS};
+use super::calls::ROWS;
 use super::lookup::text;
 use super::*;
 
@@ -96,7 +96,6 @@ fn trace_by<O: Observer<Error = Error> + Send + 'static>(
     };
     let table = Table {
         rows: ROWS.to_vec(),
-        refused: REFUSED.to_vec(),
     };
     start(options, table, command, move || Ok(observer))
 }

@@ -17,10 +17,11 @@ use cluster::{
 };
 use recorder::process::{NodeOptions, NodeTrace, Traced, about_now, join, start};
 use trace::Action;
-use trace_store::Trace;
+use trace_store::{TO_ANOTHER_NODE, Trace};
 
 use super::run::{is_interrupted, say_ready};
 use super::workspace::Workspace;
+use crate::terminal::give_terminal;
 
 /// How often it is looked whether the client has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -169,7 +170,7 @@ fn count_datagrams(node: &mut NodeTrace, address: Ipv4Addr) {
     for ((call, _), times) in sent {
         *node
             .not_recorded
-            .entry(format!("{call} (a datagram to another node)"))
+            .entry(format!("{call}{TO_ANOTHER_NODE}"))
             .or_default() += times;
     }
 }
@@ -187,9 +188,10 @@ fn run_client(
         .context("there is no [client] in the cluster file to record")?;
     let mut command = cluster.client_command(&client.command);
     let log = cluster.log(CLIENT);
-    command
-        .stdout(File::create(workspace.temporary("acknowledgements"))?)
-        .stderr(File::create(&log)?);
+    give_terminal(&mut command, || {
+        Ok(File::create(workspace.temporary("acknowledgements"))?)
+    })?;
+    command.stderr(File::create(&log)?);
     let begun = Instant::now();
     let traced = start(
         NodeOptions {
@@ -197,6 +199,7 @@ fn run_client(
             directory: None,
             marks: true,
             processor: Some(cluster.file().nodes.len()),
+            disk_only: false,
         },
         command,
     )?;
@@ -253,6 +256,7 @@ impl Starter for Recorder<'_> {
             directory,
             marks: false,
             processor: Some(place),
+            disk_only: false,
         };
         let traced = Arc::new(start(options, command).map_err(io::Error::other)?);
         self.traced.push((place, Arc::clone(&traced)));

@@ -88,7 +88,7 @@ impl State<'_> {
         interrupt: &Interrupt,
     ) -> anyhow::Result<(Place, Program)> {
         let manifest = &self.recorded.manifest;
-        let Judge::Program { check, limit_s } = &manifest.request.judge else {
+        let Judge::Program { check, limit_s, .. } = &manifest.request.judge else {
             unreachable!("it is of a program")
         };
         let place = Place::of(trace, PROGRAM, scratch)?;

@@ -174,10 +174,13 @@ fn unknown(directory: &Path, recorded: &Recorded) -> Vec<TestCase> {
     let calls =
         calls.map(|(call, times)| ("the recording", format!("{call} was called {times} times")));
     let case = |(name, words): (&str, String)| error(name, "inconclusive", &words, &words);
+    let untested = summary.untested.iter();
+    let untested = untested.map(|why| ("the recording", why.clone()));
     stopped
         .into_iter()
         .chain(reasons)
         .chain(calls)
+        .chain(untested)
         .map(case)
         .collect()
 }

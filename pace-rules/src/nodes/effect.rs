@@ -55,6 +55,15 @@ pub enum Effect {
         /// The bits.
         mode: u32,
     },
+    /// An extended attribute.
+    SetXattr {
+        /// Of which file.
+        file: FileId,
+        /// Its name.
+        name: Name,
+        /// Its value; nothing if it is removed.
+        value: Option<Data>,
+    },
 }
 
 /// Bytes that a crash can leave where something was written.

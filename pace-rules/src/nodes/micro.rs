@@ -257,6 +257,11 @@ impl<'a> Cutter<'a> {
                 file: *file,
                 mode: *mode,
             }]),
+            FileOp::SetXattr { file, name, value } => self.group([Effect::SetXattr {
+                file: *file,
+                name: name.clone(),
+                value: *value,
+            }]),
             FileOp::Sync {
                 file,
                 scope: SyncScope::File | SyncScope::Data,

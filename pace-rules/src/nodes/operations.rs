@@ -397,6 +397,9 @@ impl Reader<'_> {
             FileOp::Rename { names, .. } => {
                 format!("rename {} {}", plain(&names.from.1), plain(&names.to.1))
             }
+            FileOp::SetXattr { file, name, .. } => {
+                format!("setxattr {} {}", of(file), plain(name))
+            }
             op => format!("{} {}", kind_of_call(op), of(&subject(op))),
         }
     }
@@ -545,7 +548,10 @@ impl Reader<'_> {
                     !in_place
                         && !matches!(
                             op,
-                            FileOp::SetMode { .. } | FileOp::Link { .. } | FileOp::Unlink { .. }
+                            FileOp::SetMode { .. }
+                                | FileOp::SetXattr { .. }
+                                | FileOp::Link { .. }
+                                | FileOp::Unlink { .. }
                         )
                 }
             };
@@ -602,6 +608,7 @@ fn kind_of_call(op: &FileOp) -> &'static str {
         FileOp::Resize { .. } => "grow",
         FileOp::Zero { .. } => "zero",
         FileOp::SetMode { .. } => "chmod",
+        FileOp::SetXattr { .. } => "setxattr",
         FileOp::Sync { .. } | FileOp::SyncAll => "sync",
     }
 }
@@ -618,6 +625,7 @@ fn subject(op: &FileOp) -> FileId {
         | FileOp::Resize { file, .. }
         | FileOp::Zero { file, .. }
         | FileOp::SetMode { file, .. }
+        | FileOp::SetXattr { file, .. }
         | FileOp::Sync { file, .. } => *file,
         FileOp::SyncAll => FileId::ROOT,
     }
@@ -659,9 +667,12 @@ fn is_of(effect: &Effect, synced: FileId, scope: SyncScope) -> bool {
             Effect::Write { file, .. } | Effect::SetSize { file, .. },
             SyncScope::File | SyncScope::Data,
         )
-        | (Effect::SetMode { file, .. } | Effect::NewFile { file, .. }, SyncScope::File) => {
-            *file == synced
-        }
+        | (
+            Effect::SetMode { file, .. }
+            | Effect::SetXattr { file, .. }
+            | Effect::NewFile { file, .. },
+            SyncScope::File,
+        ) => *file == synced,
         (
             Effect::SetEntry { parent, .. } | Effect::RemoveEntry { parent, .. },
             SyncScope::File | SyncScope::Data,

@@ -200,7 +200,8 @@ impl Names {
                     FileKind::Regular => "file",
                     FileKind::Directory => "directory",
                     FileKind::Symlink { .. } => "symbolic link",
-                    FileKind::Special => "pipe or the like",
+                    FileKind::Fifo => "named pipe",
+                    FileKind::Special => "socket or the like",
                 };
                 format!("{}: new {kind}, mode {mode:o}", self.path(*file))
             }
@@ -261,6 +262,14 @@ impl Names {
                 )
             }
             FileOp::SetMode { file, mode } => format!("{}: mode {mode:o}", self.path(*file)),
+            FileOp::SetXattr { file, name, value } => {
+                let name = String::from_utf8_lossy(name);
+                let path = self.path(*file);
+                match value {
+                    Some(value) => format!("{path}: attribute {name}, {} bytes", value.len),
+                    None => format!("{path}: attribute {name} removed"),
+                }
+            }
             FileOp::Sync { file, scope } => match scope {
                 SyncScope::File => format!("{}: synced", self.path(*file)),
                 SyncScope::Data => format!("{}: data synced", self.path(*file)),

@@ -1,6 +1,7 @@
 //! What a file holds: pieces of the recorded data, and zeros between them.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use trace::Data;
 
@@ -71,6 +72,11 @@ impl Extents {
     /// Nothing is left behind here.
     pub(super) fn cut(&mut self, size: u64) {
         self.zero(size, u64::MAX - size);
+    }
+
+    /// Where there may be other bytes than zeros.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
+        self.pieces.iter().map(|(at, data)| *at..at + data.len)
     }
 
     /// The bytes from `offset` on; `data` is what the pieces speak of.

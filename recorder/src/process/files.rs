@@ -4,7 +4,7 @@
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{Stat, fstat};
-use trace::{FileId, FileOp, SyncScope};
+use trace::{FileId, FileOp, Name, SyncScope};
 
 use super::gate::Changes;
 use super::names::{Located, Where};
@@ -24,6 +24,8 @@ pub(super) enum FileCall {
     },
     /// A name more.
     Make(Located),
+    /// A name more for something that had none.
+    Name(Located, FileId),
     Remove(Located),
     /// From and to, where they are in the node's directory.
     Rename {
@@ -54,6 +56,11 @@ pub(super) enum FileCall {
         file: FileId,
         copy: Option<OwnedFd>,
         mode: u32,
+    },
+    SetXattr {
+        file: FileId,
+        copy: Option<OwnedFd>,
+        name: Name,
     },
     /// Something that is not followed; the file is looked at afterwards.
     Unfollowed {
@@ -86,9 +93,10 @@ impl Recording {
         let arguments = &entry.arguments;
         match call {
             Call::Open { base, path, flags } => self.enter_open(origin, entry, base, path, flags),
-            Call::Make { base, path, .. } | Call::Link { base, path } => {
+            Call::Make { base, path, .. } => {
                 self.enter_name_call(origin, entry, base, path, FileCall::Make)
             }
+            Call::Link { .. } => self.enter_link(origin, entry, call),
             Call::Bind => {
                 let Some(path) = Self::socket_path(origin, entry) else {
                     return Next::GoOn;
@@ -107,6 +115,7 @@ impl Recording {
             Call::SetMode { base, path, flags } => {
                 self.enter_set_mode(origin, entry, base, path, flags)
             }
+            Call::SetXattr { of, name } => self.enter_set_xattr(origin, entry, of, name),
             Call::Truncate => {
                 let found = self.locate(origin, entry, None, 0, true);
                 self.change_located(origin, found, |file, copy| FileCall::Resize {
@@ -118,7 +127,7 @@ impl Recording {
             Call::Sync { data_only } => self.enter_sync(origin, arguments[0], data_only),
             Call::SyncAll => self.sync_all(origin),
             Call::SyncFileSystem => match origin.descriptor(arguments[0] as i32) {
-                Some(descriptor) if self.is_on_our_disk(&descriptor.stat) => self.sync_all(origin),
+                Some(descriptor) if self.is_around_us(&descriptor.stat) => self.sync_all(origin),
                 _ => Next::GoOn,
             },
             Call::Map => self.enter_map(entry, origin),
@@ -130,9 +139,7 @@ impl Recording {
             Call::SetModeOf | Call::TruncateOf | Call::Allocate | Call::Copy { .. } => {
                 self.enter_descriptor_call(origin, entry, call)
             }
-            Call::Unfollowed { .. } | Call::Control | Call::Submit => {
-                self.enter_unfollowed(origin, entry, call)
-            }
+            Call::Control => self.enter_control(origin, entry),
             Call::UnfollowedPath { base, path } => {
                 let what = || Next::ToExit(Entered::Unfollowed(origin.row.name.into()));
                 if self.is_ours(origin, entry, base, path) {
@@ -216,10 +223,13 @@ impl Recording {
         Some((tree.find(&descriptor.stat)?, descriptor))
     }
 
-    pub(super) fn is_on_our_disk(&self, stat: &Stat) -> bool {
+    /// Whether a sync of the file system of a file is one of ours: the file is one of the node's,
+    /// or the directory above them on the same device. What else is on that device is elsewhere for
+    /// the program, such as `/dev/shm`, where directories of programs are while they are recorded.
+    fn is_around_us(&self, stat: &Stat) -> bool {
         self.tree
             .as_ref()
-            .is_some_and(|tree| tree.device() == stat.st_dev)
+            .is_some_and(|tree| tree.find(stat).is_some() || tree.is_above(stat))
     }
 
     pub(super) fn sync_all(&mut self, origin: &Origin) -> Next {
@@ -239,6 +249,10 @@ impl Recording {
                 self.leave_open(origin, entry, located, nameless, result);
             }
             FileCall::Make(mut located) => self.take_over(origin, &mut located),
+            FileCall::Name(located, file) => {
+                let (parent, name) = (located.parent, located.name);
+                self.operation(origin, FileOp::Link { parent, name, file });
+            }
             FileCall::Remove(Located {
                 parent,
                 name,
@@ -264,6 +278,9 @@ impl Recording {
             FileCall::Allocate { file, copy } => self.leave_allocate(origin, entry, file, &copy),
             FileCall::SetMode { file, mode, .. } => {
                 self.operation(origin, FileOp::SetMode { file, mode });
+            }
+            FileCall::SetXattr { file, copy, name } => {
+                self.leave_set_xattr(origin, file, copy, name);
             }
             FileCall::Unfollowed { file, copy, what } => {
                 self.count(what);
@@ -299,7 +316,14 @@ impl Recording {
                     self.look_again(origin, file, &copy);
                 }
             }
+            FileCall::Name(located, file) if located.look().is_some() => {
+                let (parent, name) = (located.parent, located.name);
+                self.operation(origin, FileOp::Link { parent, name, file });
+            }
             FileCall::Make(located) | FileCall::Remove(located) => self.relocate(origin, located),
+            FileCall::SetXattr { file, copy, name } => {
+                self.leave_set_xattr(origin, file, copy, name);
+            }
             FileCall::Rename { from, to, exchange } => {
                 let done = match (&from, &to) {
                     (Some(from), Some(to)) => {

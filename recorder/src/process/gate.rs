@@ -32,14 +32,17 @@ impl Gate {
 
     /// Whether somebody else is in such a call; then a thread waits.
     pub(super) fn waits(&mut self, what: Changes, thread: pid_t) -> bool {
-        let busy = self
-            .inside
-            .get(&what)
-            .is_some_and(|inside| *inside != thread);
+        let busy = self.is_busy(what, thread);
         if busy {
             self.waiting.entry(what).or_default().push_back(thread);
         }
         busy
+    }
+
+    /// Whether another thread is in such a call.
+    pub(super) fn is_busy(&self, what: Changes, thread: pid_t) -> bool {
+        let inside = self.inside.get(&what);
+        inside.is_some_and(|inside| *inside != thread)
     }
 
     /// A thread is not in a call any more, or has ended. Those who waited for it may try again.

@@ -53,6 +53,9 @@ pub fn join(nodes: Vec<NodeTrace>, mut about: About) -> Trace {
         for (what, count) in node.not_recorded {
             *about.not_recorded.entry(what).or_default() += count;
         }
+        for (what, count) in node.refused {
+            *about.refused.entry(what).or_default() += count;
+        }
         for (number, stack) in node.stacks {
             let stack = stack.into_iter().map(frame).collect();
             trace.stacks.insert(number, stack);
@@ -193,6 +196,9 @@ fn move_initial(file: &mut InitialFile, move_data: impl Fn(&mut Data)) {
 fn move_event(action: &mut Action, move_data: impl Fn(&mut Data)) {
     match action {
         Action::File(FileOp::Write { data, .. }) | Action::Mark { line: data } => move_data(data),
+        Action::File(FileOp::SetXattr {
+            value: Some(value), ..
+        }) => move_data(value),
         Action::File(FileOp::Create { kind, .. }) => move_kind(kind, move_data),
         _ => {}
     }

@@ -21,6 +21,8 @@ pub struct NodeTrace {
     /// Calls that are not in the events although they can change what is in the directory, and how
     /// often they were made.
     pub not_recorded: BTreeMap<String, u64>,
+    /// Calls that failed with ENOSYS because what goes through them cannot be followed.
+    pub refused: BTreeMap<String, u64>,
     /// Datagrams that it sent, by call and address, and how many: they are not in the events.
     /// Whoever knows the addresses of the other nodes has to count those that went there as not
     /// recorded.
@@ -40,6 +42,7 @@ impl fmt::Debug for NodeTrace {
             .field("name", &self.name)
             .field("status", &self.status)
             .field("not_recorded", &self.not_recorded)
+            .field("refused", &self.refused)
             .field("datagrams", &self.datagrams)
             .field("directory", &self.directory)
             .field("initial", &BriefList(self.initial.iter()))

@@ -1,17 +1,24 @@
 //! Files that are mapped so that stores change them. A store is no call: what it did is seen by
-//! comparing the file with what is known of it, before a sync and when the mapping goes.
+//! comparing the file with what is known of it, before every call that is recorded, and when the
+//! mapping goes. So a store is recorded behind the last call before which its page was unchanged:
+//! from there on it can be on the disk. Stores between two calls have no order among themselves,
+//! and of several to one place only the last is seen.
 
 use std::collections::{HashMap, hash_map};
 use std::fs::File;
 use std::io;
+use std::iter;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 use libc::pid_t;
+use local_fs::with_data;
 use rustix::fs::{OFlags, fcntl_getfl};
-use trace::{Data, FileId, FileOp, SyncScope};
+use trace::{FileId, FileOp, SyncScope};
 
 use super::files::FileCall;
+use super::gate::Changes;
 use super::recording::{Entered, Next, Recording};
 use super::snapshot;
 use tracer::Entry;
@@ -42,10 +49,14 @@ impl Mapping {
 pub(super) type Mapped = HashMap<FileId, File>;
 
 /// What the disk has of a file in one piece.
-const PAGE_BYTES: usize = 4096;
+const PAGE_BYTES: u64 = 4096;
 
-/// Bytes that differ and are not further apart were stored together.
-const GAP_BYTES: usize = 64;
+/// How much is compared at once, in pages.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Files with more data than this are compared only before they are synced or changed: it would
+/// take longer than a call. Of stores to them it is not known between which calls they were made.
+const LOOK_BYTES_MAX: u64 = 16 << 20;
 
 /// How events are named that are stores.
 const STORE: Row = Row {
@@ -227,6 +238,23 @@ impl Recording {
         self.mapped.retain(|file, _| is_mapped(*file));
     }
 
+    /// Records what was stored until now, behind the last call that was recorded. Not while
+    /// somebody else changes files: what he does would be taken for a store.
+    pub(super) fn look_at_mapped(&mut self, origin: &Origin) {
+        if self.mapped.is_empty() || self.gate.is_busy(Changes::Files, origin.thread) {
+            return;
+        }
+        let small = self
+            .mapped
+            .iter()
+            .filter(|(_, readable)| !is_large(readable));
+        let mut files: Vec<FileId> = small.map(|(file, _)| *file).collect();
+        files.sort_unstable();
+        for file in files {
+            self.settle_mapped(origin, file);
+        }
+    }
+
     /// Records what was stored to a file, if somebody can have.
     pub(super) fn settle_mapped(&mut self, origin: &Origin, file: FileId) {
         let mut mappings = self.mappings.values().flatten();
@@ -236,7 +264,11 @@ impl Recording {
         let Some(readable) = self.mapped.remove(&file) else {
             return;
         };
+        let before = self.events();
         self.settle(&origin.as_row(STORE), file, &readable);
+        if self.events() > before && is_large(&readable) {
+            self.count("a store to a mapped file of more than 16 MiB, at a time that is not known");
+        }
         self.mapped.insert(file, readable);
     }
 
@@ -262,49 +294,65 @@ impl Recording {
         if from != to {
             self.operation(origin, FileOp::Resize { file, from, to });
         }
-        let (mut found, mut known) = ([0; PAGE_BYTES], [0; PAGE_BYTES]);
-        for at in (0..to).step_by(PAGE_BYTES) {
-            let len = PAGE_BYTES.min((to - at) as usize);
-            real.read_exact_at(&mut found[..len], at)?;
-            let Some(tree) = &self.tree else {
-                return Ok(());
-            };
-            tree.file(file)
-                .content
-                .read(at, &self.data, &mut known[..len]);
-            for (first, end) in differences(&found[..len], &known[..len]) {
-                let data: Data = snapshot::add(&mut self.data, &found[first..end]);
-                self.operation(
-                    origin,
-                    FileOp::Write {
-                        file,
-                        offset: at + first as u64,
-                        data,
-                        size_before: to,
-                    },
-                );
+        let Some(tree) = &self.tree else {
+            return Ok(());
+        };
+        let ranges = with_data(real, to, tree.file(file).content.ranges())?;
+        let (mut found, mut known) = (Vec::new(), Vec::new());
+        for range in ranges {
+            let pages = range.start / PAGE_BYTES * PAGE_BYTES..range.end;
+            for (at, len) in snapshot::cut(pages, PIECE_BYTES) {
+                found.resize(len, 0);
+                known.resize(len, 0);
+                real.read_exact_at(&mut found, at)?;
+                if let Some(tree) = &self.tree {
+                    tree.file(file).content.read(at, &self.data, &mut known);
+                }
+                if found != known {
+                    self.stored(origin, file, at, (&found, &known));
+                }
             }
         }
         Ok(())
     }
-}
 
-/// The runs of bytes that differ, as first and end.
-fn differences(left: &[u8], right: &[u8]) -> Vec<(usize, usize)> {
-    let mut runs: Vec<(usize, usize)> = Vec::new();
-    if left == right {
-        return runs;
-    }
-    for (at, _) in left
-        .iter()
-        .zip(right)
-        .enumerate()
-        .filter(|(_, (left, right))| left != right)
-    {
-        match runs.last_mut() {
-            Some((_, end)) if at - *end <= GAP_BYTES => *end = at + 1,
-            _ => runs.push((at, at + 1)),
+    /// Records what was stored to a piece of a file, from where it is and was.
+    fn stored(&mut self, origin: &Origin, file: FileId, at: u64, (now, before): (&[u8], &[u8])) {
+        let size_before = self.tree.as_ref().map_or(0, |tree| tree.file(file).size);
+        for (page, len) in snapshot::cut(0..now.len() as u64, PAGE_BYTES as usize) {
+            let start = page as usize;
+            let (now, before) = (&now[start..start + len], &before[start..start + len]);
+            if let Some(range) = difference(now, before) {
+                let write = FileOp::Write {
+                    file,
+                    offset: at + page + range.start as u64,
+                    data: snapshot::add(&mut self.data, &now[range]),
+                    size_before,
+                };
+                self.operation(origin, write);
+            }
         }
     }
-    runs
+}
+
+/// Whether a file has too much data to be compared at every call.
+fn is_large(file: &File) -> bool {
+    let size = file.metadata().map_or(0, |metadata| metadata.len());
+    if size <= LOOK_BYTES_MAX {
+        return false;
+    }
+    let data = with_data(file, size, iter::empty()).unwrap_or_default();
+    data.iter()
+        .map(|range| range.end - range.start)
+        .sum::<u64>()
+        > LOOK_BYTES_MAX
+}
+
+/// From the first byte that differs to behind the last one. A page goes to the disk as a whole, and
+/// so does what was stored to it since it was looked at.
+fn difference(left: &[u8], right: &[u8]) -> Option<Range<usize>> {
+    let differs = |(left, right): (&u8, &u8)| left != right;
+    let first = left.iter().zip(right).position(differs)?;
+    let last = left.iter().zip(right).rposition(differs)?;
+    Some(first..last + 1)
 }

@@ -5,8 +5,8 @@
 //! calls. What is not followed is counted in [`trace_store::About::not_recorded`], and at the end the
 //! directory is compared with what was recorded: if they differ, that is counted as well.
 //!
-//! What it does to those who are recorded: `io_uring_setup` fails with ENOSYS, since what goes
-//! through a ring makes no calls; calls that change the directory's files are made one at a time,
+//! What it does to those who are recorded: `io_uring_setup` and `io_setup` fail with ENOSYS, since
+//! what goes through a ring or a queue makes no calls that could be looked at; calls that change the directory's files are made one at a time,
 //! so that their order is known; and they all end when the recorder does.
 
 mod describe;
@@ -26,13 +26,13 @@ mod sockets;
 mod tree;
 mod unfollowed;
 mod writes;
+mod xattrs;
 
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::time::SystemTime;
 
 use trace_store::{About, Trace};
-use tracer::calls::REFUSED;
 use tracer::{Options, Table};
 
 use recording::Recording;
@@ -58,6 +58,9 @@ pub struct NodeOptions {
     /// takes longer than most turns. So it is for nodes of which there are as many as processors,
     /// or more.
     pub processor: Option<usize>,
+    /// Whether only the node's disk will be looked at: then no call is refused. Those that cannot be
+    /// followed are counted.
+    pub disk_only: bool,
 }
 
 /// A node that is recorded. Its processes are killed when it is dropped, or this program ends.
@@ -76,7 +79,6 @@ pub fn start(options: NodeOptions, command: Command) -> Result<Traced> {
     };
     let table = Table {
         rows: rows(&command),
-        refused: REFUSED.to_vec(),
     };
     tracer::start(how, table, command, move || Recording::new(options))
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, openat, statat};
 use trace::{ChangeOfName, FileId, FileKind, FileOp, Name};
 
 use super::files::FileCall;
@@ -15,6 +15,7 @@ use super::recording::{Entered, Next, Recording};
 use super::snapshot;
 use super::tree::inode;
 use tracer::Origin;
+use tracer::calls::Call;
 use tracer::lookup::{Base, look, text};
 use tracer::{Entry, read_memory};
 
@@ -394,29 +395,87 @@ impl Recording {
     ) -> Next {
         let flags = flags.map_or(0, |flags| entry.arguments[flags] as i32);
         let mode = entry.arguments[path + 1] as u32 & 0o7777;
-        let path_text = text(origin.thread, entry.arguments[path]).unwrap_or_default();
         let set = |file, copy| FileCall::SetMode { file, copy, mode };
-        if flags & libc::AT_EMPTY_PATH != 0 && path_text.is_empty() {
+        self.change_path(origin, entry, (base, path), flags, set)
+    }
+
+    /// A call by path, with flags as those of fchmodat(2), that changes a file of the node's, if it
+    /// does: also the directory itself.
+    pub(super) fn change_path(
+        &mut self,
+        origin: &Origin,
+        entry: &Entry,
+        (base, path): (Option<usize>, usize),
+        flags: i32,
+        call: impl FnOnce(FileId, Option<OwnedFd>) -> FileCall,
+    ) -> Next {
+        let path = text(origin.thread, entry.arguments[path]).unwrap_or_default();
+        if flags & libc::AT_EMPTY_PATH != 0 && path.is_empty() {
             let Some((file, descriptor)) =
                 base.and_then(|base| self.own(origin, entry.arguments[base]))
             else {
                 return Next::GoOn;
             };
-            return self.change(origin, Some(file), |file| set(file, Some(descriptor.copy)));
+            return self.change(origin, Some(file), |file| call(file, Some(descriptor.copy)));
         }
         let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
         let base = Self::base(origin, entry, base);
-        let found = self.locate_path(base, &path_text, follow);
+        let found = self.locate_path(base, &path, follow);
         if !matches!(found, Where::Nowhere) {
-            return self.change_located(origin, found, set);
+            return self.change_located(origin, found, call);
         }
         // The directory itself, or a path that ends with a dot.
-        let Ok(directory) = self.paths.directory(base, &path_text) else {
-            return self.change_located(origin, found, set);
+        let Ok(directory) = self.paths.directory(base, &path) else {
+            return self.change_located(origin, found, call);
         };
         let file = fstat(&directory)
             .ok()
             .and_then(|stat| self.tree.as_ref()?.find(&stat));
-        self.change(origin, file, |file| set(file, Some(directory)))
+        self.change(origin, file, |file| call(file, Some(directory)))
+    }
+
+    /// A name more for a file, which may have had none.
+    pub(super) fn enter_link(&mut self, origin: &Origin, entry: &Entry, call: Call) -> Next {
+        let Call::Link {
+            from,
+            flags,
+            base,
+            path,
+        } = call
+        else {
+            return Next::GoOn;
+        };
+        let nameless = self.nameless(origin, entry, from, flags);
+        self.enter_name_call(origin, entry, base, path, |located| match nameless {
+            Some(file) => FileCall::Name(located, file),
+            None => FileCall::Make(located),
+        })
+    }
+
+    /// The file without a name (`O_TMPFILE`) that linkat(2) is to give one. Only now it is known
+    /// which one it is: a file that has a name and was recorded without one is another, whose inode
+    /// has the number of one that is gone.
+    fn nameless(
+        &self,
+        origin: &Origin,
+        entry: &Entry,
+        from: (Option<usize>, usize),
+        flags: Option<usize>,
+    ) -> Option<FileId> {
+        let tree = self.tree.as_ref()?;
+        let flags = flags.map_or(0, |flags| entry.arguments[flags] as i32);
+        let path = text(origin.thread, entry.arguments[from.1])?;
+        let stat = if path.is_empty() && flags & libc::AT_EMPTY_PATH != 0 {
+            origin.descriptor(entry.arguments[from.0?] as i32)?.stat
+        } else if flags & libc::AT_SYMLINK_FOLLOW != 0 {
+            // A link of /proc to a descriptor, which leads where no path does.
+            let place = self
+                .paths
+                .place(Self::base(origin, entry, from.0), &path, false)?;
+            statat(place.directory, place.name.as_slice(), AtFlags::empty()).ok()?
+        } else {
+            return None;
+        };
+        tree.find(&stat).filter(|_| stat.st_nlink == 0)
     }
 }

@@ -1,6 +1,6 @@
 //! What is recorded of one node: it observes the node's processes ([`tracer::Observer`]).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::process::ExitStatus;
 
@@ -32,8 +32,22 @@ pub(super) enum Entered {
     MayClose,
 }
 
+impl Entered {
+    /// Whether the call will be an event, if it succeeds.
+    fn is_recorded(&self) -> bool {
+        matches!(self, Self::File(_) | Self::Socket(_) | Self::Mark)
+    }
+
+    fn changes_files(&self) -> bool {
+        matches!(self, Self::File(call) if !matches!(call, FileCall::Sync(_) | FileCall::SyncAll))
+    }
+}
+
 /// What a thread at the entry of a call shall do.
 pub(super) type Next = Decision<Entered>;
+
+/// What is said of files that had extended attributes before anything was recorded.
+const XATTRS_AT_BEGINNING: &str = "what set the extended attributes that were there before";
 
 /// Everything that is known while a node is recorded.
 pub(super) struct Recording {
@@ -47,23 +61,27 @@ pub(super) struct Recording {
     pub sockets: Sockets,
     pub marks: Marks,
     pub gate: Gate,
+    /// Those that have made calls.
+    threads: HashSet<pid_t>,
     events: Vec<Recorded>,
     pub data: Vec<u8>,
     not_recorded: BTreeMap<String, u64>,
+    refused: BTreeMap<String, u64>,
 }
 
 impl Recording {
     /// Takes the snapshot.
     pub(super) fn new(options: NodeOptions) -> Result<Self> {
         let mut data = Vec::new();
-        let (initial, tree) = match &options.directory {
-            Some(directory) => {
-                let failed = |(path, error)| Error::Directory { path, error };
-                let (initial, tree) = snapshot::begin(directory, &mut data).map_err(failed)?;
-                (initial, Some(tree))
-            }
-            None => (Vec::new(), None),
-        };
+        let failed = |(path, error)| Error::Directory { path, error };
+        let begin = |directory| snapshot::begin(directory, &mut data).map_err(failed);
+        let begun = options.directory.as_deref().map(begin).transpose()?;
+        let with_xattrs = begun.as_ref().map_or(0, |begun| begun.with_xattrs);
+        let (initial, tree) = begun.map(|begun| (begun.initial, begun.tree)).unzip();
+        let mut not_recorded = BTreeMap::new();
+        if with_xattrs > 0 {
+            not_recorded.insert(XATTRS_AT_BEGINNING.to_owned(), with_xattrs);
+        }
         let proc = tracer::proc().map_err(|error| Error::Directory {
             path: "/proc".into(),
             error,
@@ -73,15 +91,22 @@ impl Recording {
             options,
             paths: Paths::new(proc),
             mappings: HashMap::new(),
-            initial,
+            initial: initial.unwrap_or_default(),
             tree,
             mapped: Mapped::default(),
             sockets: Sockets::default(),
             gate: Gate::default(),
+            threads: HashSet::new(),
             events: Vec::new(),
             data,
-            not_recorded: BTreeMap::new(),
+            not_recorded,
+            refused: BTreeMap::new(),
         })
+    }
+
+    /// How many there are.
+    pub(super) fn events(&self) -> usize {
+        self.events.len()
     }
 
     /// Something was done that is not recorded.
@@ -143,6 +168,11 @@ impl Recording {
             Call::MayClose if self.sockets.any_open() => Next::ToExit(Entered::MayClose),
             Call::MayClose => Next::GoOn,
             Call::Foreign => unfollowed(self.tree.is_some()),
+            Call::Ring if self.options.disk_only => unfollowed(self.tree.is_some()),
+            Call::Ring => {
+                *self.refused.entry(origin.row.name.into()).or_default() += 1;
+                Next::Fail(libc::ENOSYS)
+            }
             Call::Unshare => unfollowed(origin.thread != origin.process),
             call => self.enter_file_call(origin, entry, call),
         }
@@ -159,7 +189,14 @@ impl Observer for Recording {
     }
 
     fn entry(&mut self, origin: &Origin, entry: &Entry) -> Next {
-        self.asked(origin, entry)
+        let next = self.asked(origin, entry);
+        self.threads.insert(origin.thread);
+        if let Next::ToExit(entered) = &next
+            && entered.is_recorded()
+        {
+            self.look_at_mapped(origin);
+        }
+        next
     }
 
     fn wants_stack(&self, entered: &Entered) -> bool {
@@ -167,6 +204,11 @@ impl Observer for Recording {
     }
 
     fn exit(&mut self, origin: &Origin, entry: &Entry, entered: Entered, result: i64) -> After {
+        // What others stored meanwhile was stored before this call returned. If it changes a file
+        // itself, that is not to be taken for a store.
+        if self.threads.len() > 1 && entered.is_recorded() && !entered.changes_files() {
+            self.look_at_mapped(origin);
+        }
         match entered {
             Entered::File(call) if result >= 0 => {
                 self.leave_file_call(origin, entry, call, result as u64);
@@ -239,6 +281,7 @@ impl Observer for Recording {
             name: self.options.name,
             status,
             not_recorded: self.not_recorded,
+            refused: self.refused,
             directory: directory.map(|directory| directory.display().to_string()),
             initial: self.initial,
             events: self.events,

@@ -5,16 +5,20 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
+use std::iter;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, FileType, SeekFrom, Stat, readlinkat, seek, statat};
+use local_fs::with_data;
+use rustix::fs::{AtFlags, CWD, FileType, Stat, readlinkat, statat};
 use trace::{Data, FileId, FileKind, InitialFile, Name};
 
-use super::tree::{Tree, inode};
+use super::tree::{self, Tree, inode};
+use super::xattrs;
 
 /// How much of a file is read at once.
 const PIECE_BYTES: usize = 1 << 20;
@@ -25,6 +29,7 @@ pub(super) fn kind_of(stat: &Stat, target: impl FnOnce() -> Data) -> FileKind {
         FileType::RegularFile => FileKind::Regular,
         FileType::Directory => FileKind::Directory,
         FileType::Symlink => FileKind::Symlink { target: target() },
+        FileType::Fifo => FileKind::Fifo,
         _ => FileKind::Special,
     }
 }
@@ -42,34 +47,26 @@ pub(super) fn add(data: &mut Vec<u8>, bytes: &[u8]) -> Data {
 /// What of a file is no hole, in order.
 pub(super) fn content(file: &File, size: u64, data: &mut Vec<u8>) -> io::Result<Vec<(u64, Data)>> {
     let mut pieces = Vec::new();
-    let mut at = 0;
-    while at < size {
-        let from = match seek(file.as_fd(), SeekFrom::Data(at)) {
-            Ok(from) => from,
-            Err(rustix::io::Errno::NXIO) => break,
-            // It does not know of holes.
-            Err(_) => at,
-        };
-        let to = seek(file.as_fd(), SeekFrom::Hole(from))
-            .unwrap_or(size)
-            .min(size);
-        at = from;
-        while at < to {
-            let len = PIECE_BYTES.min((to - at) as usize);
+    for range in with_data(file, size, iter::empty())? {
+        for (at, len) in cut(range, PIECE_BYTES) {
             let place = data.len();
             data.resize(place + len, 0);
             file.read_exact_at(&mut data[place..], at)?;
-            pieces.push((
-                at,
-                Data {
-                    at: place as u64,
-                    len: len as u64,
-                },
-            ));
-            at += len as u64;
+            let piece = Data {
+                at: place as u64,
+                len: len as u64,
+            };
+            pieces.push((at, piece));
         }
     }
     Ok(pieces)
+}
+
+/// A range of a file in pieces of so many bytes, but the last: where each is, and its length.
+pub(super) fn cut(range: Range<u64>, bytes: usize) -> impl Iterator<Item = (u64, usize)> {
+    let Range { start, end } = range;
+    let starts = (start..end).step_by(bytes);
+    starts.map(move |at| (at, bytes.min((end - at) as usize)))
 }
 
 /// The target of a symbolic link.
@@ -77,21 +74,30 @@ pub(super) fn target(directory: impl AsFd, name: &[u8]) -> io::Result<Vec<u8>> {
     Ok(readlinkat(directory, OsStr::from_bytes(name), Vec::new())?.into_bytes())
 }
 
-/// All files below a directory, the directory itself first, and a tree that knows them.
+/// What there is when a recording begins.
+pub(super) struct Begun {
+    /// All files below the directory, the directory itself first.
+    pub initial: Vec<InitialFile>,
+    /// It knows them.
+    pub tree: Tree,
+    /// How many of them have extended attributes that crash states would need.
+    pub with_xattrs: u64,
+}
+
+/// Looks at all files below a directory.
 ///
 /// # Errors
 /// With the path that could not be read.
-pub(super) fn begin(
-    directory: &Path,
-    data: &mut Vec<u8>,
-) -> Result<(Vec<InitialFile>, Tree), (PathBuf, io::Error)> {
+pub(super) fn begin(directory: &Path, data: &mut Vec<u8>) -> Result<Begun, (PathBuf, io::Error)> {
     let mut initial = Vec::new();
+    let mut with_xattrs = 0;
     let mut tree = Tree::default();
     let mut left = vec![(directory.to_owned(), None, Name::from(&b""[..]))];
     while let Some((path, parent, name)) = left.pop() {
         let file =
             one(&path, parent, name, data, &mut tree).map_err(|error| (path.clone(), error))?;
         tree.begin_with(&file);
+        with_xattrs += u64::from(xattrs::has_kept(&path));
         if file.kind == FileKind::Directory {
             let mut names = names_in(&path).map_err(|error| (path.clone(), error))?;
             // What is pushed last is next.
@@ -104,7 +110,14 @@ pub(super) fn begin(
         }
         initial.push(file);
     }
-    Ok((initial, tree))
+    if let Ok(above) = statat(CWD, directory.join(".."), AtFlags::empty()) {
+        tree.begin_below(&above);
+    }
+    Ok(Begun {
+        initial,
+        tree,
+        with_xattrs,
+    })
 }
 
 fn one(
@@ -220,11 +233,7 @@ pub(super) fn difference(
                 if file.size != stat.st_size as u64 {
                     return Ok(Some((path, "size")));
                 }
-                if first_difference(&File::open(&path)?, file.size, |at, into| {
-                    file.content.read(at, data, into);
-                })?
-                .is_some()
-                {
+                if has_other_content(&File::open(&path)?, file, data)? {
                     return Ok(Some((path, "content")));
                 }
             }
@@ -234,22 +243,17 @@ pub(super) fn difference(
     Ok(None)
 }
 
-/// The first piece of a file that is not what `known` fills in.
-fn first_difference(
-    file: &File,
-    size: u64,
-    known: impl Fn(u64, &mut [u8]),
-) -> io::Result<Option<u64>> {
-    let (mut real, mut expected) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
-    let mut at = 0;
-    while at < size {
-        let len = PIECE_BYTES.min((size - at) as usize);
-        file.read_exact_at(&mut real[..len], at)?;
-        known(at, &mut expected[..len]);
-        if real[..len] != expected[..len] {
-            return Ok(Some(at));
+/// Whether a file of this size does not hold what is known of it.
+fn has_other_content(real: &File, known: &tree::File, data: &[u8]) -> io::Result<bool> {
+    let (mut found, mut expected) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
+    for range in with_data(real, known.size, known.content.ranges())? {
+        for (at, len) in cut(range, PIECE_BYTES) {
+            real.read_exact_at(&mut found[..len], at)?;
+            known.content.read(at, data, &mut expected[..len]);
+            if found[..len] != expected[..len] {
+                return Ok(true);
+            }
         }
-        at += len as u64;
     }
-    Ok(None)
+    Ok(false)
 }

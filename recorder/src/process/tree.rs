@@ -36,6 +36,8 @@ pub(super) struct Tree {
     files: Vec<File>,
     inodes: HashMap<Inode, FileId>,
     device: u64,
+    /// The directory in which the node's own is.
+    above: Option<Inode>,
 }
 
 impl Tree {
@@ -86,9 +88,14 @@ impl Tree {
         (self.file(file).names > 0 || stat.st_nlink == 0).then_some(file)
     }
 
-    /// The device of the directory itself.
-    pub(super) fn device(&self) -> u64 {
-        self.device
+    /// Whether this is the directory in which the node's own is.
+    pub(super) fn is_above(&self, stat: &Stat) -> bool {
+        self.above == Some(inode(stat)) && self.device == stat.st_dev
+    }
+
+    /// The directory itself is in this one.
+    pub(super) fn begin_below(&mut self, directory: &Stat) {
+        self.above = Some(inode(directory));
     }
 
     /// What has this name.
@@ -149,7 +156,10 @@ impl Tree {
             }
             FileOp::Zero { file, offset, len } => self.file_mut(*file).content.zero(*offset, *len),
             FileOp::SetMode { file, mode } => self.file_mut(*file).mode = *mode,
-            FileOp::CreateNameless { .. } | FileOp::Sync { .. } | FileOp::SyncAll => {}
+            FileOp::CreateNameless { .. }
+            | FileOp::SetXattr { .. }
+            | FileOp::Sync { .. }
+            | FileOp::SyncAll => {}
         }
     }
 }

@@ -3,11 +3,10 @@
 use rustix::fs::fstat;
 
 use super::files::FileCall;
-use super::recording::{Entered, Next, Recording};
+use super::recording::{Next, Recording};
+use tracer::Entry;
 use tracer::Origin;
-use tracer::calls::Call;
 use tracer::lookup::text;
-use tracer::{Entry, read_memory};
 
 /// Calls of ioctl(2) that change nothing of what is recorded: FIEMAP, FS_IOC_GETFLAGS,
 /// FS_IOC_GETVERSION, FS_IOC_FSGETXATTR, FIDEDUPERANGE, FIFREEZE, FITHAW, FITRIM,
@@ -33,28 +32,16 @@ const HARMLESS: [u32; 14] = [
 const CLONES: [u32; 2] = [0x4004_9409, 0x4020_940D];
 
 impl Recording {
-    pub(super) fn enter_unfollowed(&mut self, origin: &Origin, entry: &Entry, call: Call) -> Next {
-        let what = match call {
-            Call::Submit => {
-                let writes = self.submits_to_us(origin, entry);
-                return if writes {
-                    Next::ToExit(Entered::Unfollowed("io_submit".into()))
-                } else {
-                    Next::GoOn
-                };
-            }
-            Call::Control => {
-                let control = entry.arguments[1] as u32;
-                if HARMLESS.contains(&control) {
-                    return Next::GoOn;
-                }
-                if CLONES.contains(&control) {
-                    "reflink".to_owned()
-                } else {
-                    format!("ioctl {control:#x}")
-                }
-            }
-            _ => origin.row.name.to_owned(),
+    /// ioctl(2) of a file of the node's: counted, unless it changes nothing.
+    pub(super) fn enter_control(&mut self, origin: &Origin, entry: &Entry) -> Next {
+        let control = entry.arguments[1] as u32;
+        if HARMLESS.contains(&control) {
+            return Next::GoOn;
+        }
+        let what = if CLONES.contains(&control) {
+            "reflink".to_owned()
+        } else {
+            format!("ioctl {control:#x}")
         };
         let Some((file, descriptor)) = self.own(origin, entry.arguments[0]) else {
             return Next::GoOn;
@@ -63,22 +50,6 @@ impl Recording {
             file,
             copy: descriptor.copy,
             what,
-        })
-    }
-
-    /// Whether one of the blocks of an io_submit(2) writes to a file of the node's or syncs it.
-    pub(super) fn submits_to_us(&self, origin: &Origin, entry: &Entry) -> bool {
-        let [_, count, blocks, ..] = entry.arguments;
-        (0..count.min(1024)).any(|number| {
-            let (mut place, mut block) = ([0; 8], [0; 64]);
-            let read = read_memory(origin.thread, blocks + number * 8, &mut place)
-                .and_then(|()| read_memory(origin.thread, u64::from_le_bytes(place), &mut block));
-            // `struct iocb` of linux/aio_abi.h: 0 reads, 7 reads several, 5 polls.
-            let operation = u16::from_le_bytes([block[16], block[17]]);
-            let file = u32::from_le_bytes([block[20], block[21], block[22], block[23]]);
-            read.is_ok()
-                && !matches!(operation, 0 | 5 | 7)
-                && self.own(origin, u64::from(file)).is_some()
         })
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 
@@ -23,6 +23,7 @@ pub struct File {
     kind: String,
     mode: u32,
     bytes: Vec<u8>,
+    xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl fmt::Debug for File {
@@ -68,6 +69,7 @@ impl Redone {
                 kind: kind(trace, &initial.kind),
                 mode: initial.mode,
                 bytes,
+                ..File::default()
             };
             redone.files.entry(initial.file).or_insert(file);
         }
@@ -90,7 +92,7 @@ impl Redone {
                 let new = File {
                     kind: kind(trace, of),
                     mode: *mode,
-                    bytes: Vec::new(),
+                    ..File::default()
                 };
                 assert!(
                     self.files.insert(*file, new).is_none(),
@@ -107,7 +109,7 @@ impl Redone {
                 let new = File {
                     kind: "Regular".into(),
                     mode: *mode,
-                    bytes: Vec::new(),
+                    ..File::default()
                 };
                 assert!(
                     self.files.insert(*file, new).is_none(),
@@ -168,6 +170,13 @@ impl Redone {
             FileOp::SetMode { file, mode } => {
                 self.files.get_mut(file).expect("it was made").mode = *mode;
             }
+            FileOp::SetXattr { file, name, value } => {
+                let xattrs = &mut self.files.get_mut(file).expect("it was made").xattrs;
+                match value {
+                    Some(value) => xattrs.insert(name.to_vec(), trace.bytes(*value).to_vec()),
+                    None => xattrs.remove(&**name),
+                };
+            }
             FileOp::Sync { .. } | FileOp::SyncAll => {}
         }
     }
@@ -197,6 +206,20 @@ fn groups_of(groups: impl Iterator<Item = Vec<Vec<u8>>>) -> Groups {
     groups
 }
 
+/// The attributes that a program can have set.
+fn xattrs(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut names = [0; 4096];
+    let listed = rustix::fs::llistxattr(path, &mut names[..]).unwrap_or(0);
+    let names = names[..listed].split(|byte| *byte == 0);
+    let kept = names.filter(|name| name.starts_with(b"user."));
+    kept.map(|name| {
+        let mut value = [0; 4096];
+        let len = rustix::fs::lgetxattr(path, name, &mut value[..]).expect("it was listed");
+        (name.to_vec(), value[..len].to_vec())
+    })
+    .collect()
+}
+
 fn real(directory: &Path) -> (Files, Groups) {
     let (mut files, mut groups) = (Files::new(), BTreeMap::<u64, Vec<Vec<u8>>>::new());
     let mut left = vec![Vec::new()];
@@ -207,6 +230,7 @@ fn real(directory: &Path) -> (Files, Groups) {
         let of = metadata.file_type();
         let mut file = File {
             mode: metadata.mode() & 0o7777,
+            xattrs: xattrs(&full),
             ..File::default()
         };
         file.kind = if of.is_dir() {
@@ -219,6 +243,8 @@ fn real(directory: &Path) -> (Files, Groups) {
         } else if of.is_file() {
             file.bytes = std::fs::read(&full).expect("read");
             "Regular".into()
+        } else if of.is_fifo() {
+            "Fifo".into()
         } else {
             "Special".into()
         };

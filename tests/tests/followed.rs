@@ -1,0 +1,295 @@
+//! What the recorder of programs follows, with programs of which the answers are known: each
+//! mistake is found, and its right twin is clean.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use end_to_end::{program, require_root};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The models of file systems.
+const MODELS: [&str; 5] = ["posix", "ext4-ordered", "ext4-writeback", "xfs", "btrfs"];
+
+/// What a sweep came to.
+struct Swept {
+    status: Option<i32>,
+    findings: usize,
+    summary: Value,
+    said: String,
+}
+
+impl Swept {
+    fn assert_clean(&self, of: &str) {
+        assert_eq!(
+            self.status,
+            Some(0),
+            "{of}: {}\n{:#}",
+            self.said,
+            self.summary
+        );
+        assert!(
+            self.summary["checked"].as_u64() > Some(1),
+            "{of}: {:#}",
+            self.summary
+        );
+    }
+
+    fn assert_found(&self, of: &str) {
+        assert_eq!(
+            self.status,
+            Some(1),
+            "{of}: {}\n{:#}",
+            self.said,
+            self.summary
+        );
+        assert!(self.findings > 0, "{of}");
+    }
+}
+
+/// Sweeps a program.
+fn sweep(options: &[&str], check: &str, words: &[&str]) -> Swept {
+    let mut command = Command::new(program("crashpoint"));
+    command
+        .args(["app", "--format", "json", "--check", check])
+        .args(options)
+        .arg("--")
+        .args(words);
+    let output = command.output().expect("it runs");
+    let lines = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("one object a line"))
+        .collect();
+    let (findings, mut summaries): (Vec<_>, Vec<_>) = lines
+        .into_iter()
+        .partition(|line| line["type"] == "states-finding");
+    Swept {
+        status: output.status.code(),
+        findings: findings.len(),
+        summary: summaries.pop().unwrap_or_default(),
+        said: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// Sweeps a script of Python that works in the directory of data.
+fn sweep_script(options: &[&str], check: &str, script: &str) -> Swept {
+    let script = format!("import os, sys, ctypes\nos.chdir(sys.argv[1])\n{script}");
+    sweep(
+        options,
+        check,
+        &["/usr/bin/python3", "-c", &script, "{dir}"],
+    )
+}
+
+/// A program of C, from the fixtures.
+fn compiled(folder: &TempDir, name: &str) -> String {
+    let fixtures = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/followed"));
+    let (source, built): (PathBuf, _) = (
+        fixtures.join(name).with_extension("c"),
+        folder.path().join(name),
+    );
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-Wall", "-Werror", "-o"])
+        .arg(&built)
+        .arg(source);
+    assert!(compiler.status().expect("cc runs").success(), "{name}");
+    built.to_str().expect("text").to_owned()
+}
+
+/// A file that was said to be written is there.
+const WRITTEN: &str = "if test -s {acks} && ! test -s {dir}/file; then echo broken it is lost; \
+                       else echo ok; fi";
+
+#[test]
+fn a_sync_of_another_file_system_keeps_nothing() {
+    let script = |path: &str| {
+        format!(
+            "open('file', 'w').write('whole')\n\
+             ctypes.CDLL(None).syncfs(os.open({path:?}, os.O_RDONLY))\nprint('written')"
+        )
+    };
+    for model in MODELS {
+        let options = ["--model", model];
+        sweep_script(&options, WRITTEN, &script("/dev/shm")).assert_found(model);
+        sweep_script(&options, WRITTEN, &script(".")).assert_clean(model);
+    }
+}
+
+#[test]
+fn a_file_that_is_synced_before_it_gets_its_name_is_whole() {
+    let script = |sync: &str| {
+        format!(
+            "file = os.open('.', os.O_RDWR | os.O_TMPFILE)\n\
+             os.write(file, b'whole')\n{sync}\n\
+             way = b'/proc/self/fd/%d' % file\n\
+             assert ctypes.CDLL(None).linkat(-100, way, -100, b'file', 0x400) == 0\n\
+             os.fsync(os.open('.', os.O_RDONLY))\nprint('written')"
+        )
+    };
+    for model in MODELS {
+        let options = ["--model", model];
+        let swept = sweep_script(&options, WRITTEN, &script("os.fsync(file)"));
+        swept.assert_clean(model);
+    }
+    sweep_script(&["--model", "posix"], WRITTEN, &script("")).assert_found("posix");
+}
+
+#[test]
+fn an_extended_attribute_is_there_once_its_file_was_synced() {
+    let check = "if test -s {acks} && ! getfattr -n user.sum {dir}/file 2>&1 | grep -q whole; then \
+                 echo broken its attribute is lost; else echo ok; fi";
+    let script = |sync: &str| {
+        format!(
+            "file = os.open('file', os.O_RDWR | os.O_CREAT)\n\
+             os.fsync(file); os.fsync(os.open('.', os.O_RDONLY))\n\
+             os.setxattr(file, 'user.sum', b'whole')\n{sync}\nprint('written')"
+        )
+    };
+    for model in MODELS {
+        let options = ["--model", model];
+        sweep_script(&options, check, &script("os.fsync(file)")).assert_clean(model);
+        sweep_script(&options, check, &script("")).assert_found(model);
+    }
+}
+
+#[test]
+fn a_program_that_has_kernel_aio_if_it_can_does_without_and_is_judged() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let aio = compiled(&folder, "aio");
+    sweep(
+        &["--model", "ext4-ordered"],
+        WRITTEN,
+        &[&aio, "{dir}/file", "sync"],
+    )
+    .assert_clean("aio");
+    sweep(&["--model", "ext4-ordered"], WRITTEN, &[&aio, "{dir}/file"]).assert_found("aio");
+    let refused = sweep(&[], WRITTEN, &[&aio, "{dir}/file", "must"]);
+    assert_eq!(refused.status, Some(2), "{}", refused.said);
+    assert!(refused.said.contains("--level block"), "{}", refused.said);
+}
+
+#[test]
+fn where_only_the_disk_is_looked_at_no_call_is_refused() {
+    require_root();
+    let folder = tempfile::tempdir().expect("a directory");
+    let options = ["--disk", "ext4", "--level", "block"];
+    for (name, more) in [("ring", &[][..]), ("aio", &["must"])] {
+        let built = compiled(&folder, name);
+        let words = [&[built.as_str(), "{dir}/file"], more].concat();
+        sweep(&options, WRITTEN, &words).assert_found(name);
+        let words = [&[built.as_str(), "{dir}/file", "sync"], more].concat();
+        sweep(&options, WRITTEN, &words).assert_clean(name);
+    }
+}
+
+#[test]
+fn a_hole_of_a_tebibyte_costs_nothing() {
+    let check = "if test -s {acks} && test $(stat -c %s {dir}/file) != 1099511627784; then \
+                 echo broken it is lost; else echo ok; fi";
+    let script = |sync: &str| {
+        format!(
+            "file = os.open('file', os.O_RDWR | os.O_CREAT)\n\
+             os.pwrite(file, b'far away', 1 << 40)\n{sync}\n\
+             os.fsync(os.open('.', os.O_RDONLY))\nprint('written')"
+        )
+    };
+    sweep_script(&[], check, &script("os.fsync(file)")).assert_clean("synced");
+    sweep_script(&[], check, &script("")).assert_found("not synced");
+}
+
+#[test]
+fn a_record_that_is_changed_through_a_mapping_before_its_log_is_synced_is_found() {
+    let undo = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/followed/undo.py");
+    let check = "if grep -q ready {acks} && ! grep -q done {acks} && ! grep -q old {dir}/data && \
+                 ! grep -q old {dir}/log; then echo broken nobody knows what it was; \
+                 else echo ok; fi";
+    for model in MODELS {
+        let run = |how: &str, order: &str| {
+            let options = ["--model", model];
+            sweep(
+                &options,
+                check,
+                &["/usr/bin/python3", undo, "{dir}", how, order],
+            )
+        };
+        for how in ["store", "pwrite"] {
+            run(how, "data-first").assert_found(model);
+            run(how, "log-first").assert_clean(model);
+        }
+    }
+}
+
+#[test]
+fn a_program_that_flushes_nothing_acknowledges_line_by_line() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let save = compiled(&folder, "save");
+    let check = "if test $(grep -c record {dir}/file) -lt $(cat {acks} | wc -l); then \
+                 echo broken a record is lost; else echo ok; fi";
+    let (file, perl) = (
+        "{dir}/file",
+        "open F, '>>', shift; for (1..3) { syswrite F, \"record\\n\"; print \"$_\\n\" }",
+    );
+    let python = "import os, sys\nfile = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)\n\
+                  for number in range(3): os.write(file, b'record\\n'); print(number)";
+    for words in [
+        &[save.as_str(), file][..],
+        &["/usr/bin/perl", "-e", perl, file],
+        &["/usr/bin/python3", "-c", python, file],
+    ] {
+        let swept = sweep(&["--model", "ext4-ordered"], check, words);
+        swept.assert_found(words[0]);
+        assert!(!swept.said.contains("warning"), "{}", swept.said);
+    }
+    sweep(&["--model", "ext4-ordered"], check, &[&save, file, "sync"]).assert_clean("save");
+}
+
+#[test]
+fn lines_that_come_only_at_the_end_are_warned_of() {
+    let script = "file = os.open('file', os.O_RDWR | os.O_CREAT)\n\
+                  for number in range(3): os.write(file, b'record'); os.fsync(file)\n\
+                  os.write(1, b'0\\n1\\n2\\n')";
+    let swept = sweep_script(&[], "echo ok", script);
+    assert!(
+        swept
+            .said
+            .contains("all its 3 lines after all changes of its files"),
+        "{}",
+        swept.said
+    );
+    let one = script.replace("0\\n1\\n2\\n", "done\\n");
+    let swept = sweep_script(&[], "echo ok", &one);
+    assert!(!swept.said.contains("warning"), "{}", swept.said);
+}
+
+#[test]
+fn a_run_that_promises_or_changes_nothing_passes_only_if_that_is_wanted() {
+    let silent = "open('file', 'w').write('x')";
+    let idle = "print('nothing')";
+    for (script, why) in [(silent, "printed no line"), (idle, "changed nothing")] {
+        let swept = sweep_script(&[], "echo ok", script);
+        assert_eq!(swept.status, Some(3), "{}", swept.said);
+        let said = swept.summary["untested"].as_str().unwrap_or_default();
+        assert!(said.contains(why), "{:#}", swept.summary);
+        let swept = sweep_script(&["--allow-no-acks"], "echo ok", script);
+        assert_eq!(swept.status, Some(0), "{}", swept.said);
+    }
+    // What is found is found all the same.
+    let check = "if test -e {dir}/file; then echo broken; else echo ok; fi";
+    sweep_script(&[], check, silent).assert_found("silent");
+}
+
+#[test]
+fn pipes_sockets_and_modes_come_back_as_they_were() {
+    let script = "import socket\nos.umask(0)\nos.mkfifo('pipe', 0o640)\n\
+                  listener = socket.socket(socket.AF_UNIX); listener.bind('socket'); \
+                  os.chmod('socket', 0o700)\n\
+                  os.mkdir('directory', 0o1711)\nos.close(os.open('file', os.O_CREAT, 0o4604))\n\
+                  os.chmod('.', 0o2775)\nos.sync()\nprint('made')";
+    let check = "cd {dir}; test -s {acks} || { echo ok; exit; }\n\
+                 test -p pipe && test -S socket && \
+                 test \"$(stat -c %a pipe socket directory file . | tr '\\n' ' ')\" = \
+                 '640 700 1711 4604 2775 ' && echo ok || echo broken $(stat -c '%F %a' *)";
+    sweep_script(&[], check, script).assert_clean("made");
+}

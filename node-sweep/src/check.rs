@@ -114,9 +114,12 @@ pub struct Complaint {
     /// How the log ends of the node that it is about, if it is about one. That helps, and may be
     /// another for states that are alike.
     pub log: Option<String>,
-    /// How often the state was looked at until it had been found so twice, if that was more than
-    /// twice.
+    /// How often the state was looked at until it had been found so often enough, if it was not so
+    /// each time.
     pub tries: Option<u32>,
+    /// How often it had been found so then; twice if that is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<u32>,
 }
 
 impl From<Vec<String>> for Complaint {
@@ -421,7 +424,7 @@ fn ended(status: ExitStatus, errors: &mut File) -> Verdict {
             words: vec![format!("the check died of {cause}")],
             // Addresses in it are others each time.
             log: lines.next().map(str::to_owned),
-            tries: None,
+            ..Complaint::default()
         });
     }
     let how = match (status.code(), status.signal()) {

@@ -129,7 +129,7 @@ mod tests {
             let all = visited(kinds);
             let sum: u64 = kinds.iter().sum();
             assert_eq!(
-                BTreeSet::from_iter(all.iter().copied()),
+                all.iter().copied().collect::<BTreeSet<_>>(),
                 (0..sum).collect(),
                 "{kinds:?}"
             );
@@ -161,8 +161,8 @@ mod tests {
         let indices = Indices::of([7000], Some(1000), |_| drawn.clone()).expect("they are few");
         let all: Vec<_> = indices.all.collect();
         assert_eq!(
-            BTreeSet::from_iter(all.iter().copied()),
-            BTreeSet::from_iter(drawn)
+            all.iter().copied().collect::<BTreeSet<_>>(),
+            drawn.into_iter().collect()
         );
         let early = all[..20].iter().filter(|number| **number < 3500).count();
         assert!((5..=15).contains(&early), "{early} of 20");

@@ -111,6 +111,7 @@ impl Known<'_> {
             known: self.judged.of.get(&level).cloned().unwrap_or_default(),
             only_known: true,
             deadline: None,
+            undamaged: None,
         };
         let swept = sweep_source(
             source,

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use campaign::{Interrupt, Shard};
@@ -22,7 +23,7 @@ use crate::request::{Level, Request};
 use crate::results::Results;
 use crate::summary::{Summary, count_words, together};
 use crate::sweep::{Plan, Subject, sweep, sweep_source};
-use crate::undamaged;
+use crate::undamaged::Undamaged;
 use crate::watcher::Watcher;
 
 /// A sweep as it is asked for.
@@ -75,6 +76,7 @@ struct Visit<'a> {
     level: Level,
     known: Verdicts,
     deadline: Option<Instant>,
+    undamaged: Option<Arc<Undamaged>>,
     control: &'a Control<'a>,
 }
 
@@ -136,8 +138,9 @@ impl<'a> Requested<'a> {
         let block = has_disks.then(|| self.block_space()).transpose()?;
         let end = control.budget.map(|budget| Instant::now() + budget);
         // Where everything is known nobody is there to look at anything.
-        if let Some(subject) = subjects(1)?.pop() {
-            undamaged::ask(self.trace, &self.request.model, subject, control.interrupt)?;
+        let undamaged = Undamaged::of(self.trace, &self.request.model)?.map(Arc::new);
+        if let (Some(undamaged), Some(subject)) = (&undamaged, subjects(1)?.pop()) {
+            undamaged.ask(subject, control.interrupt)?;
         }
         let mut visited: Vec<Visited> = Vec::new();
         let mut failure = None;
@@ -145,6 +148,7 @@ impl<'a> Requested<'a> {
             let deadline = end.map(|end| part_of_time(Instant::now(), end, levels.len() - place));
             let known = results.as_deref_mut().map(|results| results.begin(*level));
             let visit = Visit {
+                undamaged: undamaged.clone(),
                 known: known.unwrap_or_default(),
                 results: results.as_deref_mut(),
                 level: *level,
@@ -292,6 +296,7 @@ impl<'a> Visit<'a> {
             level,
             known,
             deadline,
+            undamaged,
             control,
         } = self;
         let plan = Plan {
@@ -299,6 +304,7 @@ impl<'a> Visit<'a> {
             known,
             only_known: false,
             deadline,
+            undamaged,
         };
         let of = (name, count);
         let watcher = Watcher::new(results, level, control, what.trace, &plan.known, of);

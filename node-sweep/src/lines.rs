@@ -36,6 +36,8 @@ pub(crate) struct StateLine {
     log: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tries: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    seen: Option<u32>,
     /// Of one that could not be judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     why: Option<String>,
@@ -59,7 +61,12 @@ pub(crate) struct TimeLine {
 
 impl StateLine {
     pub(crate) fn new(level: Level, state: u64, key: &Fingerprint, verdict: &Verdict) -> Self {
-        let Complaint { words, log, tries } = match verdict {
+        let Complaint {
+            words,
+            log,
+            tries,
+            seen,
+        } = match verdict {
             Verdict::Broken(complaint) => complaint.clone(),
             _ => Complaint::default(),
         };
@@ -77,6 +84,7 @@ impl StateLine {
             broken: words,
             log,
             tries,
+            seen,
             why,
         }
     }
@@ -94,6 +102,7 @@ impl StateLine {
                 words: self.broken,
                 log: self.log,
                 tries: self.tries,
+                seen: self.seen,
             }),
             Word::Inconclusive => Verdict::Inconclusive(self.why.unwrap_or_default()),
         }

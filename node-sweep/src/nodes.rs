@@ -268,7 +268,7 @@ fn of_node(words: String, tail: &[String]) -> Complaint {
     Complaint {
         words: vec![words],
         log: Some(log),
-        tries: None,
+        ..Complaint::default()
     }
 }
 

@@ -158,10 +158,16 @@ impl Verdict {
         let replace = |words: String| words.replace(&directory, "{dir}");
         match self {
             Self::Ok => Self::Ok,
-            Self::Broken(Complaint { words, log, tries }) => Self::Broken(Complaint {
+            Self::Broken(Complaint {
+                words,
+                log,
+                tries,
+                seen,
+            }) => Self::Broken(Complaint {
                 words: words.into_iter().map(replace).collect(),
                 log: log.map(replace),
                 tries,
+                seen,
             }),
             Self::Inconclusive(why) => Self::Inconclusive(replace(why)),
         }

@@ -343,6 +343,7 @@ mod tests {
             words,
             log: Some("panic".into()),
             tries: Some(3),
+            seen: Some(2),
         };
         vec![
             Verdict::Ok,

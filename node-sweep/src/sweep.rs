@@ -14,12 +14,15 @@ use crate::check::{Complaint, Verdict};
 use crate::judged::Verdicts;
 use crate::states::{CrashState, States};
 use crate::tree::{Fingerprint, Impossible};
+use crate::undamaged::Undamaged;
 
 /// States that are made and wait for someone to look at them, for each who does.
 const WAITING_MAX: usize = 4;
 
-/// So often a state is looked at again that was broken the first time, and only then.
-const TRIES_MAX: u32 = 6;
+/// A state that is not broken each time is so often enough once it was so as often as this, in so
+/// many tries. Beside a check that was always ok of the state that no crash has touched, each of
+/// these is a chance of less than two in a thousand (Fisher's exact test).
+const OFTEN_ENOUGH: [(u32, u32); 3] = [(2, 3), (3, 7), (4, 12)];
 
 /// Among so many states those with the same disks are found.
 const LOOKED_AHEAD: usize = 10_000;
@@ -75,6 +78,8 @@ pub struct Plan {
     pub only_known: bool,
     /// Nothing new is begun after this.
     pub deadline: Option<Instant>,
+    /// With what a check is compared before anything is taken for broken.
+    pub undamaged: Option<Arc<Undamaged>>,
 }
 
 impl Plan {
@@ -534,6 +539,12 @@ fn judge_all(
             return;
         }
         for (member, verdict) in judge(&mut *subject, job) {
+            let verdict = verdict.and_then(|verdict| {
+                if let (Verdict::Broken(_), Some(undamaged)) = (&verdict, &stop.plan.undamaged) {
+                    undamaged.ask_more(&mut *subject, stop.interrupt)?;
+                }
+                Ok(verdict)
+            });
             // It may be so because of the interrupt.
             if stop.interrupt.requested() && matches!(verdict, Ok(Verdict::Inconclusive(_))) {
                 return;
@@ -581,7 +592,8 @@ fn judge(subject: &mut dyn Subject, job: Job) -> Vec<(Member, anyhow::Result<Ver
 }
 
 /// A state is broken if it is so twice. One that is not so the second time gets more chances: a
-/// cluster may do this or that with it, depending on who is there first.
+/// cluster may do this or that with it, depending on who is there first. So may a check of any
+/// state: what is broken now and then must be so more often than that.
 fn confirm(
     subject: &mut dyn Subject,
     crash_state: &CrashState,
@@ -590,17 +602,32 @@ fn confirm(
     let Verdict::Broken(Complaint { words, .. }) = first else {
         return Ok(first);
     };
-    for again in 1..=TRIES_MAX {
-        match subject.judge(crash_state, true)? {
-            Verdict::Broken(complaint) => {
-                let tries = (again > 1).then_some(again + 1);
-                return Ok(Verdict::Broken(Complaint { tries, ..complaint }));
+    let (mut seen, mut tries) = (1, 1);
+    for (wanted, most) in OFTEN_ENOUGH {
+        while tries < most {
+            tries += 1;
+            match subject.judge(crash_state, true)? {
+                Verdict::Broken(complaint) => {
+                    seen += 1;
+                    if seen >= wanted {
+                        let is_always = seen == tries;
+                        return Ok(Verdict::Broken(Complaint {
+                            tries: (!is_always).then_some(tries),
+                            seen: (!is_always).then_some(seen),
+                            ..complaint
+                        }));
+                    }
+                }
+                Verdict::Ok => {}
+                Verdict::Inconclusive(why) => return Ok(not_repeatable(&words, &why)),
             }
-            Verdict::Ok => {}
-            Verdict::Inconclusive(why) => return Ok(not_repeatable(&words, &why)),
         }
     }
-    Ok(not_repeatable(&words, &format!("ok, {TRIES_MAX} times")))
+    let ok = tries - seen;
+    Ok(not_repeatable(
+        &words,
+        &format!("ok, {ok} of {tries} times"),
+    ))
 }
 
 fn not_repeatable(first: &[String], second: &str) -> Verdict {

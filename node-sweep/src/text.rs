@@ -230,7 +230,8 @@ impl Finding {
             lines.add("its log", &end_of(log, detail.lines), detail.lines);
         }
         if let Some(tries) = self.complaint.tries {
-            lines.add("seen", &format!("in 2 of {tries} tries"), 1);
+            let seen = self.complaint.seen.unwrap_or(2);
+            lines.add("seen", &format!("in {seen} of {tries} tries"), 1);
         }
         if let Some(line) = &self.acknowledged {
             lines.add(
@@ -551,6 +552,7 @@ mod tests {
                 words: vec![words.into(); 9],
                 log: Some(words.repeat(40)),
                 tries: Some(3),
+                seen: None,
             },
             states: 45,
             relaxations: BTreeMap::new(),

@@ -1,6 +1,6 @@
 //! Whether a check can be believed: what it says of the state that no crash has touched.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use anyhow::{Context, bail};
@@ -15,47 +15,93 @@ use crate::states::{Acknowledgements, CrashState};
 use crate::sweep::Subject;
 use crate::tree::Tree;
 
-/// So often it is asked: one that fails one time in ten is refused with every fourth sweep, and
-/// accuses in none of the others unless a state is broken twice.
-const TIMES: u32 = 3;
+/// So often it is asked before the sweep: a check that never says `ok` is refused at once.
+const FIRST: u32 = 3;
 
-/// Has the check look at what the nodes had when the run was over, with all that was acknowledged.
-///
-/// Nothing is asked if calls were made that are not in the trace: it does not have that state then.
-///
-/// # Errors
-/// If the check does not say `ok` each time. What it says of a crash state would mean nothing.
-pub(crate) fn ask(
-    trace: &Trace,
-    model: &str,
-    mut subject: Box<dyn Subject + '_>,
-    interrupt: &Interrupt,
-) -> anyhow::Result<()> {
-    if !trace.about.not_recorded.is_empty() {
-        return Ok(());
+/// So often it is asked in all, once a state was found broken. Of a check that fails now and then of
+/// any state, 800 states give the most false findings if it does so in 3 of 100 cases: then it is
+/// refused six times of seven, and is left with one false finding in nine sweeps.
+const ALL: u32 = 60;
+
+/// What the nodes had when the run was over, with all that was acknowledged. A check must find it
+/// `ok` each time: else what it says of a crash state means nothing.
+#[derive(Debug)]
+pub struct Undamaged {
+    state: CrashState,
+    /// How often it was asked of it.
+    tries: Mutex<u32>,
+}
+
+impl Undamaged {
+    /// That of a trace. There is none if calls were made that are not in the trace.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub(crate) fn of(trace: &Trace, model: &str) -> anyhow::Result<Option<Self>> {
+        if !trace.about.not_recorded.is_empty() {
+            return Ok(None);
+        }
+        let state = undamaged(trace, model)?;
+        let tries = Mutex::default();
+        Ok(Some(Self { state, tries }))
     }
-    let state = undamaged(trace, model)?;
-    let mut said = |again: bool| {
-        Ok(match subject.judge(&state, again)? {
-            Verdict::Ok => None,
-            Verdict::Broken(complaint) => Some(format!("broken {}", complaint.words.join("; "))),
-            Verdict::Inconclusive(why) => Some(why),
-        })
-    };
-    let all = || -> anyhow::Result<Vec<_>> { (0..TIMES).map(|time| said(time > 0)).collect() };
-    // Who looks at a state may have its thread see mounts of its own.
-    let said = thread::scope(|scope| scope.spawn(all).join().expect("it does not panic"))?;
-    if interrupt.requested() {
-        return Ok(());
+
+    /// Asks before a sweep, on a thread of its own: who looks at a state may have its thread see
+    /// mounts of its own.
+    ///
+    /// # Errors
+    /// If the check does not say `ok` each time.
+    pub(crate) fn ask(
+        &self,
+        mut subject: Box<dyn Subject + '_>,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<()> {
+        let ask = || self.ask_until(FIRST, &mut *subject, interrupt);
+        thread::scope(|scope| scope.spawn(ask).join().expect("it does not panic"))
     }
-    let said: Vec<_> = said.into_iter().flatten().collect();
-    let Some(first) = said.first() else {
-        return Ok(());
-    };
-    bail!(
-        "the check must say `ok` of what the run left without a crash; {} of {TIMES} times it did not: {first}",
-        said.len()
-    )
+
+    /// Asks more often, once a sweep: who else wants to waits for that.
+    ///
+    /// # Errors
+    /// If the check does not say `ok` each time.
+    pub(crate) fn ask_more(
+        &self,
+        subject: &mut dyn Subject,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<()> {
+        self.ask_until(ALL, subject, interrupt)
+    }
+
+    fn ask_until(
+        &self,
+        most: u32,
+        subject: &mut dyn Subject,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<()> {
+        let mut tries = self.tries.lock().expect("nobody panics with it");
+        let mut said: Vec<String> = Vec::new();
+        while *tries < most && !interrupt.requested() {
+            let verdict = subject.judge(&self.state, *tries > 0)?;
+            if interrupt.requested() {
+                return Ok(());
+            }
+            *tries += 1;
+            match verdict {
+                Verdict::Ok => {}
+                Verdict::Broken(complaint) => {
+                    said.push(format!("broken {}", complaint.words.join("; ")));
+                }
+                Verdict::Inconclusive(why) => said.push(why),
+            }
+        }
+        match said.first() {
+            None => Ok(()),
+            Some(first) => bail!(
+                "the check must say `ok` of what the run left without a crash; {} of {most} times it did not: {first}",
+                said.len()
+            ),
+        }
+    }
 }
 
 /// The state of which nothing is missing: all that the nodes did, and all that was acknowledged.

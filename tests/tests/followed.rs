@@ -276,7 +276,7 @@ fn a_run_that_promises_or_changes_nothing_passes_only_if_that_is_wanted() {
         assert_eq!(swept.status, Some(0), "{}", swept.said);
     }
     // What is found is found all the same.
-    let check = "if test -e {dir}/file; then echo broken; else echo ok; fi";
+    let check = "if test -s {dir}/file; then echo ok; else echo broken; fi";
     sweep_script(&[], check, silent).assert_found("silent");
 }
 

@@ -76,9 +76,6 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
-    /// What is mounted could not be made read-only, or writable again.
-    #[error("{0}")]
-    Remount(io::Error),
     /// It could not be unmounted.
     #[error("{0}")]
     Unmount(io::Error),

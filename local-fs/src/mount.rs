@@ -25,8 +25,6 @@ pub struct Mounted {
     active: bool,
     /// Who serves it, where that is a process. Dropped once it is unmounted.
     driver: Option<Box<Serving>>,
-    /// What a driver that it had before said to be wrong.
-    complained: Option<String>,
     /// Forgets the device, however the mount ends: dropped after it is unmounted.
     _remembered: Remembered,
 }
@@ -46,12 +44,12 @@ impl Mounted {
                 path: path.into(),
                 active: true,
                 driver: Some(Box::new(serving)),
-                complained: None,
                 _remembered: Remembered(None),
             });
         }
         let name = variant.file_system.name;
-        let (flags, options) = arguments(variant);
+        let (flags, options) = variant.mount_arguments();
+        let flags = flags | MsFlags::MS_NOATIME | MsFlags::MS_NODEV | MsFlags::MS_NOSUID;
         // A mount that fails may have got as far as to be remembered.
         let remembered = Remembered(
             variant
@@ -83,7 +81,6 @@ impl Mounted {
             path: path.into(),
             active: true,
             driver: None,
-            complained: None,
             _remembered: remembered,
         })
     }
@@ -117,51 +114,7 @@ impl Mounted {
     /// The first thing that its driver, if it is a process, has said to be wrong with it; also once
     /// it is unmounted.
     pub fn complaint(&self) -> Option<String> {
-        let said = || self.driver.as_ref().and_then(|driver| driver.complaint());
-        self.complained.clone().or_else(said)
-    }
-
-    /// Has the device hold what it would if this was unmounted, until [`Self::resume`]: it becomes
-    /// read-only, which writes everything and ends the log. A driver knows no such request, so it
-    /// is unmounted.
-    ///
-    /// # Errors
-    /// [`Error::Remount`] if the kernel cannot; those of [`Self::unmount`] if a driver cannot.
-    pub fn pause(&mut self, variant: &Variant) -> Result<()> {
-        if self.driver.is_none() {
-            return self.remount(variant, MsFlags::MS_RDONLY);
-        }
-        self.unmount()?;
-        self.complained = self.complaint();
-        Ok(())
-    }
-
-    /// Can be written to again after [`Self::pause`].
-    ///
-    /// # Errors
-    /// [`Error::Remount`] if the kernel does not let it, or a driver does not mount it again;
-    /// [`Error::DriverDied`] or [`Error::DriverLost`] if that is what a driver did.
-    pub fn resume(&mut self, variant: &Variant, device: &Path) -> Result<()> {
-        let Some(driver) = variant.file_system.driver else {
-            return self.remount(variant, MsFlags::empty());
-        };
-        let serving = Serving::start(driver, variant, device, &self.path);
-        self.driver = Some(Box::new(serving.map_err(
-            |error| match error.unmountable() {
-                Some(why) => Error::Remount(std::io::Error::other(why)),
-                None => error,
-            },
-        )?));
-        self.active = true;
-        Ok(())
-    }
-
-    fn remount(&self, variant: &Variant, flag: MsFlags) -> Result<()> {
-        let (flags, options) = arguments(variant);
-        let flags = flags | flag | MsFlags::MS_REMOUNT;
-        let none = None::<&str>;
-        unless_busy(|| mount(none, &self.path, none, flags, Some(options.as_str())))
-            .map_err(|errno| Error::Remount(errno.into()))
+        self.driver.as_ref().and_then(|driver| driver.complaint())
     }
 
     /// Unmounts it now, and says whether that worked. A driver has written everything, and has
@@ -186,13 +139,6 @@ impl Mounted {
             .as_mut()
             .map_or(Ok(()), |driver| driver.finish())
     }
-}
-
-/// The flags and options of every mount of ours.
-fn arguments(variant: &Variant) -> (MsFlags, String) {
-    let (flags, options) = variant.mount_arguments();
-    let ours = MsFlags::MS_NOATIME | MsFlags::MS_NODEV | MsFlags::MS_NOSUID;
-    (flags | ours, options)
 }
 
 /// Tries again while something is busy, which others may have made it for a moment.

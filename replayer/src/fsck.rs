@@ -18,7 +18,7 @@ use crate::engine::EngineError;
 use crate::result::Timing;
 use crate::stopwatch::Stopwatch;
 
-/// Which of the copies of an engine's disk.
+/// Which of the disks of an engine.
 pub(crate) type Slot = u32;
 
 /// Where an engine has the checker run.
@@ -144,13 +144,15 @@ fn do_task(variant: &Variant, image: &Path, task: Task) -> Result<Done, EngineEr
     }
 }
 
-/// Repairs, checks and looks into what a disk holds, time after time. What is checked is a copy, so
-/// that the disk can be used meanwhile.
-pub(crate) struct Fsck {
-    base: Arc<Base>,
-    /// None under this kernel before there was anything to check.
-    copy: Option<ImageFile>,
-    host: Option<(Host, Slot)>,
+/// Repairs, checks and looks into what one disk holds, time after time.
+pub(crate) enum Fsck {
+    Here,
+    Host {
+        host: Host,
+        slot: Slot,
+        base: Arc<Base>,
+        file: ImageFile,
+    },
 }
 
 /// A check at work.
@@ -161,24 +163,16 @@ pub(crate) enum RunningCheck {
 
 impl Fsck {
     pub(crate) fn new(place: &FsckPlace, slot: Slot, base: &Arc<Base>) -> block_dev::Result<Self> {
-        let copy = |host: &Host| ImageFile::create(&host.shared.join(shared_name(slot)), base);
-        Ok(Self {
-            base: Arc::clone(base),
-            copy: place.0.as_ref().map(copy).transpose()?,
-            host: place.0.clone().map(|host| (host, slot)),
-        })
-    }
-
-    /// Makes the copy hold what `disk` holds.
-    fn copy(&mut self, disk: &mut MemfdDisk) -> block_dev::Result<&ImageFile> {
-        let content = Arc::new(disk.content(&self.base)?);
-        let copy = match self.copy.take() {
-            Some(copy) => copy,
-            None => ImageFile::in_memory(&self.base)?,
+        let Some(host) = place.0.clone() else {
+            return Ok(Self::Here);
         };
-        let copy = self.copy.insert(copy);
-        copy.hold(content)?;
-        Ok(copy)
+        let file = ImageFile::create(&host.shared.join(shared_name(slot)), base)?;
+        Ok(Self::Host {
+            host,
+            slot,
+            base: Arc::clone(base),
+            file,
+        })
     }
 
     /// Makes `disk` hold `image`, repaired where that has to be done before it is mounted;
@@ -196,7 +190,10 @@ impl Fsck {
             watch.lap(&mut timing.load_us);
             return Ok(Ok(()));
         }
-        let (Some((host, slot)), Some(file)) = (&self.host, &mut self.copy) else {
+        let Self::Host {
+            host, slot, file, ..
+        } = self
+        else {
             disk.load(image)?;
             watch.lap(&mut timing.load_us);
             let repaired = repair(variant, &disk.content_path())?;
@@ -231,18 +228,27 @@ impl Fsck {
         disk: &mut MemfdDisk,
         places: &[(u64, u64)],
     ) -> Result<Vec<Option<String>>, EngineError> {
-        let Some((host, slot)) = self.host.clone() else {
-            return Ok(block_names(variant, &disk.content_path(), places)?);
-        };
-        self.copy(disk)?;
-        (host.ask)(slot, Task::Name(places.to_vec()))?;
-        match host.answers.take(slot)? {
-            Done::Named(names) => Ok(names),
-            other => Err(format!("the host was to name blocks, and did this: {other:?}").into()),
+        match self {
+            Self::Here => Ok(block_names(variant, &disk.content_path(), places)?),
+            Self::Host {
+                host,
+                slot,
+                base,
+                file,
+            } => {
+                file.hold(disk.content(base)?)?;
+                (host.ask)(*slot, Task::Name(places.to_vec()))?;
+                match host.answers.take(*slot)? {
+                    Done::Named(names) => Ok(names),
+                    other => {
+                        Err(format!("the host was to name blocks, and did this: {other:?}").into())
+                    }
+                }
+            }
         }
     }
 
-    /// Starts a check of what `disk` holds now. None where there is no checker.
+    /// Starts a check of `disk`. None where there is no checker.
     pub(crate) fn start(
         &mut self,
         variant: &Variant,
@@ -251,13 +257,20 @@ impl Fsck {
         if variant.file_system.fsck.is_none() {
             return Ok(None);
         }
-        let path = self.copy(disk)?.path();
-        let Some((host, slot)) = &self.host else {
-            let running = start_fsck(variant, &path)?;
-            return Ok(running.map(|running| RunningCheck::Here(Box::new(running))));
-        };
-        (host.ask)(*slot, Task::Check)?;
-        Ok(Some(RunningCheck::Host(host.answers.clone(), *slot)))
+        match self {
+            Self::Here => Ok(start_fsck(variant, &disk.content_path())?
+                .map(|running| RunningCheck::Here(Box::new(running)))),
+            Self::Host {
+                host,
+                slot,
+                base,
+                file,
+            } => {
+                file.hold(disk.content(base)?)?;
+                (host.ask)(*slot, Task::Check)?;
+                Ok(Some(RunningCheck::Host(host.answers.clone(), *slot)))
+            }
+        }
     }
 }
 

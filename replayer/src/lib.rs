@@ -6,7 +6,7 @@
 
 mod args;
 mod command;
-mod crashed_disk;
+mod crashed_disks;
 mod disk_kind;
 mod drain;
 mod engine;

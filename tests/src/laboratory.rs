@@ -99,7 +99,9 @@ impl Laboratory {
         disk.load(crashed).expect("loaded");
         let mut mounted = Mounted::new(&self.variant, disk.device(), &directory).ok()?;
         mounted.unmount().expect("unmounted");
-        Some(disk.content(&self.base).expect("read"))
+        let content = disk.content(&self.base).expect("read");
+        drop(disk);
+        Arc::into_inner(content)
     }
 
     /// A recorder.

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use block_dev::{Base, Completion, FrontEnd, Image};
-use checker::{Finding, Promise, write_check};
-use local_fs::{FsckReport, KernelLog, KernelMessage, Mounted, Tree, Variant, WalkOptions, walk};
+use checker::write_check;
+use local_fs::{FsckReport, KernelLog, KernelMessage, Mounted, Variant, WalkOptions, walk};
 use recorder::{Recorded, Recorder};
 use workloads::Workload;
 
 use super::{Complaint, Recovery, Result, Seen, Shown, TestBed, Ticket};
-use crate::crashed_disk::CrashedDisk;
-use crate::engine::{EngineError, RecoveredHook};
+use crate::crashed_disks::CrashedDisks;
+use crate::engine::RecoveredHook;
 use crate::fsck::FsckPlace;
 use crate::result::Timing;
 use crate::stopwatch::Stopwatch;
@@ -21,7 +21,7 @@ use crate::stopwatch::Stopwatch;
 pub(crate) struct KernelBed {
     variant: Variant,
     recorder: Recorder,
-    crashed: CrashedDisk,
+    crashed: CrashedDisks,
     mount_point: PathBuf,
     kernel_log: KernelLog,
     recovered: Option<RecoveredHook>,
@@ -45,16 +45,17 @@ impl KernelBed {
         Ok(Self {
             variant: variant.clone(),
             recorder: Recorder::new(variant, base, completion, directory)?,
-            crashed: CrashedDisk::new(base, fsck)?,
+            crashed: CrashedDisks::new(base, fsck)?,
             mount_point,
             kernel_log: KernelLog::open()?,
             recovered: None,
         })
     }
 
-    /// Makes the disk hold an image, repaired where that has to be done before it is mounted;
-    /// otherwise says why that did not work.
+    /// Makes a disk of which nobody wants anything any more hold an image, repaired where that has
+    /// to be done before it is mounted; otherwise says why that did not work.
     fn load(&mut self, image: &Image) -> Result<Result<(), String>> {
+        self.crashed.turn();
         self.crashed.load(
             &self.variant,
             image,
@@ -66,18 +67,18 @@ impl KernelBed {
     fn mount(&mut self) -> local_fs::Result<Mounted> {
         Mounted::new(
             &self.variant,
-            self.crashed.disk().device(),
+            self.crashed.current().device(),
             &self.mount_point,
         )
     }
 
-    /// Looks at what is mounted, has it checked, writes to it and unmounts it.
+    /// Looks at what is mounted, writes to it and unmounts it.
     fn look_at(
         &mut self,
         mut mounted: Mounted,
         watch: &mut Stopwatch,
         timing: &mut Timing,
-    ) -> Result<Seen> {
+    ) -> Result<Recovery> {
         if let Some(hook) = &mut self.recovered {
             hook(mounted.path());
         }
@@ -88,72 +89,44 @@ impl KernelBed {
         };
         let tree = walk(mounted.path(), options);
         watch.lap(&mut timing.compare_us);
-        let mut check = None;
-        let mut unusable = self.check(&mut mounted, &mut check, watch, timing)?;
-        if unusable.is_none() {
-            unusable = self.use_up(&mounted, &tree)?;
-            watch.lap(&mut timing.write_us);
-        }
+        let written = mounted
+            .root()
+            .map(|root| write_check(root, &tree, row.own_names));
+        watch.lap(&mut timing.write_us);
         let unmounted = mounted.unmount();
         watch.lap(&mut timing.mount_us);
         let stays_mounted = match unmounted {
             Ok(()) => None,
+            Err(died @ local_fs::Error::DriverDied { .. }) => {
+                return Ok(Recovery::DriverDies(died.to_string()));
+            }
             Err(local_fs::Error::Unmount(error)) => Some(error.to_string()),
             Err(other) => return Err(other.into()),
         };
-        if check.is_none() {
-            check = self.crashed.check(&self.variant)?;
-            watch.lap(&mut timing.fsck_us);
-        }
+        let unusable = written?;
         let driver_says = mounted.complaint();
-        let kernel_says = complaint(&mut self.kernel_log, self.crashed.disk().device_name())?;
-        Ok(Seen {
+        let kernel_says = complaint(&mut self.kernel_log, self.crashed.current().device_name())?;
+        let check = self.crashed.check(&self.variant)?;
+        watch.lap(&mut timing.fsck_us);
+        Ok(Recovery::Mounted(Box::new(Seen {
             tree,
             unusable,
             stays_mounted,
             driver_says,
             kernel_says,
             check,
-        })
-    }
-
-    /// Has the file system's own checker look at what has recovered, before anything is changed:
-    /// in an emptied tree it finds nothing wrong with what was there. Says why what is mounted
-    /// cannot be used any more, if so.
-    fn check(
-        &mut self,
-        mounted: &mut Mounted,
-        check: &mut Option<Ticket>,
-        watch: &mut Stopwatch,
-        timing: &mut Timing,
-    ) -> Result<Option<Finding>> {
-        if self.variant.file_system.fsck.is_none() {
-            return Ok(None);
-        }
-        let paused = mounted.pause(&self.variant);
-        watch.lap(&mut timing.mount_us);
-        if let Some(finding) = refused("making it read-only", paused)? {
-            return Ok(Some(finding));
-        }
-        *check = self.crashed.check(&self.variant)?;
-        watch.lap(&mut timing.fsck_us);
-        let resumed = mounted.resume(&self.variant, self.crashed.disk().device());
-        watch.lap(&mut timing.mount_us);
-        refused("making it writable again", resumed)
-    }
-
-    /// Writes to what is mounted, and removes everything.
-    fn use_up(&mut self, mounted: &Mounted, tree: &Tree) -> Result<Option<Finding>> {
-        let own_names = self.variant.file_system.own_names;
-        Ok(write_check(mounted.root()?, tree, own_names))
+        })))
     }
 
     fn unmountable(&mut self, error: local_fs::Error) -> Result<Recovery> {
+        if let local_fs::Error::DriverDied { .. } = error {
+            return Ok(Recovery::DriverDies(error.to_string()));
+        }
         let Some(why) = error.unmountable() else {
             return Err(error.into());
         };
         let messages = self.kernel_log.read()?;
-        let device = self.crashed.disk().device_name();
+        let device = self.crashed.current().device_name();
         let said = errors_about(&messages, device).last();
         let said =
             said.map(|message| format!("; the kernel says: {}", message.text_without(device)));
@@ -186,6 +159,8 @@ impl TestBed for KernelBed {
         watch: &mut Stopwatch,
         timing: &mut Timing,
     ) -> Result<Recovery> {
+        self.crashed.turn();
+        watch.lap(&mut timing.fsck_us);
         let loaded = self.crashed.load(&self.variant, image, watch, timing)?;
         // What other disks had to say before this one was mounted is not about it.
         self.kernel_log.skip()?;
@@ -194,14 +169,10 @@ impl TestBed for KernelBed {
         }
         let mounted = self.mount();
         watch.lap(&mut timing.mount_us);
-        let recovered = match mounted {
-            Ok(mounted) => {
-                let seen = self.look_at(mounted, watch, timing);
-                seen.map(|seen| Recovery::Mounted(Box::new(seen)))
-            }
+        match mounted {
+            Ok(mounted) => self.look_at(mounted, watch, timing),
             Err(error) => self.unmountable(error),
-        };
-        recovered.or_else(driver_dies)
+        }
     }
 
     fn report(&mut self, check: Ticket) -> Result<FsckReport> {
@@ -216,14 +187,14 @@ impl TestBed for KernelBed {
 
     fn show(&mut self, image: &Image, look: &mut dyn FnMut(Shown<'_>) -> Result<()>) -> Result<()> {
         let loaded = self.load(image)?;
-        let device = self.crashed.disk().device().to_owned();
+        let device = self.crashed.current().device().to_owned();
         self.kernel_log.skip()?;
         let mut mounted = match loaded.ok().map(|()| self.mount()) {
             Some(Ok(mounted)) => Some(mounted),
             Some(Err(error)) if error.unmountable().is_none() => return Err(error.into()),
             _ => None,
         };
-        let name = self.crashed.disk().device_name();
+        let name = self.crashed.current().device_name();
         let said = self.kernel_log.read()?;
         let about = said
             .iter()
@@ -241,6 +212,7 @@ impl TestBed for KernelBed {
     }
 
     fn floor(&mut self, image: &Image, cycles: u32) -> Result<Duration> {
+        self.crashed.turn();
         let started = Instant::now();
         for _ in 0..cycles {
             self.crashed.load(
@@ -258,28 +230,6 @@ impl TestBed for KernelBed {
 
     fn on_recovered(&mut self, hook: RecoveredHook) {
         self.recovered = Some(hook);
-    }
-}
-
-/// What it means that something is refused that must work after recovery.
-fn refused(doing: &str, result: local_fs::Result<()>) -> Result<Option<Finding>> {
-    match result {
-        Ok(()) => Ok(None),
-        Err(local_fs::Error::Remount(why)) => {
-            let what = format!("{doing} fails after recovery: {why}");
-            Ok(Some(Finding::new(Promise::Usable, "", what)))
-        }
-        Err(other) => Err(other.into()),
-    }
-}
-
-/// The death of a driver says something of the file system, unlike other errors.
-fn driver_dies(error: EngineError) -> Result<Recovery> {
-    match error.downcast_ref() {
-        Some(died @ local_fs::Error::DriverDied { .. }) => {
-            Ok(Recovery::DriverDies(died.to_string()))
-        }
-        _ => Err(error),
     }
 }
 

@@ -1,10 +1,13 @@
 use std::fs::File;
-use std::path::Path;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use crate::error::Context;
 use crate::page_writer::PageWriter;
-use crate::{Base, Image, PAGE_SIZE, Result};
+use crate::{Base, Image, NAME_MARK, PAGE_SIZE, Result};
 
 /// A page that was changed: its number, and what it holds now.
 pub type ChangedPage = (u32, Vec<u8>);
@@ -25,6 +28,19 @@ impl ImageFile {
     /// If it cannot be made.
     pub fn create(path: &Path, base: &Arc<Base>) -> Result<Self> {
         let file = File::create_new(path).doing(|| format!("create {}", path.display()))?;
+        Self::of(file, base)
+    }
+
+    /// A new file in memory that holds `base`.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn in_memory(base: &Arc<Base>) -> Result<Self> {
+        let file = memfd_create(NAME_MARK, MFdFlags::MFD_CLOEXEC).doing(|| "create a memfd")?;
+        Self::of(file.into(), base)
+    }
+
+    fn of(file: File, base: &Arc<Base>) -> Result<Self> {
         let mut this = Self {
             file,
             base: Arc::clone(base),
@@ -33,6 +49,12 @@ impl ImageFile {
         };
         this.hold(Arc::new(Image::new(Arc::clone(base))))?;
         Ok(this)
+    }
+
+    /// A path at which a program can open it as long as it is there.
+    pub fn path(&self) -> PathBuf {
+        let (process, descriptor) = (std::process::id(), self.file.as_raw_fd());
+        PathBuf::from(format!("/proc/{process}/fd/{descriptor}"))
     }
 
     /// Makes it hold `image`, for whoever opens the file.

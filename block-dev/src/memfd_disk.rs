@@ -11,7 +11,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use crate::base::{Base, DataExtents, ZERO_PAGE};
 use crate::error::Context;
 use crate::loop_device::LoopDevice;
-use crate::page_writer::{GAP_PAGES_MAX, PageWriter};
+use crate::page_writer::GAP_PAGES_MAX;
 use crate::{FrontEnd, Image, NAME_MARK, PAGE_SIZE, Page, Result};
 
 /// How many pages `load` looks at with one system call.
@@ -29,9 +29,6 @@ pub struct MemfdDisk {
     seen: Vec<bool>,
     /// What is there now (scratch of `load`).
     buffer: Vec<u8>,
-    writer: PageWriter,
-    /// What it holds, if that was looked at and nothing was mounted from it since.
-    known: Option<Arc<Image>>,
 }
 
 impl MemfdDisk {
@@ -60,17 +57,15 @@ impl MemfdDisk {
             content_path,
             seen: vec![false; page_count],
             buffer: vec![0; PAGES_AT_ONCE as usize * PAGE_SIZE],
-            writer: PageWriter::default(),
-            known: None,
         })
     }
 
-    /// The content as an image over `base`: what the kernel has made of it. Nothing may be mounted
-    /// from it between this and the next `load`, which need not look at it again then.
+    /// The content as an image over `base`: what the kernel has made of it. What is mounted from it
+    /// must be at rest.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn content(&mut self, base: &Arc<Base>) -> Result<Arc<Image>> {
+    pub fn content(&mut self, base: &Arc<Base>) -> Result<Image> {
         let mut image = Image::new(Arc::clone(base));
         let mut seen = std::mem::take(&mut self.seen);
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -107,25 +102,7 @@ impl MemfdDisk {
         }
         self.seen = seen;
         self.buffer = buffer;
-        Ok(Arc::clone(self.known.insert(Arc::new(image))))
-    }
-
-    /// Makes it hold `image` where it is known what it holds.
-    fn change(&mut self, known: &Image, image: &Image) -> Result<()> {
-        let mut numbers: Vec<u32> = known.written().chain(image.written()).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        numbers.retain(|number| image.page(*number) != known.page(*number));
-        let (zeros, others): (Vec<u32>, Vec<u32>) = numbers
-            .into_iter()
-            .partition(|number| image.page(*number) == &ZERO_PAGE);
-        self.writer
-            .write(&self.file, image, others.into_iter())
-            .doing(|| "write the disk's memory")?;
-        // Pages of zeros go back to the system, or the file would fill up over a sweep.
-        let runs = zeros.chunk_by(|one, next| one + 1 == *next);
-        runs.into_iter()
-            .try_for_each(|run| self.punch(run[0], run[0] + run.len() as u32))
+        Ok(image)
     }
 
     /// Makes a run of pages that the file has hold what `image` holds.
@@ -173,13 +150,6 @@ impl FrontEnd for MemfdDisk {
 
     fn load(&mut self, image: &Image) -> Result<()> {
         self.device.drop_cache()?;
-        if let Some(known) = self
-            .known
-            .take()
-            .filter(|known| Arc::ptr_eq(known.base(), image.base()))
-        {
-            return self.change(&known, image);
-        }
         let mut seen = std::mem::take(&mut self.seen);
         let mut buffer = std::mem::take(&mut self.buffer);
         seen.fill(false);

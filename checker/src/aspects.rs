@@ -10,6 +10,7 @@ use crate::content::{
 use crate::durability::allowed_sizes;
 use crate::history::{Bound, History, Time};
 use crate::model::{Kind, Model, ModelInode};
+use crate::shifts::{first_layout, laid_out, open_shifts};
 use crate::{Finding, Promise};
 
 /// From where on a file of some size has only what the step had that made it grow to that size. The
@@ -31,6 +32,16 @@ fn grown_from(allowed: &[(Time, FileContent)], size_bytes: u64) -> u64 {
 /// The unit in which file systems count blocks here, in bytes; a sector is 512.
 const BLOCK_BYTES: u64 = 4096;
 const SECTORS_PER_BLOCK: u64 = BLOCK_BYTES / 512;
+
+/// A byte that is of no version that may be there.
+struct WrongByte {
+    offset: u64,
+    byte: u8,
+    /// What it may be.
+    versions: Vec<u8>,
+    /// By what it may be nothing else.
+    bound: Bound,
+}
 
 /// One inode of the model beside the one that was found for it.
 pub(crate) struct Aspects<'a> {
@@ -156,14 +167,6 @@ impl Aspects<'_> {
     fn file(&self, content: &Content, findings: &mut Vec<Finding>) {
         let history = &self.expected.content;
         let allowed = history.allowed(Bound::START);
-        // Bytes that are being moved are between two places.
-        if self
-            .expected
-            .shifted
-            .is_some_and(|time| allowed.len() > 1 && time > allowed[0].0)
-        {
-            return;
-        }
         let (least, most) = allowed_sizes(history, &self.expected.durable_ranges);
         let size = self.inode.size_bytes;
         if size < least || size > most {
@@ -176,9 +179,7 @@ impl Aspects<'_> {
             let bound = ranges.fold(history.bound(), Bound::max);
             findings.push(self.finding(bound, format!("size {size}; expected {expected}")));
         }
-        if let Some(finding) = self.data(content, size.min(most)) {
-            findings.push(finding);
-        }
+        findings.extend(self.data(content, size.min(most)));
         // Only of what is as durable as it can be is the allocation known.
         if allowed.len() == 1 && findings.is_empty() && !self.model.contract.lacks(Lack::Holes) {
             findings.extend(self.blocks());
@@ -186,7 +187,49 @@ impl Aspects<'_> {
         }
     }
 
+    /// What is wrong with the bytes, in every way in which what was moved may be found.
     fn data(&self, content: &Content, size: u64) -> Option<Finding> {
+        let shifts = open_shifts(self.expected);
+        if shifts.is_empty() {
+            let wrong = self.wrong_bytes(content, size).next();
+            return wrong.map(|wrong| self.wrong_byte(wrong));
+        }
+        let mut layouts = Vec::new();
+        for done in first_layout(self.expected, &shifts)..=shifts.len() {
+            let layout = laid_out(self.expected, &shifts, done);
+            let aspects = Aspects {
+                expected: &layout,
+                ..*self
+            };
+            let wrong: Vec<_> = aspects.wrong_bytes(content, size).collect();
+            layouts.push((done, wrong));
+        }
+        if layouts.iter().any(|(_, wrong)| wrong.is_empty()) {
+            return None;
+        }
+        let offsets =
+            |wrong: &[WrongByte]| -> Vec<u64> { wrong.iter().map(|wrong| wrong.offset).collect() };
+        let half_done = |pair: &[(usize, Vec<WrongByte>)]| {
+            let (before, after) = (offsets(&pair[0].1), offsets(&pair[1].1));
+            shifts[pair[0].0].may_be_half_done(content, &before, &after)
+        };
+        if layouts.windows(2).any(half_done) {
+            return None;
+        }
+        // Said of the layout that is right as far as possible.
+        let firsts = layouts
+            .into_iter()
+            .filter_map(|(_, wrong)| wrong.into_iter().next());
+        let wrong = firsts.max_by_key(|wrong| wrong.offset)?;
+        Some(self.wrong_byte(wrong))
+    }
+
+    /// The bytes that are of no version that may be there.
+    fn wrong_bytes<'b>(
+        &'b self,
+        content: &'b Content,
+        size: u64,
+    ) -> impl Iterator<Item = WrongByte> + 'b {
         let allowed = self.expected.content.allowed(Bound::START);
         let promised = self.model.contract.promises(Promise::DataWithSize);
         let grown_from = if promised {
@@ -201,66 +244,69 @@ impl Aspects<'_> {
                 .iter()
                 .flat_map(|(_, version)| version.chunk_numbers()),
         );
-        let mut seen = empty_chunk();
-        for index in numbers
+        numbers
             .into_iter()
-            .take_while(|index| chunk_start(*index) < size)
-        {
-            tree_chunk(content, index, &mut seen);
-            let start = chunk_start(index);
-            let seen = &seen[..(size - start).min(seen.len() as u64) as usize];
-            // The last block of a file that has grown is no older than what made it grow.
-            let reaches = |version: &FileContent| version.size_bytes() > start;
-            let last = start + BLOCK_BYTES >= self.inode.size_bytes;
-            let sized =
-                last && start >= grown_from && allowed.iter().any(|(_, version)| reaches(version));
-            let mut versions: Vec<(Time, &Chunk)> = allowed
-                .iter()
-                .filter(|(_, version)| !sized || reaches(version))
-                .map(|(since, version)| (*since, version.chunk(index)))
-                .collect();
-            let grown = sized && versions.len() < allowed.len();
-            versions.dedup_by(|next, kept| std::ptr::eq(next.1, kept.1));
-            let same = |(_, version): &(Time, &Chunk)| version[..seen.len()] == *seen;
-            let end = start + seen.len() as u64;
-            let ranges_apply = self
-                .expected
-                .durable_ranges
-                .iter()
-                .any(|range| range.start < end && start < range.end);
-            // What is there now is allowed everywhere.
-            if versions.last().is_some_and(same) || (!ranges_apply && versions.iter().any(same)) {
-                continue;
-            }
-            for (at, byte) in seen.iter().enumerate() {
-                let bound = self.bound_at(start + at as u64);
-                let after = versions.partition_point(|(since, _)| *since <= bound.time);
-                let versions: Vec<u8> = versions[after.saturating_sub(1)..]
-                    .iter()
-                    .map(|(_, version)| version[at])
-                    .collect();
-                if !versions.contains(byte) && !self.may_be_stale(&versions) {
-                    let bound = if grown && *byte == 0 {
-                        Bound {
-                            promise: Promise::DataWithSize,
-                            by: None,
-                            ..bound
-                        }
-                    } else {
-                        bound
-                    };
-                    return Some(self.wrong_byte(
-                        start + at as u64,
-                        *byte,
-                        versions,
-                        bound,
-                        index,
-                        at,
-                    ));
-                }
-            }
+            .take_while(move |index| chunk_start(*index) < size)
+            .flat_map(move |index| self.wrong_in_chunk(content, index, size, grown_from))
+    }
+
+    fn wrong_in_chunk(
+        &self,
+        content: &Content,
+        index: u64,
+        size: u64,
+        grown_from: u64,
+    ) -> Vec<WrongByte> {
+        let allowed = self.expected.content.allowed(Bound::START);
+        let mut seen = empty_chunk();
+        tree_chunk(content, index, &mut seen);
+        let start = chunk_start(index);
+        let seen = &seen[..(size - start).min(seen.len() as u64) as usize];
+        // The last block of a file that has grown is no older than what made it grow.
+        let reaches = |version: &FileContent| version.size_bytes() > start;
+        let last = start + BLOCK_BYTES >= self.inode.size_bytes;
+        let sized =
+            last && start >= grown_from && allowed.iter().any(|(_, version)| reaches(version));
+        let mut versions: Vec<(Time, &Chunk)> = allowed
+            .iter()
+            .filter(|(_, version)| !sized || reaches(version))
+            .map(|(since, version)| (*since, version.chunk(index)))
+            .collect();
+        let grown = sized && versions.len() < allowed.len();
+        versions.dedup_by(|next, kept| std::ptr::eq(next.1, kept.1));
+        let same = |(_, version): &(Time, &Chunk)| version[..seen.len()] == *seen;
+        let end = start + seen.len() as u64;
+        let ranges_apply = self
+            .expected
+            .durable_ranges
+            .iter()
+            .any(|range| range.start < end && start < range.end);
+        // What is there now is allowed everywhere.
+        if versions.last().is_some_and(same) || (!ranges_apply && versions.iter().any(same)) {
+            return Vec::new();
         }
-        None
+        let wrong = |(at, byte): (usize, &u8)| {
+            let offset = start + at as u64;
+            let mut bound = self.bound_at(offset);
+            let after = versions.partition_point(|(since, _)| *since <= bound.time);
+            let versions: Vec<u8> = versions[after.saturating_sub(1)..]
+                .iter()
+                .map(|(_, version)| version[at])
+                .collect();
+            if versions.contains(byte) || self.may_be_stale(&versions) {
+                return None;
+            }
+            if grown && *byte == 0 {
+                (bound.promise, bound.by) = (Promise::DataWithSize, None);
+            }
+            Some(WrongByte {
+                offset,
+                byte: *byte,
+                versions,
+                bound,
+            })
+        };
+        seen.iter().enumerate().filter_map(wrong).collect()
     }
 
     /// By what the older versions of one byte are excluded.
@@ -287,19 +333,17 @@ impl Aspects<'_> {
             && versions.contains(&0)
     }
 
-    fn wrong_byte(
-        &self,
-        offset: u64,
-        byte: u8,
-        mut versions: Vec<u8>,
-        bound: Bound,
-        index: u64,
-        at: usize,
-    ) -> Finding {
+    fn wrong_byte(&self, wrong: WrongByte) -> Finding {
+        let WrongByte {
+            offset,
+            byte,
+            mut versions,
+            bound,
+        } = wrong;
         let any = self
             .expected
             .content
-            .at_any(|version| version.chunk(index)[at] == byte);
+            .at_any(|version| version.byte(offset) == byte);
         let seen = match byte {
             0 => "zero".to_owned(),
             _ if any => format!("{byte:#04x}, which is older than what is durable"),

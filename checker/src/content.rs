@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use brief::{Brief, BriefList};
@@ -201,8 +202,8 @@ impl FileContent {
         self.extend(offset + length);
     }
 
-    #[cfg(test)]
-    fn byte(&self, offset: u64) -> u8 {
+    /// One byte, zero behind the end.
+    pub(crate) fn byte(&self, offset: u64) -> u8 {
         self.chunk(offset / CHUNK_BYTES)[(offset % CHUNK_BYTES) as usize]
     }
 }
@@ -241,6 +242,28 @@ pub(crate) fn tree_chunk(content: &local_fs::Content, index: u64, chunk: &mut Ch
 pub(crate) fn tree_chunk_numbers(content: &local_fs::Content) -> impl Iterator<Item = u64> {
     content.segments.iter().flat_map(|segment| {
         segment.offset / CHUNK_BYTES..segment_end(segment).div_ceil(CHUNK_BYTES)
+    })
+}
+
+/// Where in a recovered file zeros may begin that follow another byte.
+pub(crate) fn zeros_from(content: &local_fs::Content) -> impl Iterator<Item = u64> {
+    content.segments.iter().flat_map(|segment| {
+        let bytes = segment.data.iter().zip(1..);
+        let last = |at: usize| segment.data.get(at).is_none_or(|next| *next == 0);
+        let ends = bytes.filter(move |(byte, next)| **byte != 0 && last(*next));
+        ends.map(|(_, next)| segment.offset + next as u64)
+    })
+}
+
+/// Whether a range of a recovered file reads as zeros.
+pub(crate) fn is_zero(content: &local_fs::Content, range: Range<u64>) -> bool {
+    content.segments.iter().all(|segment| {
+        let from = range.start.clamp(segment.offset, segment_end(segment));
+        let to = range.end.clamp(from, segment_end(segment));
+        let place = |at: u64| (at - segment.offset) as usize;
+        segment.data[place(from)..place(to)]
+            .iter()
+            .all(|byte| *byte == 0)
     })
 }
 

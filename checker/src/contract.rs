@@ -86,6 +86,9 @@ pub enum Promise {
     DataWithSize,
     /// Where a file was renamed over another one, the name has the new data whole, or the old.
     ReplaceByRename,
+    /// After fsync of a file, what its directory was renamed to before the file was made is durable,
+    /// and so is what was renamed into that directory before.
+    EarlierRenames,
 }
 
 /// A promise, and where it is made.
@@ -323,6 +326,12 @@ static F2FS: &[Line] = &[line(
 static F2FS_STRICT: &[Line] = &[
     line(Promise::FsyncNames, F2FS_STRICT_SOURCE),
     line(Promise::NameConflict, F2FS_STRICT_SOURCE),
+    line(
+        Promise::EarlierRenames,
+        "fs/f2fs/file.c, need_do_checkpoint: CP_RECOVER_DIR where the directory of a new file is in TRANS_DIR_INO; \
+         fs/f2fs/namei.c, f2fs_rename: that list has directories that were renamed, or got a name by rename; B3, new \
+         bug 10",
+    ),
 ];
 const F2FS_STRICT_SOURCE: &str = "Documentation/filesystems/f2fs.rst, fsync_mode=strict: \"behaves in line with xfs, \
                                   ext4 and btrfs, where xfstest generic/342 will pass\"";
@@ -697,6 +706,9 @@ impl Promise {
             Self::ReplaceByRename => {
                 "after a rename over a file the name has the new data whole, or the old"
             }
+            Self::EarlierRenames => {
+                "renames of a directory, and into it, are durable after fsync of a file that was made in it later"
+            }
             Self::ReusedSpace => "what is durable shares no space with removed files that are back",
         }
     }
@@ -836,7 +848,11 @@ mod tests {
         let strict = Contract::for_variant(&variant("f2fs", &["fsync_mode=strict"], &[]))
             .expect("it has a contract");
         let plain = Contract::of("f2fs").expect("it has a contract");
-        for promise in [Promise::FsyncNames, Promise::NameConflict] {
+        for promise in [
+            Promise::FsyncNames,
+            Promise::NameConflict,
+            Promise::EarlierRenames,
+        ] {
             assert!(
                 strict.promises(promise) && !plain.promises(promise),
                 "{promise:?}"

@@ -154,10 +154,39 @@ impl Model {
         if self.inodes[inode].kind == Kind::Directory {
             self.entries_durable(inode, self.bound(operation, Promise::FsyncDirectory));
         }
+        if self.contract.promises(Promise::EarlierRenames) {
+            self.earlier_renames_durable(inode, operation);
+        }
         if let Some(promise) = names {
             self.names_durable(inode, self.bound(operation, promise));
         } else if self.contract.promises(Promise::FsyncExists) && self.named().contains(&inode) {
             self.stays(inode, self.bound(operation, Promise::FsyncExists));
+        }
+    }
+
+    /// Renames of the directory in which a file was made, and into it, are durable as they were
+    /// then. The first fsync of the file wrote everything; later ones need not. What was done after
+    /// a rename is not promised: a checkpoint in between, which fsync of a directory is too, has
+    /// the kernel forget the rename, and fsync of the file write no other.
+    fn earlier_renames_durable(&mut self, inode: InodeId, operation: usize) {
+        let ModelInode { kind, created, .. } = &self.inodes[inode];
+        if *kind != Kind::File {
+            return;
+        }
+        let holds = |directory: InodeId| {
+            let mut entries = self.inodes[directory].entries.values();
+            entries.any(|entry| *entry.at(*created) == Some(inode))
+        };
+        let renames = self.renames.iter().filter(|rename| {
+            (self.committed..*created).contains(&rename.time)
+                && (holds(rename.moved) || holds(rename.dest.0))
+        });
+        let bound = self.bound(operation, Promise::EarlierRenames);
+        for (moved, time) in renames
+            .map(|rename| (rename.moved, rename.time))
+            .collect::<Vec<_>>()
+        {
+            self.names_durable(moved, Bound { time, ..bound });
         }
     }
 

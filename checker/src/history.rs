@@ -70,6 +70,23 @@ impl<T> History<T> {
         }
     }
 
+    /// The same with another version in the place of each.
+    pub(crate) fn map(&self, other: impl Fn(Time, &T) -> T) -> Self {
+        let versions = self.versions.iter();
+        Self {
+            versions: versions
+                .map(|(since, version)| (*since, other(*since, version)))
+                .collect(),
+            bound: self.bound,
+        }
+    }
+
+    /// One more version right before the one of a time.
+    pub(crate) fn insert_before(&mut self, time: Time, version: T) {
+        let place = self.versions.partition_point(|(since, _)| *since < time);
+        self.versions.insert(place, (time, version));
+    }
+
     /// Makes older versions than that at `bound.time` impossible.
     pub(crate) fn raise(&mut self, bound: Bound) {
         self.bound = self.bound.max(bound);

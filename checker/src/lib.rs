@@ -17,6 +17,7 @@ mod finding;
 mod history;
 mod model;
 pub mod oracle;
+mod shifts;
 mod tree_check;
 mod write_check;
 

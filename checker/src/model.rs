@@ -8,6 +8,7 @@ use workloads::{DeviceKind, FallocMode, Op, RenameFlag, Target, WriteSync};
 use crate::Contract;
 use crate::content::FileContent;
 use crate::history::{Bound, History, Time};
+use crate::shifts::{Direction, Shift};
 
 /// The place of an inode in [`Model::inodes`].
 pub(crate) type InodeId = usize;
@@ -74,8 +75,8 @@ pub(crate) struct ModelInode {
     pub(crate) xattrs: BTreeMap<String, History<Option<Vec<u8>>>>,
     pub(crate) content: History<FileContent>,
     pub(crate) durable_ranges: Vec<DurableRange>,
-    /// When bytes were last moved within it (collapse and insert are not done in one step).
-    pub(crate) shifted: Option<Time>,
+    /// The operations that moved bytes within it, in order.
+    pub(crate) shifts: Vec<Shift>,
     /// Space of it is, or was, shared with another file: what it holds can't be counted.
     pub(crate) shared: bool,
     /// Of a directory: what each name that ever stood in it led to.
@@ -96,7 +97,7 @@ impl ModelInode {
             xattrs: BTreeMap::new(),
             content: History::new(created, FileContent::default()),
             durable_ranges: Vec::new(),
-            shifted: None,
+            shifts: Vec::new(),
             shared: false,
             entries: BTreeMap::new(),
         }
@@ -504,10 +505,19 @@ impl Model {
                 length,
             } => {
                 let inode = self.target(target)?;
-                if matches!(mode, FallocMode::CollapseRange | FallocMode::InsertRange) {
-                    self.inodes[inode].shifted = Some(self.time);
-                }
-                self.edit(inode, |content| falloc(content, *mode, *offset, *length))
+                let to = match mode {
+                    FallocMode::CollapseRange => Some(Direction::Left),
+                    FallocMode::InsertRange => Some(Direction::Right),
+                    _ => None,
+                };
+                let (time, offset, length) = (self.time, *offset, *length);
+                self.inodes[inode].shifts.extend(to.map(|to| Shift {
+                    time,
+                    to,
+                    offset,
+                    length,
+                }));
+                self.edit(inode, |content| falloc(content, *mode, offset, length))
             }
             Op::Reflink {
                 source,

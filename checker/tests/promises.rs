@@ -7,7 +7,7 @@ mod support;
 
 use checker::Promise;
 use local_fs::{Content, InodeKind, Segment, Tree, WalkError};
-use support::{ALL, Kind, ORDERED, Toy, crash};
+use support::{ALL, Crashes, Kind, ORDERED, Toy, crash};
 
 const BTRFS: [&str; 1] = ["btrfs"];
 const XFS: [&str; 1] = ["xfs"];
@@ -826,14 +826,117 @@ fn reserved_space_is_durable_with_the_file() {
     .legal();
 }
 
+/// Makes a file hold these blocks of what it held, `.` for zeros and `+` for what operation 4
+/// writes at its start.
+fn blocks(order: &'static str) -> impl Fn(&mut Toy) + Clone + 'static {
+    move |toy| {
+        let node = toy.node("foo");
+        let block = |which: char| match which {
+            '.' => vec![0; 4096],
+            '+' => workloads::pattern::bytes(4, 0, 4096),
+            _ => node.data[which as usize % 16 * 4096 - 4096..][..4096].to_vec(),
+        };
+        node.data = order.chars().flat_map(block).collect();
+        node.written = (0..order.len() as u64).collect();
+    }
+}
+
+/// What a file of blocks a, b, c and d is after an operation that was not synced.
+fn after(operation: &str) -> impl Fn(&'static str) -> Crashes {
+    let text = format!("creat foo; write foo 0 16K; sync | {operation}");
+    let operation = operation.to_owned();
+    move |order| crash(MOVES, &text).lose(&operation).edit(blocks(order))
+}
+
+const MOVES: [&str; 2] = ["ext4", "xfs"];
+
 #[test]
-fn bytes_that_are_being_moved_may_be_anywhere_until_they_are_synced() {
-    let text = "creat foo; write foo 0 12K | falloc foo collapse_range 4K 4K";
-    let garbled = |toy: &mut Toy| toy.node("foo").data.rotate_left(4096);
-    crash(ALL, text).edit(garbled).legal();
-    crash(ALL, &format!("{text}; fsync foo"))
-        .edit(garbled)
-        .breaks(&[Promise::NoForeignData]);
+fn a_collapse_that_is_not_synced_shows_its_file_before_after_or_with_some_extents_moved() {
+    let found = after("falloc foo collapse_range 4K 4K");
+    for legal in ["abcd", "acd", "a.cd", "ac.d", "acd."] {
+        found(legal).legal();
+    }
+    for foreign in ["aacd", "bcd", "accd", "acdd", "a.dd"] {
+        found(foreign).breaks_something();
+    }
+    for lost in ["a..d", "....", "a...", "..cd"] {
+        found(lost).breaks_something();
+    }
+    for size in ["", "a", "ac", "abcd."] {
+        found(size).breaks_something();
+    }
+}
+
+#[test]
+fn an_insert_that_is_not_synced_shows_its_file_before_after_or_with_some_extents_moved() {
+    let found = after("falloc foo insert_range 4K 4K");
+    for legal in ["abcd", "abcd.", "abc.d", "ab.cd", "a.bcd"] {
+        found(legal).legal();
+    }
+    for foreign in ["aabcd", "abbcd", "abcdd"] {
+        found(foreign).breaks_something();
+    }
+    for lost in ["a..cd", ".....", "....", "..bcd"] {
+        found(lost).breaks_something();
+    }
+    for size in ["", "abc", "a.bcd."] {
+        found(size).breaks_something();
+    }
+}
+
+#[test]
+fn what_was_moved_is_where_it_was_moved_to_once_that_is_synced() {
+    let text = "creat foo; write foo 0 16K | falloc foo collapse_range 4K 4K";
+    let before = |text: &str| {
+        crash(MOVES, text)
+            .lose("falloc foo collapse_range 4K 4K")
+            .edit(blocks("acd."))
+    };
+    before(text).legal();
+    for sync in ["fsync foo", "fdatasync foo"] {
+        let promise = match sync {
+            "fsync foo" => Promise::FsyncData,
+            _ => Promise::FdatasyncData,
+        };
+        before(&format!("{text}; {sync}")).breaks(&[promise]);
+    }
+    // Nor is it at its old place where only a part was synced afterwards.
+    crash(MOVES, &format!("{text}; write foo 0 4K dsync"))
+        .lose("falloc foo collapse_range 4K 4K")
+        .breaks_something();
+}
+
+#[test]
+fn what_is_written_after_bytes_were_moved_may_be_found_where_they_were() {
+    let text = "falloc foo collapse_range 0 4K; write foo 0 4K";
+    let found = after(text);
+    for legal in ["abcd", "bcd", "+cd", "a+cd", ".bcd", ".+cd"] {
+        found(legal).legal();
+    }
+    found("+bcd").breaks_something();
+    found("ab+d").breaks_something();
+    // Also where the file ended within the range that was inserted.
+    crash(
+        MOVES,
+        "creat foo; write foo 0 8K | falloc foo insert_range 4K 12K; truncate foo 600; append foo 8K",
+    )
+    .lose("falloc foo insert_range 4K 12K; truncate foo 600; append foo 8K")
+    .edit(|toy| {
+        let new = workloads::pattern::bytes(4, 600, 4096 - 600);
+        toy.node("foo").data[600..4096].copy_from_slice(&new);
+    })
+    .legal();
+}
+
+#[test]
+fn bytes_that_were_moved_twice_are_where_they_were_at_one_time() {
+    let found = after("falloc foo collapse_range 0 4K; falloc foo insert_range 8K 4K");
+    for legal in ["abcd", ".bcd", "b.cd", "bcd", "bcd.", "bc.d"] {
+        found(legal).legal();
+    }
+    found("a.bcd").breaks_something();
+    found("ab.cd").breaks_something();
+    found("abc.").breaks_something();
 }
 
 #[test]

@@ -243,3 +243,77 @@ fn nilfs2_makes_names_durable_with_data() {
         .lose("rename A/foo bar; write bar 0 4K")
         .breaks(&[Promise::NamesWithData]);
 }
+
+/// Something is found under another name.
+fn found_at(old: &'static str, new: &'static str) -> impl Fn(&mut Toy) + Clone + 'static {
+    move |toy| {
+        let node = toy.find(new).expect("it is there");
+        toy.unname(new);
+        toy.name(old, node);
+    }
+}
+
+/// B3's new_10. Plain f2fs may have the file in the directory of the old name.
+#[test]
+fn a_directory_that_was_renamed_keeps_its_name_with_a_file_that_was_made_in_it_later() {
+    let text = "mkdir A | rename A B; creat B/foo; fsync B/foo";
+    let back = found_at("A", "B");
+    crash(F2FS_STRICT, text)
+        .edit(back.clone())
+        .breaks_what_was_promised_by(3, Promise::EarlierRenames);
+    crash(F2FS, text).edit(back.clone()).legal();
+    crash(F2FS_STRICT, text).legal();
+    // It was renamed into the directory of the file.
+    crash(F2FS_STRICT, "mkdir A | rename A B; creat foo; fsync foo")
+        .edit(back.clone())
+        .breaks(&[Promise::EarlierRenames]);
+    // The file may have been written before the directory was renamed.
+    for text in [
+        "mkdir A; creat A/foo | rename A B; write B/foo 0 4K; fsync B/foo",
+        "mkdir A | creat A/foo; rename A B; fsync B/foo",
+        "mkdir A | rename A B; creat B/foo",
+        "mkdir A | rename A B; creat B/foo; fdatasync B/foo",
+    ] {
+        crash(F2FS_STRICT, text).edit(back.clone()).legal();
+    }
+}
+
+#[test]
+fn a_rename_after_a_file_was_made_is_not_durable_with_it() {
+    let text =
+        "mkdir A | rename A B; creat B/foo; fsync B/foo; rename B C; write C/foo 0 4K; fsync C/foo";
+    crash(F2FS_STRICT, text).edit(found_at("B", "C")).legal();
+    crash(F2FS_STRICT, text)
+        .edit(found_at("A", "C"))
+        .breaks(&[Promise::EarlierRenames, Promise::RenameAtomic]);
+}
+
+#[test]
+fn what_was_renamed_into_a_directory_is_durable_with_a_file_that_was_made_in_it_later() {
+    let text = "mkdir A; creat foo | rename foo A/bar; creat A/new; fsync A/new";
+    let back = found_at("foo", "A/bar");
+    crash(F2FS_STRICT, text)
+        .edit(back.clone())
+        .breaks(&[Promise::EarlierRenames]);
+    crash(F2FS, text).edit(back.clone()).legal();
+    crash(
+        F2FS_STRICT,
+        "mkdir A; creat foo | rename foo A/bar; creat new; fsync new",
+    )
+    .edit(back)
+    .legal();
+}
+
+/// fsync of a directory is a checkpoint, after which the kernel knows of no rename.
+#[test]
+fn what_was_done_between_a_rename_and_the_making_of_a_file_is_not_durable_with_it() {
+    let text = "creat foo; rename foo bar; fsync .; mkdir A; link bar A/bar; creat foo; fsync foo";
+    crash(F2FS_STRICT, text)
+        .lose("mkdir A; link bar A/bar")
+        .legal();
+    // What was renamed may have moved on as well.
+    let text = "creat foo | rename foo bar; rename bar baz; creat new; fsync new";
+    crash(F2FS_STRICT, text)
+        .edit(found_at("foo", "baz"))
+        .breaks(&[Promise::EarlierRenames]);
+}

@@ -76,6 +76,14 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
+    /// What is mounted could not be brought to rest, or back.
+    #[error("{doing}: {source}")]
+    Rest {
+        /// What was being done.
+        doing: &'static str,
+        /// The answer.
+        source: io::Error,
+    },
     /// It could not be unmounted.
     #[error("{0}")]
     Unmount(io::Error),

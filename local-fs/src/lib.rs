@@ -33,7 +33,7 @@ pub use kernel_log::{KernelLog, KernelMessage};
 pub use mount::Mounted;
 pub use scratch::{NAME_PREFIX, Scratch, enter_mount_namespace};
 pub use table::{
-    Debugger, Driver, FileSystem, Fsck, Lack, Program, Repair, TABLE, find, find_program,
+    Debugger, Driver, FileSystem, Fsck, Lack, Program, Repair, Rest, TABLE, find, find_program,
 };
 pub use tree::{Content, Inode, InodeKind, Segment, Tree, WalkError};
 pub use variant::{PROGRAM_DISK_MIB, Variant};

@@ -6,12 +6,13 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::Mode;
+use nix::unistd::syncfs;
 
 use crate::btrfs_control::Remembered;
 use crate::driver::Serving;
 use crate::error::Context;
 use crate::shutdown::shutdown;
-use crate::{Error, Result, Variant};
+use crate::{Error, Rest, Result, Variant};
 
 /// How long a device or a mount may stay busy without being in use by us. Who looks at it needs a
 /// moment of the processor to let go, and gets that late on a machine with much to do.
@@ -25,6 +26,8 @@ pub struct Mounted {
     active: bool,
     /// Who serves it, where that is a process. Dropped once it is unmounted.
     driver: Option<Box<Serving>>,
+    /// What the driver said to be wrong that it had before it was mounted again.
+    complained: Option<String>,
     /// Forgets the device, however the mount ends: dropped after it is unmounted.
     _remembered: Remembered,
 }
@@ -44,12 +47,12 @@ impl Mounted {
                 path: path.into(),
                 active: true,
                 driver: Some(Box::new(serving)),
+                complained: None,
                 _remembered: Remembered(None),
             });
         }
         let name = variant.file_system.name;
-        let (flags, options) = variant.mount_arguments();
-        let flags = flags | MsFlags::MS_NOATIME | MsFlags::MS_NODEV | MsFlags::MS_NOSUID;
+        let (flags, options) = arguments(variant);
         // A mount that fails may have got as far as to be remembered.
         let remembered = Remembered(
             variant
@@ -81,6 +84,7 @@ impl Mounted {
             path: path.into(),
             active: true,
             driver: None,
+            complained: None,
             _remembered: remembered,
         })
     }
@@ -114,7 +118,58 @@ impl Mounted {
     /// The first thing that its driver, if it is a process, has said to be wrong with it; also once
     /// it is unmounted.
     pub fn complaint(&self) -> Option<String> {
-        self.driver.as_ref().and_then(|driver| driver.complaint())
+        let said = || self.driver.as_ref().and_then(|driver| driver.complaint());
+        self.complained.clone().or_else(said)
+    }
+
+    /// Writes everything that is not on the device yet. Whether that worked.
+    pub fn sync(&self) -> bool {
+        self.root().is_ok_and(|root| syncfs(root).is_ok())
+    }
+
+    /// Has the device hold what it does once this is unmounted, until [`Self::resume`]. For that it
+    /// is made read-only, or unmounted.
+    ///
+    /// # Errors
+    /// [`Error::Rest`] if the kernel cannot make it read-only; those of [`Self::unmount`].
+    pub fn pause(&mut self, variant: &Variant) -> Result<()> {
+        match variant.file_system.rest {
+            Rest::ReadOnly => self.remount(variant, MsFlags::MS_RDONLY, "making it read-only"),
+            Rest::Unmounted | Rest::Synced => self.unmount(),
+        }
+    }
+
+    /// Can be written to again after [`Self::pause`].
+    ///
+    /// # Errors
+    /// [`Error::Rest`] if that is refused; others if that says nothing of what is on the device.
+    pub fn resume(&mut self, variant: &Variant, device: &Path) -> Result<()> {
+        if self.active {
+            return self.remount(variant, MsFlags::empty(), "making it writable again");
+        }
+        let complained = self.complaint();
+        let again = Self::new(variant, device, &self.path);
+        *self = again.map_err(|error| match error.unmountable() {
+            Some(why) => Error::Rest {
+                doing: "mounting it again",
+                source: std::io::Error::other(why),
+            },
+            None => error,
+        })?;
+        self.complained = complained;
+        Ok(())
+    }
+
+    fn remount(&self, variant: &Variant, flag: MsFlags, doing: &'static str) -> Result<()> {
+        let (flags, options) = arguments(variant);
+        let flags = flags | flag | MsFlags::MS_REMOUNT;
+        let none = None::<&str>;
+        unless_busy(|| mount(none, &self.path, none, flags, Some(options.as_str()))).map_err(
+            |errno| Error::Rest {
+                doing,
+                source: errno.into(),
+            },
+        )
     }
 
     /// Unmounts it now, and says whether that worked. A driver has written everything, and has
@@ -139,6 +194,13 @@ impl Mounted {
             .as_mut()
             .map_or(Ok(()), |driver| driver.finish())
     }
+}
+
+/// The flags and options of every mount of ours.
+fn arguments(variant: &Variant) -> (MsFlags, String) {
+    let (flags, options) = variant.mount_arguments();
+    let ours = MsFlags::MS_NOATIME | MsFlags::MS_NODEV | MsFlags::MS_NOSUID;
+    (flags | ours, options)
 }
 
 /// Tries again while something is busy, which others may have made it for a moment.

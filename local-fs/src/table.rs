@@ -63,6 +63,18 @@ pub struct Driver {
     pub removed_starts: &'static [&'static str],
 }
 
+/// How the disk of a mounted file system is made to hold what its checker can look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rest {
+    /// It is unmounted, and mounted again later.
+    Unmounted,
+    /// It is made read-only, which writes everything and ends its log, and writable again later.
+    ReadOnly,
+    /// syncfs does where nothing is in its journal, which is one of jbd2; otherwise it is
+    /// unmounted. To make it read-only and writable costs tens of milliseconds when it is unmounted.
+    Synced,
+}
+
 /// Something that a file system cannot store, or cannot do. What a workload does with it is not
 /// applicable, and what it would show is not compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,6 +133,8 @@ pub struct FileSystem {
     pub size_min_mib: u64,
     /// Mount options that our use of it needs.
     pub mount_options: &'static [&'static str],
+    /// How it comes to rest while it is mounted, by what takes least time.
+    pub rest: Rest,
     /// The kernel remembers devices by an identity that is part of the disk's content. Then copies
     /// must not be mounted side by side, and must be forgotten once they are unmounted.
     pub remembered_by_identity: bool,
@@ -147,6 +161,7 @@ const USUAL: FileSystem = FileSystem {
     size_mib: 16,
     size_min_mib: 8,
     mount_options: &[],
+    rest: Rest::Unmounted,
     remembered_by_identity: false,
     own_names: &[],
     own_attributes: &[],
@@ -232,6 +247,7 @@ pub static TABLE: &[FileSystem] = &[
         fsck: E2FSCK,
         debugger: DEBUGFS,
         mkfs_for_programs: &["-N", "16384"],
+        rest: Rest::Synced,
         own_names: &["lost+found"],
         ..USUAL
     },
@@ -253,6 +269,7 @@ pub static TABLE: &[FileSystem] = &[
         size_min_mib: 300,
         // Every worker mounts a copy of the same disk.
         mount_options: &["nouuid"],
+        rest: Rest::ReadOnly,
         // mkfs.xfs sets trusted.xfs:autofsck where it is told to, and that of xfsprogs 7.2 where it
         // is not.
         own_attributes: &["trusted.xfs:"],
@@ -267,6 +284,7 @@ pub static TABLE: &[FileSystem] = &[
         }),
         size_mib: 128,
         size_min_mib: 110,
+        rest: Rest::ReadOnly,
         remembered_by_identity: true,
         ..USUAL
     },
@@ -289,6 +307,7 @@ pub static TABLE: &[FileSystem] = &[
         fsck: E2FSCK,
         debugger: DEBUGFS,
         mkfs_for_programs: &["-N", "16384"],
+        rest: Rest::Synced,
         own_names: &["lost+found"],
         ..USUAL
     },

@@ -31,7 +31,7 @@ use std::process::ExitCode;
 pub use activity::{Activity, waited_for_processor};
 pub use guest::{CHANNEL_BYTES_MAX, GUEST_SHARED, GuestCommand};
 pub use logged::{LOG_FILTER, Logged, have_workers_log, log_end, words_of};
-pub use mounts::{have_no_mounts, have_own_mounts};
+pub use mounts::{have_no_mounts, have_other_boot_id, have_own_mounts};
 pub use pidfd::{open_process, signal_process};
 pub use processor::stay_on_one_processor;
 pub use running::{End, Running};

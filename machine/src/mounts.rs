@@ -1,12 +1,19 @@
 //! Mounts that nobody else sees.
 
-use std::io;
+use std::path::Path;
+use std::{fs, io};
 
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::Mode;
 use nix::unistd::{chroot, fchdir};
+
+/// What says which boot of a machine this is.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Gives a new identifier each time it is read.
+const UUID: &str = "/proc/sys/kernel/random/uuid";
 
 /// This thread's mount namespace.
 const NAMESPACE: &str = "/proc/thread-self/ns/mnt";
@@ -41,6 +48,22 @@ pub fn have_no_mounts() -> io::Result<()> {
     unshare(CloneFlags::CLONE_NEWNS)?;
     share_none()?;
     Ok(umount2("/", MntFlags::MNT_DETACH)?)
+}
+
+/// Has what is started in this thread's mount namespace, which must be its own, see the boot id of
+/// a machine that was started anew: a program that trusts what another one left in the same boot
+/// must not take a crash state for that. `directory` must be writable, and nothing is left in it.
+///
+/// # Errors
+/// Without root, or `/proc`.
+pub fn have_other_boot_id(directory: &Path) -> io::Result<()> {
+    let file = directory.join("boot-id");
+    fs::write(&file, fs::read(UUID)?)?;
+    let (none, flags) = (None::<&str>, MsFlags::MS_BIND);
+    let mounted = mount(Some(&file), BOOT_ID, none, flags, none);
+    // The mount keeps what is in it.
+    fs::remove_file(&file)?;
+    Ok(mounted?)
 }
 
 /// Has no mount of this thread's namespace shared with another one, and leads to its root. That of

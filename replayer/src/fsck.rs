@@ -18,7 +18,7 @@ use crate::engine::EngineError;
 use crate::result::Timing;
 use crate::stopwatch::Stopwatch;
 
-/// Which of the disks of an engine.
+/// Which of the copies of an engine's disk.
 pub(crate) type Slot = u32;
 
 /// Where an engine has the checker run.
@@ -144,15 +144,13 @@ fn do_task(variant: &Variant, image: &Path, task: Task) -> Result<Done, EngineEr
     }
 }
 
-/// Repairs, checks and looks into what one disk holds, time after time.
-pub(crate) enum Fsck {
-    Here,
-    Host {
-        host: Host,
-        slot: Slot,
-        base: Arc<Base>,
-        file: ImageFile,
-    },
+/// Repairs, checks and looks into what a disk holds, time after time. What is checked is a copy, so
+/// that the disk can be used meanwhile.
+pub(crate) struct Fsck {
+    base: Arc<Base>,
+    /// None under this kernel before there was anything to check.
+    copy: Option<ImageFile>,
+    host: Option<(Host, Slot)>,
 }
 
 /// A check at work.
@@ -163,16 +161,23 @@ pub(crate) enum RunningCheck {
 
 impl Fsck {
     pub(crate) fn new(place: &FsckPlace, slot: Slot, base: &Arc<Base>) -> block_dev::Result<Self> {
-        let Some(host) = place.0.clone() else {
-            return Ok(Self::Here);
-        };
-        let file = ImageFile::create(&host.shared.join(shared_name(slot)), base)?;
-        Ok(Self::Host {
-            host,
-            slot,
+        let copy = |host: &Host| ImageFile::create(&host.shared.join(shared_name(slot)), base);
+        Ok(Self {
             base: Arc::clone(base),
-            file,
+            copy: place.0.as_ref().map(copy).transpose()?,
+            host: place.0.clone().map(|host| (host, slot)),
         })
+    }
+
+    /// The copy, which holds `content` now.
+    fn copy(&mut self, content: Arc<Image>) -> block_dev::Result<&ImageFile> {
+        let copy = match self.copy.take() {
+            Some(copy) => copy,
+            None => ImageFile::in_memory(&self.base)?,
+        };
+        let copy = self.copy.insert(copy);
+        copy.hold(content)?;
+        Ok(copy)
     }
 
     /// Makes `disk` hold `image`, repaired where that has to be done before it is mounted;
@@ -190,10 +195,7 @@ impl Fsck {
             watch.lap(&mut timing.load_us);
             return Ok(Ok(()));
         }
-        let Self::Host {
-            host, slot, file, ..
-        } = self
-        else {
+        let (Some((host, slot)), Some(file)) = (&self.host, &mut self.copy) else {
             disk.load(image)?;
             watch.lap(&mut timing.load_us);
             let repaired = repair(variant, &disk.content_path())?;
@@ -228,49 +230,33 @@ impl Fsck {
         disk: &mut MemfdDisk,
         places: &[(u64, u64)],
     ) -> Result<Vec<Option<String>>, EngineError> {
-        match self {
-            Self::Here => Ok(block_names(variant, &disk.content_path(), places)?),
-            Self::Host {
-                host,
-                slot,
-                base,
-                file,
-            } => {
-                file.hold(disk.content(base)?)?;
-                (host.ask)(*slot, Task::Name(places.to_vec()))?;
-                match host.answers.take(*slot)? {
-                    Done::Named(names) => Ok(names),
-                    other => {
-                        Err(format!("the host was to name blocks, and did this: {other:?}").into())
-                    }
-                }
-            }
+        let Some((host, slot)) = self.host.clone() else {
+            return Ok(block_names(variant, &disk.content_path(), places)?);
+        };
+        self.copy(Arc::new(disk.content(&self.base)?))?;
+        (host.ask)(slot, Task::Name(places.to_vec()))?;
+        match host.answers.take(slot)? {
+            Done::Named(names) => Ok(names),
+            other => Err(format!("the host was to name blocks, and did this: {other:?}").into()),
         }
     }
 
-    /// Starts a check of `disk`. None where there is no checker.
+    /// Starts a check of what a disk holds. None where there is no checker.
     pub(crate) fn start(
         &mut self,
         variant: &Variant,
-        disk: &mut MemfdDisk,
+        content: Arc<Image>,
     ) -> Result<Option<RunningCheck>, EngineError> {
         if variant.file_system.fsck.is_none() {
             return Ok(None);
         }
-        match self {
-            Self::Here => Ok(start_fsck(variant, &disk.content_path())?
-                .map(|running| RunningCheck::Here(Box::new(running)))),
-            Self::Host {
-                host,
-                slot,
-                base,
-                file,
-            } => {
-                file.hold(disk.content(base)?)?;
-                (host.ask)(*slot, Task::Check)?;
-                Ok(Some(RunningCheck::Host(host.answers.clone(), *slot)))
-            }
-        }
+        let path = self.copy(content)?.path();
+        let Some((host, slot)) = &self.host else {
+            let running = start_fsck(variant, &path)?;
+            return Ok(running.map(|running| RunningCheck::Here(Box::new(running))));
+        };
+        (host.ask)(*slot, Task::Check)?;
+        Ok(Some(RunningCheck::Host(host.answers.clone(), *slot)))
     }
 }
 

@@ -6,7 +6,7 @@
 
 mod args;
 mod command;
-mod crashed_disks;
+mod crashed_disk;
 mod disk_kind;
 mod drain;
 mod engine;
@@ -15,6 +15,7 @@ mod findings;
 mod fsck;
 mod guest_look;
 mod import;
+mod journal;
 mod kernel;
 mod look;
 mod manifest;

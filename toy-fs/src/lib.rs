@@ -401,6 +401,8 @@ impl Node {
                     offset as usize..offset as usize,
                     std::iter::repeat_n(0, length as usize),
                 );
+                let blocks = (self.data.len() as u64).div_ceil(BLOCK);
+                (self.written, self.allocated) = ((0..blocks).collect(), (0..blocks).collect());
             }
             _ => self.allocated.extend(touched),
         }

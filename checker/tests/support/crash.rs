@@ -143,6 +143,14 @@ impl Crashes {
         }
     }
 
+    /// Something is broken.
+    #[track_caller]
+    pub fn breaks_something(self) {
+        for crash in &self.0 {
+            assert!(!crash.findings().is_empty(), "{}", crash.text);
+        }
+    }
+
     /// Exactly these promises are broken, by the return of this operation (counted from 0).
     #[track_caller]
     pub fn breaks_what_was_promised_by(self, operation: usize, promise: Promise) {

@@ -5,7 +5,7 @@
 
 mod crash;
 
-pub use crash::{crash, model, model_under, operations, workload};
+pub use crash::{Crashes, crash, model, model_under, operations, workload};
 pub use toy_fs::{Kind, Toy};
 
 pub const ALL: [&str; 3] = ["ext4", "xfs", "btrfs"];

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use block_dev::{Base, Completion, FrontEnd, Image};
-use checker::write_check;
-use local_fs::{FsckReport, KernelLog, KernelMessage, Mounted, Variant, WalkOptions, walk};
+use checker::{Finding, Promise, write_check};
+use local_fs::{
+    FsckReport, KernelLog, KernelMessage, Mounted, Rest, Tree, Variant, WalkOptions, walk,
+};
 use recorder::{Recorded, Recorder};
 use workloads::Workload;
 
 use super::{Complaint, Recovery, Result, Seen, Shown, TestBed, Ticket};
-use crate::crashed_disks::CrashedDisks;
-use crate::engine::RecoveredHook;
+use crate::crashed_disk::CrashedDisk;
+use crate::engine::{EngineError, RecoveredHook};
 use crate::fsck::FsckPlace;
 use crate::result::Timing;
 use crate::stopwatch::Stopwatch;
@@ -21,7 +23,7 @@ use crate::stopwatch::Stopwatch;
 pub(crate) struct KernelBed {
     variant: Variant,
     recorder: Recorder,
-    crashed: CrashedDisks,
+    crashed: CrashedDisk,
     mount_point: PathBuf,
     kernel_log: KernelLog,
     recovered: Option<RecoveredHook>,
@@ -40,93 +42,123 @@ impl KernelBed {
         directory: &Path,
         fsck: &FsckPlace,
     ) -> Result<Self> {
-        let mount_point = directory.join("crashed");
+        let [mount_point, again] = ["crashed", "again"].map(|name| directory.join(name));
         std::fs::create_dir(&mount_point)?;
+        std::fs::create_dir(&again)?;
         Ok(Self {
             variant: variant.clone(),
             recorder: Recorder::new(variant, base, completion, directory)?,
-            crashed: CrashedDisks::new(base, fsck)?,
+            crashed: CrashedDisk::new(variant, base, fsck, &again)?,
             mount_point,
             kernel_log: KernelLog::open()?,
             recovered: None,
         })
     }
 
-    /// Makes a disk of which nobody wants anything any more hold an image, repaired where that has
-    /// to be done before it is mounted; otherwise says why that did not work.
+    /// Makes the disk hold an image, repaired where that has to be done before it is mounted;
+    /// otherwise says why that did not work.
     fn load(&mut self, image: &Image) -> Result<Result<(), String>> {
-        self.crashed.turn();
-        self.crashed.load(
-            &self.variant,
-            image,
-            &mut Stopwatch::start(),
-            &mut Timing::default(),
-        )
+        let (watch, timing) = (&mut Stopwatch::start(), &mut Timing::default());
+        self.crashed.load(image, watch, timing)
     }
 
     fn mount(&mut self) -> local_fs::Result<Mounted> {
         Mounted::new(
             &self.variant,
-            self.crashed.current().device(),
+            self.crashed.disk().device(),
             &self.mount_point,
         )
     }
 
-    /// Looks at what is mounted, writes to it and unmounts it.
+    /// Looks at what is mounted, has it checked, writes to it and unmounts it.
     fn look_at(
         &mut self,
         mut mounted: Mounted,
         watch: &mut Stopwatch,
         timing: &mut Timing,
-    ) -> Result<Recovery> {
+    ) -> Result<Seen> {
         if let Some(hook) = &mut self.recovered {
             hook(mounted.path());
         }
         let row = self.variant.file_system;
+        // Before the walk: ext4 notes in its journal where it is mounted when a file is opened.
+        let mut check = None;
+        if row.rest == Rest::Synced && mounted.sync() {
+            watch.lap(&mut timing.mount_us);
+            check = self.crashed.check_mounted()?;
+            watch.lap(&mut timing.fsck_us);
+        }
         let options = WalkOptions {
             skip: row.names_not_walked(),
             ..WalkOptions::of(row)
         };
         let tree = walk(mounted.path(), options);
         watch.lap(&mut timing.compare_us);
-        let written = mounted
-            .root()
-            .map(|root| write_check(root, &tree, row.own_names));
-        watch.lap(&mut timing.write_us);
+        let mut unusable = None;
+        if check.is_none() && row.fsck.is_some() {
+            unusable = self.check(&mut mounted, &mut check, watch, timing)?;
+        }
+        if unusable.is_none() {
+            unusable = self.use_up(&mounted, &tree)?;
+            watch.lap(&mut timing.write_us);
+        }
         let unmounted = mounted.unmount();
         watch.lap(&mut timing.mount_us);
         let stays_mounted = match unmounted {
             Ok(()) => None,
-            Err(died @ local_fs::Error::DriverDied { .. }) => {
-                return Ok(Recovery::DriverDies(died.to_string()));
-            }
             Err(local_fs::Error::Unmount(error)) => Some(error.to_string()),
             Err(other) => return Err(other.into()),
         };
-        let unusable = written?;
+        if check.is_none() {
+            check = self.crashed.check()?;
+            watch.lap(&mut timing.fsck_us);
+        }
         let driver_says = mounted.complaint();
-        let kernel_says = complaint(&mut self.kernel_log, self.crashed.current().device_name())?;
-        let check = self.crashed.check(&self.variant)?;
-        watch.lap(&mut timing.fsck_us);
-        Ok(Recovery::Mounted(Box::new(Seen {
+        let kernel_says = complaint(&mut self.kernel_log, self.crashed.disk().device_name())?;
+        Ok(Seen {
             tree,
             unusable,
             stays_mounted,
             driver_says,
             kernel_says,
             check,
-        })))
+        })
+    }
+
+    /// Brings what has recovered to rest and has the file system's own checker look at it, before
+    /// anything is changed: in an emptied tree it finds nothing wrong with what was there. Says why
+    /// what is mounted cannot be used any more, if so.
+    fn check(
+        &mut self,
+        mounted: &mut Mounted,
+        check: &mut Option<Ticket>,
+        watch: &mut Stopwatch,
+        timing: &mut Timing,
+    ) -> Result<Option<Finding>> {
+        let paused = mounted.pause(&self.variant);
+        watch.lap(&mut timing.mount_us);
+        if let Some(finding) = refused(paused)? {
+            return Ok(Some(finding));
+        }
+        *check = self.crashed.check()?;
+        watch.lap(&mut timing.fsck_us);
+        let resumed = mounted.resume(&self.variant, self.crashed.disk().device());
+        watch.lap(&mut timing.mount_us);
+        refused(resumed)
+    }
+
+    /// Writes to what is mounted, and removes everything.
+    fn use_up(&mut self, mounted: &Mounted, tree: &Tree) -> Result<Option<Finding>> {
+        let own_names = self.variant.file_system.own_names;
+        Ok(write_check(mounted.root()?, tree, own_names))
     }
 
     fn unmountable(&mut self, error: local_fs::Error) -> Result<Recovery> {
-        if let local_fs::Error::DriverDied { .. } = error {
-            return Ok(Recovery::DriverDies(error.to_string()));
-        }
         let Some(why) = error.unmountable() else {
             return Err(error.into());
         };
         let messages = self.kernel_log.read()?;
-        let device = self.crashed.current().device_name();
+        let device = self.crashed.disk().device_name();
         let said = errors_about(&messages, device).last();
         let said =
             said.map(|message| format!("; the kernel says: {}", message.text_without(device)));
@@ -159,9 +191,7 @@ impl TestBed for KernelBed {
         watch: &mut Stopwatch,
         timing: &mut Timing,
     ) -> Result<Recovery> {
-        self.crashed.turn();
-        watch.lap(&mut timing.fsck_us);
-        let loaded = self.crashed.load(&self.variant, image, watch, timing)?;
+        let loaded = self.crashed.load(image, watch, timing)?;
         // What other disks had to say before this one was mounted is not about it.
         self.kernel_log.skip()?;
         if let Err(why) = loaded {
@@ -169,10 +199,14 @@ impl TestBed for KernelBed {
         }
         let mounted = self.mount();
         watch.lap(&mut timing.mount_us);
-        match mounted {
-            Ok(mounted) => self.look_at(mounted, watch, timing),
+        let recovered = match mounted {
+            Ok(mounted) => {
+                let seen = self.look_at(mounted, watch, timing);
+                seen.map(|seen| Recovery::Mounted(Box::new(seen)))
+            }
             Err(error) => self.unmountable(error),
-        }
+        };
+        recovered.or_else(driver_dies)
     }
 
     fn report(&mut self, check: Ticket) -> Result<FsckReport> {
@@ -182,19 +216,19 @@ impl TestBed for KernelBed {
     fn names(&mut self, image: &Image, places: &[(u64, u64)]) -> Option<Vec<Option<String>>> {
         self.load(image).ok()?.ok()?;
         self.mount().ok()?.unmount().ok()?;
-        self.crashed.names(&self.variant, places).ok()
+        self.crashed.names(places).ok()
     }
 
     fn show(&mut self, image: &Image, look: &mut dyn FnMut(Shown<'_>) -> Result<()>) -> Result<()> {
         let loaded = self.load(image)?;
-        let device = self.crashed.current().device().to_owned();
+        let device = self.crashed.disk().device().to_owned();
         self.kernel_log.skip()?;
         let mut mounted = match loaded.ok().map(|()| self.mount()) {
             Some(Ok(mounted)) => Some(mounted),
             Some(Err(error)) if error.unmountable().is_none() => return Err(error.into()),
             _ => None,
         };
-        let name = self.crashed.current().device_name();
+        let name = self.crashed.disk().device_name();
         let said = self.kernel_log.read()?;
         let about = said
             .iter()
@@ -212,15 +246,9 @@ impl TestBed for KernelBed {
     }
 
     fn floor(&mut self, image: &Image, cycles: u32) -> Result<Duration> {
-        self.crashed.turn();
         let started = Instant::now();
         for _ in 0..cycles {
-            self.crashed.load(
-                &self.variant,
-                image,
-                &mut Stopwatch::start(),
-                &mut Timing::default(),
-            )??;
+            self.load(image)??;
             let mut mounted = self.mount()?;
             walk(mounted.path(), WalkOptions::of(self.variant.file_system));
             mounted.unmount()?;
@@ -230,6 +258,28 @@ impl TestBed for KernelBed {
 
     fn on_recovered(&mut self, hook: RecoveredHook) {
         self.recovered = Some(hook);
+    }
+}
+
+/// What it means that something is refused that must work after recovery.
+fn refused(result: local_fs::Result<()>) -> Result<Option<Finding>> {
+    let (doing, why) = match result {
+        Ok(()) => return Ok(None),
+        Err(local_fs::Error::Rest { doing, source }) => (doing, source),
+        Err(local_fs::Error::Unmount(source)) => ("unmounting", source),
+        Err(other) => return Err(other.into()),
+    };
+    let what = format!("{doing} fails after recovery: {why}");
+    Ok(Some(Finding::new(Promise::Usable, "", what)))
+}
+
+/// The death of a driver says something of the file system, unlike other errors.
+fn driver_dies(error: EngineError) -> Result<Recovery> {
+    match error.downcast_ref() {
+        Some(died @ local_fs::Error::DriverDied { .. }) => {
+            Ok(Recovery::DriverDies(died.to_string()))
+        }
+        _ => Err(error),
     }
 }
 

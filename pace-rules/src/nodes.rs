@@ -19,9 +19,12 @@ mod places;
 mod rules;
 mod section;
 mod space;
+mod spaces;
 
+pub use allowed::{AtRisk, Part};
 pub use blocks::{BlockCount, BlockError, BlockRequest, BlockSpace, BlockState, RecordedDisk};
 pub use effect::{Content, Effect};
 pub use micro::{Micro, Split, micros};
-pub use model::{DataOrder, Growth, Log, MODELS, Model};
+pub use model::{DataOrder, DataSync, Exchange, Growth, Log, MODELS, Model};
 pub use space::{Count, Error, Explore, NodeState, Relaxation, Relaxations, Request, Space, State};
+pub use spaces::{LINUX, Member, Spaces};

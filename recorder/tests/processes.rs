@@ -96,7 +96,7 @@ dir = os.open(".", os.O_RDONLY); os.fsync(dir); os.mkdir("sub", dir_fd=dir); os.
                 ..
             }
         )),
-        3
+        1
     );
     assert_eq!(
         count(&recorded, |op| matches!(
@@ -106,7 +106,25 @@ dir = os.open(".", os.O_RDONLY); os.fsync(dir); os.mkdir("sub", dir_fd=dir); os.
                 ..
             }
         )),
-        4
+        2
+    );
+    // What O_SYNC and O_DSYNC sync is what was written, and no more of the file.
+    let ranges = recorded.operations().into_iter().filter_map(|op| match op {
+        FileOp::Sync { scope, .. } => match scope {
+            SyncScope::Range { offset, len } => Some((false, *offset, *len)),
+            SyncScope::FileRange { offset, len } => Some((true, *offset, *len)),
+            _ => None,
+        },
+        _ => None,
+    });
+    assert_eq!(
+        ranges.collect::<Vec<_>>(),
+        [
+            (false, 200, 5),
+            (true, 300, 4),
+            (false, 0, 5000),
+            (true, 0, 5000)
+        ]
     );
     let root = FileId::ROOT;
     assert_eq!(

@@ -278,8 +278,15 @@ pub enum SyncScope {
     File,
     /// fdatasync: its data, and what is needed to read that.
     Data,
-    /// msync of a range of bytes.
+    /// msync, or a write with `O_DSYNC`: a range of its data, and what is needed to read that.
     Range {
+        /// The first one.
+        offset: u64,
+        /// How many.
+        len: u64,
+    },
+    /// A write with `O_SYNC`: a range of its data, and all that is known of it.
+    FileRange {
         /// The first one.
         offset: u64,
         /// How many.

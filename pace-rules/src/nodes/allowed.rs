@@ -1,9 +1,39 @@
 //! Whether a crash can leave a state, whether it is visited or not; and what a crash would have left
 //! had it come earlier.
 
+use std::ops::Range;
+
+use super::operations::Group;
+use super::places::Place;
 use super::space::{NodeRules, NodeState, Relaxation, Space, State};
 
+/// What a crash can cost a node whose disk has come so far: everything that a model allows, with
+/// any number of losses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AtRisk {
+    /// The node's first so many micros are on its disk, or lost.
+    pub micros: usize,
+    /// What can be lost of them, ascending. A crash can leave all that has none of some of these
+    /// parts, and none of those that are lost with one of them.
+    pub parts: Vec<Part>,
+}
+
+/// What is lost as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// Its micros.
+    pub micros: Range<usize>,
+    /// The parts that are lost with it, as indices, ascending. It is one of them.
+    pub with: Vec<usize>,
+}
+
 impl Space {
+    /// What a crash behind so many events of a node can cost it; several answers where it depends
+    /// on how far the next call had come. What one of them allows is allowed.
+    pub fn at_risk(&self, node: usize, events: usize) -> Vec<AtRisk> {
+        self.nodes()[node].at_risk(events)
+    }
+
     /// Whether a crash can leave a state: its cut is consistent, each node's disk is at a place that
     /// fits that, and the model lets the node lose what is lost, and nothing else with it. How many
     /// operations are lost, and of which nodes together, makes no difference: what the space visits
@@ -66,6 +96,42 @@ impl Space {
 }
 
 impl NodeRules {
+    fn at_risk(&self, events: usize) -> Vec<AtRisk> {
+        let fits = |place: &&Place| (place.least..=place.most).contains(&events);
+        let places = self.places.iter().filter(fits);
+        let moments = |place: &Place| {
+            // What a sync keeps that has begun is not lost with the rest.
+            let synced = self.operations.synced(events, place.most);
+            let all: Vec<_> = std::iter::once(events).chain(synced).collect();
+            all
+        };
+        places
+            .flat_map(|place| {
+                let of_moment = |events| self.at_risk_at(place.micros, events);
+                moments(place).into_iter().map(of_moment)
+            })
+            .collect()
+    }
+
+    fn at_risk_at(&self, micros: usize, events: usize) -> AtRisk {
+        let all = self.operations.groups.iter().enumerate();
+        let is_open =
+            |(_, group): &(usize, &Group)| group.cover >= events && group.micros.end <= micros;
+        let open: Vec<_> = all.filter(is_open).map(|(number, _)| number).collect();
+        let part = |number: &usize| {
+            let with = self.operations.lost_with(&[*number], micros, events);
+            let index = |group: &usize| open.binary_search(group).expect("what is lost was open");
+            Part {
+                micros: self.operations.groups[*number].micros.clone(),
+                with: with.iter().map(index).collect(),
+            }
+        };
+        AtRisk {
+            micros,
+            parts: open.iter().map(part).collect(),
+        }
+    }
+
     /// Whether a crash behind so many events can leave this on the disk.
     fn allows(&self, events: usize, kept: &NodeState) -> bool {
         let first = self

@@ -41,7 +41,27 @@ pub enum Effect {
         /// The bytes.
         content: Content,
     },
-    /// A file's size. What is new is zeros.
+    /// Bytes of a file, which does not grow: so is a page that was written, where the size on the
+    /// disk does not say so yet. What of them is behind the end, in its last page, is seen once the
+    /// file grows.
+    Overwrite {
+        /// Which one.
+        file: FileId,
+        /// Where the first of them is.
+        offset: u64,
+        /// The bytes.
+        content: Content,
+    },
+    /// A file is at least so large. What is new is zeros, but for what the last page had behind the
+    /// end.
+    Grow {
+        /// Which one.
+        file: FileId,
+        /// In bytes.
+        size: u64,
+    },
+    /// A file's size. What is new is zeros. What is behind the end, in the last page, is not gone: a
+    /// [`Self::Grow`] shows it again.
     SetSize {
         /// Of which one.
         file: FileId,
@@ -75,4 +95,19 @@ pub enum Content {
     Zeros(u64),
     /// Anything: bytes that nobody wrote there, so many.
     Garbage(u64),
+}
+
+impl Content {
+    /// How many bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Written(data) => data.len,
+            Self::Zeros(len) | Self::Garbage(len) => *len,
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }

@@ -1,11 +1,11 @@
 //! Operations cut into what can persist alone.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-use super::model::{Growth, Model};
+use super::model::{DataOrder, Growth, Log, Model};
 use super::{Content, Effect};
 use trace::{Action, Data, FileId, FileKind, FileOp, Name, Node, SyncScope};
 
@@ -57,9 +57,40 @@ impl FromStr for Split {
     }
 }
 
+/// What the page cache keeps, and writes as a whole.
+pub(super) const PAGE_BYTES: u64 = 4096;
+
 /// What nothing is known of where it lies is not made of more bytes than this: a file that is grown
 /// by more is zeros there, as it should.
 const GARBAGE_BYTES_MAX: u64 = 1 << 20;
+
+/// Micros that persist as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Cut {
+    /// Which ones.
+    pub(super) micros: Range<usize>,
+    pub(super) order: Order,
+    /// The group of the same operation without which this one is not kept either.
+    pub(super) requires: Option<Neighbour>,
+}
+
+/// What a group waits for, of what was done before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// It is kept in the order of names and sizes.
+    Named,
+    /// It can be kept whatever else is: it takes the place of bytes that have one on the disk.
+    InPlace,
+    /// It is kept only if all names and sizes are of events before this one.
+    Behind(usize),
+}
+
+/// Another group of the same operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Neighbour {
+    Previous,
+    Next,
+}
 
 /// A node's operations as micros.
 #[derive(Debug, Clone, Default)]
@@ -67,7 +98,7 @@ pub(super) struct Micros {
     pub(super) all: Vec<Micro>,
     /// For each event: the groups that can persist without one another, as ranges of `all`, in
     /// order. A group persists as a whole. Empty for an event that leaves nothing to lose.
-    pub(super) groups: Vec<Vec<Range<usize>>>,
+    pub(super) groups: Vec<Vec<Cut>>,
     /// For each event: how many micros there are up to it.
     pub(super) ends: Vec<usize>,
 }
@@ -83,6 +114,7 @@ impl Micros {
         for (number, event) in node.events.iter().enumerate() {
             cutter.event = number;
             cutter.times = (event.start_ns, event.end_ns);
+            cutter.by = (event.process, event.thread);
             cutter.micros.groups.push(Vec::new());
             if let Action::File(op) = &event.action {
                 cutter.cut(op);
@@ -108,6 +140,8 @@ struct Cutter<'a> {
     event: usize,
     /// When it began, and when it returned.
     times: (u64, u64),
+    /// The process and thread that made the call.
+    by: (u32, u32),
     micros: Micros,
     files: HashMap<FileId, Known>,
 }
@@ -117,28 +151,49 @@ struct Cutter<'a> {
 struct Known {
     names: u32,
     size: u64,
-    /// Up to here it was written and synced: the block before this has its place on the disk.
-    placed: u64,
-    /// Ends of what was written since, and when that returned.
-    written: Vec<(u64, u64)>,
+    /// Whether it may have another one on the disk.
+    is_resized: bool,
+    /// On the disk it has no smaller one.
+    least: u64,
+    /// Whether it has another name since all was synced.
+    is_renamed: bool,
+    /// The pages that have bytes. Others are holes.
+    pages: BTreeMap<u64, Page>,
+}
+
+/// Since when a page may have its place on the disk.
+#[derive(Debug, Clone, Copy)]
+struct Page {
+    /// The event that gave it its first bytes, who did that, and when it returned.
+    event: usize,
+    by: (u32, u32),
+    end_ns: u64,
+    /// Whether it has its place for certain, since it was synced.
+    is_placed: bool,
 }
 
 impl Known {
-    /// A sync that began then has given a place to all that had been written.
-    fn sync(&mut self, start_ns: u64) {
-        let before = self
-            .written
-            .extract_if(.., |(_, end_ns)| *end_ns <= start_ns);
-        self.placed = before.map(|(end, _)| end).fold(self.placed, u64::max);
+    /// A sync of these pages that began then has given a place to all that had been written.
+    fn sync(&mut self, pages: Range<u64>, by: (u32, u32), start_ns: u64) {
+        // Where others write meanwhile it may.
+        if pages.end == u64::MAX {
+            self.is_resized = false;
+            self.least = self.size;
+        }
+        for (_, page) in self.pages.range_mut(pages) {
+            page.is_placed |= page.by == by || page.end_ns <= start_ns;
+        }
     }
 
-    /// There may be nothing from there on.
+    /// There is nothing from there on.
     fn cut(&mut self, from: u64) {
-        self.placed = self.placed.min(from);
-        self.written
-            .iter_mut()
-            .for_each(|(end, _)| *end = from.min(*end));
+        self.pages.split_off(&from.div_ceil(PAGE_BYTES));
     }
+}
+
+/// The pages of a range of bytes.
+fn pages(range: &Range<u64>) -> Range<u64> {
+    range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES)
 }
 
 impl<'a> Cutter<'a> {
@@ -147,17 +202,26 @@ impl<'a> Cutter<'a> {
         for file in &node.initial {
             let known = files.entry(file.file).or_default();
             let names = known.names + u32::from(file.parent.is_some());
-            let placed = file
+            let page = Page {
+                event: 0,
+                by: (0, 0),
+                end_ns: 0,
+                is_placed: true,
+            };
+            let pieces = file
                 .content
                 .iter()
-                .map(|(offset, data)| offset + data.len)
-                .max()
-                .unwrap_or_default();
+                .map(|(offset, data)| *offset..offset + data.len);
             *known = Known {
                 names,
                 size: file.size,
-                placed,
-                written: Vec::new(),
+                is_resized: false,
+                least: file.size,
+                is_renamed: false,
+                pages: pieces
+                    .flat_map(|piece| pages(&piece))
+                    .map(|number| (number, page))
+                    .collect(),
             };
         }
         Self {
@@ -165,6 +229,7 @@ impl<'a> Cutter<'a> {
             split,
             event: 0,
             times: (0, 0),
+            by: (0, 0),
             micros: Micros::default(),
             files,
         }
@@ -174,15 +239,29 @@ impl<'a> Cutter<'a> {
         self.files.entry(file).or_default()
     }
 
-    /// Effects that persist together.
+    /// Effects that persist together, in the order of names and sizes.
     fn group(&mut self, effects: impl IntoIterator<Item = Effect>) {
+        self.group_in(Order::Named, None, effects);
+    }
+
+    /// Effects that persist together.
+    fn group_in(
+        &mut self,
+        order: Order,
+        requires: Option<Neighbour>,
+        effects: impl IntoIterator<Item = Effect>,
+    ) {
         let start = self.micros.all.len();
         let event = self.event;
         self.micros
             .all
             .extend(effects.into_iter().map(|effect| Micro { event, effect }));
         let end = self.micros.all.len();
-        self.micros.groups[event].push(start..end);
+        self.micros.groups[event].push(Cut {
+            micros: start..end,
+            order,
+            requires,
+        });
     }
 
     /// A new file: nothing that could be lost, as nobody sees it without a name.
@@ -223,6 +302,7 @@ impl<'a> Cutter<'a> {
                     name: name.clone(),
                     file: *file,
                 }]);
+                self.size_with_name(*file);
             }
             FileOp::Unlink { parent, name, file } => self.remove(*parent, name, *file),
             FileOp::Rename {
@@ -243,7 +323,8 @@ impl<'a> Cutter<'a> {
             FileOp::Zero { file, offset, len } => {
                 // The size is as it was, and a write would make it larger.
                 let known = self.file(*file);
-                known.cut(*offset);
+                let hole = offset.div_ceil(PAGE_BYTES)..(offset + len) / PAGE_BYTES;
+                known.pages.retain(|page, _| !hole.contains(page));
                 let len = (*len).min(known.size.saturating_sub(*offset));
                 if len > 0 {
                     self.group([Effect::Write {
@@ -262,19 +343,22 @@ impl<'a> Cutter<'a> {
                 name: name.clone(),
                 value: *value,
             }]),
-            FileOp::Sync {
-                file,
-                scope: SyncScope::File | SyncScope::Data,
-            } => {
-                let (start_ns, _) = self.times;
-                self.file(*file).sync(start_ns);
+            FileOp::Sync { file, scope } => {
+                let ((start_ns, _), by) = (self.times, self.by);
+                let synced = match scope {
+                    SyncScope::File | SyncScope::Data => 0..u64::MAX,
+                    SyncScope::Range { offset, len } | SyncScope::FileRange { offset, len } => {
+                        pages(&(*offset..offset + len))
+                    }
+                };
+                self.file(*file).sync(synced, by, start_ns);
             }
-            FileOp::Sync { .. } => {}
             FileOp::SyncAll => {
-                let (start_ns, _) = self.times;
-                self.files
-                    .values_mut()
-                    .for_each(|known| known.sync(start_ns));
+                let ((start_ns, _), by) = (self.times, self.by);
+                self.files.values_mut().for_each(|known| {
+                    known.sync(0..u64::MAX, by, start_ns);
+                    known.is_renamed = false;
+                });
             }
         }
     }
@@ -311,6 +395,21 @@ impl<'a> Cutter<'a> {
             return;
         }
         match (replaced, exchange, self.model.atomic_names) {
+            (Some(other), true, true) if self.model.log == Log::LogTree => {
+                // A sync of one of the two may keep its part for itself: where its name is, and where
+                // it is not any more.
+                let taken = Effect::RemoveEntry {
+                    parent: to.0,
+                    name: to.1.clone(),
+                };
+                let parts = [gone, taken, entry(to, file), entry(from, other)];
+                for (number, part) in parts.into_iter().enumerate() {
+                    let next = (number < 3).then_some(Neighbour::Next);
+                    self.group_in(Order::Named, next, [part]);
+                }
+                self.size_with_name(file);
+                self.size_with_name(other);
+            }
             (Some(other), true, true) => self.group([entry(to, file), entry(from, other)]),
             (Some(other), true, false) => {
                 self.group([entry(to, file)]);
@@ -321,7 +420,14 @@ impl<'a> Cutter<'a> {
                     let names = &mut self.file(replaced).names;
                     *names = names.saturating_sub(1);
                 }
-                self.group([entry(to, file), gone]);
+                if self.model.log == Log::LogTree && from.0 != to.0 {
+                    // A sync of one of the directories may keep its part for itself.
+                    self.group_in(Order::Named, Some(Neighbour::Next), [entry(to, file)]);
+                    self.group([gone]);
+                } else {
+                    self.group([entry(to, file), gone]);
+                }
+                self.size_with_name(file);
             }
             (replaced, _, false) => {
                 if let Some(replaced) = replaced {
@@ -333,81 +439,211 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    fn write(&mut self, file: FileId, offset: u64, data: Data, size_before: u64) {
-        let end = offset + data.len;
-        let write = |range: &Range<u64>, content| Effect::Write {
-            file,
-            offset: range.start,
-            content,
-        };
-        let written = |range: &Range<u64>| {
-            let data = Data {
-                at: data.at + (range.start - offset),
-                len: range.end - range.start,
-            };
-            write(range, Content::Written(data))
-        };
-        for range in self.slices(offset..end.min(size_before)) {
-            self.group([written(&range)]);
-        }
-        let mut grown = offset.max(size_before)..end;
-        if let Some(in_place) = self.in_place(file, &grown) {
-            let zeros = in_place.end - in_place.start;
-            self.group([write(&in_place, Content::Zeros(zeros))]);
-            self.group([written(&in_place)]);
-            grown.start = in_place.end;
-        }
-        for range in self.slices(grown) {
-            let len = range.end - range.start;
-            if self.model.growth == Growth::ZerosAndGarbage {
-                self.group([write(&range, Content::Zeros(len))]);
-            }
-            if matches!(self.model.growth, Growth::ZerosAndGarbage | Growth::Garbage) {
-                self.group([write(&range, Content::Garbage(len))]);
-            }
-            self.group([written(&range)]);
-        }
-        let (_, end_ns) = self.times;
+    /// With a new name a log tree notes that there is such a file, and how large it is: that can be
+    /// the size of bytes that it does not have yet, or of those of before.
+    fn size_with_name(&mut self, file: FileId) {
         let known = self.file(file);
-        known.size = end.max(size_before);
-        known.written.push((end, end_ns));
+        known.is_renamed = true;
+        let (size, is_resized) = (known.size, known.is_resized);
+        if self.model.log == Log::LogTree && is_resized {
+            self.group_in(
+                Order::Behind(self.event),
+                None,
+                [Effect::SetSize { file, size }],
+            );
+        }
     }
 
-    /// What of a file's new bytes is in a block that has its place, if the model lets the file grow
-    /// there before they are written.
-    fn in_place(&mut self, file: FileId, grown: &Range<u64>) -> Option<Range<u64>> {
-        let block = self.model.block_bytes;
-        let begins = grown.start / block * block;
-        let is_placed =
-            self.model.growth == Growth::ZerosInPlace && begins < self.file(file).placed;
-        let end = grown.end.min(begins + block);
-        (is_placed && grown.start < end).then_some(grown.start..end)
+    fn write(&mut self, file: FileId, offset: u64, data: Data, size_before: u64) {
+        let end = offset + data.len;
+        let written = |range: &Range<u64>| {
+            Content::Written(Data {
+                at: data.at + (range.start - offset),
+                len: range.end - range.start,
+            })
+        };
+        let (old, new) = (offset..end.min(size_before), offset.max(size_before)..end);
+        if self.model.log == Log::None {
+            for range in self.slices(old) {
+                self.bytes_alone(file, range.start, written(&range));
+            }
+            for range in self.slices(new) {
+                let len = range.end - range.start;
+                self.bytes_alone(file, range.start, Content::Zeros(len));
+                self.bytes_alone(file, range.start, Content::Garbage(len));
+                self.bytes_alone(file, range.start, written(&range));
+            }
+        } else {
+            for range in self.pieces(file, old) {
+                let order = self.order(file, range.start);
+                // With these bytes the page can be what makes the file as large as it is.
+                let page_end = range.end.next_multiple_of(PAGE_BYTES);
+                let size = page_end.min(size_before);
+                if range.end > self.file(file).least {
+                    let with_data = self.model.growth == Growth::WithData;
+                    let requires = with_data.then_some(Neighbour::Next);
+                    let grow = Effect::Grow { file, size };
+                    self.group_in(Order::Behind(self.event), requires, [grow]);
+                }
+                self.overwrite(file, order, None, range.start, written(&range));
+            }
+            // If the last page of before is written now, it reaches as far as it can.
+            let gap_end = size_before.next_multiple_of(PAGE_BYTES).min(offset);
+            if gap_end > size_before {
+                let grow = Effect::Grow {
+                    file,
+                    size: gap_end,
+                };
+                self.group_in(Order::Behind(self.event), None, [grow]);
+            }
+            // What is new in the last page of before, and behind that.
+            let page_end = (size_before / PAGE_BYTES + 1) * PAGE_BYTES;
+            let last = new.start..new.end.min(page_end).max(new.start);
+            let rest = last.end..new.end;
+            for range in [last, rest] {
+                for range in self.pieces(file, range) {
+                    self.append(file, &range, written(&range), end);
+                }
+            }
+        }
+        let (event, by, (_, end_ns)) = (self.event, self.by, self.times);
+        let known = self.file(file);
+        known.is_resized |= end > size_before;
+        known.size = end.max(size_before);
+        for page in pages(&(offset..end)) {
+            let new = Page {
+                event,
+                by,
+                end_ns,
+                is_placed: false,
+            };
+            known.pages.entry(page).or_insert(new);
+        }
+        if known.is_renamed && end > size_before {
+            self.size_with_name(file);
+        }
+    }
+
+    /// Bytes that can be kept whatever else is.
+    fn bytes_alone(&mut self, file: FileId, offset: u64, content: Content) {
+        let write = Effect::Write {
+            file,
+            offset,
+            content,
+        };
+        self.group_in(Order::InPlace, None, [write]);
+    }
+
+    fn overwrite(
+        &mut self,
+        file: FileId,
+        order: Order,
+        requires: Option<Neighbour>,
+        offset: u64,
+        content: Content,
+    ) {
+        let overwrite = Effect::Overwrite {
+            file,
+            offset,
+            content,
+        };
+        self.group_in(order, requires, [overwrite]);
+    }
+
+    /// The page of a byte, if it may have its place on the disk, and still has it when it is written.
+    fn page(&self, file: FileId, offset: u64) -> Option<Page> {
+        let pages = self.files.get(&file).map(|known| &known.pages);
+        let page = pages.and_then(|pages| pages.get(&(offset / PAGE_BYTES)));
+        page.copied().filter(|_| self.model.data != DataOrder::All)
+    }
+
+    /// What the bytes of a page wait for. In place of those of before they can be on the disk at any
+    /// time, and a new page may have its place since its first bytes came.
+    fn order(&self, file: FileId, offset: u64) -> Order {
+        match self.page(file, offset) {
+            Some(page) if page.is_placed => Order::InPlace,
+            Some(page) => Order::Behind(page.event),
+            None => Order::Behind(self.event),
+        }
+    }
+
+    /// A piece of what a write makes a file grow by, which ends at `end`: the size, and the bytes.
+    fn append(&mut self, file: FileId, range: &Range<u64>, content: Content, end: u64) {
+        let (own, bytes) = (Order::Behind(self.event), self.order(file, range.start));
+        let page = self.page(file, range.start);
+        let is_new = page.is_none();
+        let is_placed = page.is_some_and(|page| page.is_placed);
+        let size = Effect::Grow {
+            file,
+            size: range.end,
+        };
+        match self.model.growth {
+            Growth::WithData if is_new => {
+                let bytes = Effect::Overwrite {
+                    file,
+                    offset: range.start,
+                    content,
+                };
+                self.group_in(own, None, [size, bytes]);
+            }
+            Growth::WithData => {
+                self.group_in(own, Some(Neighbour::Next), [size]);
+                self.overwrite(file, bytes, None, range.start, content);
+            }
+            Growth::Zeros | Growth::ZerosAndGarbage => {
+                // A size for which no page has to be found its place is kept like a name.
+                let in_place =
+                    is_placed && end.div_ceil(PAGE_BYTES) == range.start / PAGE_BYTES + 1;
+                self.group_in(if in_place { Order::Named } else { own }, None, [size]);
+                self.overwrite(
+                    file,
+                    bytes,
+                    is_new.then_some(Neighbour::Previous),
+                    range.start,
+                    content,
+                );
+            }
+        }
     }
 
     fn resize(&mut self, file: FileId, from: u64, to: u64) {
-        self.file(file).cut(to);
         if to < from {
             self.shrink(file, from, to);
         } else if self.model.growth == Growth::ZerosAndGarbage && to - from <= GARBAGE_BYTES_MAX {
             for range in self.slices(from..to) {
                 let len = range.end - range.start;
-                let write = |content| Effect::Write {
-                    file,
-                    offset: range.start,
-                    content,
-                };
-                self.group([write(Content::Garbage(len))]);
-                self.group([write(Content::Zeros(len))]);
+                self.bytes_alone(file, range.start, Content::Garbage(len));
+                self.bytes_alone(file, range.start, Content::Zeros(len));
             }
-        } else if to > from {
+        } else if to > from && self.model.log == Log::None {
             self.group([Effect::SetSize { file, size: to }]);
+        } else if to > from {
+            self.group([Effect::Grow { file, size: to }]);
         }
-        self.file(file).size = to;
+        let known = self.file(file);
+        known.cut(to);
+        known.least = known.least.min(to);
+        known.is_resized = true;
+        known.size = to;
     }
 
     fn shrink(&mut self, file: FileId, from: u64, to: u64) {
+        let mut requires = None;
+        if self.model.log != Log::None {
+            // The rest of the last page becomes zeros, and goes to the disk as bytes do.
+            let rest = to..to.next_multiple_of(PAGE_BYTES).min(from);
+            let has_page = self.file(file).pages.contains_key(&(to / PAGE_BYTES));
+            if !rest.is_empty() && has_page {
+                let order = self.order(file, to);
+                self.overwrite(file, order, None, to, Content::Zeros(rest.end - rest.start));
+                // That is only done to a page that has its place.
+                let is_ordered = self.model.data == DataOrder::Ordered && order == Order::InPlace;
+                requires = is_ordered.then_some(Neighbour::Previous);
+            }
+        }
         if self.model.atomic_names {
-            self.group([Effect::SetSize { file, size: to }]);
+            let size = Effect::SetSize { file, size: to };
+            self.group_in(Order::Named, requires, [size]);
             return;
         }
         for range in self.slices(to..from).into_iter().rev() {
@@ -416,6 +652,29 @@ impl<'a> Cutter<'a> {
                 size: range.start,
             }]);
         }
+    }
+
+    /// Bytes of a file cut as [`Self::slices`] does, and where what they wait for changes.
+    fn pieces(&self, file: FileId, range: Range<u64>) -> Vec<Range<u64>> {
+        let mut pieces: Vec<Range<u64>> = Vec::new();
+        for slice in self.slices(range) {
+            let mut start = slice.start;
+            while start < slice.end {
+                let end = (start / PAGE_BYTES + 1) * PAGE_BYTES;
+                let end = end.min(slice.end);
+                match pieces.last_mut() {
+                    Some(last)
+                        if start > slice.start
+                            && self.order(file, last.start) == self.order(file, start) =>
+                    {
+                        last.end = end;
+                    }
+                    _ => pieces.push(start..end),
+                }
+                start = end;
+            }
+        }
+        pieces
     }
 
     /// Bytes of a file cut where the split and the model say; none that is empty.

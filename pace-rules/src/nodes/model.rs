@@ -19,10 +19,16 @@ pub struct Model {
     /// Whether operations on names and sizes are atomic. Else a rename is three steps, and a file
     /// is cut off piece by piece.
     pub atomic_names: bool,
-    /// Whether a rename that replaces a file waits for the data of the one that is renamed.
+    /// Whether a rename that replaces a file waits for the size of the one that is renamed. It never
+    /// waits for its bytes.
     pub replace_by_rename: bool,
-    /// Whether names wait for data behind the cut of a file that was emptied.
-    pub replace_by_truncate: bool,
+    /// What of the log fdatasync waits for.
+    pub data_sync: DataSync,
+    /// Of what an exchange of names is a change, for the sync of a file.
+    pub exchange: Exchange,
+    /// Whether sync and syncfs have the disk empty its cache even if there is nothing to be written
+    /// to the log. Else what was written in place is not durable behind them.
+    pub sync_flushes: bool,
     /// Writes are torn at multiples of so many bytes of the file only. With a [`Log`], a page also
     /// goes to the disk with all that was written to it until then: to lose one write is to lose
     /// the later ones to its pages.
@@ -42,6 +48,24 @@ pub enum Log {
     LogTree,
 }
 
+/// Which changes of a file or directory fdatasync makes durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataSync {
+    /// Those that fsync does, but for attributes.
+    Names,
+    /// Of a file, that it exists, its size and its blocks. Any sync of a directory commits everything.
+    Sizes,
+}
+
+/// Which inodes an exchange of names changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exchange {
+    /// Those of the files and directories.
+    Files,
+    /// Only those of the directories that have the names.
+    Directories,
+}
+
 /// Which writes are kept only if all earlier operations on names are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataOrder {
@@ -49,6 +73,8 @@ pub enum DataOrder {
     Free,
     /// Those that need new blocks. Others go to the place that the file has already.
     Allocating,
+    /// The same, and the end of a file that shrinks is zeros before the file is shorter.
+    Ordered,
     /// All: nothing is written in place.
     All,
 }
@@ -58,11 +84,9 @@ pub enum DataOrder {
 pub enum Growth {
     /// Zeros, then garbage, then the bytes.
     ZerosAndGarbage,
-    /// Garbage, then the bytes.
-    Garbage,
-    /// The file grows with its bytes. But where its last block has its place already only the size
-    /// is new, which is kept like a name: in that block zeros come first.
-    ZerosInPlace,
+    /// Zeros, then the bytes. Where pages have their place already only the size is new, which is
+    /// kept like a name.
+    Zeros,
     /// The file grows with its bytes.
     WithData,
 }
@@ -73,6 +97,20 @@ const EXT4_JOURNAL: &str = "Documentation/filesystems/ext4/journal.rst: one jour
                             record";
 const DELALLOC: &str = "Documentation/admin-guide/ext4.rst, delalloc: \"Defer block allocation until just before ext4 \
                         writes out the block(s) in question\"";
+
+const EXT4_UNWRITTEN: &str = "fs/ext4/super.c sets dioread_nolock: fs/ext4/inode.c, mpage_map_and_submit_extent \
+                              gives new pages their place and sets the size as it sends them to the disk, and \
+                              ext4_map_blocks leaves such extents out of ordered data; they are zeros until \
+                              ext4_convert_unwritten_io_end_vec";
+const EXT4_IN_PLACE: &str = "fs/ext4/inode.c, ext4_da_do_write_end: the size on disk is set at once where no block has \
+                             to be allocated (docs/results.md has a program that shows it)";
+const EXT4_RENAME: &str = "fs/ext4/namei.c, ext4_rename: ext4_alloc_da_blocks starts to write the file that replaces \
+                           another (auto_da_alloc), which sets its size, and waits for nothing";
+const EXT4_DIRECTORY: &str = "fs/ext4/fsync.c, ext4_fsync_journal: what is no regular file is synced by ext4_force_commit \
+                              (since Linux 6.5)";
+const EXT4_DATASYNC: &str = "fs/ext4/ext4_jbd2.h, ext4_update_inode_fsync_trans: i_datasync_tid is the transaction that \
+                             changed size or blocks; fs/ext4/inode.c, ext4_do_update_inode";
+const EXT4_SYNC_FS: &str = "fs/ext4/super.c, ext4_sync_fs: a flush where the journal sends none";
 
 /// Every model.
 pub const MODELS: &[Model] = &[
@@ -87,7 +125,9 @@ pub const MODELS: &[Model] = &[
         growth: Growth::ZerosAndGarbage,
         atomic_names: false,
         replace_by_rename: false,
-        replace_by_truncate: false,
+        data_sync: DataSync::Names,
+        exchange: Exchange::Files,
+        sync_flushes: true,
         block_bytes: 1,
     },
     Model {
@@ -95,20 +135,24 @@ pub const MODELS: &[Model] = &[
         sources: &[
             EXT4_JOURNAL,
             EXT4_SYNC,
+            EXT4_DATASYNC,
+            EXT4_DIRECTORY,
             DELALLOC,
-            "Documentation/admin-guide/ext4.rst, data=ordered: \"All data are forced directly out to the main file \
-             system prior to its metadata being committed to the journal\"",
-            "Documentation/admin-guide/ext4.rst, auto_da_alloc: \"the data blocks of the new file are forced to disk \
-             before the rename() operation is committed\"",
-            "fs/ext4/inode.c, ext4_da_do_write_end: the size on disk is set at once where no block has to be \
-             allocated, and only data in new blocks is ordered (docs/results.md has a program that shows it)",
+            EXT4_UNWRITTEN,
+            EXT4_IN_PLACE,
+            EXT4_RENAME,
+            EXT4_SYNC_FS,
+            "fs/ext4/inode.c, __ext4_block_zero_page_range: with data=ordered the end of a file that shrinks is ordered \
+             data",
         ],
         log: Log::Journal,
-        data: DataOrder::Allocating,
-        growth: Growth::ZerosInPlace,
+        data: DataOrder::Ordered,
+        growth: Growth::Zeros,
         atomic_names: true,
         replace_by_rename: true,
-        replace_by_truncate: true,
+        data_sync: DataSync::Sizes,
+        exchange: Exchange::Files,
+        sync_flushes: true,
         block_bytes: 4096,
     },
     Model {
@@ -116,16 +160,24 @@ pub const MODELS: &[Model] = &[
         sources: &[
             EXT4_JOURNAL,
             EXT4_SYNC,
+            EXT4_DATASYNC,
+            EXT4_DIRECTORY,
             DELALLOC,
+            EXT4_UNWRITTEN,
+            EXT4_IN_PLACE,
+            EXT4_RENAME,
+            EXT4_SYNC_FS,
             "Documentation/admin-guide/ext4.rst, data=writeback: \"Data ordering is not preserved, data may be written \
              into the main file system after its metadata has been committed to the journal\"",
         ],
         log: Log::Journal,
         data: DataOrder::Allocating,
-        growth: Growth::Garbage,
+        growth: Growth::Zeros,
         atomic_names: true,
-        replace_by_rename: false,
-        replace_by_truncate: false,
+        replace_by_rename: true,
+        data_sync: DataSync::Sizes,
+        exchange: Exchange::Files,
+        sync_flushes: true,
         block_bytes: 4096,
     },
     Model {
@@ -133,15 +185,21 @@ pub const MODELS: &[Model] = &[
         sources: &[
             "Documentation/filesystems/xfs/xfs-delayed-logging-design.rst: \"all metadata modifications that were \
              committed prior to that change will also be seen\"",
-            "fs/xfs/xfs_file.c, xfs_fsync_flush_log: the log is forced up to the last change of the inode",
+            "fs/xfs/xfs_file.c, xfs_fsync_flush_log: the log is forced up to the last change of the inode; for \
+             fdatasync too, unless only its times changed (ili_fsync_fields)",
             "fs/xfs/xfs_aops.c, xfs_end_ioend: the size on disk is updated once the data has been written",
+            "fs/xfs/libxfs/xfs_dir2.c, xfs_dir_exchange_children: of regular files that change their names nothing is \
+             logged",
+            "fs/xfs/xfs_super.c, xfs_fs_sync_fs: the log is forced, and nothing is sent to the disk if it is clean",
         ],
         log: Log::Journal,
         data: DataOrder::Allocating,
         growth: Growth::WithData,
         atomic_names: true,
         replace_by_rename: false,
-        replace_by_truncate: false,
+        data_sync: DataSync::Names,
+        exchange: Exchange::Directories,
+        sync_flushes: false,
         block_bytes: 4096,
     },
     Model {
@@ -151,15 +209,19 @@ pub const MODELS: &[Model] = &[
              the names before; fsync of a directory its entries, those of new directories below it too",
             "fs/btrfs/transaction.c: a transaction holds all operations up to it, but waits for data only with \
              flushoncommit",
-            "fs/btrfs/inode.c, btrfs_finish_one_ordered: extents and size are changed once the data has been written",
-            "the project's FAQ: \"Overwriting an existing file using a rename is atomic\", the data included",
+            "fs/btrfs/inode.c, btrfs_finish_one_ordered: extents are changed once the data has been written",
+            "fs/btrfs/file-item.c, btrfs_inode_safe_disk_i_size_write: with no-holes, the size on disk is then that \
+             in memory, whatever is written of the rest",
+            "fs/btrfs/inode.c, btrfs_rename: it starts to write the file that replaces another, and waits for nothing",
         ],
         log: Log::LogTree,
         data: DataOrder::All,
-        growth: Growth::WithData,
+        growth: Growth::Zeros,
         atomic_names: true,
-        replace_by_rename: true,
-        replace_by_truncate: false,
+        replace_by_rename: false,
+        data_sync: DataSync::Names,
+        exchange: Exchange::Files,
+        sync_flushes: true,
         block_bytes: 4096,
     },
 ];

@@ -1,17 +1,16 @@
 //! A node's operations as the rules see them: what can be lost of each, until which call, and what
 //! goes with it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
+
+use itertools::Itertools;
 
 use super::Effect;
 use super::alike::Words;
-use super::micro::Micros;
-use super::model::{DataOrder, Growth, Log, Model};
-use trace::{Action, Event, FileId, FileOp, Name, Node, SyncScope};
-
-/// msync and what the page cache keeps are whole pages.
-const PAGE_BYTES: u64 = 4096;
+use super::micro::{Micros, Neighbour, Order, PAGE_BYTES};
+use super::model::{DataSync, Exchange, Growth, Log, Model};
+use trace::{Action, Event, FileId, FileKind, FileOp, Name, Node, SyncScope};
 
 /// What persists as a whole.
 #[derive(Debug, Clone)]
@@ -22,21 +21,21 @@ pub(super) struct Group {
     pub(super) micros: Range<usize>,
     /// The event behind whose return it is durable; `usize::MAX` if nothing made it so.
     pub(super) cover: usize,
-    kind: Kind,
+    /// It is kept only if all groups of names before this number are.
+    behind: usize,
+    /// Whether it is one of those itself.
+    is_named: bool,
+    /// Whether it goes where nothing of the file has a place on the disk.
+    is_new: bool,
+    /// The event from which on it may be kept without them: a sync that keeps its file for itself.
+    logged: usize,
     file: FileId,
-    /// The next ones that wrote to its pages of the file.
+    /// What is lost with it: those that wrote to its pages of the file next, and what its operation
+    /// cannot do without it.
     followers: Vec<usize>,
-}
-
-/// What a group is to the order in which a file system keeps things.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// Names, sizes and modes, of which a journal keeps the order.
-    Named,
-    /// Data in new blocks, which wait for what was done to names before.
-    Placed,
-    /// Data that can be kept whatever else is.
-    Free,
+    /// The first group of names that is kept only if the data of this one is; `usize::MAX` if there
+    /// is none.
+    awaited_by: usize,
 }
 
 /// Something that was done, and can be lost.
@@ -52,8 +51,10 @@ pub(super) struct Operation {
     pub(super) grows: bool,
     /// A file that it renamed over another one.
     replaces_with: Option<FileId>,
-    /// Whether it follows the emptying of the file that it appends to.
-    refills: bool,
+    /// Its groups that only set a size.
+    sizes: Vec<usize>,
+    /// The last event behind which a crash can cost its bytes, and leave its size.
+    bytes_until: Option<usize>,
 }
 
 /// A node's operations, in the order in which they returned. One that leaves nothing to lose is
@@ -69,7 +70,24 @@ pub(super) struct Operations {
     heard: Vec<usize>,
     /// The events that make something durable.
     syncs: Vec<usize>,
+    /// By number of events: what a crash behind them can cost.
+    at_risk: Vec<Losable>,
+    /// The groups that are the size of a file with a new name.
+    sizes_with_names: Vec<usize>,
     model: &'static Model,
+}
+
+/// How many operations a crash can cost.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Losable {
+    /// All that have something that is not durable.
+    pub(super) all: usize,
+    /// Those of which a name, a size or a mode is not durable.
+    pub(super) named: usize,
+    /// Those of which the bytes can be lost, and the size be there.
+    pub(super) bytes: usize,
+    /// None of those before this one.
+    pub(super) first: usize,
 }
 
 impl Operations {
@@ -85,9 +103,15 @@ impl Operations {
                 told: vec![0],
                 heard: vec![0],
                 syncs: Vec::new(),
+                at_risk: Vec::new(),
+                sizes_with_names: Vec::new(),
                 model,
             },
             open: Vec::new(),
+            unflushed: Vec::new(),
+            groups_before: Vec::new(),
+            touching: HashMap::new(),
+            logged: HashSet::new(),
             files: HashMap::new(),
         };
         reader.read_initial();
@@ -104,11 +128,109 @@ impl Operations {
             ) {
                 reader.this.syncs.push(number);
             }
+            reader.groups_before.push(reader.this.groups.len());
             if let Action::File(op) = &event.action {
                 reader.read(number, event, op);
             }
         }
+        reader.this.wait();
+        reader.this.count(node.events.len());
         (reader.this, reader.words)
+    }
+
+    /// Counts the operations at risk, by number of events.
+    fn count(&mut self, events: usize) {
+        let mut changes = vec![[0_isize; 3]; events + 2];
+        for number in 0..self.all.len() {
+            self.all[number].bytes_until = self.cover_of_bytes(number);
+            let operation = &self.all[number];
+            let covers = [
+                self.cover(number),
+                self.cover_of_names(number),
+                operation.bytes_until,
+            ];
+            for (class, cover) in covers.into_iter().enumerate() {
+                // At risk from its own event on, up to the one that made the last of it durable.
+                if let Some(cover) = cover.map(|cover| cover.min(events)) {
+                    changes[operation.event + 1][class] += 1;
+                    changes[cover + 1][class] -= 1;
+                }
+            }
+        }
+        let (mut sums, mut first) = ([0_isize; 3], 0);
+        for (events, change) in changes.iter().enumerate() {
+            for (sum, change) in sums.iter_mut().zip(change) {
+                *sum += change;
+            }
+            let [all, named, bytes] = sums.map(|count| count as usize);
+            while first < self.all.len() && self.cover(first).is_none_or(|cover| cover < events) {
+                first += 1;
+            }
+            self.at_risk.push(Losable {
+                all,
+                named,
+                bytes,
+                first,
+            });
+        }
+    }
+
+    /// The event behind whose return the whole operation is durable.
+    fn cover(&self, operation: usize) -> Option<usize> {
+        let groups = &self.groups[self.all[operation].groups.clone()];
+        groups.iter().map(|group| group.cover).max()
+    }
+
+    /// The same of what it did to names, sizes and modes.
+    fn cover_of_names(&self, operation: usize) -> Option<usize> {
+        let groups = &self.groups[self.all[operation].groups.clone()];
+        let of_names = groups.iter().filter(|group| group.is_named);
+        of_names.map(|group| group.cover).max()
+    }
+
+    /// The last event behind which its bytes can be lost and its size be there: both are at risk,
+    /// and the size does not go with the bytes.
+    fn cover_of_bytes(&self, operation: usize) -> Option<usize> {
+        if !self.has_size_alone(operation) {
+            return None;
+        }
+        let Operation { event, groups, .. } = &self.all[operation];
+        let is_bytes = |group: &usize| self.is_bytes(operation, *group);
+        let (bytes, others): (Vec<_>, Vec<_>) = groups.clone().partition(is_bytes);
+        let end = self.groups[groups.end - 1].micros.end;
+        let goes_too = self.lost_with(&bytes, end, event + 1).len() == groups.len();
+        let cover = |groups: Vec<usize>| groups.iter().map(|group| self.groups[*group].cover).max();
+        let covers = cover(bytes)?.min(cover(others)?);
+        (!goes_too).then_some(covers)
+    }
+
+    /// Whether a crash behind so many events can cost the bytes of an operation, and leave its size.
+    pub(super) fn risks_bytes(&self, operation: usize, events: usize) -> bool {
+        let is_ahead = |until: usize| self.all[operation].event < events && events <= until;
+        self.all[operation].bytes_until.is_some_and(is_ahead)
+    }
+
+    /// How many operations a crash behind so many events can cost.
+    pub(super) fn at_risk(&self, events: usize) -> Losable {
+        self.at_risk[events]
+    }
+
+    /// Whether a crash behind so many events can cost what an operation did to names, sizes and
+    /// modes.
+    pub(super) fn risks_names(&self, operation: usize, events: usize) -> bool {
+        self.cover_of_names(operation)
+            .is_some_and(|cover| cover >= events)
+    }
+
+    /// Whether some groups go whenever something that was done to names before does.
+    pub(super) fn go_with_names(&self, groups: Range<usize>, events: usize) -> bool {
+        let first = groups.start;
+        let goes = |group: &Group| {
+            (group.is_named || group.behind >= first)
+                && group.logged >= events
+                && group.cover >= events
+        };
+        self.model.log != Log::None && self.groups[groups].iter().all(goes)
     }
 
     /// Whether somebody else can know of an event from `from` on and before `to`.
@@ -137,7 +259,7 @@ impl Operations {
     /// cost something, ascending.
     pub(super) fn losable(&self, place: usize, events: usize) -> impl Iterator<Item = usize> {
         let is_open = move |number: &usize| self.open_groups(*number, events).next().is_some();
-        (0..place).filter(is_open)
+        (self.at_risk(events).first..place).filter(is_open)
     }
 
     /// The groups of an operation that a crash behind so many events can cost.
@@ -152,67 +274,135 @@ impl Operations {
             .filter(move |group| self.groups[*group].cover >= events)
     }
 
+    /// Whether a group is lost with another one of the same file.
+    pub(super) fn is_lost_with(&self, group: usize, other: usize) -> bool {
+        self.groups[other].followers.contains(&group)
+    }
+
+    /// Whether a crash can leave the size of an operation without its bytes.
+    pub(super) fn has_size_alone(&self, operation: usize) -> bool {
+        self.model.log != Log::None && !self.all[operation].sizes.is_empty()
+    }
+
+    /// Of those the groups that are bytes, and no size or name.
+    pub(super) fn open_bytes(
+        &self,
+        operation: usize,
+        events: usize,
+    ) -> impl Iterator<Item = usize> {
+        self.open_groups(operation, events)
+            .filter(move |group| self.is_bytes(operation, *group))
+    }
+
+    fn is_bytes(&self, operation: usize, group: usize) -> bool {
+        !self.all[operation].sizes.contains(&group) && !self.groups[group].is_named
+    }
+
     /// What is lost with these groups, of those whose micros come before `micros`: all that the
     /// file system keeps only together with one of them, but what is durable. Ascending.
     pub(super) fn lost_with(&self, seeds: &[usize], micros: usize, events: usize) -> Vec<usize> {
-        let mut lost: BTreeSet<usize> = seeds.iter().copied().collect();
-        if self.model.log == Log::None {
-            return lost.into_iter().collect();
-        }
-        let is_there = |group: &usize| {
-            self.groups[*group].micros.end <= micros && self.groups[*group].cover >= events
+        let seeds: Vec<_> = seeds.iter().copied().sorted().dedup().collect();
+        let (false, [first, .., last] | [first @ last]) = (self.model.log == Log::None, &*seeds)
+        else {
+            return seeds;
         };
-        loop {
-            let before = lost.len();
-            self.lose_followers(&mut lost, is_there);
-            let names_from = lost
-                .iter()
-                .copied()
-                .find(|group| self.groups[*group].kind == Kind::Named);
-            let waits = lost.iter().filter_map(|group| self.waits_for(*group)).min();
-            if let Some(from) = names_from.into_iter().chain(waits).min() {
-                let behind = (from..self.groups.len()).filter(is_there);
-                lost.extend(behind.filter(|group| self.groups[*group].kind != Kind::Free));
-            }
-            if lost.len() == before {
-                break;
-            }
+        // What is lost takes nothing with it that was done by earlier operations.
+        let start = self.all[self.groups[*first].operation].groups.start;
+        let end = self
+            .groups
+            .partition_point(|group| group.micros.end <= micros);
+        let mut is_lost = vec![false; end.max(last + 1) - start];
+        for seed in &seeds {
+            is_lost[seed - start] = true;
         }
-        lost.into_iter().collect()
+        let is_there = |number: usize| number < end && self.groups[number].cover >= events;
+        // A name in the log of its own may be kept by half.
+        let goes_after = |number: &usize| {
+            let Group {
+                is_named, logged, ..
+            } = self.groups[*number];
+            is_there(*number) && !(is_named && logged < events)
+        };
+        // Only a log tree has a size with a name and not what it is the size of.
+        let is_with_name = |number: usize| self.sizes_with_names.binary_search(&number).is_ok();
+        let mut files = HashSet::new();
+        let mut names_from = usize::MAX;
+        let mut number = *first;
+        while number < start + is_lost.len() {
+            let group = &self.groups[number];
+            let is_behind = group.is_named || group.behind > names_from;
+            let waits = is_behind && (number == names_from || group.logged >= events);
+            let goes_with_file =
+                is_with_name(number) && group.logged >= events && files.contains(&group.file);
+            let goes = (number >= names_from && waits) || goes_with_file;
+            is_lost[number - start] |= goes && is_there(number);
+            let mut next = number + 1;
+            if is_lost[number - start] {
+                for follower in group.followers.iter().copied().filter(goes_after) {
+                    // One that comes before it has followers of its own.
+                    if !std::mem::replace(&mut is_lost[follower - start], true) {
+                        next = next.min(follower);
+                    }
+                }
+                let named = if group.is_named { number } else { usize::MAX };
+                names_from = names_from.min(group.awaited_by).min(named);
+                files.insert(group.file);
+            }
+            number = next;
+        }
+        let all = is_lost.iter().positions(|is_lost| *is_lost);
+        all.map(|place| start + place).collect()
     }
 
-    /// Adds what was written later to the pages of what is lost: a page goes to the disk with all
-    /// that was written to it until then.
-    fn lose_followers(&self, lost: &mut BTreeSet<usize>, is_there: impl Fn(&usize) -> bool) {
-        let mut new: Vec<_> = lost.iter().copied().collect();
-        while let Some(group) = new.pop() {
-            let followers = self.groups[group].followers.iter().copied();
-            new.extend(followers.filter(|follower| is_there(follower) && lost.insert(*follower)));
-        }
+    /// The sizes with names of files of which some of these groups are lost before, of those that a
+    /// crash can cost.
+    fn sizes_with(&self, lost: &[usize], micros: usize, events: usize) -> Vec<usize> {
+        let sizes = &self.sizes_with_names;
+        let first = lost.first().copied().unwrap_or(usize::MAX);
+        let sizes = &sizes[sizes.partition_point(|size| *size < first)..];
+        let is_with = |size: &usize| {
+            let Group { file, cover, .. } = self.groups[*size];
+            let mut before = lost.iter().take_while(|group| *group < size);
+            let is_open = self.groups[*size].micros.end <= micros && cover >= events;
+            is_open && before.any(|group| self.groups[*group].file == file)
+        };
+        sizes.iter().copied().filter(is_with).collect()
     }
 
-    /// The first group of names that is kept only if the data of this one is.
-    fn waits_for(&self, group: usize) -> Option<usize> {
-        let Group {
-            kind,
-            file,
-            operation,
-            ..
-        } = &self.groups[group];
-        if *kind == Kind::Named {
-            return None;
+    /// The same as [`Self::lost_with`], with the sizes that came with later names of the same files,
+    /// whether they have to be lost or not.
+    pub(super) fn lost_with_sizes(
+        &self,
+        seeds: &[usize],
+        micros: usize,
+        events: usize,
+    ) -> Vec<usize> {
+        let lost = self.lost_with(seeds, micros, events);
+        let sizes = self.sizes_with(&lost, micros, events);
+        if sizes.is_empty() {
+            return lost;
         }
-        let behind = *operation + 1..self.all.len();
-        let waits = |later: &usize| {
-            let refilled = self.model.replace_by_truncate && self.all[*operation].refills;
-            let replaced =
-                self.model.replace_by_rename && self.all[*later].replaces_with == Some(*file);
-            replaced || (refilled && self.groups[self.all[*later].groups.start].kind == Kind::Named)
-        };
-        behind
-            .filter(|later| !self.all[*later].groups.is_empty())
-            .find(waits)
-            .map(|later| self.all[later].groups.start)
+        self.lost_with(&[lost, sizes].concat(), micros, events)
+    }
+
+    /// Says of each group which names wait for it: the rename that gives its file the name of
+    /// another one waits for what the file has grown by.
+    fn wait(&mut self) {
+        let mut replaces: HashMap<FileId, usize> = HashMap::new();
+        for operation in self
+            .all
+            .iter()
+            .rev()
+            .filter(|_| self.model.replace_by_rename)
+        {
+            for size in &operation.sizes {
+                let group = &mut self.groups[*size];
+                let replaced = replaces.get(&group.file).filter(|_| !group.is_named);
+                group.awaited_by = replaced.copied().unwrap_or(usize::MAX);
+            }
+            let first = operation.groups.start;
+            replaces.extend(operation.replaces_with.map(|file| (file, first)));
+        }
     }
 }
 
@@ -221,13 +411,9 @@ impl Operations {
 struct Known {
     name: Option<Name>,
     parent: Option<FileId>,
-    /// Bytes that have a place on the disk for certain.
-    placed: Vec<Range<u64>>,
-    /// Bytes that were written since.
-    written: Vec<Range<u64>>,
+    is_directory: bool,
     /// Which group wrote to a page last.
     pages: BTreeMap<u64, usize>,
-    emptied: bool,
 }
 
 struct Reader<'a> {
@@ -237,6 +423,14 @@ struct Reader<'a> {
     this: Operations,
     /// Groups that nothing has made durable yet.
     open: Vec<usize>,
+    /// Those of them that the disk has in its cache, until something empties that.
+    unflushed: Vec<usize>,
+    /// How many groups there are before each event.
+    groups_before: Vec<usize>,
+    /// By file or directory, the operations that change its inode.
+    touching: HashMap<FileId, Vec<usize>>,
+    /// What was synced since all was.
+    logged: HashSet<FileId>,
     files: HashMap<FileId, Known>,
 }
 
@@ -246,11 +440,7 @@ impl Reader<'_> {
             let known = self.files.entry(file.file).or_default();
             known.name = Some(file.name.clone());
             known.parent = file.parent;
-            known.placed = file
-                .content
-                .iter()
-                .map(|(offset, data)| *offset..offset + data.len)
-                .collect();
+            known.is_directory = file.kind == FileKind::Directory;
         }
     }
 
@@ -264,20 +454,52 @@ impl Reader<'_> {
         if !parts.is_empty() {
             let first = self.this.groups.len();
             let operation = self.this.all.len();
-            for micros in parts {
+            let mut sizes = Vec::new();
+            for cut in parts {
+                let (this, micros) = (self.this.groups.len(), cut.micros.clone());
                 let effect = &self.micros.all[micros.start].effect;
-                let (kind, file) = (self.kind(op, effect), subject(op));
-                self.open.push(self.this.groups.len());
-                self.follow(effect);
-                let followers = Vec::new();
-                let micros = micros.clone();
+                self.open.push(this);
+                for micro in &self.micros.all[micros.clone()] {
+                    self.follow(&micro.effect);
+                }
+                if matches!(effect, Effect::SetSize { .. }) && cut.order != Order::Named {
+                    self.this.sizes_with_names.push(this);
+                }
+                if is_size(effect) && micros.len() == 1 {
+                    sizes.push(this);
+                }
+                let mut followers = Vec::new();
+                match cut.requires {
+                    Some(Neighbour::Previous) => self.this.groups[this - 1].followers.push(this),
+                    _ if this > first
+                        && parts[this - first - 1].requires == Some(Neighbour::Next) =>
+                    {
+                        followers.push(this - 1);
+                    }
+                    _ => {}
+                }
                 self.this.groups.push(Group {
                     operation,
                     micros,
                     cover: usize::MAX,
-                    kind,
-                    file,
+                    behind: match cut.order {
+                        Order::Named => this,
+                        Order::InPlace => 0,
+                        Order::Behind(event) => self.groups_before[event],
+                    },
+                    is_new: cut.order == Order::Behind(number),
+                    is_named: cut.order == Order::Named,
+                    logged: if self.is_logged(op) {
+                        number
+                    } else {
+                        usize::MAX
+                    },
+                    file: match effect {
+                        Effect::SetSize { file, .. } => *file,
+                        _ => subject(op),
+                    },
                     followers,
+                    awaited_by: usize::MAX,
                 });
             }
             self.words.push(Words {
@@ -293,7 +515,6 @@ impl Reader<'_> {
                 } => Some(*file),
                 _ => None,
             };
-            let refills = matches!(op, FileOp::Write { file, .. } if self.files.get(file).is_some_and(|file| file.emptied));
             let grows = match op {
                 FileOp::Write {
                     offset,
@@ -305,13 +526,20 @@ impl Reader<'_> {
                 _ => false,
             };
             let groups = first..self.this.groups.len();
+            for file in touched(op) {
+                let touching = self.touching.entry(file).or_default();
+                if touching.last() != Some(&operation) {
+                    touching.push(operation);
+                }
+            }
             self.this.all.push(Operation {
                 event: number,
                 groups,
                 likeness: 0,
                 grows,
                 replaces_with,
-                refills,
+                sizes,
+                bytes_until: None,
             });
         }
         self.remember(op);
@@ -319,54 +547,24 @@ impl Reader<'_> {
 
     /// Has the next group follow those that wrote to the same pages last.
     fn follow(&mut self, effect: &Effect) {
-        let Effect::Write {
+        let Effect::Overwrite {
             file,
             offset,
-            content: super::Content::Written(data),
+            content,
         } = effect
         else {
             return;
         };
+        let range = *offset..*offset + content.len();
         let next = self.this.groups.len();
         let pages = &mut self.files.entry(*file).or_default().pages;
-        for page in offset / PAGE_BYTES..(offset + data.len).div_ceil(PAGE_BYTES) {
+        for page in range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES) {
             if let Some(last) = pages.insert(page, next) {
                 let followers = &mut self.this.groups[last].followers;
                 if followers.last() != Some(&next) {
                     followers.push(next);
                 }
             }
-        }
-    }
-
-    fn kind(&self, op: &FileOp, effect: &Effect) -> Kind {
-        let Effect::Write {
-            file,
-            offset,
-            content,
-        } = effect
-        else {
-            return Kind::Named;
-        };
-        let len = match content {
-            super::Content::Written(data) => data.len,
-            super::Content::Zeros(len) | super::Content::Garbage(len) => *len,
-        };
-        let is_growth = self.this.model.growth == Growth::ZerosInPlace
-            && matches!(content, super::Content::Zeros(_));
-        let has_place = || {
-            self.files
-                .get(file)
-                .is_some_and(|file| contains(&file.placed, &(*offset..offset + len)))
-        };
-        match (op, self.this.model.data) {
-            (_, DataOrder::Free) => Kind::Free,
-            // A hole is a change of the file's blocks, not of its bytes.
-            (FileOp::Zero { .. } | FileOp::Resize { .. }, _) => Kind::Named,
-            // Nor is it where a file grows in a block that it has.
-            (FileOp::Write { .. }, _) if is_growth => Kind::Named,
-            (_, DataOrder::Allocating) if has_place() => Kind::Free,
-            _ => Kind::Placed,
         }
     }
 
@@ -405,6 +603,10 @@ impl Reader<'_> {
     }
 
     fn remember(&mut self, op: &FileOp) {
+        if let FileOp::Create { file, kind, .. } = op {
+            let known = self.files.entry(*file).or_default();
+            known.is_directory = *kind == FileKind::Directory;
+        }
         let mut name = |file: &FileId, parent: FileId, name: &Name| {
             let known = self.files.entry(*file).or_default();
             (known.name, known.parent) = (Some(name.clone()), Some(parent));
@@ -434,46 +636,25 @@ impl Reader<'_> {
                     name(other, names.from.0, &names.from.1);
                 }
             }
-            FileOp::Write {
-                file, offset, data, ..
-            } => {
-                self.files
-                    .entry(*file)
-                    .or_default()
-                    .written
-                    .push(*offset..offset + data.len);
-            }
             FileOp::Resize { file, to, .. } => {
                 let known = self.files.entry(*file).or_default();
-                known.emptied |= *to == 0;
                 known.pages.split_off(&to.div_ceil(PAGE_BYTES));
-                for ranges in [&mut known.placed, &mut known.written] {
-                    cut_out(ranges, &(*to..u64::MAX));
-                }
-            }
-            FileOp::Zero { file, offset, len } => {
-                let known = self.files.entry(*file).or_default();
-                for ranges in [&mut known.placed, &mut known.written] {
-                    cut_out(ranges, &(*offset..offset + len));
-                }
             }
             _ => {}
         }
     }
 
-    /// What was written of a file has its place on the disk.
-    fn place(&mut self, file: FileId) {
-        let known = self.files.entry(file).or_default();
-        known.placed.append(&mut known.written);
-        merge(&mut known.placed);
-    }
-
     fn sync_all(&mut self, number: usize, event: &Event) {
-        self.cover(number, event, |_, _| true);
-        let files: Vec<_> = self.files.keys().copied().collect();
-        for file in files {
-            self.place(file);
-        }
+        let flushes = self.this.model.sync_flushes;
+        self.cover(number, event, |this, group| {
+            let group = &this.this.groups[group];
+            flushes || group.is_named || group.is_new
+        });
+        let open = self.open.iter().copied();
+        let written =
+            open.filter(|group| self.is_before(self.this.groups[*group].operation, number, event));
+        self.unflushed = written.collect();
+        self.logged.clear();
     }
 
     fn sync(&mut self, number: usize, event: &Event, file: FileId, scope: SyncScope) {
@@ -483,16 +664,16 @@ impl Reader<'_> {
                 all.iter().all(|micro| is_of(&micro.effect, file, scope))
             }),
             Log::Journal => {
-                let last = self.last_change(number, event, file, scope);
+                let names = self.committed(number, event, file, scope);
+                let unflushed = std::mem::take(&mut self.unflushed);
                 self.cover(number, event, |this, group| {
-                    let Group {
-                        kind, operation, ..
-                    } = this.this.groups[group];
-                    (kind == Kind::Named && last.is_some_and(|last| operation <= last))
+                    (this.this.groups[group].is_named && group < names)
                         || this.is_data_of(group, file, scope)
+                        || unflushed.contains(&group)
                 });
             }
             Log::LogTree => {
+                self.logged.insert(file);
                 let mut above = Vec::new();
                 let parent = |file: FileId| self.files.get(&file).and_then(|file| file.parent);
                 let mut next = parent(file);
@@ -500,24 +681,39 @@ impl Reader<'_> {
                     above.push(directory);
                     next = parent(directory);
                 }
-                // What log trees cannot say is a commit of everything.
-                let commits = self.open.iter().any(|group| {
-                    let op = self.op(self.this.groups[*group].operation);
-                    let moved = matches!(
-                        op,
-                        FileOp::Rename { .. } | FileOp::Link { .. } | FileOp::Unlink { .. }
-                    );
-                    moved && touches(op, file)
-                });
                 self.cover(number, event, |this, group| {
                     let op = this.op(this.this.groups[group].operation);
-                    let named = this.this.groups[group].kind == Kind::Named;
-                    let of_it = touches(op, file) || above.contains(&subject(op));
-                    (named && (commits || of_it)) || this.is_data_of(group, file, scope)
+                    let of_it = above.contains(&subject(op)) || this.is_of_sync(group, op, file);
+                    (this.this.groups[group].is_named && of_it)
+                        || this.is_data_of(group, file, scope)
                 });
+                // What of the file is not covered may be logged with it, and so may what changed its
+                // name with that, and the sizes of those.
+                let touching = self.touching.get(&file).into_iter().flatten();
+                let related: HashSet<FileId> = touching
+                    .map(|operation| subject(self.op(*operation)))
+                    .chain([file])
+                    .collect();
+                for number_of_group in self.open.clone() {
+                    let group = &self.this.groups[number_of_group];
+                    let op = self.op(group.operation);
+                    let is_name = matches!(op, FileOp::Rename { .. } | FileOp::Link { .. });
+                    let is_of_it = (is_name
+                        && (related.contains(&subject(op)) || self.took_its_name(op, file)))
+                        || (!group.is_named && group.file == file)
+                        || (related.contains(&group.file)
+                            && self
+                                .this
+                                .sizes_with_names
+                                .binary_search(&number_of_group)
+                                .is_ok());
+                    if is_of_it {
+                        let group = &mut self.this.groups[number_of_group];
+                        group.logged = group.logged.min(number);
+                    }
+                }
             }
         }
-        self.place(file);
     }
 
     fn op(&self, operation: usize) -> &FileOp {
@@ -527,42 +723,154 @@ impl Reader<'_> {
         }
     }
 
-    /// The last operation that a sync of a file finds changed, and commits with all before.
-    fn last_change(
-        &self,
-        number: usize,
-        sync: &Event,
-        file: FileId,
-        scope: SyncScope,
-    ) -> Option<usize> {
-        let counts = |operation: &usize| {
-            let op = self.op(*operation);
-            let in_place = self.this.all[*operation]
-                .groups
-                .clone()
-                .all(|group| self.this.groups[group].kind == Kind::Free);
-            let has_to = match scope {
-                SyncScope::File | SyncScope::Range { .. } => true,
-                // The size, the blocks, or that there is such a file at all.
-                SyncScope::Data => {
-                    !in_place
-                        && !matches!(
-                            op,
-                            FileOp::SetMode { .. }
-                                | FileOp::SetXattr { .. }
-                                | FileOp::Link { .. }
-                                | FileOp::Unlink { .. }
-                        )
-                }
+    /// The first of the groups of names that a sync of a file does not find committed, if all before
+    /// the last of its changes are.
+    fn committed(&self, number: usize, sync: &Event, file: FileId, scope: SyncScope) -> usize {
+        let is_directory = self
+            .files
+            .get(&file)
+            .is_some_and(|known| known.is_directory);
+        if is_directory && self.this.model.data_sync == DataSync::Sizes {
+            return self.groups_before[number];
+        }
+        let mut committed = 0;
+        let touching = self.touching.get(&file).into_iter().flatten();
+        for operation in touching.rev().copied() {
+            let (op, groups) = (self.op(operation), self.this.all[operation].groups.clone());
+            if groups.end <= committed {
+                break;
+            }
+            if !self.is_before(operation, number, sync) {
+                continue;
+            }
+            let is_exchange = matches!(op, FileOp::Rename { exchange: true, .. });
+            let by_directory = self.this.model.exchange == Exchange::Directories;
+            if is_exchange && by_directory && !Self::is_in(op, file) {
+                continue;
+            }
+            let names = match scope {
+                SyncScope::File | SyncScope::FileRange { .. } => true,
+                SyncScope::Data | SyncScope::Range { .. } => match op {
+                    FileOp::SetXattr { .. } => false,
+                    FileOp::Create { file: new, .. } if *new == file => true,
+                    FileOp::Write { .. } | FileOp::Resize { .. } | FileOp::Zero { .. } => true,
+                    _ => self.this.model.data_sync == DataSync::Names,
+                },
             };
-            touches(op, file) && has_to && self.is_before(*operation, number, sync)
+            for group in groups {
+                let Group {
+                    is_named, behind, ..
+                } = self.this.groups[group];
+                if is_named && names {
+                    committed = committed.max(group + 1);
+                } else if self.is_data_of(group, file, scope) && !self.may_be_none(group, op) {
+                    committed = committed.max(behind);
+                }
+            }
+        }
+        committed
+    }
+
+    /// Whether a log tree has a file whose names change: then it has the change too, and the sync of
+    /// any file, also of somebody else's, may keep it (btrfs_log_new_name).
+    fn is_logged(&self, op: &FileOp) -> bool {
+        let (file, other) = match op {
+            FileOp::Rename {
+                file,
+                replaced,
+                exchange: true,
+                ..
+            } => (file, *replaced),
+            FileOp::Rename { file, .. } | FileOp::Link { file, .. } => (file, None),
+            _ => return false,
         };
-        (0..self.this.all.len()).rev().find(counts)
+        let parent = self.files.get(file).and_then(|file| file.parent);
+        let mut either = [Some(*file), other, parent].into_iter().flatten();
+        self.this.model.log == Log::LogTree && either.any(|file| self.logged.contains(&file))
+    }
+
+    /// Whether a sync of a file, and of no other one, keeps a group of names: of a rename between
+    /// directories that of one is only its own part.
+    fn is_of_sync(&self, group: usize, op: &FileOp, file: FileId) -> bool {
+        let FileOp::Rename {
+            file: renamed,
+            names,
+            replaced,
+            exchange,
+        } = op
+        else {
+            return touched(op).contains(&file);
+        };
+        let other = replaced.filter(|_| *exchange);
+        let is_of_it = |effect: &Effect| match effect {
+            Effect::SetEntry {
+                parent,
+                file: named,
+                ..
+            } => [*parent, *named].contains(&file),
+            Effect::RemoveEntry { parent, name } => {
+                let is_old = (*parent, name) == (names.from.0, &names.from.1);
+                *parent == file
+                    || if is_old {
+                        *renamed == file
+                    } else {
+                        other == Some(file)
+                    }
+            }
+            _ => *renamed == file,
+        };
+        let micros = &self.micros.all[self.this.groups[group].micros.clone()];
+        let is_gone = !exchange && *replaced == Some(file);
+        is_gone || micros.iter().any(|micro| is_of_it(&micro.effect))
+    }
+
+    /// Whether a group is a size that the file may have had before on the disk.
+    fn may_be_none(&self, group: usize, op: &FileOp) -> bool {
+        let micros = &self.this.groups[group].micros;
+        match (&self.micros.all[micros.start].effect, op) {
+            (
+                Effect::Grow { size, .. },
+                FileOp::Write {
+                    offset,
+                    size_before,
+                    ..
+                },
+            ) => {
+                let bytes = self.this.groups.get(group + 1);
+                let is_new = bytes.is_some_and(|bytes| bytes.is_new);
+                // Only xfs makes zeros of the rest of the last page, and writes it for that.
+                let is_gap = size <= offset && self.this.model.growth != Growth::WithData;
+                (!is_new || is_gap) && *size <= *size_before.max(offset)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a file has the name that a rename took from another one: with it that is logged too.
+    fn took_its_name(&self, op: &FileOp, file: FileId) -> bool {
+        let (FileOp::Rename { names, .. }, Some(known)) = (op, self.files.get(&file)) else {
+            return false;
+        };
+        known.parent == Some(names.from.0) && known.name.as_ref() == Some(&names.from.1)
+    }
+
+    /// Whether a rename is from or to a directory.
+    fn is_in(op: &FileOp, directory: FileId) -> bool {
+        let FileOp::Rename { names, .. } = op else {
+            return false;
+        };
+        [names.from.0, names.to.0].contains(&directory)
     }
 
     fn is_data_of(&self, group: usize, file: FileId, scope: SyncScope) -> bool {
-        let Group { kind, micros, .. } = &self.this.groups[group];
-        *kind != Kind::Named
+        let Group {
+            is_named, micros, ..
+        } = &self.this.groups[group];
+        let is_part = matches!(scope, SyncScope::Range { .. } | SyncScope::FileRange { .. });
+        let is_in_doubt =
+            is_part && self.may_be_none(group, self.op(self.this.groups[group].operation));
+        !is_named
+            && !is_in_doubt
             && self.micros.all[micros.clone()]
                 .iter()
                 .all(|micro| is_of(&micro.effect, file, scope))
@@ -579,12 +887,22 @@ impl Reader<'_> {
 
     fn cover(&mut self, number: usize, sync: &Event, is_covered: impl Fn(&Self, usize) -> bool) {
         let open = std::mem::take(&mut self.open);
-        let (covered, open) = open.into_iter().partition(|group| {
-            self.is_before(self.this.groups[*group].operation, number, sync)
-                && is_covered(self, *group)
-        });
-        self.open = open;
-        let covered: Vec<usize> = covered;
+        let (mut covered, mut left): (HashSet<usize>, Vec<usize>) = Default::default();
+        // The last first: what is covered is not there without what it needs.
+        for group in open.into_iter().rev() {
+            let is_before = self.is_before(self.this.groups[group].operation, number, sync);
+            let is_needed = || {
+                let mut followers = self.this.groups[group].followers.iter();
+                followers.any(|follower| covered.contains(follower))
+            };
+            if is_before && (is_covered(self, group) || is_needed()) {
+                covered.insert(group);
+            } else {
+                left.push(group);
+            }
+        }
+        left.reverse();
+        self.open = left;
         for group in covered {
             self.this.groups[group].cover = number;
         }
@@ -631,18 +949,22 @@ fn subject(op: &FileOp) -> FileId {
     }
 }
 
-/// Whether an operation changes the inode of a file or directory.
-fn touches(op: &FileOp, file: FileId) -> bool {
-    let more = match op {
+/// The files and directories of which an operation changes the inode.
+fn touched(op: &FileOp) -> Vec<FileId> {
+    let mut touched = vec![subject(op)];
+    match op {
         FileOp::Create { parent, .. }
         | FileOp::Link { parent, .. }
-        | FileOp::Unlink { parent, .. } => *parent == file,
+        | FileOp::Unlink { parent, .. } => touched.push(*parent),
         FileOp::Rename {
             names, replaced, ..
-        } => names.from.0 == file || names.to.0 == file || *replaced == Some(file),
-        _ => false,
-    };
-    more || subject(op) == file
+        } => {
+            touched.extend([names.from.0, names.to.0]);
+            touched.extend(replaced);
+        }
+        _ => {}
+    }
+    touched
 }
 
 /// Whether an effect is of what a sync of a file is about, and no more.
@@ -653,25 +975,36 @@ fn is_of(effect: &Effect, synced: FileId, scope: SyncScope) -> bool {
                 file,
                 offset,
                 content,
+            }
+            | Effect::Overwrite {
+                file,
+                offset,
+                content,
             },
-            SyncScope::Range { offset: start, len },
+            SyncScope::Range { offset: start, len } | SyncScope::FileRange { offset: start, len },
         ) => {
-            let bytes = match content {
-                super::Content::Written(data) => data.len,
-                super::Content::Zeros(bytes) | super::Content::Garbage(bytes) => *bytes,
-            };
             let pages = start / PAGE_BYTES * PAGE_BYTES..(start + len).next_multiple_of(PAGE_BYTES);
-            *file == synced && pages.start <= *offset && offset + bytes <= pages.end
+            *file == synced && pages.start <= *offset && offset + content.len() <= pages.end
         }
         (
-            Effect::Write { file, .. } | Effect::SetSize { file, .. },
+            Effect::Grow { file, size },
+            SyncScope::Range { offset, len } | SyncScope::FileRange { offset, len },
+        ) => {
+            *file == synced
+                && (offset + 1..=(offset + len).next_multiple_of(PAGE_BYTES)).contains(size)
+        }
+        (
+            Effect::Write { file, .. }
+            | Effect::Overwrite { file, .. }
+            | Effect::Grow { file, .. }
+            | Effect::SetSize { file, .. },
             SyncScope::File | SyncScope::Data,
         )
         | (
             Effect::SetMode { file, .. }
             | Effect::SetXattr { file, .. }
             | Effect::NewFile { file, .. },
-            SyncScope::File,
+            SyncScope::File | SyncScope::FileRange { .. },
         ) => *file == synced,
         (
             Effect::SetEntry { parent, .. } | Effect::RemoveEntry { parent, .. },
@@ -681,31 +1014,7 @@ fn is_of(effect: &Effect, synced: FileId, scope: SyncScope) -> bool {
     }
 }
 
-fn merge(ranges: &mut Vec<Range<u64>>) {
-    ranges.sort_by_key(|range| range.start);
-    ranges.dedup_by(|later, range| {
-        let touches = later.start <= range.end;
-        if touches {
-            range.end = range.end.max(later.end);
-        }
-        touches
-    });
-}
-
-/// Whether one of the ranges, which do not touch, has all of another.
-fn contains(ranges: &[Range<u64>], other: &Range<u64>) -> bool {
-    ranges
-        .iter()
-        .any(|range| range.start <= other.start && other.end <= range.end)
-}
-
-fn cut_out(ranges: &mut Vec<Range<u64>>, hole: &Range<u64>) {
-    let parts = |range: Range<u64>| {
-        let (before, behind) = (
-            range.start..range.end.min(hole.start),
-            range.start.max(hole.end)..range.end,
-        );
-        [before, behind].into_iter().filter(|part| !part.is_empty())
-    };
-    *ranges = std::mem::take(ranges).into_iter().flat_map(parts).collect();
+/// Whether an effect makes a file larger, and says nothing of what is in it.
+fn is_size(effect: &Effect) -> bool {
+    matches!(effect, Effect::Grow { .. })
 }

@@ -43,11 +43,13 @@ pub(super) fn places(operations: &Operations, micros: &Micros, events: usize) ->
             most,
         });
         if let Some(next) = next {
-            let midway = next
-                .groups
+            let groups = next.groups.clone();
+            let midway = groups
                 .clone()
-                .take(next.groups.len().saturating_sub(1))
+                .take(groups.len().saturating_sub(1))
                 .enumerate();
+            // Not between a size and the bytes that it comes with.
+            let midway = midway.filter(|(_, group)| !operations.is_lost_with(*group, group + 1));
             places.extend(midway.map(|(group, number_of_group)| Place {
                 operations: number,
                 partial: group + 1,

@@ -19,6 +19,13 @@ pub(super) enum Choice {
         /// or not.
         synced: usize,
     },
+    /// The bytes of an operation, of which the size is there.
+    Bytes {
+        /// Which one.
+        operation: usize,
+        /// As above.
+        synced: usize,
+    },
     /// One group of the last operation.
     Group(usize),
 }
@@ -44,7 +51,12 @@ impl Choice {
                     .iter()
                     .flat_map(|lost| operations.open_groups(*lost, events))
                     .collect();
-                operations.lost_with(&seeds, micros, events)
+                operations.lost_with_sizes(&seeds, micros, events)
+            }
+            Self::Bytes { operation, synced } => {
+                let events = events.max(*synced);
+                let bytes: Vec<_> = operations.open_bytes(*operation, events).collect();
+                operations.lost_with(&bytes, micros, events)
             }
             Self::Group(group) => operations.lost_with(&[*group], micros, events),
         }
@@ -126,37 +138,35 @@ impl Section {
             Ways::Each {
                 choices,
                 nothing_too,
-            } => {
-                product(choices.iter().map(|node| 1 + node.len() as u64)) - u64::from(!nothing_too)
-            }
+            } => product(choices.iter().map(|node| 1 + node.len())) - u64::from(!nothing_too),
             Ways::Alike(alike) => alike.iter().fold(0, |sum, nodes| {
                 sum.saturating_add(product(nodes.iter().map(|node| node.len() as u64)))
             }),
         }
     }
 
-    fn ways(&self, space: &Space, tuple: usize) -> Ways {
+    fn ways<'a>(&self, space: &'a Space, tuple: usize) -> Ways<'a> {
         let rule = &space.rule(self.rule).0;
         let stopped = self.relaxation == Relaxation::Stopped;
         if self.relaxation == Relaxation::Prefix || (stopped && rule.how == How::Alike) {
             return Ways::One;
         }
         let choices = self.choices(space, tuple);
-        match rule.how {
-            How::Each => Ways::Each {
+        // One alone loses the same as itself.
+        if rule.how == How::Each || rule.relaxed.len() == 1 {
+            return Ways::Each {
                 choices,
                 nothing_too: stopped,
-            },
-            How::Alike => {
-                let mut ways: Vec<_> = alike(space, rule, &choices).collect();
-                ways.extend(self.losers(space, &choices).map(|(place, choice)| {
-                    let mut one = vec![vec![Choice::NOTHING]; choices.len()];
-                    one[place] = vec![choice.clone()];
-                    one
-                }));
-                Ways::Alike(ways)
-            }
+            };
         }
+        let choices: Vec<Vec<Choice>> = choices.iter().map(Choices::list).collect();
+        let mut ways: Vec<_> = alike(space, rule, &choices).collect();
+        ways.extend(self.losers(space, &choices).map(|(place, choice)| {
+            let mut one = vec![vec![Choice::NOTHING]; choices.len()];
+            one[place] = vec![choice.clone()];
+            one
+        }));
+        Ways::Alike(ways)
     }
 
     /// What the nodes of a tuple lose alone, each with the place of the node in the rule.
@@ -185,7 +195,11 @@ impl Section {
         }
         let (mut seen, mut paired) = (HashSet::new(), HashSet::new());
         for tuple in tuples {
-            let choices = self.choices(space, tuple);
+            let choices: Vec<_> = self
+                .choices(space, tuple)
+                .iter()
+                .map(Choices::list)
+                .collect();
             let all = |choices: Vec<Vec<Choice>>| {
                 let of_node = |(node, choices): (&usize, Vec<Choice>)| {
                     let node = *node;
@@ -205,18 +219,23 @@ impl Section {
     }
 
     /// What each node of a tuple can lose.
-    fn choices(&self, space: &Space, tuple: usize) -> Vec<Vec<Choice>> {
+    fn choices<'a>(&self, space: &'a Space, tuple: usize) -> Vec<Choices<'a>> {
         let (rule, tuples) = space.rule(self.rule);
+        // What each of several loses is compared with what the others can: that takes a look at each.
+        let is_alone = rule.how == How::Each || rule.relaxed.len() == 1;
         let base = tuples.base(space.nodes(), space.clocks(), rule, tuple);
         let of_node = |(node, place): (&usize, &u32)| {
             if !rule.relaxed.contains(node) {
-                return Vec::new();
+                return Choices::Listed(Vec::new());
             }
             let rules = &space.nodes()[*node];
             let place = rules.places[*place as usize];
             match (rule.how, self.relaxation) {
-                (_, Relaxation::Cut) => rules.cuts(&place, base[*node]),
-                _ => rules.losses(&place, base[*node], space.lost()),
+                (_, Relaxation::Cut) => Choices::Listed(rules.cuts(&place, base[*node])),
+                _ if space.lost() == 1 && is_alone && !rules.has_synced(&place, base[*node]) => {
+                    Choices::One(One::new(rules, place, base[*node]))
+                }
+                _ => Choices::Listed(rules.losses(&place, base[*node], space.lost())),
             }
         };
         let places = rule.nodes.iter().zip(tuples.places(tuple));
@@ -225,15 +244,114 @@ impl Section {
 }
 
 /// In which ways the nodes of a tuple lose something.
-enum Ways {
+enum Ways<'a> {
     One,
     /// Each loses something or nothing; not all of them nothing, if that is not said.
     Each {
-        choices: Vec<Vec<Choice>>,
+        choices: Vec<Choices<'a>>,
         nothing_too: bool,
     },
     /// Sets of choices, of which each node takes one.
     Alike(Vec<Vec<Vec<Choice>>>),
+}
+
+/// What a node can lose at a place.
+enum Choices<'a> {
+    /// One operation.
+    One(One<'a>),
+    /// Any of these.
+    Listed(Vec<Choice>),
+}
+
+impl Choices<'_> {
+    fn len(&self) -> u64 {
+        match self {
+            Self::One(one) => one.len(),
+            Self::Listed(choices) => choices.len() as u64,
+        }
+    }
+
+    fn nth(&self, number: u64) -> Choice {
+        match self {
+            Self::One(one) => one.all().nth(number as usize).expect("there are so many"),
+            Self::Listed(choices) => choices[number as usize].clone(),
+        }
+    }
+
+    fn list(&self) -> Vec<Choice> {
+        match self {
+            Self::One(one) => one.all().collect(),
+            Self::Listed(choices) => choices.clone(),
+        }
+    }
+}
+
+/// The operations of which a node can lose one at a place. They are counted without a look at each:
+/// what goes with an operation is seen only where a state is made. So of those that leave the node
+/// where it was before, which the space has already, some are among them.
+#[derive(Debug, Clone, Copy)]
+struct One<'a> {
+    node: &'a NodeRules,
+    place: Place,
+    events: usize,
+    /// The last operation, if nobody can know that it was there: to lose it is to be where the node
+    /// was before.
+    silent: Option<usize>,
+    /// Whether whatever loses a name leaves the node where it was before.
+    without_names: bool,
+}
+
+impl<'a> One<'a> {
+    fn new(node: &'a NodeRules, place: Place, events: usize) -> Self {
+        let operations = &node.operations;
+        let is_silent = place.partial > 0 || !operations.tells(place.least, place.most);
+        let last = node.last_groups(&place).filter(|_| is_silent);
+        Self {
+            node,
+            place,
+            events,
+            silent: place
+                .operations
+                .checked_sub(1)
+                .filter(|_| is_silent && place.partial == 0),
+            without_names: last.is_some_and(|groups| operations.go_with_names(groups, events)),
+        }
+    }
+
+    fn len(&self) -> u64 {
+        let at_risk = self.node.operations.at_risk(self.events);
+        let named = if self.without_names { at_risk.named } else { 0 };
+        let silent = self.silent.is_some_and(|last| self.is_at_risk(last));
+        (at_risk.all - named - usize::from(silent) + at_risk.bytes) as u64
+    }
+
+    fn is_at_risk(&self, operation: usize) -> bool {
+        let operations = &self.node.operations;
+        let is_open = || {
+            operations
+                .open_groups(operation, self.events)
+                .next()
+                .is_some()
+        };
+        is_open() && !(self.without_names && operations.risks_names(operation, self.events))
+    }
+
+    fn all(&self) -> impl Iterator<Item = Choice> {
+        let operations = &self.node.operations;
+        let first = operations.at_risk(self.events).first;
+        let whole = (first..self.place.operations)
+            .filter(|operation| Some(*operation) != self.silent && self.is_at_risk(*operation));
+        let whole = whole.map(|operation| Choice::Operations {
+            lost: vec![operation],
+            synced: 0,
+        });
+        let bytes = (first..self.place.operations)
+            .filter(|operation| operations.risks_bytes(*operation, self.events));
+        whole.chain(bytes.map(|operation| Choice::Bytes {
+            operation,
+            synced: 0,
+        }))
+    }
 }
 
 /// In which ways the nodes of a rule lose the same, all that are relaxed.
@@ -274,6 +392,7 @@ fn kind(operations: &Operations, choice: &Choice) -> Vec<u32> {
             kind.sort_unstable();
             kind
         }
+        Choice::Bytes { operation, .. } => vec![operations.all[*operation].likeness, u32::MAX],
         Choice::Group(group) => {
             let operation = &operations.all[operations.groups[*group].operation];
             vec![operation.likeness, (group - operation.groups.start) as u32]
@@ -295,28 +414,42 @@ impl NodeRules {
             seen: HashSet::new(),
         };
         losses.add(most, 0, &mut Vec::new());
+        losses.add_bytes(most);
         for synced in self.operations.synced(events, place.most) {
             losses.synced = synced;
             losses.add(most, 0, &mut Vec::new());
+            losses.add_bytes(most);
         }
         losses.found
     }
 
-    /// Whether all of the last operation is lost and nobody can know that it was there.
-    fn is_where_it_was(&self, place: &Place, lost: &[usize]) -> bool {
-        let last = match (place.partial, place.operations.checked_sub(1)) {
-            (0, Some(last)) => self.operations.all[last].groups.clone(),
-            (0, None) => return false,
+    /// Whether something may be durable already of what comes behind so many events at a place, so
+    /// that the same is lost with other things.
+    fn has_synced(&self, place: &Place, events: usize) -> bool {
+        self.operations.synced(events, place.most).next().is_some()
+    }
+
+    /// The groups of the last operation of a place, or those of the one that was stopped midway.
+    fn last_groups(&self, place: &Place) -> Option<Range<usize>> {
+        match (place.partial, place.operations.checked_sub(1)) {
+            (0, last) => Some(self.operations.all[last?].groups.clone()),
             (partial, _) => {
                 let start = self.operations.all[place.operations].groups.start;
-                start..start + partial
+                Some(start..start + partial)
             }
+        }
+    }
+
+    /// Whether all of the last operation is lost and nobody can know that it was there.
+    fn is_where_it_was(&self, place: &Place, lost: &[usize]) -> bool {
+        let Some(mut last) = self.last_groups(place) else {
+            return false;
         };
         let most = lost
             .iter()
             .map(|group| self.operations.groups[*group].cover)
             .fold(place.most, usize::min);
-        last.clone().all(|group| lost.contains(&group))
+        last.all(|group| lost.contains(&group))
             && (place.partial > 0 || !self.operations.tells(place.least, most))
     }
 
@@ -385,6 +518,26 @@ impl Losses<'_> {
         }
     }
 
+    /// Adds the bytes of each operation whose size can be there without them.
+    fn add_bytes(&mut self, most: usize) {
+        let operations = &self.node.operations;
+        let events = self.events.max(self.synced);
+        let losable = operations.losable(self.place.operations, events);
+        for operation in losable.filter(|_| most > 0) {
+            if !operations.risks_bytes(operation, events) {
+                continue;
+            }
+            let choice = Choice::Bytes {
+                operation,
+                synced: self.synced,
+            };
+            let lost = choice.groups(operations, self.place.micros, self.events);
+            if self.seen.insert(lost) {
+                self.found.push(choice);
+            }
+        }
+    }
+
     /// Whether one of some operations is lost with the others anyway.
     fn goes_with_others(&self, chosen: &[usize]) -> bool {
         let events = self.events.max(self.synced);
@@ -417,15 +570,15 @@ fn product(factors: impl Iterator<Item = u64>) -> u64 {
 }
 
 /// Choice number `number` of all in which each node loses something or nothing.
-fn each(choices: &[Vec<Choice>], number: u64) -> Vec<Choice> {
+fn each(choices: &[Choices<'_>], number: u64) -> Vec<Choice> {
     let mut rest = number;
-    let mut of_node = |of_node: &Vec<Choice>| {
-        let radix = 1 + of_node.len() as u64;
+    let mut of_node = |of_node: &Choices<'_>| {
+        let radix = 1 + of_node.len();
         let digit = rest % radix;
         rest /= radix;
         digit
             .checked_sub(1)
-            .map_or(Choice::NOTHING, |place| of_node[place as usize].clone())
+            .map_or(Choice::NOTHING, |place| of_node.nth(place))
     };
     choices.iter().map(&mut of_node).collect()
 }

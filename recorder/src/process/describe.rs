@@ -273,7 +273,7 @@ impl Names {
             FileOp::Sync { file, scope } => match scope {
                 SyncScope::File => format!("{}: synced", self.path(*file)),
                 SyncScope::Data => format!("{}: data synced", self.path(*file)),
-                SyncScope::Range { offset, len } => {
+                SyncScope::Range { offset, len } | SyncScope::FileRange { offset, len } => {
                     format!(
                         "{}: synced {offset}..{}",
                         self.path(*file),

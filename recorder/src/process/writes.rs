@@ -122,22 +122,24 @@ impl Recording {
             ),
             Err(_) => self.look_again(origin, file, copy),
         }
-        self.sync_behind_write(origin, file, flags, call_flags);
+        self.sync_behind_write(origin, file, (offset, len), flags, call_flags);
     }
 
+    /// The kernel syncs what was written, and no more of the file's data (generic_write_sync).
     pub(super) fn sync_behind_write(
         &mut self,
         origin: &Origin,
         file: FileId,
+        (offset, len): (u64, u64),
         flags: OFlags,
         call_flags: u64,
     ) {
         let flags = flags.bits() as i32;
         // O_SYNC has the bit of O_DSYNC as well.
         let scope = if flags & libc::O_SYNC == libc::O_SYNC || call_flags & RWF_SYNC != 0 {
-            SyncScope::File
+            SyncScope::FileRange { offset, len }
         } else if flags & libc::O_DSYNC != 0 || call_flags & RWF_DSYNC != 0 {
-            SyncScope::Data
+            SyncScope::Range { offset, len }
         } else {
             return;
         };
@@ -248,7 +250,7 @@ impl Recording {
             self.data.truncate(at);
             self.look_again(origin, file, copy);
         }
-        self.sync_behind_write(origin, file, flags, 0);
+        self.sync_behind_write(origin, file, (offset, len), flags, 0);
     }
 
     pub(super) fn leave_allocate(

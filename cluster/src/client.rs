@@ -38,6 +38,7 @@ impl Client {
             name: name.clone(),
             data: None,
             unseen: common.unseen(),
+            own_temporary: false,
             last_pid: FIRST_LAST_PID,
             hosts: common.hosts(),
         };

@@ -67,6 +67,9 @@ pub(crate) struct MachineSpec {
     pub(crate) unseen: Vec<PathBuf>,
     /// After which number those of its processes begin.
     pub(crate) last_pid: u32,
+    /// Whether what it changes in the directories for temporary files is its own. A client's may be
+    /// read outside.
+    pub(crate) own_temporary: bool,
     /// Names and addresses, as in /etc/hosts.
     pub(crate) hosts: String,
 }

@@ -40,6 +40,10 @@ pub(crate) const ENTER_COMMAND: &str = "__enter";
 /// What a node says when it is as it should be.
 pub(crate) const NODE_IS_MADE: &str = "made";
 
+/// What follows then, and why, if it shares a directory with the whole machine that it should have
+/// for itself.
+pub(crate) const BUT: &str = ", but ";
+
 /// Has all processes of the node stop where they are.
 pub(crate) const PAUSE: &str = "pause";
 
@@ -75,6 +79,9 @@ const HOSTS: &str = "/etc/hosts";
 
 /// Memory that programs share.
 const SHARED_MEMORY: &str = "/dev/shm";
+
+/// Where everybody makes files. What nodes have there must not order what they do.
+const OPEN_DIRECTORIES: [&str; 2] = ["/tmp", "/var/tmp"];
 
 /// Everybody may make files there, and remove their own.
 const OPEN_TO_ALL: u32 = 0o1777;
@@ -137,14 +144,20 @@ fn be_node() -> ExitCode {
         serde_json::from_str::<MachineSpec>(&line).map_err(|error| error.to_string())
     });
     let made = spec.and_then(|spec| make_node(&spec).map_err(|error| error.to_string()));
-    let answer = made.as_ref().map_or_else(String::as_str, |()| NODE_IS_MADE);
+    let answer = match &made {
+        Ok(shared) => shared.iter().fold(NODE_IS_MADE.to_owned(), |made, why| {
+            format!("{made}{BUT}{why}")
+        }),
+        Err(error) => error.clone(),
+    };
     if writeln!(io::stdout(), "{answer}").is_err() || made.is_err() {
         return ExitCode::FAILURE;
     }
     live().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS)
 }
 
-fn make_node(spec: &MachineSpec) -> Result<()> {
+/// Makes its mounts. Returns why it shares directories that it should have for itself, if it does.
+fn make_node(spec: &MachineSpec) -> Result<Vec<Error>> {
     machine::have_own_mounts().doing(|| "make a mount namespace".into())?;
     let kinds = CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC;
     unshare(kinds).doing(|| "make namespaces for the name and IPC".into())?;
@@ -177,6 +190,13 @@ fn make_node(spec: &MachineSpec) -> Result<()> {
     let made = fs::create_dir(&temporary)
         .and_then(|()| fs::set_permissions(&temporary, Permissions::from_mode(OPEN_TO_ALL)));
     made.doing(|| format!("create {}", temporary.display()))?;
+    machine::have_other_boot_id(root).doing(|| "give it a boot id".into())?;
+    let open = OPEN_DIRECTORIES.iter().map(Path::new).enumerate();
+    let covered = open
+        .filter(|(_, directory)| spec.own_temporary && directory.is_dir())
+        .map(|(number, directory)| cover(directory, &root.join(format!(".open-{number}"))));
+    // Not every kernel can.
+    let shared = covered.filter_map(Result::err).collect();
     // The last one, since the data may lie there.
     if Path::new(SHARED_MEMORY).exists() {
         attach(
@@ -186,7 +206,27 @@ fn make_node(spec: &MachineSpec) -> Result<()> {
             MsFlags::empty(),
         )?;
     }
-    Ok(())
+    Ok(shared)
+}
+
+/// Has a node's changes to a directory seen by nobody else. What was there it can read: programs
+/// may lie there. The changes go to `own`, which is made.
+fn cover(directory: &Path, own: &Path) -> Result<()> {
+    let (changes, work) = (own.join("changes"), own.join("work"));
+    let mode = fs::metadata(directory).map(|directory| directory.permissions());
+    let made = fs::create_dir_all(&work)
+        .and_then(|()| fs::create_dir(&changes))
+        .and_then(|()| fs::set_permissions(&changes, mode?));
+    made.doing(|| format!("create {}", changes.display()))?;
+    let options = format!(
+        "lowerdir={},upperdir={},workdir={}",
+        directory.display(),
+        changes.display(),
+        work.display()
+    );
+    let (name, kind, flags) = ("crashpoint", Some("overlay"), MsFlags::empty());
+    mount(Some(name), directory, kind, flags, Some(options.as_str()))
+        .doing(|| format!("mount an overlay on {}", directory.display()))
 }
 
 /// Has the processes of this namespace numbered from elsewhere. Where the kernel has no file for

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, Once};
 use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
@@ -15,7 +15,7 @@ use crate::error::{Context, Error, Result};
 use crate::filter;
 use crate::ground::{Direction, Ground, Machine, MachineSpec};
 use crate::hidden::{
-    ENTER_COMMAND, EnterSpec, IS_DONE, NODE_COMMAND, NODE_IS_MADE, PAUSE, RESUME,
+    BUT, ENTER_COMMAND, EnterSpec, IS_DONE, NODE_COMMAND, NODE_IS_MADE, PAUSE, RESUME,
     temporary_directory,
 };
 use crate::network::{Connected, Network};
@@ -89,6 +89,17 @@ pub(crate) struct Namespaces {
     first: Child,
 }
 
+/// Says why nodes share a directory, which is the same of each of them.
+fn tell_once(why: &str) {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        tracing::warn!(
+            "nodes share the temporary directories of this machine, and what they order through these is not \
+             recorded: {why}"
+        );
+    });
+}
+
 impl Namespaces {
     /// Makes them, but for that of the network, which is there.
     ///
@@ -117,8 +128,17 @@ impl Namespaces {
             BufReader::new(self.first.stdout.as_mut().expect("piped")).read_line(&mut answer)
         });
         told.doing(|| format!("speak with the first process of {}", spec.name))?;
-        match answer.trim_end() {
-            NODE_IS_MADE => Ok(self),
+        let (made, but) = answer
+            .trim_end()
+            .split_once(BUT)
+            .unwrap_or((answer.trim_end(), ""));
+        match made {
+            NODE_IS_MADE => {
+                if !but.is_empty() {
+                    tell_once(but);
+                }
+                Ok(self)
+            }
             "" => Err(Error::Command {
                 whose: spec.name.clone(),
                 what: "ended before it was made".into(),

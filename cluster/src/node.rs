@@ -225,6 +225,7 @@ impl Node {
             name: config.name.clone(),
             data: config.has_data.then(|| directory.to_owned()),
             unseen: self.common.unseen(),
+            own_temporary: true,
             last_pid: match self.starts {
                 0 | STARTS_MAX.. => later_last_pid(),
                 starts => starts * PIDS_OF_A_START,

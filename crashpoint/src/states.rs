@@ -9,12 +9,16 @@ use campaign::{Interrupt, Outcome, OutputFormat, Shard, columns, own_call, quote
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use node_sweep::{
-    Concluded, Control, Finding, Judge, Level, MakeSubjects, Merged, Recorded, Request, Requested,
-    Results, Rule, States, Summary, count_words, relaxation_words,
+    Concluded, Control, Finding, Judge, Level, MakeSubjects, Merged, Rank, Recorded, Request,
+    Requested, Results, Rule, States, Summary, count_words, relaxation_words,
 };
 use pace_rules::disk;
-use pace_rules::nodes::{Explore, MODELS, NodeState, Space, Split};
+use pace_rules::nodes::{Explore, LINUX, Model, NodeState, Space, Spaces, Split};
 use trace_store::Trace;
+
+/// What comes before findings that no file system is known to show.
+pub(crate) const BY_THE_LETTER: &str =
+    "BY THE LETTER OF POSIX ONLY: no model of a file system was found to do this";
 
 /// Which states of disks are visited if it is not said.
 const DISK_STATES: &str = "every-write,flushed,reorder:1";
@@ -32,8 +36,9 @@ pub(crate) struct SpaceArgs {
     #[arg(long, value_name = "STATES")]
     states: Option<disk::States>,
 
-    /// What the nodes' file systems may do in a crash
-    #[arg(long, value_name = "MODEL", default_value = "posix", value_parser = PossibleValuesParser::new(MODELS.iter().map(|model| model.name)))]
+    /// What the nodes' file systems may do in a crash: what any of the others but posix does
+    /// (linux), one of them, or all that the standard does not forbid (posix)
+    #[arg(long, value_name = "MODEL", default_value = LINUX, value_parser = PossibleValuesParser::new(Model::names()))]
     pub(crate) model: String,
 
     /// How many operations a node may lose in a state
@@ -129,25 +134,29 @@ impl SpaceArgs {
     }
 }
 
-/// How many states a space has of each kind, as a table.
-pub(crate) fn counts(space: &Space) -> String {
-    let mut rows = vec![["rule", "relaxation", "states"].map(str::to_owned).to_vec()];
-    for count in space.counts() {
+/// How many states there are of each kind, as a table.
+pub(crate) fn counts(spaces: &Spaces) -> String {
+    let head = ["model", "rule", "relaxation", "states"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for (model, count) in spaces.counts() {
         rows.push(vec![
+            model.into(),
             count.rule.clone(),
             relaxation_words(count.relaxation).into(),
             count_words(count.states),
         ]);
     }
-    rows.push(vec!["all".into(), String::new(), count_words(space.len())]);
+    let all = count_words(spaces.len());
+    rows.push(vec!["all".into(), String::new(), String::new(), all]);
     columns(&rows)
 }
 
-/// Every state of a space in a line.
-pub(crate) fn listed(space: &Space, trace: &Trace) -> String {
+/// Every state in a line.
+pub(crate) fn listed(spaces: &Spaces, trace: &Trace) -> String {
     let mut text = String::new();
-    for index in 0..space.len() {
-        let state = space.state(index);
+    for index in 0..spaces.len() {
+        let (member, state) = spaces.state(index);
+        let model = spaces.members()[member].model.name;
         let node = |(place, kept): (usize, &NodeState)| {
             let lost: Vec<_> = kept.lost.iter().map(ToString::to_string).collect();
             let lost = if lost.is_empty() {
@@ -163,7 +172,7 @@ pub(crate) fn listed(space: &Space, trace: &Trace) -> String {
         };
         let nodes: Vec<_> = state.nodes.iter().enumerate().map(node).collect();
         text += &format!(
-            "{index}  {}  {}\n",
+            "{index}  {model}  {}  {}\n",
             relaxation_words(state.relaxation),
             nodes.join("; ")
         );
@@ -349,7 +358,9 @@ pub(crate) fn difference(
     trace: &Trace,
     data: &Path,
 ) -> anyhow::Result<Option<String>> {
-    let space = Space::new(&trace.run, &request.of_calls(Explore::BruteForce)?)?;
+    // All of it is the same on any model.
+    let requests = request.of_calls(Explore::BruteForce)?;
+    let space = Space::new(&trace.run, &requests[0])?;
     let last = States::new(&trace.run, &space, trace).last(0);
     let last = last.context("nothing was recorded of the directory")?;
     last.difference(data)
@@ -366,7 +377,11 @@ fn print(format: OutputFormat, findings: &[Finding], summary: &Summary) -> io::R
             writeln!(out, "{}", summary.json())?;
         }
         OutputFormat::Text => {
-            for finding in findings {
+            for (place, finding) in findings.iter().enumerate() {
+                let is_letter = |finding: &Finding| finding.rank == Rank::LetterOnly;
+                if is_letter(finding) && !findings[..place].iter().any(is_letter) {
+                    writeln!(out, "{BY_THE_LETTER}\n")?;
+                }
                 writeln!(out, "{}{}", title(finding), finding.text())?;
             }
             write!(out, "{}{}", inconclusive(summary), summary.table())?;

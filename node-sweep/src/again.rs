@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 use machine::Logged;
-use pace_rules::nodes::{BlockSpace, Space};
+use pace_rules::nodes::{BlockSpace, Spaces};
 use trace_store::Trace;
 
 use crate::blocks::{BlockFindings, Blocks};
@@ -16,8 +16,8 @@ use crate::findings::{Finding, Findings};
 use crate::mount_slot::MountSlot;
 use crate::program::scratch;
 use crate::request::{Level, Request};
-use crate::states::{CrashState, States};
-use crate::sweep::{Broken, Source, Swept};
+use crate::states::CrashState;
+use crate::sweep::{Broken, ModelSet, Source, Swept, Trees};
 
 /// Which state of a sweep it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,8 +54,8 @@ pub fn make_again(
         let (_, state) = Blocks::new(trace, &space)?.make(address.state);
         return Ok(state.expect("a disk can hold anything"));
     }
-    let space = space(trace, request, address)?;
-    let state = States::new(&trace.run, &space, trace).make(&space.state(address.state));
+    let spaces = spaces(trace, request, address)?;
+    let (_, state) = Trees::new(trace, &spaces).make(address.state);
     state.map_err(|_| anyhow::anyhow!("no file system would show state {}", address.state))
 }
 
@@ -78,6 +78,7 @@ pub(crate) fn story(
             states: 1,
             smallest,
             complaint,
+            models: ModelSet::default(),
         },
     );
     let mut told = if address.level == Level::Block {
@@ -89,17 +90,17 @@ pub(crate) fn story(
         }
         .of(&swept)?
     } else {
-        let space = space(trace, request, address)?;
-        let told = Findings::new(trace, &space, &request.model).of(&swept);
+        let spaces = spaces(trace, request, address)?;
+        let told = Findings::new(trace, &spaces, &request.model).of(&swept);
         told.into_iter().map(|(finding, _)| finding).collect()
     };
     Ok(told.pop().expect("one broken state is a finding"))
 }
 
-fn space(trace: &Trace, request: &Request, address: Address) -> anyhow::Result<Space> {
-    let space = Space::new(&trace.run, &request.of_calls(request.explore_of(trace)?)?)?;
-    address.refuse(space.len())?;
-    Ok(space)
+fn spaces(trace: &Trace, request: &Request, address: Address) -> anyhow::Result<Spaces> {
+    let spaces = Spaces::new(&trace.run, &request.of_calls(request.explore_of(trace)?)?)?;
+    address.refuse(spaces.len())?;
+    Ok(spaces)
 }
 
 fn block_space(trace: &Trace, request: &Request, address: Address) -> anyhow::Result<BlockSpace> {

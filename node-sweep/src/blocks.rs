@@ -19,6 +19,7 @@ use crate::disks::Disks;
 use crate::findings::{DiskStory, Finding, Findings, plain};
 use crate::mount_slot::{DiskImage, DiskState, MountSlot};
 use crate::program::scratch;
+use crate::rank::Rank;
 use crate::states::{Acknowledgements, CrashState};
 use crate::summary::Summary;
 use crate::sweep::{Broken, Size, Source, Swept};
@@ -541,8 +542,10 @@ impl Findings<'_> {
             relaxed: Vec::new(),
         };
         let this = Findings::without_space(trace);
+        let acknowledged = this.acknowledged(&state);
         Finding {
             number: 0,
+            rank: Rank::default(),
             model: String::new(),
             relaxation: String::new(),
             complaint: Complaint::default(),
@@ -554,9 +557,11 @@ impl Findings<'_> {
             plain: Vec::new(),
             nodes: this.nodes(&state),
             timeline: this.timeline(&state),
-            acknowledged: this.acknowledged(&state),
+            is_told: acknowledged.is_some(),
+            acknowledged,
             prevented_by: Vec::new(),
             models: BTreeMap::new(),
+            searched: String::new(),
         }
     }
 }
@@ -648,6 +653,7 @@ mod tests {
                     states: 2,
                     smallest: index,
                     complaint: vec![words].into(),
+                    models: crate::ModelSet::default(),
                 },
             );
         }

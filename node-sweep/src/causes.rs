@@ -12,6 +12,7 @@ use trace::{Action, Event, FileId, FileOp, Run, SyncScope};
 use crate::findings::{Finding, Findings, Sync};
 use crate::operations::without_numbers;
 use crate::states::States;
+use crate::text::searched_words;
 use crate::tree::Fingerprint;
 
 /// A space that is larger is not searched: the sweep itself takes long enough.
@@ -20,78 +21,109 @@ const SEARCHED_MAX: u64 = 200_000;
 /// So many findings, the smallest, are looked into for what would have prevented them, as long as
 /// no more states than these are searched for that.
 const PREVENTED_MAX: usize = 20;
-const PREVENTION_STATES_MAX: u64 = 100_000;
+const PREVENTION_STATES_MAX: u64 = 200_000;
 
 impl Findings<'_> {
     /// Looks for what would have prevented each finding, and where else it is possible. Each comes
-    /// with the keys of all states that are alike.
+    /// with the keys of all states that are alike. `requests` are those of the sweep, and
+    /// `is_whole` says whether it has looked at all that they ask for.
+    ///
+    /// # Panics
+    /// If there is no request.
     pub fn explain(
         &self,
         findings: Vec<(Finding, HashSet<Fingerprint>)>,
-        request: &Request,
+        requests: &[Request],
+        is_whole: bool,
     ) -> Vec<Finding> {
-        let run = &self.trace.run;
         let (mut findings, alike): (Vec<_>, Vec<_>) = findings.into_iter().unzip();
         if findings.is_empty() {
             return findings;
         }
-        for model in MODELS.iter().filter(|model| model.name != self.model) {
-            let wanted: HashSet<_> = alike.iter().flatten().copied().collect();
-            let Some(found) = self.search(run, &Request { model, ..*request }, &wanted) else {
+        for model in MODELS {
+            let is_own = requests.iter().any(|request| request.model == model);
+            if is_own && requests.len() == 1 {
+                continue;
+            }
+            // What a whole sweep has not found there it has told already.
+            let found = if is_own && is_whole {
+                Some(HashSet::new())
+            } else {
+                let wanted = alike.iter().flatten().copied().collect();
+                let request = Request {
+                    model,
+                    ..requests[0]
+                };
+                self.search(&self.trace.run, &request, &wanted)
+            };
+            let Some(found) = found else {
                 continue;
             };
             for (finding, alike) in findings.iter_mut().zip(&alike) {
-                finding
-                    .models
-                    .insert(model.name.to_owned(), !alike.is_disjoint(&found));
+                let is_possible = finding.models.entry(model.name.to_owned()).or_default();
+                *is_possible |= !alike.is_disjoint(&found);
             }
         }
+        for finding in &mut findings {
+            finding.searched = searched_words(requests[0].lost, requests[0].split);
+        }
         let mut left = PREVENTION_STATES_MAX;
-        for finding in findings.iter_mut().take(PREVENTED_MAX) {
-            finding.prevented_by = self.prevention(finding, request, &mut left);
+        for (finding, alike) in findings.iter_mut().zip(&alike).take(PREVENTED_MAX) {
+            finding.prevented_by = self.prevention(finding, alike, requests, &mut left);
         }
         findings
     }
 
-    /// What would have forbidden the state of a finding: one call if that is enough, else all that
-    /// could help; nothing if they do not. What several nodes do alike counts as one.
-    fn prevention(&self, finding: &Finding, request: &Request, left: &mut u64) -> Vec<Sync> {
+    /// What would have forbidden a finding on each model: one call if that is enough, else all that
+    /// could help; nothing if they do not. What several nodes do alike counts as one. It is
+    /// confirmed that no state that is alike is left once the call is made wherever the program does
+    /// the same: what is made at one of several times leaves the others.
+    fn prevention(
+        &self,
+        finding: &Finding,
+        alike: &HashSet<Fingerprint>,
+        requests: &[Request],
+        left: &mut u64,
+    ) -> Vec<Sync> {
         let candidates = self.candidates(finding);
         let all = (candidates.len() > 1).then(|| candidates.concat());
-        let forbids = |syncs: &Vec<Candidate>| {
-            let run = with(&self.until_told(finding), syncs);
-            let Ok(space) = Space::new(&run, request) else {
-                return false;
-            };
-            let Some(enough) = left.checked_sub(space.len()) else {
-                return false;
-            };
-            *left = enough;
-            self.search_in(&space, &run, &HashSet::from([finding.key]))
-                .is_empty()
+        // No call makes a state possible where it was not.
+        let is_due = |request: &&Request| finding.models.get(request.model.name) != Some(&false);
+        let requests: Vec<_> = requests.iter().filter(is_due).collect();
+        let mut forbids = |syncs: &Vec<Candidate>| {
+            let run = with(&self.trace.run, &self.everywhere(syncs));
+            let mut requests = requests.iter();
+            requests.all(|request| self.has_none(&run, request, alike, left))
         };
-        let syncs = candidates
-            .into_iter()
-            .chain(all)
-            .find(forbids)
-            .unwrap_or_default();
-        syncs.iter().map(|sync| self.words(sync)).collect()
-    }
-
-    /// The run up to where something is acknowledged that was not in the state: what comes after
-    /// cannot make the same state. Of several nodes, the whole run.
-    fn until_told(&self, finding: &Finding) -> Run {
-        let mut run = self.trace.run.clone();
-        if let ([node], [story]) = (run.nodes.as_mut_slice(), finding.nodes.as_slice()) {
-            let later = node.events.iter().enumerate().skip(story.events);
-            let next = later
-                .into_iter()
-                .find(|(_, event)| matches!(event.action, Action::Mark { .. }));
-            if let Some((place, _)) = next {
-                node.events.truncate(place);
+        let syncs = candidates.into_iter().chain(all).find(&mut forbids);
+        let mut words: Vec<Sync> = Vec::new();
+        for sync in syncs.unwrap_or_default() {
+            let sync = self.words(&sync);
+            if !words.contains(&sync) {
+                words.push(sync);
             }
         }
-        run
+        words
+    }
+
+    /// Whether none of the states is left in a run; no if it would take too many states to tell.
+    fn has_none(
+        &self,
+        run: &Run,
+        request: &Request,
+        states: &HashSet<Fingerprint>,
+        left: &mut u64,
+    ) -> bool {
+        let Ok(space) = Space::new(run, request) else {
+            return false;
+        };
+        let Some(enough) = left.checked_sub(space.len()) else {
+            return false;
+        };
+        *left = enough;
+        let mut made = States::new(run, &space, self.trace);
+        let mut keys = (0..space.len()).filter_map(|index| made.make(&space.state(index)).ok());
+        !keys.any(|state| states.contains(&state.key))
     }
 
     /// Those of the states that a space of this run has; none if it is too large to tell.
@@ -150,13 +182,18 @@ impl Findings<'_> {
                     .filter(|place| *place > lost.event)
                     .map(|before| (before, When::Kept));
                 for (before, when) in told.into_iter().chain(kept) {
-                    for (file, path) in &operation.syncs {
+                    for (role, (file, path)) in operation.syncs.iter().enumerate() {
                         let likeness = (without_numbers(path), when);
                         let candidate = Candidate {
                             node,
                             before,
                             file: *file,
                             path: path.clone(),
+                            of: Place {
+                                event: lost.event,
+                                role,
+                                when,
+                            },
                         };
                         match alike.iter_mut().find(|(known, _)| *known == likeness) {
                             Some((_, candidates)) if candidates.contains(&candidate) => {}
@@ -173,7 +210,56 @@ impl Findings<'_> {
             .collect()
     }
 
+    /// The same calls wherever the program does what they follow: from the same place, with the same
+    /// system call, whatever the file.
+    fn everywhere(&self, syncs: &[Candidate]) -> Vec<Candidate> {
+        let mut all: Vec<Candidate> = Vec::new();
+        for sync in syncs {
+            for candidate in self.alike(sync) {
+                let is_same = |other: &Candidate| {
+                    (other.node, other.before, other.file)
+                        == (candidate.node, candidate.before, candidate.file)
+                };
+                if !all.iter().any(is_same) {
+                    all.push(candidate);
+                }
+            }
+        }
+        all
+    }
+
+    /// A call, and those like it at the other times that the program did the same.
+    fn alike(&self, sync: &Candidate) -> Vec<Candidate> {
+        let events = &self.trace.run.nodes[sync.node].events;
+        let Some(own) = self.operation(sync.node, sync.of.event) else {
+            return Vec::new();
+        };
+        let is_due = |place: &usize| match sync.of.when {
+            When::Told => matches!(events[*place].action, Action::Mark { .. } | Action::Send(_)),
+            When::Kept => self.operation(sync.node, *place).is_some(),
+        };
+        let like = |event: usize| {
+            let operation = self.operation(sync.node, event)?;
+            let is_same = operation.call == own.call && operation.stack == own.stack;
+            let (file, path) = operation.syncs.get(sync.of.role).filter(|_| is_same)?;
+            let before = if event == sync.of.event {
+                sync.before
+            } else {
+                (event + 1..events.len()).find(is_due)?
+            };
+            Some(Candidate {
+                node: sync.node,
+                before,
+                file: *file,
+                path: path.clone(),
+                of: Place { event, ..sync.of },
+            })
+        };
+        (0..events.len()).filter_map(like).collect()
+    }
+
     fn words(&self, candidate: &Candidate) -> Sync {
+        let times = self.everywhere(std::slice::from_ref(candidate)).len();
         let Candidate {
             node, before, path, ..
         } = candidate;
@@ -186,6 +272,7 @@ impl Findings<'_> {
             node: self.trace.run.nodes[*node].name.clone(),
             path,
             before: self.event_words(&self.trace.run, *node, *before),
+            times,
         }
     }
 }
@@ -198,6 +285,16 @@ struct Candidate {
     before: usize,
     file: FileId,
     path: String,
+    of: Place,
+}
+
+/// What a call would have followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    event: usize,
+    /// Which of the files it is that the operation needs synced.
+    role: usize,
+    when: When,
 }
 
 /// What is synced, and when.

@@ -20,6 +20,8 @@ pub(crate) struct Content {
     /// The hashes of all chunks in one. Each covers the number of its chunk, so that their order
     /// here is of no consequence, and one can be taken out again.
     hash: [u64; 4],
+    /// What the last page has behind the end, and shows if the file grows.
+    hidden: Vec<u8>,
 }
 
 #[derive(Clone)]
@@ -59,9 +61,51 @@ impl Content {
 
     pub(crate) fn set_size(&mut self, size: u64) {
         if size < self.size {
+            let page_end = size.next_multiple_of(CHUNK).min(self.size);
+            self.hidden = self.read(size, page_end - size);
             self.clear(size, self.size);
+        } else if size > self.size {
+            self.hidden.clear();
         }
         self.size = size;
+    }
+
+    /// Has it be at least so large, with zeros.
+    fn reach(&mut self, size: u64) {
+        if size > self.size {
+            self.hidden.clear();
+            self.size = size;
+        }
+    }
+
+    /// Has it be at least so large: with what was hidden behind its end, and zeros.
+    pub(crate) fn grow(&mut self, size: u64) {
+        if size <= self.size {
+            return;
+        }
+        let mut shown = std::mem::take(&mut self.hidden);
+        let old = self.size;
+        self.hidden = shown.split_off(shown.len().min((size - old) as usize));
+        self.size = size;
+        self.write(old, &shown);
+    }
+
+    /// Bytes that do not make it larger. What is behind the end is hidden there.
+    pub(crate) fn overwrite(&mut self, offset: u64, bytes: &[u8]) {
+        let end = offset + bytes.len() as u64;
+        let seen = end.min(self.size).saturating_sub(offset) as usize;
+        if seen > 0 {
+            self.write(offset, &bytes[..seen]);
+        }
+        let page_end = self.size.next_multiple_of(CHUNK);
+        let hidden = offset.max(self.size)..end.min(page_end);
+        if !hidden.is_empty() {
+            let (from, to) = (hidden.start - self.size, hidden.end - self.size);
+            let len = self.hidden.len().max(to as usize);
+            self.hidden.resize(len, 0);
+            let source = (hidden.start - offset) as usize..(hidden.end - offset) as usize;
+            self.hidden[from as usize..to as usize].copy_from_slice(&bytes[source]);
+        }
     }
 
     /// Zeros from `start` to `end`: chunks that are all in there are not looked into.
@@ -88,7 +132,7 @@ impl Content {
     }
 
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
-        self.size = self.size.max(offset + bytes.len() as u64);
+        self.reach(offset + bytes.len() as u64);
         self.fill(offset, bytes.len() as u64, |at, piece| {
             let from = (at - offset) as usize;
             piece.copy_from_slice(&bytes[from..from + piece.len()]);
@@ -96,12 +140,12 @@ impl Content {
     }
 
     pub(crate) fn zeros(&mut self, offset: u64, len: u64) {
-        self.size = self.size.max(offset + len);
+        self.reach(offset + len);
         self.clear(offset, offset + len);
     }
 
     pub(crate) fn garbage(&mut self, offset: u64, len: u64) {
-        self.size = self.size.max(offset + len);
+        self.reach(offset + len);
         self.fill(offset, len, |at, piece| {
             for (place, byte) in piece.iter_mut().enumerate() {
                 *byte = garbage_at(at + place as u64);
@@ -277,5 +321,39 @@ mod tests {
         assert_ne!(hash(0, b"a"), hash(0, b"b"));
         assert_ne!(hash(0, b"a"), hash(CHUNK, b"a"));
         assert_eq!(hash(0, b"\0\0"), hash(CHUNK, b"\0"));
+    }
+
+    #[test]
+    fn what_was_behind_the_end_is_seen_again_when_a_page_brings_its_size() {
+        let mut content = Content::default();
+        content.write(0, &[1; 5000]);
+        content.set_size(100);
+        assert_eq!(content.read(0, 5000)[100..], [0; 4900]);
+        let same = {
+            let mut other = Content::default();
+            other.write(0, &[1; 100]);
+            other.hash()
+        };
+        assert_eq!(content.hash(), same, "what is hidden is not seen");
+        let mut grown = content.clone();
+        grown.grow(6000);
+        let bytes = grown.read(0, 6000);
+        // Only that of the last page.
+        assert!(
+            bytes[..4096].iter().all(|byte| *byte == 1)
+                && bytes[4096..].iter().all(|byte| *byte == 0)
+        );
+        // Zeros over it, and bytes, which make the file no larger.
+        let mut zeroed = content.clone();
+        zeroed.overwrite(100, &[0; 3996]);
+        zeroed.overwrite(90, &[2; 20]);
+        assert_eq!(zeroed.size(), 100);
+        zeroed.grow(200);
+        let bytes = zeroed.read(0, 200);
+        assert_eq!(bytes[90..110], [2; 20]);
+        assert_eq!(bytes[110..], [0; 90]);
+        // A write of which nothing is known but what it wrote leaves zeros.
+        content.write(150, &[3; 10]);
+        assert_eq!(content.read(100, 50), [0; 50]);
     }
 }

@@ -1,8 +1,9 @@
 //! Broken states as findings: those that are alike together, each shown by its smallest.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
 
-use pace_rules::nodes::{Effect, Micro, Relaxation, Space, State};
+use pace_rules::nodes::{Effect, Member, Micro, Relaxation, Spaces, State};
 use serde::{Deserialize, Serialize};
 use trace::{Action, Event, Message, Run};
 use trace_store::Trace;
@@ -13,9 +14,10 @@ use crate::check::Complaint;
 use crate::damage::{Damage, damages};
 use crate::likeness::Likeness;
 use crate::operations::{Operation, Operations};
+use crate::rank::Rank;
 use crate::request::Level;
 use crate::states::States;
-use crate::sweep::{Broken, Size, Swept, size};
+use crate::sweep::{Broken, ModelSet, Size, Swept, size};
 use crate::tree::Fingerprint;
 
 /// So many operations that persisted are listed.
@@ -30,7 +32,10 @@ const MOMENTS_MAX: usize = 40;
 pub struct Finding {
     /// From 1.
     pub number: usize,
-    /// The model that allows it.
+    /// How much it matters: findings are in this order.
+    #[serde(default)]
+    pub rank: Rank,
+    /// The model that allows it, or the name of several.
     pub model: String,
     /// What was relaxed, in words.
     pub relaxation: String,
@@ -60,11 +65,18 @@ pub struct Finding {
     pub timeline: Vec<Moment>,
     /// The last line that had been printed before the crash, and by whom.
     pub acknowledged: Option<Line>,
+    /// Whether something had been acknowledged after what is missing was done. Of a disk it is not
+    /// known what is missing: whether anything had been.
+    #[serde(default)]
+    pub is_told: bool,
     /// What would have forbidden the state: all of these together.
     pub prevented_by: Vec<Sync>,
-    /// The other models, and whether one of the states that are alike is possible on each; none if
+    /// The other models, and whether one of the states that are alike was found on each; none if
     /// that was not looked at.
     pub models: BTreeMap<String, bool>,
+    /// With which options they were searched: with others more may be possible.
+    #[serde(default)]
+    pub searched: String,
 }
 
 /// One node in a crash state.
@@ -182,20 +194,31 @@ pub struct Sync {
     pub path: String,
     /// What it would have had to come before.
     pub before: String,
+    /// How often the program did in the run what the call would have followed: at one of these the
+    /// finding is shown, and it is gone once the call is made at each.
+    #[serde(default = "once")]
+    pub times: usize,
+}
+
+fn once() -> usize {
+    1
 }
 
 /// A run, what may be on its disks, and what of it was found to be broken.
+#[derive(Clone)]
 pub struct Findings<'a> {
     /// What was recorded.
     pub trace: &'a Trace,
     /// The states that were visited; none if they are those of disks.
-    space: Option<&'a Space>,
-    /// Its model.
+    spaces: Option<&'a Spaces>,
+    /// The name of their models.
     pub model: &'a str,
-    operations: Vec<Operations>,
-    pub(crate) likeness: Likeness,
+    /// Of which of the models a state is that something is asked about: its place among them.
+    member: usize,
+    operations: Rc<Vec<Operations>>,
+    pub(crate) likeness: Rc<Likeness>,
     /// Of each direction of a connection, the nodes that sent and received there.
-    ends: HashMap<u32, Ends>,
+    ends: Rc<HashMap<u32, Ends>>,
 }
 
 /// Who sent, and who received.
@@ -255,17 +278,29 @@ pub(crate) struct Group {
     pub(crate) states: u64,
     pub(crate) relaxations: BTreeMap<String, u64>,
     pub(crate) smallest: Broken,
+    /// The model of that one.
+    pub(crate) member: usize,
     pub(crate) state: State,
     pub(crate) key: Fingerprint,
+    /// On which models there are such states.
+    pub(crate) models: ModelSet,
 }
 
 impl<'a> Findings<'a> {
-    /// Of a sweep of this space.
-    pub fn new(trace: &'a Trace, space: &'a Space, model: &'a str) -> Self {
+    /// Of a sweep of these spaces; the models have this name together.
+    pub fn new(trace: &'a Trace, spaces: &'a Spaces, model: &'a str) -> Self {
         Self {
-            space: Some(space),
+            spaces: Some(spaces),
             model,
             ..Self::without_space(trace)
+        }
+    }
+
+    /// The same, to ask about states of one of the models.
+    pub(crate) fn of_model(&self, member: usize) -> Self {
+        Self {
+            member,
+            ..self.clone()
         }
     }
 
@@ -289,36 +324,56 @@ impl<'a> Findings<'a> {
         }
         Self {
             trace,
-            space: None,
+            spaces: None,
             model: "",
-            operations,
-            likeness,
-            ends,
+            member: 0,
+            operations: Rc::new(operations),
+            likeness: Rc::new(likeness),
+            ends: Rc::new(ends),
         }
     }
 
-    fn micros(&self, node: usize) -> &[Micro] {
-        self.space.map_or(&[], |space| space.micros(node))
+    fn members(&self) -> &'a [Member] {
+        self.spaces.map_or(&[], Spaces::members)
+    }
+
+    fn micros(&self, node: usize) -> &'a [Micro] {
+        let member = self.members().get(self.member);
+        member.map_or(&[], |member| member.space.micros(node))
     }
 
     /// The findings of a sweep, the smallest first. What would have prevented each, and where else
     /// it is possible, is not looked at here.
     pub fn of(&self, swept: &Swept) -> Vec<(Finding, HashSet<Fingerprint>)> {
-        let groups = self.groups(swept);
-        let mut states = self
-            .space
-            .map(|space| States::new(&self.trace.run, space, self.trace));
+        let Some(spaces) = self.spaces else {
+            return Vec::new();
+        };
+        let mut states = States::each(&self.trace.run, spaces, self.trace);
+        let groups = self.groups(spaces, &mut states, swept);
         let told = |(place, group): (usize, Group)| {
             let (state, key) = (&group.state, group.key);
+            let of_model = self.of_model(group.member);
+            let states = &mut states[group.member];
             let finding = Finding {
                 number: place + 1,
                 states: group.states,
                 relaxations: group.relaxations,
-                ..self.story(states.as_mut(), state, &group.smallest, key)
+                models: self.possible_on(group.models),
+                ..of_model.story(Some(states), state, &group.smallest, key)
             };
             (finding, group.keys)
         };
         groups.into_iter().enumerate().map(told).collect()
+    }
+
+    /// The models that are among those of a sweep, where it has several.
+    fn possible_on(&self, models: ModelSet) -> BTreeMap<String, bool> {
+        let members = self.members();
+        let known = members.iter().enumerate();
+        let known = known.filter(|(place, _)| members.len() > 1 && models.contains(*place));
+        known
+            .map(|(_, member)| (member.model.name.to_owned(), true))
+            .collect()
     }
 
     /// The finding that a state shows, alone.
@@ -336,6 +391,7 @@ impl<'a> Findings<'a> {
         }
         Finding {
             number: 0,
+            rank: Rank::default(),
             model: self.model.to_owned(),
             relaxation: relaxation_words(state.relaxation).to_owned(),
             complaint: shown.complaint.clone(),
@@ -348,8 +404,10 @@ impl<'a> Findings<'a> {
             nodes,
             timeline: self.timeline(state),
             acknowledged: self.acknowledged(state),
+            is_told: self.is_told(state),
             prevented_by: Vec::new(),
-            models: BTreeMap::new(),
+            models: self.possible_on(ModelSet::of(self.member)),
+            searched: String::new(),
         }
     }
 
@@ -378,33 +436,34 @@ impl<'a> Findings<'a> {
         trees.map_or(Vec::new(), |(held, whole)| damages(&held, &whole))
     }
 
-    fn groups(&self, swept: &Swept) -> Vec<Group> {
+    /// `states` makes those of each model.
+    fn groups(&self, spaces: &Spaces, states: &mut [States<'_>], swept: &Swept) -> Vec<Group> {
         let mut groups: HashMap<Cause, Group> = HashMap::new();
-        let Some(space) = self.space else {
-            return Vec::new();
-        };
-        let mut states = States::new(&self.trace.run, space, self.trace);
         let mut smaller = HashMap::new();
         for (key, broken) in &swept.broken {
-            let shown = self.smallest(space, *key, swept, &mut states, &mut smaller);
+            let shown = self.smallest(spaces, *key, swept, states, &mut smaller);
             let smallest = &swept.broken[&shown];
-            let state = space.state(smallest.smallest);
+            let (member, state) = spaces.state(smallest.smallest);
             let group = groups
-                .entry(self.cause(&state, smallest))
+                .entry(self.of_model(member).cause(&state, smallest))
                 .or_insert_with(|| Group {
                     keys: HashSet::new(),
                     states: 0,
                     relaxations: BTreeMap::new(),
                     smallest: smallest.clone(),
+                    member,
                     state: state.clone(),
                     key: shown,
+                    models: ModelSet::default(),
                 });
             group.keys.insert(*key);
             group.states += broken.states;
-            let relaxation = relaxation_words(space.state(broken.smallest).relaxation);
+            group.models.add(broken.models);
+            let relaxation = relaxation_words(spaces.state(broken.smallest).1.relaxation);
             *group.relaxations.entry(relaxation.to_owned()).or_default() += broken.states;
             if order(&state, smallest) < order(&group.state, &group.smallest) {
                 (group.smallest, group.state, group.key) = (smallest.clone(), state, shown);
+                group.member = member;
             }
         }
         let mut groups: Vec<_> = groups.into_values().collect();
@@ -416,10 +475,10 @@ impl<'a> Findings<'a> {
     /// at. `known` has what one leads to.
     fn smallest(
         &self,
-        space: &Space,
+        spaces: &Spaces,
         key: Fingerprint,
         swept: &Swept,
-        states: &mut States<'_>,
+        states: &mut [States<'_>],
         known: &mut HashMap<Fingerprint, Fingerprint>,
     ) -> Fingerprint {
         let words = self.plain(&swept.broken[&key]);
@@ -430,18 +489,19 @@ impl<'a> Findings<'a> {
                 break *known;
             }
             let broken = &swept.broken[&key];
-            let state = space.state(broken.smallest);
-            let less = self
+            let (member, state) = spaces.state(broken.smallest);
+            let of_model = self.of_model(member);
+            let less = of_model
                 .with_less_missing(&state)
                 .into_iter()
-                .chain(self.earlier(&state))
+                .chain(of_model.earlier(&state))
                 .find_map(|less| {
-                    let made = states.make(&less).ok()?.key;
+                    let made = states[member].make(&less).ok()?.key;
                     let found = swept.broken.get(&made)?;
                     // What was drawn may lack the very state, and have one that is the same to any
                     // check.
                     let is_less =
-                        order(&space.state(found.smallest), found) < order(&state, broken);
+                        order(&spaces.state(found.smallest).1, found) < order(&state, broken);
                     (is_less && self.plain(found) == words).then_some(made)
                 });
             match less {
@@ -836,20 +896,38 @@ impl<'a> Findings<'a> {
     }
 
     pub(crate) fn acknowledged(&self, state: &State) -> Option<Line> {
-        let nodes = self.trace.run.nodes.iter().zip(&state.cut);
-        let marks = nodes.flat_map(|(node, cut)| {
+        let (_, node, line) = self.last_mark(state)?;
+        Some(Line {
+            node: self.trace.run.nodes[node].name.clone(),
+            line: self.line(line),
+        })
+    }
+
+    /// The last line that had been printed: when, and by which node.
+    fn last_mark(&self, state: &State) -> Option<(u64, usize, trace::Data)> {
+        let nodes = self.trace.run.nodes.iter().zip(&state.cut).enumerate();
+        let marks = nodes.flat_map(|(place, (node, cut))| {
             node.events[..*cut]
                 .iter()
                 .filter_map(move |event| match event.action {
-                    Action::Mark { line } => Some((event.end_ns, node, line)),
+                    Action::Mark { line } => Some((event.end_ns, place, line)),
                     _ => None,
                 })
         });
-        let (_, node, line) = marks.max_by_key(|(end_ns, ..)| *end_ns)?;
-        Some(Line {
-            node: node.name.clone(),
-            line: self.line(line),
-        })
+        marks.max_by_key(|(end_ns, ..)| *end_ns)
+    }
+
+    /// Whether something had been acknowledged after what is missing was done.
+    fn is_told(&self, state: &State) -> bool {
+        let Some((told_ns, ..)) = self.last_mark(state) else {
+            return false;
+        };
+        let nodes = self.trace.run.nodes.iter().enumerate();
+        let mut first_missing = nodes.filter_map(|(place, node)| {
+            let event = *self.missing_events(state, place).first()?;
+            Some(node.events[event].end_ns)
+        });
+        first_missing.any(|done_ns| done_ns <= told_ns)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use campaign::Interrupt;
-use pace_rules::nodes::{Explore, Space};
+use pace_rules::nodes::{Explore, Spaces};
 use trace_store::Trace;
 
 use crate::blocks::{BlockFindings, Blocks};
@@ -13,7 +13,6 @@ use crate::indices::Indices;
 use crate::judged::Judged;
 use crate::manifest::Manifest;
 use crate::request::{Level, Request};
-use crate::states::States;
 use crate::summary::{Summary, together};
 use crate::sweep::{Plan, Source, Swept, Trees, sweep_source};
 
@@ -49,7 +48,11 @@ pub(crate) fn known(
     };
     let levels = request.level.each().iter().map(of_level);
     let levels = levels.collect::<anyhow::Result<Vec<_>>>()?;
-    Ok(together(levels, request.is_part(manifest.shard()?)))
+    Ok(together(
+        levels,
+        request,
+        request.is_part(manifest.shard()?),
+    ))
 }
 
 struct Known<'a> {
@@ -62,20 +65,17 @@ struct Known<'a> {
 
 impl Known<'_> {
     fn of_calls(&self, seconds: f64) -> anyhow::Result<(Vec<Finding>, Summary)> {
-        let request = self.request.of_calls(self.explore)?;
-        let space = Space::new(&self.trace.run, &request)?;
+        let requests = self.request.of_calls(self.explore)?;
+        let spaces = Spaces::new(&self.trace.run, &requests)?;
         let (sample, seed) = (self.request.sample, self.request.seed);
-        let kinds = space.counts().into_iter().map(|count| count.states);
-        let indices = Indices::of(kinds, sample, |count| space.sample(count, seed))?;
+        let kinds = spaces.counts().into_iter().map(|(_, count)| count.states);
+        let indices = Indices::of(kinds, sample, |count| spaces.sample(count, seed))?;
         let count = indices.count;
-        let trees = Trees {
-            states: States::new(&self.trace.run, &space, self.trace),
-            space: &space,
-        };
+        let trees = Trees::new(self.trace, &spaces);
         let swept = self.swept(Level::Syscalls, trees, indices)?;
-        let findings = Findings::new(self.trace, &space, request.model.name).of(&swept);
+        let model = &self.request.model;
+        let findings = Findings::new(self.trace, &spaces, model).of(&swept);
         let findings: Vec<_> = findings.into_iter().map(|(finding, _)| finding).collect();
-        let model = request.model.name;
         let summary = Summary::new(self.trace, model, &swept, count, findings.len(), seconds);
         Ok((findings, summary))
     }

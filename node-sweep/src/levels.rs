@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use campaign::{Interrupt, Shard};
 use local_fs::enter_mount_namespace;
-use pace_rules::nodes::{BlockSpace, Explore, Relaxation, Space};
+use pace_rules::nodes::{BlockSpace, Explore, Relaxation, Spaces};
 use trace_store::Trace;
 
 use crate::acks::untested;
@@ -138,8 +138,12 @@ impl<'a> Requested<'a> {
         let block = has_disks.then(|| self.block_space()).transpose()?;
         let end = control.budget.map(|budget| Instant::now() + budget);
         // Where everything is known nobody is there to look at anything.
-        let undamaged = Undamaged::of(self.trace, &self.request.model)?.map(Arc::new);
-        if let (Some(undamaged), Some(subject)) = (&undamaged, subjects(1)?.pop()) {
+        let undamaged = Arc::new(Undamaged::of(self.trace, &self.request.model)?);
+        // The disks have what was not recorded.
+        let is_shown = |level: Level| level == Level::Syscalls || !undamaged.is_partial();
+        if let Some(subject) = subjects(1)?.pop()
+            && levels.iter().copied().any(is_shown)
+        {
             undamaged.ask(subject, control.interrupt)?;
         }
         let mut visited: Vec<Visited> = Vec::new();
@@ -148,7 +152,7 @@ impl<'a> Requested<'a> {
             let deadline = end.map(|end| part_of_time(Instant::now(), end, levels.len() - place));
             let known = results.as_deref_mut().map(|results| results.begin(*level));
             let visit = Visit {
-                undamaged: undamaged.clone(),
+                undamaged: is_shown(*level).then(|| undamaged.clone()),
                 known: known.unwrap_or_default(),
                 results: results.as_deref_mut(),
                 level: *level,
@@ -166,7 +170,8 @@ impl<'a> Requested<'a> {
                 Err(error) => return Err(error),
             }
         }
-        let (mut findings, mut summary) = together(visited, self.request.is_part(self.shard));
+        let (mut findings, mut summary) =
+            together(visited, &self.request, self.request.is_part(self.shard));
         summary.interrupted |= failure.is_some();
         if let Some(results) = results.as_deref()
             && results.count() as u64 > summary.checked
@@ -191,33 +196,42 @@ impl<'a> Requested<'a> {
         subjects: MakeSubjects<'_, '_>,
         visit: Visit<'_>,
     ) -> anyhow::Result<Visited> {
-        let request = self.request.of_calls(self.explore)?;
-        let space = Space::new(&self.trace.run, &request)?;
+        let requests = self.request.of_calls(self.explore)?;
+        let spaces = Spaces::new(&self.trace.run, &requests)?;
         let (sample, seed) = (self.request.sample, self.request.seed);
-        let kinds = space.counts().into_iter().map(|count| count.states);
-        let indices = Indices::of(kinds, sample, |count| space.sample(count, seed))?;
-        self.announce(&space);
-        let (name, interrupt) = (request.model.name, visit.control.interrupt);
+        let kinds = spaces.counts().into_iter().map(|(_, count)| count.states);
+        let indices = Indices::of(kinds, sample, |count| spaces.sample(count, seed))?;
+        self.announce(&spaces);
+        let (name, interrupt) = (&*self.request.model, visit.control.interrupt);
         let subjects = subjects(visit.control.jobs)?;
         let (plan, mut watcher) = visit.begin(self, name, indices.count);
         let (trace, all) = (self.trace, indices.all);
-        let swept = sweep(trace, &space, all, subjects, &plan, interrupt, &mut watcher)?;
+        let swept = sweep(
+            trace,
+            &spaces,
+            all,
+            subjects,
+            &plan,
+            interrupt,
+            &mut watcher,
+        )?;
         let seconds = watcher.finish()?;
-        let judged = Findings::new(trace, &space, name);
+        let judged = Findings::new(trace, &spaces, name);
         let findings = judged.of(&swept);
         let findings = if interrupt.requested() {
             findings.into_iter().map(|(finding, _)| finding).collect()
         } else {
-            judged.explain(findings, &request)
+            let is_whole = sample.is_none() && !swept.interrupted && !swept.is_over;
+            judged.explain(findings, &requests, is_whole)
         };
         let count = indices.count;
         let summary = Summary::new(trace, name, &swept, count, findings.len(), seconds);
         Ok((findings, summary))
     }
 
-    fn announce(&self, space: &Space) {
+    fn announce(&self, spaces: &Spaces) {
         let mut kinds: HashMap<Relaxation, u64> = HashMap::new();
-        for count in space.counts() {
+        for (_, count) in spaces.counts() {
             let states = kinds.entry(count.relaxation).or_default();
             *states = states.saturating_add(count.states);
         }
@@ -229,10 +243,10 @@ impl<'a> Requested<'a> {
             .collect();
         campaign::say(&format!(
             "{} crash states on {}: {}{}",
-            count_words(space.len()),
+            count_words(spaces.len()),
             self.request.model,
             kinds.join(", "),
-            self.drawn_words(self.request.sample, space.len())
+            self.drawn_words(self.request.sample, spaces.len())
         ));
     }
 

@@ -34,6 +34,7 @@ mod nodes;
 mod operations;
 mod place;
 mod program;
+mod rank;
 mod recorded;
 mod request;
 mod results;
@@ -65,12 +66,15 @@ pub use mount_slot::{DiskImage, DiskState};
 pub use nodes::Nodes;
 pub use place::{Place, mentions};
 pub use program::{Program, is_scratch, scratch};
+pub use rank::Rank;
 pub use recorded::{Numbered, Recorded, so_far, verdicts};
 pub use request::{Judge, Level, Request, Rule, explore};
 pub use results::{Results, load_trace};
 pub use states::{CrashState, States};
 pub use summary::{Summary, count_words};
-pub use sweep::{Broken, Plan, Progress, Size, Source, Subject, Swept, Watch, sweep, sweep_source};
+pub use sweep::{
+    Broken, ModelSet, Plan, Progress, Size, Source, Subject, Swept, Watch, sweep, sweep_source,
+};
 pub use tree::{Fingerprint, Impossible, Tree};
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub(crate) enum Line {
     #[serde(rename = "state")]
     State(StateLine),
     #[serde(rename = "states-finding")]
-    Finding(Finding),
+    Finding(Box<Finding>),
     #[serde(rename = "states-summary")]
     Summary(Summary),
 }
@@ -115,7 +115,7 @@ impl Finding {
     /// # Panics
     /// Never: it holds nothing that JSON cannot.
     pub fn json(&self) -> String {
-        serde_json::to_string(&Line::Finding(self.clone()))
+        serde_json::to_string(&Line::Finding(Box::new(self.clone())))
             .expect("it holds nothing that JSON cannot")
     }
 }

@@ -8,15 +8,15 @@ mod disks;
 use std::collections::HashSet;
 
 use campaign::{Interrupt, ddmin};
-use pace_rules::nodes::Space;
+use pace_rules::nodes::Spaces;
 use trace_store::Trace;
 
 use crate::check::{Complaint, Verdict};
-use crate::findings::{Finding, Kinds};
+use crate::findings::{Finding, Findings, Kinds};
 use crate::judged::Verdicts;
 use crate::request::{Level, Request};
 use crate::states::CrashState;
-use crate::sweep::{Broken, Subject};
+use crate::sweep::{Broken, ModelSet, Subject};
 use crate::tree::{Fingerprint, Impossible};
 
 use calls::Calls;
@@ -131,16 +131,13 @@ pub fn minimize(
         let disks = Disks::new(trace, &space)?;
         return run(of, disks, space.state(state), subject, tell);
     }
-    let request = of.request.of_calls(explore)?;
-    let space = Space::new(&trace.run, &request)?;
-    of.finding.address().refuse(space.len())?;
-    run(
-        of,
-        Calls::new(trace, &space, request),
-        space.state(state),
-        subject,
-        tell,
-    )
+    let requests = of.request.of_calls(explore)?;
+    let spaces = Spaces::new(&trace.run, &requests)?;
+    of.finding.address().refuse(spaces.len())?;
+    let (model, state) = spaces.state(state);
+    let findings = Findings::new(trace, &spaces, &of.request.model).of_model(model);
+    let calls = Calls::new(findings, &spaces.members()[model].space, requests);
+    run(of, calls, state, subject, tell)
 }
 
 fn run<L: Lessen>(
@@ -396,5 +393,6 @@ fn alone(complaint: Complaint) -> Broken {
         states: 1,
         smallest: 0,
         complaint,
+        models: ModelSet::default(),
     }
 }

@@ -195,10 +195,10 @@ fn words(op: &FileOp, path: &str, names: &Names) -> String {
             ..
         } => format!("fdatasync {path}"),
         FileOp::Sync {
-            scope: SyncScope::Range { offset, len },
+            scope: SyncScope::Range { offset, len } | SyncScope::FileRange { offset, len },
             ..
         } => {
-            format!("msync {path}, {len} bytes at {offset}")
+            format!("sync {path}, {len} bytes at {offset}")
         }
         FileOp::SyncAll => "sync".into(),
     }

@@ -16,7 +16,7 @@ pub struct Program {
     directory: PathBuf,
     /// The path that the program's directory had, if states are to be seen there.
     seen_at: Option<PathBuf>,
-    /// Whether the thread has a mount namespace of its own by now.
+    /// Whether the thread has a mount namespace of its own by now, if it can have one.
     is_alone: bool,
     slot: MountSlot,
     check: Checker,
@@ -45,11 +45,19 @@ impl Program {
         }
     }
 
+    /// Gives the thread a mount namespace of its own, in which the machine was started anew after
+    /// the crash. Without root there is neither, and states have no other path than their own.
     fn be_alone(&mut self) -> anyhow::Result<()> {
-        if self.seen_at.is_some() && !self.is_alone {
-            enter_mount_namespace()?;
-            self.is_alone = true;
+        if self.is_alone {
+            return Ok(());
         }
+        match enter_mount_namespace() {
+            Ok(()) => machine::have_other_boot_id(&self.directory)
+                .with_context(|| format!("make a boot id in {}", self.directory.display()))?,
+            Err(error) if self.seen_at.is_some() => return Err(error.into()),
+            Err(_) => {}
+        }
+        self.is_alone = true;
         Ok(())
     }
 

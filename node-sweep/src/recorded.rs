@@ -149,7 +149,7 @@ fn written(directory: &Path) -> anyhow::Result<Option<(Vec<Finding>, Summary)>> 
     for name in [FINDINGS, SUMMARY] {
         read_lines(&directory.join(name), |_, line| {
             match line {
-                Line::Finding(finding) => findings.push(finding),
+                Line::Finding(finding) => findings.push(*finding),
                 Line::Summary(read) => summary = Some(read),
                 Line::State(_) => bail!("a state is no finding"),
             }

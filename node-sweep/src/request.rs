@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::Path;
 use std::str::FromStr;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use campaign::Shard;
 use clap::ValueEnum;
 use cluster::ClusterFile;
@@ -80,7 +80,7 @@ pub enum Judge {
 pub struct Request {
     /// Where a crash is looked at.
     pub level: Level,
-    /// The name of the model of the nodes' file systems.
+    /// The name of the model of the nodes' file systems, or of several.
     pub model: String,
     /// Which nodes lose something together.
     pub explore: Rule,
@@ -101,21 +101,22 @@ pub struct Request {
 }
 
 impl Request {
-    /// What is asked of the rules about what the nodes asked of their file systems.
+    /// What is asked of the rules about what the nodes asked of their file systems, for each model
+    /// of the name.
     ///
     /// # Errors
-    /// If the model is not one of ours.
-    pub fn of_calls(&self, explore: Explore) -> anyhow::Result<pace_rules::nodes::Request> {
-        let model = Model::named(&self.model)
-            .with_context(|| format!("there is no model {}", self.model))?;
+    /// If there is no such model.
+    pub fn of_calls(&self, explore: Explore) -> anyhow::Result<Vec<pace_rules::nodes::Request>> {
+        let models = models_named(&self.model)?.into_iter();
         let (lost, split, relaxations) = (self.lost, self.split, Relaxations::ALL);
-        Ok(pace_rules::nodes::Request {
+        let of_model = |model| pace_rules::nodes::Request {
             model,
             explore,
             lost,
             split,
             relaxations,
-        })
+        };
+        Ok(models.map(of_model).collect())
     }
 
     /// The states of the disks of a trace.
@@ -163,6 +164,18 @@ impl Request {
     pub fn is_part(&self, shard: Option<Shard>) -> bool {
         self.sample_of_disks().is_some() || shard.is_some()
     }
+}
+
+/// The models of a name.
+///
+/// # Errors
+/// If there is none.
+pub(crate) fn models_named(name: &str) -> anyhow::Result<Vec<&'static Model>> {
+    let models = Model::all_named(name);
+    if models.is_empty() {
+        bail!("there is no model {name}");
+    }
+    Ok(models)
 }
 
 /// Which nodes lose something together, as the cluster file has it.

@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use brief::Brief;
-use pace_rules::nodes::{NodeState, Space, State};
+use pace_rules::nodes::{Member, NodeState, Space, Spaces, State};
 use trace::{Action, Data, Run};
 use trace_store::Trace;
 
@@ -68,6 +68,12 @@ impl<'a> States<'a> {
             disks: disks.collect(),
             acknowledgements: Acknowledgements::of(run),
         }
+    }
+
+    /// Those of each model.
+    pub(crate) fn each(run: &Run, spaces: &Spaces, trace: &'a Trace) -> Vec<Self> {
+        let of_member = |member: &Member| Self::new(run, &member.space, trace);
+        spaces.members().iter().map(of_member).collect()
     }
 
     /// What a node's directory holds when all that it did is on its disk; none if it has no

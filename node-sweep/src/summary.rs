@@ -8,7 +8,10 @@ use trace_store::Trace;
 
 use crate::blocks::compare_levels;
 use crate::findings::Finding;
+use crate::rank::in_order;
+use crate::request::Request;
 use crate::sweep::Swept;
+use crate::text::searched_words;
 
 /// What a sweep came to.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -213,13 +216,14 @@ fn left(count: u64, swept: &Swept) -> u64 {
     }
 }
 
-/// What was found at all levels, and what that came to. Of states that were `drawn` it is not known
-/// what the others are.
+/// What was found at all levels that were asked for, and what that came to. Of states that were
+/// `drawn` it is not known what the others are.
 ///
 /// # Panics
 /// If there is no level.
 pub(crate) fn together(
     levels: Vec<(Vec<Finding>, Summary)>,
+    request: &Request,
     drawn: bool,
 ) -> (Vec<Finding>, Summary) {
     let (mut findings, summaries): (Vec<Vec<Finding>>, Vec<Summary>) = levels.into_iter().unzip();
@@ -227,9 +231,10 @@ pub(crate) fn together(
         compare_levels((calls, on_model), (disks, on_disk), drawn);
     }
     let mut findings = findings.concat();
-    for (place, finding) in findings.iter_mut().enumerate() {
-        finding.number = place + 1;
+    for finding in &mut findings {
+        finding.searched = searched_words(request.lost, request.split);
     }
+    in_order(&mut findings);
     (findings, Summary::of_levels(summaries))
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use campaign::{Interrupt, Shard};
-use pace_rules::nodes::{Space, State};
+use pace_rules::nodes::{Spaces, State};
 use trace_store::Trace;
 
 use crate::check::{Complaint, Verdict};
@@ -162,6 +162,33 @@ pub struct Broken {
     pub smallest: u64,
     /// What is.
     pub complaint: Complaint,
+    /// On which models one of them is possible, if they are states of models.
+    pub models: ModelSet,
+}
+
+/// Some of the models of a sweep: a bit for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ModelSet(u64);
+
+impl ModelSet {
+    /// The one at a place.
+    ///
+    /// # Panics
+    /// If there are more than anybody knows.
+    pub fn of(place: usize) -> Self {
+        assert!(place < u64::BITS as usize, "so many models");
+        Self(1 << place)
+    }
+
+    /// Adds others.
+    pub fn add(&mut self, others: Self) {
+        self.0 |= others.0;
+    }
+
+    /// Whether the one at a place is among them.
+    pub fn contains(self, place: usize) -> bool {
+        self.0 & Self::of(place).0 != 0
+    }
 }
 
 /// States that are the same.
@@ -169,6 +196,7 @@ pub struct Broken {
 struct Same {
     states: u64,
     smallest: (Size, u64),
+    models: ModelSet,
 }
 
 /// How much there is to understand in a state: what was lost, what came before the crash, and how
@@ -189,22 +217,41 @@ pub trait Source: Send {
     /// # Errors
     /// If no file system would show such a directory.
     fn make(&mut self, index: u64) -> (Size, Result<CrashState, Impossible>);
+
+    /// The model that it is of, if they are of several: its place among them.
+    fn model(&self, _index: u64) -> usize {
+        0
+    }
 }
 
-/// The states of a space, as trees.
+/// The states of models, as trees.
 pub(crate) struct Trees<'a> {
-    pub(crate) states: States<'a>,
-    pub(crate) space: &'a Space,
+    /// Of each model.
+    states: Vec<States<'a>>,
+    spaces: &'a Spaces,
+}
+
+impl<'a> Trees<'a> {
+    pub(crate) fn new(trace: &'a Trace, spaces: &'a Spaces) -> Self {
+        Self {
+            states: States::each(&trace.run, spaces, trace),
+            spaces,
+        }
+    }
 }
 
 impl Source for Trees<'_> {
     fn make(&mut self, index: u64) -> (Size, Result<CrashState, Impossible>) {
-        let state = self.space.state(index);
-        (size(&state), self.states.make(&state))
+        let (model, state) = self.spaces.state(index);
+        (size(&state), self.states[model].make(&state))
+    }
+
+    fn model(&self, index: u64) -> usize {
+        self.spaces.place(index).0
     }
 }
 
-/// Has each of `subjects` look at states of `space`, until all that `indices` names were looked at,
+/// Has each of `subjects` look at states of `spaces`, until all that `indices` names were looked at,
 /// the time of the plan is up, or somebody interrupts. States that are the same are looked at once.
 /// What nobody could decide because of the interrupt counts as not visited.
 ///
@@ -212,17 +259,14 @@ impl Source for Trees<'_> {
 /// If a subject or the watch fails.
 pub fn sweep(
     trace: &Trace,
-    space: &Space,
+    spaces: &Spaces,
     indices: impl Iterator<Item = u64> + Send,
     subjects: Vec<Box<dyn Subject + '_>>,
     plan: &Plan,
     interrupt: &Interrupt,
     watch: &mut dyn Watch,
 ) -> anyhow::Result<Swept> {
-    let trees = Trees {
-        states: States::new(&trace.run, space, trace),
-        space,
-    };
+    let trees = Trees::new(trace, spaces);
     sweep_source(trees, indices, subjects, plan, interrupt, watch)
 }
 
@@ -308,6 +352,7 @@ pub fn sweep_source(
         for (key, broken) in &mut swept.broken {
             let same = maker.seen[key];
             (broken.states, broken.smallest) = (same.states, same.smallest.1);
+            broken.models = same.models;
         }
         let looked_at = maker.seen.iter().filter(|(key, _)| judged.contains(*key));
         let of_others = maker.seen.iter().filter(|(key, _)| !plan.is_ours(key));
@@ -435,9 +480,11 @@ impl<S: Source> Maker<'_, S> {
                 continue;
             };
             let own = (size, index);
+            let model = ModelSet::of(self.source.model(index));
             if let Some(same) = self.seen.get_mut(&crash_state.key) {
                 same.states += 1;
                 same.smallest = same.smallest.min(own);
+                same.models.add(model);
                 continue;
             }
             self.seen.insert(
@@ -445,6 +492,7 @@ impl<S: Source> Maker<'_, S> {
                 Same {
                     states: 1,
                     smallest: own,
+                    models: model,
                 },
             );
             if !self.stop.plan.is_ours(&crash_state.key) {
@@ -542,6 +590,7 @@ fn judge_all(
             let verdict = verdict.and_then(|verdict| {
                 if let (Verdict::Broken(_), Some(undamaged)) = (&verdict, &stop.plan.undamaged) {
                     undamaged.ask_more(&mut *subject, stop.interrupt)?;
+                    return Ok(undamaged.temper(verdict));
                 }
                 Ok(verdict)
             });
@@ -650,6 +699,7 @@ impl Swept {
                         states: 1,
                         smallest: index,
                         complaint,
+                        models: ModelSet::default(),
                     },
                 );
             }

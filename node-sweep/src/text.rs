@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use pace_rules::nodes::{LINUX, Model, Split};
+
 use crate::findings::{Finding, Lost, NodeStory, Sync};
 
 /// A finding has so many lines.
@@ -295,32 +297,48 @@ impl Finding {
                 } else {
                     String::new()
                 };
-                format!("fsync of {}{node} before {}", sync.path, sync.before)
+                let times = if sync.times > 1 {
+                    format!(" ({} times)", sync.times)
+                } else {
+                    String::new()
+                };
+                format!("fsync of {}{node} before {}{times}", sync.path, sync.before)
             };
             let syncs: Vec<_> = self.prevented_by.iter().map(sync).collect();
             lines.add("prevented by", &syncs.join(" and "), detail.lines);
         }
-        let named = |possible: bool| {
-            let names = self
-                .models
-                .iter()
-                .filter(|(_, is)| **is == possible)
-                .map(|(name, _)| name.as_str());
-            names.collect::<Vec<_>>().join(", ")
+        if let Some(words) = self.models_words() {
+            lines.add("models", &words, detail.lines);
+        }
+    }
+
+    /// Where it is possible, and where it was not found; nothing if that was not looked at. What was
+    /// not found is not impossible: with more operations lost, or writes cut elsewhere, it may be.
+    fn models_words(&self) -> Option<String> {
+        if self.models.is_empty() {
+            return None;
+        }
+        let is_model = |name: &str| name == LINUX || Model::named(name).is_some();
+        let named = |wanted: &dyn Fn(&str, bool) -> bool| {
+            let names = self.models.iter();
+            let names = names.filter(|(name, is_possible)| wanted(name, **is_possible));
+            names.map(|(name, _)| name.as_str()).collect::<Vec<_>>()
         };
-        let words = match (named(true), named(false)) {
-            (yes, no) if yes.is_empty() && no.is_empty() => return,
-            (yes, no) if yes.is_empty() => format!(
-                "possible on {}, and not among the states of {no}",
-                self.model
-            ),
-            (yes, no) if no.is_empty() => format!("possible on {}, and on {yes} too", self.model),
-            (yes, no) => format!(
-                "possible on {}, {yes}; not among the states of {no}",
-                self.model
-            ),
-        };
-        lines.add("models", &words, detail.lines);
+        let own = Some(&*self.model).filter(|name| *name != LINUX);
+        let possible: Vec<_> = own
+            .into_iter()
+            .chain(named(&|_, is_possible| is_possible))
+            .collect();
+        let not_found = named(&|name, is_possible| !is_possible && is_model(name)).join(", ");
+        let not_seen = named(&|name, is_possible| !is_possible && !is_model(name)).join(", ");
+        let mut words = format!("possible on {}", possible.join(", "));
+        if !not_found.is_empty() {
+            words += &format!("; with {} not found on {not_found}", self.searched);
+        }
+        if !not_seen.is_empty() {
+            words += &format!("; not seen on {not_seen}");
+        }
+        Some(words)
     }
 
     /// What is missing, in one line.
@@ -453,6 +471,16 @@ impl NodeStory {
     }
 }
 
+/// The options that bound what a model is searched for.
+pub(crate) fn searched_words(lost: usize, split: Split) -> String {
+    let split = if split == Split::default() {
+        String::new()
+    } else {
+        format!(" --split {split}")
+    };
+    format!("--lost {lost}{split}")
+}
+
 /// So many more operations, by what they are.
 fn counted(rest: &[&Lost]) -> String {
     let mut kinds: BTreeMap<(&str, &str), usize> = BTreeMap::new();
@@ -543,9 +571,11 @@ mod tests {
             node: "n1".into(),
             path: "msgs/1.blk".into(),
             before: "send of 42 bytes to n2".into(),
+            times: 9,
         };
         Finding {
             number: 1,
+            rank: crate::Rank::default(),
             model: "posix".into(),
             relaxation: "operations lost".into(),
             complaint: Complaint {
@@ -566,7 +596,9 @@ mod tests {
                 node: "client".into(),
                 line: "acknowledged 17 ".repeat(30),
             }),
+            is_told: true,
             prevented_by: vec![sync; 30],
+            searched: "--lost 1".into(),
             models: ["btrfs", "xfs", "ext4-ordered"]
                 .map(|name| (name.to_owned(), name == "xfs"))
                 .into(),
@@ -626,8 +658,8 @@ mod tests {
                 and 66 later operations
   crash         after other's message (42 bytes) arrived, before fdatasync
                 msgs/1.blk
-  prevented by  fsync of msgs/1.blk before send of 42 bytes to n2
-  models        possible on posix, xfs; not among the states of btrfs,
+  prevented by  fsync of msgs/1.blk before send of 42 bytes to n2 (9 times)
+  models        possible on posix, xfs; with --lost 1 not found on btrfs,
                 ext4-ordered
 ";
         assert_eq!(one.text(), expected);

@@ -86,6 +86,26 @@ impl Tree {
                     }
                 }
             }
+            Effect::Overwrite {
+                file,
+                offset,
+                content,
+            } => {
+                if let Some(own) = self.content(*file) {
+                    match content {
+                        Bytes::Written(data) => own.overwrite(*offset, trace.bytes(*data)),
+                        Bytes::Zeros(len) => own.overwrite(*offset, &vec![0; *len as usize]),
+                        Bytes::Garbage(_) => {
+                            unreachable!("garbage is written, and nothing is over it")
+                        }
+                    }
+                }
+            }
+            Effect::Grow { file, size } => {
+                if let Some(content) = self.content(*file) {
+                    content.grow(*size);
+                }
+            }
             Effect::SetSize { file, size } => {
                 if let Some(content) = self.content(*file) {
                     content.set_size(*size);

@@ -1,16 +1,17 @@
 //! Whether a check can be believed: what it says of the state that no crash has touched.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
 use anyhow::{Context, bail};
 use campaign::Interrupt;
-use pace_rules::nodes::{Model, micros};
+use pace_rules::nodes::micros;
 use trace_store::Trace;
 
 use crate::check::Verdict;
 use crate::disks::Disks;
 use crate::mount_slot::DiskState;
+use crate::request::models_named;
 use crate::states::{Acknowledgements, CrashState};
 use crate::sweep::Subject;
 use crate::tree::Tree;
@@ -30,20 +31,41 @@ pub struct Undamaged {
     state: CrashState,
     /// How often it was asked of it.
     tries: Mutex<u32>,
+    /// Whether the state lacks what was not recorded, as all crash states do.
+    is_partial: bool,
+    /// What the check complained of, if that may come from what was not recorded.
+    complaint: OnceLock<String>,
 }
 
 impl Undamaged {
-    /// That of a trace. There is none if calls were made that are not in the trace.
+    /// That of a trace.
     ///
     /// # Errors
     /// If it cannot be made.
-    pub(crate) fn of(trace: &Trace, model: &str) -> anyhow::Result<Option<Self>> {
-        if !trace.about.not_recorded.is_empty() {
-            return Ok(None);
+    pub(crate) fn of(trace: &Trace, model: &str) -> anyhow::Result<Self> {
+        Ok(Self {
+            state: undamaged(trace, model)?,
+            tries: Mutex::default(),
+            is_partial: !trace.about.not_recorded.is_empty(),
+            complaint: OnceLock::new(),
+        })
+    }
+
+    /// Whether the state lacks what was not recorded.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.is_partial
+    }
+
+    /// A verdict of a crash state, which accuses nobody if the check complains of what was not
+    /// recorded, too.
+    pub(crate) fn temper(&self, verdict: Verdict) -> Verdict {
+        match (verdict, self.complaint.get()) {
+            (Verdict::Broken(_), Some(complaint)) => Verdict::Inconclusive(format!(
+                "not all calls of the run were recorded, and without those the check does not say `ok` even where \
+                 nothing was lost: {complaint}"
+            )),
+            (verdict, _) => verdict,
         }
-        let state = undamaged(trace, model)?;
-        let tries = Mutex::default();
-        Ok(Some(Self { state, tries }))
     }
 
     /// Asks before a sweep, on a thread of its own: who looks at a state may have its thread see
@@ -96,6 +118,10 @@ impl Undamaged {
         }
         match said.first() {
             None => Ok(()),
+            Some(first) if self.is_partial => {
+                self.complaint.get_or_init(|| first.clone());
+                Ok(())
+            }
             Some(first) => bail!(
                 "the check must say `ok` of what the run left without a crash; {} of {most} times it did not: {first}",
                 said.len()
@@ -106,7 +132,8 @@ impl Undamaged {
 
 /// The state of which nothing is missing: all that the nodes did, and all that was acknowledged.
 fn undamaged(trace: &Trace, model: &str) -> anyhow::Result<CrashState> {
-    let model = Model::named(model).with_context(|| format!("there is no model {model}"))?;
+    // All of it is the same on any.
+    let model = models_named(model)?[0];
     let mut hasher = blake3::Hasher::new();
     let mut disks = Vec::new();
     for node in trace

@@ -10,7 +10,9 @@ use campaign::{Interrupt, Outcome, OutputFormat, columns, say};
 use cluster::{Cluster, ClusterFile, Spawn};
 use local_fs::{Scratch, enter_mount_namespace};
 use node_sweep::{CrashState, Nodes, Plan, States, Subject, sweep};
-use pace_rules::nodes::{Model, NodeState, Relaxation, Relaxations, Request, Space, Split, State};
+use pace_rules::nodes::{
+    Model, NodeState, Relaxation, Relaxations, Request, Space, Spaces, Split, State,
+};
 use serde_json::{Value, json};
 use trace::{Action, Run};
 use trace_store::Trace;
@@ -106,7 +108,8 @@ impl Bench<'_> {
             split: Split::default(),
             relaxations: Relaxations::ALL,
         };
-        let space = Space::new(&trace.run, &request)?;
+        let spaces = Spaces::new(&trace.run, &[request])?;
+        let space = &spaces.members()[0].space;
         enter_mount_namespace()?;
         let scratch = Scratch::new()?;
         // One belongs to the thread that it is used in first.
@@ -122,7 +125,7 @@ impl Bench<'_> {
             (0..self.jobs).map(one).collect::<anyhow::Result<Vec<_>>>()
         };
         let slice = self.time / (2 * ROUNDS as u32);
-        let floor = floor(clusters("floor")?, &last(&trace, &space)?, slice)?;
+        let floor = floor(clusters("floor")?, &last(&trace, space)?, slice)?;
         let drawn = space.sample((*states).min(space.len()), seed);
         let subjects = clusters("sweep")?
             .into_iter()
@@ -131,7 +134,7 @@ impl Bench<'_> {
         let began = Instant::now();
         let swept = sweep(
             &trace,
-            &space,
+            &spaces,
             drawn.into_iter(),
             subjects,
             &Plan::default(),

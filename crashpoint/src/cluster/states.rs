@@ -9,7 +9,7 @@ use clap::Args;
 use cluster::ClusterFile;
 use local_fs::{Scratch, enter_mount_namespace};
 use node_sweep::{Judge, Level, Nodes, Requested, Rule, Subject};
-use pace_rules::nodes::Space;
+use pace_rules::nodes::Spaces;
 use trace_store::Trace;
 
 use crate::blocks;
@@ -69,11 +69,11 @@ pub(crate) fn states(arguments: &StatesArgs) -> anyhow::Result<Outcome> {
     let explore = request.explore(Some(&file), &trace.run)?;
     let mut text = String::new();
     if request.level != Level::Block {
-        let space = Space::new(&trace.run, &request.of_calls(explore)?)?;
+        let spaces = Spaces::new(&trace.run, &request.of_calls(explore)?)?;
         text += &if arguments.count {
-            states::counts(&space)
+            states::counts(&spaces)
         } else {
-            states::listed(&space, &trace)
+            states::listed(&spaces, &trace)
         };
     }
     if request.level != Level::Syscalls {

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use anyhow::bail;
 use campaign::{Outcome, columns};
 use clap::{Args, Command};
-use node_sweep::{Numbered, Recorded, load_trace};
+use node_sweep::{Finding, Numbered, Rank, Recorded, load_trace};
 use replayer::{Findings, Found, Group, replay_text};
 use trace_store::Trace;
 
 use super::Named;
-use crate::states::{inconclusive_title, numbered_inconclusive, title, unended};
+use crate::states::{BY_THE_LETTER, inconclusive_title, numbered_inconclusive, title, unended};
 
 /// What a directory has that is a trace of a program or a cluster.
 const TRACE: &str = "trace.json";
@@ -64,20 +64,13 @@ fn states(recorded: &Recorded, arguments: &ShowArgs) -> anyhow::Result<Outcome> 
     }
     let mut out = io::stdout().lock();
     let (findings, summary) = (&recorded.findings, &recorded.summary);
-    if !findings.is_empty() {
-        let head = ["finding", "relaxation", "states", "missing", "broken"];
-        let mut rows = vec![head.map(str::to_owned).to_vec()];
-        rows.extend(findings.iter().map(|finding| {
-            let words = finding.complaint.words.first().cloned().unwrap_or_default();
-            vec![
-                finding.number.to_string(),
-                finding.relaxation.clone(),
-                finding.states.to_string(),
-                finding.missing(),
-                words,
-            ]
-        }));
-        writeln!(out, "{}", columns(&rows))?;
+    let is_of_one = |finding: &Finding| finding.rank != Rank::LetterOnly;
+    let (of_one, by_the_letter) = findings.split_at(findings.partition_point(is_of_one));
+    if !of_one.is_empty() {
+        writeln!(out, "{}", listed(of_one))?;
+    }
+    if !by_the_letter.is_empty() {
+        writeln!(out, "{BY_THE_LETTER}\n\n{}", listed(by_the_letter))?;
     }
     write!(
         out,
@@ -89,6 +82,23 @@ fn states(recorded: &Recorded, arguments: &ShowArgs) -> anyhow::Result<Outcome> 
         writeln!(out, "{words}")?;
     }
     Ok(summary.outcome())
+}
+
+/// A line for each finding.
+fn listed(findings: &[Finding]) -> String {
+    let head = ["finding", "relaxation", "states", "missing", "broken"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    rows.extend(findings.iter().map(|finding| {
+        let words = finding.complaint.words.first().cloned().unwrap_or_default();
+        vec![
+            finding.number.to_string(),
+            finding.relaxation.clone(),
+            finding.states.to_string(),
+            finding.missing(),
+            words,
+        ]
+    }));
+    columns(&rows)
 }
 
 /// A finding of it, or a state that nobody could judge.

@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use askama::Template;
-use node_sweep::{Fate, Finding, Moment, Recorded};
+use node_sweep::{Fate, Finding, Moment, Rank, Recorded};
 
-use crate::states::{numbered_inconclusive, unended};
+use crate::states::{BY_THE_LETTER, numbered_inconclusive, unended};
 
 /// How wide a lane is at most, in pixels.
 const LANE_MAX: usize = 330;
@@ -46,6 +46,8 @@ struct SweepView {
 
 struct FindingView {
     number: usize,
+    /// What comes before it, if it is the first of a section.
+    heading: Option<&'static str>,
     /// What no other finding of the page is called.
     anchor: String,
     title: String,
@@ -106,11 +108,20 @@ fn sweep(place: usize, directory: &Path, recorded: &Recorded) -> SweepView {
         explore: manifest.explore(),
         check: manifest.check().to_owned(),
         table,
-        findings: findings
-            .iter()
-            .map(|finding| view(place, finding))
-            .collect(),
+        findings: views(place, findings),
     }
+}
+
+/// Those that no file system is known to show have a heading.
+fn views(sweep: usize, findings: &[Finding]) -> Vec<FindingView> {
+    let is_letter = |finding: &Finding| finding.rank == Rank::LetterOnly;
+    let first = findings.iter().position(is_letter);
+    let all = findings.iter().enumerate();
+    all.map(|(place, finding)| FindingView {
+        heading: (first == Some(place)).then_some(BY_THE_LETTER),
+        ..view(sweep, finding)
+    })
+    .collect()
 }
 
 fn view(sweep: usize, finding: &Finding) -> FindingView {
@@ -162,6 +173,7 @@ fn view(sweep: usize, finding: &Finding) -> FindingView {
     };
     FindingView {
         number: finding.number,
+        heading: None,
         anchor: format!("{sweep}-{}", finding.number),
         title: finding.complaint.words.join("; "),
         relaxation: finding.relaxation.clone(),

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use pace_rules::nodes::{Request, Space, State};
-use trace_store::Trace;
 
 use super::{Lessen, Missing, alone};
 use crate::check::Complaint;
@@ -11,10 +10,11 @@ use crate::findings::{Finding, Findings};
 use crate::states::{CrashState, States};
 use crate::tree::Impossible;
 
-/// The states of a space, and those beside it that a crash can leave too.
+/// The states of a model's space, and those beside it that a crash can leave too.
 pub(super) struct Calls<'a> {
     space: &'a Space,
-    request: Request,
+    /// Of all models that were asked for.
+    requests: Vec<Request>,
     findings: Findings<'a>,
     states: States<'a>,
     /// When events of any node returned, ascending.
@@ -22,15 +22,17 @@ pub(super) struct Calls<'a> {
 }
 
 impl<'a> Calls<'a> {
-    pub(super) fn new(trace: &'a Trace, space: &'a Space, request: Request) -> Self {
+    /// `findings` are of the model of the space.
+    pub(super) fn new(findings: Findings<'a>, space: &'a Space, requests: Vec<Request>) -> Self {
+        let trace = findings.trace;
         let events = trace.run.nodes.iter().flat_map(|node| &node.events);
         let mut times_ns: Vec<_> = events.map(|event| event.end_ns).collect();
         times_ns.sort_unstable();
         times_ns.dedup();
         Self {
             space,
-            request,
-            findings: Findings::new(trace, space, request.model.name),
+            requests,
+            findings,
             states: States::new(&trace.run, space, trace),
             times_ns,
         }
@@ -126,11 +128,16 @@ impl Lessen for Calls<'_> {
         // Who asks what other spaces have must ask of one that is in this one.
         let run = &self.findings.trace.run;
         let own = HashSet::from([crash_state.key]);
-        let found = self.findings.search(run, &self.request, &own);
-        if found.is_none_or(|found| found.is_empty()) {
+        let is_own = |request: &Request| {
+            let found = self.findings.search(run, request, &own);
+            found.is_some_and(|found| !found.is_empty())
+        };
+        if !self.requests.iter().any(is_own) {
             return Ok(story);
         }
-        let mut told = self.findings.explain(vec![(story, own)], &self.request);
+        let mut told = self
+            .findings
+            .explain(vec![(story, own)], &self.requests, false);
         Ok(told.pop().expect("as many as were asked about"))
     }
 }

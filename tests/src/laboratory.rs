@@ -99,9 +99,7 @@ impl Laboratory {
         disk.load(crashed).expect("loaded");
         let mut mounted = Mounted::new(&self.variant, disk.device(), &directory).ok()?;
         mounted.unmount().expect("unmounted");
-        let content = disk.content(&self.base).expect("read");
-        drop(disk);
-        Arc::into_inner(content)
+        Some(disk.content(&self.base).expect("read"))
     }
 
     /// A recorder.

@@ -28,6 +28,11 @@ impl Random {
         Self(seed)
     }
 
+    /// From this seed.
+    pub fn from_seed(seed: u64) -> Self {
+        Self(seed)
+    }
+
     /// One that is less than `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);

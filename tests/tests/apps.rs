@@ -231,6 +231,72 @@ fn a_file_that_is_replaced_and_synced_with_everything_is_there() {
     }
 }
 
+/// Sweeps a program of `tests/fixtures/correct`, which leaves these out of what it should do.
+fn correct(name: &str, left_out: &[&str], options: &[&str]) -> Swept {
+    let check = format!("/usr/bin/python3 tests/fixtures/correct/{name}-check.py {{dir}} {{acks}}");
+    let client = format!("tests/fixtures/correct/{name}.py");
+    let words = ["/usr/bin/python3", &client, "{dir}"];
+    let swept = sweep(
+        &[&["--check", &check], options].concat(),
+        &[&words, left_out].concat(),
+    );
+    assert_eq!(swept.summary["inconclusive"], 0, "{:#}", swept.summary);
+    assert!(swept.summary["checked"].as_u64() > Some(10));
+    swept
+}
+
+#[test]
+fn programs_that_are_right_are_clean_by_default() {
+    for name in ["replace", "log"] {
+        let swept = correct(name, &[], &[]);
+        swept.assert_clean();
+        assert_eq!(swept.summary["model"], "linux");
+    }
+}
+
+#[test]
+fn what_only_the_letter_of_the_standard_allows_is_told_last_and_apart() {
+    let swept = correct("replace", &[], &["--model", "posix"]);
+    // It was asked for.
+    swept.assert_found();
+    let ranks = |swept: &Swept| -> Vec<String> {
+        let ranks = swept.findings.iter().map(|finding| &finding["rank"]);
+        ranks
+            .map(|rank| rank.as_str().expect("one").to_owned())
+            .collect()
+    };
+    assert!(
+        ranks(&swept).iter().all(|rank| rank == "letter-only"),
+        "{:#?}",
+        swept.findings
+    );
+    // What file systems do as well is none of that.
+    let swept = correct("replace", &["file"], &["--model", "posix"]);
+    let ranks = ranks(&swept);
+    assert_eq!(
+        ranks.first().map(String::as_str),
+        Some("acknowledged-everywhere")
+    );
+    assert_eq!(ranks.last().map(String::as_str), Some("letter-only"));
+}
+
+#[test]
+fn a_sync_that_is_left_out_is_found_by_default() {
+    for (name, sync) in [
+        ("replace", "file"),
+        ("replace", "directory"),
+        ("log", "sync"),
+    ] {
+        let swept = correct(name, &[sync], &[]);
+        swept.assert_found();
+        // There may be others behind it, which only one of the file systems shows.
+        let finding = &swept.findings[0];
+        assert_eq!(finding["model"], "linux", "{finding:#}");
+        assert_eq!(finding["rank"], "acknowledged-everywhere", "{finding:#}");
+        assert_eq!(finding["models"]["xfs"], true, "{finding:#}");
+    }
+}
+
 #[test]
 fn a_path_that_the_program_kept_leads_into_the_state_and_not_to_what_came_of_the_run() {
     require_root();
@@ -300,7 +366,9 @@ fn files_that_mktemp_named_are_two_findings_the_name_and_the_data() {
     let swept = sweep(&["--check", check], &["/bin/sh", "-c", DRAWN]);
     swept.assert_found();
     let calls: Vec<_> = swept.missing().into_iter().map(|(call, _)| call).collect();
-    assert_eq!(calls, ["openat", "write"], "{:#?}", swept.findings);
+    assert_eq!(swept.findings.len(), 2, "{:#?}", swept.findings);
+    // On no file system is the data there without its name.
+    assert_eq!(calls, ["write", "openat", "write"], "{:#?}", swept.findings);
     for finding in &swept.findings {
         assert_eq!(
             finding["patterns"],

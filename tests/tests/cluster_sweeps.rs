@@ -167,13 +167,13 @@ fn an_interrupted_sweep_says_what_it_looked_at_and_leaves_whole_results() {
         let output = signalled(
             &arguments,
             &recorded.path(),
-            "crash states on posix",
+            "crash states on linux",
             signal,
         );
         let (printed, said) = (printed(&output), said(&output));
         assert_eq!(output.status.code(), Some(3), "{printed}{said}");
         assert!(
-            printed.lines().any(|line| line.starts_with("posix ")),
+            printed.lines().any(|line| line.starts_with("linux ")),
             "{printed}{said}"
         );
         assert!(

@@ -298,6 +298,47 @@ fn clusters_side_by_side_have_the_same_addresses_and_do_not_see_each_other() {
 }
 
 #[test]
+fn nodes_order_nothing_through_temporary_files_and_are_no_part_of_this_boot() {
+    // The folder with the script is a temporary one itself.
+    let text = r#"
+        [[nodes]]
+        name = "first"
+        command = "sh FOLDER/serve"
+        ready = { log = "made" }
+        [[nodes]]
+        name = "second"
+        command = "sh FOLDER/serve"
+        ready = { log = "made" }
+        after = ["first"]
+        [check]
+        command = "sh -c 'echo ok'"
+    "#;
+    let laid = Laid::new(text);
+    let script = r#"
+        for place in /tmp /var/tmp /dev/shm; do
+            test ! -e $place/crashpoint-MARK || exit 3
+            mkdir $place/crashpoint-MARK && echo $(hostname) >$place/crashpoint-MARK/file || exit 4
+        done
+        test "$(cat /proc/sys/kernel/random/boot_id)" != "$(cat FOLDER/boot-id)" || exit 5
+        echo made
+        sleep MARK
+    "#;
+    let file = laid.folder.path().join("cluster.toml");
+    let folder = laid.folder.path().to_str().expect("text");
+    let in_folder = |text: &str| text.replace("FOLDER", folder).replace("MARK", &laid.mark);
+    fs::write(&file, in_folder(text)).expect("written");
+    fs::write(laid.folder.path().join("serve"), in_folder(script)).expect("written");
+    let boot_id = fs::read("/proc/sys/kernel/random/boot_id").expect("there is one");
+    fs::write(laid.folder.path().join("boot-id"), boot_id).expect("written");
+    let output = laid.run(&["--check"]);
+    assert_eq!(printed(&output), "ok\n", "{}", said(&output));
+    for place in ["/tmp", "/var/tmp", "/dev/shm"] {
+        let left = Path::new(place).join(format!("crashpoint-{}", laid.mark));
+        assert!(!left.exists(), "{}", left.display());
+    }
+}
+
+#[test]
 fn a_cluster_that_is_stopped_leaves_nothing() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let laid = Laid::new(IDLE);

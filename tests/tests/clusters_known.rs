@@ -187,7 +187,15 @@ impl Recorded {
 
     /// How many states there are.
     fn count(&self, explore: &str) -> u64 {
-        let output = self.crashpoint(&["states", "trace", "--count", "--explore", explore]);
+        let output = self.crashpoint(&[
+            "states",
+            "trace",
+            "--count",
+            "--model",
+            "posix",
+            "--explore",
+            explore,
+        ]);
         let text = printed(&output);
         let last = text
             .lines()

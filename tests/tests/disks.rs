@@ -111,7 +111,7 @@ fn an_acknowledgement_before_the_fsync_is_found_at_both_levels() {
     );
     swept.assert_judged();
     assert_eq!(swept.status, 1, "{}", swept.said);
-    let (by_calls, on_disk) = (swept.of("posix"), swept.of(ON_EXT4));
+    let (by_calls, on_disk) = (swept.of("linux"), swept.of(ON_EXT4));
     assert!(
         !by_calls.is_empty() && !on_disk.is_empty(),
         "{:#?}",
@@ -126,7 +126,7 @@ fn an_acknowledgement_before_the_fsync_is_found_at_both_levels() {
     assert!(
         on_disk
             .iter()
-            .all(|finding| finding["models"]["posix"] == true),
+            .all(|finding| finding["models"]["linux"] == true),
         "{on_disk:#?}"
     );
     assert!(
@@ -146,7 +146,7 @@ fn an_acknowledgement_before_the_fsync_is_found_at_both_levels() {
 fn a_rename_without_an_fsync_of_the_directory_is_covered_by_that_of_the_file_on_ext4() {
     let script = "cd {dir} && echo new > tmp && sync tmp && mv tmp file && sync file && echo saved";
     let swept = sweep(
-        &["--disk", "ext4", "--check", SAVED],
+        &["--disk", "ext4", "--model", "posix", "--check", SAVED],
         &["/bin/sh", "-c", script],
     );
     swept.assert_judged();

@@ -293,3 +293,35 @@ fn pipes_sockets_and_modes_come_back_as_they_were() {
                  '640 700 1711 4604 2775 ' && echo ok || echo broken $(stat -c '%F %a' *)";
     sweep_script(&[], check, script).assert_clean("made");
 }
+
+/// LMDB trusts a page that was not flushed if the one who wrote it ran in the same boot.
+#[test]
+fn a_check_sees_that_the_machine_was_started_anew() {
+    require_root();
+    let script = "boot = open('/proc/sys/kernel/random/boot_id').read()\n\
+                  open('boot', 'w').write(boot); os.sync(); print('written')";
+    let check = "test -s {acks} || { echo ok; exit; }\n\
+                 if test \"$(cat {dir}/boot)\" = \"$(cat /proc/sys/kernel/random/boot_id)\"; \
+                 then echo broken it trusts itself; else echo ok; fi";
+    sweep_script(&[], check, script).assert_clean("another boot");
+}
+
+/// Whose a file is, is not recorded: what lacks that accuses nobody, whatever the check says of it.
+#[test]
+fn a_state_that_lacks_what_was_not_recorded_accuses_nobody() {
+    require_root();
+    let script = "file = os.open('file', os.O_CREAT | os.O_RDWR)\n\
+                  os.fchown(file, 1, 1); os.fsync(file); os.fsync(os.open('.', os.O_RDONLY))\n\
+                  print('written')";
+    let check = "test -s {acks} || { echo ok; exit; }\n\
+                 if test \"$(stat -c %u {dir}/file)\" = 1; then echo ok; else echo broken whose; fi";
+    let swept = sweep_script(&[], check, script);
+    assert_eq!(swept.status, Some(3), "{}", swept.said);
+    assert_eq!(swept.findings, 0, "{}", swept.said);
+    // The check has another reason to complain here, and none at all without a crash.
+    let script = "file = os.open('file', os.O_CREAT | os.O_RDWR)\n\
+                  os.fchown(file, 1, 1); print('written')";
+    let check = "if test -s {acks} && ! test -e {dir}/file; then echo broken it is lost; \
+                 else echo ok; fi";
+    sweep_script(&[], check, script).assert_found("not synced");
+}

@@ -51,7 +51,7 @@ fn a_program_has_a_recorded_disk_in_a_guest_and_both_levels_are_looked_at() {
     let script = "./crashpoint app --disk ext4 --format json --check \"sh $PWD/check {dir} {acks}\" -- sh $PWD/save {dir}";
     let (status, objects, all) = in_a_guest(&place, &["fuse", "loop", "ext4"], script);
     assert_eq!(status, Some(1), "{all}");
-    for model in ["posix", "ext4 on disk"] {
+    for model in ["linux", "ext4 on disk"] {
         let found = objects
             .iter()
             .any(|object| object["type"] == "states-finding" && object["model"] == model);

@@ -81,6 +81,28 @@ fn f2fs_breaks_the_workload_of_seq_1_that_it_is_known_to_break() {
     );
 }
 
+/// B3's new bug 10.
+#[test]
+fn f2fs_loses_the_rename_of_a_directory_unless_it_is_asked_to_be_strict() {
+    let place = Ordinary::new();
+    place.file(
+        "new_10.wl",
+        "workload new_10; mkdir A; sync; rename A B; creat B/foo; fsync B/foo; !\n",
+    );
+    let broken = |options: &[&str]| {
+        let sweep = [&["--kernel", "uml", "new_10.wl"], options].concat();
+        let report = Report::of_process(place.crashpoint(&[&SWEEP, sweep.as_slice()].concat()));
+        assert_eq!(report.total("inconclusive"), 0, "{:?}", report.summaries);
+        report.broken()
+    };
+    assert_eq!(broken(&["--fs", "f2fs"]), []);
+    assert_eq!(broken(&["--fs", "f2fs:fsync_mode=strict"]), []);
+    assert_eq!(
+        broken(&["--fs", "f2fs", "--contract", "f2fs:fsync_mode=strict"]),
+        [("new_10".to_owned(), "earlier-renames".to_owned())]
+    );
+}
+
 /// The first fsync after a mount does not wait for its write before it sends the flush, the second
 /// does; docs/results.md explains it.
 #[test]

@@ -94,6 +94,36 @@ fn btrfs_without_barriers_is_caught() {
     caught("btrfs", &["--mount-options", "nobarrier"]);
 }
 
+/// Which write matters is another one on each: on xfs, mounting alone writes three times.
+#[test]
+fn moving_bytes_hides_no_loss_of_what_was_durable_before() {
+    const MOVED: &str = "
+        workload as-it-was; creat foo; write foo 0 64K; fsync foo; !
+        workload inserted; creat foo; write foo 0 64K; fsync foo; falloc foo insert_range 0 4K; !
+        workload collapsed; creat foo; write foo 0 64K; fsync foo; falloc foo collapse_range 0 4K; !
+    ";
+    require_root();
+    for file_system in ["ext4", "xfs"] {
+        let mut losses = 0;
+        for number in 1..=6 {
+            let disk = format!("lose-write:{number}");
+            let report = replay_with(file_system, &["--jobs", "2", "--disk", &disk], MOVED);
+            let found = report.with_verdict("finding");
+            if found.is_empty() {
+                continue;
+            }
+            losses += 1;
+            assert_eq!(
+                found,
+                ["as-it-was", "collapsed", "inserted"],
+                "{file_system}, {disk}: {:?}",
+                report.broken()
+            );
+        }
+        assert!(losses >= 2, "{file_system}: {losses}");
+    }
+}
+
 const TEN: &str = "
     workload creat; creat foo; fsync foo
     workload mkdir; mkdir A; creat A/foo; fsync A/foo

@@ -236,7 +236,7 @@ fn a_sweep_that_was_killed_at_its_end_has_the_findings_of_one_that_was_not() {
     let known = |text: &str| {
         let first_words = |row: &str| row.split_whitespace().take(7).collect::<Vec<_>>().join(" ");
         let is_of_level =
-            |row: &&str| row.starts_with("posix ") || row.starts_with("ext4 on disk ");
+            |row: &&str| row.starts_with("linux ") || row.starts_with("ext4 on disk ");
         let levels = text.lines().filter(is_of_level).map(first_words);
         rows(text, "finding")
             .into_iter()
@@ -500,7 +500,7 @@ fn a_finding_that_was_drawn_is_minimized_to_one_operation_and_the_earliest_crash
     let story = printed(&output);
     assert_eq!(output.status.code(), Some(1), "{story}{}", said(&output));
     assert!(
-        story.starts_with(&format!("FINDING {number}  posix  operations lost: ")),
+        story.starts_with(&format!("FINDING {number}  linux  operations lost: ")),
         "{story}"
     );
     let (lost, left) = down(&story, "lost operations");
@@ -664,7 +664,7 @@ fn an_interrupted_minimization_tells_what_it_has_and_leaves_nothing() {
         "{}",
         said(&output)
     );
-    assert!(printed(&output).starts_with(&format!("FINDING {number}  posix  ")));
+    assert!(printed(&output).starts_with(&format!("FINDING {number}  linux  ")));
     let left = temporary.path().read_dir().expect("read").count();
     assert_eq!(left, 0, "something is left");
 }

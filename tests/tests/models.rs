@@ -1,0 +1,267 @@
+//! The models of file systems against the file systems: small random programs run on recorded disks,
+//! every crash state of a disk is recovered, and the tree that it shows must be one that the model
+//! allows. A model that denies what a disk shows makes every clean sweep on it worthless. Needs root.
+
+#[path = "models/calls.rs"]
+mod calls;
+#[path = "models/disk.rs"]
+mod disk;
+#[path = "models/program.rs"]
+mod program;
+#[path = "models/search.rs"]
+mod search;
+#[path = "models/tree.rs"]
+mod tree;
+
+use std::collections::HashSet;
+use std::env;
+use std::time::Instant;
+
+use end_to_end::{Random, in_own_namespace, require_root};
+use pace_rules::nodes::Model;
+
+use disk::Laboratory;
+use program::Program;
+use search::Allowed;
+
+/// So many disks of a file system are worked on at once: whoever mounts one mostly waits.
+const WORKERS: usize = 4;
+
+/// The variable that names the only program to be run, as it is printed.
+const ONE_PROGRAM: &str = "CRASHPOINT_MODELS_PROGRAM";
+
+/// Programs have no more operations than this.
+const OPS_MAX: u64 = 10;
+
+/// Trees that are allowed and that no disk showed are counted up to this, for each program.
+const OTHERS_MAX: usize = 1000;
+
+/// What crash states are made of each recording.
+const STATES: &str = "every-write,flushed,reorder:1";
+
+/// What came of a number of programs.
+#[derive(Default)]
+struct Tally {
+    programs: usize,
+    disks: usize,
+    trees: usize,
+    /// Trees that the model allows and no disk showed.
+    others: usize,
+    denied: usize,
+}
+
+impl Tally {
+    fn add(&mut self, other: &Self) {
+        self.programs += other.programs;
+        self.disks += other.disks;
+        self.trees += other.trees;
+        self.others += other.others;
+        self.denied += other.denied;
+    }
+}
+
+/// A program with a tree that the model denies.
+struct Denial {
+    words: String,
+}
+
+/// Runs a program, and says of the first tree that is denied what it is.
+fn try_program(
+    laboratory: &mut Laboratory,
+    model: &'static Model,
+    program: &Program,
+    tally: &mut Tally,
+) -> Option<Denial> {
+    let recording = laboratory.record(program);
+    if env::var_os(ONE_PROGRAM).is_some() {
+        println!("{program}\n{}", recording.told());
+    }
+    let mut allowed = Allowed::new(recording.run.clone(), model);
+    let states = STATES.parse().expect("states");
+    let grid = allowed.grid.clone();
+    let crashes = laboratory.crashes(&recording, &states, 0, &grid);
+    tally.programs += 1;
+    tally.disks += crashes.len();
+    let mut trees = HashSet::new();
+    let mut denial = None;
+    for (found, crashes) in crashes {
+        let found = match found {
+            Ok(found) => found,
+            Err(why) => {
+                denial.get_or_insert(Denial {
+                    words: format!("{}: not to be had: {why}", crashes[0].state),
+                });
+                continue;
+            }
+        };
+        let denied = crashes
+            .iter()
+            .find(|crash| !allowed.allows(crash.returned..=crash.begun, &found));
+        if let Some(crash) = denied {
+            tally.denied += 1;
+            let events = crash.returned..=crash.begun;
+            let words = format!(
+                "{}: behind {} to {} events\n{}  allowed:\n{}",
+                crash.state,
+                crash.returned,
+                crash.begun,
+                found.told(&grid),
+                allowed.told(events, &found)
+            );
+            denial.get_or_insert(Denial { words });
+        }
+        trees.insert(found);
+    }
+    tally.trees += trees.len();
+    tally.others += allowed.others(&trees, OTHERS_MAX);
+    denial
+}
+
+/// Leaves operations out as long as something stays denied.
+fn shrink(
+    laboratory: &mut Laboratory,
+    model: &'static Model,
+    program: &Program,
+    denial: Denial,
+) -> (Program, Denial) {
+    let (mut program, mut denial) = (program.clone(), denial);
+    let mut place = 0;
+    while place < program.ops.len() + program.initial.len() {
+        let mut smaller = program.clone();
+        if place < program.ops.len() {
+            smaller.ops.remove(place);
+        } else {
+            smaller.initial.remove(place - program.ops.len());
+        }
+        match try_program(laboratory, model, &smaller, &mut Tally::default()) {
+            Some(still) => (program, denial) = (smaller, still),
+            None => place += 1,
+        }
+    }
+    (program, denial)
+}
+
+/// Does the part of one of the workers. Returns the programs of which a tree is denied.
+fn work(
+    file_system: &str,
+    model: &'static Model,
+    worker: usize,
+    programs: &[Program],
+) -> (Tally, Vec<String>) {
+    let mut laboratory = Laboratory::new(file_system);
+    let (mut tally, mut told) = (Tally::default(), Vec::new());
+    for (number, program) in programs.iter().enumerate().skip(worker).step_by(WORKERS) {
+        let Some(denial) = try_program(&mut laboratory, model, program, &mut tally) else {
+            continue;
+        };
+        let (program, denial) = shrink(&mut laboratory, model, program, denial);
+        println!(
+            "{}: program {number}: {program}\n  {}",
+            model.name, denial.words
+        );
+        told.push(program.to_string());
+    }
+    (tally, told)
+}
+
+/// Has programs run on a file system, and expects that its model allows what its disk shows.
+fn compare(file_system: &str, model: &str, programs: &[Program]) {
+    require_root();
+    let model = Model::named(model).expect("it is known");
+    let begun = Instant::now();
+    let (mut tally, mut told) = (Tally::default(), Vec::new());
+    std::thread::scope(|scope| {
+        let work = |worker| move || in_own_namespace(|| work(file_system, model, worker, programs));
+        let workers: Vec<_> = (0..WORKERS)
+            .map(|worker| scope.spawn(work(worker)))
+            .collect();
+        for worker in workers {
+            let (own, denied) = worker
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            tally.add(&own);
+            told.extend(denied);
+        }
+    });
+    println!(
+        "{}: {} programs, {} disks, {} trees, {} allowed that no disk showed, {} denied, {:.1} s",
+        model.name,
+        tally.programs,
+        tally.disks,
+        tally.trees,
+        tally.others,
+        tally.denied,
+        begun.elapsed().as_secs_f64()
+    );
+    assert!(
+        told.is_empty(),
+        "{} denies what the disk shows:\n{}",
+        model.name,
+        told.join("\n")
+    );
+}
+
+/// So many programs, from the seed that the environment names, or else this one; or the one program
+/// that it names.
+fn programs(count: u64, seed: u64) -> Vec<Program> {
+    let named = |name: &str| env::var(name).ok();
+    if let Some(text) = named(ONE_PROGRAM) {
+        return vec![text.parse().expect("a program"); 3];
+    }
+    let number = |name: &str| named(name).and_then(|text| text.parse().ok());
+    let seed = number("CRASHPOINT_TEST_SEED").unwrap_or(seed);
+    let count = number("CRASHPOINT_MODELS_COUNT").unwrap_or(count);
+    println!("CRASHPOINT_TEST_SEED={seed} CRASHPOINT_MODELS_COUNT={count}");
+    let mut random = Random::from_seed(seed);
+    (0..count)
+        .map(|_| Program::random(&mut random, OPS_MAX))
+        .collect()
+}
+
+/// So many programs of each file system in a usual run, and in a long one.
+const SOME: u64 = 25;
+const MANY: u64 = 1250;
+
+#[test]
+fn ext4_ordered_allows_what_the_disk_shows() {
+    compare("ext4", "ext4-ordered", &programs(SOME, 1));
+}
+
+#[test]
+fn ext4_writeback_allows_what_the_disk_shows() {
+    compare(WRITEBACK, "ext4-writeback", &programs(SOME, 2));
+}
+
+#[test]
+fn xfs_allows_what_the_disk_shows() {
+    compare("xfs", "xfs", &programs(SOME, 3));
+}
+
+#[test]
+fn btrfs_allows_what_the_disk_shows() {
+    compare("btrfs", "btrfs", &programs(SOME, 4));
+}
+
+const WRITEBACK: &str = "ext4:data=writeback";
+
+#[test]
+#[ignore = "takes half an hour"]
+fn models_allow_what_thousands_of_programs_show() {
+    let seed = u64::from(std::process::id());
+    let all = [
+        ("ext4", "ext4-ordered"),
+        (WRITEBACK, "ext4-writeback"),
+        ("xfs", "xfs"),
+        ("btrfs", "btrfs"),
+    ];
+    let failed = std::thread::scope(|scope| {
+        let tests = all.map(|(file_system, model)| {
+            scope.spawn(move || compare(file_system, model, &programs(MANY, seed)))
+        });
+        tests
+            .into_iter()
+            .filter_map(|test| test.join().err())
+            .count()
+    });
+    assert_eq!(failed, 0, "models deny what disks show");
+}

@@ -460,7 +460,7 @@ pub(crate) fn unended(recorded: &Recorded, directory: &Path) -> Option<String> {
     (!recorded.has_ended).then(|| {
         format!(
             "the sweep has not ended: it was killed, or it is still running; this is what it knew \
-             until now. Continue it with: {} {command} --resume {}",
+             until now, in the order of the states. Continue it with: {} {command} --resume {}",
             own_call(),
             quoted(&directory)
         )

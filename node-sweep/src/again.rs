@@ -51,12 +51,13 @@ pub fn make_again(
 ) -> anyhow::Result<CrashState> {
     if address.level == Level::Block {
         let space = block_space(trace, request, address)?;
-        let (_, state) = Blocks::new(trace, &space)?.make(address.state);
-        return Ok(state.expect("a disk can hold anything"));
+        let made = Blocks::new(trace, &space)?.make(address.state);
+        return Ok(made.state.expect("a disk can hold anything"));
     }
     let spaces = spaces(trace, request, address)?;
-    let (_, state) = Trees::new(trace, &spaces).make(address.state);
-    state.map_err(|_| anyhow::anyhow!("no file system would show state {}", address.state))
+    let made = Trees::new(trace, &spaces).make(address.state);
+    made.state
+        .map_err(|_| anyhow::anyhow!("no file system would show state {}", address.state))
 }
 
 /// What there is to tell of a state, if this was said of it. Nothing is mounted for that.

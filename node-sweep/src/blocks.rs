@@ -11,6 +11,7 @@ use pace_rules::disk::{self, Disk as Keeping, Kind, Relaxation};
 use pace_rules::nodes::{
     BlockSpace, BlockState, Model, NodeState, RecordedDisk, Relaxation as OfNodes, State, micros,
 };
+use trace::Run;
 use trace_store::{Disk, Trace};
 
 use crate::check::Complaint;
@@ -22,8 +23,8 @@ use crate::program::scratch;
 use crate::rank::Rank;
 use crate::states::{Acknowledgements, CrashState};
 use crate::summary::Summary;
-use crate::sweep::{Broken, Size, Source, Swept};
-use crate::tree::{Impossible, Tree};
+use crate::sweep::{Broken, Made, Size, Source, Swept};
+use crate::tree::Tree;
 
 /// Disks that were made lately and are kept, of each node: where one node goes on, the others stay.
 const RECENT_MAX: usize = 16;
@@ -160,9 +161,17 @@ impl OneDisk<'_> {
 }
 
 impl Source for Blocks<'_> {
-    fn make(&mut self, index: u64) -> (Size, Result<CrashState, Impossible>) {
+    fn run(&self) -> &Run {
+        &self.trace.run
+    }
+
+    fn make(&mut self, index: u64) -> Made {
         let state = self.space.state(index);
-        (size(self.space, &state), Ok(self.crash_state(&state)))
+        Made {
+            size: size(self.space, &state),
+            state: Ok(self.crash_state(&state)),
+            cut: self.space.latest(&self.trace.run, &state),
+        }
     }
 }
 
@@ -799,8 +808,7 @@ mod tests {
             differs: Vec::new(),
         });
         for index in 0..space.len() {
-            let (_, crash_state) = blocks.make(index);
-            let key = crash_state.expect("a disk").key;
+            let key = blocks.make(index).state.expect("a disk").key;
             finding.state = index;
             assert_eq!(
                 make_again(&trace, &asked, finding.address())

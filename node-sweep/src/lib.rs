@@ -14,6 +14,7 @@ mod causes;
 mod check;
 mod compare;
 mod content;
+mod coverage;
 mod damage;
 mod differences;
 mod directory;
@@ -50,6 +51,7 @@ pub use acks::late_acks;
 pub use again::{Address, keep, make_again, refuse_to_keep};
 pub use blocks::{BlockFindings, Blocks, kind_words, recorded_disks};
 pub use check::{Check, CheckCommand, Checker, Complaint, Verdict};
+pub use coverage::{Coverage, Tried};
 pub use damage::Damage;
 pub use disks::Disks;
 pub use findings::{
@@ -73,7 +75,8 @@ pub use results::{Results, load_trace};
 pub use states::{CrashState, States};
 pub use summary::{Summary, count_words};
 pub use sweep::{
-    Broken, ModelSet, Plan, Progress, Size, Source, Subject, Swept, Watch, sweep, sweep_source,
+    Broken, Made, ModelSet, Plan, Progress, Size, Source, Subject, Swept, Watch, sweep,
+    sweep_source,
 };
 pub use tree::{Fingerprint, Impossible, Tree};
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use trace_store::Trace;
 
 use crate::blocks::compare_levels;
+use crate::coverage::Coverage;
 use crate::findings::Finding;
 use crate::rank::in_order;
 use crate::request::Request;
@@ -44,6 +45,9 @@ pub struct Summary {
     /// for more than can be counted.
     #[serde(default)]
     pub left: u64,
+    /// After what of the run crashes were tried; of several levels each has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coverage: Option<Coverage>,
     /// It was stopped before its end.
     pub interrupted: bool,
     /// How long it took, in seconds, without the recording.
@@ -115,6 +119,7 @@ impl Summary {
             not_recorded: trace.about.not_recorded.clone(),
             untested: None,
             left: left(count, swept),
+            coverage: Some(swept.coverage),
             interrupted: swept.interrupted,
             seconds: (seconds * 1000.0).round() / 1000.0,
             levels: Vec::new(),
@@ -165,7 +170,16 @@ impl Summary {
                 count_words(left)
             ),
         };
-        columns(&rows) + &left
+        columns(&rows) + &left + &self.coverage_lines()
+    }
+
+    /// After what of the run crashes were tried, a line for each level.
+    fn coverage_lines(&self) -> String {
+        let line = |level: &Self| Some(format!("{}: {}\n", level.model, level.coverage?.line()));
+        match &*self.levels {
+            [] => self.coverage.iter().map(|of| of.line() + "\n").collect(),
+            levels => levels.iter().filter_map(line).collect(),
+        }
     }
 
     fn row(&self) -> Vec<String> {

@@ -8,9 +8,11 @@ use std::time::Instant;
 
 use campaign::{Interrupt, Shard};
 use pace_rules::nodes::{Spaces, State};
+use trace::Run;
 use trace_store::Trace;
 
 use crate::check::{Complaint, Verdict};
+use crate::coverage::{Coverage, Crashes};
 use crate::judged::Verdicts;
 use crate::states::{CrashState, States};
 use crate::tree::{Fingerprint, Impossible};
@@ -147,6 +149,8 @@ pub struct Swept {
     pub inconclusive: HashMap<String, (u64, u64)>,
     /// States of other shards.
     pub others: u64,
+    /// After what of the run crashes were tried.
+    pub coverage: Coverage,
     /// It was stopped before its end.
     pub interrupted: bool,
     /// Its time was up before its end.
@@ -210,13 +214,23 @@ pub(crate) fn size(state: &State) -> Size {
     (lost, state.cut.iter().sum(), kept)
 }
 
+/// A crash state that was made.
+pub struct Made {
+    /// How much there is to understand in it.
+    pub size: Size,
+    /// For each node: so many of its events had happened.
+    pub cut: Vec<usize>,
+    /// The state, unless no file system would show such a directory.
+    pub state: Result<CrashState, Impossible>,
+}
+
 /// Crash states that are made, each by its number.
 pub trait Source: Send {
-    /// Makes one, and says how much there is to understand in it.
-    ///
-    /// # Errors
-    /// If no file system would show such a directory.
-    fn make(&mut self, index: u64) -> (Size, Result<CrashState, Impossible>);
+    /// What was recorded.
+    fn run(&self) -> &Run;
+
+    /// Makes one.
+    fn make(&mut self, index: u64) -> Made;
 
     /// The model that it is of, if they are of several: its place among them.
     fn model(&self, _index: u64) -> usize {
@@ -229,6 +243,7 @@ pub(crate) struct Trees<'a> {
     /// Of each model.
     states: Vec<States<'a>>,
     spaces: &'a Spaces,
+    run: &'a Run,
 }
 
 impl<'a> Trees<'a> {
@@ -236,14 +251,23 @@ impl<'a> Trees<'a> {
         Self {
             states: States::each(&trace.run, spaces, trace),
             spaces,
+            run: &trace.run,
         }
     }
 }
 
 impl Source for Trees<'_> {
-    fn make(&mut self, index: u64) -> (Size, Result<CrashState, Impossible>) {
+    fn run(&self) -> &Run {
+        self.run
+    }
+
+    fn make(&mut self, index: u64) -> Made {
         let (model, state) = self.spaces.state(index);
-        (size(&state), self.states[model].make(&state))
+        Made {
+            size: size(&state),
+            state: self.states[model].make(&state),
+            cut: state.cut,
+        }
     }
 
     fn model(&self, index: u64) -> usize {
@@ -299,6 +323,7 @@ pub fn sweep_source(
             let maker = Maker {
                 source,
                 seen: HashMap::new(),
+                crashes: Crashes::default(),
                 impossible: 0,
                 others: 0,
                 answers: known,
@@ -359,6 +384,7 @@ pub fn sweep_source(
         swept.states = maker.impossible + looked_at.map(|(_, same)| same.states).sum::<u64>();
         swept.others = maker.others + of_others.map(|(_, same)| same.states).sum::<u64>();
         (swept.impossible, swept.checked) = (maker.impossible, at.checked);
+        swept.coverage = maker.crashes.coverage(maker.source.run(), &judged);
         swept.interrupted = interrupt.requested();
         swept.is_over = stop.is_over.load(Ordering::Relaxed);
         Ok(swept)
@@ -419,6 +445,7 @@ struct Answer {
 struct Maker<'a, S> {
     source: S,
     seen: HashMap<Fingerprint, Same>,
+    crashes: Crashes,
     impossible: u64,
     /// Impossible ones that other shards count.
     others: u64,
@@ -428,8 +455,10 @@ struct Maker<'a, S> {
 }
 
 /// What a maker leaves.
-struct MadeAll {
+struct MadeAll<S> {
+    source: S,
     seen: HashMap<Fingerprint, Same>,
+    crashes: Crashes,
     impossible: u64,
     others: u64,
 }
@@ -440,14 +469,16 @@ impl<S: Source> Maker<'_, S> {
         are_slow: bool,
         indices: impl Iterator<Item = u64>,
         jobs: &SyncSender<Job>,
-    ) -> MadeAll {
+    ) -> MadeAll<S> {
         if are_slow {
             self.make_groups(indices, jobs);
         } else {
             self.make_all(indices, jobs);
         }
         MadeAll {
+            source: self.source,
             seen: self.seen,
+            crashes: self.crashes,
             impossible: self.impossible,
             others: self.others,
         }
@@ -463,9 +494,9 @@ impl<S: Source> Maker<'_, S> {
             if self.stop.is_now() {
                 return None;
             }
-            let (size, crash_state) = self.source.make(index);
+            let Made { size, cut, state } = self.source.make(index);
             self.counts.made.fetch_add(1, Ordering::Relaxed);
-            let Ok(crash_state) = crash_state else {
+            let Ok(crash_state) = state else {
                 // Nobody has a key of these.
                 let is_ours = self
                     .stop
@@ -479,6 +510,7 @@ impl<S: Source> Maker<'_, S> {
                 }) += 1;
                 continue;
             };
+            self.crashes.add(&cut, &crash_state.key);
             let own = (size, index);
             let model = ModelSet::of(self.source.model(index));
             if let Some(same) = self.seen.get_mut(&crash_state.key) {
@@ -547,8 +579,8 @@ impl<S: Source> Maker<'_, S> {
                 if self.stop.is_now() {
                     return;
                 }
-                let (_, crash_state) = self.source.make(members[0].index);
-                let state = crash_state.expect("it was made before");
+                let made = self.source.make(members[0].index);
+                let state = made.state.expect("it was made before");
                 if jobs.send(Job { state, members }).is_err() {
                     return;
                 }

@@ -143,6 +143,40 @@ fn killed_at_random_moments() {
 }
 
 #[test]
+fn a_sweep_says_after_what_crashes_were_tried() {
+    let place = Place::new(&["--disk", "ext4"]);
+    let saves = "for i in 1 2 3; do echo $i > {dir}/tmp && sync {dir}/tmp && mv {dir}/tmp \
+                 {dir}/file$i && sync {dir} && echo $i; done";
+    let sweep = |options: &[&str]| {
+        let options = [&["app", "--check", "echo ok"], options].concat();
+        place.run(&[&options[..], &["--", "sh", "-c", saves]].concat())
+    };
+    let all = "crashes right after 6 of 6 syncs, 3 of 3 acknowledgements, 3 of 3 writes, 3 of 3 \
+               renames";
+    let output = sweep(&["--disk", "ext4", "--level", "both"]);
+    for level in ["linux", "ext4 on disk"] {
+        let line = format!("{level}: {all}");
+        assert!(
+            printed(&output).lines().any(|printed| printed == line),
+            "{}",
+            printed(&output)
+        );
+    }
+
+    // What was not looked at is not counted.
+    let output = sweep(&["--sample", "3", "--format", "json"]);
+    let printed = printed(&output);
+    let summary: Value =
+        serde_json::from_str(printed.lines().last().expect("a line")).expect("JSON");
+    for (name, of) in [("syncs", 6), ("acknowledgements", 3), ("writes", 3)] {
+        let tried = &summary["coverage"][name];
+        assert_eq!(tried["of"], of, "{summary}");
+        assert!(tried["after"].as_u64().expect("a number") < of, "{summary}");
+    }
+    assert!(summary["coverage"]["syncs"]["after"] != 0, "{summary}");
+}
+
+#[test]
 fn stopped_when_its_time_is_up_and_continued() {
     let place = Place::new(&["--disk", "ext4"]);
     let levels = ["--level", "both"];

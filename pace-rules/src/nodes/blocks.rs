@@ -29,6 +29,24 @@ pub struct RecordedDisk {
     pub durable: usize,
 }
 
+impl RecordedDisk {
+    /// What tells moments apart: how many writes had arrived, and how many no crash can cost.
+    fn writes(&self, position: usize) -> (usize, usize) {
+        (
+            self.log.submitted(position),
+            self.log.durable_writes(position),
+        )
+    }
+
+    /// When the next request arrived that changes what a crash may leave, if there was one.
+    fn next_change(&self, position: usize) -> Option<u64> {
+        let here = self.writes(position);
+        let later = self.times_ns.iter().enumerate().skip(position);
+        let mut changes = later.filter(|(place, _)| self.writes(place + 1) != here);
+        changes.next().map(|(_, time_ns)| *time_ns)
+    }
+}
+
 /// What is wanted.
 #[derive(Debug, Clone, Copy)]
 pub struct BlockRequest {
@@ -179,6 +197,26 @@ impl BlockSpace {
         };
         space.add_blocks(request.states.prefix());
         Ok(space)
+    }
+
+    /// How many events of each node of its run may have happened at the moment of a state: syncs may
+    /// have returned since the first moment at which the disks were the same, which is the one that
+    /// a state has.
+    pub fn latest(&self, run: &Run, state: &BlockState) -> Cut {
+        let of_node = |(node, first): (usize, &usize)| {
+            let disk = self.disk(node).zip(state.disks[node].as_ref());
+            let until = disk.and_then(|(disk, state)| disk.next_change(state.position));
+            let events = run.nodes[node].events[*first..].iter();
+            let returned = events.take_while(|event| {
+                let is_sync = matches!(
+                    event.action,
+                    Action::File(FileOp::Sync { .. } | FileOp::SyncAll)
+                );
+                is_sync && until.is_none_or(|until| event.end_ns <= until)
+            });
+            first + returned.count()
+        };
+        state.cut.iter().enumerate().map(of_node).collect()
     }
 
     fn add_blocks(&mut self, prefix: bool) {
@@ -553,12 +591,7 @@ fn moments(
     for cut in &cuts {
         let moment = merged.moment(cut);
         let happened = |(disk, position): (&Option<RecordedDisk>, &usize)| {
-            disk.as_ref().map(|disk| {
-                (
-                    disk.log.submitted(*position),
-                    disk.log.durable_writes(*position),
-                )
-            })
+            disk.as_ref().map(|disk| disk.writes(*position))
         };
         let told = run.nodes.iter().zip(&moment.events);
         let told = told.map(|(node, events)| {

@@ -1,0 +1,198 @@
+//! What of a run crashes were tried around.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use trace::{Action, FileOp, Node, Run};
+
+use crate::tree::Fingerprint;
+
+/// So many states of each crash are remembered: it was tried if one of them was judged.
+const REMEMBERED: usize = 4;
+
+/// How often the run did something, and how often a crash was tried right after it: before the next
+/// change of a file of the node, or the next acknowledgement if it has no files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tried {
+    /// How often it is in the run.
+    pub of: u64,
+    /// After how many of these a crash was tried.
+    pub after: u64,
+}
+
+impl fmt::Display for Tried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.after, self.of)
+    }
+}
+
+/// After what of a run crashes were tried.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Coverage {
+    /// Calls that make something durable.
+    pub syncs: Tried,
+    /// Lines that say that something was done.
+    pub acknowledgements: Tried,
+    /// Writes into files.
+    pub writes: Tried,
+    /// Renames.
+    pub renames: Tried,
+}
+
+impl Coverage {
+    fn count(&mut self, action: &Action, is_tried: bool) {
+        let tried = match action {
+            Action::Mark { .. } => &mut self.acknowledgements,
+            Action::File(FileOp::Sync { .. } | FileOp::SyncAll) => &mut self.syncs,
+            Action::File(FileOp::Write { .. }) => &mut self.writes,
+            Action::File(FileOp::Rename { .. }) => &mut self.renames,
+            _ => return,
+        };
+        tried.of += 1;
+        tried.after += u64::from(is_tried);
+    }
+
+    /// In a line.
+    pub(crate) fn line(&self) -> String {
+        let Self {
+            syncs,
+            acknowledgements,
+            writes,
+            renames,
+        } = self;
+        format!(
+            "crashes right after {syncs} syncs, {acknowledgements} acknowledgements, {writes} \
+             writes, {renames} renames"
+        )
+    }
+}
+
+/// Where the crashes of a sweep were.
+#[derive(Debug, Default)]
+pub(crate) struct Crashes {
+    /// States of each: so many events of a node had happened.
+    states: HashMap<(usize, usize), Vec<Fingerprint>>,
+}
+
+impl Crashes {
+    /// Adds a state.
+    pub(crate) fn add(&mut self, cut: &[usize], key: &Fingerprint) {
+        for (node, events) in cut.iter().enumerate() {
+            let states = self.states.entry((node, *events)).or_default();
+            if states.len() < REMEMBERED && !states.contains(key) {
+                states.push(*key);
+            }
+        }
+    }
+
+    /// After what of a run there was one in a state that was judged.
+    pub(crate) fn coverage(&self, run: &Run, judged: &HashSet<Fingerprint>) -> Coverage {
+        let mut coverage = Coverage::default();
+        for (number, node) in run.nodes.iter().enumerate() {
+            let was_tried = |events: usize| {
+                let states = self.states.get(&(number, events));
+                states.is_some_and(|states| states.iter().any(|key| judged.contains(key)))
+            };
+            let ends = ends(node);
+            // The nearest crash after each event, from the last on.
+            let mut nearest = None;
+            let mut tried = vec![false; node.events.len()];
+            for place in (0..node.events.len()).rev() {
+                if was_tried(place + 1) {
+                    nearest = Some(place + 1);
+                }
+                tried[place] = nearest.is_some_and(|crash| crash <= ends[place]);
+            }
+            for (event, is_tried) in node.events.iter().zip(tried) {
+                coverage.count(&event.action, is_tried);
+            }
+        }
+        coverage
+    }
+}
+
+/// For each event of a node the place of the one that ends the time right after it.
+fn ends(node: &Node) -> Vec<usize> {
+    let has_files = !node.initial.is_empty();
+    let is_end = |action: &Action| match action {
+        Action::File(FileOp::Sync { .. } | FileOp::SyncAll)
+        | Action::Send(_)
+        | Action::Receive(_) => false,
+        Action::File(_) => true,
+        Action::Mark { .. } => !has_files,
+    };
+    let mut next = node.events.len();
+    let mut ends = vec![next; node.events.len()];
+    for (place, event) in node.events.iter().enumerate().rev() {
+        ends[place] = next;
+        if is_end(&event.action) {
+            next = place;
+        }
+    }
+    ends
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use trace::{Data, Event, FileId, InitialFile, SyncScope};
+
+    use super::*;
+
+    fn event(action: Action) -> Event {
+        Event {
+            start_ns: 0,
+            end_ns: 0,
+            process: 1,
+            thread: 1,
+            call: Arc::from("call"),
+            stack: 0,
+            action,
+        }
+    }
+
+    /// Twice a write, a sync and an acknowledgement.
+    fn run() -> Run {
+        let data = Data { at: 0, len: 1 };
+        let write = Action::File(FileOp::Write {
+            file: FileId(1),
+            offset: 0,
+            data,
+            size_before: 0,
+        });
+        let sync = Action::File(FileOp::Sync {
+            file: FileId(1),
+            scope: SyncScope::File,
+        });
+        let once = [write, sync, Action::Mark { line: data }];
+        Run {
+            nodes: vec![Node {
+                name: "program".into(),
+                initial: vec![InitialFile::empty_root()],
+                events: once.iter().cycle().take(6).cloned().map(event).collect(),
+            }],
+        }
+    }
+
+    #[test]
+    fn a_crash_is_after_all_that_was_done_since_the_last_change() {
+        let mut crashes = Crashes::default();
+        crashes.add(&[3], &[1; 32]);
+        crashes.add(&[4], &[2; 32]);
+        let coverage = |keys: &[Fingerprint]| {
+            let Coverage {
+                syncs,
+                acknowledgements,
+                writes,
+                ..
+            } = crashes.coverage(&run(), &keys.iter().copied().collect());
+            [syncs, acknowledgements, writes].map(|tried| (tried.after, tried.of))
+        };
+        assert_eq!(coverage(&[]), [(0, 2); 3]);
+        assert_eq!(coverage(&[[1; 32]]), [(1, 2); 3]);
+        assert_eq!(coverage(&[[2; 32]]), [(0, 2), (0, 2), (1, 2)]);
+        assert_eq!(coverage(&[[1; 32], [2; 32]]), [(1, 2), (1, 2), (2, 2)]);
+    }
+}

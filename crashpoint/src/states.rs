@@ -57,7 +57,7 @@ pub(crate) struct VisitArgs {
     #[command(flatten)]
     pub(crate) states: SpaceArgs,
 
-    /// Visit so many states only, drawn at random
+    /// Visit so many states only, drawn at random: of each kind as many as of the others
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) sample: Option<u64>,
 

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::ops::{Range, RangeInclusive};
 
 use anyhow::bail;
+use pace_rules::sample_of_kinds;
 
 /// At least and at most so many neighbours are visited together: what is the same in them is made
 /// once, and to go elsewhere takes as long as to make some dozens of them.
@@ -25,21 +26,28 @@ pub(crate) struct Indices {
 }
 
 impl Indices {
-    /// All states of the kinds that have so many each, or those that `draw` draws if only a
-    /// `sample` is asked for.
+    /// All states of the kinds that have so many each, or a `sample` of them, drawn with `seed`.
     ///
     /// # Errors
     /// If they are too many.
     pub(crate) fn of(
         kinds: impl IntoIterator<Item = u64>,
         sample: Option<u64>,
-        draw: impl FnOnce(u64) -> Vec<u64>,
+        seed: u64,
     ) -> anyhow::Result<Self> {
-        if let Some(count) = sample {
-            let drawn = draw(count);
+        let kinds: Vec<_> = kinds.into_iter().collect();
+        if let Some(size) = sample {
+            let drawn = sample_of_kinds(&kinds, size, seed);
+            let count = drawn.iter().map(|drawn| drawn.len() as u64).sum();
+            let one_by_one = drawn.into_iter().map(|drawn| {
+                spread(drawn.len() as u64).map(move |place| {
+                    let number = drawn[place as usize];
+                    number..number + 1
+                })
+            });
             return Ok(Self {
-                count: drawn.len() as u64,
-                all: Box::new(spread(drawn.len() as u64).map(move |place| drawn[place as usize])),
+                count,
+                all: Box::new(in_turns(one_by_one)),
             });
         }
         let ranges = ranges(kinds);
@@ -51,7 +59,7 @@ impl Indices {
         }
         Ok(Self {
             count,
-            all: Box::new(in_turns(ranges)),
+            all: Box::new(in_turns(ranges.into_iter().map(chunks))),
         })
     }
 }
@@ -66,17 +74,21 @@ fn ranges(kinds: impl IntoIterator<Item = u64>) -> Vec<Range<u64>> {
     kinds.into_iter().scan(0, next).collect()
 }
 
-/// All numbers of some ranges: the ranges take turns.
-fn in_turns(ranges: Vec<Range<u64>>) -> impl Iterator<Item = u64> + Send {
-    let chunks = |range: Range<u64>| {
-        let states = range.end - range.start;
-        let len = (states / PARTS).clamp(*CHUNK.start(), *CHUNK.end());
-        spread(states.div_ceil(len)).map(move |chunk| {
-            let first = range.start + chunk * len;
-            first..range.end.min(first + len)
-        })
-    };
-    let mut waiting: VecDeque<_> = ranges.into_iter().map(chunks).collect();
+/// The chunks in which a range is visited.
+fn chunks(range: Range<u64>) -> impl Iterator<Item = Range<u64>> + Send {
+    let states = range.end - range.start;
+    let len = (states / PARTS).clamp(*CHUNK.start(), *CHUNK.end());
+    spread(states.div_ceil(len)).map(move |chunk| {
+        let first = range.start + chunk * len;
+        first..range.end.min(first + len)
+    })
+}
+
+/// All numbers of the chunks of some kinds: the kinds take turns.
+fn in_turns<Chunks: Iterator<Item = Range<u64>> + Send + 'static>(
+    kinds: impl IntoIterator<Item = Chunks>,
+) -> impl Iterator<Item = u64> + Send {
+    let mut waiting: VecDeque<_> = kinds.into_iter().collect();
     let next = move || {
         loop {
             let mut chunks = waiting.pop_front()?;
@@ -109,8 +121,7 @@ mod tests {
     use super::*;
 
     fn visited(kinds: &[u64]) -> Vec<u64> {
-        let indices =
-            Indices::of(kinds.iter().copied(), None, |_| Vec::new()).expect("they are few");
+        let indices = Indices::of(kinds.iter().copied(), None, 0).expect("they are few");
         let all: Vec<_> = indices.all.collect();
         assert_eq!(all.len() as u64, indices.count);
         all
@@ -156,20 +167,28 @@ mod tests {
     }
 
     #[test]
-    fn of_a_sample_each_beginning_is_spread() {
-        let drawn: Vec<u64> = (0..1000).map(|number| number * 7).collect();
-        let indices = Indices::of([7000], Some(1000), |_| drawn.clone()).expect("they are few");
+    fn of_a_sample_each_beginning_is_of_all_kinds_and_spread() {
+        const KINDS: [u64; 3] = [1_000_000, 7000, 20];
+        let indices = Indices::of(KINDS, Some(1020), 1).expect("they are few");
+        assert_eq!(indices.count, 1020);
         let all: Vec<_> = indices.all.collect();
-        assert_eq!(
-            all.iter().copied().collect::<BTreeSet<_>>(),
-            drawn.into_iter().collect()
-        );
-        let early = all[..20].iter().filter(|number| **number < 3500).count();
-        assert!((5..=15).contains(&early), "{early} of 20");
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 1020);
+        for (range, parts) in ranges(KINDS).into_iter().zip([500, 500, 20]) {
+            let of_kind = |numbers: &[u64]| -> Vec<u64> {
+                let of_kind = numbers.iter().filter(|number| range.contains(number));
+                of_kind.copied().collect()
+            };
+            assert_eq!(of_kind(&all).len(), parts);
+            let begun = of_kind(&all[..60]);
+            assert_eq!(begun.len(), 20);
+            let middle = range.start.midpoint(range.end);
+            let early = begun.iter().filter(|number| **number < middle).count();
+            assert!((5..=15).contains(&early), "{early} of 20");
+        }
     }
 
     #[test]
     fn more_than_can_be_counted_are_refused() {
-        assert!(Indices::of([u64::MAX, 7], None, |_| Vec::new()).is_err());
+        assert!(Indices::of([u64::MAX, 7], None, 0).is_err());
     }
 }

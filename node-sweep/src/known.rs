@@ -69,7 +69,7 @@ impl Known<'_> {
         let spaces = Spaces::new(&self.trace.run, &requests)?;
         let (sample, seed) = (self.request.sample, self.request.seed);
         let kinds = spaces.counts().into_iter().map(|(_, count)| count.states);
-        let indices = Indices::of(kinds, sample, |count| spaces.sample(count, seed))?;
+        let indices = Indices::of(kinds, sample, seed)?;
         let count = indices.count;
         let trees = Trees::new(self.trace, &spaces);
         let swept = self.swept(Level::Syscalls, trees, indices)?;
@@ -84,7 +84,7 @@ impl Known<'_> {
         let space = self.request.of_disks(self.explore, self.trace)?;
         let (sample, seed) = (self.request.sample_of_disks(), self.request.seed);
         let kinds = space.counts().into_iter().map(|count| count.states);
-        let indices = Indices::of(kinds, sample, |count| space.sample(count, seed))?;
+        let indices = Indices::of(kinds, sample, seed)?;
         let count = indices.count;
         let swept = self.swept(Level::Block, Blocks::new(self.trace, &space)?, indices)?;
         let found = BlockFindings {

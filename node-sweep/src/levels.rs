@@ -200,7 +200,7 @@ impl<'a> Requested<'a> {
         let spaces = Spaces::new(&self.trace.run, &requests)?;
         let (sample, seed) = (self.request.sample, self.request.seed);
         let kinds = spaces.counts().into_iter().map(|(_, count)| count.states);
-        let indices = Indices::of(kinds, sample, |count| spaces.sample(count, seed))?;
+        let indices = Indices::of(kinds, sample, seed)?;
         self.announce(&spaces);
         let (name, interrupt) = (&*self.request.model, visit.control.interrupt);
         let subjects = subjects(visit.control.jobs)?;
@@ -283,7 +283,7 @@ impl<'a> Requested<'a> {
         let model = judged.file_systems();
         let (sample, seed) = (self.request.sample_of_disks(), self.request.seed);
         let kinds = space.counts().into_iter().map(|count| count.states);
-        let indices = Indices::of(kinds, sample, |count| space.sample(count, seed))?;
+        let indices = Indices::of(kinds, sample, seed)?;
         campaign::say(&format!(
             "{} crash states of {model}, {}{}",
             count_words(space.len()),

@@ -6,3 +6,5 @@ mod combinations;
 pub mod disk;
 pub mod nodes;
 mod sample;
+
+pub use sample::sample_of_kinds;

@@ -16,6 +16,35 @@ pub(crate) fn draw(size: u32, below: u128, seed: u64) -> Vec<u128> {
     drawn.into_iter().collect()
 }
 
+/// Some of the states of several kinds, of which there are so many each, one kind after the other:
+/// `size` numbers, or all if those are fewer. For each kind those that were drawn, ascending, each
+/// choice as likely as any other. Each kind has the same part of them, and what one is short of goes
+/// to the others: what is rare would hardly be drawn beside millions of another kind.
+pub fn sample_of_kinds(kinds: &[u64], size: u64, seed: u64) -> Vec<Vec<u64>> {
+    let mut by_size: Vec<_> = (0..kinds.len()).collect();
+    by_size.sort_by_key(|kind| kinds[*kind]);
+    let mut parts = vec![0; kinds.len()];
+    let mut left = size.min(u32::MAX.into());
+    for (place, kind) in by_size.into_iter().enumerate() {
+        parts[kind] = kinds[kind].min(left / (kinds.len() - place) as u64);
+        left -= parts[kind];
+    }
+    let mut first = 0_u64;
+    let mut drawn_of = |(kind, (states, part)): (usize, (&u64, u64))| {
+        let end = first.saturating_add(*states);
+        let part = u32::try_from(part).expect("no more were asked for");
+        let drawn = draw(part, (end - first).into(), seed.wrapping_add(kind as u64));
+        let drawn: Vec<_> = drawn
+            .into_iter()
+            .map(|number| first + number as u64)
+            .collect();
+        first = end;
+        drawn
+    };
+    let kinds = kinds.iter().zip(parts).enumerate();
+    kinds.map(&mut drawn_of).collect()
+}
+
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). Our own, because a seed that is printed with
 /// a finding must give the same numbers with every later version of this program.
 struct Random(u64);
@@ -50,6 +79,26 @@ mod tests {
         assert_eq!(Random(0).next(), 0xe220_a839_7b1d_cdaf);
         assert_eq!(draw(3, 1 << 60, 7), draw(3, 1 << 60, 7));
         assert_ne!(draw(3, 1 << 60, 7), draw(3, 1 << 60, 8));
+    }
+
+    #[test]
+    fn each_kind_has_its_part_of_a_sample() {
+        let sizes = |kinds: &[u64], size| {
+            let drawn = sample_of_kinds(kinds, size, 1);
+            drawn.iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(&[1_000_000, 10, 500], 60), [25, 10, 25]);
+        assert_eq!(sizes(&[1_000_000, 10, 500], 2), [1, 0, 1]);
+        assert_eq!(sizes(&[3, 0, 2], 60), [3, 0, 2]);
+        assert_eq!(sizes(&[u64::MAX, u64::MAX], 10), [5, 0]);
+        assert!(sizes(&[], 10).is_empty());
+        let drawn = sample_of_kinds(&[100, 100], 20, 1);
+        assert!(drawn[0].iter().all(|number| *number < 100), "{drawn:?}");
+        let second = drawn[1].iter().map(|number| number - 100);
+        assert!(second.clone().all(|number| number < 100), "{drawn:?}");
+        assert_ne!(drawn[0], second.collect::<Vec<_>>());
+        assert_eq!(drawn, sample_of_kinds(&[100, 100], 20, 1));
+        assert_ne!(drawn, sample_of_kinds(&[100, 100], 20, 3));
     }
 
     #[test]

@@ -426,16 +426,6 @@ impl BlockSpace {
             kind,
         }
     }
-
-    /// The numbers of some of the states, ascending, none of them twice; each choice is as likely
-    /// as any other.
-    pub fn sample(&self, size: u64, seed: u64) -> Vec<u64> {
-        let size = u32::try_from(size).unwrap_or(u32::MAX);
-        crate::sample::draw(size, self.len().into(), seed)
-            .into_iter()
-            .map(|number| number as u64)
-            .collect()
-    }
 }
 
 /// All sets of nodes but the empty one, smaller ones first.

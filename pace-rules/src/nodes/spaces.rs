@@ -114,12 +114,4 @@ impl Spaces {
         let (place, index) = self.place(index);
         (place, self.0[place].space.state(index))
     }
-
-    /// The numbers of some of the states, ascending, none of them twice; each choice is as likely
-    /// as any other.
-    pub fn sample(&self, size: u64, seed: u64) -> Vec<u64> {
-        let size = u32::try_from(size).unwrap_or(u32::MAX);
-        let drawn = crate::sample::draw(size, self.len().into(), seed);
-        drawn.into_iter().map(|number| number as u64).collect()
-    }
 }

@@ -22,6 +22,7 @@ use crate::namespaces::NamespaceGround;
 use crate::network::{self, client_address};
 use crate::node::{Common, LOOK_EVERY, Node, SETUP_WITHIN, log_output};
 use crate::process::{Heard, Starter, each_line, ending, finish, lines_of};
+use crate::turns::Turns;
 
 /// What the check's log is called.
 const CHECK: &str = "check";
@@ -47,6 +48,9 @@ pub struct Settings<'a> {
     pub directories: &'a [PathBuf],
     /// Whether the directories are new: then the files are written, and the setup is run.
     pub first: bool,
+    /// Which nodes are started first, if not all together. What a node is `after` in the file it is
+    /// after in any case.
+    pub turns: Option<Turns<'a>>,
     /// What starts the commands.
     pub starter: &'a mut dyn Starter,
     /// Whether somebody wants an end of it.
@@ -143,14 +147,22 @@ impl Cluster {
             node.boot(directory, settings.first)?;
         }
         let mut ready = vec![false; self.nodes.len()];
+        let (mut turns, begun) = (settings.turns, Instant::now());
         while !ready.iter().all(|ready| *ready) {
             if (settings.cancelled)() {
                 return Err(Error::Interrupted);
             }
             for (index, node) in self.nodes.iter_mut().enumerate() {
-                if !ready[index] {
+                let is_held = turns.is_some_and(|turns| turns.later.contains(&index));
+                if !ready[index] && !is_held {
                     ready[index] = advance(node, &ready, settings)?;
                 }
+            }
+            if let Some(of) = turns {
+                // Who cannot be ready alone is not late for that.
+                self.nodes.iter_mut().for_each(Node::begin_time);
+                let fixed = self.common.file.first_alone;
+                turns = Some(of).filter(|of| !of.are_over(&self.nodes, &ready, begun, fixed));
             }
             std::thread::sleep(LOOK_EVERY);
         }

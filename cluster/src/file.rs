@@ -56,6 +56,9 @@ pub struct ClusterFile {
     /// begins after that, with the cluster started again; without it, with directories that are
     /// new.
     pub prepare: Option<Vec<String>>,
+    /// How long nodes that are started before others are alone, ready or not; if nothing is said,
+    /// until they are ready, or for a while.
+    pub first_alone: Option<Duration>,
     /// What makes the cluster work.
     pub client: Option<ClientConfig>,
     /// What judges it.
@@ -317,6 +320,7 @@ struct RawFile {
     environment: BTreeMap<String, String>,
     nodes: Vec<RawNode>,
     prepare: Option<String>,
+    first_alone_s: Option<f64>,
     client: Option<RawClient>,
     check: Option<RawCheck>,
 }
@@ -424,6 +428,8 @@ impl RawFile {
                 .command(&text)
                 .map_err(|what| format!("prepare: {what}"))
         });
+        let first_alone = self.first_alone_s.map(|given| seconds(Some(given), given));
+        let first_alone = first_alone.transpose()?;
         let client = self.client.map(|raw| {
             let command = values
                 .command(&raw.command)
@@ -454,6 +460,7 @@ impl RawFile {
             disk: self.disk,
             nodes,
             prepare: prepare.transpose()?,
+            first_alone,
             client: client.transpose()?,
             check: check.transpose()?,
             patience: 1,

@@ -377,6 +377,13 @@ impl Node {
             .is_some_and(|running| running.is_ready))
     }
 
+    /// From now on it has its time to be ready.
+    pub(crate) fn begin_time(&mut self) {
+        if let Some(running) = self.running.as_mut().filter(|running| !running.is_ready) {
+            running.begun = Instant::now();
+        }
+    }
+
     /// Waits until it is ready.
     ///
     /// # Errors

@@ -1,30 +1,11 @@
 //! States at the block level: of the disks that the nodes had, each with its file system.
 
 use campaign::columns;
-use node_sweep::{count_words, kind_words, recorded_disks};
-use pace_rules::nodes::{BlockRequest, BlockSpace, Explore};
+use node_sweep::{count_words, kind_words};
+use pace_rules::nodes::BlockSpace;
 use trace_store::Trace;
 
-use crate::states::SpaceArgs;
-
-impl SpaceArgs {
-    /// The states of the disks of a trace.
-    pub(crate) fn block_space(
-        &self,
-        trace: &Trace,
-        explore: Explore,
-    ) -> anyhow::Result<BlockSpace> {
-        let request = BlockRequest {
-            explore,
-            states: self.of_disks(),
-        };
-        Ok(BlockSpace::new(
-            &trace.run,
-            recorded_disks(trace),
-            &request,
-        )?)
-    }
-}
+use crate::states::start_words;
 
 /// How many states there are of each kind, as a table.
 pub(crate) fn counts(space: &BlockSpace, trace: &Trace) -> String {
@@ -42,7 +23,7 @@ pub(crate) fn counts(space: &BlockSpace, trace: &Trace) -> String {
         };
         rows.push(vec![
             names,
-            kind_words(count.kind),
+            kind_words(count.kind) + &start_words(count.start),
             count_words(count.states),
         ]);
     }
@@ -63,8 +44,9 @@ pub(crate) fn listed(space: &BlockSpace, trace: &Trace) -> String {
             format!("{} {events} events{disk}", node.name)
         });
         text += &format!(
-            "{index}  {}  {}\n",
+            "{index}  {}{}  {}\n",
             kind_words(state.kind),
+            start_words(state.start),
             nodes.collect::<Vec<_>>().join("; ")
         );
     }

@@ -10,10 +10,10 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use node_sweep::{
     Concluded, Control, Finding, Judge, Level, MakeSubjects, Merged, Rank, Recorded, Request,
-    Requested, Results, Rule, States, Summary, count_words, relaxation_words,
+    Requested, Results, Rule, Start, States, Summary, count_words, relaxation_words,
 };
 use pace_rules::disk;
-use pace_rules::nodes::{Explore, LINUX, Model, NodeState, Space, Spaces, Split};
+use pace_rules::nodes::{Explore, LINUX, Model, NodeState, Space, Spaces, Split, StartOrder};
 use trace_store::Trace;
 
 /// What comes before findings that no file system is known to show.
@@ -129,6 +129,7 @@ impl SpaceArgs {
             states: self.of_disks(),
             sample: None,
             seed: 0,
+            starts: vec![Start::Together],
             judge,
         })
     }
@@ -138,17 +139,26 @@ impl SpaceArgs {
 pub(crate) fn counts(spaces: &Spaces) -> String {
     let head = ["model", "rule", "relaxation", "states"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
-    for (model, count) in spaces.counts() {
+    for kind in spaces.kinds() {
+        let model = spaces.members()[kind.member].model.name;
         rows.push(vec![
             model.into(),
-            count.rule.clone(),
-            relaxation_words(count.relaxation).into(),
-            count_words(count.states),
+            kind.count.rule.clone(),
+            relaxation_words(kind.count.relaxation).to_owned() + &start_words(kind.start),
+            count_words(kind.count.states),
         ]);
     }
     let all = count_words(spaces.len());
     rows.push(vec!["all".into(), String::new(), String::new(), all]);
     columns(&rows)
+}
+
+/// The order in which nodes are started, if it is not the usual one.
+pub(crate) fn start_words(start: StartOrder) -> String {
+    match Start::of(start) {
+        Start::Together => String::new(),
+        other => format!(", {}", other.name()),
+    }
 }
 
 /// Every state in a line.
@@ -172,8 +182,9 @@ pub(crate) fn listed(spaces: &Spaces, trace: &Trace) -> String {
         };
         let nodes: Vec<_> = state.nodes.iter().enumerate().map(node).collect();
         text += &format!(
-            "{index}  {model}  {}  {}\n",
+            "{index}  {model}  {}{}  {}\n",
             relaxation_words(state.relaxation),
+            start_words(state.start),
             nodes.join("; ")
         );
     }

@@ -99,7 +99,7 @@ pub(crate) fn story(
 }
 
 fn spaces(trace: &Trace, request: &Request, address: Address) -> anyhow::Result<Spaces> {
-    let spaces = Spaces::new(&trace.run, &request.of_calls(request.explore_of(trace)?)?)?;
+    let spaces = request.spaces(request.explore_of(trace)?, trace)?;
     address.refuse(spaces.len())?;
     Ok(spaces)
 }

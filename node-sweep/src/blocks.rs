@@ -9,7 +9,8 @@ use crash_images::{rebuild, requests};
 use local_fs::{Mounted, Variant, block_names};
 use pace_rules::disk::{self, Disk as Keeping, Kind, Relaxation};
 use pace_rules::nodes::{
-    BlockSpace, BlockState, Model, NodeState, RecordedDisk, Relaxation as OfNodes, State, micros,
+    BlockSpace, BlockState, Model, NodeState, RecordedDisk, Relaxation as OfNodes, StartOrder,
+    State, micros,
 };
 use trace::Run;
 use trace_store::{Disk, Trace};
@@ -21,6 +22,7 @@ use crate::findings::{DiskStory, Finding, Findings, plain};
 use crate::mount_slot::{DiskImage, DiskState, MountSlot};
 use crate::program::scratch;
 use crate::rank::Rank;
+use crate::starts::{Afters, Turns};
 use crate::states::{Acknowledgements, CrashState};
 use crate::summary::Summary;
 use crate::sweep::{Broken, Made, Size, Source, Swept};
@@ -61,6 +63,7 @@ pub struct Blocks<'a> {
     space: &'a BlockSpace,
     disks: Vec<(usize, OneDisk<'a>)>,
     acknowledgements: Acknowledgements,
+    afters: Afters,
 }
 
 struct OneDisk<'a> {
@@ -99,6 +102,7 @@ impl<'a> Blocks<'a> {
             space,
             disks,
             acknowledgements: Acknowledgements::of(&trace.run),
+            afters: Afters::of(trace),
         })
     }
 
@@ -124,14 +128,18 @@ impl<'a> Blocks<'a> {
             disks.push(DiskState::Disk(image));
         }
         let acknowledged = self.acknowledgements.before(&state.cut, self.trace);
-        let disks_key = *hasher.finalize().as_bytes();
-        hasher.update(&acknowledged);
-        CrashState {
-            disks,
-            acknowledged,
-            key: *hasher.finalize().as_bytes(),
-            disks_key,
-        }
+        let turns = self.turns(state);
+        CrashState::new(disks, hasher, acknowledged, turns)
+    }
+
+    /// Which nodes are started first.
+    fn turns(&self, state: &BlockState) -> Option<Turns> {
+        let nodes = self.disks.iter().map(|(node, _)| {
+            let disk = state.disks[*node].as_ref();
+            let has_lost = disk.is_some_and(|disk| disk.relaxation != Relaxation::Prefix);
+            (*node, has_lost)
+        });
+        self.afters.turns(state.start, nodes)
     }
 }
 
@@ -330,6 +338,8 @@ impl BlockFindings<'_> {
     ) -> anyhow::Result<Finding> {
         let crash_state = blocks.crash_state(state);
         let mut finding = Findings::told(self.trace, &state.cut);
+        let turns = crash_state.turns.clone();
+        finding.start = Findings::without_space(self.trace).start_story(state.start, turns);
         finding.number = number;
         finding.model = self.file_systems();
         kind_words(kind).clone_into(&mut finding.relaxation);
@@ -549,6 +559,7 @@ impl Findings<'_> {
             nodes,
             relaxation: OfNodes::Prefix,
             relaxed: Vec::new(),
+            start: StartOrder::Together,
         };
         let this = Findings::without_space(trace);
         let acknowledged = this.acknowledged(&state);
@@ -560,6 +571,8 @@ impl Findings<'_> {
             complaint: Complaint::default(),
             states: 0,
             relaxations: BTreeMap::new(),
+            starts: BTreeMap::new(),
+            start: None,
             patterns: BTreeMap::new(),
             state: 0,
             key: Default::default(),
@@ -789,6 +802,7 @@ mod tests {
             states,
             sample: None,
             seed: 0,
+            starts: crate::Start::usual(),
             judge,
         };
         let request = BlockRequest {

@@ -25,7 +25,8 @@ const PREVENTION_STATES_MAX: u64 = 200_000;
 
 impl Findings<'_> {
     /// Looks for what would have prevented each finding, and where else it is possible. Each comes
-    /// with the keys of all states that are alike. `requests` are those of the sweep, and
+    /// with the keys of what is in all states that are alike, in whatever order the nodes are started:
+    /// that is not for models to say. `requests` are those of the sweep, and
     /// `is_whole` says whether it has looked at all that they ask for.
     ///
     /// # Panics
@@ -45,8 +46,10 @@ impl Findings<'_> {
             if is_own && requests.len() == 1 {
                 continue;
             }
-            // What a whole sweep has not found there it has told already.
-            let found = if is_own && is_whole {
+            // What a whole sweep has not found there it has told already; but the same disks may
+            // have lost something on one model, and nothing on another one, so that other nodes were
+            // first.
+            let found = if is_own && is_whole && !self.has_starts() {
                 Some(HashSet::new())
             } else {
                 let wanted = alike.iter().flatten().copied().collect();

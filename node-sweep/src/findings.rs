@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
-use pace_rules::nodes::{Effect, Member, Micro, Relaxation, Spaces, State};
+use pace_rules::nodes::{Effect, Member, Micro, Relaxation, Spaces, StartOrder, State};
 use serde::{Deserialize, Serialize};
 use trace::{Action, Event, Message, Run};
 use trace_store::Trace;
@@ -16,6 +16,7 @@ use crate::likeness::Likeness;
 use crate::operations::{Operation, Operations};
 use crate::rank::Rank;
 use crate::request::Level;
+use crate::starts::{Afters, Start, Turns};
 use crate::states::States;
 use crate::sweep::{Broken, ModelSet, Size, Swept, size};
 use crate::tree::Fingerprint;
@@ -47,6 +48,13 @@ pub struct Finding {
     /// How many of them there are of each relaxation.
     #[serde(default)]
     pub relaxations: BTreeMap<String, u64>,
+    /// How many of them there are of each order in which the nodes were started; nothing if they were
+    /// always started together.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub starts: BTreeMap<String, u64>,
+    /// In which order the nodes were started on the one that is shown; none if together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<StartStory>,
     /// Files that it is about, where their names are random: what they have in common, and how many
     /// of them there are in the run.
     #[serde(default)]
@@ -77,6 +85,17 @@ pub struct Finding {
     /// With which options they were searched: with others more may be possible.
     #[serde(default)]
     pub searched: String,
+}
+
+/// Who was started before whom.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartStory {
+    /// The order.
+    pub order: Start,
+    /// The nodes that were first.
+    pub first: Vec<String>,
+    /// Those that were started after them.
+    pub later: Vec<String>,
 }
 
 /// One node in a crash state.
@@ -219,6 +238,7 @@ pub struct Findings<'a> {
     pub(crate) likeness: Rc<Likeness>,
     /// Of each direction of a connection, the nodes that sent and received there.
     ends: Rc<HashMap<u32, Ends>>,
+    afters: Rc<Afters>,
 }
 
 /// Who sent, and who received.
@@ -274,9 +294,12 @@ struct Site {
 /// States that are alike.
 #[derive(Debug)]
 pub(crate) struct Group {
-    pub(crate) keys: HashSet<Fingerprint>,
+    /// Of what their disks hold, and of what was acknowledged.
+    pub(crate) contents: HashSet<Fingerprint>,
     pub(crate) states: u64,
     pub(crate) relaxations: BTreeMap<String, u64>,
+    /// How many of them there are of each order in which the nodes were started.
+    pub(crate) starts: BTreeMap<Start, u64>,
     pub(crate) smallest: Broken,
     /// The model of that one.
     pub(crate) member: usize,
@@ -330,7 +353,14 @@ impl<'a> Findings<'a> {
             operations: Rc::new(operations),
             likeness: Rc::new(likeness),
             ends: Rc::new(ends),
+            afters: Rc::new(Afters::of(trace)),
         }
+    }
+
+    /// Whether the nodes were started in several orders.
+    pub(crate) fn has_starts(&self) -> bool {
+        let kinds = self.spaces.map_or(&[][..], Spaces::kinds);
+        kinds.iter().any(|kind| kind.start != StartOrder::Together)
     }
 
     fn members(&self) -> &'a [Member] {
@@ -358,10 +388,11 @@ impl<'a> Findings<'a> {
                 number: place + 1,
                 states: group.states,
                 relaxations: group.relaxations,
+                starts: start_names(&group.starts),
                 models: self.possible_on(group.models),
                 ..of_model.story(Some(states), state, &group.smallest, key)
             };
-            (finding, group.keys)
+            (finding, group.contents)
         };
         groups.into_iter().enumerate().map(told).collect()
     }
@@ -397,6 +428,8 @@ impl<'a> Findings<'a> {
             complaint: shown.complaint.clone(),
             states: shown.states,
             relaxations: BTreeMap::new(),
+            starts: BTreeMap::new(),
+            start: self.start_story(state.start, self.turns(state)),
             patterns: self.patterns(&nodes),
             state: shown.smallest,
             key,
@@ -409,6 +442,34 @@ impl<'a> Findings<'a> {
             models: self.possible_on(ModelSet::of(self.member)),
             searched: String::new(),
         }
+    }
+
+    /// Which nodes are started first on a state.
+    fn turns(&self, state: &State) -> Option<Turns> {
+        let nodes = self.trace.run.nodes.iter().enumerate();
+        let with_files = nodes.filter(|(_, node)| !node.initial.is_empty());
+        let with_lost = with_files.map(|(node, _)| {
+            let has_lost = !state.nodes[node].lost.is_empty();
+            (node, has_lost || self.begun(state, node).is_some())
+        });
+        self.afters.turns(state.start, with_lost)
+    }
+
+    /// The same in names.
+    pub(crate) fn start_story(
+        &self,
+        order: StartOrder,
+        turns: Option<Turns>,
+    ) -> Option<StartStory> {
+        let names = |nodes: &[usize]| -> Vec<String> {
+            let name = |node: &usize| self.trace.run.nodes[*node].name.clone();
+            nodes.iter().map(name).collect()
+        };
+        turns.map(|turns| StartStory {
+            order: Start::of(order),
+            first: names(&turns.first),
+            later: names(&turns.later),
+        })
     }
 
     /// What the files that something is missing of are like, where their names are random.
@@ -441,25 +502,36 @@ impl<'a> Findings<'a> {
         let mut groups: HashMap<Cause, Group> = HashMap::new();
         let mut smaller = HashMap::new();
         for (key, broken) in &swept.broken {
+            let (own, of_key) = spaces.state(broken.smallest);
+            let (start, content) = match self.of_model(own).turns(&of_key) {
+                None => (Start::Together, *key),
+                Some(_) => {
+                    let made = states[own].make(&of_key);
+                    let content = made.map_or(*key, |made| made.content);
+                    (Start::of(of_key.start), content)
+                }
+            };
             let shown = self.smallest(spaces, *key, swept, states, &mut smaller);
             let smallest = &swept.broken[&shown];
             let (member, state) = spaces.state(smallest.smallest);
             let group = groups
                 .entry(self.of_model(member).cause(&state, smallest))
                 .or_insert_with(|| Group {
-                    keys: HashSet::new(),
+                    contents: HashSet::new(),
                     states: 0,
                     relaxations: BTreeMap::new(),
+                    starts: BTreeMap::new(),
                     smallest: smallest.clone(),
                     member,
                     state: state.clone(),
                     key: shown,
                     models: ModelSet::default(),
                 });
-            group.keys.insert(*key);
+            group.contents.insert(content);
             group.states += broken.states;
             group.models.add(broken.models);
-            let relaxation = relaxation_words(spaces.state(broken.smallest).1.relaxation);
+            *group.starts.entry(start).or_default() += broken.states;
+            let relaxation = relaxation_words(of_key.relaxation);
             *group.relaxations.entry(relaxation.to_owned()).or_default() += broken.states;
             if order(&state, smallest) < order(&group.state, &group.smallest) {
                 (group.smallest, group.state, group.key) = (smallest.clone(), state, shown);
@@ -939,6 +1011,15 @@ pub fn relaxation_words(relaxation: Relaxation) -> &'static str {
         Relaxation::Cut => "last one cut",
         Relaxation::Lost => "operations lost",
     }
+}
+
+/// How many states there are of each order, if some of them are not of the usual one.
+fn start_names(starts: &BTreeMap<Start, u64>) -> BTreeMap<String, u64> {
+    let is_usual = starts.keys().all(|start| *start == Start::Together);
+    let named = starts.iter().filter(|_| !is_usual);
+    named
+        .map(|(start, states)| (start.name(), *states))
+        .collect()
 }
 
 /// What there is to understand in a state, and which it is.

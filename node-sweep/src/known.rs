@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use campaign::Interrupt;
-use pace_rules::nodes::{Explore, Spaces};
+use pace_rules::nodes::Explore;
 use trace_store::Trace;
 
 use crate::blocks::{BlockFindings, Blocks};
@@ -65,8 +65,7 @@ struct Known<'a> {
 
 impl Known<'_> {
     fn of_calls(&self, seconds: f64) -> anyhow::Result<(Vec<Finding>, Summary)> {
-        let requests = self.request.of_calls(self.explore)?;
-        let spaces = Spaces::new(&self.trace.run, &requests)?;
+        let spaces = self.request.spaces(self.explore, self.trace)?;
         let (sample, seed) = (self.request.sample, self.request.seed);
         let kinds = spaces.counts().into_iter().map(|(_, count)| count.states);
         let indices = Indices::of(kinds, sample, seed)?;

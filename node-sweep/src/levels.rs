@@ -197,7 +197,7 @@ impl<'a> Requested<'a> {
         visit: Visit<'_>,
     ) -> anyhow::Result<Visited> {
         let requests = self.request.of_calls(self.explore)?;
-        let spaces = Spaces::new(&self.trace.run, &requests)?;
+        let spaces = self.request.spaces(self.explore, self.trace)?;
         let (sample, seed) = (self.request.sample, self.request.seed);
         let kinds = spaces.counts().into_iter().map(|(_, count)| count.states);
         let indices = Indices::of(kinds, sample, seed)?;

@@ -39,6 +39,7 @@ mod rank;
 mod recorded;
 mod request;
 mod results;
+mod starts;
 mod states;
 mod summary;
 mod sweep;
@@ -72,6 +73,7 @@ pub use rank::Rank;
 pub use recorded::{Numbered, Recorded, so_far, verdicts};
 pub use request::{Judge, Level, Request, Rule, explore};
 pub use results::{Results, load_trace};
+pub use starts::{Start, Turns};
 pub use states::{CrashState, States};
 pub use summary::{Summary, count_words};
 pub use sweep::{

@@ -8,7 +8,6 @@ mod disks;
 use std::collections::HashSet;
 
 use campaign::{Interrupt, ddmin};
-use pace_rules::nodes::Spaces;
 use trace_store::Trace;
 
 use crate::check::{Complaint, Verdict};
@@ -132,7 +131,7 @@ pub fn minimize(
         return run(of, disks, space.state(state), subject, tell);
     }
     let requests = of.request.of_calls(explore)?;
-    let spaces = Spaces::new(&trace.run, &requests)?;
+    let spaces = of.request.spaces(explore, trace)?;
     of.finding.address().refuse(spaces.len())?;
     let (model, state) = spaces.state(state);
     let findings = Findings::new(trace, &spaces, &of.request.model).of_model(model);

@@ -13,6 +13,7 @@ use trace::Run;
 
 use crate::check::{Complaint, Verdict};
 use crate::mount_slot::MountSlot;
+use crate::starts::Turns;
 use crate::states::CrashState;
 use crate::sweep::Subject;
 
@@ -28,6 +29,8 @@ pub struct Nodes {
     directory: PathBuf,
     /// For each node of the cluster file, which disk of a state is its own, if it has one.
     places: Vec<Option<usize>>,
+    /// For each node of the run, which one of the cluster file it is, if it is one.
+    numbers: Vec<Option<usize>>,
     /// Where those are, of the same nodes.
     slots: Vec<MountSlot>,
     /// Whether the thread has a mount namespace of its own by now.
@@ -66,6 +69,8 @@ impl Nodes {
             }
             places.push(place);
         }
+        let numbers = run.nodes.iter().map(|node| file.place(&node.name));
+        let numbers = numbers.collect();
         let cluster = Cluster::new(file, &directory.join("logs"))?;
         let slots = places.iter().map(|_| MountSlot::default()).collect();
         Ok(Self {
@@ -73,6 +78,7 @@ impl Nodes {
             file: file.clone(),
             directory,
             places,
+            numbers,
             slots,
             is_alone: false,
             count: 0,
@@ -103,7 +109,7 @@ impl Nodes {
         };
         let interrupt = self.interrupt.clone();
         let cancelled = || interrupt.requested();
-        match self.start(&directories, &cancelled) {
+        match self.start(&directories, state.turns.as_ref(), &cancelled) {
             Ok(()) => {}
             Err(Error::NotReady { node, what, tail }) => {
                 // The others may do without it, but it was not asked for more than to start again.
@@ -162,11 +168,22 @@ impl Nodes {
     fn start(
         &mut self,
         directories: &[PathBuf],
+        turns: Option<&Turns>,
         cancelled: &dyn Fn() -> bool,
     ) -> cluster::Result<()> {
+        let of_file = |nodes: &[usize]| -> Vec<usize> {
+            nodes
+                .iter()
+                .filter_map(|node| self.numbers[*node])
+                .collect()
+        };
+        let turns = turns.map(|turns| (of_file(&turns.first), of_file(&turns.later)));
         self.cluster.start(&mut Settings {
             directories,
             first: false,
+            turns: turns
+                .as_ref()
+                .map(|(first, later)| cluster::Turns { first, later }),
             starter: &mut Spawn,
             cancelled,
         })
@@ -185,7 +202,7 @@ impl Nodes {
             let cancelled = || interrupt.requested();
             let end = Instant::now() + time;
             while Instant::now() < end && !cancelled() {
-                this.start(&directories, &cancelled)?;
+                this.start(&directories, None, &cancelled)?;
                 this.cluster.kill();
                 cycles += 1;
             }
@@ -214,7 +231,8 @@ impl Nodes {
                 }
             };
             let interrupt = this.interrupt.clone();
-            match this.start(&directories, &|| interrupt.requested()) {
+            let turns = state.turns.as_ref();
+            match this.start(&directories, turns, &|| interrupt.requested()) {
                 Ok(()) => look(&mut this.cluster)?,
                 Err(Error::NotReady { node, what, .. }) => {
                     looked = Err(format!("node {node} does not come up: it {what}"));

@@ -9,7 +9,9 @@ use campaign::Shard;
 use clap::ValueEnum;
 use cluster::ClusterFile;
 use pace_rules::disk;
-use pace_rules::nodes::{BlockRequest, BlockSpace, Explore, Model, Relaxations, Split};
+use pace_rules::nodes::{
+    BlockRequest, BlockSpace, Explore, Model, Relaxations, Spaces, Split, StartOrder,
+};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use trace::Run;
@@ -17,6 +19,7 @@ use trace_store::Trace;
 
 use crate::blocks::recorded_disks;
 use crate::check::CheckCommand;
+use crate::starts::Start;
 
 /// Where a crash is looked at.
 #[derive(
@@ -96,6 +99,10 @@ pub struct Request {
     pub sample: Option<u64>,
     /// From which number they are drawn.
     pub seed: u64,
+    /// In which orders the nodes of a cluster are started on states that some of them lost something
+    /// in.
+    #[serde(default = "Start::usual", skip_serializing_if = "Start::are_usual")]
+    pub starts: Vec<Start>,
     /// How they are judged.
     pub judge: Judge,
 }
@@ -119,15 +126,36 @@ impl Request {
         Ok(models.map(of_model).collect())
     }
 
+    /// The states of the run of a trace, as its calls leave them.
+    ///
+    /// # Errors
+    /// If what is asked for does not fit the run.
+    pub fn spaces(&self, explore: Explore, trace: &Trace) -> anyhow::Result<Spaces> {
+        let spaces = Spaces::new(&trace.run, &self.of_calls(explore)?)?;
+        Ok(spaces.with_starts(&self.orders()))
+    }
+
+    fn orders(&self) -> Vec<StartOrder> {
+        self.starts.iter().map(|start| start.order()).collect()
+    }
+
     /// The states of the disks of a trace.
     ///
     /// # Errors
     /// If what is asked for does not fit the run.
-    pub(crate) fn of_disks(&self, explore: Explore, trace: &Trace) -> anyhow::Result<BlockSpace> {
+    pub fn of_disks(&self, explore: Explore, trace: &Trace) -> anyhow::Result<BlockSpace> {
         let states = self.states;
         let request = BlockRequest { explore, states };
         let disks = recorded_disks(trace);
-        Ok(BlockSpace::new(&trace.run, disks, &request)?)
+        let space = BlockSpace::new(&trace.run, disks, &request)?;
+        // What an order does to a cluster that lost nothing cannot be asked of one that was not
+        // recorded as a whole.
+        let is_whole = trace.about.not_recorded.is_empty();
+        Ok(if is_whole {
+            space.with_starts(&self.orders())
+        } else {
+            space
+        })
     }
 
     /// The explore rule for a run; `file` is the cluster's, if it is one.
@@ -234,6 +262,7 @@ mod tests {
             states: "every-write".parse().expect("states"),
             sample,
             seed: 0,
+            starts: Start::usual(),
             judge: Judge::Cluster,
         };
         assert!(!request(None).is_part(None));

@@ -307,6 +307,7 @@ mod tests {
                 states: "every-write".parse().expect("states"),
                 sample: None,
                 seed: 0,
+                starts: crate::Start::usual(),
                 judge,
             };
             let shard = shard.map(|shard| shard.parse().expect("a shard"));

@@ -8,6 +8,7 @@ use trace_store::Trace;
 
 use crate::disks::Disks;
 use crate::mount_slot::DiskState;
+use crate::starts::{Afters, Turns};
 use crate::tree::{Fingerprint, Impossible, Tree};
 
 /// Makes what the disks hold, and what had been acknowledged, in the states of a space.
@@ -16,7 +17,10 @@ pub struct States<'a> {
     trace: &'a Trace,
     /// Of the nodes that have a directory, with their places in the run.
     disks: Vec<(usize, Disks)>,
+    /// Of the same nodes, which event each micro is of.
+    events: Vec<Vec<usize>>,
     acknowledgements: Acknowledgements,
+    afters: Afters,
 }
 
 /// A crash state, ready to be looked at.
@@ -26,10 +30,37 @@ pub struct CrashState {
     pub disks: Vec<DiskState>,
     /// What had been acknowledged, a line each.
     pub acknowledged: Arc<[u8]>,
+    /// Which nodes are started before others, if they are not started together.
+    pub turns: Option<Turns>,
     /// States of the same key are the same to any check.
     pub key: Fingerprint,
-    /// Their disks hold the same if these are the same.
+    /// Their disks hold the same, and they are started in the same order, if these are the same.
     pub disks_key: Fingerprint,
+    /// The key that it has if all nodes are started together.
+    pub content: Fingerprint,
+}
+
+impl CrashState {
+    /// One of disks with this hash.
+    pub(crate) fn new(
+        disks: Vec<DiskState>,
+        mut hasher: blake3::Hasher,
+        acknowledged: Arc<[u8]>,
+        turns: Option<Turns>,
+    ) -> Self {
+        let disks_key = *hasher.finalize().as_bytes();
+        hasher.update(&acknowledged);
+        let content = *hasher.finalize().as_bytes();
+        let own = |key| turns.as_ref().map_or(key, |turns| turns.key(key));
+        Self {
+            key: own(content),
+            disks_key: own(disks_key),
+            content,
+            disks,
+            acknowledged,
+            turns,
+        }
+    }
 }
 
 impl fmt::Debug for CrashState {
@@ -37,8 +68,10 @@ impl fmt::Debug for CrashState {
         f.debug_struct("CrashState")
             .field("disks", &self.disks)
             .field("acknowledged", &Brief(&self.acknowledged))
+            .field("turns", &self.turns)
             .field("key", &self.key)
             .field("disks_key", &self.disks_key)
+            .field("content", &self.content)
             .finish()
     }
 }
@@ -52,7 +85,13 @@ impl<'a> States<'a> {
             .iter()
             .enumerate()
             .filter(|(_, node)| !node.initial.is_empty());
-        let disks = with_disk.map(|(place, node)| {
+        let with_disk: Vec<_> = with_disk.collect();
+        let events = with_disk.iter().map(|(place, _)| {
+            let micros = space.micros(*place).iter();
+            micros.map(|micro| micro.event).collect()
+        });
+        let events = events.collect();
+        let disks = with_disk.into_iter().map(|(place, node)| {
             let effects = space
                 .micros(place)
                 .iter()
@@ -66,7 +105,9 @@ impl<'a> States<'a> {
         Self {
             trace,
             disks: disks.collect(),
+            events,
             acknowledgements: Acknowledgements::of(run),
+            afters: Afters::of(trace),
         }
     }
 
@@ -98,6 +139,18 @@ impl<'a> States<'a> {
         ))
     }
 
+    /// Which nodes are started first: a node lost something if it is not there, or not all of it.
+    pub(crate) fn turns(&self, state: &State) -> Option<Turns> {
+        let nodes = self.disks.iter().zip(&self.events);
+        let with_lost = nodes.map(|((node, _), events)| {
+            let kept = &state.nodes[*node];
+            let last = kept.micros.checked_sub(1).map(|last| events[last]);
+            let is_midway = last.is_some_and(|last| last >= state.cut[*node]);
+            (*node, !kept.lost.is_empty() || is_midway)
+        });
+        self.afters.turns(state.start, with_lost)
+    }
+
     /// Makes one.
     ///
     /// # Errors
@@ -112,14 +165,8 @@ impl<'a> States<'a> {
             states.push(DiskState::Tree(tree));
         }
         let acknowledged = self.acknowledgements.before(&state.cut, self.trace);
-        let disks_key = *hasher.finalize().as_bytes();
-        hasher.update(&acknowledged);
-        Ok(CrashState {
-            disks: states,
-            acknowledged,
-            key: *hasher.finalize().as_bytes(),
-            disks_key,
-        })
+        let turns = self.turns(state);
+        Ok(CrashState::new(states, hasher, acknowledged, turns))
     }
 }
 

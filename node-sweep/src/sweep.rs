@@ -618,11 +618,18 @@ fn judge_all(
         if stop.is_now() {
             return;
         }
+        let turns = job.state.turns.clone();
         for (member, verdict) in judge(&mut *subject, job) {
             let verdict = verdict.and_then(|verdict| {
                 if let (Verdict::Broken(_), Some(undamaged)) = (&verdict, &stop.plan.undamaged) {
                     undamaged.ask_more(&mut *subject, stop.interrupt)?;
-                    return Ok(undamaged.temper(verdict));
+                    let verdict = undamaged.temper(verdict);
+                    return match (&verdict, &turns) {
+                        (Verdict::Broken(_), Some(turns)) => {
+                            undamaged.temper_in_turns(verdict, turns, &mut *subject, stop.interrupt)
+                        }
+                        _ => Ok(verdict),
+                    };
                 }
                 Ok(verdict)
             });

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use pace_rules::nodes::{LINUX, Model, Split};
 
-use crate::findings::{Finding, Lost, NodeStory, Sync};
+use crate::findings::{Finding, Lost, NodeStory, StartStory, Sync};
+use crate::starts::Start;
 
 /// A finding has so many lines.
 const LINES_MAX: usize = 23;
@@ -242,6 +243,9 @@ impl Finding {
                 detail.lines,
             );
         }
+        if let Some(start) = &self.start {
+            lines.add("started", &start.words(), detail.lines);
+        }
         self.add_nodes(&mut lines, detail);
         self.add_remedies(&mut lines, detail);
         lines
@@ -353,6 +357,34 @@ impl Finding {
             [one] => one.text(),
             [first, rest @ ..] => format!("{} and {} more", first.text(), rest.len()),
         }
+    }
+}
+
+impl StartStory {
+    /// Who was started before whom.
+    fn words(&self) -> String {
+        let lost = |order| {
+            if self.order == order {
+                ", which lost something,"
+            } else {
+                ""
+            }
+        };
+        format!(
+            "{}{} before {}{}",
+            listed(&self.first),
+            lost(Start::LostFirst),
+            listed(&self.later),
+            lost(Start::LostLast).trim_end_matches(',')
+        )
+    }
+}
+
+/// Names as in a sentence.
+fn listed(names: &[String]) -> String {
+    match names {
+        [names @ .., last] if !names.is_empty() => format!("{} and {last}", names.join(", ")),
+        _ => names.concat(),
     }
 }
 
@@ -586,6 +618,8 @@ mod tests {
             },
             states: 45,
             relaxations: BTreeMap::new(),
+            starts: BTreeMap::new(),
+            start: None,
             patterns: BTreeMap::new(),
             state: 7,
             key: Default::default(),

@@ -871,6 +871,7 @@ fn the_state_of_a_finding_is_made_again_and_no_other() {
                 states: "every-write".parse().expect("states"),
                 sample: None,
                 seed: 0,
+                starts: vec![node_sweep::Start::Together],
                 judge: Judge::Program {
                     check: CheckCommand::Once(SAVED.into()),
                     limit_s: 600,
@@ -1140,6 +1141,7 @@ impl Whole {
                 states: "every-write".parse().expect("states"),
                 sample: None,
                 seed: 0,
+                starts: vec![node_sweep::Start::Together],
                 judge,
             },
             explore: Explore::BruteForce,

@@ -20,6 +20,7 @@ mod rules;
 mod section;
 mod space;
 mod spaces;
+mod starts;
 
 pub use allowed::{AtRisk, Part};
 pub use blocks::{BlockCount, BlockError, BlockRequest, BlockSpace, BlockState, RecordedDisk};
@@ -27,4 +28,5 @@ pub use effect::{Content, Effect};
 pub use micro::{Micro, Split, micros};
 pub use model::{DataOrder, DataSync, Exchange, Growth, Log, MODELS, Model};
 pub use space::{Count, Error, Explore, NodeState, Relaxation, Relaxations, Request, Space, State};
-pub use spaces::{LINUX, Member, Spaces};
+pub use spaces::{Kind, LINUX, Member, Spaces};
+pub use starts::StartOrder;

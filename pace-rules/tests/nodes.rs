@@ -833,6 +833,7 @@ fn a_page_is_written_in_place_before_the_size_says_how_much_of_it_there_is() {
                 nodes: vec![kept],
                 relaxation: Relaxation::Lost,
                 relaxed: vec![0],
+                start: pace_rules::nodes::StartOrder::Together,
             };
             let tree = tree(run, &space, &state, 0);
             let bytes = content(&tree, "foo");
@@ -986,6 +987,7 @@ fn a_name_in_the_log_of_btrfs_can_have_the_size_of_bytes_that_are_not_there() {
                 nodes: vec![kept],
                 relaxation: Relaxation::Lost,
                 relaxed: vec![0],
+                start: pace_rules::nodes::StartOrder::Together,
             };
             let tree = tree(&script.run, &space, &state, 0);
             let is_old = |byte: &Byte| matches!(byte, Byte::Written(at) if *at < 8);
@@ -1079,6 +1081,7 @@ fn the_page_that_had_the_end_can_make_the_file_as_large_as_it_reaches() {
                 nodes: vec![kept],
                 relaxation: Relaxation::Lost,
                 relaxed: vec![0],
+                start: pace_rules::nodes::StartOrder::Together,
             };
             let tree = tree(&script.run, &space, &state, 0);
             space.allows(&state) && size(&tree, "foo") == Some(8192)
@@ -1118,6 +1121,7 @@ fn the_sync_of_a_page_that_may_have_its_place_does_not_keep_the_size() {
                 nodes: vec![kept],
                 relaxation: Relaxation::Lost,
                 relaxed: vec![0],
+                start: pace_rules::nodes::StartOrder::Together,
             };
             assert!(space.allows(&state), "{}", model.name);
             size(&tree(&script.run, &space, &state, 0), "foo")

@@ -103,8 +103,8 @@ fn a_store_without_a_mistake_keeps_everything_in_every_state_that_is_drawn() {
 #[test]
 #[ignore = "takes minutes: make test-clusters"]
 fn what_is_acknowledged_before_it_is_synced_is_lost_and_the_story_names_the_log() {
-    let (status, lines) =
-        record("early-acknowledgement").sweep(&["--sample", "100", "--seed", "1"]);
+    let (status, lines) = record("early-acknowledgement")
+        .sweep(&["--starts", "together", "--sample", "100", "--seed", "1"]);
     assert_eq!(status, Some(1));
     let found = words(&lines);
     assert!(
@@ -263,7 +263,8 @@ fn a_sweep_of_a_cluster_is_continued_divided_and_put_together() {
     let run = |arguments: &[&str]| crashpoint(arguments, &recorded.path());
     let sweep = |options: &[&str]| {
         run(&[
-            &["cluster", "sweep", "trace", "--sample", "40", "--seed", "1"],
+            &["cluster", "sweep", "trace", "--starts", "together"][..],
+            &["--sample", "40", "--seed", "1"],
             options,
         ]
         .concat())
@@ -351,7 +352,8 @@ fn a_finding_of_a_cluster_is_minimized() {
     let recorded = record("early-acknowledgement");
     let run = |arguments: &[&str]| crashpoint(arguments, &recorded.path());
     let sweep = [
-        "cluster", "sweep", "trace", "--sample", "30", "--seed", "1", "--lost", "2", "--out", "out",
+        "cluster", "sweep", "trace", "--starts", "together", "--sample", "30", "--seed", "1",
+        "--lost", "2", "--out", "out",
     ];
     let swept = run(&sweep);
     assert_eq!(swept.status.code(), Some(1), "{}", printed(&swept));

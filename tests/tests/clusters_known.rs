@@ -163,6 +163,7 @@ impl Recorded {
     fn sweep(&self, model: &str, options: &[&str]) -> Swept {
         let arguments = [
             &["sweep", "trace", "--format", "json", "--model", model],
+            &["--starts", "together"],
             options,
         ]
         .concat();
@@ -195,6 +196,8 @@ impl Recorded {
             "posix",
             "--explore",
             explore,
+            "--starts",
+            "together",
         ]);
         let text = printed(&output);
         let last = text

@@ -406,6 +406,7 @@ fn sweep_store(directory: &TempDir, options: &[&str]) -> Swept {
     let swept = cluster(
         &[
             &["sweep", "trace", "--format", "json", "--level", "block"],
+            &["--starts", "together"],
             options,
         ]
         .concat(),

@@ -80,7 +80,7 @@ fn redis_is_recorded_and_its_crash_states_are_looked_at_in_a_guest() {
         &text.replace("\nready = {", "\nready_within_s = 200\nready = {"),
     );
     let script = "here=$PWD && cd /tmp && $here/crashpoint cluster record $here/cluster.toml -o trace >&2 && \
-                  $here/crashpoint cluster sweep trace --sample 6 --jobs 1 --format json";
+                  $here/crashpoint cluster sweep trace --starts together --sample 6 --jobs 1 --format json";
     let (status, objects, all) = in_a_guest(&place, &["bridge", "veth"], script);
     let summary = objects
         .last()

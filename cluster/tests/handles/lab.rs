@@ -54,6 +54,7 @@ impl Lab {
         let mut settings = Settings {
             directories: &self.directories,
             first,
+            turns: None,
             starter: &mut Spawn,
             cancelled: &|| false,
         };

@@ -7,13 +7,14 @@ mod disks;
 mod lab;
 mod links;
 mod nodes;
+mod turns;
 
 use std::process::ExitCode;
 
 /// A test, and what it is called.
 type Test = (&'static str, fn());
 
-const TESTS: [&[Test]; 3] = [nodes::TESTS, links::TESTS, disks::TESTS];
+const TESTS: [&[Test]; 4] = [nodes::TESTS, links::TESTS, disks::TESTS, turns::TESTS];
 
 fn main() -> ExitCode {
     if let Some(status) = cluster::run_hidden() {

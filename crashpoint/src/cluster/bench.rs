@@ -11,7 +11,7 @@ use cluster::{Cluster, ClusterFile, Spawn};
 use local_fs::{Scratch, enter_mount_namespace};
 use node_sweep::{CrashState, Nodes, Plan, States, Subject, sweep};
 use pace_rules::nodes::{
-    Model, NodeState, Relaxation, Relaxations, Request, Space, Spaces, Split, State,
+    Model, NodeState, Relaxation, Relaxations, Request, Space, Spaces, Split, StartOrder, State,
 };
 use serde_json::{Value, json};
 use trace::{Action, Run};
@@ -191,6 +191,7 @@ fn last(trace: &Trace, space: &Space) -> anyhow::Result<CrashState> {
             .collect(),
         relaxation: Relaxation::Prefix,
         relaxed: Vec::new(),
+        start: StartOrder::Together,
     };
     let made = States::new(run, space, trace).make(&state);
     made.ok()

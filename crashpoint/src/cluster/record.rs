@@ -144,6 +144,7 @@ pub(super) fn start_prepared(
         cluster.start(&mut Settings {
             directories,
             first: true,
+            turns: None,
             starter: &mut Spawn,
             cancelled,
         })?;
@@ -154,6 +155,7 @@ pub(super) fn start_prepared(
     cluster.start(&mut Settings {
         directories,
         first,
+        turns: None,
         starter,
         cancelled,
     })?;

@@ -123,6 +123,7 @@ fn start(
     cluster.start(&mut Settings {
         directories,
         first,
+        turns: None,
         starter: &mut Spawn,
         cancelled: &cancelled,
     })?;

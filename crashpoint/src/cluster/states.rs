@@ -8,8 +8,7 @@ use campaign::{Interrupt, Outcome};
 use clap::Args;
 use cluster::ClusterFile;
 use local_fs::{Scratch, enter_mount_namespace};
-use node_sweep::{Judge, Level, Nodes, Requested, Rule, Subject};
-use pace_rules::nodes::Spaces;
+use node_sweep::{Judge, Level, Nodes, Request, Requested, Rule, Start, Subject};
 use trace_store::Trace;
 
 use crate::blocks;
@@ -32,6 +31,10 @@ struct Recorded {
 pub(crate) struct StatesArgs {
     #[command(flatten)]
     recorded: Recorded,
+
+    /// In which orders nodes are started where some of them, but not all, lost something
+    #[arg(long, value_enum, value_name = "ORDER,...", value_delimiter = ',', default_value = STARTS)]
+    starts: Vec<Start>,
 
     #[command(flatten)]
     states: states::SpaceArgs,
@@ -56,8 +59,23 @@ pub(crate) struct SweepArgs {
     #[arg(long, value_enum, default_value_t, conflicts_with = "resume")]
     explore: Rule,
 
+    /// In which orders nodes are started where some of them, but not all, lost something
+    #[arg(long, value_enum, value_name = "ORDER,...", value_delimiter = ',', default_value = STARTS, conflicts_with = "resume")]
+    starts: Vec<Start>,
+
     #[command(flatten)]
     sweep: states::VisitArgs,
+}
+
+/// In which orders nodes are started if it is not said.
+const STARTS: &str = "together,lost-first,lost-last";
+
+/// The same with each of these orders once.
+fn started(request: Request, starts: &[Start]) -> Request {
+    let mut starts = starts.to_vec();
+    starts.sort_unstable();
+    starts.dedup();
+    Request { starts, ..request }
 }
 
 /// Counts.
@@ -66,10 +84,11 @@ pub(crate) fn states(arguments: &StatesArgs) -> anyhow::Result<Outcome> {
     let request = arguments
         .states
         .request(arguments.recorded.explore, Judge::Cluster)?;
+    let request = started(request, &arguments.starts);
     let explore = request.explore(Some(&file), &trace.run)?;
     let mut text = String::new();
     if request.level != Level::Block {
-        let spaces = Spaces::new(&trace.run, &request.of_calls(explore)?)?;
+        let spaces = request.spaces(explore, &trace)?;
         text += &if arguments.count {
             states::counts(&spaces)
         } else {
@@ -77,7 +96,7 @@ pub(crate) fn states(arguments: &StatesArgs) -> anyhow::Result<Outcome> {
         };
     }
     if request.level != Level::Syscalls {
-        let space = arguments.states.block_space(&trace, explore)?;
+        let space = request.of_disks(explore, &trace)?;
         text += &if arguments.count {
             blocks::counts(&space, &trace)
         } else {
@@ -108,6 +127,7 @@ pub(crate) fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Res
     let (trace, _) = load(directory)?;
     let ground = Ground::new(&trace, directory, interrupt)?;
     let request = visit.request(arguments.explore, Judge::Cluster)?;
+    let request = started(request, &arguments.starts);
     let explore = request.explore(Some(&ground.file), &trace.run)?;
     let what = Requested {
         trace: &trace,

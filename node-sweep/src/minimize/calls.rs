@@ -127,7 +127,7 @@ impl Lessen for Calls<'_> {
         );
         // Who asks what other spaces have must ask of one that is in this one.
         let run = &self.findings.trace.run;
-        let own = HashSet::from([crash_state.key]);
+        let own = HashSet::from([crash_state.content]);
         let is_own = |request: &Request| {
             let found = self.findings.search(run, request, &own);
             found.is_some_and(|found| !found.is_empty())

@@ -67,6 +67,7 @@ impl Space {
             nodes,
             relaxation: state.relaxation,
             relaxed: Vec::new(),
+            start: state.start,
         })
     }
 

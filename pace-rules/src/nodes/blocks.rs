@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use super::Explore;
 use super::cuts::{Clocks, Cut, join};
+use super::starts::StartOrder;
 use crate::disk;
 use trace::{Action, Event, FileOp, Node, Run};
 
@@ -65,6 +66,8 @@ pub struct BlockState {
     pub disks: Vec<Option<disk::State>>,
     /// The most that was done to one of them.
     pub kind: disk::Kind,
+    /// In which order the nodes are started on it.
+    pub start: StartOrder,
 }
 
 /// How many states there are of a kind.
@@ -74,6 +77,8 @@ pub struct BlockCount {
     pub relaxed: Vec<usize>,
     /// How; where each has lost anything, the least that there is.
     pub kind: disk::Kind,
+    /// In which order the nodes are started.
+    pub start: StartOrder,
     /// How many states; `u64::MAX` stands for that many or more.
     pub states: u64,
 }
@@ -118,6 +123,8 @@ pub struct BlockSpace {
     /// Whether each node has a state of its own.
     is_free: bool,
     blocks: Vec<Block>,
+    /// In which orders nodes are started: what lost something is there once for each.
+    starts: Vec<StartOrder>,
     /// What a disk may have lost at a position, of those that were looked at.
     known: Mutex<HashMap<(usize, usize), Options>>,
 }
@@ -193,6 +200,7 @@ impl BlockSpace {
             sets,
             is_free: request.explore == Explore::BruteForce && with_disk.len() > 1,
             blocks: Vec::new(),
+            starts: vec![StartOrder::Together],
             known: Mutex::default(),
         };
         space.add_blocks(request.states.prefix());
@@ -236,7 +244,7 @@ impl BlockSpace {
         relaxed.sort_by_key(|(_, _, kind, _)| *kind);
         blocks.extend(relaxed);
         for (moment, set, kind, states) in blocks {
-            let end = self.len().saturating_add(states);
+            let end = self.of_one_start().0.saturating_add(states);
             self.blocks.push(Block {
                 end,
                 moment,
@@ -340,9 +348,45 @@ impl BlockSpace {
         self.disks[node].as_ref()
     }
 
+    /// The states with each of these orders in which nodes are started. Those of the first order
+    /// come first: with [`StartOrder::Together`] among them, each state of one order has the number
+    /// that it had. What lost nothing is there once.
+    #[must_use]
+    pub fn with_starts(mut self, starts: &[StartOrder]) -> Self {
+        if self.disks.iter().flatten().count() > 1 {
+            self.starts = StartOrder::each(starts);
+        }
+        self
+    }
+
+    /// How many states there are of one order, and how many of them, the first, lost nothing.
+    fn of_one_start(&self) -> (u64, u64) {
+        let in_order = self.blocks.iter().take_while(|block| block.set.is_none());
+        let end = |block: &Block| block.end;
+        (
+            self.blocks.last().map_or(0, end),
+            in_order.last().map_or(0, end),
+        )
+    }
+
     /// How many there are; `u64::MAX` stands for that many or more.
     pub fn len(&self) -> u64 {
-        self.blocks.last().map_or(0, |block| block.end)
+        let (all, in_order) = self.of_one_start();
+        (all - in_order)
+            .saturating_mul(self.starts.len() as u64)
+            .saturating_add(in_order)
+    }
+
+    /// In which order the nodes are started on a state, and its number among those of one order.
+    fn start(&self, index: u64) -> (StartOrder, u64) {
+        let (all, in_order) = self.of_one_start();
+        match index.checked_sub(in_order) {
+            None => (StartOrder::Together, index),
+            Some(rest) => {
+                let lost = all - in_order;
+                (self.starts[(rest / lost) as usize], in_order + rest % lost)
+            }
+        }
     }
 
     /// Whether there are none.
@@ -366,11 +410,22 @@ impl BlockSpace {
                 None => counts.push(BlockCount {
                     relaxed,
                     kind: block.kind,
+                    start: StartOrder::Together,
                     states,
                 }),
             }
         }
-        counts
+        let (mut all, lost): (Vec<_>, Vec<_>) = counts
+            .into_iter()
+            .partition(|count| count.relaxed.is_empty());
+        for start in &self.starts {
+            let of_order = |count: &BlockCount| BlockCount {
+                start: *start,
+                ..count.clone()
+            };
+            all.extend(lost.iter().map(of_order));
+        }
+        all
     }
 
     /// State number `index`.
@@ -378,6 +433,7 @@ impl BlockSpace {
     /// # Panics
     /// If there are not so many.
     pub fn state(&self, index: u64) -> BlockState {
+        let (start, index) = self.start(index);
         let place = self.blocks.partition_point(|block| block.end <= index);
         let block = &self.blocks[place];
         let mut number = u128::from(
@@ -424,6 +480,7 @@ impl BlockSpace {
             cut: events.clone(),
             disks,
             kind,
+            start,
         }
     }
 }

@@ -8,6 +8,7 @@ use super::operations::Operations;
 use super::places::{Place, Tuples, places};
 use super::rules::{Rule, rules};
 use super::section::{Choice, Section};
+use super::starts::StartOrder;
 use trace::{Node, Run};
 
 /// Which nodes are relaxed, and together with which.
@@ -115,6 +116,8 @@ pub struct State {
     pub relaxation: Relaxation,
     /// The nodes to which it was done, ascending.
     pub relaxed: Vec<usize>,
+    /// In which order they are started on it.
+    pub start: StartOrder,
 }
 
 /// What is on one node's disk: its initial files, and the effects of micros on them, in order.
@@ -305,6 +308,7 @@ impl Space {
             nodes,
             relaxation: section.relaxation,
             relaxed,
+            start: StartOrder::Together,
         }
     }
 

@@ -3,12 +3,15 @@
 //! What no file system shows accuses programs that are right, and so would a model that were the
 //! weakest in each column of the table: a file system that breaks one promise keeps another. So
 //! several models are no model of their own. What at least one of them allows is all states of the
-//! first, then all of the second, and so on. Those that several allow have several numbers.
+//! first, then all of the second, and so on. Those that several allow have several numbers. What a
+//! cluster makes of them may depend on the order in which its nodes are started: all of that again
+//! for each order, but for what lost nothing.
 
 use trace::Run;
 
 use super::model::{Log, MODELS, Model};
-use super::space::{Count, Error, Request, Space, State};
+use super::space::{Count, Error, Relaxation, Request, Space, State};
+use super::starts::StartOrder;
 
 /// All models of real file systems, by one name.
 pub const LINUX: &str = "linux";
@@ -33,7 +36,12 @@ impl Model {
 
 /// The crash states of a run that at least one of some models allows.
 #[derive(Debug, Clone)]
-pub struct Spaces(Vec<Member>);
+pub struct Spaces {
+    members: Vec<Member>,
+    kinds: Vec<Kind>,
+    /// More than one node has files.
+    is_cluster: bool,
+}
 
 /// What one of them allows.
 #[derive(Debug, Clone)]
@@ -44,8 +52,21 @@ pub struct Member {
     pub space: Space,
 }
 
+/// States of one model, rule and relaxation, whose nodes are started in one order.
+#[derive(Debug, Clone)]
+pub struct Kind {
+    /// The model: its place among the members.
+    pub member: usize,
+    /// How many they are, and of which rule and relaxation.
+    pub count: Count,
+    /// The number of the first in the space of the model.
+    first: u64,
+    /// In which order the nodes are started.
+    pub start: StartOrder,
+}
+
 impl Spaces {
-    /// The states that are asked for, of one model each.
+    /// The states that are asked for, of one model each. All nodes are started together.
     ///
     /// # Errors
     /// If what is wanted does not fit the run.
@@ -56,20 +77,53 @@ impl Spaces {
                 space: Space::new(run, request)?,
             })
         };
-        Ok(Self(requests.iter().map(member).collect::<Result<_, _>>()?))
+        let members: Vec<_> = requests.iter().map(member).collect::<Result<_, _>>()?;
+        let with_files = run.nodes.iter().filter(|node| !node.initial.is_empty());
+        let this = Self {
+            kinds: kinds(&members).collect(),
+            members,
+            is_cluster: with_files.count() > 1,
+        };
+        Ok(this)
+    }
+
+    /// The states with each of these orders in which nodes are started. Those of the first order
+    /// come first: with [`StartOrder::Together`] among them, each state of that has the number that
+    /// it has without the others. Where nothing was lost a state is there once.
+    #[must_use]
+    pub fn with_starts(mut self, starts: &[StartOrder]) -> Self {
+        if !self.is_cluster {
+            return self;
+        }
+        let starts = StartOrder::each(starts);
+        let has_order = |kind: &Kind| kind.count.relaxation != Relaxation::Prefix;
+        let of_order = |(place, start): (usize, &StartOrder)| {
+            let start = *start;
+            let due = kinds(&self.members).filter(move |kind| place == 0 || has_order(kind));
+            due.map(move |kind| Kind {
+                start: if has_order(&kind) {
+                    start
+                } else {
+                    StartOrder::Together
+                },
+                ..kind
+            })
+        };
+        self.kinds = starts.iter().enumerate().flat_map(of_order).collect();
+        self
     }
 
     /// What each of them allows.
     pub fn members(&self) -> &[Member] {
-        &self.0
+        &self.members
     }
 
     /// How many states there are, those of several models counted for each; `u64::MAX` stands for
     /// that many or more.
     pub fn len(&self) -> u64 {
-        self.0
+        self.kinds
             .iter()
-            .fold(0, |sum: u64, member| sum.saturating_add(member.space.len()))
+            .fold(0, |sum: u64, kind| sum.saturating_add(kind.count.states))
     }
 
     /// Whether there are none.
@@ -77,17 +131,27 @@ impl Spaces {
         self.len() == 0
     }
 
+    /// The kinds that there are, in the order of the states.
+    pub fn kinds(&self) -> &[Kind] {
+        &self.kinds
+    }
+
     /// How many there are of each kind, by the name of the model, in the order of the states.
     pub fn counts(&self) -> Vec<(&'static str, Count)> {
-        let of_member = |member: &Member| {
-            let name = member.model.name;
-            member
-                .space
-                .counts()
-                .into_iter()
-                .map(move |count| (name, count))
-        };
-        self.0.iter().flat_map(of_member).collect()
+        let of_kind = |kind: &Kind| (self.members[kind.member].model.name, kind.count.clone());
+        self.kinds.iter().map(of_kind).collect()
+    }
+
+    /// Of which kind a state is, and its number in the space of the model.
+    fn find(&self, index: u64) -> (&Kind, u64) {
+        let mut rest = index;
+        for kind in &self.kinds {
+            match rest.checked_sub(kind.count.states) {
+                Some(behind) => rest = behind,
+                None => return (kind, kind.first + rest),
+            }
+        }
+        panic!("there is no state {index}");
     }
 
     /// Which member a state is of, and which of its states it is.
@@ -95,14 +159,8 @@ impl Spaces {
     /// # Panics
     /// If there are not so many.
     pub fn place(&self, index: u64) -> (usize, u64) {
-        let mut rest = index;
-        for (place, member) in self.0.iter().enumerate() {
-            match rest.checked_sub(member.space.len()) {
-                Some(behind) => rest = behind,
-                None => return (place, rest),
-            }
-        }
-        panic!("there is no state {index}");
+        let (kind, index) = self.find(index);
+        (kind.member, index)
     }
 
     /// State number `index`, and which member it is of: what is on disks is told by that one's
@@ -111,7 +169,29 @@ impl Spaces {
     /// # Panics
     /// If there are not so many.
     pub fn state(&self, index: u64) -> (usize, State) {
-        let (place, index) = self.place(index);
-        (place, self.0[place].space.state(index))
+        let (kind, index) = self.find(index);
+        let state = State {
+            start: kind.start,
+            ..self.members[kind.member].space.state(index)
+        };
+        (kind.member, state)
     }
+}
+
+/// The states of all models, one after the other.
+fn kinds(members: &[Member]) -> impl Iterator<Item = Kind> {
+    let of_member = |(member, of): (usize, &Member)| {
+        let next = move |first: &mut u64, count: Count| {
+            let kind = Kind {
+                member,
+                first: *first,
+                start: StartOrder::Together,
+                count,
+            };
+            *first = first.saturating_add(kind.count.states);
+            Some(kind)
+        };
+        of.space.counts().into_iter().scan(0, next)
+    };
+    members.iter().enumerate().flat_map(of_member)
 }

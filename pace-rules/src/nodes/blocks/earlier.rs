@@ -78,7 +78,13 @@ impl BlockSpace {
         }
         let kinds = disks.iter().flatten().map(|disk| disk.relaxation.kind());
         let kind = kinds.max().unwrap_or(disk::Kind::Prefix);
-        Some(BlockState { cut, disks, kind })
+        let start = state.start;
+        Some(BlockState {
+            cut,
+            disks,
+            kind,
+            start,
+        })
     }
 }
 

@@ -1,0 +1,181 @@
+//! In which order nodes are started decides what a cluster makes of a crash state. The answers for
+//! the cluster in `fixtures/first-up` are known. Needs root.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
+
+use end_to_end::{printed, program, require_root, said};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// One model is enough, and takes less time.
+const OPTIONS: [&str; 4] = ["--model", "ext4-ordered", "--jobs", "4"];
+
+/// One test at a time: nodes that are started together are not to come up one after the other.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A recorded run.
+struct Recorded(TempDir);
+
+/// What a sweep found.
+struct Swept {
+    status: Option<i32>,
+    findings: Vec<Value>,
+    summary: Value,
+    said: String,
+}
+
+impl Recorded {
+    /// Of nodes that do this with one that comes later.
+    fn of(first_up: &str, change: impl Fn(String) -> String) -> Self {
+        require_root();
+        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/first-up"));
+        let recorded = Self(tempfile::tempdir().expect("a directory"));
+        let copied = std::fs::copy(folder.join("node.py"), recorded.path("node.py"));
+        copied.expect("copied");
+        let text = std::fs::read_to_string(folder.join("cluster.toml")).expect("read");
+        let usual = "FIRST_UP = \"copies\"";
+        assert!(text.contains(usual), "{text}");
+        let text = change(text.replace(usual, &format!("FIRST_UP = \"{first_up}\"")));
+        std::fs::write(recorded.path("cluster.toml"), text).expect("written");
+        let output = recorded.crashpoint(&["cluster", "record", "cluster.toml", "-o", "trace"]);
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        recorded
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn crashpoint(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(program("crashpoint"));
+        command.args(arguments).current_dir(self.0.path());
+        command.output().expect("it runs")
+    }
+
+    fn sweep(&self, options: &[&str]) -> Swept {
+        let sweep = ["cluster", "sweep", "trace", "--format", "json"];
+        let output = self.crashpoint(&[&sweep, &OPTIONS[..], options].concat());
+        let text = printed(&output);
+        let lines = text.lines();
+        let lines = lines.map(|line| serde_json::from_str::<Value>(line).expect("an object"));
+        let (findings, summary): (Vec<_>, Vec<_>) =
+            lines.partition(|line| line["type"] == "states-finding");
+        let said = said(&output);
+        Swept {
+            status: output.status.code(),
+            findings,
+            summary: summary.last().unwrap_or_else(|| panic!("{said}")).clone(),
+            said,
+        }
+    }
+}
+
+#[test]
+fn a_cluster_that_believes_who_is_first_loses_what_it_acknowledged() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let recorded = Recorded::of("copies", |text| text);
+    let swept = recorded.sweep(&["--out", "out"]);
+    assert_eq!(swept.status, Some(1), "{}", swept.said);
+    let lost = |finding: &&Value| finding["broken"][0] == "acknowledged entry two is lost";
+    let finding = swept.findings.iter().find(lost);
+    let finding = finding.unwrap_or_else(|| panic!("{:?}", swept.findings));
+    assert_eq!(finding["start"]["order"], "lost-first", "{finding}");
+    assert_eq!(finding["start"]["first"], serde_json::json!(["b", "c"]));
+    assert_eq!(finding["start"]["later"], serde_json::json!(["a"]));
+    assert_eq!(finding["starts"]["lost-first"], finding["states"]);
+    let number = finding["number"].to_string();
+    let shown = printed(&recorded.crashpoint(&["show", "out", &number]));
+    assert!(
+        shown.contains("started       b and c, which lost something, before a"),
+        "{shown}"
+    );
+    // The state is the same when it is made again, and is started in the same order.
+    let replayed = recorded.crashpoint(&["replay", "out", &number, "--command", "true"]);
+    assert_eq!(replayed.status.code(), Some(1), "{}", said(&replayed));
+    assert!(
+        said(&replayed).contains("acknowledged entry two is lost"),
+        "{}",
+        said(&replayed)
+    );
+    let minimized = recorded.crashpoint(&["minimize", "out", &number]);
+    let text = printed(&minimized);
+    assert_eq!(minimized.status.code(), Some(1), "{}", said(&minimized));
+    assert!(text.contains(", which lost something, before "), "{text}");
+    // What the models allow does not depend on the order.
+    assert_eq!(finding["models"]["posix"], true, "{finding}");
+
+    let together = recorded.sweep(&["--starts", "together"]);
+    assert_eq!(together.status, Some(0), "{:?}", together.findings);
+    assert!(
+        together.summary["checked"].as_u64() > Some(10),
+        "{}",
+        together.summary
+    );
+}
+
+#[test]
+fn a_cluster_that_compares_what_its_nodes_have_is_clean_in_every_order() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let recorded = Recorded::of("compares", |text| text);
+    let swept = recorded.sweep(&["--starts", "lost-first,lost-last"]);
+    assert_eq!(swept.status, Some(0), "{}{:?}", swept.said, swept.findings);
+    assert!(
+        swept.summary["checked"].as_u64() > Some(20),
+        "{}",
+        swept.summary
+    );
+
+    // Orders are a part of what is drawn, divided, continued and put together.
+    let drawn = ["--starts", "lost-first", "--sample", "16", "--seed", "1"];
+    let sweep = |options: &[&str]| recorded.sweep(&[&drawn, options].concat());
+    let left = |name: &str| {
+        let text = std::fs::read_to_string(recorded.path(name).join("summary.jsonl"));
+        let mut summary: Value = serde_json::from_str(&text.expect("read")).expect("an object");
+        summary["seconds"] = Value::Null;
+        summary
+    };
+    sweep(&["--out", "whole"]);
+    assert!(left("whole")["checked"].as_u64() > Some(4));
+    sweep(&["--out", "over", "--budget", "1ms"]);
+    recorded.crashpoint(&["cluster", "sweep", "--resume", "over"]);
+    assert_eq!(left("over"), left("whole"));
+    for (shard, name) in [("1/2", "one"), ("2/2", "two")] {
+        sweep(&["--out", name, "--shard", shard]);
+    }
+    recorded.crashpoint(&["merge", "one", "two", "--out", "merged"]);
+    assert_eq!(left("merged"), left("whole"));
+}
+
+#[test]
+fn an_order_in_which_a_cluster_never_comes_up_accuses_nobody() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let recorded = Recorded::of("leaves", |text| {
+        let patient = text.replace("ELECTION_S = \"0.7\"", "ELECTION_S = \"2\"");
+        format!("first_alone_s = 4\n{patient}")
+    });
+    let swept = recorded.sweep(&["--starts", "together,lost-first"]);
+    assert_eq!(swept.findings, Vec::<Value>::new());
+    assert_eq!(swept.status, Some(3), "{}", swept.said);
+    let why = swept.summary["reasons"].to_string();
+    assert!(
+        why.contains("does not say `ok` even where nothing was lost")
+            && why.contains("--starts together"),
+        "{}",
+        swept.summary
+    );
+    // The order of the cluster file is kept, and what it leaves no choice about is not looked at
+    // again.
+    let recorded = Recorded::of("compares", |text| {
+        text.replace(
+            "names = [\"b\", \"c\"]",
+            "names = [\"b\", \"c\"]\nafter = [\"a\"]",
+        )
+    });
+    let swept = recorded.sweep(&["--starts", "together,lost-first"]);
+    let together = recorded.sweep(&["--starts", "together"]);
+    assert_eq!((swept.status, together.status), (Some(0), Some(0)));
+    assert_eq!(swept.summary["checked"], together.summary["checked"]);
+    assert!(swept.summary["states"].as_u64() > together.summary["states"].as_u64());
+}

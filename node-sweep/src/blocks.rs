@@ -838,6 +838,68 @@ mod tests {
         assert!(make_again(&trace, &asked, finding.address()).is_err());
     }
 
+    #[test]
+    fn disks_are_started_in_each_order_where_some_of_them_lost_something() {
+        let (mut trace, _) = two_writes();
+        trace.run.nodes.push(trace.run.nodes[0].clone());
+        "other".clone_into(&mut trace.run.nodes[1].name);
+        for (node, first) in [("program", 10), ("other", 11)] {
+            let mut log = BlockLog::default();
+            log.push_write(0, &[1; 4096], first);
+            log.push_write(4096, &[2; 4096], first + 10);
+            let disk = Disk {
+                file_system: "ext4".into(),
+                directory: "data".into(),
+                base: Arc::new(Base::empty(1 << 20)),
+                log,
+                durable: 0,
+            };
+            trace.disks.insert(node.into(), disk);
+        }
+        let request = BlockRequest {
+            explore: Explore::BruteForce,
+            states: "every-write,flushed".parse().expect("states"),
+        };
+        let space = BlockSpace::new(&trace.run, recorded_disks(&trace), &request);
+        let space = space.expect("a space").with_starts(&StartOrder::ALL);
+        let mut blocks = Blocks::new(&trace, &space).expect("they are known");
+        let mut divided = 0;
+        for index in 0..space.len() {
+            let state = space.state(index);
+            let together = blocks.crash_state(&BlockState {
+                start: StartOrder::Together,
+                ..state.clone()
+            });
+            let crash_state = blocks.crash_state(&state);
+            let disks = state.disks.iter().flatten();
+            let lost: Vec<_> = disks
+                .map(|disk| disk.relaxation != Relaxation::Prefix)
+                .collect();
+            let first = match (state.start, &lost[..]) {
+                (StartOrder::LostFirst, [true, false]) | (StartOrder::LostLast, [false, true]) => 0,
+                (StartOrder::LostFirst, [false, true]) | (StartOrder::LostLast, [true, false]) => 1,
+                _ => {
+                    assert_eq!(crash_state.turns, None, "{state:?}");
+                    assert_eq!(crash_state.key, together.key);
+                    continue;
+                }
+            };
+            divided += 1;
+            let (first, later) = (vec![first], vec![1 - first]);
+            assert_eq!(crash_state.turns, Some(Turns { first, later }), "{state:?}");
+            assert_ne!(crash_state.key, together.key);
+            assert_ne!(crash_state.disks_key, together.disks_key);
+            assert_eq!(crash_state.content, together.key);
+        }
+        assert!(divided > 3, "{divided}");
+        // Who lost nothing more has no order any more, and who lost less keeps that of the rest.
+        let last = space.state(space.len() - 1);
+        assert_eq!(last.start, StartOrder::LostLast);
+        let whole = space.with_lost(&last, |_, _| false, |_, _| false);
+        let whole = blocks.crash_state(&whole.expect("a disk can keep everything"));
+        assert_eq!(whole.turns, None);
+    }
+
     /// What is noted with a finding at a level where the other one came to this, and found nothing.
     fn noted(drawn: bool, change: impl FnOnce(&mut Summary)) -> BTreeMap<String, bool> {
         let mut calls = [Finding {

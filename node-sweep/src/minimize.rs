@@ -14,9 +14,11 @@ use crate::check::{Complaint, Verdict};
 use crate::findings::{Finding, Findings, Kinds};
 use crate::judged::Verdicts;
 use crate::request::{Level, Request};
+use crate::starts::Turns;
 use crate::states::CrashState;
 use crate::sweep::{Broken, ModelSet, Subject};
 use crate::tree::{Fingerprint, Impossible};
+use crate::undamaged::Undamaged;
 
 use calls::Calls;
 use disks::Disks;
@@ -167,6 +169,7 @@ fn run<L: Lessen>(
             None => {}
         }
     };
+    let turns = crash_state.turns.clone();
     let best = Best {
         state,
         crash_state,
@@ -174,6 +177,8 @@ fn run<L: Lessen>(
     };
     let mut laboratory = Laboratory {
         of,
+        turns,
+        undamaged: None,
         level,
         judge,
         tell,
@@ -250,6 +255,10 @@ struct Best<S> {
 
 struct Laboratory<'a, L: Lessen> {
     of: &'a Minimization<'a>,
+    /// Which nodes were started first.
+    turns: Option<Turns>,
+    /// What says whether the cluster survives other orders, once that was asked.
+    undamaged: Option<Undamaged>,
     level: L,
     judge: Judge<'a>,
     tell: &'a mut dyn FnMut(Shape),
@@ -353,7 +362,9 @@ impl<L: Lessen> Laboratory<'_, L> {
         };
         let complaint = if crash_state.key == self.best.crash_state.key {
             self.best.complaint.clone()
-        } else if let Some(complaint) = self.look(&crash_state)? {
+        } else if let Some(complaint) = self.look(&crash_state)?
+            && self.survives(crash_state.turns.as_ref())?
+        {
             complaint
         } else {
             return Ok(false);
@@ -369,6 +380,22 @@ impl<L: Lessen> Laboratory<'_, L> {
             (self.tell)(after);
         }
         Ok(true)
+    }
+
+    /// Whether the cluster survives this order if nothing is lost. The sweep has asked that of the
+    /// order of the finding.
+    fn survives(&mut self, turns: Option<&Turns>) -> anyhow::Result<bool> {
+        let Some(turns) = turns.filter(|turns| self.turns.as_ref() != Some(turns)) else {
+            return Ok(true);
+        };
+        let undamaged = match self.undamaged.take() {
+            Some(undamaged) => undamaged,
+            None => Undamaged::of(self.of.trace, &self.of.request.model)?,
+        };
+        let (subject, interrupt) = (&mut *self.judge.subject, self.of.interrupt);
+        let survives = undamaged.survives(turns, subject, interrupt);
+        self.undamaged = Some(undamaged);
+        survives
     }
 
     fn look(&mut self, crash_state: &CrashState) -> anyhow::Result<Option<Complaint>> {

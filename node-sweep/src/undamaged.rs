@@ -9,7 +9,7 @@ use campaign::Interrupt;
 use pace_rules::nodes::micros;
 use trace_store::Trace;
 
-use crate::check::Verdict;
+use crate::check::{Complaint, Verdict};
 use crate::disks::Disks;
 use crate::mount_slot::DiskState;
 use crate::request::models_named;
@@ -134,6 +134,21 @@ impl Undamaged {
             )),
             None => Verdict::Inconclusive("interrupted".into()),
         })
+    }
+
+    /// Whether the check says `ok` each time if nodes are started so.
+    ///
+    /// # Errors
+    /// If nothing can be looked at here at all.
+    pub(crate) fn survives(
+        &self,
+        turns: &Turns,
+        subject: &mut dyn Subject,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<bool> {
+        let broken = Verdict::Broken(Complaint::default());
+        let verdict = self.temper_in_turns(broken, turns, subject, interrupt)?;
+        Ok(matches!(verdict, Verdict::Broken(_)))
     }
 
     /// What the check says of what the run left, if it is not always `ok`. Nothing is known if

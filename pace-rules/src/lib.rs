@@ -6,3 +6,6 @@ mod combinations;
 pub mod disk;
 pub mod nodes;
 mod sample;
+mod sector;
+
+pub use sector::{NotASector, Sector};

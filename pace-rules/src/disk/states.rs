@@ -5,7 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The smallest unit that a disk writes whole, in bytes: `all` tears at it.
+use crate::Sector;
+
+/// The smallest sector, in bytes: `all` tears at it.
 const SECTOR_BYTES: u64 = 512;
 
 /// Which kinds of crash states to visit: words with commas between them, in any order.
@@ -74,6 +76,15 @@ impl States {
             prefix: true,
             every_write: false,
             sample: None,
+            ..self
+        }
+    }
+
+    /// The same of a disk that writes a sector whole: no write is torn within one.
+    pub fn at_sectors(self, sector: Sector) -> Self {
+        let unit_bytes = self.torn_unit_bytes;
+        Self {
+            torn_unit_bytes: unit_bytes.map(|bytes| bytes.next_multiple_of(sector.bytes())),
             ..self
         }
     }
@@ -282,6 +293,21 @@ mod tests {
             );
         }
         assert_eq!(States::default().to_string(), "prefix,flushed");
+    }
+
+    #[test]
+    fn no_write_is_torn_within_a_sector() {
+        let large = "4096".parse().expect("a sector");
+        for (text, at_sectors) in [
+            ("torn:512", "torn:4096"),
+            ("torn:8192", "torn:8192"),
+            ("torn:5120", "torn:8192"),
+            ("prefix,reorder:1", "prefix,reorder:1"),
+            ("all", "flushed,every-write,reorder:all,torn:4096,mixed"),
+        ] {
+            assert_eq!(read(text).at_sectors(large).to_string(), at_sectors);
+            assert_eq!(read(text).at_sectors(Sector::default()), read(text));
+        }
     }
 
     #[test]

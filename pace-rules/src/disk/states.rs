@@ -34,6 +34,8 @@ pub struct States {
     pub(super) torn_unit_bytes: Option<u64>,
     /// Whether writes are lost and torn at once.
     pub(super) mixed: bool,
+    /// Whether a write is torn that is in flight at a crash point.
+    pub(super) in_flight: bool,
     pub(super) sample: Option<u32>,
 }
 
@@ -53,6 +55,7 @@ impl States {
         reorder: 0,
         torn_unit_bytes: None,
         mixed: false,
+        in_flight: true,
         sample: None,
     };
     const ALL: Self = Self {
@@ -62,6 +65,7 @@ impl States {
         reorder: usize::MAX,
         torn_unit_bytes: Some(SECTOR_BYTES),
         mixed: true,
+        in_flight: true,
         sample: None,
     };
 
@@ -70,11 +74,13 @@ impl States {
         self.sample
     }
 
-    /// The same of one crash point, of which nothing is left out.
-    pub(crate) fn at_one_point(self) -> Self {
+    /// The same of one crash point, of which nothing is left out; with `in_flight`, the next write
+    /// may be in flight there.
+    pub(crate) fn at_one_point(self, in_flight: bool) -> Self {
         Self {
             prefix: true,
             every_write: false,
+            in_flight,
             sample: None,
             ..self
         }
@@ -92,6 +98,11 @@ impl States {
     /// Whether the states are visited in which nothing was lost.
     pub fn prefix(&self) -> bool {
         self.prefix
+    }
+
+    /// Whether writes are torn.
+    pub(crate) fn tears(&self) -> bool {
+        self.torn_unit_bytes.is_some()
     }
 
     /// Whether the power fails behind every write and flush too.

@@ -11,6 +11,7 @@ use super::toy_bed::{Bug, PAGES, ToyBed};
 use super::{broken, variant, workload};
 use crate::engine::Engine;
 use crate::result::{Verdict, WorkloadResult};
+use crate::story::state_words;
 
 /// All states that there are.
 const ALL: &str = "prefix,flushed,every-write,reorder:2,torn:512,mixed";
@@ -138,7 +139,15 @@ fn a_record_that_is_written_with_fua_is_torn_while_it_is_in_flight() {
             matches!(relaxation, Relaxation::Torn { place, .. } if place == position);
         assert!(is_in_flight && state.under_way, "{state:?}");
         assert_eq!((state.lost.len(), state.operations_done), (1, 2));
+        let told = "had torn the write with FUA that was in flight, and lost ";
+        assert!(
+            state_words(state).starts_with(told),
+            "{}",
+            state_words(state)
+        );
     }
+    let kinds = result.log.expect("it is kept").entries.into_iter();
+    assert_eq!(kinds.map(|entry| entry.kind).collect::<String>(), "BEBU");
     // It is one sector of a disk that writes so much whole, and nothing loses it later.
     for states in ["every-write,torn:4096", "every-write,flushed,reorder:2"] {
         let result = run(Bug::TrustsHeads, states, text);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use pace_rules::Sector;
 use pace_rules::nodes::{
-    Content, Effect, Explore, Log, MODELS, Model, Relaxation, Relaxations, Request, SECTOR_BYTES,
-    Space, Split, State,
+    Content, Effect, Explore, Log, MODELS, Model, Relaxation, Relaxations, Request, Space, Split,
+    State,
 };
 use proptest::prelude::*;
 use trace::{
@@ -600,6 +600,34 @@ fn a_later_write_to_another_sector_is_kept_without_an_earlier_one_if_the_page_ha
         .write(0, FOO, 1024, 100, 1024)
         .mark(0);
     assert_eq!(who(&script, 1, later_alone), [""; 0]);
+}
+
+/// A sync of a page writes all of it, also what an earlier call wrote that has another page as well.
+#[test]
+fn the_sync_of_a_page_keeps_all_that_was_written_to_it() {
+    let mut script = Script::new(1, &[(FOO, "foo", 8192)]);
+    script
+        .write(0, FOO, 0, 5000, 8192)
+        .write(0, FOO, 6000, 100, 8192);
+    let scope = SyncScope::FileRange {
+        offset: 6000,
+        len: 100,
+    };
+    script.file(0, FileOp::Sync { file: FOO, scope }).mark(0);
+    let is_old = |tree: &Tree| matches!(content(tree, "foo")[4999], Byte::Written(at) if at < 8192);
+    for split in [Split::Count(1), Split::Count(3), Split::Aligned(8192)] {
+        for model in MODELS.iter().filter(|model| model.log != Log::None) {
+            let request = Request {
+                split,
+                ..request(model, Explore::BruteForce, 1)
+            };
+            let space = Space::new(&script.run, &request).expect("there are states");
+            let told = (0..space.len()).map(|index| space.state(index));
+            let mut told = told.filter(|state| marks(&script.run, state) == 1);
+            let lost = told.any(|state| is_old(&tree(&script.run, &space, &state, 0)));
+            assert!(!lost, "{} {split}", model.name);
+        }
+    }
 }
 
 /// xfs makes a file larger only once the disk has all of the page.

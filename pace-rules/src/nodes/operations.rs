@@ -33,6 +33,8 @@ pub(super) struct Group {
     /// What is lost with it: those that wrote to its pages of the file next, and what its operation
     /// cannot do without it.
     followers: Vec<usize>,
+    /// Those that wrote to its pages next, to whichever sectors: a sync writes whole pages.
+    page_mates: Vec<usize>,
     /// The first group of names that is kept only if the data of this one is; `usize::MAX` if there
     /// is none.
     awaited_by: usize,
@@ -505,6 +507,7 @@ struct Known {
 /// Which groups wrote to a page last.
 #[derive(Debug, Clone, Default)]
 struct Page {
+    last: Option<usize>,
     /// To all of it, or when it had no place: nothing later is there without that.
     whole: Option<usize>,
     /// To its sectors since then.
@@ -527,11 +530,10 @@ impl Page {
         // Who wrote to a sector since follows that one.
         let is_covered = !waits && !is_whole && before.len() as u64 == sectors.end - sectors.start;
         before.extend(self.whole.filter(|_| !is_covered));
+        self.last = Some(group);
         if is_whole {
-            *self = Self {
-                whole: Some(group),
-                sectors: BTreeMap::new(),
-            };
+            self.whole = Some(group);
+            self.sectors.clear();
         } else {
             let sectors = sectors.clone().map(|sector| (sector, group));
             self.sectors.extend(sectors);
@@ -628,6 +630,7 @@ impl Reader<'_> {
                         _ => subject(op),
                     },
                     followers,
+                    page_mates: Vec::new(),
                     awaited_by: usize::MAX,
                 });
             }
@@ -696,6 +699,9 @@ impl Reader<'_> {
             let sectors = start / self.sector_bytes..end.div_ceil(self.sector_bytes);
             let is_whole = is_new || sectors.end - sectors.start >= PAGE_BYTES / self.sector_bytes;
             let known = pages.entry(page).or_default();
+            if let Some(last) = known.last.filter(|last| *last != next) {
+                self.this.groups[last].page_mates.push(next);
+            }
             for before in known.write(next, &sectors, is_whole, has_size) {
                 let followers = &mut self.this.groups[before].followers;
                 if followers.last() != Some(&next) {
@@ -1029,8 +1035,13 @@ impl Reader<'_> {
         for group in open.into_iter().rev() {
             let is_before = self.is_before(self.this.groups[group].operation, number, sync);
             let is_needed = || {
-                let mut followers = self.this.groups[group].followers.iter();
-                followers.any(|follower| covered.contains(follower))
+                let Group {
+                    followers,
+                    page_mates,
+                    ..
+                } = &self.this.groups[group];
+                let mut later = followers.iter().chain(page_mates);
+                later.any(|later| covered.contains(later))
             };
             if is_before && (is_covered(self, group) || is_needed()) {
                 covered.insert(group);

@@ -12,8 +12,8 @@ use node_sweep::{
     Concluded, Control, Finding, Judge, Level, MakeSubjects, Merged, Rank, Recorded, Request,
     Requested, Results, Rule, Start, States, Summary, count_words, relaxation_words,
 };
-use pace_rules::disk;
 use pace_rules::nodes::{Explore, LINUX, Model, NodeState, Space, Spaces, Split, StartOrder};
+use pace_rules::{Sector, disk};
 use trace_store::Trace;
 
 /// What comes before findings that no file system is known to show.
@@ -49,6 +49,11 @@ pub(crate) struct SpaceArgs {
     /// (aligned:4096)
     #[arg(long, value_name = "N|aligned:BYTES", default_value = "3")]
     split: Split,
+
+    /// How much a disk writes whole, in bytes: 512, or 4096 for disks that promise more. No write is
+    /// torn within that
+    #[arg(long, value_name = "BYTES", default_value_t)]
+    sector: Sector,
 }
 
 /// How they are swept.
@@ -91,7 +96,7 @@ pub(crate) struct VisitArgs {
     out: Option<PathBuf>,
 
     /// Continue the sweep in DIR, which --out named, with what it was begun with
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "shard", "sample", "seed", "level", "states", "model", "lost", "split"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "shard", "sample", "seed", "level", "states", "model", "lost", "split", "sector"])]
     pub(crate) resume: Option<PathBuf>,
 
     /// How to print what is found
@@ -102,8 +107,10 @@ pub(crate) struct VisitArgs {
 impl SpaceArgs {
     /// Which states of each disk.
     pub(crate) fn of_disks(&self) -> disk::States {
-        self.states
-            .unwrap_or_else(|| DISK_STATES.parse().expect("they are states"))
+        let states = self
+            .states
+            .unwrap_or_else(|| DISK_STATES.parse().expect("they are states"));
+        states.at_sectors(self.sector)
     }
 
     /// Which level is looked at.
@@ -126,6 +133,7 @@ impl SpaceArgs {
             explore,
             lost: self.lost,
             split: self.split,
+            sector: self.sector,
             states: self.of_disks(),
             sample: None,
             seed: 0,

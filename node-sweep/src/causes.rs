@@ -67,8 +67,9 @@ impl Findings<'_> {
                 *is_possible |= !alike.is_disjoint(&found);
             }
         }
+        let asked = &requests[0];
         for finding in &mut findings {
-            finding.searched = searched_words(requests[0].lost, requests[0].split);
+            finding.searched = searched_words(asked.lost, asked.split, asked.sector);
         }
         let mut left = PREVENTION_STATES_MAX;
         for (finding, alike) in findings.iter_mut().zip(&alike).take(PREVENTED_MAX) {

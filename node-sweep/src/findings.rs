@@ -1010,6 +1010,7 @@ pub fn relaxation_words(relaxation: Relaxation) -> &'static str {
         Relaxation::Stopped => "stopped midway",
         Relaxation::Cut => "last one cut",
         Relaxation::Lost => "operations lost",
+        Relaxation::Torn => "a write torn",
     }
 }
 

@@ -8,10 +8,10 @@ use anyhow::bail;
 use campaign::Shard;
 use clap::ValueEnum;
 use cluster::ClusterFile;
-use pace_rules::disk;
 use pace_rules::nodes::{
     BlockRequest, BlockSpace, Explore, Model, Relaxations, Spaces, Split, StartOrder,
 };
+use pace_rules::{Sector, disk};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use trace::Run;
@@ -92,7 +92,9 @@ pub struct Request {
     /// Where writes are cut.
     #[serde(with = "words")]
     pub split: Split,
-    /// Which states of disks are visited.
+    /// What the disks write whole: no write of the nodes is torn within that.
+    pub sector: Sector,
+    /// Which states of disks are visited, at these sectors.
     #[serde(with = "words")]
     pub states: disk::States,
     /// How many states are drawn, if not all are visited.
@@ -115,13 +117,14 @@ impl Request {
     /// If there is no such model.
     pub fn of_calls(&self, explore: Explore) -> anyhow::Result<Vec<pace_rules::nodes::Request>> {
         let models = models_named(&self.model)?.into_iter();
-        let (lost, split, relaxations) = (self.lost, self.split, Relaxations::ALL);
+        let (lost, split, sector) = (self.lost, self.split, self.sector);
         let of_model = |model| pace_rules::nodes::Request {
             model,
             explore,
             lost,
             split,
-            relaxations,
+            sector,
+            relaxations: Relaxations::ALL,
         };
         Ok(models.map(of_model).collect())
     }
@@ -259,6 +262,7 @@ mod tests {
             explore: Rule::BruteForce,
             lost: 1,
             split: "3".parse().expect("a split"),
+            sector: Sector::default(),
             states: "every-write".parse().expect("states"),
             sample,
             seed: 0,

@@ -304,6 +304,7 @@ mod tests {
                 explore: Rule::BruteForce,
                 lost: 1,
                 split: "3".parse().expect("a split"),
+                sector: pace_rules::Sector::default(),
                 states: "every-write".parse().expect("states"),
                 sample: None,
                 seed: 0,

@@ -246,7 +246,7 @@ pub(crate) fn together(
     }
     let mut findings = findings.concat();
     for finding in &mut findings {
-        finding.searched = searched_words(request.lost, request.split);
+        finding.searched = searched_words(request.lost, request.split, request.sector);
     }
     in_order(&mut findings);
     (findings, Summary::of_levels(summaries))

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use pace_rules::Sector;
 use pace_rules::nodes::{LINUX, Model, Split};
 
 use crate::findings::{Finding, Lost, NodeStory, StartStory, Sync};
@@ -504,13 +505,15 @@ impl NodeStory {
 }
 
 /// The options that bound what a model is searched for.
-pub(crate) fn searched_words(lost: usize, split: Split) -> String {
-    let split = if split == Split::default() {
-        String::new()
-    } else {
-        format!(" --split {split}")
-    };
-    format!("--lost {lost}{split}")
+pub(crate) fn searched_words(lost: usize, split: Split, sector: Sector) -> String {
+    let mut words = format!("--lost {lost}");
+    if split != Split::default() {
+        words += &format!(" --split {split}");
+    }
+    if sector != Sector::default() {
+        words += &format!(" --sector {sector}");
+    }
+    words
 }
 
 /// So many more operations, by what they are.

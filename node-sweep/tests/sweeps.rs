@@ -157,6 +157,7 @@ fn requests(name: &str) -> Vec<Request> {
         explore: Explore::BruteForce,
         lost: 1,
         split: Split::default(),
+        sector: pace_rules::Sector::default(),
         relaxations: Relaxations::ALL,
     };
     Model::all_named(name).into_iter().map(of_model).collect()
@@ -868,6 +869,7 @@ fn the_state_of_a_finding_is_made_again_and_no_other() {
                 explore: Rule::BruteForce,
                 lost: 1,
                 split: Split::default(),
+                sector: pace_rules::Sector::default(),
                 states: "every-write".parse().expect("states"),
                 sample: None,
                 seed: 0,
@@ -1138,6 +1140,7 @@ impl Whole {
                 explore: Rule::BruteForce,
                 lost: 1,
                 split: Split::default(),
+                sector: pace_rules::Sector::default(),
                 states: "every-write".parse().expect("states"),
                 sample: None,
                 seed: 0,

@@ -6,5 +6,7 @@ mod combinations;
 pub mod disk;
 pub mod nodes;
 mod sample;
+mod sector;
 
 pub use sample::sample_of_kinds;
+pub use sector::{NotASector, Sector};

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
+use pace_rules::Sector;
 use pace_rules::nodes::{
     Content, Effect, Explore, Log, MODELS, Model, Relaxation, Relaxations, Request, Space, Split,
     State,
@@ -213,6 +214,7 @@ fn request(model: &'static Model, explore: Explore, lost: usize) -> Request {
         explore,
         lost,
         split: Split::Count(3),
+        sector: Sector::default(),
         relaxations: Relaxations::ALL,
     }
 }
@@ -476,6 +478,175 @@ fn of_a_page_nothing_is_kept_without_what_was_written_to_it_before() {
         let other_page = |tree: &Tree| old(tree, 100) && !old(tree, 4096);
         assert!(trees.iter().any(other_page), "{}", model.name);
     }
+}
+
+/// The states of a script in which this many marks were made and that lost nothing, but for parts
+/// of writes.
+fn torn(script: &Script, request: &Request, wanted: usize) -> BTreeSet<Tree> {
+    let space = Space::new(&script.run, request).expect("there are states");
+    let all = (0..space.len()).map(|index| space.state(index));
+    all.filter(|state| state.relaxation == Relaxation::Torn)
+        .filter(|state| marks(&script.run, state) == wanted)
+        .map(|state| tree(&script.run, &space, &state, 0))
+        .collect()
+}
+
+/// A disk writes a sector whole. What is torn need not be the last that was done.
+#[test]
+fn any_write_in_place_is_torn_between_sectors_until_a_sync_covers_it() {
+    let mut script = Script::new(1, &[(FOO, "foo", 4096)]);
+    script
+        .write(0, FOO, 0, 1024, 4096)
+        .create(0, BAR, "bar")
+        .mark(0)
+        .sync(0, FOO)
+        .mark(0);
+    let is_new = |byte: &Byte| matches!(byte, Byte::Written(at) if *at >= 4096);
+    let is_half = |tree: &Tree| {
+        let content = content(tree, "foo");
+        has(tree, "bar") && is_new(&content[0]) != is_new(&content[512])
+    };
+    for model in MODELS {
+        let request = |sector: u64| Request {
+            sector: sector.try_into().expect("a sector"),
+            ..request(model, Explore::BruteForce, 1)
+        };
+        let shows = |sector_bytes, marks| {
+            let trees = torn(&script, &request(sector_bytes), marks);
+            trees.iter().any(is_half)
+        };
+        let name = model.name;
+        assert_eq!(
+            shows(512, 1),
+            name != "btrfs",
+            "{name}: nothing is in place"
+        );
+        assert_eq!(shows(4096, 1), name == "posix", "{name}: one sector");
+        assert!(!shows(512, 2), "{name}: it was synced");
+    }
+}
+
+/// A database's page is three of the kernel, and is torn before what comes later is synced.
+#[test]
+fn a_write_of_several_pages_lacks_its_head_its_end_or_its_middle() {
+    let mut script = Script::new(1, &[(FOO, "foo", 12288)]);
+    script
+        .write(0, FOO, 0, 12288, 12288)
+        .create(0, BAR, "bar")
+        .sync(0, BAR)
+        .mark(0);
+    for model in MODELS {
+        let request = request(model, Explore::BruteForce, 1);
+        let lost: BTreeSet<Vec<usize>> = torn(&script, &request, 1)
+            .iter()
+            .map(|tree| {
+                let content = content(tree, "foo").into_iter().enumerate();
+                let old =
+                    content.filter(|(_, byte)| matches!(byte, Byte::Written(at) if *at < 12288));
+                // The first byte that is lost, and the last one.
+                let old: Vec<_> = old.map(|(place, _)| place).collect();
+                vec![old[0], old[old.len() - 1]]
+            })
+            .collect();
+        let (first, last) = match model.name {
+            // Thirds, or pages in new places.
+            "posix" | "btrfs" => (4096, 8192),
+            _ => (512, 11776),
+        };
+        let wanted = [vec![0, first - 1], vec![first, last - 1], vec![last, 12287]];
+        assert_eq!(lost, wanted.into(), "{}", model.name);
+    }
+}
+
+/// With two losses one may be a part of a write.
+#[test]
+fn a_write_is_torn_alone_or_beside_a_loss() {
+    let mut script = Script::new(1, &[(FOO, "foo", 4096)]);
+    script
+        .write(0, FOO, 0, 4096, 4096)
+        .create(0, BAR, "bar")
+        .mark(0);
+    for model in MODELS.iter().filter(|model| model.name != "btrfs") {
+        for lost in 1..=2 {
+            let trees = torn(&script, &request(model, Explore::BruteForce, lost), 1);
+            assert!(trees.iter().any(|tree| has(tree, "bar")), "{}", model.name);
+            let is_beside = trees.iter().any(|tree| !has(tree, "bar"));
+            assert_eq!(is_beside, lost == 2, "{} with {lost}", model.name);
+        }
+    }
+}
+
+/// Of a page that has its place each sector goes to the disk for itself. A new page is there as it
+/// was when it got its place, or later.
+#[test]
+fn a_later_write_to_another_sector_is_kept_without_an_earlier_one_if_the_page_has_its_place() {
+    let is_written = |tree: &Tree, at: usize| {
+        let old = 8192;
+        matches!(content(tree, "foo").get(at), Some(Byte::Written(byte)) if *byte >= old)
+    };
+    let later_alone = |tree: &Tree| !is_written(tree, 0) && is_written(tree, 1024);
+    let mut script = Script::new(1, &[(FOO, "foo", 8192)]);
+    script
+        .write(0, FOO, 0, 100, 8192)
+        .write(0, FOO, 1024, 100, 8192)
+        .mark(0);
+    assert_eq!(
+        who(&script, 1, later_alone),
+        ["ext4-ordered", "ext4-writeback", "xfs"]
+    );
+    let mut script = Script::new(1, &[(FOO, "foo", 0), (BAR, "bar", 8192)]);
+    script
+        .write(0, FOO, 0, 1024, 0)
+        .write(0, FOO, 1024, 100, 1024)
+        .mark(0);
+    assert_eq!(who(&script, 1, later_alone), [""; 0]);
+}
+
+/// A sync of a page writes all of it, also what an earlier call wrote that has another page as well.
+#[test]
+fn the_sync_of_a_page_keeps_all_that_was_written_to_it() {
+    let mut script = Script::new(1, &[(FOO, "foo", 8192)]);
+    script
+        .write(0, FOO, 0, 5000, 8192)
+        .write(0, FOO, 6000, 100, 8192);
+    let scope = SyncScope::FileRange {
+        offset: 6000,
+        len: 100,
+    };
+    script.file(0, FileOp::Sync { file: FOO, scope }).mark(0);
+    let is_old = |tree: &Tree| matches!(content(tree, "foo")[4999], Byte::Written(at) if at < 8192);
+    for split in [Split::Count(1), Split::Count(3), Split::Aligned(8192)] {
+        for model in MODELS.iter().filter(|model| model.log != Log::None) {
+            let request = Request {
+                split,
+                ..request(model, Explore::BruteForce, 1)
+            };
+            let space = Space::new(&script.run, &request).expect("there are states");
+            let told = (0..space.len()).map(|index| space.state(index));
+            let mut told = told.filter(|state| marks(&script.run, state) == 1);
+            let lost = told.any(|state| is_old(&tree(&script.run, &space, &state, 0)));
+            assert!(!lost, "{} {split}", model.name);
+        }
+    }
+}
+
+/// xfs makes a file larger only once the disk has all of the page.
+#[test]
+fn the_page_with_the_end_is_whole_where_a_file_grows_with_its_bytes() {
+    let mut script = Script::new(1, &[(FOO, "foo", 2048)]);
+    script
+        .write(0, FOO, 0, 50, 2048)
+        .write(0, FOO, 2048, 1000, 2048)
+        .mark(0);
+    let is_old = |byte: &Byte| matches!(byte, Byte::Written(at) if *at < 2048);
+    let grown_alone = |tree: &Tree| {
+        let content = content(tree, "foo");
+        content.len() == 3048 && is_old(&content[0])
+    };
+    assert_eq!(
+        who(&script, 1, grown_alone),
+        ["ext4-ordered", "ext4-writeback", "btrfs"]
+    );
 }
 
 /// ext4 keeps the size like a name, and does not wait for data in a block that has its place.
@@ -1418,14 +1589,17 @@ fn step(nodes: usize) -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Two sectors, so that a write to both can be torn.
+const FOO_BYTES: u64 = 1024;
+
 /// Some nodes with one file each, and a client behind them.
 fn script(nodes: usize, steps: &[Step]) -> Script {
-    let mut script = Script::new(nodes, &[(FOO, "foo", 2)]);
+    let mut script = Script::new(nodes, &[(FOO, "foo", FOO_BYTES)]);
     script.run.nodes.push(Node {
         name: "client".into(),
         ..Node::default()
     });
-    let mut sizes = vec![2; nodes];
+    let mut sizes = vec![FOO_BYTES; nodes];
     let mut renamed = vec![false; nodes];
     for step in steps {
         match step {
@@ -1433,7 +1607,7 @@ fn script(nodes: usize, steps: &[Step]) -> Script {
                 script.write(*node, FOO, sizes[*node], *len, sizes[*node]);
                 sizes[*node] += len;
             }
-            Step::Overwrite(node) => drop(script.write(*node, FOO, 0, 2, sizes[*node])),
+            Step::Overwrite(node) => drop(script.write(*node, FOO, 0, FOO_BYTES, sizes[*node])),
             Step::Rename(node) => {
                 let (from, to) = if renamed[*node] {
                     ("bar", "foo")
@@ -1571,7 +1745,7 @@ proptest! {
     fn on_one_node_all_that_posix_allows_is_visited(steps in prop::collection::vec(step(1), 1..7)) {
         let script = script(1, &steps);
         let run = &script.run;
-        let relaxations = Relaxations { prefix: true, lost: true, cut: false, stopped: false };
+        let relaxations = Relaxations { prefix: true, lost: true, cut: false, torn: false, stopped: false };
         let request = Request { relaxations, ..request(model("posix"), Explore::BruteForce, 99) };
         let space = Space::new(run, &request).expect("there are states");
         let mut visited: BTreeMap<Tree, usize> = BTreeMap::new();

@@ -148,6 +148,63 @@ fn a_long_write_is_torn_and_a_sector_is_not() {
     assert_eq!(pieces, [(0, 0..2048), (0, 2560..4096), (1, 0..512)]);
 }
 
+/// A record of a log is several sectors, and FUA promises nothing before it is answered.
+#[test]
+fn a_write_with_fua_is_torn_while_it_is_on_its_way_and_not_lost_after_that() {
+    assert_eq!(
+        visited("wu-", 0, &[3], "every-write,torn:512"),
+        [
+            "prefix@3",
+            "prefix@0",
+            "prefix@1",
+            "torn-0:512..1024@3",
+            "torn-0:0..512@3",
+            "torn-0:512..1024@1",
+            "torn-0:0..512@1",
+            "torn-1:512..1024@1",
+            "torn-1:0..512@1",
+        ]
+    );
+    assert_eq!(
+        visited("wu", 0, &[1], "reorder:1,torn:512,mixed")[..],
+        [
+            "flushed@1",
+            "torn-0:512..1024@1",
+            "torn-0:0..512@1",
+            "torn-1:512..1024@1",
+            "torn-1:0..512@1",
+            "lost-0-torn-1:512..1024@1",
+            "lost-0-torn-1:0..512@1",
+        ]
+    );
+    // Without every write, the power fails at the crash points.
+    assert_eq!(visited("wu", 0, &[2], "torn:512").len(), 2);
+    let log = Log::new(&requests("wu"), 0, Disk::Honest);
+    let kept = |state: &str| {
+        let state = state.parse().expect("a state");
+        assert_eq!(log.check(&state), Ok(()));
+        let pieces = log.pieces(&state);
+        pieces
+            .map(|piece| (piece.place, piece.bytes))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(kept("torn-1:512..1024@1"), [(0, 0..1024), (1, 0..512)]);
+    assert_eq!(kept("lost-0-torn-1:0..512@1"), [(1, 512..1024)]);
+    assert_eq!(kept("prefix@1"), [(0, 0..1024)]);
+    for wrong in [
+        "torn-1:0..512@2",
+        "torn-1:0..512@0",
+        "lost-1@1",
+        "torn-0:0..512@0",
+        "torn-1:0..1024@1",
+    ] {
+        assert!(
+            log.check(&wrong.parse().expect("a state")).is_err(),
+            "{wrong}"
+        );
+    }
+}
+
 #[test]
 fn a_flush_that_overtook_a_write_does_not_cover_it() {
     let waited = [write(0, false, 0, 1, 0), Request::Flush, Request::Flush];
@@ -310,6 +367,15 @@ impl Case {
             || by_itself && self.disk != Disk::DropFua
     }
 
+    /// The write with FUA behind a position that would be durable as soon as it is answered.
+    fn in_flight(&self, position: usize) -> Option<usize> {
+        let is_write = self.submitted((position + 1).min(self.requests.len()));
+        let is_next = is_write.last() == Some(&position) && position >= self.durable;
+        is_next
+            .then_some(position)
+            .filter(|place| self.must_keep(*place, place + 1))
+    }
+
     fn pending(&self, position: usize) -> Vec<usize> {
         self.submitted(position)
             .into_iter()
@@ -361,7 +427,7 @@ impl Case {
         let mut left = BTreeSet::new();
         for position in positions {
             let pending = self.pending(position);
-            for place in &pending {
+            for place in pending.iter().chain(&self.in_flight(position)) {
                 let Request::Write(write) = self.requests[*place] else {
                     panic!("no write")
                 };
@@ -547,7 +613,9 @@ proptest! {
                 pieces.iter().any(|piece| piece.place == place && piece.bytes == (0..write.length))
             };
             let submitted = case.submitted(state.position);
-            prop_assert!(pieces.iter().all(|piece| submitted.contains(&piece.place)));
+            let in_flight = tear(&state.relaxation).map(|(place, ..)| place).filter(|place| *place == state.position);
+            prop_assert!(in_flight.is_none() || in_flight == case.in_flight(state.position));
+            prop_assert!(pieces.iter().all(|piece| submitted.contains(&piece.place) || in_flight == Some(piece.place)));
             prop_assert!(submitted.iter().all(|place| whole(*place) || !case.must_keep(*place, state.position)));
         }
     }
@@ -560,8 +628,9 @@ proptest! {
         for state in Space::new(&log, &case.crash_points, &words, 0).iter() {
             let Relaxation::Torn { place, .. } = state.relaxation else { continue };
             *torn_places.entry((state.position, place)).or_default() += 1;
-            prop_assert!(case.pending(state.position).contains(&place));
-            for written in case.submitted(state.position) {
+            let in_flight = case.in_flight(state.position).filter(|in_flight| *in_flight == place);
+            prop_assert!(in_flight.is_some() || case.pending(state.position).contains(&place));
+            for written in case.submitted(state.position).into_iter().chain(in_flight) {
                 let Request::Write(Write { length, .. }) = case.requests[written] else { panic!("no write") };
                 let kept = log.pieces(&state).filter(|piece| piece.place == written);
                 let kept: u64 = kept.map(|piece| piece.bytes.end - piece.bytes.start).sum();
@@ -571,7 +640,7 @@ proptest! {
         }
         // Each that is long enough, at each crash point of the caller.
         for position in &case.crash_points {
-            for place in case.pending(*position) {
+            for place in case.pending(*position).into_iter().chain(case.in_flight(*position)) {
                 let Request::Write(Write { length, .. }) = case.requests[place] else { panic!("no write") };
                 let ways = match length.div_ceil(unit_bytes) { 0 | 1 => 0, 2 => 2, 3 => 4, _ => 5 };
                 prop_assert_eq!(torn_places.get(&(*position, place)).copied().unwrap_or(0), ways);

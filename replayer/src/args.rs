@@ -8,6 +8,7 @@ use checker::Contract;
 use clap::Args;
 use local_fs::Variant;
 use machine::Machine;
+use pace_rules::Sector;
 use pace_rules::disk::States;
 use workloads::{Reader, Workload};
 
@@ -83,6 +84,11 @@ pub struct FileSystemArgs {
     #[arg(long, value_name = "STATES", default_value_t)]
     pub states: States,
 
+    /// How much the disk writes whole, in bytes: 512, or 4096 for disks that promise more. No write
+    /// is torn within that, whatever --states says.
+    #[arg(long, value_name = "BYTES", default_value_t)]
+    pub sector: Sector,
+
     /// How long to take for each file system, such as 10m: each workload gets its share of that,
     /// and visits its crash states in the order in which bugs are likely; the rest is counted.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
@@ -118,12 +124,17 @@ impl FileSystemArgs {
         Ok(variants)
     }
 
+    /// Which crash states to visit of such a disk.
+    pub fn states(&self) -> States {
+        self.states.at_sectors(self.sector)
+    }
+
     /// How to sweep them on a machine.
     pub fn sweep_options(&self, machine: &Machine) -> SweepOptions {
         SweepOptions {
             disk: self.disk,
             contract: self.contract.clone(),
-            states: self.states,
+            states: self.states(),
             seed: self.kernel.seed,
             share: None,
             jobs: self.jobs(),
@@ -161,8 +172,9 @@ impl FileSystemArgs {
         if let Some(contract) = &self.contract {
             flags += &format!(" --contract {}", quoted(&contract.to_string()));
         }
-        if self.states != States::default() {
-            flags += &format!(" --states {}", self.states);
+        let states = self.states();
+        if states != States::default() {
+            flags += &format!(" --states {states}");
         }
         if self.states.sample().is_some() && !self.kernel.virtual_time {
             flags += &format!(" --seed {}", self.kernel.seed);

@@ -124,7 +124,7 @@ impl Manifest {
             file_systems: arguments.variants()?,
             disk: arguments.disk.to_string(),
             states: arguments
-                .states
+                .states()
                 .to_string()
                 .split(',')
                 .map(str::to_owned)

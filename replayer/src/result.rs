@@ -318,7 +318,7 @@ impl WorkloadResult {
 
     /// Keeps of the log what findings need; nothing is added to them any more.
     pub(crate) fn cut_log(&mut self) {
-        let last = self.broken.iter().map(|state| state.state.position).max();
+        let last = self.broken.iter().map(|state| state.state.requests()).max();
         self.log = self.log.take().zip(last).map(|(log, last)| log.up_to(last));
     }
 

@@ -182,6 +182,12 @@ fn disk_words(state: &StateFindings) -> String {
             "had lost {} of the {pending} writes that no flush or FUA covered",
             lost.len()
         ),
+        Relaxation::Torn { lost, .. } if state.state.in_flight().is_some() => {
+            format!(
+                "had {}torn the write with FUA that was in flight",
+                lost_and(lost)
+            )
+        }
         Relaxation::Torn { lost, .. } => {
             format!(
                 "had {}torn one of the {pending} writes that no flush or FUA covered",
@@ -220,6 +226,15 @@ pub fn state_words(state: &StateFindings) -> String {
             format!(
                 "had lost {} of the {pending} writes that no flush or FUA covered: {listed}{rest}",
                 lost.len()
+            )
+        }
+        Relaxation::Torn { lost: others, .. } if state.state.in_flight().is_some() => {
+            let (others, of_it) = (
+                lost_and(others),
+                if others.is_empty() { " of it" } else { "" },
+            );
+            format!(
+                "had {others}torn the write with FUA that was in flight, and lost {listed}{rest}{of_it}"
             )
         }
         Relaxation::Torn { lost: others, .. } if others.is_empty() => {

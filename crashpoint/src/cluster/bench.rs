@@ -10,6 +10,7 @@ use campaign::{Interrupt, Outcome, OutputFormat, columns, say};
 use cluster::{Cluster, ClusterFile, Spawn};
 use local_fs::{Scratch, enter_mount_namespace};
 use node_sweep::{CrashState, Nodes, Plan, States, Subject, sweep};
+use pace_rules::Sector;
 use pace_rules::nodes::{
     Model, NodeState, Relaxation, Relaxations, Request, Space, Spaces, Split, StartOrder, State,
 };
@@ -106,6 +107,7 @@ impl Bench<'_> {
             explore: explore(file, &trace.run)?,
             lost: 1,
             split: Split::default(),
+            sector: Sector::default(),
             relaxations: Relaxations::ALL,
         };
         let spaces = Spaces::new(&trace.run, &[request])?;

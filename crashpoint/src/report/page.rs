@@ -132,11 +132,11 @@ struct LogView<'a> {
 }
 
 impl<'a> LogView<'a> {
-    fn of(log: &'a RunLog, position: usize) -> Self {
+    fn of(log: &'a RunLog, requests: usize) -> Self {
         let before = log
             .entries
             .iter()
-            .filter(|entry| (entry.place as usize) < position);
+            .filter(|entry| (entry.place as usize) < requests);
         let fields = before.map(|entry| {
             (
                 entry.place,
@@ -307,7 +307,7 @@ impl<'a> Builder<'a> {
             }
             FoundWhat::State(state) => state,
         };
-        let position = state.state.position;
+        let requests = state.state.requests();
         let mut lost = state.lost.clone();
         let mut prevented = Vec::new();
         if let Some(evidence) = sweep.evidence(found) {
@@ -337,7 +337,7 @@ impl<'a> Builder<'a> {
             lost,
             broken: broken.collect(),
             prevented,
-            log: found.log.as_ref().map(|log| LogView::of(log, position)),
+            log: found.log.as_ref().map(|log| LogView::of(log, requests)),
             death: None,
             replay,
         }

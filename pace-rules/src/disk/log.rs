@@ -216,6 +216,27 @@ impl Log {
         self.may_lose(position, place).is_ok()
     }
 
+    /// The write that was on its way when the power failed at a position, and that would have been
+    /// durable as soon as it was answered: one with FUA, right behind the position. The disk may
+    /// have written a part of it. Of other writes a crash behind them may cost as much.
+    pub(super) fn in_flight(&self, position: usize) -> Option<&KnownWrite> {
+        let next = self.writes.get(self.submitted(position))?;
+        let is_in_flight =
+            next.place == position && position >= self.durable && next.durable_from == position + 1;
+        is_in_flight.then_some(next)
+    }
+
+    /// Whether there is one.
+    pub(crate) fn is_in_flight(&self, position: usize) -> bool {
+        self.in_flight(position).is_some()
+    }
+
+    /// The places of all writes of the run that can be so.
+    pub(super) fn all_in_flight(&self) -> impl Iterator<Item = usize> {
+        let places = self.writes.iter().map(|write| write.place);
+        places.filter(|place| self.in_flight(*place).is_some())
+    }
+
     /// How many writes were submitted before a position.
     pub(crate) fn submitted(&self, position: usize) -> usize {
         self.writes.partition_point(|write| write.place < position)
@@ -292,7 +313,11 @@ impl Log {
                 let (place, from, to) = (*place, *from, *to);
                 lost.iter()
                     .try_for_each(|place| self.may_lose(position, *place).map(drop))?;
-                let length = self.may_lose(position, place)?.length;
+                let in_flight = self.in_flight(position);
+                let length = match in_flight.filter(|write| write.place == place) {
+                    Some(write) => write.length,
+                    None => self.may_lose(position, place)?.length,
+                };
                 let part = from < to && to <= length && to - from < length;
                 part.then_some(()).ok_or(NoSuchState::NoPart {
                     place,
@@ -332,7 +357,10 @@ impl Log {
     /// torn write comes as the one or two pieces that are left of it.
     pub fn pieces<'a>(&'a self, state: &'a State) -> impl Iterator<Item = Piece> + 'a {
         let writes = self.writes[..self.submitted(state.position)].iter();
-        writes.flat_map(move |write| {
+        let in_flight = self.in_flight(state.position).filter(|write| {
+            matches!(&state.relaxation, Relaxation::Torn { place, .. } if *place == write.place)
+        });
+        writes.chain(in_flight).flat_map(move |write| {
             let (place, length) = (write.place, write.length);
             let [head, tail] = match &state.relaxation {
                 Relaxation::Flushed if write.durable_from > state.position => [None, None],

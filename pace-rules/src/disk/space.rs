@@ -1,5 +1,6 @@
 //! All crash states of a log that are to be visited, each with a number.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 use super::{Log, Relaxation, State, States, tear};
@@ -21,6 +22,10 @@ use crate::{combinations, sample};
 /// points come before the others and, but for `prefix`, the later before the earlier. At one point
 /// the writes behind the last flush are lost first, then those before it and so on; of these the
 /// ones with the greatest priority; of these the oldest, on which the most may rest.
+///
+/// **In flight.** A write with FUA is durable when it is answered, so no crash behind it loses it.
+/// Before that it is torn like any other, where `every-write` has the power fail at each write, or
+/// a crash point lies right before it.
 #[derive(Debug, Clone)]
 pub struct Space<'a> {
     log: &'a Log,
@@ -52,6 +57,10 @@ enum Choice {
     Torn {
         count: usize,
         but: Option<usize>,
+    },
+    /// The write in flight torn, and so many lost of those before it.
+    TornInFlight {
+        count: usize,
     },
 }
 
@@ -139,11 +148,18 @@ impl<'a> Space<'a> {
             .into_iter()
             .filter(|point| point.origin != Origin::Flush)
             .collect();
+        let tears = if states.torn_unit_bytes.is_some() {
+            tear_points(self.log, &inside, states)
+        } else {
+            Vec::new()
+        };
         self.add_lost(&inside, 1, states);
-        self.add_torn(&inside, 0, states);
+        self.add_torn(&tears, 0);
+        let in_flight = tears.iter().filter(|point| point.of == Tears::InFlight);
         let most = inside
             .iter()
             .map(|point| point.pending)
+            .chain(in_flight.map(|point| self.log.pending(point.position).len()))
             .max()
             .unwrap_or(0)
             .min(states.reorder);
@@ -154,7 +170,7 @@ impl<'a> Space<'a> {
             }
             self.add_lost(&inside, count + 1, states);
             if states.mixed {
-                self.add_torn(&inside, count, states);
+                self.add_torn(&tears, count);
             }
         }
     }
@@ -178,19 +194,24 @@ impl<'a> Space<'a> {
         }
     }
 
-    fn add_torn(&mut self, points: &[&Point], count: usize, states: &States) {
-        for point in points.iter().filter(|_| states.torn_unit_bytes.is_some()) {
-            let but = if let Origin::Write(place) = point.origin {
-                place
-            } else {
-                None
-            };
-            let ways = TornWays::new(self.log, point.position, count, but);
-            let states = self
-                .tears(point.position)
-                .map(|(place, _)| ways.of(place))
-                .fold(0, u128::saturating_add);
-            self.add(point.position, Choice::Torn { count, but }, states);
+    fn add_torn(&mut self, points: &[TearPoint], count: usize) {
+        for TearPoint { position, of, .. } in points {
+            match *of {
+                Tears::Pending { but } => {
+                    let ways = TornWays::new(self.log, *position, count, but);
+                    let states = self
+                        .tears(*position)
+                        .map(|(place, _)| ways.of(place))
+                        .fold(0, u128::saturating_add);
+                    self.add(*position, Choice::Torn { count, but }, states);
+                }
+                Tears::InFlight => {
+                    let pending = self.log.pending(*position).len();
+                    let cuts = self.cuts_in_flight(*position).count() as u128;
+                    let states = combinations::count(pending, count).saturating_mul(cuts);
+                    self.add(*position, Choice::TornInFlight { count }, states);
+                }
+            }
         }
     }
 
@@ -244,6 +265,19 @@ impl<'a> Space<'a> {
                 Relaxation::Lost(self.lost(position, count, &[but], number))
             }
             Choice::Torn { count, but } => self.torn(position, count, but, number)?,
+            Choice::TornInFlight { count } => {
+                let pending = self.log.pending(position).len();
+                let ways = combinations::count(pending, count);
+                let part = self
+                    .cuts_in_flight(position)
+                    .nth((number / ways) as usize)?;
+                Relaxation::Torn {
+                    lost: self.lost(position, count, &[], number % ways),
+                    place: position,
+                    from: part.start,
+                    to: part.end,
+                }
+            }
         };
         Some(self.log.named(State {
             position,
@@ -259,7 +293,7 @@ impl<'a> Space<'a> {
                 Choice::Prefix => Kind::Prefix,
                 Choice::Flushed => Kind::Flushed,
                 Choice::Lost { count, .. } => Kind::Lost(count),
-                Choice::Torn { count, .. } => Kind::Torn(count),
+                Choice::Torn { count, .. } | Choice::TornInFlight { count } => Kind::Torn(count),
             };
             (kind, block.end - start)
         })
@@ -313,6 +347,13 @@ impl<'a> Space<'a> {
         None
     }
 
+    /// The parts that may be lost of the write in flight at a position.
+    fn cuts_in_flight(&self, position: usize) -> impl Iterator<Item = Range<u64>> {
+        let unit_bytes = self.torn_unit_bytes;
+        let write = self.log.in_flight(position).into_iter();
+        write.flat_map(move |write| tear::cuts(write.offset, write.length, unit_bytes))
+    }
+
     /// The parts that may be lost of each pending write: its place, and which of its bytes.
     fn tears(&self, position: usize) -> impl Iterator<Item = (usize, Range<u64>)> {
         let unit_bytes = self.torn_unit_bytes;
@@ -352,6 +393,53 @@ impl TornWays {
             self.beside_another
         }
     }
+}
+
+/// Where writes are torn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct TearPoint {
+    /// Whether it is none of the caller's.
+    is_inner: bool,
+    latest_first: Reverse<usize>,
+    position: usize,
+    of: Tears,
+}
+
+/// Which writes are torn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Tears {
+    /// One that is pending; none of the others at this place is lost.
+    Pending {
+        but: Option<usize>,
+    },
+    InFlight,
+}
+
+/// Where writes are torn, in the order in which that is visited.
+fn tear_points(log: &Log, inside: &[&Point], states: &States) -> Vec<TearPoint> {
+    let at = |is_inner, position, of| TearPoint {
+        is_inner,
+        latest_first: Reverse(position),
+        position,
+        of,
+    };
+    let is_promise = |point: &Point| point.origin == Origin::Promise;
+    let of_pending = inside.iter().map(|point| {
+        let but = match point.origin {
+            Origin::Write(place) => place,
+            _ => None,
+        };
+        at(!is_promise(point), point.position, Tears::Pending { but })
+    });
+    let promised = || inside.iter().filter(|point| is_promise(point));
+    let in_flight = log.all_in_flight().filter(|_| states.in_flight);
+    let of_flight = in_flight.filter_map(|place| {
+        let is_inner = promised().all(|point| point.position != place);
+        (states.every_write || !is_inner).then(|| at(is_inner, place, Tears::InFlight))
+    });
+    let mut all: Vec<_> = of_pending.chain(of_flight).collect();
+    all.sort_unstable();
+    all
 }
 
 /// Where the power may fail, in the order of the log.

@@ -11,7 +11,8 @@ use super::Kind;
 ///
 /// Its text says all that is needed to make it again from the log: `prefix@37`, `flushed@37`,
 /// `lost-31-35@37`, `torn-31:512..4096@37`, `lost-29-35-torn-31:512..4096@37`, with the
-/// [relaxation](Relaxation) before the `@` and the position behind it.
+/// [relaxation](Relaxation) before the `@` and the position behind it. `torn-37:512..4096@37` tears
+/// the write that comes next: it has FUA, and was in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct State {
@@ -44,6 +45,21 @@ pub enum Relaxation {
         /// The first byte behind those that are lost.
         to: u64,
     },
+}
+
+impl State {
+    /// The place of the write that is torn because it was in flight: the next after the position.
+    pub fn in_flight(&self) -> Option<usize> {
+        match self.relaxation {
+            Relaxation::Torn { place, .. } => Some(place).filter(|place| *place == self.position),
+            _ => None,
+        }
+    }
+
+    /// How many requests it tells of: with the one in flight.
+    pub fn requests(&self) -> usize {
+        self.position + usize::from(self.in_flight().is_some())
+    }
 }
 
 impl Relaxation {

@@ -5,7 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The smallest unit that a disk writes whole, in bytes: `all` tears at it.
+use crate::Sector;
+
+/// The smallest sector, in bytes: `all` tears at it.
 const SECTOR_BYTES: u64 = 512;
 
 /// Which kinds of crash states to visit: words with commas between them, in any order.
@@ -32,6 +34,8 @@ pub struct States {
     pub(super) torn_unit_bytes: Option<u64>,
     /// Whether writes are lost and torn at once.
     pub(super) mixed: bool,
+    /// Whether a write is torn that is in flight at a crash point.
+    pub(super) in_flight: bool,
     pub(super) sample: Option<u32>,
 }
 
@@ -51,6 +55,7 @@ impl States {
         reorder: 0,
         torn_unit_bytes: None,
         mixed: false,
+        in_flight: true,
         sample: None,
     };
     const ALL: Self = Self {
@@ -60,6 +65,7 @@ impl States {
         reorder: usize::MAX,
         torn_unit_bytes: Some(SECTOR_BYTES),
         mixed: true,
+        in_flight: true,
         sample: None,
     };
 
@@ -68,12 +74,23 @@ impl States {
         self.sample
     }
 
-    /// The same of one crash point, of which nothing is left out.
-    pub(crate) fn at_one_point(self) -> Self {
+    /// The same of one crash point, of which nothing is left out; with `in_flight`, the next write
+    /// may be in flight there.
+    pub(crate) fn at_one_point(self, in_flight: bool) -> Self {
         Self {
             prefix: true,
             every_write: false,
+            in_flight,
             sample: None,
+            ..self
+        }
+    }
+
+    /// The same of a disk that writes a sector whole: no write is torn within one.
+    pub fn at_sectors(self, sector: Sector) -> Self {
+        let unit_bytes = self.torn_unit_bytes;
+        Self {
+            torn_unit_bytes: unit_bytes.map(|bytes| bytes.next_multiple_of(sector.bytes())),
             ..self
         }
     }
@@ -81,6 +98,11 @@ impl States {
     /// Whether the states are visited in which nothing was lost.
     pub fn prefix(&self) -> bool {
         self.prefix
+    }
+
+    /// Whether writes are torn.
+    pub(crate) fn tears(&self) -> bool {
+        self.torn_unit_bytes.is_some()
     }
 
     /// Whether the power fails behind every write and flush too.
@@ -282,6 +304,21 @@ mod tests {
             );
         }
         assert_eq!(States::default().to_string(), "prefix,flushed");
+    }
+
+    #[test]
+    fn no_write_is_torn_within_a_sector() {
+        let large = "4096".parse().expect("a sector");
+        for (text, at_sectors) in [
+            ("torn:512", "torn:4096"),
+            ("torn:8192", "torn:8192"),
+            ("torn:5120", "torn:8192"),
+            ("prefix,reorder:1", "prefix,reorder:1"),
+            ("all", "flushed,every-write,reorder:all,torn:4096,mixed"),
+        ] {
+            assert_eq!(read(text).at_sectors(large).to_string(), at_sectors);
+            assert_eq!(read(text).at_sectors(Sector::default()), read(text));
+        }
     }
 
     #[test]

@@ -7,7 +7,8 @@
 
 mod earlier;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
 use super::Explore;
@@ -106,7 +107,8 @@ pub enum BlockError {
 ///
 /// **Where the power fails.** Where something was promised: behind every acknowledgement and every
 /// sync, and before the next acknowledgement. Where the most can be lost: before every flush. With
-/// `every-write` behind every request to a disk too.
+/// `every-write` behind every request to a disk too. Where writes are torn, also before every write
+/// with FUA, which is in flight there.
 /// The other nodes have done what must have come before then; what they had done by the same time;
 /// and all that may have come before. With [`Explore::BruteForce`] they are at any such moment of
 /// their own.
@@ -117,7 +119,7 @@ pub enum BlockError {
 #[derive(Debug)]
 pub struct BlockSpace {
     disks: Vec<Option<RecordedDisk>>,
-    at_point: disk::States,
+    states: disk::States,
     moments: Vec<Moment>,
     sets: Vec<Vec<usize>>,
     /// Whether each node has a state of its own.
@@ -125,8 +127,9 @@ pub struct BlockSpace {
     blocks: Vec<Block>,
     /// In which orders nodes are started: what lost something is there once for each.
     starts: Vec<StartOrder>,
-    /// What a disk may have lost at a position, of those that were looked at.
-    known: Mutex<HashMap<(usize, usize), Options>>,
+    /// What a disk may have lost at a position, with a write in flight or not, of those that were
+    /// looked at.
+    known: Mutex<HashMap<(usize, usize, bool), Options>>,
 }
 
 /// A consistent cut.
@@ -135,6 +138,21 @@ struct Moment {
     events: Vec<usize>,
     /// Of nodes with disks.
     positions: Vec<usize>,
+    /// Whether the next thing that a node does is a write that its disk may tear while it is in
+    /// flight, and keeps from then on.
+    in_flight: Vec<bool>,
+}
+
+impl Moment {
+    /// Whether another one has all writes in flight of this one, and more.
+    fn is_less_than(&self, other: &Self) -> bool {
+        let mut both = self.in_flight.iter().zip(&other.in_flight);
+        self.in_flight != other.in_flight && both.all(|(own, other)| own <= other)
+    }
+
+    fn sum(&self) -> usize {
+        self.events.iter().chain(&self.positions).sum()
+    }
 }
 
 /// States of one kind at one moment.
@@ -196,7 +214,7 @@ impl BlockSpace {
         let mut space = Self {
             moments: moments(run, &disks, request)?,
             disks,
-            at_point: request.states.at_one_point(),
+            states: request.states,
             sets,
             is_free: request.explore == Explore::BruteForce && with_disk.len() > 1,
             blocks: Vec::new(),
@@ -318,10 +336,14 @@ impl BlockSpace {
 
     /// What a node's disk may have lost at a moment.
     fn options(&self, node: usize, moment: usize) -> Options {
-        let position = self.moments[moment].positions[node];
+        let Moment {
+            positions,
+            in_flight,
+            ..
+        } = &self.moments[moment];
         let mut known = self.known.lock().expect("nobody panics with it");
         let of_disk = || {
-            let space = self.of_disk(node, position);
+            let space = self.of_disk(node, moment);
             let mut first = 0;
             let mut options = BTreeMap::new();
             for (kind, count) in space.kinds() {
@@ -333,14 +355,20 @@ impl BlockSpace {
             Arc::new(options)
         };
         known
-            .entry((node, position))
+            .entry((node, positions[node], in_flight[node]))
             .or_insert_with(of_disk)
             .clone()
     }
 
-    fn of_disk(&self, node: usize, position: usize) -> disk::Space<'_> {
+    fn of_disk(&self, node: usize, moment: usize) -> disk::Space<'_> {
         let recorded = self.disks[node].as_ref().expect("it has a disk");
-        disk::Space::new(&recorded.log, &[position], &self.at_point, 0)
+        let Moment {
+            positions,
+            in_flight,
+            ..
+        } = &self.moments[moment];
+        let states = self.states.at_one_point(in_flight[node]);
+        disk::Space::new(&recorded.log, &[positions[node]], &states, 0)
     }
 
     /// The disk of a node, if it has one.
@@ -444,7 +472,9 @@ impl BlockSpace {
                     self.blocks[place - 1].end
                 },
         );
-        let Moment { events, positions } = &self.moments[block.moment];
+        let Moment {
+            events, positions, ..
+        } = &self.moments[block.moment];
         let prefix = |(node, disk): (usize, &Option<RecordedDisk>)| {
             let position = positions[node];
             disk.as_ref().map(|_| disk::State {
@@ -471,7 +501,7 @@ impl BlockSpace {
                     .map(|(_, first)| first + number)
             };
             if let Some(chosen) = chosen {
-                disks[node] = self.of_disk(node, positions[node]).get(chosen);
+                disks[node] = self.of_disk(node, block.moment).get(chosen);
             }
         }
         let kinds = disks.iter().flatten().map(|disk| disk.relaxation.kind());
@@ -549,13 +579,25 @@ impl Merged {
         self.at[node][events].1 > self.at[node][events - 1].1
     }
 
-    fn moment(&self, cut: &Cut) -> Moment {
+    /// Whether the next merged event of a node is a write that its disk may tear in flight.
+    fn is_in_flight(&self, disks: &[Option<RecordedDisk>], node: usize, events: usize) -> bool {
+        let is_next = events + 1 < self.at[node].len() && self.is_request(node, events + 1);
+        let position = self.at[node][events].1;
+        let disk = disks[node].as_ref();
+        is_next && disk.is_some_and(|disk| disk.log.is_in_flight(position))
+    }
+
+    fn moment(&self, cut: &Cut, in_flight: Vec<bool>) -> Moment {
         let (events, positions) = cut
             .iter()
             .zip(&self.at)
             .map(|(events, at)| at[*events])
             .unzip();
-        Moment { events, positions }
+        Moment {
+            events,
+            positions,
+            in_flight,
+        }
     }
 }
 
@@ -589,9 +631,12 @@ fn moments(
         merged.is_request(node, events)
             && disk.is_some_and(|disk| disk.log.is_behind_flush(merged.at[node][events].1))
     };
+    let is_in_flight = |node: usize, events: usize| {
+        request.states.tears() && merged.is_in_flight(disks, node, events)
+    };
     let matters = |node: usize, events: usize| {
         // Never is more pending than when a flush arrives.
-        if events < all[node] && is_flush(node, events + 1) {
+        if events < all[node] && is_flush(node, events + 1) || is_in_flight(node, events) {
             return true;
         }
         if merged.is_request(node, events) {
@@ -632,11 +677,13 @@ fn moments(
         cuts.extend(combined(&clocks, &places)?);
     }
     let is_told = |event: &Event| matches!(event.action, Action::Mark { .. });
-    let mut known = HashSet::new();
-    let mut moments = Vec::new();
+    let mut known: HashMap<_, usize> = HashMap::new();
+    let mut moments: Vec<Moment> = Vec::new();
     cuts.sort_by_key(|cut| (cut.iter().sum::<usize>(), cut.clone()));
     for cut in &cuts {
-        let moment = merged.moment(cut);
+        let in_flight = cut.iter().enumerate();
+        let in_flight = in_flight.map(|(node, events)| is_in_flight(node, *events));
+        let moment = merged.moment(cut, in_flight.collect());
         let happened = |(disk, position): (&Option<RecordedDisk>, &usize)| {
             disk.as_ref().map(|disk| disk.writes(*position))
         };
@@ -651,10 +698,19 @@ fn moments(
             disks.iter().zip(&moment.positions).map(happened).collect(),
             told.collect(),
         );
-        if known.insert(key) {
-            moments.push(moment);
+        match known.entry(key) {
+            Entry::Vacant(entry) => {
+                entry.insert(moments.len());
+                moments.push(moment);
+            }
+            // The same, but more is in flight.
+            Entry::Occupied(entry) if moments[*entry.get()].is_less_than(&moment) => {
+                moments[*entry.get()] = moment;
+            }
+            Entry::Occupied(_) => {}
         }
     }
+    moments.sort_by_key(Moment::sum);
     Ok(moments)
 }
 

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use super::model::{DataOrder, Growth, Log, Model};
 use super::{Content, Effect};
+use crate::Sector;
 use trace::{Action, Data, FileId, FileKind, FileOp, Name, Node, SyncScope};
 
 /// Something that is on a node's disk or not, if a crash comes in time.
@@ -19,9 +20,13 @@ pub struct Micro {
 }
 
 /// Into how many pieces a write is cut that can persist by half.
+///
+/// With a model of a file system the pieces are whole pages. What goes to a place that the file has
+/// already is also torn within a page, between sectors: a write to one page is cut into so many
+/// pieces as any other, and of one to several pages the first and the last sector are pieces too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Split {
-    /// So many, equal but for rounding.
+    /// So many, equal but for rounding. One is never torn.
     Count(u64),
     /// At multiples of so many bytes of the file.
     Aligned(u64),
@@ -105,12 +110,12 @@ pub(super) struct Micros {
 
 /// A node's operations, cut into what can persist alone, in order.
 pub fn micros(node: &Node, model: &Model) -> Vec<Micro> {
-    Micros::of(node, model, Split::default()).all
+    Micros::of(node, model, Split::default(), Sector::default().bytes()).all
 }
 
 impl Micros {
-    pub(super) fn of(node: &Node, model: &Model, split: Split) -> Self {
-        let mut cutter = Cutter::new(node, model, split);
+    pub(super) fn of(node: &Node, model: &Model, split: Split, sector_bytes: u64) -> Self {
+        let mut cutter = Cutter::new(node, model, split, sector_bytes);
         for (number, event) in node.events.iter().enumerate() {
             cutter.event = number;
             cutter.times = (event.start_ns, event.end_ns);
@@ -137,6 +142,8 @@ impl Micros {
 struct Cutter<'a> {
     model: &'a Model,
     split: Split,
+    /// What a disk writes whole.
+    sector_bytes: u64,
     event: usize,
     /// When it began, and when it returned.
     times: (u64, u64),
@@ -197,7 +204,7 @@ fn pages(range: &Range<u64>) -> Range<u64> {
 }
 
 impl<'a> Cutter<'a> {
-    fn new(node: &Node, model: &'a Model, split: Split) -> Self {
+    fn new(node: &Node, model: &'a Model, split: Split, sector_bytes: u64) -> Self {
         let mut files: HashMap<FileId, Known> = HashMap::new();
         for file in &node.initial {
             let known = files.entry(file.file).or_default();
@@ -227,6 +234,7 @@ impl<'a> Cutter<'a> {
         Self {
             model,
             split,
+            sector_bytes,
             event: 0,
             times: (0, 0),
             by: (0, 0),
@@ -474,18 +482,28 @@ impl<'a> Cutter<'a> {
                 self.bytes_alone(file, range.start, written(&range));
             }
         } else {
+            let whole = offset..end;
             for range in self.pieces(file, old) {
                 let order = self.order(file, range.start);
                 // With these bytes the page can be what makes the file as large as it is.
                 let page_end = range.end.next_multiple_of(PAGE_BYTES);
                 let size = page_end.min(size_before);
+                let mut is_size_with_bytes = false;
                 if range.end > self.file(file).least {
-                    let with_data = self.model.growth == Growth::WithData;
-                    let requires = with_data.then_some(Neighbour::Next);
+                    is_size_with_bytes = self.model.growth == Growth::WithData;
+                    let requires = is_size_with_bytes.then_some(Neighbour::Next);
                     let grow = Effect::Grow { file, size };
                     self.group_in(Order::Behind(self.event), requires, [grow]);
                 }
-                self.overwrite(file, order, None, range.start, written(&range));
+                // A size that waits for its bytes waits for all of the page.
+                let torn = if is_size_with_bytes {
+                    vec![range]
+                } else {
+                    self.torn(file, range, &whole)
+                };
+                for range in torn {
+                    self.overwrite(file, order, None, range.start, written(&range));
+                }
             }
             // If the last page of before is written now, it reaches as far as it can.
             let gap_end = size_before.next_multiple_of(PAGE_BYTES).min(offset);
@@ -502,7 +520,7 @@ impl<'a> Cutter<'a> {
             let rest = last.end..new.end;
             for range in [last, rest] {
                 for range in self.pieces(file, range) {
-                    self.append(file, &range, written(&range), end);
+                    self.append(file, &range, &whole, written);
                 }
             }
         }
@@ -567,8 +585,14 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// A piece of what a write makes a file grow by, which ends at `end`: the size, and the bytes.
-    fn append(&mut self, file: FileId, range: &Range<u64>, content: Content, end: u64) {
+    /// A piece of what a write of `whole` makes a file grow by: the size, and the bytes.
+    fn append(
+        &mut self,
+        file: FileId,
+        range: &Range<u64>,
+        whole: &Range<u64>,
+        written: impl Fn(&Range<u64>) -> Content,
+    ) {
         let (own, bytes) = (Order::Behind(self.event), self.order(file, range.start));
         let page = self.page(file, range.start);
         let is_new = page.is_none();
@@ -582,26 +606,23 @@ impl<'a> Cutter<'a> {
                 let bytes = Effect::Overwrite {
                     file,
                     offset: range.start,
-                    content,
+                    content: written(range),
                 };
                 self.group_in(own, None, [size, bytes]);
             }
             Growth::WithData => {
                 self.group_in(own, Some(Neighbour::Next), [size]);
-                self.overwrite(file, bytes, None, range.start, content);
+                self.overwrite(file, bytes, None, range.start, written(range));
             }
             Growth::Zeros | Growth::ZerosAndGarbage => {
                 // A size for which no page has to be found its place is kept like a name.
                 let in_place =
-                    is_placed && end.div_ceil(PAGE_BYTES) == range.start / PAGE_BYTES + 1;
+                    is_placed && whole.end.div_ceil(PAGE_BYTES) == range.start / PAGE_BYTES + 1;
                 self.group_in(if in_place { Order::Named } else { own }, None, [size]);
-                self.overwrite(
-                    file,
-                    bytes,
-                    is_new.then_some(Neighbour::Previous),
-                    range.start,
-                    content,
-                );
+                let requires = is_new.then_some(Neighbour::Previous);
+                for range in self.torn(file, range.clone(), whole) {
+                    self.overwrite(file, bytes, requires, range.start, written(&range));
+                }
             }
         }
     }
@@ -675,6 +696,47 @@ impl<'a> Cutter<'a> {
             }
         }
         pieces
+    }
+
+    /// A piece of a write of `whole`, cut where a disk may tear it. What goes to a new place is
+    /// seen whole or not at all, page by page: the file system takes it for written only once the
+    /// disk has it all. Every other page may be on its way to the disk when the power fails, and the
+    /// disk keeps any of its sectors.
+    ///
+    /// Each cut within a page is within a piece that is one page: a sync of some pages covers a
+    /// piece or does not.
+    fn torn(&self, file: FileId, piece: Range<u64>, whole: &Range<u64>) -> Vec<Range<u64>> {
+        let sector = self.sector_bytes;
+        if sector >= PAGE_BYTES || self.page(file, piece.start).is_none() {
+            return vec![piece];
+        }
+        let pages_of = pages(whole);
+        let mut cuts: Vec<u64> = match self.split {
+            Split::Aligned(bytes) => {
+                let step = bytes.max(1).next_multiple_of(sector);
+                let is_finer = step < PAGE_BYTES;
+                let multiples = (piece.start / step + 1..).map(|number| number * step);
+                let inside = multiples.take_while(|cut| *cut < piece.end);
+                inside.filter(|_| is_finer).collect()
+            }
+            Split::Count(0 | 1) => Vec::new(),
+            Split::Count(count) if pages_of.end - pages_of.start == 1 => {
+                let step = (piece.end - piece.start).div_ceil(count);
+                let ends = (1..count).map(|number| piece.start + number * step);
+                ends.map(|end| end.next_multiple_of(sector)).collect()
+            }
+            Split::Count(_) => {
+                let (first, last) = (whole.start / sector + 1, (whole.end - 1) / sector);
+                let next_page = (whole.start / PAGE_BYTES + 1) * PAGE_BYTES;
+                let last_page = (whole.end - 1) / PAGE_BYTES * PAGE_BYTES;
+                vec![first * sector, next_page, last_page, last * sector]
+            }
+        };
+        cuts.retain(|cut| piece.start < *cut && *cut < piece.end);
+        cuts.extend([piece.start, piece.end]);
+        cuts.sort_unstable();
+        cuts.dedup();
+        cuts.windows(2).map(|ends| ends[0]..ends[1]).collect()
     }
 
     /// Bytes of a file cut where the split and the model say; none that is empty.

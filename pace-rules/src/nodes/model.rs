@@ -29,9 +29,10 @@ pub struct Model {
     /// Whether sync and syncfs have the disk empty its cache even if there is nothing to be written
     /// to the log. Else what was written in place is not durable behind them.
     pub sync_flushes: bool,
-    /// Writes are torn at multiples of so many bytes of the file only. With a [`Log`], a page also
-    /// goes to the disk with all that was written to it until then: to lose one write is to lose
-    /// the later ones to its pages.
+    /// What is written to a new place is there or not in multiples of so many bytes of the file.
+    /// With a [`Log`], a page also goes to the disk with all that was written to it until then: to
+    /// lose one write is to lose the later ones to its pages. Of a page that has its place the disk
+    /// may write some sectors only: there that is so of the writes to a sector.
     pub block_bytes: u64,
 }
 

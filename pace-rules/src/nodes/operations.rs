@@ -33,6 +33,8 @@ pub(super) struct Group {
     /// What is lost with it: those that wrote to its pages of the file next, and what its operation
     /// cannot do without it.
     followers: Vec<usize>,
+    /// Those that wrote to its pages next, to whichever sectors: a sync writes whole pages.
+    page_mates: Vec<usize>,
     /// The first group of names that is kept only if the data of this one is; `usize::MAX` if there
     /// is none.
     awaited_by: usize,
@@ -55,6 +57,18 @@ pub(super) struct Operation {
     sizes: Vec<usize>,
     /// The last event behind which a crash can cost its bytes, and leave its size.
     bytes_until: Option<usize>,
+    /// The ways to tear it.
+    tears: Vec<Tear>,
+}
+
+/// A part of the bytes of a write that a crash can cost while it leaves the rest.
+#[derive(Debug, Clone)]
+struct Tear {
+    /// The groups that are lost, ascending.
+    groups: Vec<usize>,
+    /// The last event behind which that can be: what is lost is not durable, and neither is all of
+    /// what is left.
+    until: usize,
 }
 
 /// A node's operations, in the order in which they returned. One that leaves nothing to lose is
@@ -86,16 +100,24 @@ pub(super) struct Losable {
     pub(super) named: usize,
     /// Those of which the bytes can be lost, and the size be there.
     pub(super) bytes: usize,
+    /// The ways to tear one of them.
+    pub(super) tears: usize,
     /// None of those before this one.
     pub(super) first: usize,
 }
 
 impl Operations {
     /// Those of a node, and what there is to know of each to find the like of it on other nodes.
-    pub(super) fn of(node: &Node, micros: &Micros, model: &'static Model) -> (Self, Vec<Words>) {
+    pub(super) fn of(
+        node: &Node,
+        micros: &Micros,
+        model: &'static Model,
+        sector_bytes: u64,
+    ) -> (Self, Vec<Words>) {
         let mut reader = Reader {
             node,
             micros,
+            sector_bytes,
             words: Vec::new(),
             this: Self {
                 all: Vec::new(),
@@ -134,13 +156,14 @@ impl Operations {
             }
         }
         reader.this.wait();
+        reader.this.tear(micros);
         reader.this.count(node.events.len());
         (reader.this, reader.words)
     }
 
     /// Counts the operations at risk, by number of events.
     fn count(&mut self, events: usize) {
-        let mut changes = vec![[0_isize; 3]; events + 2];
+        let mut changes = vec![[0_isize; 4]; events + 2];
         for number in 0..self.all.len() {
             self.all[number].bytes_until = self.cover_of_bytes(number);
             let operation = &self.all[number];
@@ -156,13 +179,17 @@ impl Operations {
                     changes[cover + 1][class] -= 1;
                 }
             }
+            for tear in &operation.tears {
+                changes[operation.event + 1][3] += 1;
+                changes[tear.until.min(events) + 1][3] -= 1;
+            }
         }
-        let (mut sums, mut first) = ([0_isize; 3], 0);
+        let (mut sums, mut first) = ([0_isize; 4], 0);
         for (events, change) in changes.iter().enumerate() {
             for (sum, change) in sums.iter_mut().zip(change) {
                 *sum += change;
             }
-            let [all, named, bytes] = sums.map(|count| count as usize);
+            let [all, named, bytes, tears] = sums.map(|count| count as usize);
             while first < self.all.len() && self.cover(first).is_none_or(|cover| cover < events) {
                 first += 1;
             }
@@ -170,6 +197,7 @@ impl Operations {
                 all,
                 named,
                 bytes,
+                tears,
                 first,
             });
         }
@@ -208,6 +236,21 @@ impl Operations {
     pub(super) fn risks_bytes(&self, operation: usize, events: usize) -> bool {
         let is_ahead = |until: usize| self.all[operation].event < events && events <= until;
         self.all[operation].bytes_until.is_some_and(is_ahead)
+    }
+
+    /// The ways to tear an operation that a crash behind so many events can take, as numbers.
+    pub(super) fn tears(&self, operation: usize, events: usize) -> impl Iterator<Item = usize> {
+        let Operation { event, tears, .. } = &self.all[operation];
+        let is_ahead = move |tear: &Tear| *event < events && events <= tear.until;
+        let tears = tears.iter().enumerate();
+        tears
+            .filter(move |(_, tear)| is_ahead(tear))
+            .map(|(number, _)| number)
+    }
+
+    /// The groups that are lost if an operation is torn in one of its ways.
+    pub(super) fn torn(&self, operation: usize, tear: usize) -> &[usize] {
+        &self.all[operation].tears[tear].groups
     }
 
     /// How many operations a crash behind so many events can cost.
@@ -385,6 +428,52 @@ impl Operations {
         self.lost_with(&[lost, sizes].concat(), micros, events)
     }
 
+    /// Finds the ways to tear each operation: without its last piece, the first one, or all between
+    /// them. A few are enough: a record that is torn lacks its head, its end, or its middle.
+    fn tear(&mut self, micros: &Micros) {
+        for operation in 0..self.all.len() {
+            let pieces = self.pieces(operation, micros);
+            let [first, middle @ .., last] = &*pieces else {
+                continue;
+            };
+            let parts = [
+                std::slice::from_ref(last),
+                std::slice::from_ref(first),
+                middle,
+            ];
+            let cover = |group: &usize| self.groups[*group].cover;
+            let all = self.all[operation].groups.clone();
+            let of_part = |part: &[Range<usize>]| {
+                let groups: Vec<_> = part.iter().cloned().flatten().collect();
+                let lost = groups.iter().map(cover).min()?;
+                let rest = all.clone().filter(|group| !groups.contains(group));
+                let until = lost.min(rest.map(|group| cover(&group)).max()?);
+                Some(Tear { groups, until })
+            };
+            self.all[operation].tears = parts.into_iter().filter_map(of_part).collect();
+        }
+    }
+
+    /// The pieces into which the bytes of an operation are cut, as groups. Those in which the same
+    /// bytes become one thing after the other are one piece.
+    fn pieces(&self, operation: usize, micros: &Micros) -> Vec<Range<usize>> {
+        let mut pieces: Vec<Range<usize>> = Vec::new();
+        let mut last_place = None;
+        for group in self.all[operation].groups.clone() {
+            let place = place_of(&micros.all[self.groups[group].micros.end - 1].effect);
+            let is_bytes = place.is_some() && self.is_bytes(operation, group);
+            match pieces.last_mut() {
+                _ if !is_bytes => {}
+                Some(last) if place == last_place => last.end = group + 1,
+                _ => pieces.push(group..group + 1),
+            }
+            if is_bytes {
+                last_place = place;
+            }
+        }
+        pieces
+    }
+
     /// Says of each group which names wait for it: the rename that gives its file the name of
     /// another one waits for what the file has grown by.
     fn wait(&mut self) {
@@ -412,13 +501,51 @@ struct Known {
     name: Option<Name>,
     parent: Option<FileId>,
     is_directory: bool,
-    /// Which group wrote to a page last.
-    pages: BTreeMap<u64, usize>,
+    pages: BTreeMap<u64, Page>,
+}
+
+/// Which groups wrote to a page last.
+#[derive(Debug, Clone, Default)]
+struct Page {
+    last: Option<usize>,
+    /// To all of it, or when it had no place: nothing later is there without that.
+    whole: Option<usize>,
+    /// To its sectors since then.
+    sectors: BTreeMap<u64, usize>,
+}
+
+impl Page {
+    /// Notes that a group writes to these sectors, or to the whole page. Returns those that it
+    /// follows: the last that wrote to the same sectors, or with `waits` to any.
+    fn write(
+        &mut self,
+        group: usize,
+        sectors: &Range<u64>,
+        is_whole: bool,
+        waits: bool,
+    ) -> Vec<usize> {
+        let is_met = |sector: &u64| is_whole || waits || sectors.contains(sector);
+        let own = self.sectors.iter().filter(|(sector, _)| is_met(sector));
+        let mut before: Vec<usize> = own.map(|(_, group)| *group).collect();
+        // Who wrote to a sector since follows that one.
+        let is_covered = !waits && !is_whole && before.len() as u64 == sectors.end - sectors.start;
+        before.extend(self.whole.filter(|_| !is_covered));
+        self.last = Some(group);
+        if is_whole {
+            self.whole = Some(group);
+            self.sectors.clear();
+        } else {
+            let sectors = sectors.clone().map(|sector| (sector, group));
+            self.sectors.extend(sectors);
+        }
+        before
+    }
 }
 
 struct Reader<'a> {
     node: &'a Node,
     micros: &'a Micros,
+    sector_bytes: u64,
     words: Vec<Words>,
     this: Operations,
     /// Groups that nothing has made durable yet.
@@ -459,8 +586,12 @@ impl Reader<'_> {
                 let (this, micros) = (self.this.groups.len(), cut.micros.clone());
                 let effect = &self.micros.all[micros.start].effect;
                 self.open.push(this);
+                let has_size = this > first
+                    && parts[this - first - 1].requires == Some(Neighbour::Next)
+                    && is_size(&self.micros.all[micros.start - 1].effect);
+                let is_new = cut.order == Order::Behind(number);
                 for micro in &self.micros.all[micros.clone()] {
-                    self.follow(&micro.effect);
+                    self.follow(&micro.effect, is_new, has_size);
                 }
                 if matches!(effect, Effect::SetSize { .. }) && cut.order != Order::Named {
                     self.this.sizes_with_names.push(this);
@@ -487,7 +618,7 @@ impl Reader<'_> {
                         Order::InPlace => 0,
                         Order::Behind(event) => self.groups_before[event],
                     },
-                    is_new: cut.order == Order::Behind(number),
+                    is_new,
                     is_named: cut.order == Order::Named,
                     logged: if self.is_logged(op) {
                         number
@@ -499,6 +630,7 @@ impl Reader<'_> {
                         _ => subject(op),
                     },
                     followers,
+                    page_mates: Vec::new(),
                     awaited_by: usize::MAX,
                 });
             }
@@ -540,13 +672,16 @@ impl Reader<'_> {
                 replaces_with,
                 sizes,
                 bytes_until: None,
+                tears: Vec::new(),
             });
         }
         self.remember(op);
     }
 
-    /// Has the next group follow those that wrote to the same pages last.
-    fn follow(&mut self, effect: &Effect) {
+    /// Has the next group follow those that wrote to the same sectors last. One that gives pages
+    /// their place follows all that wrote to them, and so does one with a size that is kept only
+    /// once the disk has the whole page.
+    fn follow(&mut self, effect: &Effect, is_new: bool, has_size: bool) {
         let Effect::Overwrite {
             file,
             offset,
@@ -559,8 +694,16 @@ impl Reader<'_> {
         let next = self.this.groups.len();
         let pages = &mut self.files.entry(*file).or_default().pages;
         for page in range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES) {
-            if let Some(last) = pages.insert(page, next) {
-                let followers = &mut self.this.groups[last].followers;
+            let of_page = page * PAGE_BYTES..(page + 1) * PAGE_BYTES;
+            let (start, end) = (range.start.max(of_page.start), range.end.min(of_page.end));
+            let sectors = start / self.sector_bytes..end.div_ceil(self.sector_bytes);
+            let is_whole = is_new || sectors.end - sectors.start >= PAGE_BYTES / self.sector_bytes;
+            let known = pages.entry(page).or_default();
+            if let Some(last) = known.last.filter(|last| *last != next) {
+                self.this.groups[last].page_mates.push(next);
+            }
+            for before in known.write(next, &sectors, is_whole, has_size) {
+                let followers = &mut self.this.groups[before].followers;
                 if followers.last() != Some(&next) {
                     followers.push(next);
                 }
@@ -892,8 +1035,13 @@ impl Reader<'_> {
         for group in open.into_iter().rev() {
             let is_before = self.is_before(self.this.groups[group].operation, number, sync);
             let is_needed = || {
-                let mut followers = self.this.groups[group].followers.iter();
-                followers.any(|follower| covered.contains(follower))
+                let Group {
+                    followers,
+                    page_mates,
+                    ..
+                } = &self.this.groups[group];
+                let mut later = followers.iter().chain(page_mates);
+                later.any(|later| covered.contains(later))
             };
             if is_before && (is_covered(self, group) || is_needed()) {
                 covered.insert(group);
@@ -1011,6 +1159,19 @@ fn is_of(effect: &Effect, synced: FileId, scope: SyncScope) -> bool {
             SyncScope::File | SyncScope::Data,
         ) => *parent == synced,
         _ => false,
+    }
+}
+
+/// Which bytes of a file an effect changes: the first, and how many.
+fn place_of(effect: &Effect) -> Option<(u64, u64)> {
+    match effect {
+        Effect::Write {
+            offset, content, ..
+        }
+        | Effect::Overwrite {
+            offset, content, ..
+        } => Some((*offset, content.len())),
+        _ => None,
     }
 }
 

@@ -26,6 +26,17 @@ pub(super) enum Choice {
         /// As above.
         synced: usize,
     },
+    /// A part of a write.
+    Tear {
+        /// The write.
+        operation: usize,
+        /// In which of its ways it is torn.
+        tear: usize,
+        /// Operations that are lost whole beside that.
+        lost: Vec<usize>,
+        /// As above.
+        synced: usize,
+    },
     /// One group of the last operation.
     Group(usize),
 }
@@ -58,6 +69,18 @@ impl Choice {
                 let bytes: Vec<_> = operations.open_bytes(*operation, events).collect();
                 operations.lost_with(&bytes, micros, events)
             }
+            Self::Tear {
+                operation,
+                tear,
+                lost,
+                synced,
+            } => {
+                let (lost, synced) = (lost.clone(), *synced);
+                let beside = Self::Operations { lost, synced };
+                let mut seeds = beside.groups(operations, micros, events);
+                seeds.extend_from_slice(operations.torn(*operation, *tear));
+                operations.lost_with(&seeds, micros, events.max(synced))
+            }
             Self::Group(group) => operations.lost_with(&[*group], micros, events),
         }
     }
@@ -87,6 +110,7 @@ impl Section {
             (Relaxation::Prefix, prefix, 0..whole),
             (Relaxation::Lost, wanted.lost, 0..whole),
             (Relaxation::Cut, wanted.cut, 0..whole),
+            (Relaxation::Torn, wanted.torn, 0..whole),
             (Relaxation::Stopped, wanted.stopped, whole..all),
         ] {
             let mut section = Self {
@@ -189,7 +213,7 @@ impl Section {
     /// What nodes that are relaxed together can lose, but in none of these tuples all of them.
     fn unpaired(&self, space: &Space, tuples: Range<usize>) -> HashSet<(usize, Choice)> {
         let rule = &space.rule(self.rule).0;
-        let is_loss = matches!(self.relaxation, Relaxation::Lost | Relaxation::Cut);
+        let is_loss = !matches!(self.relaxation, Relaxation::Prefix | Relaxation::Stopped);
         if !is_loss || rule.how == How::Each || rule.alone.is_empty() {
             return HashSet::new();
         }
@@ -230,9 +254,16 @@ impl Section {
             }
             let rules = &space.nodes()[*node];
             let place = rules.places[*place as usize];
+            let has_synced = || rules.has_synced(&place, base[*node]);
             match (rule.how, self.relaxation) {
                 (_, Relaxation::Cut) => Choices::Listed(rules.cuts(&place, base[*node])),
-                _ if space.lost() == 1 && is_alone && !rules.has_synced(&place, base[*node]) => {
+                (_, Relaxation::Torn) if space.lost() == 1 && !has_synced() => {
+                    Choices::Torn(Tears::new(rules, place, base[*node]))
+                }
+                (_, Relaxation::Torn) => {
+                    Choices::Listed(rules.tears(&place, base[*node], space.lost()))
+                }
+                _ if space.lost() == 1 && is_alone && !has_synced() => {
                     Choices::One(One::new(rules, place, base[*node]))
                 }
                 _ => Choices::Listed(rules.losses(&place, base[*node], space.lost())),
@@ -259,6 +290,8 @@ enum Ways<'a> {
 enum Choices<'a> {
     /// One operation.
     One(One<'a>),
+    /// A part of one write.
+    Torn(Tears<'a>),
     /// Any of these.
     Listed(Vec<Choice>),
 }
@@ -267,6 +300,7 @@ impl Choices<'_> {
     fn len(&self) -> u64 {
         match self {
             Self::One(one) => one.len(),
+            Self::Torn(tears) => tears.len(),
             Self::Listed(choices) => choices.len() as u64,
         }
     }
@@ -274,6 +308,7 @@ impl Choices<'_> {
     fn nth(&self, number: u64) -> Choice {
         match self {
             Self::One(one) => one.all().nth(number as usize).expect("there are so many"),
+            Self::Torn(tears) => tears.all().nth(number as usize).expect("there are so many"),
             Self::Listed(choices) => choices[number as usize].clone(),
         }
     }
@@ -281,6 +316,7 @@ impl Choices<'_> {
     fn list(&self) -> Vec<Choice> {
         match self {
             Self::One(one) => one.all().collect(),
+            Self::Torn(tears) => tears.all().collect(),
             Self::Listed(choices) => choices.clone(),
         }
     }
@@ -354,6 +390,58 @@ impl<'a> One<'a> {
     }
 }
 
+/// The ways in which one write can be torn of those that a node can lose at a place. They are
+/// counted without a look at each, but for those of the last operation.
+#[derive(Debug, Clone, Copy)]
+struct Tears<'a> {
+    node: &'a NodeRules,
+    place: Place,
+    events: usize,
+}
+
+impl<'a> Tears<'a> {
+    fn new(node: &'a NodeRules, place: Place, events: usize) -> Self {
+        Self {
+            node,
+            place,
+            events,
+        }
+    }
+
+    fn len(&self) -> u64 {
+        let operations = &self.node.operations;
+        let last = self.place.operations.checked_sub(1);
+        let of_last = last.into_iter().flat_map(|last| {
+            let tears = operations.tears(last, self.events);
+            tears.filter(move |tear| self.is_cut(last, *tear))
+        });
+        (operations.at_risk(self.events).tears - of_last.count()) as u64
+    }
+
+    /// Whether to tear the last operation so is to cut it, which is another relaxation.
+    fn is_cut(&self, operation: usize, tear: usize) -> bool {
+        let groups = self.node.operations.torn(operation, tear);
+        operation + 1 == self.place.operations
+            && groups.len() == 1
+            && self.node.is_cut(&self.place, groups[0], self.events)
+    }
+
+    fn all(&self) -> impl Iterator<Item = Choice> {
+        let operations = &self.node.operations;
+        let first = operations.at_risk(self.events).first;
+        (first..self.place.operations).flat_map(move |operation| {
+            let tears = operations.tears(operation, self.events);
+            let others = tears.filter(move |tear| !self.is_cut(operation, *tear));
+            others.map(move |tear| Choice::Tear {
+                operation,
+                tear,
+                lost: Vec::new(),
+                synced: 0,
+            })
+        })
+    }
+}
+
 /// In which ways the nodes of a rule lose the same, all that are relaxed.
 fn alike<'a>(
     space: &'a Space,
@@ -393,6 +481,21 @@ fn kind(operations: &Operations, choice: &Choice) -> Vec<u32> {
             kind
         }
         Choice::Bytes { operation, .. } => vec![operations.all[*operation].likeness, u32::MAX],
+        Choice::Tear {
+            operation,
+            tear,
+            lost,
+            ..
+        } => {
+            let mut kind: Vec<_> = lost
+                .iter()
+                .map(|lost| operations.all[*lost].likeness)
+                .collect();
+            kind.sort_unstable();
+            let own = operations.all[*operation].likeness;
+            kind.extend([own, u32::MAX - 1 - *tear as u32]);
+            kind
+        }
         Choice::Group(group) => {
             let operation = &operations.all[operations.groups[*group].operation];
             vec![operation.likeness, (group - operation.groups.start) as u32]
@@ -405,21 +508,8 @@ impl NodeRules {
     /// the others. What leaves the node where it was before is left out, unless somebody can know
     /// better.
     fn losses(&self, place: &Place, events: usize, most: usize) -> Vec<Choice> {
-        let mut losses = Losses {
-            node: self,
-            place,
-            events,
-            synced: 0,
-            found: Vec::new(),
-            seen: HashSet::new(),
-        };
-        losses.add(most, 0, &mut Vec::new());
-        losses.add_bytes(most);
-        for synced in self.operations.synced(events, place.most) {
-            losses.synced = synced;
-            losses.add(most, 0, &mut Vec::new());
-            losses.add_bytes(most);
-        }
+        let mut losses = Losses::new(self, place, events);
+        losses.add_all(most);
         losses.found
     }
 
@@ -462,21 +552,40 @@ impl NodeRules {
         else {
             return Vec::new();
         };
-        let operation = &self.operations.all[last];
-        let parts = operation.groups.len();
-        if !operation.grows || parts < 2 {
-            return Vec::new();
-        }
-        // Without the last part it is one that was stopped midway, or lost.
-        let lasts = |group: &usize| {
-            let lost = self.operations.lost_with(&[*group], place.micros, events);
-            lost.contains(&(operation.groups.end - 1))
-        };
         self.operations
             .open_groups(last, events)
-            .filter(|group| !lasts(group))
+            .filter(|group| self.is_cut(place, *group, events))
             .map(Choice::Group)
             .collect()
+    }
+
+    /// Whether the last operation can be cut so that it lacks one of its groups: if it grows a file,
+    /// and does not lack its last part with it. Then it is one that was stopped midway, or lost.
+    fn is_cut(&self, place: &Place, group: usize, events: usize) -> bool {
+        let operation = &self.operations.all[self.operations.groups[group].operation];
+        let lost = || self.operations.lost_with(&[group], place.micros, events);
+        operation.grows
+            && operation.groups.len() > 1
+            && !lost().contains(&(operation.groups.end - 1))
+    }
+
+    /// The ways to tear one write at a place, alone and while other operations are lost: with it up
+    /// to `most` of them. None leaves what another relaxation does.
+    fn tears(&self, place: &Place, events: usize, most: usize) -> Vec<Choice> {
+        let mut losses = Losses::new(self, place, events);
+        losses.add_all(most);
+        let cuts = self.cuts(place, events);
+        let cuts = cuts
+            .iter()
+            .map(|cut| cut.groups(&self.operations, place.micros, events));
+        losses.seen.extend(cuts);
+        losses.found.clear();
+        let synced = self.operations.synced(events, place.most);
+        for synced in std::iter::once(0).chain(synced) {
+            losses.synced = synced;
+            losses.add_torn(most, &mut Vec::new());
+        }
+        losses.found
     }
 }
 
@@ -491,7 +600,59 @@ struct Losses<'a> {
     seen: HashSet<Vec<usize>>,
 }
 
-impl Losses<'_> {
+impl<'a> Losses<'a> {
+    fn new(node: &'a NodeRules, place: &'a Place, events: usize) -> Self {
+        Self {
+            node,
+            place,
+            events,
+            synced: 0,
+            found: Vec::new(),
+            seen: HashSet::new(),
+        }
+    }
+
+    /// Adds all sets of up to so many operations.
+    fn add_all(&mut self, most: usize) {
+        let synced = self.node.operations.synced(self.events, self.place.most);
+        for synced in std::iter::once(0).chain(synced) {
+            self.synced = synced;
+            self.add(most, 0, &mut Vec::new());
+            self.add_bytes(most);
+        }
+    }
+
+    /// Adds the ways to tear each write while these operations are lost, and up to so many less one
+    /// of them.
+    fn add_torn(&mut self, most: usize, beside: &mut Vec<usize>) {
+        if most == 0 {
+            return;
+        }
+        let operations = &self.node.operations;
+        let events = self.events.max(self.synced);
+        let losable: Vec<_> = operations.losable(self.place.operations, events).collect();
+        for operation in losable.iter().filter(|one| !beside.contains(one)) {
+            for tear in operations.tears(*operation, events) {
+                let choice = Choice::Tear {
+                    operation: *operation,
+                    tear,
+                    lost: beside.clone(),
+                    synced: self.synced,
+                };
+                let lost = choice.groups(operations, self.place.micros, self.events);
+                if self.seen.insert(lost) {
+                    self.found.push(choice);
+                }
+            }
+        }
+        let next = beside.last().map_or(0, |last| last + 1);
+        for operation in losable.into_iter().filter(|operation| *operation >= next) {
+            beside.push(operation);
+            self.add_torn(most - 1, beside);
+            beside.pop();
+        }
+    }
+
     /// Adds sets that have these operations and up to so many more, from `first` on.
     fn add(&mut self, most: usize, first: usize, chosen: &mut Vec<usize>) {
         if most == 0 {

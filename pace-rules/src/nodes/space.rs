@@ -9,6 +9,7 @@ use super::places::{Place, Tuples, places};
 use super::rules::{Rule, rules};
 use super::section::{Choice, Section};
 use super::starts::StartOrder;
+use crate::Sector;
 use trace::{Node, Run};
 
 /// Which nodes are relaxed, and together with which.
@@ -45,16 +46,19 @@ pub struct Relaxations {
     pub lost: bool,
     /// Without a part of the last append or change of size.
     pub cut: bool,
+    /// Without a part of a write.
+    pub torn: bool,
     /// The last operation stopped midway.
     pub stopped: bool,
 }
 
 impl Relaxations {
-    /// Those of PACE.
+    /// Those of PACE, and torn writes.
     pub const ALL: Self = Self {
         prefix: true,
         lost: true,
         cut: true,
+        torn: true,
         stopped: true,
     };
 }
@@ -77,6 +81,8 @@ pub struct Request {
     pub lost: usize,
     /// How writes are torn.
     pub split: Split,
+    /// What the disks write whole. The letter of the standard knows of no such thing.
+    pub sector: Sector,
     /// Which states to visit.
     pub relaxations: Relaxations,
 }
@@ -90,6 +96,8 @@ pub enum Relaxation {
     Stopped,
     /// A part of the last append or change of size is missing.
     Cut,
+    /// A part of a write is missing.
+    Torn,
     /// Operations are missing.
     Lost,
 }
@@ -173,9 +181,10 @@ pub(super) struct NodeRules {
 }
 
 impl NodeRules {
-    fn of(node: &Node, model: &'static Model, split: Split) -> (Self, Vec<Words>) {
-        let micros = Micros::of(node, model, split);
-        let (operations, words) = Operations::of(node, &micros, model);
+    fn of(node: &Node, request: &Request) -> (Self, Vec<Words>) {
+        let (model, sector_bytes) = (request.model, request.sector.bytes());
+        let micros = Micros::of(node, model, request.split, sector_bytes);
+        let (operations, words) = Operations::of(node, &micros, model, sector_bytes);
         let this = Self {
             places: places(&operations, &micros, node.events.len()),
             micros,
@@ -199,7 +208,7 @@ impl Space {
     /// # Errors
     /// If what is wanted does not fit the run.
     pub fn new(run: &Run, request: &Request) -> Result<Self, Error> {
-        let of_node = |node| NodeRules::of(node, request.model, request.split);
+        let of_node = |node| NodeRules::of(node, request);
         let (mut nodes, words): (Vec<_>, Vec<_>) = run.nodes.iter().map(of_node).unzip();
         for (node, numbers) in nodes.iter_mut().zip(alike::number(&words)) {
             node.number(&numbers);

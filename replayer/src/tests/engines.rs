@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use block_dev::{Base, PAGE_SIZE};
 use checker::Promise;
-use pace_rules::disk::{Disk, Relaxation};
+use pace_rules::disk::{Disk, Relaxation, State};
 
 use super::toy_bed::{Bug, PAGES, ToyBed};
 use super::{broken, variant, workload};
 use crate::engine::Engine;
 use crate::result::{Verdict, WorkloadResult};
+use crate::story::state_words;
 
 /// All states that there are.
 const ALL: &str = "prefix,flushed,every-write,reorder:2,torn:512,mixed";
@@ -115,6 +116,43 @@ fn what_is_not_flushed_is_lost_only_where_the_disk_may_lose_it() {
         .map(|entry| entry.kind)
         .collect();
     assert_eq!(kinds, "BEBWE");
+}
+
+#[test]
+fn a_record_that_is_written_with_fua_is_torn_while_it_is_in_flight() {
+    let text = "setup; creat foo; run; creat bar; fsync bar";
+    breaks(
+        Bug::TrustsHeads,
+        "every-write,torn:512",
+        text,
+        "setup; creat foo; run; fsync foo",
+        &[Promise::Mountable],
+    );
+    let result = run(Bug::TrustsHeads, "every-write,torn:512", text);
+    for state in &result.broken {
+        // The write is the next that the disk was to be sent.
+        let State {
+            position,
+            relaxation,
+        } = &state.state;
+        let is_in_flight =
+            matches!(relaxation, Relaxation::Torn { place, .. } if place == position);
+        assert!(is_in_flight && state.under_way, "{state:?}");
+        assert_eq!((state.lost.len(), state.operations_done), (1, 2));
+        let told = "had torn the write with FUA that was in flight, and lost ";
+        assert!(
+            state_words(state).starts_with(told),
+            "{}",
+            state_words(state)
+        );
+    }
+    let kinds = result.log.expect("it is kept").entries.into_iter();
+    assert_eq!(kinds.map(|entry| entry.kind).collect::<String>(), "BEBU");
+    // It is one sector of a disk that writes so much whole, and nothing loses it later.
+    for states in ["every-write,torn:4096", "every-write,flushed,reorder:2"] {
+        let result = run(Bug::TrustsHeads, states, text);
+        assert_eq!(result.verdict(), Verdict::Clean, "{states}: {result:?}");
+    }
 }
 
 #[test]

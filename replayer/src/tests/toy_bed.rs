@@ -27,6 +27,9 @@ pub(super) const PAGES: u64 = 256;
 /// What recovers with it is hit by the bugs that are not about all file systems.
 const BAD: &str = "bad";
 
+/// The last byte of an entry.
+const END: u8 = 1;
+
 /// What is wrong with a toy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bug {
@@ -38,6 +41,8 @@ pub(super) enum Bug {
     RenamesInTwo,
     /// The log is written, and never flushed.
     ForgetsFlush,
+    /// The log is written with FUA, and an entry whose first sector is there is taken for whole.
+    TrustsHeads,
     /// What it shows while it runs lacks the name `bad`.
     HidesNames,
     /// What has recovered with the name `bad` cannot be repaired.
@@ -96,8 +101,14 @@ impl Entry {
         let content = postcard::to_stdvec(self).expect("it can be written down");
         let mut page = (content.len() as u32).to_le_bytes().to_vec();
         page.extend(content);
-        page.resize(PAGE_SIZE, 0);
+        page.resize(PAGE_SIZE - 1, 0);
+        page.push(END);
         page
+    }
+
+    /// Whether it begins, and does not end.
+    fn is_torn(page: &[u8]) -> bool {
+        page[0] != 0 && page[PAGE_SIZE - 1] != END
     }
 
     /// None where the log ends.
@@ -219,6 +230,10 @@ impl TestBed for ToyBed {
         assert!(!has(Bug::WorkerDies), "the worker dies");
         if has(Bug::CannotRepair) {
             return Ok(Recovery::RepairFails(because()));
+        } else if self.bug == Bug::TrustsHeads
+            && (0..PAGES as u32).any(|number| Entry::is_torn(image.page(number)))
+        {
+            return Ok(Recovery::MountFails("an entry has no end".into()));
         } else if has(Bug::CannotMount) {
             return Ok(Recovery::MountFails(because()));
         } else if has(Bug::DriverDies) {
@@ -354,10 +369,22 @@ impl Run {
     fn commit(&mut self) {
         for entry in std::mem::take(&mut self.pending) {
             let offset = self.written * PAGE_SIZE as u64;
+            let place = self.log.len();
             self.log.push_write(offset, &entry.page(), 0);
             self.written += 1;
+            if self.bug == Bug::TrustsHeads {
+                let length = PAGE_SIZE as u32;
+                let fua = true;
+                let write = Kind::Write {
+                    offset,
+                    length,
+                    fua,
+                };
+                self.log.reclassify(place, write);
+                self.log.push(Kind::FuaFlush, 0);
+            }
         }
-        if self.bug != Bug::ForgetsFlush {
+        if !matches!(self.bug, Bug::ForgetsFlush | Bug::TrustsHeads) {
             self.log.push(Kind::Flush, 0);
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::RangeInclusive;
 
+use pace_rules::Sector;
 use pace_rules::nodes::{
     AtRisk, Effect, Explore, Micro, Model, Relaxations, Request, Space, Split,
 };
@@ -49,10 +50,12 @@ impl Allowed {
             explore: Explore::BruteForce,
             lost: 0,
             split: Split::Aligned(4096),
+            sector: Sector::default(),
             relaxations: Relaxations {
                 prefix: true,
                 lost: false,
                 cut: false,
+                torn: false,
                 stopped: false,
             },
         };

@@ -41,7 +41,9 @@ impl BlockSpace {
     /// they have lost what they had been sent by then. None if they are never left so, or if more
     /// had happened on some node at that moment.
     pub fn earlier(&self, state: &BlockState, moment: usize) -> Option<BlockState> {
-        let Moment { events, positions } = &self.moments[moment];
+        let Moment {
+            events, positions, ..
+        } = &self.moments[moment];
         if events
             .iter()
             .zip(&state.cut)

@@ -12,6 +12,8 @@ use trace::{Action, Data, Event, Message, Node, Run};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Done {
     Write,
+    /// With FUA.
+    Fua,
     Flush,
     /// To a node.
     Send(usize),
@@ -35,12 +37,12 @@ fn made(done: &[(usize, Done)]) -> (Run, Vec<Option<RecordedDisk>>) {
             to: behind,
         };
         let action = match *done {
-            Done::Write | Done::Flush if node == NODES - 1 => continue,
-            Done::Write => {
+            Done::Write | Done::Fua | Done::Flush if node == NODES - 1 => continue,
+            Done::Write | Done::Fua => {
                 let place = requests[node].0.len();
                 let offset = 1024 * place as u64;
                 let write = Write {
-                    fua: false,
+                    fua: *done == Done::Fua,
                     offset,
                     length: 1024,
                     completed: place + 1,
@@ -95,6 +97,7 @@ fn made(done: &[(usize, Done)]) -> (Run, Vec<Option<RecordedDisk>>) {
 fn done() -> impl Strategy<Value = Vec<(usize, Done)>> {
     let kind = prop_oneof![
         4 => Just(Done::Write),
+        2 => Just(Done::Fua),
         2 => Just(Done::Flush),
         2 => (0..NODES).prop_map(Done::Send),
         2 => (0..NODES).prop_map(Done::Receive),
@@ -153,6 +156,16 @@ fn is_legal(
         let next = events.get(*cut);
         let most = next.map_or(disk.times_ns.len(), |next| before(next.end_ns));
         prop_assert!((least..=most).contains(&at.position), "{state:?}");
+        // What is in flight was sent before the node did anything else.
+        let torn = match at.relaxation {
+            disk::Relaxation::Torn { place, .. } => Some(place),
+            _ => None,
+        };
+        let is_sent = |next: &Event| disk.times_ns[at.position] <= next.end_ns;
+        prop_assert!(
+            torn != Some(at.position) || next.is_none_or(is_sent),
+            "{state:?}"
+        );
     }
     Ok(())
 }
@@ -213,9 +226,10 @@ proptest! {
     }
 
     #[test]
-    fn of_one_program_no_content_is_missed(shape in "[WFM]{0,9}") {
+    fn of_one_program_no_content_is_missed(shape in "[WFUM]{0,9}") {
         let one = |letter| match letter {
             'W' => (0, Done::Write),
+            'U' => (0, Done::Fua),
             'F' => (0, Done::Flush),
             _ => (0, Done::Mark),
         };
@@ -233,7 +247,15 @@ proptest! {
         let (mut told, mut position) = (0, 0);
         for letter in std::iter::once('-').chain(shape.chars()) {
             told += usize::from(letter == 'M');
-            position += usize::from(letter == 'W' || letter == 'F');
+            // What is on its way, and no line comes before it.
+            if letter == 'U' {
+                for (from, to) in [(0, 512), (512, 1024)] {
+                    let relaxation = disk::Relaxation::Torn { lost: Vec::new(), place: position, from, to };
+                    let state = disk::State { position, relaxation };
+                    prop_assert!(found.contains(&(told, kept(&state))), "{} at {}", state, told);
+                }
+            }
+            position += usize::from("WUF".contains(letter));
             let pending = log.pending(position);
             for choice in 0..1_u32 << pending.len() {
                 let chosen = |index: &usize| choice & (1 << index) != 0;
@@ -243,6 +265,32 @@ proptest! {
             }
         }
     }
+}
+
+/// What a disk is sent once a node has heard of something is not there before that was said.
+#[test]
+fn a_write_in_flight_is_torn_only_when_it_is_the_next_thing_that_a_node_does() {
+    let done = [
+        (0, Done::Write),
+        (0, Done::Send(1)),
+        (1, Done::Receive(0)),
+        (1, Done::Fua),
+        (1, Done::Mark),
+    ];
+    let (_, _, space) = space(&done, Explore::BruteForce, "every-write,torn:512");
+    let torn = (0..space.len()).map(|index| space.state(index));
+    let torn: Vec<_> = torn
+        .filter_map(|state| {
+            let disk = state.disks[1].as_ref()?;
+            let text = disk.to_string();
+            text.starts_with("torn-0")
+                .then_some((text, state.cut[0], state.cut[1]))
+        })
+        .collect();
+    let texts: HashSet<_> = torn.iter().map(|(text, ..)| text.as_str()).collect();
+    assert_eq!(texts, ["torn-0:512..1024@0", "torn-0:0..512@0"].into());
+    let is_heard = |(_, sent, received): &(String, usize, usize)| (*sent, *received) == (1, 1);
+    assert!(torn.iter().all(is_heard), "{torn:?}");
 }
 
 /// Both write, one tells the client, which prints a line.

@@ -9,14 +9,14 @@ use campaign::Shard;
 use clap::ValueEnum;
 use cluster::ClusterFile;
 use pace_rules::disk;
-use pace_rules::nodes::{BlockRequest, BlockSpace, Explore, Model, Relaxations, Split};
+use pace_rules::nodes::{BlockRequest, Explore, Model, Relaxations, Split};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use trace::Run;
 use trace_store::Trace;
 
-use crate::blocks::recorded_disks;
 use crate::check::CheckCommand;
+use crate::recordings::Recordings;
 
 /// Where a crash is looked at.
 #[derive(
@@ -119,15 +119,17 @@ impl Request {
         Ok(models.map(of_model).collect())
     }
 
-    /// The states of the disks of a trace.
+    /// The states of the disks of a trace, of all its recordings.
     ///
     /// # Errors
     /// If what is asked for does not fit the run.
-    pub(crate) fn of_disks(&self, explore: Explore, trace: &Trace) -> anyhow::Result<BlockSpace> {
+    pub(crate) fn of_disks<'a>(
+        &self,
+        explore: Explore,
+        trace: &'a Trace,
+    ) -> anyhow::Result<Recordings<'a>> {
         let states = self.states;
-        let request = BlockRequest { explore, states };
-        let disks = recorded_disks(trace);
-        Ok(BlockSpace::new(&trace.run, disks, &request)?)
+        Ok(Recordings::new(trace, &BlockRequest { explore, states })?)
     }
 
     /// The explore rule for a run; `file` is the cluster's, if it is one.

@@ -6,9 +6,10 @@ use campaign::{Outcome, columns};
 use serde::{Deserialize, Serialize};
 use trace_store::Trace;
 
-use crate::blocks::compare_levels;
+use crate::blocks::{ON_DISK, compare_levels};
 use crate::findings::Finding;
 use crate::rank::in_order;
+use crate::recordings::Recordings;
 use crate::request::Request;
 use crate::sweep::Swept;
 use crate::text::searched_words;
@@ -40,6 +41,10 @@ pub struct Summary {
     /// Why no state could break a promise, if that is so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untested: Option<String>,
+    /// Of a level of disks, the recordings: the names of their schedules, which say what was done on
+    /// the disks beside the program. What is found in none of them may be possible.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub schedules: Vec<String>,
     /// States that were not visited, because it was stopped or the time was up. `u64::MAX` stands
     /// for more than can be counted.
     #[serde(default)]
@@ -114,6 +119,7 @@ impl Summary {
                 .collect(),
             not_recorded: trace.about.not_recorded.clone(),
             untested: None,
+            schedules: Vec::new(),
             left: left(count, swept),
             interrupted: swept.interrupted,
             seconds: (seconds * 1000.0).round() / 1000.0,
@@ -132,9 +138,10 @@ impl Summary {
     }
 
     /// The same of a level of disks: what is not known of files does not matter there.
-    pub(crate) fn of_disks(self, trace: &Trace) -> Self {
+    pub(crate) fn of_disks(self, trace: &Trace, recordings: &Recordings<'_>) -> Self {
         Self {
             not_recorded: trace.about.messages_not_recorded(),
+            schedules: recordings.schedules(),
             ..self
         }
     }
@@ -165,7 +172,18 @@ impl Summary {
                 count_words(left)
             ),
         };
-        columns(&rows) + &left
+        columns(&rows) + &left + &self.schedules_line()
+    }
+
+    /// How the disks were recorded, if there were any: that nothing else was found means no more
+    /// than that.
+    fn schedules_line(&self) -> String {
+        let mut levels = self.levels.iter().chain([self]);
+        let Some(on_disk) = levels.find(|level| !level.schedules.is_empty()) else {
+            return String::new();
+        };
+        let what = recordings_words(&on_disk.model, &on_disk.schedules);
+        format!("{what}; what else the file system may do was not seen\n")
     }
 
     fn row(&self) -> Vec<String> {
@@ -193,6 +211,19 @@ impl Summary {
             Outcome::Clean
         }
     }
+}
+
+/// The recordings of a disk, with the schedule of each, in words. `model` is what the disk is called
+/// where it stands beside models.
+pub(crate) fn recordings_words(model: &str, schedules: &[String]) -> String {
+    let disk = model.strip_suffix(ON_DISK).unwrap_or(model);
+    let (recordings, schedule) = if schedules.len() == 1 {
+        ("recording", "schedule")
+    } else {
+        ("recordings", "schedules")
+    };
+    let (count, names) = (schedules.len(), schedules.join(", "));
+    format!("{count} {recordings} on {disk} ({schedule}: {names})")
 }
 
 /// A number of states. `u64::MAX` stands for more than can be counted.

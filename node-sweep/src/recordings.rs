@@ -1,0 +1,269 @@
+//! All recordings of a program, each with what else was done on the disk meanwhile: the crash
+//! states of one after those of the other, and what was found in any of them.
+
+use std::collections::HashMap;
+
+use pace_rules::disk::Kind;
+use pace_rules::nodes::{BlockCount, BlockError, BlockRequest, BlockSpace};
+use trace_store::Trace;
+
+use crate::blocks::{BlockFindings, Blocks, Group, recorded_disks};
+use crate::findings::Finding;
+use crate::states::CrashState;
+use crate::sweep::{Broken, Size, Source, Swept};
+use crate::tree::Impossible;
+
+/// The states of the disks of all recordings that a trace has.
+pub struct Recordings<'a> {
+    members: Vec<Recording<'a>>,
+}
+
+/// One of them.
+pub(crate) struct Recording<'a> {
+    pub(crate) trace: &'a Trace,
+    pub(crate) space: BlockSpace,
+    /// The number that the first of its states has among all.
+    first: u64,
+}
+
+impl Recording<'_> {
+    fn findings(&self, mounts: bool) -> BlockFindings<'_> {
+        BlockFindings {
+            trace: self.trace,
+            space: &self.space,
+            mounts,
+        }
+    }
+
+    /// What came of its own states, by their numbers in it.
+    fn own(&self, swept: &Swept) -> Swept {
+        let end = self.first + self.space.len();
+        let all = swept.broken.iter();
+        let own = all.filter(|(_, broken)| (self.first..end).contains(&broken.smallest));
+        let own = own.map(|(key, broken)| {
+            let smallest = broken.smallest - self.first;
+            let broken = broken.clone();
+            (*key, Broken { smallest, ..broken })
+        });
+        Swept {
+            broken: own.collect(),
+            ..Swept::default()
+        }
+    }
+}
+
+impl<'a> Recordings<'a> {
+    /// Those of a trace.
+    ///
+    /// # Errors
+    /// If what is asked for does not fit a run.
+    pub fn new(trace: &'a Trace, request: &BlockRequest) -> Result<Self, BlockError> {
+        let mut first = 0;
+        let members = trace.recordings().map(|trace| {
+            let space = BlockSpace::new(&trace.run, recorded_disks(trace), request)?;
+            let member = Recording {
+                trace,
+                first,
+                space,
+            };
+            first += member.space.len();
+            Ok(member)
+        });
+        Ok(Self {
+            members: members.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// How many states there are.
+    pub fn len(&self) -> u64 {
+        self.members.iter().map(|member| member.space.len()).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many of each kind, of one recording after the other.
+    pub(crate) fn counts(&self) -> Vec<BlockCount> {
+        let members = self.members.iter();
+        members.flat_map(|member| member.space.counts()).collect()
+    }
+
+    /// The numbers of so many states, ascending, none of them twice; of each recording in proportion
+    /// to how many it has.
+    pub(crate) fn sample(&self, count: u64, seed: u64) -> Vec<u64> {
+        let all = u128::from(self.len()).max(1);
+        let count = u128::from(count).min(all);
+        let upto = |states: u64| (count * u128::from(states) / all) as u64;
+        let of_member = |member: &Recording<'_>| {
+            let first = member.first;
+            let own = upto(first + member.space.len()) - upto(first);
+            let drawn = member.space.sample(own, seed);
+            drawn.into_iter().map(move |number| first + number)
+        };
+        self.members.iter().flat_map(of_member).collect()
+    }
+
+    /// The recording that has a state, and the number of the state in it.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(crate) fn find(&self, index: u64) -> (&Recording<'a>, u64) {
+        let (place, own) = self.place(index);
+        (&self.members[place], own)
+    }
+
+    fn place(&self, index: u64) -> (usize, u64) {
+        let after = self.members.partition_point(|member| member.first <= index);
+        let place = after - 1;
+        (place, index - self.members[place].first)
+    }
+
+    /// What was done on the disks in each recording, by the names of the schedules.
+    pub(crate) fn schedules(&self) -> Vec<String> {
+        let members = self.members.iter();
+        members
+            .map(|member| member.trace.schedule().to_owned())
+            .collect()
+    }
+
+    /// What the disks are, in words.
+    pub(crate) fn file_systems(&self) -> String {
+        self.members[0].findings(false).file_systems()
+    }
+
+    /// Makes the states.
+    ///
+    /// # Errors
+    /// If a file system of a disk is not known here.
+    pub(crate) fn source(&self) -> anyhow::Result<AllBlocks<'_>> {
+        let members = self.members.iter();
+        let blocks = members.map(|member| Blocks::new(member.trace, &member.space));
+        Ok(AllBlocks {
+            recordings: self,
+            blocks: blocks.collect::<anyhow::Result<_>>()?,
+        })
+    }
+
+    /// The findings of a sweep, the smallest first. Those that are alike in several recordings are
+    /// one, which says in which it was seen. With `mounts` the disks are mounted in order to tell
+    /// what their file systems make of them, which takes root.
+    ///
+    /// # Errors
+    /// If a disk that was looked at before cannot be looked at again.
+    pub fn findings(&self, swept: &Swept, mounts: bool) -> anyhow::Result<Vec<Finding>> {
+        let mut blocks = self.source()?.blocks;
+        let told = |(number, alike): (usize, Alike)| {
+            let Alike {
+                place,
+                group,
+                states,
+                seen,
+            } = alike;
+            let (member, broken) = (&self.members[place], group.broken);
+            let state = member.space.state(broken.smallest);
+            let finding = member.findings(mounts).told(
+                number + 1,
+                &state,
+                &Broken { states, ..broken },
+                group.kind,
+                &mut blocks[place],
+            )?;
+            let all = self.schedules();
+            Ok(Finding {
+                plain: group.plain,
+                state: member.first + finding.state,
+                seen_under: seen.into_iter().map(|place| all[place].clone()).collect(),
+                recorded_under: all,
+                ..finding
+            })
+        };
+        self.alike(swept)
+            .into_iter()
+            .enumerate()
+            .map(told)
+            .collect()
+    }
+
+    /// What is alike in any of the recordings together, the smallest first.
+    fn alike(&self, swept: &Swept) -> Vec<Alike> {
+        let mut all: HashMap<(Vec<String>, Kind), Alike> = HashMap::new();
+        for (place, member) in self.members.iter().enumerate() {
+            for group in member.findings(false).groups(&member.own(swept)) {
+                let states = group.broken.states;
+                let alike = Alike {
+                    place,
+                    states,
+                    seen: vec![place],
+                    group,
+                };
+                match all.remove(&alike.kind()) {
+                    Some(before) => all.insert(alike.kind(), before.with(alike)),
+                    None => all.insert(alike.kind(), alike),
+                };
+            }
+        }
+        let mut all: Vec<_> = all.into_values().collect();
+        all.sort_by_key(Alike::order);
+        all
+    }
+}
+
+/// Broken states of one or more recordings that are alike.
+struct Alike {
+    /// The recording with the smallest of them.
+    place: usize,
+    /// Those of this recording.
+    group: Group,
+    /// How many there are in all recordings.
+    states: u64,
+    /// The recordings that have some.
+    seen: Vec<usize>,
+}
+
+impl Alike {
+    fn kind(&self) -> (Vec<String>, Kind) {
+        (self.group.plain.clone(), self.group.kind)
+    }
+
+    fn order(&self) -> (Size, usize, u64) {
+        (self.group.size, self.place, self.group.broken.smallest)
+    }
+
+    /// With what is alike in a later recording.
+    fn with(self, later: Self) -> Self {
+        let states = self.states + later.states;
+        let seen = [&*self.seen, &*later.seen].concat();
+        let smallest = if later.order() < self.order() {
+            later
+        } else {
+            self
+        };
+        Self {
+            states,
+            seen,
+            ..smallest
+        }
+    }
+}
+
+/// Makes the states of all recordings.
+pub(crate) struct AllBlocks<'a> {
+    recordings: &'a Recordings<'a>,
+    blocks: Vec<Blocks<'a>>,
+}
+
+impl AllBlocks<'_> {
+    /// Whether copies of one of the disks cannot be mounted side by side.
+    pub(crate) fn one_at_a_time(&self) -> bool {
+        self.blocks.iter().any(Blocks::one_at_a_time)
+    }
+}
+
+impl Source for AllBlocks<'_> {
+    fn make(&mut self, index: u64) -> (Size, Result<CrashState, Impossible>) {
+        let (place, own) = self.recordings.place(index);
+        self.blocks[place].make(own)
+    }
+}

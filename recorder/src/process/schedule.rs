@@ -1,0 +1,367 @@
+//! What is done on a node's disk between its calls, beside what the node does: a kernel writes back
+//! what it likes when it likes, and another program's fsync commits the journal for all. A disk that
+//! is quiet for the milliseconds of a recording shows neither.
+//!
+//! Everything is done while the thread whose call changed files is stopped, by the tracer: at known
+//! places of the run, which are the same in each recording of a program that does the same.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use nix::unistd::syncfs;
+use trace_store::QUIET;
+
+use super::{Error, Result};
+use crate::raw;
+
+const NEIGHBOUR: &str = "neighbour";
+
+const WRITEBACK: &str = "writeback";
+
+/// The unit of writeback.
+const PAGE_BYTES: u64 = 4096;
+
+/// After so many changes only every second one has its stop, after the next so many every fourth
+/// has, and so on: a run of 100,000 changes has some hundreds, and not more states than can be
+/// visited.
+const DENSE: u64 = 64;
+
+/// One stop of so many makes everything durable.
+const EVERYTHING_IN: u64 = 16;
+
+/// What is done on a node's disk between its calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Schedule {
+    /// Nothing.
+    #[default]
+    Quiet,
+    /// After each call that changed files, somebody else creates, writes and fsyncs a file: the
+    /// journal is committed, and data that nobody has written back is not in it.
+    Neighbour,
+    /// After calls that changed files, and stores to mappings, pages of what was written are
+    /// written back (`sync_file_range`), some but not others; the neighbour syncs after some; and
+    /// now and then everything becomes durable (`syncfs`).
+    Writeback {
+        /// What decides after which calls, and which pages.
+        seed: u64,
+    },
+}
+
+impl Schedule {
+    /// The first so many: a quiet disk, a neighbour, and writeback from one seed after the other.
+    pub fn first(count: u64) -> Vec<Self> {
+        let seeded = (1..).map(|seed| Self::Writeback { seed });
+        let all = [Self::Quiet, Self::Neighbour].into_iter().chain(seeded);
+        all.take(usize::try_from(count).unwrap_or(usize::MAX))
+            .collect()
+    }
+
+    /// What is done at a stop of this number.
+    fn at(self, stop: u64) -> Stop {
+        let seed = match self {
+            Self::Quiet => return Stop::default(),
+            Self::Neighbour => 0,
+            Self::Writeback { seed } => seed,
+        };
+        let mut drawn = Drawn(mixed(seed ^ mixed(stop)));
+        let spacing = 1 << (stop / DENSE + 1).ilog2();
+        if drawn.below(spacing) != 0 {
+            return Stop::default();
+        }
+        if self == Self::Neighbour {
+            return Stop {
+                neighbour: true,
+                ..Stop::default()
+            };
+        }
+        Stop {
+            pages: match drawn.below(8) {
+                0..2 => Pages::None,
+                2..4 => Pages::First,
+                4..6 => Pages::Last,
+                6 => Pages::Written,
+                _ => Pages::File,
+            },
+            neighbour: drawn.below(2) == 0,
+            everything: drawn.below(EVERYTHING_IN) == 0,
+        }
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Quiet => f.write_str(QUIET),
+            Self::Neighbour => f.write_str(NEIGHBOUR),
+            Self::Writeback { seed: 1 } => f.write_str(WRITEBACK),
+            Self::Writeback { seed } => write!(f, "{WRITEBACK}:{seed}"),
+        }
+    }
+}
+
+impl FromStr for Schedule {
+    type Err = String;
+
+    fn from_str(words: &str) -> Result<Self, String> {
+        let (name, seed) = words
+            .split_once(':')
+            .map_or((words, None), |(name, seed)| (name, Some(seed)));
+        match (name, seed) {
+            (QUIET, None) => Ok(Self::Quiet),
+            (NEIGHBOUR, None) => Ok(Self::Neighbour),
+            (WRITEBACK, None) => Ok(Self::Writeback { seed: 1 }),
+            (WRITEBACK, Some(seed)) => seed
+                .parse()
+                .map(|seed| Self::Writeback { seed })
+                .map_err(|_| format!("the seed of {WRITEBACK} is a number, not '{seed}'")),
+            _ => Err(format!(
+                "there is no schedule '{words}': it is {QUIET}, {NEIGHBOUR}, or {WRITEBACK}:SEED"
+            )),
+        }
+    }
+}
+
+/// What is done at a stop, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Stop {
+    pages: Pages,
+    neighbour: bool,
+    everything: bool,
+}
+
+/// Which pages of a file are written back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Pages {
+    #[default]
+    None,
+    /// The first one of what the call wrote.
+    First,
+    /// The last one of it.
+    Last,
+    /// All of it.
+    Written,
+    /// All of the file.
+    File,
+}
+
+impl Pages {
+    /// What `sync_file_range` is called with where a call wrote this: offset and length, of which 0
+    /// is up to the end.
+    fn of(self, written: &Range<u64>) -> Option<(u64, u64)> {
+        let last = written.end.saturating_sub(1) / PAGE_BYTES * PAGE_BYTES;
+        match self {
+            Self::None => None,
+            Self::First => Some((written.start, 1)),
+            Self::Last => Some((last.max(written.start), 1)),
+            Self::Written => Some((written.start, written.end - written.start)),
+            Self::File => Some((0, 0)),
+        }
+    }
+}
+
+/// Numbers out of one number.
+struct Drawn(u64);
+
+impl Drawn {
+    fn below(&mut self, count: u64) -> u64 {
+        self.0 = mixed(self.0);
+        self.0 % count
+    }
+}
+
+/// A number that looks random (the finalizer of `SplitMix64`).
+fn mixed(number: u64) -> u64 {
+    let mixed = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ mixed >> 31
+}
+
+/// The file that a call wrote to last.
+#[derive(Debug)]
+pub(super) struct Written {
+    /// Open in any way but `O_PATH`.
+    pub open: OwnedFd,
+    pub range: Range<u64>,
+}
+
+/// Who follows a schedule.
+#[derive(Debug)]
+pub(super) struct Bystander {
+    schedule: Schedule,
+    /// Its own on the disk, which is none of the node's.
+    directory: PathBuf,
+    /// So many stops there were.
+    stops: u64,
+    /// So many files were made; the last one is there.
+    files: u64,
+    failed: Option<io::Error>,
+}
+
+impl Bystander {
+    /// None if the disk is quiet.
+    pub(super) fn new(schedule: Schedule, directory: Option<&PathBuf>) -> Option<Self> {
+        let directory = directory.filter(|_| schedule != Schedule::Quiet)?.clone();
+        Some(Self {
+            schedule,
+            directory,
+            stops: 0,
+            files: 0,
+            failed: None,
+        })
+    }
+
+    /// Whether it wants to know what was written to.
+    pub(super) fn writes_back(&self) -> bool {
+        matches!(self.schedule, Schedule::Writeback { .. })
+    }
+
+    /// A call changed files, and whoever made it is stopped.
+    pub(super) fn stop(&mut self, written: Option<&Written>) {
+        let stop = self.schedule.at(self.stops);
+        self.stops += 1;
+        if self.failed.is_none() {
+            self.failed = self.act(stop, written).err();
+        }
+    }
+
+    fn act(&mut self, stop: Stop, written: Option<&Written>) -> io::Result<()> {
+        if let Some(written) = written
+            && let Some((offset, length)) = stop.pages.of(&written.range)
+        {
+            raw::sync_file_range(&written.open, offset, length)?;
+        }
+        if stop.neighbour {
+            self.sync_own()?;
+        }
+        if stop.everything {
+            syncfs(File::open(&self.directory)?)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a file durable, which commits what the file system has in its journal.
+    fn sync_own(&mut self) -> io::Result<()> {
+        let path = |number: u64| self.directory.join(number.to_string());
+        let (new, old) = (path(self.files + 1), path(self.files));
+        let mut file = File::create_new(new)?;
+        file.write_all(&[b'n'; PAGE_BYTES as usize])?;
+        file.sync_all()?;
+        // An fsync logs one file only there: without this, as from time to time, all is committed.
+        raw::commit_btrfs(&file)?;
+        if self.files > 0 {
+            fs::remove_file(old)?;
+        }
+        self.files += 1;
+        Ok(())
+    }
+
+    /// Whether it did what the schedule says.
+    ///
+    /// # Errors
+    /// If it could not.
+    pub(super) fn finish(self) -> Result<()> {
+        let Some(error) = self.failed else {
+            return Ok(());
+        };
+        Err(Error::Bystander {
+            schedule: self.schedule.to_string(),
+            error,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEEDED: Schedule = Schedule::Writeback { seed: 7 };
+
+    #[test]
+    fn a_schedule_is_read_as_it_is_shown() {
+        for schedule in Schedule::first(5) {
+            assert_eq!(schedule.to_string().parse(), Ok(schedule));
+        }
+        assert_eq!("writeback:1".parse(), Ok(Schedule::Writeback { seed: 1 }));
+        for wrong in [
+            "",
+            "loud",
+            "quiet:1",
+            "neighbour:2",
+            "writeback:",
+            "writeback:x",
+        ] {
+            assert!(wrong.parse::<Schedule>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_first_schedules_begin_with_a_quiet_disk_and_none_comes_twice() {
+        let names: Vec<_> = Schedule::first(4).iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["quiet", "neighbour", "writeback", "writeback:2"]);
+    }
+
+    #[test]
+    fn a_quiet_disk_stays_quiet_and_a_neighbour_only_syncs() {
+        for stop in 0..DENSE {
+            assert_eq!(Schedule::Quiet.at(stop), Stop::default());
+            let expected = Stop {
+                neighbour: true,
+                ..Stop::default()
+            };
+            assert_eq!(Schedule::Neighbour.at(stop), expected);
+        }
+    }
+
+    #[test]
+    fn a_seed_decides_what_is_written_back() {
+        let stops =
+            |schedule: Schedule| (0..DENSE).map(|stop| schedule.at(stop)).collect::<Vec<_>>();
+        assert_eq!(stops(SEEDED), stops(SEEDED));
+        assert_ne!(stops(SEEDED), stops(Schedule::Writeback { seed: 8 }));
+        let all = stops(SEEDED);
+        for pages in [
+            Pages::None,
+            Pages::First,
+            Pages::Last,
+            Pages::Written,
+            Pages::File,
+        ] {
+            for neighbour in [false, true] {
+                let is_it = |stop: &Stop| (stop.pages, stop.neighbour) == (pages, neighbour);
+                assert!(all.iter().any(is_it), "{pages:?} {neighbour}");
+            }
+        }
+        assert!(all.iter().any(|stop| stop.everything));
+    }
+
+    #[test]
+    fn a_long_run_has_some_hundreds_of_stops_in_all_of_it() {
+        let acts = |range: Range<u64>| {
+            range
+                .filter(|stop| Schedule::Neighbour.at(*stop).neighbour)
+                .count()
+        };
+        assert_eq!(acts(0..DENSE), DENSE as usize);
+        let all = acts(0..100_000);
+        assert!((400..1200).contains(&all), "{all}");
+        assert!(acts(99_000..100_000) > 0, "the end has none");
+    }
+
+    #[test]
+    fn pages_are_of_what_was_written() {
+        let written = 4000..13_000;
+        assert_eq!(Pages::None.of(&written), None);
+        assert_eq!(Pages::First.of(&written), Some((4000, 1)));
+        assert_eq!(Pages::Last.of(&written), Some((12_288, 1)));
+        assert_eq!(Pages::Written.of(&written), Some((4000, 9000)));
+        assert_eq!(Pages::File.of(&written), Some((0, 0)));
+        // Within a page they are the same one.
+        assert_eq!(Pages::Last.of(&(5000..5010)), Some((5000, 1)));
+    }
+}

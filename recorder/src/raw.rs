@@ -13,9 +13,21 @@ fn answer(result: libc::c_int) -> Result<(), Errno> {
 
 /// sync_file_range(2) that waits before and after writing.
 pub(crate) fn sync_file_range(file: impl AsFd, offset: u64, length: u64) -> Result<(), Errno> {
-    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
-        | libc::SYNC_FILE_RANGE_WRITE
-        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    let waits = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    call_sync_file_range(file, offset, length, waits | libc::SYNC_FILE_RANGE_WRITE)
+}
+
+/// sync_file_range(2) that waits for nothing.
+pub(crate) fn begin_writeback(file: impl AsFd, offset: u64, length: u64) -> Result<(), Errno> {
+    call_sync_file_range(file, offset, length, libc::SYNC_FILE_RANGE_WRITE)
+}
+
+fn call_sync_file_range(
+    file: impl AsFd,
+    offset: u64,
+    length: u64,
+    flags: libc::c_uint,
+) -> Result<(), Errno> {
     let file = file.as_fd().as_raw_fd();
     // SAFETY: the call takes numbers only.
     answer(unsafe {

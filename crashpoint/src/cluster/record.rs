@@ -199,7 +199,7 @@ fn run_client(
             directory: None,
             marks: true,
             processor: Some(cluster.file().nodes.len()),
-            disk_only: false,
+            ..NodeOptions::default()
         },
         command,
     )?;
@@ -256,7 +256,7 @@ impl Starter for Recorder<'_> {
             directory,
             marks: false,
             processor: Some(place),
-            disk_only: false,
+            ..NodeOptions::default()
         };
         let traced = Arc::new(start(options, command).map_err(io::Error::other)?);
         self.traced.push((place, Arc::clone(&traced)));

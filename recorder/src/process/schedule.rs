@@ -31,6 +31,9 @@ const PAGE_BYTES: u64 = 4096;
 /// visited.
 const DENSE: u64 = 64;
 
+/// Where nothing is written back, one stop of so many has a sync of the neighbour.
+const NEIGHBOUR_IN: u64 = 4;
+
 /// One stop of so many makes everything durable.
 const EVERYTHING_IN: u64 = 16;
 
@@ -68,7 +71,10 @@ impl Schedule {
             Self::Neighbour => 0,
             Self::Writeback { seed } => seed,
         };
-        let mut drawn = Drawn(mixed(seed ^ mixed(stop)));
+        // Of two seeds that follow each other, the one has its turn where the other has not: what
+        // one write of a run decides is not missed by both.
+        let (pair, turn) = (seed.saturating_sub(1) / 2, seed % 2);
+        let mut drawn = Drawn::of(pair, stop);
         let spacing = 1 << (stop / DENSE + 1).ilog2();
         if drawn.below(spacing) != 0 {
             return Stop::default();
@@ -79,16 +85,15 @@ impl Schedule {
                 ..Stop::default()
             };
         }
+        let mut own = Drawn::of(mixed(seed), stop);
+        let is_its_turn = drawn.below(2) == turn;
+        let pages = Pages::DRAWN[own.below(Pages::DRAWN.len() as u64) as usize];
         Stop {
-            pages: match drawn.below(8) {
-                0..2 => Pages::None,
-                2..4 => Pages::First,
-                4..6 => Pages::Last,
-                6 => Pages::Written,
-                _ => Pages::File,
-            },
-            neighbour: drawn.below(2) == 0,
-            everything: drawn.below(EVERYTHING_IN) == 0,
+            pages: is_its_turn.then_some(pages),
+            waits: own.below(2) == 0,
+            // The states before the commit are among those of the disk as well.
+            neighbour: is_its_turn || own.below(NEIGHBOUR_IN) == 0,
+            everything: own.below(EVERYTHING_IN) == 0,
         }
     }
 }
@@ -129,16 +134,17 @@ impl FromStr for Schedule {
 /// What is done at a stop, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Stop {
-    pages: Pages,
+    /// What is written back.
+    pages: Option<Pages>,
+    /// Whether that is waited for. If not, the neighbour's sync may commit a size before the data.
+    waits: bool,
     neighbour: bool,
     everything: bool,
 }
 
 /// Which pages of a file are written back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pages {
-    #[default]
-    None,
     /// The first one of what the call wrote.
     First,
     /// The last one of it.
@@ -150,16 +156,27 @@ enum Pages {
 }
 
 impl Pages {
+    /// A part of what was written shows more than all of it.
+    const DRAWN: [Self; 8] = [
+        Self::First,
+        Self::First,
+        Self::First,
+        Self::Last,
+        Self::Last,
+        Self::Last,
+        Self::Written,
+        Self::File,
+    ];
+
     /// What `sync_file_range` is called with where a call wrote this: offset and length, of which 0
     /// is up to the end.
-    fn of(self, written: &Range<u64>) -> Option<(u64, u64)> {
+    fn of(self, written: &Range<u64>) -> (u64, u64) {
         let last = written.end.saturating_sub(1) / PAGE_BYTES * PAGE_BYTES;
         match self {
-            Self::None => None,
-            Self::First => Some((written.start, 1)),
-            Self::Last => Some((last.max(written.start), 1)),
-            Self::Written => Some((written.start, written.end - written.start)),
-            Self::File => Some((0, 0)),
+            Self::First => (written.start, 1),
+            Self::Last => (last.max(written.start), 1),
+            Self::Written => (written.start, written.end - written.start),
+            Self::File => (0, 0),
         }
     }
 }
@@ -168,6 +185,10 @@ impl Pages {
 struct Drawn(u64);
 
 impl Drawn {
+    fn of(seed: u64, stop: u64) -> Self {
+        Self(mixed(seed ^ mixed(stop)))
+    }
+
     fn below(&mut self, count: u64) -> u64 {
         self.0 = mixed(self.0);
         self.0 % count
@@ -232,9 +253,14 @@ impl Bystander {
 
     fn act(&mut self, stop: Stop, written: Option<&Written>) -> io::Result<()> {
         if let Some(written) = written
-            && let Some((offset, length)) = stop.pages.of(&written.range)
+            && let Some(pages) = stop.pages
         {
-            raw::sync_file_range(&written.open, offset, length)?;
+            let (offset, length) = pages.of(&written.range);
+            if stop.waits {
+                raw::sync_file_range(&written.open, offset, length)?;
+            } else {
+                raw::begin_writeback(&written.open, offset, length)?;
+            }
         }
         if stop.neighbour {
             self.sync_own()?;
@@ -280,8 +306,6 @@ impl Bystander {
 mod tests {
     use super::*;
 
-    const SEEDED: Schedule = Schedule::Writeback { seed: 7 };
-
     #[test]
     fn a_schedule_is_read_as_it_is_shown() {
         for schedule in Schedule::first(5) {
@@ -320,24 +344,32 @@ mod tests {
 
     #[test]
     fn a_seed_decides_what_is_written_back() {
-        let stops =
-            |schedule: Schedule| (0..DENSE).map(|stop| schedule.at(stop)).collect::<Vec<_>>();
-        assert_eq!(stops(SEEDED), stops(SEEDED));
-        assert_ne!(stops(SEEDED), stops(Schedule::Writeback { seed: 8 }));
-        let all = stops(SEEDED);
-        for pages in [
-            Pages::None,
-            Pages::First,
-            Pages::Last,
-            Pages::Written,
-            Pages::File,
-        ] {
-            for neighbour in [false, true] {
-                let is_it = |stop: &Stop| (stop.pages, stop.neighbour) == (pages, neighbour);
-                assert!(all.iter().any(is_it), "{pages:?} {neighbour}");
+        let stops = |seed| (0..DENSE).map(move |stop| Schedule::Writeback { seed }.at(stop));
+        assert!(stops(7).eq(stops(7)));
+        assert!(stops(7).ne(stops(9)));
+        let all_pages = [Pages::First, Pages::Last, Pages::Written, Pages::File];
+        for pages in all_pages.map(Some) {
+            assert!(stops(7).any(|stop| stop.pages == pages), "{pages:?}");
+        }
+        for neighbour in [false, true] {
+            let is_it = |stop: Stop| stop.pages.is_none() && stop.neighbour == neighbour;
+            assert!(stops(7).any(is_it), "{neighbour}");
+        }
+        assert!(stops(7).any(|stop| stop.everything));
+    }
+
+    #[test]
+    fn of_two_seeds_one_writes_back_at_each_stop() {
+        for pair in [[1, 2], [3, 4], [17, 18]] {
+            for stop in 0..DENSE {
+                let [one, other] = pair.map(|seed| Schedule::Writeback { seed }.at(stop));
+                assert_ne!(
+                    one.pages.is_some(),
+                    other.pages.is_some(),
+                    "{pair:?} {stop}"
+                );
             }
         }
-        assert!(all.iter().any(|stop| stop.everything));
     }
 
     #[test]
@@ -356,12 +388,11 @@ mod tests {
     #[test]
     fn pages_are_of_what_was_written() {
         let written = 4000..13_000;
-        assert_eq!(Pages::None.of(&written), None);
-        assert_eq!(Pages::First.of(&written), Some((4000, 1)));
-        assert_eq!(Pages::Last.of(&written), Some((12_288, 1)));
-        assert_eq!(Pages::Written.of(&written), Some((4000, 9000)));
-        assert_eq!(Pages::File.of(&written), Some((0, 0)));
+        assert_eq!(Pages::First.of(&written), (4000, 1));
+        assert_eq!(Pages::Last.of(&written), (12_288, 1));
+        assert_eq!(Pages::Written.of(&written), (4000, 9000));
+        assert_eq!(Pages::File.of(&written), (0, 0));
         // Within a page they are the same one.
-        assert_eq!(Pages::Last.of(&(5000..5010)), Some((5000, 1)));
+        assert_eq!(Pages::Last.of(&(5000..5010)), (5000, 1));
     }
 }

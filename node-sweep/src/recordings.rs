@@ -267,3 +267,176 @@ impl Source for AllBlocks<'_> {
         self.blocks[place].make(own)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::Arc;
+
+    use block_dev::{Base, BlockLog};
+    use pace_rules::nodes::Explore;
+    use trace::{InitialFile, Node};
+    use trace_store::Disk;
+
+    use super::*;
+    use crate::ModelSet;
+
+    /// A program whose disk was sent so many writes.
+    fn recording(schedule: &str, writes: u64) -> Trace {
+        let mut trace = Trace::default();
+        trace.run.nodes.push(Node {
+            name: "program".into(),
+            initial: vec![InitialFile::empty_root()],
+            events: Vec::new(),
+        });
+        let mut log = BlockLog::default();
+        for write in 0..writes {
+            log.push_write(4096 * write, schedule.as_bytes(), 10 * (write + 1));
+        }
+        let disk = Disk {
+            file_system: "ext4".into(),
+            directory: "data".into(),
+            base: Arc::new(Base::empty(1 << 20)),
+            log,
+            durable: 0,
+        };
+        trace.disks.insert("program".into(), disk);
+        trace.about.schedule = Some(schedule.into());
+        trace
+    }
+
+    fn trace() -> Trace {
+        Trace {
+            others: vec![recording("neighbour", 4), recording("writeback", 3)],
+            ..recording("quiet", 2)
+        }
+    }
+
+    fn recordings(trace: &Trace) -> Recordings<'_> {
+        let states = "every-write,reorder:1".parse().expect("states");
+        let explore = Explore::BruteForce;
+        Recordings::new(trace, &BlockRequest { explore, states }).expect("spaces")
+    }
+
+    /// A sweep in which this was said of states; each of them stands for two.
+    fn swept(recordings: &Recordings<'_>, words: impl Fn(usize, u64) -> Option<String>) -> Swept {
+        let mut swept = Swept::default();
+        let mut source = recordings.source().expect("a source");
+        for index in 0..recordings.len() {
+            let (place, own) = recordings.place(index);
+            if let Some(words) = words(place, own) {
+                let broken = Broken {
+                    states: 2,
+                    smallest: index,
+                    complaint: vec![words].into(),
+                    models: ModelSet::default(),
+                };
+                let key = source.make(index).1.expect("a disk").key;
+                swept.broken.insert(key, broken);
+            }
+        }
+        swept
+    }
+
+    #[test]
+    fn each_state_is_one_of_its_recording() {
+        let trace = trace();
+        let recordings = recordings(&trace);
+        let mut counts = [0; 3];
+        for index in 0..recordings.len() {
+            let (place, own) = recordings.place(index);
+            assert_eq!(own, counts[place], "in order");
+            counts[place] += 1;
+            let (recording, again) = recordings.find(index);
+            assert_eq!(
+                (recording.trace.schedule(), again),
+                (&*recordings.schedules()[place], own)
+            );
+        }
+        let lens = recordings.members.iter().map(|member| member.space.len());
+        assert!(lens.eq(counts), "{counts:?}");
+        assert!(counts[0] < counts[2] && counts[2] < counts[1], "{counts:?}");
+        // Their disks are not those of another one.
+        let mut source = recordings.source().expect("a source");
+        let keys = (0..recordings.len()).map(|index| source.make(index).1.expect("a disk").key);
+        let different = keys.collect::<HashSet<_>>().len() as u64;
+        // The disk that was sent nothing is the same in all of them.
+        assert!(
+            different > counts[1] / 2 + counts[2] / 2,
+            "{different} of {counts:?}"
+        );
+    }
+
+    #[test]
+    fn a_sample_is_of_all_recordings() {
+        let trace = trace();
+        let recordings = recordings(&trace);
+        let all = recordings.len();
+        for count in [1, all / 2, all, all + 7] {
+            let drawn = recordings.sample(count, 3);
+            assert_eq!(drawn.len() as u64, count.min(all));
+            assert!(drawn.is_sorted_by(|one, next| one < next), "{drawn:?}");
+            assert!(drawn.iter().all(|index| *index < all));
+        }
+        let half = recordings.sample(all / 2, 3);
+        for (place, member) in recordings.members.iter().enumerate() {
+            let own = half
+                .iter()
+                .filter(|index| recordings.place(**index).0 == place);
+            assert!(
+                own.count() as u64 >= member.space.len() / 2 - 1,
+                "recording {place}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_alike_in_several_recordings_is_one_finding() {
+        let trace = trace();
+        let recordings = recordings(&trace);
+        let everywhere = |place, own| (place != 1 && own == 2).then(|| "lost".to_owned());
+        let found = recordings
+            .findings(&swept(&recordings, everywhere), false)
+            .expect("findings");
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!(found[0].seen_under, ["quiet", "writeback"]);
+        assert_eq!(found[0].recorded_under, ["quiet", "neighbour", "writeback"]);
+        assert_eq!((found[0].number, found[0].states), (1, 4));
+        // It shows the smallest one, that of the quiet disk.
+        assert_eq!(recordings.place(found[0].state), (0, 2));
+    }
+
+    #[test]
+    fn a_finding_of_a_later_recording_has_its_number_among_all_states() {
+        let trace = trace();
+        let recordings = recordings(&trace);
+        let later = |place, own| (place == 2 && own == 3).then(|| "lost".to_owned());
+        let found = recordings
+            .findings(&swept(&recordings, later), false)
+            .expect("findings");
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!(found[0].seen_under, ["writeback"]);
+        assert_eq!(recordings.place(found[0].state), (2, 3));
+        let made = recordings.source().expect("a source").make(found[0].state);
+        assert_eq!(made.1.expect("a disk").key, found[0].key);
+        let text = found[0].text();
+        assert!(text.contains("seen in 1 of 3: writeback\n"), "{text}");
+    }
+
+    #[test]
+    fn other_words_are_another_finding() {
+        let trace = trace();
+        let recordings = recordings(&trace);
+        let words = ["lost", "torn", "lost"];
+        let each = |place: usize, own| (own == 2).then(|| words[place].to_owned());
+        let found = recordings
+            .findings(&swept(&recordings, each), false)
+            .expect("findings");
+        let seen: Vec<_> = found
+            .iter()
+            .map(|finding| finding.seen_under.join(" "))
+            .collect();
+        assert_eq!(seen.len(), 2, "{found:#?}");
+        assert!(seen.contains(&"quiet writeback".into()) && seen.contains(&"neighbour".into()));
+    }
+}

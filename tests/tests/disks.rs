@@ -1,5 +1,5 @@
 //! Programs and clusters with a recorded disk of their own: what is found at both levels, and what
-//! the file system that they had saves them from. Needs root.
+//! the disk does not show. Needs root.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -608,7 +608,7 @@ fn a_store_that_acknowledges_before_its_fsync_loses_puts_on_ext4() {
 
 #[test]
 #[ignore = "takes minutes: make test-clusters"]
-fn a_store_without_a_mistake_or_one_that_ext4_forgives_is_clean_on_it() {
+fn a_store_without_a_mistake_or_with_one_that_ext4_does_not_show_is_clean_on_it() {
     for mistake in ["", "segment-rename"] {
         let directory = store(mistake);
         let swept = sweep_store(

@@ -34,6 +34,13 @@ const DENSE: u64 = 32;
 /// Where nothing is written back, one stop of so many has a sync of the neighbour.
 const NEIGHBOUR_IN: u64 = 4;
 
+/// Where pages are written back, it is the whole file one time of so many. A part of what was
+/// written shows more.
+const FILE_IN: u64 = 8;
+
+/// Of so many pairs of seeds the number of a stop decides whose turn it is: after that, chance.
+const PAIRS_BY_NUMBER: u64 = DENSE.ilog2() as u64;
+
 /// One stop of so many makes everything durable.
 const EVERYTHING_IN: u64 = 16;
 
@@ -71,10 +78,7 @@ impl Schedule {
             Self::Neighbour => 0,
             Self::Writeback { seed } => seed,
         };
-        // Of two seeds that follow each other, the one has its turn where the other has not: what
-        // one write of a run decides is not missed by both.
-        let (pair, turn) = (seed.saturating_sub(1) / 2, seed % 2);
-        let mut drawn = Drawn::of(pair, stop);
+        let mut drawn = Drawn::of(0, stop);
         let spacing = 1 << (stop / DENSE + 1).ilog2();
         if drawn.below(spacing) != 0 {
             return Stop::default();
@@ -85,14 +89,29 @@ impl Schedule {
                 ..Stop::default()
             };
         }
-        let mut own = Drawn::of(mixed(seed), stop);
-        let is_its_turn = drawn.below(2) == turn;
-        let pages = Pages::DRAWN[own.below(Pages::DRAWN.len() as u64) as usize];
+        // Of two seeds that follow each other, the one has its turn where the other has not: of
+        // the first two every second stop is one's, of the next two every second pair of them. So
+        // for any two calls that are not too far from each other there is a seed by which what the
+        // one wrote is on the disk, and what the other wrote is not.
+        let (pair, turn) = (seed.saturating_sub(1) / 2, (seed + 1) % 2);
+        let mut own = Drawn::of(seed, stop);
+        let whose = if pair < PAIRS_BY_NUMBER {
+            stop >> pair & 1
+        } else {
+            Drawn::of(pair, stop).below(2)
+        };
+        // Of two pairs the one has the first page where the other has the last.
+        let is_first = (drawn.below(2) + pair) % 2 == 0;
+        let pages = match own.below(FILE_IN) {
+            0 => Pages::File,
+            _ if is_first => Pages::First,
+            _ => Pages::Last,
+        };
         Stop {
-            pages: is_its_turn.then_some(pages),
+            pages: (whose == turn).then_some(pages),
             waits: own.below(2) == 0,
             // The states before the commit are among those of the disk as well.
-            neighbour: is_its_turn || own.below(NEIGHBOUR_IN) == 0,
+            neighbour: whose == turn || own.below(NEIGHBOUR_IN) == 0,
             everything: own.below(EVERYTHING_IN) == 0,
         }
     }
@@ -149,25 +168,11 @@ enum Pages {
     First,
     /// The last one of it.
     Last,
-    /// All of it.
-    Written,
     /// All of the file.
     File,
 }
 
 impl Pages {
-    /// A part of what was written shows more than all of it.
-    const DRAWN: [Self; 8] = [
-        Self::First,
-        Self::First,
-        Self::First,
-        Self::Last,
-        Self::Last,
-        Self::Last,
-        Self::Written,
-        Self::File,
-    ];
-
     /// What `sync_file_range` is called with where a call wrote this: offset and length, of which 0
     /// is up to the end.
     fn of(self, written: &Range<u64>) -> (u64, u64) {
@@ -175,7 +180,6 @@ impl Pages {
         match self {
             Self::First => (written.start, 1),
             Self::Last => (last.max(written.start), 1),
-            Self::Written => (written.start, written.end - written.start),
             Self::File => (0, 0),
         }
     }
@@ -348,7 +352,7 @@ mod tests {
         assert!(stops(7).eq(stops(7)));
         assert!(stops(7).ne(stops(9)));
         let all = || (1..9).flat_map(stops);
-        let all_pages = [Pages::First, Pages::Last, Pages::Written, Pages::File];
+        let all_pages = [Pages::First, Pages::Last, Pages::File];
         for pages in all_pages.map(Some) {
             assert!(all().any(|stop| stop.pages == pages), "{pages:?}");
         }
@@ -374,6 +378,20 @@ mod tests {
     }
 
     #[test]
+    fn any_two_stops_are_told_apart_by_a_seed() {
+        let is_active = |seed, stop| Schedule::Writeback { seed }.at(stop).pages.is_some();
+        for later in 0..DENSE {
+            for earlier in 0..later {
+                let tells = |seed| !is_active(seed, earlier) && is_active(seed, later);
+                let found = (1..=2 * PAIRS_BY_NUMBER).any(tells);
+                assert!(found, "{earlier} and {later}");
+                let neighbours = later == earlier + 1;
+                assert!(!neighbours || (1..=2).any(tells), "{earlier} and {later}");
+            }
+        }
+    }
+
+    #[test]
     fn a_long_run_has_some_hundreds_of_stops_in_all_of_it() {
         let acts = |range: Range<u64>| {
             range
@@ -391,7 +409,6 @@ mod tests {
         let written = 4000..13_000;
         assert_eq!(Pages::First.of(&written), (4000, 1));
         assert_eq!(Pages::Last.of(&written), (12_288, 1));
-        assert_eq!(Pages::Written.of(&written), (4000, 9000));
         assert_eq!(Pages::File.of(&written), (0, 0));
         // Within a page they are the same one.
         assert_eq!(Pages::Last.of(&(5000..5010)), (5000, 1));

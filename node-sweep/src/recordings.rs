@@ -63,8 +63,8 @@ impl<'a> Recordings<'a> {
             let space = BlockSpace::new(&trace.run, recorded_disks(trace), request)?;
             let member = Recording {
                 trace,
-                first,
                 space,
+                first,
             };
             first += member.space.len();
             Ok(member)

@@ -270,6 +270,10 @@ fn the_state_of_a_later_recording_is_shown_built_again_and_minimized() {
     assert_eq!(status, Some(1), "{said}");
     let (status, said) = run(&["minimize", out, "1"]);
     assert_eq!(status, Some(1), "{said}");
+    let (status, said) = run(&["show", &format!("{out}/trace")]);
+    assert_eq!(status, Some(0), "{said}");
+    let again = format!("schedule neighbour: {out}/trace/recording-2\n");
+    assert!(said.contains(&again), "{said}");
     let swept_again = [
         "app",
         "--trace",

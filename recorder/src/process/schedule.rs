@@ -100,17 +100,13 @@ impl Schedule {
         } else {
             Drawn::of(pair, stop).below(2)
         };
-        // Of two pairs the one has the first page where the other has the last.
-        let is_first = (drawn.below(2) + pair) % 2 == 0;
         let pages = match own.below(FILE_IN) {
             0 => Pages::File,
-            _ if is_first => Pages::First,
-            _ => Pages::Last,
+            _ => Pages::First,
         };
         Stop {
-            pages: (whose == turn).then_some(pages),
+            pages: if whose == turn { pages } else { Pages::Last },
             waits: own.below(2) == 0,
-            // The states before the commit are among those of the disk as well.
             neighbour: whose == turn || own.below(NEIGHBOUR_IN) == 0,
             everything: own.below(EVERYTHING_IN) == 0,
         }
@@ -154,19 +150,23 @@ impl FromStr for Schedule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Stop {
     /// What is written back.
-    pages: Option<Pages>,
+    pages: Pages,
     /// Whether that is waited for. If not, the neighbour's sync may commit a size before the data.
     waits: bool,
+    /// Whether the neighbour syncs. It does also where something was written back: the states
+    /// before that are among those of the disk as well.
     neighbour: bool,
     everything: bool,
 }
 
 /// Which pages of a file are written back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Pages {
+    #[default]
+    None,
     /// The first one of what the call wrote.
     First,
-    /// The last one of it.
+    /// The last one of it, if that is another one.
     Last,
     /// All of the file.
     File,
@@ -175,12 +175,13 @@ enum Pages {
 impl Pages {
     /// What `sync_file_range` is called with where a call wrote this: offset and length, of which 0
     /// is up to the end.
-    fn of(self, written: &Range<u64>) -> (u64, u64) {
+    fn of(self, written: &Range<u64>) -> Option<(u64, u64)> {
         let last = written.end.saturating_sub(1) / PAGE_BYTES * PAGE_BYTES;
         match self {
-            Self::First => (written.start, 1),
-            Self::Last => (last.max(written.start), 1),
-            Self::File => (0, 0),
+            Self::None => None,
+            Self::First => Some((written.start, 1)),
+            Self::Last => (last > written.start).then_some((last, 1)),
+            Self::File => Some((0, 0)),
         }
     }
 }
@@ -256,17 +257,15 @@ impl Bystander {
     }
 
     fn act(&mut self, stop: Stop, written: Option<&Written>) -> io::Result<()> {
-        if let Some(written) = written
-            && let Some(pages) = stop.pages
-        {
-            let (offset, length) = pages.of(&written.range);
+        let pages = written.and_then(|written| stop.pages.of(&written.range));
+        if let (Some(written), Some((offset, length))) = (written, pages) {
             if stop.waits {
                 raw::sync_file_range(&written.open, offset, length)?;
             } else {
                 raw::begin_writeback(&written.open, offset, length)?;
             }
         }
-        if stop.neighbour {
+        if stop.neighbour || pages.is_some() {
             self.sync_own()?;
         }
         if stop.everything {
@@ -352,12 +351,11 @@ mod tests {
         assert!(stops(7).eq(stops(7)));
         assert!(stops(7).ne(stops(9)));
         let all = || (1..9).flat_map(stops);
-        let all_pages = [Pages::First, Pages::Last, Pages::File];
-        for pages in all_pages.map(Some) {
+        for pages in [Pages::First, Pages::Last, Pages::File] {
             assert!(all().any(|stop| stop.pages == pages), "{pages:?}");
         }
         for neighbour in [false, true] {
-            let is_it = |stop: Stop| stop.pages.is_none() && stop.neighbour == neighbour;
+            let is_it = |stop: Stop| stop.pages == Pages::Last && stop.neighbour == neighbour;
             assert!(all().any(is_it), "{neighbour}");
         }
         assert!(all().any(|stop| stop.everything));
@@ -368,18 +366,15 @@ mod tests {
         for pair in [[1, 2], [3, 4], [17, 18]] {
             for stop in 0..DENSE {
                 let [one, other] = pair.map(|seed| Schedule::Writeback { seed }.at(stop));
-                assert_ne!(
-                    one.pages.is_some(),
-                    other.pages.is_some(),
-                    "{pair:?} {stop}"
-                );
+                let is_its_turn = |stop: Stop| stop.pages != Pages::Last;
+                assert_ne!(is_its_turn(one), is_its_turn(other), "{pair:?} {stop}");
             }
         }
     }
 
     #[test]
     fn any_two_stops_are_told_apart_by_a_seed() {
-        let is_active = |seed, stop| Schedule::Writeback { seed }.at(stop).pages.is_some();
+        let is_active = |seed, stop| Schedule::Writeback { seed }.at(stop).pages != Pages::Last;
         for later in 0..DENSE {
             for earlier in 0..later {
                 let tells = |seed| !is_active(seed, earlier) && is_active(seed, later);
@@ -407,10 +402,12 @@ mod tests {
     #[test]
     fn pages_are_of_what_was_written() {
         let written = 4000..13_000;
-        assert_eq!(Pages::First.of(&written), (4000, 1));
-        assert_eq!(Pages::Last.of(&written), (12_288, 1));
-        assert_eq!(Pages::File.of(&written), (0, 0));
-        // Within a page they are the same one.
-        assert_eq!(Pages::Last.of(&(5000..5010)), (5000, 1));
+        assert_eq!(Pages::None.of(&written), None);
+        assert_eq!(Pages::First.of(&written), Some((4000, 1)));
+        assert_eq!(Pages::Last.of(&written), Some((12_288, 1)));
+        assert_eq!(Pages::File.of(&written), Some((0, 0)));
+        // Within a page there is no other one.
+        assert_eq!(Pages::Last.of(&(5000..5010)), None);
+        assert_eq!(Pages::Last.of(&(4096..8192)), None);
     }
 }

@@ -18,6 +18,9 @@ use crate::error::{Context, Error, Result};
 /// The node's directory in the root of the file system, which has names of its own there.
 const DIRECTORY: &str = "data";
 
+/// The directory beside it of others who use the disk.
+const BYSTANDER: &str = "bystander";
+
 /// How long a disk may stay in use after the node's end: the kernel takes namespaces down later.
 const BUSY_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -113,6 +116,16 @@ impl Disk {
     /// The node's directory on it.
     pub fn data(&self) -> PathBuf {
         self.mount_point().join(DIRECTORY)
+    }
+
+    /// Makes a directory on it that is none of the node's, for others who use the disk.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn bystander(&self) -> Result<PathBuf> {
+        let directory = self.mount_point().join(BYSTANDER);
+        fs::create_dir(&directory).doing(|| format!("create {}", directory.display()))?;
+        Ok(directory)
     }
 
     /// Everything that is mounted for it. Whoever has a copy of that keeps the disk in use.

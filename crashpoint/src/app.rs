@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
@@ -18,7 +19,7 @@ use nix::unistd::{AccessFlags, access};
 use node_sweep::{
     Check, CheckCommand, Judge, Level, Place, Program, Requested, Rule, Subject, late_acks, scratch,
 };
-use recorder::process::{NodeOptions, record};
+use recorder::process::{NodeOptions, Schedule, record};
 use trace_store::Trace;
 
 use crate::states::{self, VisitArgs};
@@ -26,6 +27,12 @@ use crate::terminal::give_terminal;
 
 /// What stands for the directory of data among the words of the program.
 const DIRECTORY: &str = "{dir}";
+
+/// So many times a program is recorded on a disk if it is not said.
+const RECORDINGS: u64 = 4;
+
+/// And so many times at most.
+const RECORDINGS_MAX: u64 = 64;
 
 /// What the only node is called.
 pub(crate) const PROGRAM: &str = "program";
@@ -61,6 +68,17 @@ pub(crate) struct AppArgs {
     /// btrfs or f2fs, and mount options after a colon
     #[arg(long, value_name = "FILE SYSTEM", conflicts_with = "resume")]
     disk: Option<String>,
+
+    /// How often the program is recorded on its disk, or under which schedules: quiet, neighbour,
+    /// writeback:SEED, with commas between them [default: 4]
+    ///
+    /// What a crash leaves depends on what else was written to the disk, and when. `quiet`: nothing
+    /// but what the program does. `neighbour`: after each call that changes files, somebody else
+    /// fsyncs a file, which commits the journal. `writeback`: after some of these calls, pages of
+    /// what was written are written back (sync_file_range), a neighbour fsyncs, or everything is
+    /// made durable (syncfs); the seed decides which. Findings are those of all recordings.
+    #[arg(long, value_name = "N|NAMES", requires = "disk", conflicts_with_all = ["resume", "trace"])]
+    schedules: Option<Schedules>,
 
     /// How long the check may take for a state, in seconds
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86400), conflicts_with = "resume")]
@@ -253,7 +271,7 @@ impl AppArgs {
             );
         }
         self.make_data(data)?;
-        let trace = self.record_all(judge, data, interrupt)?;
+        let trace = self.record_all(judge, self.options(data)?, interrupt)?;
         fs::remove_dir_all(data).with_context(|| format!("remove {}", data.display()))?;
         Ok(trace)
     }
@@ -268,14 +286,74 @@ impl AppArgs {
     ) -> anyhow::Result<Option<Trace>> {
         // Nobody else is to see what is mounted.
         enter_mount_namespace()?;
-        let directory = scratch.join("disk");
+        let mut first: Option<Trace> = None;
+        for (number, schedule) in self.schedules()?.into_iter().enumerate() {
+            let under = Under {
+                schedule,
+                file_system,
+                number,
+                scratch,
+            };
+            let recorded = self.recorded_under(&under, judge, interrupt);
+            let recorded = recorded.map_err(|error| under.explain(error))?;
+            let Some(trace) = recorded else {
+                return Ok(None);
+            };
+            match &mut first {
+                Some(first) => first.others.push(trace),
+                None => first = Some(trace),
+            }
+        }
+        Ok(first)
+    }
+
+    /// What is done on the disk meanwhile, of each recording.
+    fn schedules(&self) -> anyhow::Result<Vec<Schedule>> {
+        if self.sweep.states.level()? == Level::Syscalls {
+            if self.schedules.is_some() {
+                bail!(
+                    "--schedules is for disks: say --level block or both with it, or leave it out"
+                );
+            }
+            return Ok(vec![Schedule::Quiet]);
+        }
+        let all = self.schedules.clone();
+        Ok(all.map_or_else(|| Schedule::first(RECORDINGS), |Schedules(all)| all))
+    }
+
+    /// Records it on a new disk.
+    fn recorded_under(
+        &self,
+        under: &Under<'_>,
+        judge: &Judge,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Option<Trace>> {
+        // Each finds its directory at the same path.
+        let directory = under.scratch.join("disk");
+        if under.number > 0 {
+            let before = under.scratch.join(format!("disk-{}", under.number));
+            fs::rename(&directory, &before)
+                .with_context(|| format!("rename {}", directory.display()))?;
+        }
         fs::create_dir(&directory).with_context(|| format!("create {}", directory.display()))?;
-        let mut disk = Disk::new(file_system, &directory, Completion::AtOnce)?;
+        let mut disk = Disk::new(under.file_system, &directory, Completion::AtOnce)?;
         let data = disk.data();
         fs::remove_dir(&data).with_context(|| format!("remove {}", data.display()))?;
         self.make_data(&data)?;
+        let bystander = disk.bystander()?;
         disk.begin()?;
-        let Some(mut trace) = self.record_all(judge, &data, interrupt)? else {
+        let options = NodeOptions {
+            schedule: under.schedule,
+            bystander: Some(bystander),
+            ..self.options(&data)?
+        };
+        let recorded = if under.number == 0 {
+            self.record_all(judge, options, interrupt)?
+        } else {
+            // Of this one only the disk is looked at.
+            self.record(options, interrupt)?
+        };
+        let Some(mut trace) = recorded else {
             return Ok(None);
         };
         trace.disks.insert(PROGRAM.to_owned(), disk.finish()?);
@@ -287,21 +365,22 @@ impl AppArgs {
     fn record_all(
         &self,
         judge: &Judge,
-        data: &Path,
+        options: NodeOptions,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Option<Trace>> {
-        let Some(trace) = self.record(data, interrupt)? else {
-            campaign::say(
-                "interrupted: the program was ended while it was recorded, and nothing was tested",
-            );
+        let data = options.directory.clone().expect("it has one");
+        let Some(trace) = self.record(options, interrupt)? else {
             return Ok(None);
         };
+        if let Some(refused) = refused_words(&trace) {
+            campaign::say(&refused);
+        }
         let request = self.sweep.request(Rule::BruteForce, judge.clone())?;
         if request.level == Level::Block {
             // What the disk was asked to do is all that matters.
             return Ok(Some(trace));
         }
-        let Some(difference) = states::difference(&request, &trace, data)? else {
+        let Some(difference) = states::difference(&request, &trace, &data)? else {
             return Ok(Some(trace));
         };
         campaign::say(&format!(
@@ -330,7 +409,19 @@ impl AppArgs {
         Ok(())
     }
 
-    fn record(&self, data: &Path, interrupt: &Interrupt) -> anyhow::Result<Option<Trace>> {
+    /// How it is recorded with its data there.
+    fn options(&self, data: &Path) -> anyhow::Result<NodeOptions> {
+        Ok(NodeOptions {
+            name: PROGRAM.into(),
+            directory: Some(data.to_owned()),
+            marks: true,
+            disk_only: self.sweep.states.level()? == Level::Block,
+            ..NodeOptions::default()
+        })
+    }
+
+    fn record(&self, options: NodeOptions, interrupt: &Interrupt) -> anyhow::Result<Option<Trace>> {
+        let data = &options.directory.clone().expect("it has one");
         let words: Vec<_> = self
             .program
             .iter()
@@ -349,13 +440,6 @@ impl AppArgs {
         give_terminal(&mut command, || {
             fs::File::create(&output).with_context(|| format!("create {}", output.display()))
         })?;
-        let options = NodeOptions {
-            name: PROGRAM.into(),
-            directory: Some(data.to_owned()),
-            marks: true,
-            disk_only: self.sweep.states.level()? == Level::Block,
-            ..NodeOptions::default()
-        };
         let recorded =
             record(options, command, &|| interrupt.requested()).map_err(without_interpreter);
         if recorded.is_err() && !data.is_dir() {
@@ -365,6 +449,9 @@ impl AppArgs {
         }
         // A terminal interrupts the program as well, and it may have ended of that before us.
         let Some((trace, status)) = recorded?.filter(|_| !interrupt.requested()) else {
+            campaign::say(
+                "interrupted: the program was ended while it was recorded, and nothing was tested",
+            );
             return Ok(None);
         };
         let refused = refused_words(&trace);
@@ -372,10 +459,56 @@ impl AppArgs {
             let why = refused.map_or_else(String::new, |refused| format!("; {refused}"));
             bail!("the program did not end as it should ({status}): nothing was tested{why}");
         }
-        if let Some(refused) = refused {
-            campaign::say(&refused);
-        }
         Ok(Some(trace))
+    }
+}
+
+/// What is done on the disk meanwhile, of each recording.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Schedules(Vec<Schedule>);
+
+impl FromStr for Schedules {
+    type Err = String;
+
+    fn from_str(words: &str) -> Result<Self, String> {
+        if let Ok(count) = words.parse() {
+            if !(1..=RECORDINGS_MAX).contains(&count) {
+                return Err(format!("it is recorded 1 to {RECORDINGS_MAX} times"));
+            }
+            return Ok(Self(Schedule::first(count)));
+        }
+        let mut all: Vec<Schedule> = Vec::new();
+        for name in words.split(',') {
+            let schedule = name.parse()?;
+            if all.contains(&schedule) {
+                return Err(format!("{schedule} is named twice"));
+            }
+            all.push(schedule);
+        }
+        Ok(Self(all))
+    }
+}
+
+/// One recording of several.
+struct Under<'a> {
+    schedule: Schedule,
+    file_system: &'a str,
+    /// So many were made before.
+    number: usize,
+    scratch: &'a Path,
+}
+
+impl Under<'_> {
+    /// Why it failed: a program that was recorded before need not bear to be recorded again.
+    fn explain(&self, error: anyhow::Error) -> anyhow::Error {
+        if self.number == 0 {
+            return error;
+        }
+        error.context(format!(
+            "the program was recorded {} times, and once more under the schedule {} \
+             (--schedules 1 records it once)",
+            self.number, self.schedule
+        ))
     }
 }
 

@@ -7,14 +7,14 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 use machine::Logged;
-use pace_rules::nodes::{BlockSpace, Spaces};
+use pace_rules::nodes::Spaces;
 use trace_store::Trace;
 
-use crate::blocks::{BlockFindings, Blocks};
 use crate::check::Complaint;
 use crate::findings::{Finding, Findings};
 use crate::mount_slot::MountSlot;
 use crate::program::scratch;
+use crate::recordings::Recordings;
 use crate::request::{Level, Request};
 use crate::states::CrashState;
 use crate::sweep::{Broken, ModelSet, Source, Swept, Trees};
@@ -50,8 +50,8 @@ pub fn make_again(
     address: Address,
 ) -> anyhow::Result<CrashState> {
     if address.level == Level::Block {
-        let space = block_space(trace, request, address)?;
-        let made = Blocks::new(trace, &space)?.make(address.state);
+        let recordings = recordings(trace, request, address)?;
+        let made = recordings.source()?.make(address.state);
         return Ok(made.state.expect("a disk can hold anything"));
     }
     let spaces = spaces(trace, request, address)?;
@@ -83,13 +83,7 @@ pub(crate) fn story(
         },
     );
     let mut told = if address.level == Level::Block {
-        let space = block_space(trace, request, address)?;
-        BlockFindings {
-            trace,
-            space: &space,
-            mounts: false,
-        }
-        .of(&swept)?
+        recordings(trace, request, address)?.findings(&swept, false)?
     } else {
         let spaces = spaces(trace, request, address)?;
         let told = Findings::new(trace, &spaces, &request.model).of(&swept);
@@ -104,10 +98,14 @@ fn spaces(trace: &Trace, request: &Request, address: Address) -> anyhow::Result<
     Ok(spaces)
 }
 
-fn block_space(trace: &Trace, request: &Request, address: Address) -> anyhow::Result<BlockSpace> {
-    let space = request.of_disks(request.explore_of(trace)?, trace)?;
-    address.refuse(space.len())?;
-    Ok(space)
+fn recordings<'a>(
+    trace: &'a Trace,
+    request: &Request,
+    address: Address,
+) -> anyhow::Result<Recordings<'a>> {
+    let recordings = request.of_disks(request.explore_of(trace)?, trace)?;
+    address.refuse(recordings.len())?;
+    Ok(recordings)
 }
 
 /// Says whether [`keep`] would refuse a directory because of what is in it.

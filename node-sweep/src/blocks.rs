@@ -37,6 +37,9 @@ const LOST_LISTED_MAX: usize = 8;
 /// After so many flushes it is looked what was lost.
 const NAMED_BEHIND_FLUSHES: usize = 4;
 
+/// What file systems that were recorded are called ends with this.
+pub(crate) const ON_DISK: &str = " on disk";
+
 /// The disks of a trace, as the rules read them, node for node.
 pub fn recorded_disks(trace: &Trace) -> Vec<Option<RecordedDisk>> {
     let disk = |disk: &Disk| RecordedDisk {
@@ -169,8 +172,8 @@ impl OneDisk<'_> {
 }
 
 impl Source for Blocks<'_> {
-    fn run(&self) -> &Run {
-        &self.trace.run
+    fn runs(&self) -> Vec<&Run> {
+        vec![&self.trace.run]
     }
 
     fn make(&mut self, index: u64) -> Made {
@@ -178,6 +181,7 @@ impl Source for Blocks<'_> {
         Made {
             size: size(self.space, &state),
             state: Ok(self.crash_state(&state)),
+            run: 0,
             cut: self.space.latest(&self.trace.run, &state),
         }
     }
@@ -217,14 +221,14 @@ fn size(space: &BlockSpace, state: &BlockState) -> Size {
 }
 
 /// Broken states that are alike.
-struct Group {
-    size: Size,
+pub(crate) struct Group {
+    pub(crate) size: Size,
     /// The smallest of them, with how many they are.
-    broken: Broken,
+    pub(crate) broken: Broken,
     /// What the disks did.
-    kind: Kind,
+    pub(crate) kind: Kind,
     /// What the check said, but for what differs.
-    plain: Vec<String>,
+    pub(crate) plain: Vec<String>,
 }
 
 /// What was found on disks.
@@ -239,36 +243,10 @@ pub struct BlockFindings<'a> {
 }
 
 impl BlockFindings<'_> {
-    /// The findings of a sweep, the smallest first. Broken states are alike if the check says the
-    /// same of them, but for numbers, and the disks did the same; or if it says that as well of the
-    /// state of the same moment in which nothing was lost.
-    ///
-    /// # Errors
-    /// If a disk that was looked at before cannot be looked at again.
-    pub fn of(&self, swept: &Swept) -> anyhow::Result<Vec<Finding>> {
-        let mut blocks = Blocks::new(self.trace, self.space)?;
-        let told = |(place, group): (usize, Group)| {
-            let Group {
-                broken,
-                kind,
-                plain,
-                ..
-            } = group;
-            let state = self.space.state(broken.smallest);
-            Ok(Finding {
-                plain,
-                ..self.told(place + 1, &state, &broken, kind, &mut blocks)?
-            })
-        };
-        self.groups(swept)
-            .into_iter()
-            .enumerate()
-            .map(told)
-            .collect()
-    }
-
-    /// The broken states that are alike together, the smallest first.
-    fn groups(&self, swept: &Swept) -> Vec<Group> {
+    /// The broken states that are alike together, the smallest first. They are alike if the check
+    /// says the same of them, but for numbers, and the disks did the same; or if it says that as
+    /// well of the state of the same moment in which nothing was lost.
+    pub(crate) fn groups(&self, swept: &Swept) -> Vec<Group> {
         let mut groups: HashMap<(Vec<String>, Kind), (Size, Broken)> = HashMap::new();
         let names: Vec<_> = self
             .trace
@@ -380,7 +358,7 @@ impl BlockFindings<'_> {
             .collect();
         names.sort_unstable();
         names.dedup();
-        format!("{} on disk", names.join(", "))
+        names.join(", ") + ON_DISK
     }
 
     fn disk(&self, node: usize, state: &disk::State) -> DiskStory {
@@ -584,13 +562,15 @@ impl Findings<'_> {
             prevented_by: Vec::new(),
             models: BTreeMap::new(),
             searched: String::new(),
+            seen_under: Vec::new(),
+            recorded_under: Vec::new(),
         }
     }
 }
 
 /// Notes with the findings of a model whether the recorded disks were broken in the same way, and
-/// with those of disks whether the model was. That it was not is noted only where every state was
-/// looked at and judged, and not some that were `drawn`.
+/// in which recordings, and with those of disks whether the model was. That it was not is noted only
+/// where every state was looked at and judged, and not some that were `drawn`.
 pub(crate) fn compare_levels(
     calls: (&mut [Finding], &Summary),
     disks: (&mut [Finding], &Summary),
@@ -598,15 +578,17 @@ pub(crate) fn compare_levels(
 ) {
     let ((calls, on_model), (disks, on_disk)) = (calls, disks);
     let words = |findings: &[Finding]| {
-        findings
-            .iter()
-            .map(|finding| finding.plain.clone())
-            .collect::<HashSet<_>>()
+        let mut found: HashMap<Vec<String>, Vec<String>> = HashMap::new();
+        for finding in findings {
+            let seen = found.entry(finding.plain.clone()).or_default();
+            seen.extend(finding.seen_under.iter().cloned());
+        }
+        found
     };
     let (by_calls, by_disks) = (words(calls), words(disks));
-    let note = |findings: &mut [Finding], found: &HashSet<Vec<String>>, other: &Summary| {
+    let note = |findings: &mut [Finding], found: &HashMap<_, _>, other: &Summary| {
         for finding in findings {
-            let is_found = found.contains(&finding.plain);
+            let is_found = found.contains_key(&finding.plain);
             if is_found || !(drawn || !other.is_whole() || other.inconclusive > 0) {
                 finding.models.insert(other.model.clone(), is_found);
             }
@@ -614,6 +596,13 @@ pub(crate) fn compare_levels(
     };
     note(calls, &by_disks, on_disk);
     note(disks, &by_calls, on_model);
+    let schedules = &on_disk.schedules;
+    for finding in calls {
+        let seen = by_disks.get(&finding.plain);
+        let is_seen = |schedule: &&String| seen.is_some_and(|seen| seen.contains(schedule));
+        finding.seen_under = schedules.iter().filter(is_seen).cloned().collect();
+        finding.recorded_under.clone_from(schedules);
+    }
 }
 
 #[cfg(test)]

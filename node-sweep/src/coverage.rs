@@ -53,6 +53,20 @@ impl Coverage {
         tried.after += u64::from(is_tried);
     }
 
+    /// Adds what a node did; `was_tried` says whether there was a crash behind so many of its events.
+    fn add(&mut self, node: &Node, was_tried: impl Fn(usize) -> bool) {
+        let ends = ends(node);
+        // The nearest crash after each event, from the last on.
+        let mut nearest = None;
+        for (place, event) in node.events.iter().enumerate().rev() {
+            if was_tried(place + 1) {
+                nearest = Some(place + 1);
+            }
+            let is_tried = nearest.is_some_and(|crash| crash <= ends[place]);
+            self.count(&event.action, is_tried);
+        }
+    }
+
     /// In a line.
     pub(crate) fn line(&self) -> String {
         let Self {
@@ -71,41 +85,31 @@ impl Coverage {
 /// Where the crashes of a sweep were.
 #[derive(Debug, Default)]
 pub(crate) struct Crashes {
-    /// States of each: so many events of a node had happened.
-    states: HashMap<(usize, usize), Vec<Fingerprint>>,
+    /// States of each: so many events of a node of a run had happened.
+    states: HashMap<(usize, usize, usize), Vec<Fingerprint>>,
 }
 
 impl Crashes {
-    /// Adds a state.
-    pub(crate) fn add(&mut self, cut: &[usize], key: &Fingerprint) {
+    /// Adds a state of a run.
+    pub(crate) fn add(&mut self, run: usize, cut: &[usize], key: &Fingerprint) {
         for (node, events) in cut.iter().enumerate() {
-            let states = self.states.entry((node, *events)).or_default();
+            let states = self.states.entry((run, node, *events)).or_default();
             if states.len() < REMEMBERED && !states.contains(key) {
                 states.push(*key);
             }
         }
     }
 
-    /// After what of a run there was one in a state that was judged.
-    pub(crate) fn coverage(&self, run: &Run, judged: &HashSet<Fingerprint>) -> Coverage {
+    /// After what of some runs there was one in a state that was judged.
+    pub(crate) fn coverage(&self, runs: &[&Run], judged: &HashSet<Fingerprint>) -> Coverage {
         let mut coverage = Coverage::default();
-        for (number, node) in run.nodes.iter().enumerate() {
-            let was_tried = |events: usize| {
-                let states = self.states.get(&(number, events));
-                states.is_some_and(|states| states.iter().any(|key| judged.contains(key)))
-            };
-            let ends = ends(node);
-            // The nearest crash after each event, from the last on.
-            let mut nearest = None;
-            let mut tried = vec![false; node.events.len()];
-            for place in (0..node.events.len()).rev() {
-                if was_tried(place + 1) {
-                    nearest = Some(place + 1);
-                }
-                tried[place] = nearest.is_some_and(|crash| crash <= ends[place]);
-            }
-            for (event, is_tried) in node.events.iter().zip(tried) {
-                coverage.count(&event.action, is_tried);
+        for (run, recorded) in runs.iter().enumerate() {
+            for (number, node) in recorded.nodes.iter().enumerate() {
+                let was_tried = |events: usize| {
+                    let states = self.states.get(&(run, number, events));
+                    states.is_some_and(|states| states.iter().any(|key| judged.contains(key)))
+                };
+                coverage.add(node, was_tried);
             }
         }
         coverage
@@ -179,15 +183,15 @@ mod tests {
     #[test]
     fn a_crash_is_after_all_that_was_done_since_the_last_change() {
         let mut crashes = Crashes::default();
-        crashes.add(&[3], &[1; 32]);
-        crashes.add(&[4], &[2; 32]);
+        crashes.add(0, &[3], &[1; 32]);
+        crashes.add(0, &[4], &[2; 32]);
         let coverage = |keys: &[Fingerprint]| {
             let Coverage {
                 syncs,
                 acknowledgements,
                 writes,
                 ..
-            } = crashes.coverage(&run(), &keys.iter().copied().collect());
+            } = crashes.coverage(&[&run()], &keys.iter().copied().collect());
             [syncs, acknowledgements, writes].map(|tried| (tried.after, tried.of))
         };
         assert_eq!(coverage(&[]), [(0, 2); 3]);

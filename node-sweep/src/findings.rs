@@ -85,6 +85,13 @@ pub struct Finding {
     /// With which options they were searched: with others more may be possible.
     #[serde(default)]
     pub searched: String,
+    /// The recordings with disks in which it was seen: the names of their schedules, which say what
+    /// else was done on the disks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seen_under: Vec<String>,
+    /// All recordings with disks, by the names of their schedules; none if no disks were looked at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recorded_under: Vec<String>,
 }
 
 /// Who was started before whom.
@@ -441,6 +448,8 @@ impl<'a> Findings<'a> {
             prevented_by: Vec::new(),
             models: self.possible_on(ModelSet::of(self.member)),
             searched: String::new(),
+            seen_under: Vec::new(),
+            recorded_under: Vec::new(),
         }
     }
 

@@ -7,7 +7,6 @@ use campaign::Interrupt;
 use pace_rules::nodes::Explore;
 use trace_store::Trace;
 
-use crate::blocks::{BlockFindings, Blocks};
 use crate::findings::{Finding, Findings};
 use crate::indices::Indices;
 use crate::judged::Judged;
@@ -85,16 +84,11 @@ impl Known<'_> {
         let kinds = space.counts().into_iter().map(|count| count.states);
         let indices = Indices::of(kinds, sample, seed)?;
         let count = indices.count;
-        let swept = self.swept(Level::Block, Blocks::new(self.trace, &space)?, indices)?;
-        let found = BlockFindings {
-            trace: self.trace,
-            space: &space,
-            mounts: false,
-        };
-        let findings = found.of(&swept)?;
-        let model = found.file_systems();
+        let swept = self.swept(Level::Block, space.source()?, indices)?;
+        let findings = space.findings(&swept, false)?;
+        let model = space.file_systems();
         let summary = Summary::new(self.trace, &model, &swept, count, findings.len(), seconds);
-        Ok((findings, summary.of_disks(self.trace)))
+        Ok((findings, summary.of_disks(self.trace, &space)))
     }
 
     /// The sweep of a level, at least up to the last state that has a verdict.

@@ -6,22 +6,23 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use campaign::{Interrupt, Shard};
 use local_fs::enter_mount_namespace;
-use pace_rules::nodes::{BlockSpace, Explore, Relaxation, Spaces};
+use pace_rules::nodes::{Explore, Relaxation, Spaces};
 use trace_store::Trace;
 
 use crate::acks::untested;
-use crate::blocks::{BlockFindings, Blocks};
 use crate::findings::{Finding, Findings, relaxation_words};
 use crate::indices::Indices;
 use crate::judged::Verdicts;
 use crate::manifest::Manifest;
 use crate::merge::Merged;
 use crate::recorded::so_far;
+use crate::recordings::Recordings;
 use crate::request::{Level, Request};
 use crate::results::Results;
-use crate::summary::{Summary, count_words, together};
+use crate::summary::{Summary, count_words, recordings_words, together};
 use crate::sweep::{Plan, Subject, sweep, sweep_source};
 use crate::undamaged::Undamaged;
 use crate::watcher::Watcher;
@@ -135,7 +136,7 @@ impl<'a> Requested<'a> {
     ) -> anyhow::Result<Concluded> {
         let levels = self.request.level.each();
         let has_disks = levels.contains(&Level::Block);
-        let block = has_disks.then(|| self.block_space()).transpose()?;
+        let disks = has_disks.then(|| self.recordings()).transpose()?;
         let end = control.budget.map(|budget| Instant::now() + budget);
         // Where everything is known nobody is there to look at anything.
         let undamaged = Arc::new(Undamaged::of(self.trace, &self.request.model)?);
@@ -145,6 +146,9 @@ impl<'a> Requested<'a> {
             && levels.iter().copied().any(is_shown)
         {
             undamaged.ask(subject, control.interrupt)?;
+        }
+        if has_disks {
+            self.ask_of_others(subjects, control.interrupt)?;
         }
         let mut visited: Vec<Visited> = Vec::new();
         let mut failure = None;
@@ -159,8 +163,8 @@ impl<'a> Requested<'a> {
                 deadline,
                 control,
             };
-            let one = match &block {
-                Some(space) if *level == Level::Block => self.visit_disks(space, subjects, visit),
+            let one = match &disks {
+                Some(disks) if *level == Level::Block => self.visit_disks(disks, subjects, visit),
                 _ => self.visit_calls(subjects, visit),
             };
             match one {
@@ -188,6 +192,31 @@ impl<'a> Requested<'a> {
             summary,
             failure,
         })
+    }
+
+    /// Asks the check of what the other recordings left, as of that of the first one.
+    fn ask_of_others(
+        &self,
+        subjects: MakeSubjects<'_, '_>,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<()> {
+        for other in &self.trace.others {
+            let undamaged = Undamaged::of(other, &self.request.model)?;
+            if undamaged.is_partial() {
+                continue;
+            }
+            let Some(subject) = subjects(1)?.pop() else {
+                return Ok(());
+            };
+            let asked = undamaged.ask(subject, interrupt);
+            asked.with_context(|| {
+                format!(
+                    "recorded once more, under the schedule {}",
+                    other.schedule()
+                )
+            })?;
+        }
+        Ok(())
     }
 
     /// Visits what a model allows.
@@ -258,47 +287,44 @@ impl<'a> Requested<'a> {
         })
     }
 
-    fn block_space(&self) -> anyhow::Result<BlockSpace> {
+    fn recordings(&self) -> anyhow::Result<Recordings<'a>> {
         self.request.of_disks(self.explore, self.trace)
     }
 
     /// Visits the states of the disks.
     fn visit_disks(
         &self,
-        space: &BlockSpace,
+        recordings: &Recordings<'_>,
         subjects: MakeSubjects<'_, '_>,
         visit: Visit<'_>,
     ) -> anyhow::Result<Visited> {
         // What is mounted to tell of findings is nobody else's, and goes with us.
         enter_mount_namespace()?;
         let trace = self.trace;
-        let blocks = Blocks::new(trace, space)?;
+        let blocks = recordings.source()?;
         let (jobs, interrupt) = (visit.control.jobs, visit.control.interrupt);
         let jobs = if blocks.one_at_a_time() { 1 } else { jobs };
-        let judged = BlockFindings {
-            trace,
-            space,
-            mounts: true,
-        };
-        let model = judged.file_systems();
+        let model = recordings.file_systems();
         let (sample, seed) = (self.request.sample_of_disks(), self.request.seed);
-        let kinds = space.counts().into_iter().map(|count| count.states);
+        let kinds = recordings.counts().into_iter().map(|count| count.states);
         let indices = Indices::of(kinds, sample, seed)?;
+        let count = recordings.len();
         campaign::say(&format!(
-            "{} crash states of {model}, {}{}",
-            count_words(space.len()),
+            "{} crash states of {}, {}{}",
+            count_words(count),
+            recordings_words(&model, &recordings.schedules()),
             self.request.states,
-            self.drawn_words(sample, space.len())
+            self.drawn_words(sample, count)
         ));
         let subjects = subjects(jobs)?;
         let (plan, mut watcher) = visit.begin(self, &model, indices.count);
         let all = indices.all;
         let swept = sweep_source(blocks, all, subjects, &plan, interrupt, &mut watcher)?;
         let seconds = watcher.finish()?;
-        let findings = judged.of(&swept)?;
+        let findings = recordings.findings(&swept, true)?;
         let count = indices.count;
         let summary = Summary::new(trace, &model, &swept, count, findings.len(), seconds);
-        Ok((findings, summary.of_disks(trace)))
+        Ok((findings, summary.of_disks(trace, recordings)))
     }
 }
 

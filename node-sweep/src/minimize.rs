@@ -127,10 +127,13 @@ pub fn minimize(
     let (trace, state) = (of.trace, of.finding.state);
     let explore = of.request.explore_of(trace)?;
     if of.finding.level() == Level::Block {
-        let space = of.request.of_disks(explore, trace)?;
-        of.finding.address().refuse(space.len())?;
-        let disks = Disks::new(trace, &space)?;
-        return run(of, disks, space.state(state), subject, tell);
+        let recordings = of.request.of_disks(explore, trace)?;
+        of.finding.address().refuse(recordings.len())?;
+        let (recording, state) = recordings.find(state);
+        let (trace, space) = (recording.trace, &recording.space);
+        let disks = Disks::new(trace, space)?;
+        let of = Minimization { trace, ..*of };
+        return run(&of, disks, space.state(state), subject, tell);
     }
     let requests = of.request.of_calls(explore)?;
     let spaces = of.request.spaces(explore, trace)?;
@@ -196,6 +199,8 @@ fn run<L: Lessen>(
     Ok(Some(Minimized {
         finding: Finding {
             number: of.finding.number,
+            seen_under: of.finding.seen_under.clone(),
+            recorded_under: of.finding.recorded_under.clone(),
             ..story
         },
         before,

@@ -8,17 +8,15 @@ use anyhow::bail;
 use campaign::Shard;
 use clap::ValueEnum;
 use cluster::ClusterFile;
-use pace_rules::nodes::{
-    BlockRequest, BlockSpace, Explore, Model, Relaxations, Spaces, Split, StartOrder,
-};
+use pace_rules::nodes::{BlockRequest, Explore, Model, Relaxations, Spaces, Split, StartOrder};
 use pace_rules::{Sector, disk};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use trace::Run;
 use trace_store::Trace;
 
-use crate::blocks::recorded_disks;
 use crate::check::CheckCommand;
+use crate::recordings::Recordings;
 use crate::starts::Start;
 
 /// Where a crash is looked at.
@@ -142,23 +140,18 @@ impl Request {
         self.starts.iter().map(|start| start.order()).collect()
     }
 
-    /// The states of the disks of a trace.
+    /// The states of the disks of a trace, of all its recordings.
     ///
     /// # Errors
     /// If what is asked for does not fit the run.
-    pub fn of_disks(&self, explore: Explore, trace: &Trace) -> anyhow::Result<BlockSpace> {
+    pub fn of_disks<'a>(
+        &self,
+        explore: Explore,
+        trace: &'a Trace,
+    ) -> anyhow::Result<Recordings<'a>> {
         let states = self.states;
         let request = BlockRequest { explore, states };
-        let disks = recorded_disks(trace);
-        let space = BlockSpace::new(&trace.run, disks, &request)?;
-        // What an order does to a cluster that lost nothing cannot be asked of one that was not
-        // recorded as a whole.
-        let is_whole = trace.about.not_recorded.is_empty();
-        Ok(if is_whole {
-            space.with_starts(&self.orders())
-        } else {
-            space
-        })
+        Ok(Recordings::new(trace, &request, &self.orders())?)
     }
 
     /// The explore rule for a run; `file` is the cluster's, if it is one.

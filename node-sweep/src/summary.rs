@@ -6,10 +6,11 @@ use campaign::{Outcome, columns};
 use serde::{Deserialize, Serialize};
 use trace_store::Trace;
 
-use crate::blocks::compare_levels;
+use crate::blocks::{ON_DISK, compare_levels};
 use crate::coverage::Coverage;
 use crate::findings::Finding;
 use crate::rank::in_order;
+use crate::recordings::Recordings;
 use crate::request::Request;
 use crate::sweep::Swept;
 use crate::text::searched_words;
@@ -41,6 +42,10 @@ pub struct Summary {
     /// Why no state could break a promise, if that is so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untested: Option<String>,
+    /// Of a level of disks, the recordings: the names of their schedules, which say what was done on
+    /// the disks beside the program. What is found in none of them may be possible.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub schedules: Vec<String>,
     /// States that were not visited, because it was stopped or the time was up. `u64::MAX` stands
     /// for more than can be counted.
     #[serde(default)]
@@ -118,6 +123,7 @@ impl Summary {
                 .collect(),
             not_recorded: trace.about.not_recorded.clone(),
             untested: None,
+            schedules: Vec::new(),
             left: left(count, swept),
             coverage: Some(swept.coverage),
             interrupted: swept.interrupted,
@@ -137,9 +143,10 @@ impl Summary {
     }
 
     /// The same of a level of disks: what is not known of files does not matter there.
-    pub(crate) fn of_disks(self, trace: &Trace) -> Self {
+    pub(crate) fn of_disks(self, trace: &Trace, recordings: &Recordings<'_>) -> Self {
         Self {
             not_recorded: trace.about.messages_not_recorded(),
+            schedules: recordings.schedules(),
             ..self
         }
     }
@@ -170,7 +177,7 @@ impl Summary {
                 count_words(left)
             ),
         };
-        columns(&rows) + &left + &self.coverage_lines()
+        columns(&rows) + &left + &self.coverage_lines() + &self.schedules_line()
     }
 
     /// After what of the run crashes were tried, a line for each level.
@@ -180,6 +187,17 @@ impl Summary {
             [] => self.coverage.iter().map(|of| of.line() + "\n").collect(),
             levels => levels.iter().filter_map(line).collect(),
         }
+    }
+
+    /// How the disks were recorded, if there were any: that nothing else was found means no more
+    /// than that.
+    fn schedules_line(&self) -> String {
+        let mut levels = self.levels.iter().chain([self]);
+        let Some(on_disk) = levels.find(|level| !level.schedules.is_empty()) else {
+            return String::new();
+        };
+        let what = recordings_words(&on_disk.model, &on_disk.schedules);
+        format!("{what}; what else the file system may do was not seen\n")
     }
 
     fn row(&self) -> Vec<String> {
@@ -207,6 +225,19 @@ impl Summary {
             Outcome::Clean
         }
     }
+}
+
+/// The recordings of a disk, with the schedule of each, in words. `model` is what the disk is called
+/// where it stands beside models.
+pub(crate) fn recordings_words(model: &str, schedules: &[String]) -> String {
+    let disk = model.strip_suffix(ON_DISK).unwrap_or(model);
+    let (recordings, schedule) = if schedules.len() == 1 {
+        ("recording", "schedule")
+    } else {
+        ("recordings", "schedules")
+    };
+    let (count, names) = (schedules.len(), schedules.join(", "));
+    format!("{count} {recordings} on {disk} ({schedule}: {names})")
 }
 
 /// A number of states. `u64::MAX` stands for more than can be counted.

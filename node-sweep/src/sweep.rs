@@ -218,7 +218,9 @@ pub(crate) fn size(state: &State) -> Size {
 pub struct Made {
     /// How much there is to understand in it.
     pub size: Size,
-    /// For each node: so many of its events had happened.
+    /// The run that it is of, if there are several: its place among them.
+    pub run: usize,
+    /// For each node of it: so many of its events had happened.
     pub cut: Vec<usize>,
     /// The state, unless no file system would show such a directory.
     pub state: Result<CrashState, Impossible>,
@@ -227,7 +229,7 @@ pub struct Made {
 /// Crash states that are made, each by its number.
 pub trait Source: Send {
     /// What was recorded.
-    fn run(&self) -> &Run;
+    fn runs(&self) -> Vec<&Run>;
 
     /// Makes one.
     fn make(&mut self, index: u64) -> Made;
@@ -257,8 +259,8 @@ impl<'a> Trees<'a> {
 }
 
 impl Source for Trees<'_> {
-    fn run(&self) -> &Run {
-        self.run
+    fn runs(&self) -> Vec<&Run> {
+        vec![self.run]
     }
 
     fn make(&mut self, index: u64) -> Made {
@@ -266,6 +268,7 @@ impl Source for Trees<'_> {
         Made {
             size: size(&state),
             state: self.states[model].make(&state),
+            run: 0,
             cut: state.cut,
         }
     }
@@ -384,7 +387,7 @@ pub fn sweep_source(
         swept.states = maker.impossible + looked_at.map(|(_, same)| same.states).sum::<u64>();
         swept.others = maker.others + of_others.map(|(_, same)| same.states).sum::<u64>();
         (swept.impossible, swept.checked) = (maker.impossible, at.checked);
-        swept.coverage = maker.crashes.coverage(maker.source.run(), &judged);
+        swept.coverage = maker.crashes.coverage(&maker.source.runs(), &judged);
         swept.interrupted = interrupt.requested();
         swept.is_over = stop.is_over.load(Ordering::Relaxed);
         Ok(swept)
@@ -494,7 +497,12 @@ impl<S: Source> Maker<'_, S> {
             if self.stop.is_now() {
                 return None;
             }
-            let Made { size, cut, state } = self.source.make(index);
+            let Made {
+                size,
+                run,
+                cut,
+                state,
+            } = self.source.make(index);
             self.counts.made.fetch_add(1, Ordering::Relaxed);
             let Ok(crash_state) = state else {
                 // Nobody has a key of these.
@@ -510,7 +518,7 @@ impl<S: Source> Maker<'_, S> {
                 }) += 1;
                 continue;
             };
-            self.crashes.add(&cut, &crash_state.key);
+            self.crashes.add(run, &cut, &crash_state.key);
             let own = (size, index);
             let model = ModelSet::of(self.source.model(index));
             if let Some(same) = self.seen.get_mut(&crash_state.key) {

@@ -7,6 +7,7 @@ use pace_rules::nodes::{LINUX, Model, Split};
 
 use crate::findings::{Finding, Lost, NodeStory, StartStory, Sync};
 use crate::starts::Start;
+use crate::summary::recordings_words;
 
 /// A finding has so many lines.
 const LINES_MAX: usize = 23;
@@ -312,6 +313,9 @@ impl Finding {
             let syncs: Vec<_> = self.prevented_by.iter().map(sync).collect();
             lines.add("prevented by", &syncs.join(" and "), detail.lines);
         }
+        if let Some(words) = self.recordings_words() {
+            lines.add("recordings", &words, detail.lines);
+        }
         if let Some(words) = self.models_words() {
             lines.add("models", &words, detail.lines);
         }
@@ -341,9 +345,24 @@ impl Finding {
             words += &format!("; with {} not found on {not_found}", self.searched);
         }
         if !not_seen.is_empty() {
-            words += &format!("; not seen on {not_seen}");
+            words += &if self.recorded_under.is_empty() {
+                format!("; not seen on {not_seen}")
+            } else {
+                let recordings = recordings_words(&not_seen, &self.recorded_under);
+                format!("; not seen in {recordings}")
+            };
         }
         Some(words)
+    }
+
+    /// In which recordings of its disk a finding was seen, if there are several.
+    fn recordings_words(&self) -> Option<String> {
+        let (seen, all) = (self.seen_under.len(), self.recorded_under.len());
+        if seen == 0 || all < 2 {
+            return None;
+        }
+        let names = self.seen_under.join(", ");
+        Some(format!("seen in {seen} of {all}: {names}"))
     }
 
     /// What is missing, in one line.
@@ -636,6 +655,8 @@ mod tests {
             is_told: true,
             prevented_by: vec![sync; 30],
             searched: "--lost 1".into(),
+            seen_under: Vec::new(),
+            recorded_under: Vec::new(),
             models: ["btrfs", "xfs", "ext4-ordered"]
                 .map(|name| (name.to_owned(), name == "xfs"))
                 .into(),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pace_rules::Sector;
 use pace_rules::disk::{self, Disk, Log, Write};
 use pace_rules::nodes::{
     BlockRequest, BlockSpace, Explore, LINUX, Model, RecordedDisk, Relaxation, Relaxations,
@@ -52,6 +53,7 @@ fn spaces(run: &Run, explore: Explore) -> Spaces {
         explore,
         lost: 2,
         split: Split::default(),
+        sector: Sector::default(),
         relaxations: Relaxations::ALL,
     };
     let requests: Vec<_> = Model::all_named(LINUX).into_iter().map(request).collect();

@@ -13,9 +13,21 @@ fn answer(result: libc::c_int) -> Result<(), Errno> {
 
 /// sync_file_range(2) that waits before and after writing.
 pub(crate) fn sync_file_range(file: impl AsFd, offset: u64, length: u64) -> Result<(), Errno> {
-    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
-        | libc::SYNC_FILE_RANGE_WRITE
-        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    let waits = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    call_sync_file_range(file, offset, length, waits | libc::SYNC_FILE_RANGE_WRITE)
+}
+
+/// sync_file_range(2) that waits for nothing.
+pub(crate) fn begin_writeback(file: impl AsFd, offset: u64, length: u64) -> Result<(), Errno> {
+    call_sync_file_range(file, offset, length, libc::SYNC_FILE_RANGE_WRITE)
+}
+
+fn call_sync_file_range(
+    file: impl AsFd,
+    offset: u64,
+    length: u64,
+    flags: libc::c_uint,
+) -> Result<(), Errno> {
     let file = file.as_fd().as_raw_fd();
     // SAFETY: the call takes numbers only.
     answer(unsafe {
@@ -62,4 +74,32 @@ pub(crate) fn clone_range(
             std::ptr::from_ref(&range),
         )
     })
+}
+
+/// `BTRFS_IOC_START_SYNC` and `BTRFS_IOC_WAIT_SYNC` of linux/btrfs.h: _IOR(0x94, 24, __u64) and
+/// _IOW(0x94, 22, __u64).
+const BTRFS_IOC_START_SYNC: libc::c_ulong = 0x8008_9418;
+const BTRFS_IOC_WAIT_SYNC: libc::c_ulong = 0x4008_9416;
+
+/// Has btrfs commit its transaction, as it does from time to time: data that nobody has written back
+/// stay where they are. Other file systems do nothing.
+pub(crate) fn commit_btrfs(file: impl AsFd) -> Result<(), Errno> {
+    let file = file.as_fd().as_raw_fd();
+    let mut transaction: u64 = 0;
+    // SAFETY: both calls take a pointer to a number, which the first one writes.
+    let done = answer(unsafe {
+        libc::ioctl(
+            file,
+            BTRFS_IOC_START_SYNC,
+            std::ptr::from_mut(&mut transaction),
+        )
+    })
+    .and_then(|()| {
+        // SAFETY: as above; it reads the number.
+        answer(unsafe { libc::ioctl(file, BTRFS_IOC_WAIT_SYNC, std::ptr::from_ref(&transaction)) })
+    });
+    match done {
+        Err(Errno::NOTTY | Errno::OPNOTSUPP | Errno::INVAL) => Ok(()),
+        done => done,
+    }
 }

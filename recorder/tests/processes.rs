@@ -521,6 +521,87 @@ fn where_only_the_disk_is_looked_at_nothing_is_refused_and_what_is_made_is_count
     assert_eq!(counted, [("io_uring_setup".to_owned(), 1)]);
 }
 
+/// What was recorded of a script of the shell while the schedule was followed in another directory.
+fn recorded_under(
+    schedule: &str,
+    script: &str,
+    bystander: &std::path::Path,
+) -> Result<trace_store::Trace, Error> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let options = NodeOptions {
+        name: "node".into(),
+        directory: Some(directory.path().into()),
+        schedule: schedule.parse().expect("a schedule"),
+        bystander: Some(bystander.into()),
+        ..NodeOptions::default()
+    };
+    let mut command = Command::new("sh");
+    command.args(["-ec", script]).current_dir(directory.path());
+    let (trace, status) = record(options, command, &|| false)?.expect("to its end");
+    assert!(status.success());
+    Ok(trace)
+}
+
+/// Four changes, and a sync.
+const CHANGES: &str = "echo one >a; sync a; mv a b; truncate -s 10000 b";
+
+#[test]
+fn a_neighbour_syncs_after_each_change_and_is_not_recorded() {
+    let words = |trace: &trace_store::Trace| {
+        let nodes = trace.run.nodes.iter();
+        let actions = nodes.flat_map(|node| node.events.iter().map(|event| &event.action));
+        format!("{:?}", actions.collect::<Vec<_>>())
+    };
+    let beside = tempfile::tempdir().expect("a directory");
+    let quiet = recorded_under("quiet", CHANGES, beside.path()).expect("recorded");
+    assert_eq!(beside.path().read_dir().expect("read").count(), 0);
+    let trace = recorded_under("neighbour", CHANGES, beside.path()).expect("recorded");
+    let made: Vec<_> = beside.path().read_dir().expect("read").collect();
+    let names = made
+        .iter()
+        .map(|entry| entry.as_ref().expect("read").file_name());
+    // They are numbered, and the last one is left.
+    assert_eq!(names.collect::<Vec<_>>(), ["4"]);
+    assert!(trace.about.not_recorded.is_empty(), "{:?}", trace.about);
+    assert_eq!(words(&trace), words(&quiet));
+    assert_eq!((quiet.schedule(), trace.schedule()), ("quiet", "neighbour"));
+}
+
+#[test]
+fn writeback_begins_with_writes_and_stores_to_mappings() {
+    let python = "import mmap, os
+file = os.open('a', os.O_RDWR | os.O_CREAT)
+os.write(file, bytes(20000))
+os.ftruncate(file, 40000)
+memory = mmap.mmap(file, 40000)
+for page in range(8):
+    memory[4096 * page] = 7
+    os.fsync(file)";
+    for seed in 1..=4 {
+        let beside = tempfile::tempdir().expect("a directory");
+        let script = format!("exec /usr/bin/python3 -c \"{python}\"");
+        let trace = recorded_under(&format!("writeback:{seed}"), &script, beside.path());
+        let trace = trace.expect("recorded");
+        assert!(trace.about.not_recorded.is_empty(), "{:?}", trace.about);
+        // Creation, write and truncation are three stops: the rest are stores.
+        let made: Vec<_> = beside.path().read_dir().expect("read").collect();
+        let name = made[0].as_ref().expect("read").file_name();
+        let number: u32 = name.to_str().expect("text").parse().expect("a number");
+        assert!(number > 3, "seed {seed}: {number} syncs of the neighbour");
+    }
+}
+
+#[test]
+fn a_schedule_that_cannot_be_followed_is_no_recording() {
+    let nowhere = std::path::Path::new("/nonexistent/bystander");
+    let error = recorded_under("neighbour", CHANGES, nowhere).expect_err("it cannot");
+    assert!(
+        matches!(&error, Error::Bystander { schedule, .. } if schedule == "neighbour"),
+        "{error}"
+    );
+    recorded_under("quiet", CHANGES, nowhere).expect("there is nothing to do");
+}
+
 #[test]
 fn what_somebody_else_does_is_noticed() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -1,5 +1,5 @@
 //! Programs and clusters with a recorded disk of their own: what is found at both levels, and what
-//! the file system that they had saves them from. Needs root.
+//! the disk does not show. Needs root.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -170,6 +170,170 @@ fn a_rename_without_an_fsync_of_the_directory_is_covered_by_that_of_the_file_on_
     );
 }
 
+/// A program of `tests/silent`, or its right twin, on ext4.
+fn sweep_planted(name: &str, twin: &str, options: &[&str]) -> Swept {
+    let script = format!("tests/silent/{name}.py");
+    let check = format!("/usr/bin/python3 -SB {script} {twin}");
+    let disk = ["--disk", "ext4", "--check-server", &check];
+    let swept = sweep(
+        &[&disk, options].concat(),
+        &["/usr/bin/python3", "-SB", &script, twin, "{dir}"],
+    );
+    swept.assert_judged();
+    swept
+}
+
+#[test]
+fn what_a_quiet_disk_does_not_show_is_found_under_other_schedules_and_the_right_program_is_clean() {
+    let block = ["--level", "block"];
+    let quiet = ["--level", "block", "--schedules", "1"];
+    for (name, schedule) in [
+        // Needs a commit between the truncation and the data.
+        ("emptied-and-rewritten", "neighbour"),
+        // Data written back before the log that undoes it.
+        ("undo-log-after-data", "writeback"),
+        ("undo-log-after-mapped-data", "writeback"),
+        // Pages of one write, one of them on the disk.
+        ("pages-in-place", "writeback"),
+    ] {
+        let on_quiet = sweep_planted(name, "wrong", &quiet);
+        assert_eq!(on_quiet.status, 0, "{name}: {:#?}", on_quiet.findings);
+        assert_eq!(on_quiet.summary["schedules"], serde_json::json!(["quiet"]));
+        let swept = sweep_planted(name, "wrong", &block);
+        assert_eq!(swept.status, 1, "{name}: {:#}", swept.summary);
+        for finding in &swept.findings {
+            let seen = finding["seen_under"].as_array().expect("schedules");
+            let is_it = |seen: &Value| seen.as_str().is_some_and(|seen| seen.starts_with(schedule));
+            assert!(seen.iter().any(is_it), "{name}: {finding:#}");
+            assert!(!seen.contains(&"quiet".into()), "{name}: {finding:#}");
+            assert_eq!(finding["recorded_under"], swept.summary["schedules"]);
+        }
+        let right = sweep_planted(name, "right", &block);
+        assert_eq!(right.status, 0, "{name}: {:#?}", right.findings);
+        let schedules = right.summary["schedules"].as_array().expect("schedules");
+        assert_eq!(schedules.len(), 4, "{:#}", right.summary);
+    }
+}
+
+#[test]
+fn what_no_recording_shows_is_said_to_be_not_seen_in_so_many() {
+    // The commit of the neighbour has both.
+    let swept = sweep_planted("moved-between-directories", "wrong", &["--model", "btrfs"]);
+    assert_eq!(swept.of(ON_EXT4).len(), 0, "{:#?}", swept.findings);
+    let by_calls = swept.of("btrfs");
+    assert!(!by_calls.is_empty(), "{}", swept.said);
+    let all = serde_json::json!(["quiet", "neighbour", "writeback", "writeback:2"]);
+    for finding in by_calls {
+        assert_eq!(finding["models"][ON_EXT4], false, "{finding:#}");
+        assert_eq!(finding["recorded_under"], all, "{finding:#}");
+    }
+    assert_eq!(swept.summary["levels"][1]["schedules"], all);
+}
+
+#[test]
+fn the_state_of_a_later_recording_is_shown_built_again_and_minimized() {
+    require_root();
+    let temporary = tempfile::tempdir().expect("a directory");
+    let out = temporary.path().join("out");
+    let out = out.to_str().expect("text");
+    let options = [
+        "--level",
+        "block",
+        "--schedules",
+        "quiet,neighbour",
+        "--out",
+        out,
+    ];
+    let swept = sweep_planted("emptied-and-rewritten", "wrong", &options);
+    assert_eq!(swept.status, 1);
+    assert_eq!(
+        swept.findings[0]["seen_under"],
+        serde_json::json!(["neighbour"])
+    );
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(program("crashpoint"));
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+        let output = command.output().expect("it runs");
+        let said = [output.stdout, output.stderr].concat();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&said).into_owned(),
+        )
+    };
+    let (status, said) = run(&["show", out, "1"]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("seen in 1 of 2: neighbour"), "{said}");
+    let (status, said) = run(&["replay", out, "1"]);
+    assert_eq!(status, Some(1), "{said}");
+    let (status, said) = run(&["minimize", out, "1"]);
+    assert_eq!(status, Some(1), "{said}");
+    let (status, said) = run(&["show", &format!("{out}/trace")]);
+    assert_eq!(status, Some(0), "{said}");
+    let again = format!("schedule neighbour: {out}/trace/recording-2\n");
+    assert!(said.contains(&again), "{said}");
+    let swept_again = [
+        "app",
+        "--trace",
+        &format!("{out}/trace"),
+        "--level",
+        "block",
+    ];
+    let check = "/usr/bin/python3 -SB tests/silent/emptied-and-rewritten.py wrong";
+    let (status, said) = run(&[&swept_again[..], &["--check-server", check]].concat());
+    assert_eq!(status, Some(1), "{said}");
+    assert!(
+        said.contains("2 recordings on ext4 (schedules: quiet, neighbour)"),
+        "{said}"
+    );
+}
+
+#[test]
+fn schedules_that_there_are_not_are_refused() {
+    let refused = |options: &[&str], part: &str| {
+        let options = [&["--check", "true"], options].concat();
+        let swept = sweep(&options, &["/bin/sh", "-c", "echo new > {dir}/file"]);
+        assert_eq!(swept.status, 2, "{}", swept.said);
+        assert!(swept.said.contains(part), "{}", swept.said);
+    };
+    refused(&["--schedules", "2"], "--disk");
+    refused(
+        &["--disk", "ext4", "--schedules", "loud"],
+        "no schedule 'loud'",
+    );
+    refused(&["--disk", "ext4", "--schedules", "0"], "1 to 64");
+    refused(
+        &["--disk", "ext4", "--schedules", "quiet,quiet"],
+        "named twice",
+    );
+    refused(
+        &["--disk", "ext4", "--level", "syscalls", "--schedules", "2"],
+        "--schedules is for disks",
+    );
+}
+
+#[test]
+fn a_program_that_cannot_be_recorded_again_is_told_of() {
+    let once = tempfile::tempdir().expect("a directory");
+    let lock = once.path().join("lock");
+    let script = format!(
+        "mkdir {} && echo new > {{dir}}/file && echo done",
+        lock.display()
+    );
+    let swept = sweep(
+        &["--disk", "ext4", "--level", "block", "--check", "echo ok"],
+        &["/bin/sh", "-c", &script],
+    );
+    assert_eq!(swept.status, 2, "{}", swept.said);
+    assert!(
+        swept.said.contains("--schedules 1 records it once"),
+        "{}",
+        swept.said
+    );
+}
+
 #[test]
 fn a_rename_that_no_fsync_follows_is_lost_on_ext4_too() {
     let script = "cd {dir} && echo new > tmp && sync tmp && mv tmp file && echo saved";
@@ -306,9 +470,8 @@ fn of_a_sweep_that_is_killed_nothing_stays_but_a_directory_that_is_cleaned() {
         alive.display()
     );
     let mut command = Command::new(program("crashpoint"));
-    command.args([
-        "app", "--disk", "ext4", "--level", "block", "--check", &check,
-    ]);
+    let disk = ["--disk", "ext4", "--level", "block", "--schedules", "1"];
+    command.arg("app").args(disk).args(["--check", &check]);
     command.args([
         "--",
         "/bin/sh",
@@ -450,7 +613,7 @@ fn a_store_that_acknowledges_before_its_fsync_loses_puts_on_ext4() {
 
 #[test]
 #[ignore = "takes minutes: make test-clusters"]
-fn a_store_without_a_mistake_or_one_that_ext4_forgives_is_clean_on_it() {
+fn a_store_without_a_mistake_or_with_one_that_ext4_does_not_show_is_clean_on_it() {
     for mistake in ["", "segment-rename"] {
         let directory = store(mistake);
         let swept = sweep_store(

@@ -33,6 +33,9 @@ pub struct Trace {
     pub stacks: BTreeMap<u64, Vec<Frame>>,
     /// How it was made.
     pub about: About,
+    /// The same programs recorded again, with something else done on their disks meanwhile
+    /// ([`About::schedule`]). These have no others themselves.
+    pub others: Vec<Trace>,
 }
 
 /// A place in a program on the way to a call. A stack has those from the call outwards.
@@ -56,6 +59,7 @@ impl fmt::Debug for Trace {
             .field("disks", &self.disks)
             .field("stacks", &BriefList(self.stacks.keys()))
             .field("about", &self.about)
+            .field("others", &self.others)
             .finish()
     }
 }
@@ -96,7 +100,14 @@ pub struct About {
     /// Calls that were refused (ENOSYS), each with how often: programs have to do without.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refused: BTreeMap<String, u64>,
+    /// What was done on the disks meanwhile, beside the nodes, by the name of the schedule; nothing
+    /// if that is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
 }
+
+/// The schedule of a recording in which nobody else did anything on the disks.
+pub const QUIET: &str = "quiet";
 
 /// Where a name in [`About::not_recorded`] ends with this, another node was told something that is
 /// not in the run.
@@ -121,6 +132,16 @@ impl Trace {
     /// If it is not one of this trace; those that are loaded have been checked.
     pub fn bytes(&self, data: Data) -> &[u8] {
         &self.data[range(data)]
+    }
+
+    /// This recording, and the others of the same programs.
+    pub fn recordings(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.others)
+    }
+
+    /// What was done on the disks of this recording beside the nodes, by name.
+    pub fn schedule(&self) -> &str {
+        self.about.schedule.as_deref().unwrap_or(QUIET)
     }
 
     /// Adds bytes, and says where they are.

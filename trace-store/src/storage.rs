@@ -29,6 +29,10 @@ const DATA: &str = "data.zst";
 /// The stacks: postcard, compressed with zstd.
 const STACKS: &str = "stacks.zst";
 
+/// The other recordings of the same programs, each a directory of this name and its number, from 2
+/// on.
+const OTHER: &str = "recording-";
+
 /// zstd's default.
 const LEVEL: i32 = 3;
 
@@ -86,6 +90,9 @@ struct Manifest {
     /// Of each node that had one.
     disks: BTreeMap<String, DiskManifest>,
     about: About,
+    /// Of each of the other recordings, the hash of its manifest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    others: Vec<String>,
 }
 
 /// A disk: what is in files of its own has hashes here.
@@ -171,6 +178,11 @@ impl Trace {
     /// # Errors
     /// If there is something already, or it cannot be written. What was written of it is left.
     pub fn save(&self, directory: &Path) -> Result<()> {
+        self.save_as_manifest(directory).map(drop)
+    }
+
+    /// The same, and returns the hash of the manifest.
+    fn save_as_manifest(&self, directory: &Path) -> Result<String> {
         match fs::create_dir_all(directory).and_then(|()| Ok(directory.read_dir()?.count())) {
             Ok(0) => {}
             Ok(_) => return Err(Error::Exists(directory.to_owned())),
@@ -195,11 +207,20 @@ impl Trace {
             stacks_blake3: compress(&directory.join(STACKS), &stacks)?,
             disks: disks.collect::<Result<_>>()?,
             about: self.about.clone(),
+            others: self.save_others(directory)?,
         };
         manifest.blake3 = manifest.hash();
         let mut text = serde_json::to_vec_pretty(&manifest).expect("it is plain data");
         text.push(b'\n');
-        write(&directory.join(MANIFEST), &text)
+        write(&directory.join(MANIFEST), &text)?;
+        Ok(manifest.blake3)
+    }
+
+    fn save_others(&self, directory: &Path) -> Result<Vec<String>> {
+        let others = self.others.iter().zip(2..);
+        others
+            .map(|(other, number)| other.save_as_manifest(&other_directory(directory, number)))
+            .collect()
     }
 
     /// Reads it from its directory.
@@ -207,6 +228,40 @@ impl Trace {
     /// # Errors
     /// If it is not there, damaged, or of another version.
     pub fn load(directory: &Path) -> Result<Self> {
+        let Loaded {
+            mut trace, others, ..
+        } = Loaded::from(directory)?;
+        for (expected, number) in others.iter().zip(2..) {
+            let directory = other_directory(directory, number);
+            let path = directory.join(MANIFEST);
+            let damaged = |what: &str| Error::Damaged {
+                path: path.clone(),
+                what: what.into(),
+            };
+            if !path.exists() {
+                return Err(damaged("it is not there"));
+            }
+            let other = Loaded::from(&directory)?;
+            if other.hash != *expected || !other.others.is_empty() {
+                return Err(damaged("it is another recording"));
+            }
+            trace.others.push(other.trace);
+        }
+        Ok(trace)
+    }
+}
+
+/// One recording, as its directory has it.
+struct Loaded {
+    trace: Trace,
+    /// Of its manifest.
+    hash: String,
+    /// Of the manifests of the others.
+    others: Vec<String>,
+}
+
+impl Loaded {
+    fn from(directory: &Path) -> Result<Self> {
         let path = directory.join(MANIFEST);
         if !path.exists() {
             return Err(Error::NoTrace(directory.to_owned()));
@@ -245,14 +300,24 @@ impl Trace {
             .disks
             .into_iter()
             .map(|(node, disk)| Ok((node, disk.load(directory)?)));
-        Ok(Self {
+        let trace = Trace {
             run,
             data,
             disks: disks.collect::<Result<_>>()?,
             stacks,
             about: manifest.about,
+            others: Vec::new(),
+        };
+        Ok(Self {
+            trace,
+            hash: manifest.blake3,
+            others: manifest.others,
         })
     }
+}
+
+fn other_directory(directory: &Path, number: usize) -> PathBuf {
+    directory.join(format!("{OTHER}{number}"))
 }
 
 /// Where a run speaks of bytes that are not there.

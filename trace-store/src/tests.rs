@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 use trace::{Action, Event, FileId, FileOp, InitialFile, Node, Run};
 
-use crate::{About, Disk, Error, Frame, Trace};
+use crate::{About, Disk, Error, Frame, QUIET, Trace};
 
 const FILES: [&str; 6] = [
     "trace.json",
@@ -201,4 +201,43 @@ fn a_trace_of_version_2_is_read_without_stacks() {
 /// Of a line of JSON.
 fn key(line: &str) -> &str {
     line.trim().split(':').next().unwrap_or_default()
+}
+
+/// Two recordings of one program.
+fn recorded_twice() -> Trace {
+    let mut again = trace(b"what the second run wrote");
+    again.about.schedule = Some("neighbour".into());
+    Trace {
+        others: vec![again],
+        ..trace(b"what the first run wrote")
+    }
+}
+
+#[test]
+fn all_recordings_of_a_program_are_kept() {
+    let trace = recorded_twice();
+    let loaded = Trace::load(saved(&trace).path()).expect("loaded");
+    assert_eq!(loaded, trace);
+    let schedules: Vec<_> = loaded.recordings().map(Trace::schedule).collect();
+    assert_eq!(schedules, [QUIET, "neighbour"]);
+}
+
+#[test]
+fn a_recording_that_is_gone_or_of_another_trace_is_noticed() {
+    let directory = saved(&recorded_twice());
+    let second = directory.path().join("recording-2");
+    fs::remove_dir_all(&second).expect("removed");
+    let error = Trace::load(directory.path()).expect_err("one is not there");
+    assert!(
+        error
+            .to_string()
+            .contains("recording-2/trace.json is damaged: it is not there"),
+        "{error}"
+    );
+    trace(b"another run").save(&second).expect("saved");
+    let error = Trace::load(directory.path()).expect_err("it is another one");
+    assert!(
+        error.to_string().contains("it is another recording"),
+        "{error}"
+    );
 }

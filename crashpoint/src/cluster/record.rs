@@ -201,7 +201,7 @@ fn run_client(
             directory: None,
             marks: true,
             processor: Some(cluster.file().nodes.len()),
-            disk_only: false,
+            ..NodeOptions::default()
         },
         command,
     )?;
@@ -258,7 +258,7 @@ impl Starter for Recorder<'_> {
             directory,
             marks: false,
             processor: Some(place),
-            disk_only: false,
+            ..NodeOptions::default()
         };
         let traced = Arc::new(start(options, command).map_err(io::Error::other)?);
         self.traced.push((place, Arc::clone(&traced)));

@@ -96,11 +96,12 @@ pub(crate) fn states(arguments: &StatesArgs) -> anyhow::Result<Outcome> {
         };
     }
     if request.level != Level::Syscalls {
-        let space = request.of_disks(explore, &trace)?;
+        let recordings = request.of_disks(explore, &trace)?;
+        let space = recordings.first();
         text += &if arguments.count {
-            blocks::counts(&space, &trace)
+            blocks::counts(space, &trace)
         } else {
-            blocks::listed(&space, &trace)
+            blocks::listed(space, &trace)
         };
     }
     io::stdout().lock().write_all(text.as_bytes())?;

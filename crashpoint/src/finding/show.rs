@@ -141,6 +141,13 @@ fn describe(arguments: &ShowArgs) -> anyhow::Result<Outcome> {
     for line in recorder::process::describe(&trace) {
         writeln!(out, "{line}")?;
     }
+    for (other, number) in trace.others.iter().zip(2..) {
+        let schedule = other.schedule();
+        writeln!(
+            out,
+            "recorded again under the schedule {schedule}: {path}/recording-{number}"
+        )?;
+    }
     for (what, count) in &trace.about.not_recorded {
         writeln!(out, "not recorded: {what}, {count} times")?;
     }

@@ -18,4 +18,14 @@ pub enum Error {
         /// Why.
         error: io::Error,
     },
+    /// What a schedule does on the disk beside the program cannot be done.
+    #[error(
+        "what the schedule {schedule} does on the disk beside the program failed: {error}; --schedules quiet does nothing"
+    )]
+    Bystander {
+        /// The schedule.
+        schedule: String,
+        /// Why.
+        error: io::Error,
+    },
 }

@@ -66,6 +66,17 @@ pub(super) struct Recorded {
     pub what: What,
 }
 
+impl Recorded {
+    /// What it changed in the files.
+    pub(super) fn change(&self) -> Option<&FileOp> {
+        match &self.what {
+            What::File(FileOp::Sync { .. } | FileOp::SyncAll) => None,
+            What::File(op) => Some(op),
+            _ => None,
+        }
+    }
+}
+
 /// What an event did.
 #[derive(Debug)]
 pub(super) enum What {

@@ -21,6 +21,7 @@ mod marks;
 mod names;
 mod opens;
 mod recording;
+mod schedule;
 mod snapshot;
 mod sockets;
 mod tree;
@@ -41,6 +42,7 @@ pub use describe::describe;
 pub use error::{Error, Result};
 pub use join::join;
 pub use log::NodeTrace;
+pub use schedule::Schedule;
 
 /// What is recorded of a node.
 #[derive(Debug, Clone, Default)]
@@ -61,6 +63,10 @@ pub struct NodeOptions {
     /// Whether only the node's disk will be looked at: then no call is refused. Those that cannot be
     /// followed are counted.
     pub disk_only: bool,
+    /// What is done on its disk between its calls.
+    pub schedule: Schedule,
+    /// The directory on its disk, outside of its own, in which that is done; without one nothing is.
+    pub bystander: Option<PathBuf>,
 }
 
 /// A node that is recorded. Its processes are killed when it is dropped, or this program ends.
@@ -121,6 +127,10 @@ pub fn record(
     );
     let mut about = about_now();
     about.commands.insert(options.name.clone(), words);
+    about.schedule = options
+        .bystander
+        .is_some()
+        .then(|| options.schedule.to_string());
     let Some(node) = start(options, command)?.wait_unless(cancelled)? else {
         return Ok(None);
     };

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitStatus;
 
 use libc::pid_t;
-use trace::{Data, FileOp, InitialFile};
+use trace::{Data, FileId, FileOp, InitialFile};
 use tracer::calls::Call;
 use tracer::lookup::Paths;
 use tracer::{After, Decision, Entry, Observer, Origin, StackTable, now_ns, read_memory};
@@ -15,6 +17,7 @@ use super::gate::{Changes, Gate};
 use super::log::{NodeTrace, Recorded, What};
 use super::mappings::{Mapped, Mapping};
 use super::marks::Marks;
+use super::schedule::{Bystander, Written};
 use super::sockets::{SocketCall, Sockets};
 use super::tree::Tree;
 use super::{Error, NodeOptions, Result, snapshot};
@@ -63,6 +66,7 @@ pub(super) struct Recording {
     pub gate: Gate,
     /// Those that have made calls.
     threads: HashSet<pid_t>,
+    bystander: Option<Bystander>,
     events: Vec<Recorded>,
     pub data: Vec<u8>,
     not_recorded: BTreeMap<String, u64>,
@@ -88,6 +92,7 @@ impl Recording {
         })?;
         Ok(Self {
             marks: Marks::new(options.marks),
+            bystander: Bystander::new(options.schedule, options.bystander.as_ref()),
             options,
             paths: Paths::new(proc),
             mappings: HashMap::new(),
@@ -151,6 +156,38 @@ impl Recording {
         self.gate.enter(what, thread)
     }
 
+    /// Has the schedule of the disk go on if files were changed since there were so many events.
+    /// `open` is the file that a call changed, if it was one.
+    fn follow_schedule(&mut self, since: usize, open: Option<(FileId, OwnedFd)>) {
+        let Some(mut bystander) = self.bystander.take() else {
+            return;
+        };
+        let changes = self.events[since..].iter().filter_map(Recorded::change);
+        if changes.clone().next().is_some() {
+            let written = written_last(changes).and_then(|(file, range)| {
+                let call = open.filter(|(of_call, _)| *of_call == file);
+                let mapped = || self.mapped.get(&file)?.as_fd().try_clone_to_owned().ok();
+                let open = call.map(|(_, open)| open).or_else(mapped)?;
+                Some(Written { open, range })
+            });
+            bystander.stop(written.as_ref());
+        }
+        self.bystander = Some(bystander);
+    }
+
+    /// The file of a call, where the schedule of the disk wants to know it.
+    fn open_file(&self, entered: &Entered) -> Option<(FileId, OwnedFd)> {
+        let is_wanted = self.bystander.as_ref().is_some_and(Bystander::writes_back);
+        match entered {
+            Entered::File(FileCall::Write { file, copy } | FileCall::Fill { file, copy, .. })
+                if is_wanted =>
+            {
+                Some((*file, copy.try_clone().ok()?))
+            }
+            _ => None,
+        }
+    }
+
     /// What to do at the entry of a call.
     fn asked(&mut self, origin: &Origin, entry: &Entry) -> Next {
         let unfollowed = |is: bool| {
@@ -179,6 +216,26 @@ impl Recording {
     }
 }
 
+/// The file that was written to last, and from where to where these changes wrote to it.
+fn written_last<'a>(changes: impl Iterator<Item = &'a FileOp>) -> Option<(FileId, Range<u64>)> {
+    changes.fold(None, |last, change| {
+        let FileOp::Write {
+            file, offset, data, ..
+        } = change
+        else {
+            return last;
+        };
+        let range = *offset..offset + data.len;
+        Some(match last {
+            Some((of_last, before)) if of_last == *file => {
+                let start = before.start.min(range.start);
+                (*file, start..before.end.max(range.end))
+            }
+            _ => (*file, range),
+        })
+    })
+}
+
 impl Observer for Recording {
     type Kept = Entered;
     type Output = NodeTrace;
@@ -189,12 +246,15 @@ impl Observer for Recording {
     }
 
     fn entry(&mut self, origin: &Origin, entry: &Entry) -> Next {
+        let before = self.events();
         let next = self.asked(origin, entry);
         self.threads.insert(origin.thread);
         if let Next::ToExit(entered) = &next
             && entered.is_recorded()
         {
             self.look_at_mapped(origin);
+            // They are stores, which may be on the disk before the call is made.
+            self.follow_schedule(before, None);
         }
         next
     }
@@ -204,6 +264,7 @@ impl Observer for Recording {
     }
 
     fn exit(&mut self, origin: &Origin, entry: &Entry, entered: Entered, result: i64) -> After {
+        let (before, open) = (self.events(), self.open_file(&entered));
         // What others stored meanwhile was stored before this call returned. If it changes a file
         // itself, that is not to be taken for a store.
         if self.threads.len() > 1 && entered.is_recorded() && !entered.changes_files() {
@@ -219,6 +280,7 @@ impl Observer for Recording {
             Entered::MayClose if result >= 0 => self.end_closed_connections(origin, None),
             _ => {}
         }
+        self.follow_schedule(before, open);
         After::GoOn
     }
 
@@ -262,6 +324,7 @@ impl Observer for Recording {
 
     /// Compares the directory with what was recorded.
     fn finish(mut self, status: ExitStatus, stacks: &StackTable) -> Result<NodeTrace> {
+        self.bystander.take().map_or(Ok(()), Bystander::finish)?;
         if let (Some(tree), Some(directory)) = (&self.tree, &self.options.directory) {
             let differs = snapshot::difference(directory, tree, &self.data).map_err(|error| {
                 Error::Directory {

@@ -1,0 +1,425 @@
+//! All recordings of a program, each with what else was done on the disk meanwhile: the crash
+//! states of one after those of the other, and what was found in any of them.
+
+use std::collections::HashMap;
+
+use pace_rules::disk::Kind;
+use pace_rules::nodes::{BlockCount, BlockError, BlockRequest, BlockSpace, StartOrder};
+use trace::Run;
+use trace_store::Trace;
+
+use crate::blocks::{BlockFindings, Blocks, Group, recorded_disks};
+use crate::findings::Finding;
+use crate::sweep::{Broken, Made, Size, Source, Swept};
+
+/// The states of the disks of all recordings that a trace has.
+pub struct Recordings<'a> {
+    members: Vec<Recording<'a>>,
+}
+
+/// One of them.
+pub(crate) struct Recording<'a> {
+    pub(crate) trace: &'a Trace,
+    pub(crate) space: BlockSpace,
+    /// The number that the first of its states has among all.
+    first: u64,
+}
+
+impl Recording<'_> {
+    fn findings(&self, mounts: bool) -> BlockFindings<'_> {
+        BlockFindings {
+            trace: self.trace,
+            space: &self.space,
+            mounts,
+        }
+    }
+
+    /// What came of its own states, by their numbers in it.
+    fn own(&self, swept: &Swept) -> Swept {
+        let end = self.first + self.space.len();
+        let all = swept.broken.iter();
+        let own = all.filter(|(_, broken)| (self.first..end).contains(&broken.smallest));
+        let own = own.map(|(key, broken)| {
+            let smallest = broken.smallest - self.first;
+            let broken = broken.clone();
+            (*key, Broken { smallest, ..broken })
+        });
+        Swept {
+            broken: own.collect(),
+            ..Swept::default()
+        }
+    }
+}
+
+impl<'a> Recordings<'a> {
+    /// Those of a trace; of a cluster, once for each of the orders in which nodes are started.
+    ///
+    /// # Errors
+    /// If what is asked for does not fit a run.
+    pub fn new(
+        trace: &'a Trace,
+        request: &BlockRequest,
+        starts: &[StartOrder],
+    ) -> Result<Self, BlockError> {
+        let mut first = 0;
+        let members = trace.recordings().map(|trace| {
+            let mut space = BlockSpace::new(&trace.run, recorded_disks(trace), request)?;
+            // What an order does to a cluster that lost nothing cannot be asked of one that was
+            // not recorded as a whole.
+            if trace.about.not_recorded.is_empty() {
+                space = space.with_starts(starts);
+            }
+            let member = Recording {
+                trace,
+                space,
+                first,
+            };
+            first += member.space.len();
+            Ok(member)
+        });
+        Ok(Self {
+            members: members.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The states of the first recording, which is the only one of a cluster.
+    pub fn first(&self) -> &BlockSpace {
+        &self.members[0].space
+    }
+
+    /// How many states there are.
+    pub fn len(&self) -> u64 {
+        self.members.iter().map(|member| member.space.len()).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many of each kind, of one recording after the other.
+    pub(crate) fn counts(&self) -> Vec<BlockCount> {
+        let members = self.members.iter();
+        members.flat_map(|member| member.space.counts()).collect()
+    }
+
+    /// The recording that has a state, and the number of the state in it.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(crate) fn find(&self, index: u64) -> (&Recording<'a>, u64) {
+        let (place, own) = self.place(index);
+        (&self.members[place], own)
+    }
+
+    fn place(&self, index: u64) -> (usize, u64) {
+        let after = self.members.partition_point(|member| member.first <= index);
+        let place = after - 1;
+        (place, index - self.members[place].first)
+    }
+
+    /// What was done on the disks in each recording, by the names of the schedules.
+    pub(crate) fn schedules(&self) -> Vec<String> {
+        let members = self.members.iter();
+        members
+            .map(|member| member.trace.schedule().to_owned())
+            .collect()
+    }
+
+    /// What the disks are, in words.
+    pub(crate) fn file_systems(&self) -> String {
+        self.members[0].findings(false).file_systems()
+    }
+
+    /// Makes the states.
+    ///
+    /// # Errors
+    /// If a file system of a disk is not known here.
+    pub(crate) fn source(&self) -> anyhow::Result<AllBlocks<'_>> {
+        let members = self.members.iter();
+        let blocks = members.map(|member| Blocks::new(member.trace, &member.space));
+        Ok(AllBlocks {
+            recordings: self,
+            blocks: blocks.collect::<anyhow::Result<_>>()?,
+        })
+    }
+
+    /// The findings of a sweep, the smallest first. Those that are alike in several recordings are
+    /// one, which says in which it was seen. With `mounts` the disks are mounted in order to tell
+    /// what their file systems make of them, which takes root.
+    ///
+    /// # Errors
+    /// If a disk that was looked at before cannot be looked at again.
+    pub fn findings(&self, swept: &Swept, mounts: bool) -> anyhow::Result<Vec<Finding>> {
+        let mut blocks = self.source()?.blocks;
+        let told = |(number, alike): (usize, Alike)| {
+            let Alike {
+                place,
+                group,
+                states,
+                seen,
+            } = alike;
+            let (member, broken) = (&self.members[place], group.broken);
+            let state = member.space.state(broken.smallest);
+            let finding = member.findings(mounts).told(
+                number + 1,
+                &state,
+                &Broken { states, ..broken },
+                group.kind,
+                &mut blocks[place],
+            )?;
+            let all = self.schedules();
+            Ok(Finding {
+                plain: group.plain,
+                state: member.first + finding.state,
+                seen_under: seen.into_iter().map(|place| all[place].clone()).collect(),
+                recorded_under: all,
+                ..finding
+            })
+        };
+        self.alike(swept)
+            .into_iter()
+            .enumerate()
+            .map(told)
+            .collect()
+    }
+
+    /// What is alike in any of the recordings together, the smallest first.
+    fn alike(&self, swept: &Swept) -> Vec<Alike> {
+        let mut all: HashMap<(Vec<String>, Kind), Alike> = HashMap::new();
+        for (place, member) in self.members.iter().enumerate() {
+            for group in member.findings(false).groups(&member.own(swept)) {
+                let states = group.broken.states;
+                let alike = Alike {
+                    place,
+                    states,
+                    seen: vec![place],
+                    group,
+                };
+                match all.remove(&alike.kind()) {
+                    Some(before) => all.insert(alike.kind(), before.with(alike)),
+                    None => all.insert(alike.kind(), alike),
+                };
+            }
+        }
+        let mut all: Vec<_> = all.into_values().collect();
+        all.sort_by_key(Alike::order);
+        all
+    }
+}
+
+/// Broken states of one or more recordings that are alike.
+struct Alike {
+    /// The recording with the smallest of them.
+    place: usize,
+    /// Those of this recording.
+    group: Group,
+    /// How many there are in all recordings.
+    states: u64,
+    /// The recordings that have some.
+    seen: Vec<usize>,
+}
+
+impl Alike {
+    fn kind(&self) -> (Vec<String>, Kind) {
+        (self.group.plain.clone(), self.group.kind)
+    }
+
+    fn order(&self) -> (Size, usize, u64) {
+        (self.group.size, self.place, self.group.broken.smallest)
+    }
+
+    /// With what is alike in a later recording.
+    fn with(self, later: Self) -> Self {
+        let states = self.states + later.states;
+        let seen = [&*self.seen, &*later.seen].concat();
+        let smallest = if later.order() < self.order() {
+            later
+        } else {
+            self
+        };
+        Self {
+            states,
+            seen,
+            ..smallest
+        }
+    }
+}
+
+/// Makes the states of all recordings.
+pub(crate) struct AllBlocks<'a> {
+    recordings: &'a Recordings<'a>,
+    blocks: Vec<Blocks<'a>>,
+}
+
+impl AllBlocks<'_> {
+    /// Whether copies of one of the disks cannot be mounted side by side.
+    pub(crate) fn one_at_a_time(&self) -> bool {
+        self.blocks.iter().any(Blocks::one_at_a_time)
+    }
+}
+
+impl Source for AllBlocks<'_> {
+    fn runs(&self) -> Vec<&Run> {
+        let members = self.recordings.members.iter();
+        members.map(|member| &member.trace.run).collect()
+    }
+
+    fn make(&mut self, index: u64) -> Made {
+        let (place, own) = self.recordings.place(index);
+        Made {
+            run: place,
+            ..self.blocks[place].make(own)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::Arc;
+
+    use block_dev::{Base, BlockLog};
+    use pace_rules::nodes::Explore;
+    use trace::{InitialFile, Node};
+    use trace_store::Disk;
+
+    use super::*;
+    use crate::ModelSet;
+
+    /// A program whose disk was sent so many writes.
+    fn recording(schedule: &str, writes: u64) -> Trace {
+        let mut trace = Trace::default();
+        trace.run.nodes.push(Node {
+            name: "program".into(),
+            initial: vec![InitialFile::empty_root()],
+            events: Vec::new(),
+        });
+        let mut log = BlockLog::default();
+        for write in 0..writes {
+            log.push_write(4096 * write, schedule.as_bytes(), 10 * (write + 1));
+        }
+        let disk = Disk {
+            file_system: "ext4".into(),
+            directory: "data".into(),
+            base: Arc::new(Base::empty(1 << 20)),
+            log,
+            durable: 0,
+        };
+        trace.disks.insert("program".into(), disk);
+        trace.about.schedule = Some(schedule.into());
+        trace
+    }
+
+    fn trace() -> Trace {
+        Trace {
+            others: vec![recording("neighbour", 4), recording("writeback", 3)],
+            ..recording("quiet", 2)
+        }
+    }
+
+    fn recordings(trace: &Trace) -> Recordings<'_> {
+        let states = "every-write,reorder:1".parse().expect("states");
+        let explore = Explore::BruteForce;
+        Recordings::new(trace, &BlockRequest { explore, states }, &[]).expect("spaces")
+    }
+
+    /// A sweep in which this was said of states; each of them stands for two.
+    fn swept(recordings: &Recordings<'_>, words: impl Fn(usize, u64) -> Option<String>) -> Swept {
+        let mut swept = Swept::default();
+        let mut source = recordings.source().expect("a source");
+        for index in 0..recordings.len() {
+            let (place, own) = recordings.place(index);
+            if let Some(words) = words(place, own) {
+                let broken = Broken {
+                    states: 2,
+                    smallest: index,
+                    complaint: vec![words].into(),
+                    models: ModelSet::default(),
+                };
+                let key = source.make(index).state.expect("a disk").key;
+                swept.broken.insert(key, broken);
+            }
+        }
+        swept
+    }
+
+    #[test]
+    fn each_state_is_one_of_its_recording() {
+        let trace = trace();
+        let recordings = recordings(&trace);
+        let mut counts = [0; 3];
+        for index in 0..recordings.len() {
+            let (place, own) = recordings.place(index);
+            assert_eq!(own, counts[place], "in order");
+            counts[place] += 1;
+            let (recording, again) = recordings.find(index);
+            assert_eq!(
+                (recording.trace.schedule(), again),
+                (&*recordings.schedules()[place], own)
+            );
+        }
+        let lens = recordings.members.iter().map(|member| member.space.len());
+        assert!(lens.eq(counts), "{counts:?}");
+        assert!(counts[0] < counts[2] && counts[2] < counts[1], "{counts:?}");
+        // Their disks are not those of another one.
+        let mut source = recordings.source().expect("a source");
+        let keys = (0..recordings.len()).map(|index| source.make(index).state.expect("a disk").key);
+        let different = keys.collect::<HashSet<_>>().len() as u64;
+        // The disk that was sent nothing is the same in all of them.
+        assert!(
+            different > counts[1] / 2 + counts[2] / 2,
+            "{different} of {counts:?}"
+        );
+    }
+
+    #[test]
+    fn what_is_alike_in_several_recordings_is_one_finding() {
+        let trace = trace();
+        let recordings = recordings(&trace);
+        let everywhere = |place, own| (place != 1 && own == 2).then(|| "lost".to_owned());
+        let found = recordings
+            .findings(&swept(&recordings, everywhere), false)
+            .expect("findings");
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!(found[0].seen_under, ["quiet", "writeback"]);
+        assert_eq!(found[0].recorded_under, ["quiet", "neighbour", "writeback"]);
+        assert_eq!((found[0].number, found[0].states), (1, 4));
+        // It shows the smallest one, that of the quiet disk.
+        assert_eq!(recordings.place(found[0].state), (0, 2));
+    }
+
+    #[test]
+    fn a_finding_of_a_later_recording_has_its_number_among_all_states() {
+        let trace = trace();
+        let recordings = recordings(&trace);
+        let later = |place, own| (place == 2 && own == 3).then(|| "lost".to_owned());
+        let found = recordings
+            .findings(&swept(&recordings, later), false)
+            .expect("findings");
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!(found[0].seen_under, ["writeback"]);
+        assert_eq!(recordings.place(found[0].state), (2, 3));
+        let made = recordings.source().expect("a source").make(found[0].state);
+        assert_eq!(made.state.expect("a disk").key, found[0].key);
+        let text = found[0].text();
+        assert!(text.contains("seen in 1 of 3: writeback\n"), "{text}");
+    }
+
+    #[test]
+    fn other_words_are_another_finding() {
+        let trace = trace();
+        let recordings = recordings(&trace);
+        let words = ["lost", "torn", "lost"];
+        let each = |place: usize, own| (own == 2).then(|| words[place].to_owned());
+        let found = recordings
+            .findings(&swept(&recordings, each), false)
+            .expect("findings");
+        let seen: Vec<_> = found
+            .iter()
+            .map(|finding| finding.seen_under.join(" "))
+            .collect();
+        assert_eq!(seen.len(), 2, "{found:#?}");
+        assert!(seen.contains(&"quiet writeback".into()) && seen.contains(&"neighbour".into()));
+    }
+}

@@ -261,6 +261,18 @@ fn every_mistake_is_found_on_the_model_that_allows_everything_and_no_right_progr
 }
 
 #[test]
+fn a_disk_that_writes_a_page_whole_does_not_tear_a_record_of_two_sectors() {
+    let cases = Case::all();
+    let of_name = |case: &&Case| case.name == "two-sectors-in-place";
+    let case = cases.iter().find(of_name).expect("it is one of them");
+    for (sector, status) in [("512", 1), ("4096", 0), ("1000", 2)] {
+        let options = ["--model", "ext4-ordered", "--sector", sector];
+        let (found, said) = case.sweep(Twin::Wrong, &options);
+        assert_eq!(found, Some(status), "{sector}: {said}");
+    }
+}
+
+#[test]
 #[ignore = "takes minutes: make test-long"]
 fn every_mistake_is_found_at_each_level_where_it_can_happen_and_no_right_program_is_accused() {
     require_root();

@@ -87,6 +87,7 @@ impl States {
     }
 
     /// The same of a disk that writes a sector whole: no write is torn within one.
+    #[must_use]
     pub fn at_sectors(self, sector: Sector) -> Self {
         let unit_bytes = self.torn_unit_bytes;
         Self {

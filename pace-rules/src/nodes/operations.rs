@@ -582,57 +582,12 @@ impl Reader<'_> {
             let first = self.this.groups.len();
             let operation = self.this.all.len();
             let mut sizes = Vec::new();
-            for cut in parts {
-                let (this, micros) = (self.this.groups.len(), cut.micros.clone());
-                let effect = &self.micros.all[micros.start].effect;
-                self.open.push(this);
-                let has_size = this > first
-                    && parts[this - first - 1].requires == Some(Neighbour::Next)
-                    && is_size(&self.micros.all[micros.start - 1].effect);
-                let is_new = cut.order == Order::Behind(number);
-                for micro in &self.micros.all[micros.clone()] {
-                    self.follow(&micro.effect, is_new, has_size);
+            for (part, cut) in parts.iter().enumerate() {
+                self.group(number, op, part);
+                let micros = &cut.micros;
+                if is_size(&self.micros.all[micros.start].effect) && micros.len() == 1 {
+                    sizes.push(first + part);
                 }
-                if matches!(effect, Effect::SetSize { .. }) && cut.order != Order::Named {
-                    self.this.sizes_with_names.push(this);
-                }
-                if is_size(effect) && micros.len() == 1 {
-                    sizes.push(this);
-                }
-                let mut followers = Vec::new();
-                match cut.requires {
-                    Some(Neighbour::Previous) => self.this.groups[this - 1].followers.push(this),
-                    _ if this > first
-                        && parts[this - first - 1].requires == Some(Neighbour::Next) =>
-                    {
-                        followers.push(this - 1);
-                    }
-                    _ => {}
-                }
-                self.this.groups.push(Group {
-                    operation,
-                    micros,
-                    cover: usize::MAX,
-                    behind: match cut.order {
-                        Order::Named => this,
-                        Order::InPlace => 0,
-                        Order::Behind(event) => self.groups_before[event],
-                    },
-                    is_new,
-                    is_named: cut.order == Order::Named,
-                    logged: if self.is_logged(op) {
-                        number
-                    } else {
-                        usize::MAX
-                    },
-                    file: match effect {
-                        Effect::SetSize { file, .. } => *file,
-                        _ => subject(op),
-                    },
-                    followers,
-                    page_mates: Vec::new(),
-                    awaited_by: usize::MAX,
-                });
             }
             self.words.push(Words {
                 by_name: self.words(op),
@@ -676,6 +631,58 @@ impl Reader<'_> {
             });
         }
         self.remember(op);
+    }
+
+    /// Adds a part of an event's operation, the next one, as a group.
+    fn group(&mut self, number: usize, op: &FileOp, part: usize) {
+        let micros = self.micros;
+        let cuts = &micros.groups[number];
+        let (this, cut) = (self.this.groups.len(), &cuts[part]);
+        let effect = &micros.all[cut.micros.start].effect;
+        let before = part.checked_sub(1).map(|before| &cuts[before]);
+        let requires_this = before.filter(|cut| cut.requires == Some(Neighbour::Next));
+        self.open.push(this);
+        let has_size =
+            requires_this.is_some_and(|cut| is_size(&micros.all[cut.micros.start].effect));
+        let is_new = cut.order == Order::Behind(number);
+        for micro in &micros.all[cut.micros.clone()] {
+            self.follow(&micro.effect, is_new, has_size);
+        }
+        if matches!(effect, Effect::SetSize { .. }) && cut.order != Order::Named {
+            self.this.sizes_with_names.push(this);
+        }
+        if cut.requires == Some(Neighbour::Previous) {
+            self.this.groups[this - 1].followers.push(this);
+        }
+        let is_follower = cut.requires != Some(Neighbour::Previous) && requires_this.is_some();
+        self.this.groups.push(Group {
+            operation: self.this.all.len(),
+            micros: cut.micros.clone(),
+            cover: usize::MAX,
+            behind: match cut.order {
+                Order::Named => this,
+                Order::InPlace => 0,
+                Order::Behind(event) => self.groups_before[event],
+            },
+            is_new,
+            is_named: cut.order == Order::Named,
+            logged: if self.is_logged(op) {
+                number
+            } else {
+                usize::MAX
+            },
+            file: match effect {
+                Effect::SetSize { file, .. } => *file,
+                _ => subject(op),
+            },
+            followers: if is_follower {
+                vec![this - 1]
+            } else {
+                Vec::new()
+            },
+            page_mates: Vec::new(),
+            awaited_by: usize::MAX,
+        });
     }
 
     /// Has the next group follow those that wrote to the same sectors last. One that gives pages

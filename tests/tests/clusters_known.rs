@@ -162,7 +162,7 @@ impl Recorded {
 
     fn sweep(&self, model: &str, options: &[&str]) -> Swept {
         let arguments = [
-            &["sweep", "trace", "--format", "json", "--model", model],
+            &["sweep", "trace", "--format", "json", "--model", model][..],
             &["--starts", "together"],
             options,
         ]

@@ -405,7 +405,7 @@ fn cluster(arguments: &[&str], path: &Path) -> Output {
 fn sweep_store(directory: &TempDir, options: &[&str]) -> Swept {
     let swept = cluster(
         &[
-            &["sweep", "trace", "--format", "json", "--level", "block"],
+            &["sweep", "trace", "--format", "json", "--level", "block"][..],
             &["--starts", "together"],
             options,
         ]

@@ -512,14 +512,11 @@ impl<'a> Findings<'a> {
         let mut smaller = HashMap::new();
         for (key, broken) in &swept.broken {
             let (own, of_key) = spaces.state(broken.smallest);
-            let (start, content) = match self.of_model(own).turns(&of_key) {
-                None => (Start::Together, *key),
-                Some(_) => {
-                    let made = states[own].make(&of_key);
-                    let content = made.map_or(*key, |made| made.content);
-                    (Start::of(of_key.start), content)
-                }
-            };
+            let (mut start, mut content) = (Start::Together, *key);
+            if self.of_model(own).turns(&of_key).is_some() {
+                start = Start::of(of_key.start);
+                content = states[own].make(&of_key).map_or(*key, |made| made.content);
+            }
             let shown = self.smallest(spaces, *key, swept, states, &mut smaller);
             let smallest = &swept.broken[&shown];
             let (member, state) = spaces.state(smallest.smallest);

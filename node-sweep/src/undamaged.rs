@@ -41,12 +41,18 @@ pub struct Undamaged {
     is_partial: bool,
     /// What the check complained of, if that may come from what was not recorded.
     complaint: OnceLock<String>,
-    /// What it says if nodes are started so; none if it is `ok` each time.
-    in_turns: Mutex<HashMap<Turns, Arc<OfTurns>>>,
+    /// What it says if nodes are started so; none as long as it was not asked.
+    in_turns: Mutex<HashMap<Turns, Arc<Mutex<Option<InTurns>>>>>,
 }
 
-/// What a check says if some nodes are started before others: none as long as it was not asked.
-type OfTurns = Mutex<Option<Option<String>>>;
+/// What a check says of what the run left, if some nodes are started before others.
+#[derive(Debug)]
+enum InTurns {
+    /// `ok`, each time.
+    Ok,
+    /// Something else.
+    Not(String),
+}
 
 impl Undamaged {
     /// That of a trace.
@@ -127,8 +133,8 @@ impl Undamaged {
             *known = self.ask_in_turns(turns, subject, interrupt)?;
         }
         Ok(match &*known {
-            Some(None) => verdict,
-            Some(Some(said)) => Verdict::Inconclusive(format!(
+            Some(InTurns::Ok) => verdict,
+            Some(InTurns::Not(said)) => Verdict::Inconclusive(format!(
                 "with the nodes started in this order the check does not say `ok` even where nothing was lost: use \
                  `after` in the cluster file, or --starts together: {said}"
             )),
@@ -151,14 +157,13 @@ impl Undamaged {
         Ok(matches!(verdict, Verdict::Broken(_)))
     }
 
-    /// What the check says of what the run left, if it is not always `ok`. Nothing is known if
-    /// somebody interrupts.
+    /// Asks the check of what the run left. Nothing is known if somebody interrupts.
     fn ask_in_turns(
         &self,
         turns: &Turns,
         subject: &mut dyn Subject,
         interrupt: &Interrupt,
-    ) -> anyhow::Result<Option<Option<String>>> {
+    ) -> anyhow::Result<Option<InTurns>> {
         let state = CrashState {
             turns: Some(turns.clone()),
             ..self.state.clone()
@@ -171,12 +176,13 @@ impl Undamaged {
             match verdict {
                 Verdict::Ok => {}
                 Verdict::Broken(complaint) => {
-                    return Ok(Some(Some(format!("broken {}", complaint.words.join("; ")))));
+                    let said = format!("broken {}", complaint.words.join("; "));
+                    return Ok(Some(InTurns::Not(said)));
                 }
-                Verdict::Inconclusive(why) => return Ok(Some(Some(why))),
+                Verdict::Inconclusive(why) => return Ok(Some(InTurns::Not(why))),
             }
         }
-        Ok(Some(None))
+        Ok(Some(InTurns::Ok))
     }
 
     fn ask_until(

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// One model is enough, and takes less time.
-const OPTIONS: [&str; 4] = ["--model", "ext4-ordered", "--jobs", "4"];
+const OPTIONS: [&str; 4] = ["--model", "ext4-ordered", "--jobs", "8"];
 
 /// One test at a time: nodes that are started together are not to come up one after the other.
 static ALONE: Mutex<()> = Mutex::new(());

@@ -12,7 +12,7 @@ use pace_rules::nodes::{
     BlockSpace, BlockState, Model, NodeState, RecordedDisk, Relaxation as OfNodes, StartOrder,
     State, micros,
 };
-use trace::Run;
+use trace::{Action, FileOp, Run};
 use trace_store::{Disk, Trace};
 
 use crate::check::Complaint;
@@ -140,9 +140,21 @@ impl<'a> Blocks<'a> {
         let nodes = self.disks.iter().map(|(node, _)| {
             let disk = state.disks[*node].as_ref();
             let has_lost = disk.is_some_and(|disk| disk.relaxation != Relaxation::Prefix);
-            (*node, has_lost)
+            (*node, has_lost || self.is_unsynced(*node, state))
         });
         self.afters.turns(state.start, nodes)
+    }
+
+    /// Whether a node has changed files since its last sync: what its disk was not sent it lacks,
+    /// whatever the disk keeps.
+    fn is_unsynced(&self, node: usize, state: &BlockState) -> bool {
+        let events = &self.trace.run.nodes[node].events[..state.cut[node]];
+        let mut last = events.iter().rev().filter_map(|event| match &event.action {
+            Action::File(op) => Some(op),
+            _ => None,
+        });
+        let last = last.next();
+        last.is_some_and(|op| !matches!(op, FileOp::Sync { .. } | FileOp::SyncAll))
     }
 }
 
@@ -610,7 +622,7 @@ mod tests {
     use block_dev::{Base, BlockLog};
     use pace_rules::disk::{Request, Write};
     use pace_rules::nodes::{BlockRequest, Explore};
-    use trace::{InitialFile, Node};
+    use trace::{Data, Event, FileId, InitialFile, Node};
 
     use super::*;
     use crate::{CheckCommand, Judge, Level, Rule, make_again};
@@ -850,10 +862,27 @@ mod tests {
             explore: Explore::BruteForce,
             states: "every-write,flushed".parse().expect("states"),
         };
+        // It has changed a file before it says something, and its disk was not sent that.
+        let change = FileOp::SetMode {
+            file: FileId::ROOT,
+            mode: 0o700,
+        };
+        let line = Data::default();
+        for action in [Action::File(change), Action::Mark { line }] {
+            trace.run.nodes[1].events.push(Event {
+                start_ns: 90,
+                end_ns: 90,
+                process: 1,
+                thread: 1,
+                call: "call".into(),
+                stack: 0,
+                action,
+            });
+        }
         let space = BlockSpace::new(&trace.run, recorded_disks(&trace), &request);
         let space = space.expect("a space").with_starts(&StartOrder::ALL);
         let mut blocks = Blocks::new(&trace, &space).expect("they are known");
-        let mut divided = 0;
+        let (mut divided, mut unsent) = (0, 0);
         for index in 0..space.len() {
             let state = space.state(index);
             let together = blocks.crash_state(&BlockState {
@@ -862,9 +891,11 @@ mod tests {
             });
             let crash_state = blocks.crash_state(&state);
             let disks = state.disks.iter().flatten();
-            let lost: Vec<_> = disks
+            let mut lost: Vec<_> = disks
                 .map(|disk| disk.relaxation != Relaxation::Prefix)
                 .collect();
+            unsent += usize::from(lost == [false, false] && state.cut[1] == 2);
+            lost[1] |= state.cut[1] == 2;
             let first = match (state.start, &lost[..]) {
                 (StartOrder::LostFirst, [true, false]) | (StartOrder::LostLast, [false, true]) => 0,
                 (StartOrder::LostFirst, [false, true]) | (StartOrder::LostLast, [true, false]) => 1,
@@ -881,9 +912,10 @@ mod tests {
             assert_ne!(crash_state.disks_key, together.disks_key);
             assert_eq!(crash_state.content, together.key);
         }
-        assert!(divided > 3, "{divided}");
+        assert!(divided > 3 && unsent > 0, "{divided}, {unsent}");
         // Who lost nothing more has no order any more, and who lost less keeps that of the rest.
-        let last = space.state(space.len() - 1);
+        let mut states = (0..space.len()).rev().map(|index| space.state(index));
+        let last = states.find(|state| state.cut[1] == 0).expect("a state");
         assert_eq!(last.start, StartOrder::LostLast);
         let whole = space.with_lost(&last, |_, _| false, |_, _| false);
         let whole = blocks.crash_state(&whole.expect("a disk can keep everything"));

@@ -125,7 +125,7 @@ pub struct BlockSpace {
     /// Whether each node has a state of its own.
     is_free: bool,
     blocks: Vec<Block>,
-    /// In which orders nodes are started: what lost something is there once for each.
+    /// In which orders nodes are started: each state is there once for each.
     starts: Vec<StartOrder>,
     /// What a disk may have lost at a position, with a write in flight or not, of those that were
     /// looked at.
@@ -262,7 +262,7 @@ impl BlockSpace {
         relaxed.sort_by_key(|(_, _, kind, _)| *kind);
         blocks.extend(relaxed);
         for (moment, set, kind, states) in blocks {
-            let end = self.of_one_start().0.saturating_add(states);
+            let end = self.of_one_start().saturating_add(states);
             self.blocks.push(Block {
                 end,
                 moment,
@@ -376,9 +376,10 @@ impl BlockSpace {
         self.disks[node].as_ref()
     }
 
-    /// The states with each of these orders in which nodes are started. Those of the first order
+    /// The states once for each of these orders in which nodes are started. Those of the first order
     /// come first: with [`StartOrder::Together`] among them, each state of one order has the number
-    /// that it had. What lost nothing is there once.
+    /// that it had. A disk that kept all that it was sent may lack what its node did: also then there
+    /// is more than one order.
     #[must_use]
     pub fn with_starts(mut self, starts: &[StartOrder]) -> Self {
         if self.disks.iter().flatten().count() > 1 {
@@ -387,34 +388,21 @@ impl BlockSpace {
         self
     }
 
-    /// How many states there are of one order, and how many of them, the first, lost nothing.
-    fn of_one_start(&self) -> (u64, u64) {
-        let in_order = self.blocks.iter().take_while(|block| block.set.is_none());
-        let end = |block: &Block| block.end;
-        (
-            self.blocks.last().map_or(0, end),
-            in_order.last().map_or(0, end),
-        )
+    /// How many states there are of one order.
+    fn of_one_start(&self) -> u64 {
+        self.blocks.last().map_or(0, |block| block.end)
     }
 
     /// How many there are; `u64::MAX` stands for that many or more.
     pub fn len(&self) -> u64 {
-        let (all, in_order) = self.of_one_start();
-        (all - in_order)
-            .saturating_mul(self.starts.len() as u64)
-            .saturating_add(in_order)
+        let orders = self.starts.len() as u64;
+        self.of_one_start().saturating_mul(orders)
     }
 
     /// In which order the nodes are started on a state, and its number among those of one order.
     fn start(&self, index: u64) -> (StartOrder, u64) {
-        let (all, in_order) = self.of_one_start();
-        match index.checked_sub(in_order) {
-            None => (StartOrder::Together, index),
-            Some(rest) => {
-                let lost = all - in_order;
-                (self.starts[(rest / lost) as usize], in_order + rest % lost)
-            }
-        }
+        let states = self.of_one_start();
+        (self.starts[(index / states) as usize], index % states)
     }
 
     /// Whether there are none.
@@ -443,17 +431,12 @@ impl BlockSpace {
                 }),
             }
         }
-        let (mut all, lost): (Vec<_>, Vec<_>) = counts
-            .into_iter()
-            .partition(|count| count.relaxed.is_empty());
-        for start in &self.starts {
-            let of_order = |count: &BlockCount| BlockCount {
-                start: *start,
-                ..count.clone()
-            };
-            all.extend(lost.iter().map(of_order));
-        }
-        all
+        let of_order = |start: &StartOrder| {
+            let start = *start;
+            let counts = counts.iter().cloned();
+            counts.map(move |count| BlockCount { start, ..count })
+        };
+        self.starts.iter().flat_map(of_order).collect()
     }
 
     /// State number `index`.

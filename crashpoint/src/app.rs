@@ -40,11 +40,12 @@ pub(crate) const PROGRAM: &str = "program";
 /// The arguments of `crashpoint app`.
 #[derive(Debug, Args)]
 pub(crate) struct AppArgs {
-    /// What looks at a crash state: words for a shell, started for each
+    /// Command that judges a crash state, run by a shell for each state
     ///
-    /// `{dir}` stands for its directory, `{acks}` for a file of the lines that the program had
-    /// printed before the crash. It prints `ok`, or `broken` and why, and ends with status 0 or 1.
-    /// All else, and one that says nothing, crashes or takes too long, decides nothing.
+    /// `{dir}` is the directory of the state, `{acks}` a file with the lines that the program had
+    /// printed before the crash. The command prints `ok`, or `broken` and why, and ends with status
+    /// 0 or 1. If it ends in another way, says nothing or takes too long, the state is inconclusive;
+    /// if it dies of a signal such as SIGSEGV, that is a violation.
     #[arg(long, value_name = "COMMAND", required_unless_present_any = ["check_server", "resume"], conflicts_with = "resume")]
     check: Option<String>,
 
@@ -55,12 +56,11 @@ pub(crate) struct AppArgs {
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["check", "resume"])]
     check_server: Option<String>,
 
-    /// What is in the directory of data when the program starts: a copy of this
+    /// Start the program with a copy of this directory as {dir} [default: an empty one]
     #[arg(long, value_name = "DIR", conflicts_with_all = ["resume", "trace"])]
     dir: Option<PathBuf>,
 
-    /// Do not run the program: sweep what was recorded of it, which --out keeps in the directory
-    /// `trace`
+    /// Sweep a recorded trace (`trace` in the directory of --out), and do not run the program
     #[arg(long, value_name = "TRACE", conflicts_with_all = ["resume", "disk", "program"])]
     trace: Option<PathBuf>,
 
@@ -73,10 +73,11 @@ pub(crate) struct AppArgs {
     /// writeback:SEED, with commas between them [default: 4]
     ///
     /// What a crash leaves depends on what else was written to the disk, and when. `quiet`: nothing
-    /// but what the program does. `neighbour`: after each call that changes files, somebody else
-    /// fsyncs a file, which commits the journal. `writeback`: after some of these calls, pages of
-    /// what was written are written back (sync_file_range), a neighbour fsyncs, or everything is
-    /// made durable (syncfs); the seed decides which. Findings are those of all recordings.
+    /// is added. `neighbour`: after each call that changes files, another file on the disk is
+    /// created and fsynced (on btrfs, the transaction is committed). `writeback:SEED`: after such a
+    /// call, pages of what was written are written back (sync_file_range); at some calls another
+    /// file is then fsynced, or all is made durable (syncfs). The seed selects calls and pages. The
+    /// findings of all recordings are reported.
     #[arg(long, value_name = "N|NAMES", requires = "disk", conflicts_with_all = ["resume", "trace"])]
     schedules: Option<Schedules>,
 

@@ -36,8 +36,8 @@ pub(crate) struct SpaceArgs {
     #[arg(long, value_name = "STATES")]
     states: Option<disk::States>,
 
-    /// What the nodes' file systems may do in a crash: what any of the others but posix does
-    /// (linux), one of them, or all that the standard does not forbid (posix)
+    /// What a file system may do in a crash: what any of ext4, xfs and btrfs does (linux), one of
+    /// these, or nearly all that the standard does not forbid (posix)
     #[arg(long, value_name = "MODEL", default_value = LINUX, value_parser = PossibleValuesParser::new(Model::names()))]
     pub(crate) model: String,
 
@@ -45,13 +45,13 @@ pub(crate) struct SpaceArgs {
     #[arg(long, value_name = "K", default_value_t = 1)]
     lost: usize,
 
-    /// Where writes are cut: into so many pieces (3), or at multiples of so many bytes
+    /// Where writes are divided: into so many pieces (3), or at multiples of so many bytes
     /// (aligned:4096)
     #[arg(long, value_name = "N|aligned:BYTES", default_value = "3")]
     split: Split,
 
-    /// How much a disk writes whole, in bytes: 512, or 4096 for disks that promise more. No write is
-    /// torn within that
+    /// How many bytes the disk writes whole: 512, or 4096 if yours promises that. Writes are torn at
+    /// multiples of it, with --model posix at any byte
     #[arg(long, value_name = "BYTES", default_value_t)]
     sector: Sector,
 }
@@ -62,11 +62,11 @@ pub(crate) struct VisitArgs {
     #[command(flatten)]
     pub(crate) states: SpaceArgs,
 
-    /// Visit so many states only, drawn at random: of each kind as many as of the others
+    /// Visit only N states, drawn at random: of each relaxation as many as of the others
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) sample: Option<u64>,
 
-    /// From which number states are drawn
+    /// The seed of --sample: the same one draws the same states
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub(crate) seed: u64,
 
@@ -87,7 +87,7 @@ pub(crate) struct VisitArgs {
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     budget: Option<Duration>,
 
-    /// Stop once the check has said N different things of broken states
+    /// Stop after N different violations
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     stop_after: Option<u64>,
 

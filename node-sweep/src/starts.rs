@@ -17,12 +17,12 @@ use crate::tree::Fingerprint;
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Start {
-    /// All at once, but for what the cluster file has in `after`
+    /// All nodes at once, except as `after` says
     #[default]
     Together,
-    /// The nodes that lost something before those that have all
+    /// First the nodes that lost something, then the others
     LostFirst,
-    /// The nodes that have all before those that lost something
+    /// First the nodes that lost nothing, then the others
     LostLast,
 }
 

@@ -107,8 +107,8 @@ const EXT4_IN_PLACE: &str = "fs/ext4/inode.c, ext4_da_do_write_end: the size on 
                              to be allocated (docs/results.md has a program that shows it)";
 const EXT4_RENAME: &str = "fs/ext4/namei.c, ext4_rename: ext4_alloc_da_blocks starts to write the file that replaces \
                            another (auto_da_alloc), which sets its size, and waits for nothing";
-const EXT4_DIRECTORY: &str = "fs/ext4/fsync.c, ext4_fsync_journal: what is no regular file is synced by ext4_force_commit \
-                              (since Linux 6.5)";
+const EXT4_DIRECTORY: &str =
+    "fs/ext4/fsync.c, ext4_fsync_journal: what is no regular file is synced by ext4_force_commit";
 const EXT4_DATASYNC: &str = "fs/ext4/ext4_jbd2.h, ext4_update_inode_fsync_trans: i_datasync_tid is the transaction that \
                              changed size or blocks; fs/ext4/inode.c, ext4_do_update_inode";
 const EXT4_SYNC_FS: &str = "fs/ext4/super.c, ext4_sync_fs: a flush where the journal sends none";

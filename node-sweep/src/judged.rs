@@ -1,6 +1,6 @@
 //! What is known of the states of a sweep: its verdicts, by level.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use anyhow::bail;
 
@@ -18,8 +18,8 @@ pub type Verdicts = HashMap<Fingerprint, Verdict>;
 pub(crate) struct Judged {
     /// The verdicts.
     pub(crate) of: HashMap<Level, Verdicts>,
-    /// The last state with a verdict, by its index.
-    pub(crate) last: HashMap<Level, u64>,
+    /// The states with a verdict, by their indices.
+    pub(crate) indices: HashMap<Level, HashSet<u64>>,
     /// Why states are inconclusive.
     pub(crate) inconclusive: BTreeMap<Address, String>,
 }
@@ -35,8 +35,7 @@ impl Judged {
         };
         let (level, state, key) = (line.level, line.state, line.key()?);
         let verdict = line.verdict();
-        let last = self.last.entry(level).or_default();
-        *last = state.max(*last);
+        self.indices.entry(level).or_default().insert(state);
         if let Verdict::Inconclusive(why) = &verdict {
             self.inconclusive
                 .insert(Address { level, state }, why.clone());

@@ -91,10 +91,15 @@ impl Known<'_> {
         Ok((findings, summary.of_disks(self.trace, &space)))
     }
 
-    /// The sweep of a level, at least up to the last state that has a verdict.
+    /// The sweep of a level, at least up to the last of the states that have a verdict. They are not
+    /// in the order of their indices.
     fn swept(&self, level: Level, source: impl Source, indices: Indices) -> anyhow::Result<Swept> {
-        let last = self.judged.last.get(&level).copied();
-        let is_due = |(place, index): &(u64, u64)| *place < EQUAL_MAX || Some(*index) <= last;
+        let mut left = self.judged.indices.get(&level).cloned().unwrap_or_default();
+        let is_due = |(place, index): &(u64, u64)| {
+            let is_due = *place < EQUAL_MAX || !left.is_empty();
+            left.remove(index);
+            is_due
+        };
         let indices = (0..)
             .zip(indices.all)
             .take_while(is_due)

@@ -36,7 +36,7 @@ impl Recording<'_> {
 
     /// What came of its own states, by their numbers in it.
     fn own(&self, swept: &Swept) -> Swept {
-        let end = self.first + self.space.len();
+        let end = self.first.saturating_add(self.space.len());
         let all = swept.broken.iter();
         let own = all.filter(|(_, broken)| (self.first..end).contains(&broken.smallest));
         let own = own.map(|(key, broken)| {
@@ -74,7 +74,7 @@ impl<'a> Recordings<'a> {
                 space,
                 first,
             };
-            first += member.space.len();
+            first = first.saturating_add(member.space.len());
             Ok(member)
         });
         Ok(Self {
@@ -89,7 +89,8 @@ impl<'a> Recordings<'a> {
 
     /// How many states there are.
     pub fn len(&self) -> u64 {
-        self.members.iter().map(|member| member.space.len()).sum()
+        let lens = self.members.iter().map(|member| member.space.len());
+        lens.fold(0, u64::saturating_add)
     }
 
     /// Whether there is none.

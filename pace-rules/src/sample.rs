@@ -21,6 +21,13 @@ pub(crate) fn draw(size: u32, below: u128, seed: u64) -> Vec<u128> {
 /// choice as likely as any other. Each kind has the same part of them, and what one is short of goes
 /// to the others: what is rare would hardly be drawn beside millions of another kind.
 pub fn sample_of_kinds(kinds: &[u64], size: u64, seed: u64) -> Vec<Vec<u64>> {
+    // What lies beyond all numbers has none that could be drawn.
+    let within = |first: &mut u64, states: &u64| {
+        let own = (*states).min(u64::MAX - *first);
+        *first += own;
+        Some(own)
+    };
+    let kinds: Vec<_> = kinds.iter().scan(0, within).collect();
     let mut by_size: Vec<_> = (0..kinds.len()).collect();
     by_size.sort_by_key(|kind| kinds[*kind]);
     let mut parts = vec![0; kinds.len()];
@@ -31,7 +38,7 @@ pub fn sample_of_kinds(kinds: &[u64], size: u64, seed: u64) -> Vec<Vec<u64>> {
     }
     let mut first = 0_u64;
     let mut drawn_of = |(kind, (states, part)): (usize, (&u64, u64))| {
-        let end = first.saturating_add(*states);
+        let end = first + *states;
         let part = u32::try_from(part).expect("no more were asked for");
         let drawn = draw(part, (end - first).into(), seed.wrapping_add(kind as u64));
         let drawn: Vec<_> = drawn
@@ -90,7 +97,7 @@ mod tests {
         assert_eq!(sizes(&[1_000_000, 10, 500], 60), [25, 10, 25]);
         assert_eq!(sizes(&[1_000_000, 10, 500], 2), [1, 0, 1]);
         assert_eq!(sizes(&[3, 0, 2], 60), [3, 0, 2]);
-        assert_eq!(sizes(&[u64::MAX, u64::MAX], 10), [5, 0]);
+        assert_eq!(sizes(&[u64::MAX - 3, u64::MAX, 7], 10), [7, 3, 0]);
         assert!(sizes(&[], 10).is_empty());
         let drawn = sample_of_kinds(&[100, 100], 20, 1);
         assert!(drawn[0].iter().all(|number| *number < 100), "{drawn:?}");

@@ -348,7 +348,9 @@ impl BlockSpace {
             let mut options = BTreeMap::new();
             for (kind, count) in space.kinds() {
                 if kind != disk::Kind::Prefix {
-                    options.insert(kind, (count, first));
+                    // What is torn in flight comes right after what is torn and pending.
+                    let (states, _) = options.entry(kind).or_insert((0, first));
+                    *states += count;
                 }
                 first += count;
             }

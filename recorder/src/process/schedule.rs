@@ -93,7 +93,7 @@ impl Schedule {
         // the first two every second stop is one's, of the next two every second pair of them. So
         // for any two calls that are not too far from each other there is a seed by which what the
         // one wrote is on the disk, and what the other wrote is not.
-        let (pair, turn) = (seed.saturating_sub(1) / 2, (seed + 1) % 2);
+        let (pair, turn) = (seed.saturating_sub(1) / 2, u64::from(seed % 2 == 0));
         let mut own = Drawn::of(seed, stop);
         let whose = if pair < PAIRS_BY_NUMBER {
             stop >> pair & 1

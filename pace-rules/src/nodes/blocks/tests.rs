@@ -263,6 +263,12 @@ proptest! {
                 let state = log.state(position, &lost).expect("they are pending");
                 prop_assert!(found.contains(&(told, kept(&state))), "{} at {}", state, told);
             }
+            // Where a line comes next, nothing else does before it.
+            for &place in &pending {
+                let relaxation = disk::Relaxation::Torn { lost: Vec::new(), place, from: 0, to: 512 };
+                let state = disk::State { position, relaxation };
+                prop_assert!(found.contains(&(told, kept(&state))), "{} at {}", state, told);
+            }
         }
     }
 }

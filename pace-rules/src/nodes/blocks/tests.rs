@@ -227,50 +227,105 @@ proptest! {
 
     #[test]
     fn of_one_program_no_content_is_missed(shape in "[WFUM]{0,9}") {
-        let one = |letter| match letter {
-            'W' => (0, Done::Write),
-            'U' => (0, Done::Fua),
-            'F' => (0, Done::Flush),
-            _ => (0, Done::Mark),
-        };
-        let done: Vec<_> = shape.chars().map(one).collect();
-        let (_, disks, space) = space(&done, Explore::BruteForce, "all");
-        let log = &disks[0].as_ref().expect("it has one").log;
-        let kept = |state: &disk::State| {
-            log.pieces(state).map(|piece| (piece.place, piece.bytes)).collect::<Vec<_>>()
-        };
-        let found: HashSet<_> = (0..space.len())
-            .map(|index| space.state(index))
-            .map(|state| (state.cut[0], kept(state.disks[0].as_ref().expect("it has one"))))
-            .collect();
-        // A crash behind any of the letters, with all ways to lose what was pending.
-        let (mut told, mut position) = (0, 0);
-        for letter in std::iter::once('-').chain(shape.chars()) {
-            told += usize::from(letter == 'M');
-            // What is on its way, and no line comes before it.
-            if letter == 'U' {
-                for (from, to) in [(0, 512), (512, 1024)] {
-                    let relaxation = disk::Relaxation::Torn { lost: Vec::new(), place: position, from, to };
-                    let state = disk::State { position, relaxation };
-                    prop_assert!(found.contains(&(told, kept(&state))), "{} at {}", state, told);
-                }
-            }
-            position += usize::from("WUF".contains(letter));
-            let pending = log.pending(position);
-            for choice in 0..1_u32 << pending.len() {
-                let chosen = |index: &usize| choice & (1 << index) != 0;
-                let lost: Vec<_> = (0..pending.len()).filter(chosen).map(|index| pending[index]).collect();
-                let state = log.state(position, &lost).expect("they are pending");
-                prop_assert!(found.contains(&(told, kept(&state))), "{} at {}", state, told);
-            }
-            // Where a line comes next, nothing else does before it.
-            for &place in &pending {
-                let relaxation = disk::Relaxation::Torn { lost: Vec::new(), place, from: 0, to: 512 };
-                let state = disk::State { position, relaxation };
-                prop_assert!(found.contains(&(told, kept(&state))), "{} at {}", state, told);
+        no_content_is_missed(&shape)?;
+    }
+}
+
+/// What is torn while it is in flight leaves what else was pending torn as well.
+#[test]
+fn what_is_pending_beside_a_write_in_flight_is_not_missed() {
+    for shape in ["WWWWU", "WMU", "WWMUM"] {
+        no_content_is_missed(shape).expect(shape);
+    }
+}
+
+/// Looks for all ways to lose or tear what was pending, of a program whose disk is sent this.
+fn no_content_is_missed(shape: &str) -> Result<(), TestCaseError> {
+    let one = |letter| match letter {
+        'W' => (0, Done::Write),
+        'U' => (0, Done::Fua),
+        'F' => (0, Done::Flush),
+        _ => (0, Done::Mark),
+    };
+    let done: Vec<_> = shape.chars().map(one).collect();
+    let (_, disks, space) = space(&done, Explore::BruteForce, "all");
+    let log = &disks[0].as_ref().expect("it has one").log;
+    let kept = |state: &disk::State| {
+        log.pieces(state)
+            .map(|piece| (piece.place, piece.bytes))
+            .collect::<Vec<_>>()
+    };
+    let found: HashSet<_> = (0..space.len())
+        .map(|index| space.state(index))
+        .map(|state| {
+            (
+                state.cut[0],
+                kept(state.disks[0].as_ref().expect("it has one")),
+            )
+        })
+        .collect();
+    // A crash behind any of the letters, with all ways to lose what was pending.
+    let (mut told, mut position) = (0, 0);
+    for letter in std::iter::once('-').chain(shape.chars()) {
+        told += usize::from(letter == 'M');
+        // What is on its way, and no line comes before it.
+        if letter == 'U' {
+            for (from, to) in [(0, 512), (512, 1024)] {
+                let relaxation = disk::Relaxation::Torn {
+                    lost: Vec::new(),
+                    place: position,
+                    from,
+                    to,
+                };
+                let state = disk::State {
+                    position,
+                    relaxation,
+                };
+                prop_assert!(
+                    found.contains(&(told, kept(&state))),
+                    "{} at {}",
+                    state,
+                    told
+                );
             }
         }
+        position += usize::from("WUF".contains(letter));
+        let pending = log.pending(position);
+        for choice in 0..1_u32 << pending.len() {
+            let chosen = |index: &usize| choice & (1 << index) != 0;
+            let lost: Vec<_> = (0..pending.len())
+                .filter(chosen)
+                .map(|index| pending[index])
+                .collect();
+            let state = log.state(position, &lost).expect("they are pending");
+            prop_assert!(
+                found.contains(&(told, kept(&state))),
+                "{} at {}",
+                state,
+                told
+            );
+        }
+        // Where a line comes next, nothing else does before it.
+        for &place in &pending {
+            let relaxation = disk::Relaxation::Torn {
+                lost: Vec::new(),
+                place,
+                from: 0,
+                to: 512,
+            };
+            let state = disk::State {
+                position,
+                relaxation,
+            };
+            prop_assert!(
+                found.contains(&(told, kept(&state))),
+                "{} at {}",
+                state,
+                told
+            );
+        }
     }
+    Ok(())
 }
 
 /// What a disk is sent once a node has heard of something is not there before that was said.

@@ -1,6 +1,6 @@
 //! Whether a run says enough to be judged: what it acknowledged, and when.
 
-use trace::{Action, FileOp, Node, Run};
+use trace::{Action, Node, Run};
 
 use crate::request::Judge;
 
@@ -50,10 +50,6 @@ struct Places {
     syncs: Vec<usize>,
 }
 
-fn is_sync(op: &FileOp) -> bool {
-    matches!(op, FileOp::Sync { .. } | FileOp::SyncAll)
-}
-
 impl Places {
     fn of(node: &Node) -> Self {
         let places = |is: fn(&Action) -> bool| {
@@ -63,8 +59,8 @@ impl Places {
         };
         Self {
             acks: places(|action| matches!(action, Action::Mark { .. })),
-            changes: places(|action| matches!(action, Action::File(op) if !is_sync(op))),
-            syncs: places(|action| matches!(action, Action::File(op) if is_sync(op))),
+            changes: places(|action| matches!(action, Action::File(op) if !op.is_sync())),
+            syncs: places(Action::is_sync),
         }
     }
 }

@@ -12,7 +12,7 @@ use pace_rules::nodes::{
     BlockSpace, BlockState, Model, NodeState, RecordedDisk, Relaxation as OfNodes, StartOrder,
     State, micros,
 };
-use trace::{Action, FileOp, Run};
+use trace::{Action, Run};
 use trace_store::{Disk, Trace};
 
 use crate::check::Complaint;
@@ -154,7 +154,7 @@ impl<'a> Blocks<'a> {
             _ => None,
         });
         let last = last.next();
-        last.is_some_and(|op| !matches!(op, FileOp::Sync { .. } | FileOp::SyncAll))
+        last.is_some_and(|op| !op.is_sync())
     }
 }
 
@@ -622,7 +622,7 @@ mod tests {
     use block_dev::{Base, BlockLog};
     use pace_rules::disk::{Request, Write};
     use pace_rules::nodes::{BlockRequest, Explore};
-    use trace::{Data, Event, FileId, InitialFile, Node};
+    use trace::{Data, Event, FileId, FileOp, InitialFile, Node};
 
     use super::*;
     use crate::{CheckCommand, Judge, Level, Rule, make_again};

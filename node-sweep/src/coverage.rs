@@ -44,7 +44,7 @@ impl Coverage {
     fn count(&mut self, action: &Action, is_tried: bool) {
         let tried = match action {
             Action::Mark { .. } => &mut self.acknowledgements,
-            Action::File(FileOp::Sync { .. } | FileOp::SyncAll) => &mut self.syncs,
+            Action::File(op) if op.is_sync() => &mut self.syncs,
             Action::File(FileOp::Write { .. }) => &mut self.writes,
             Action::File(FileOp::Rename { .. }) => &mut self.renames,
             _ => return,
@@ -120,10 +120,8 @@ impl Crashes {
 fn ends(node: &Node) -> Vec<usize> {
     let has_files = !node.initial.is_empty();
     let is_end = |action: &Action| match action {
-        Action::File(FileOp::Sync { .. } | FileOp::SyncAll)
-        | Action::Send(_)
-        | Action::Receive(_) => false,
-        Action::File(_) => true,
+        Action::File(op) => !op.is_sync(),
+        Action::Send(_) | Action::Receive(_) => false,
         Action::Mark { .. } => !has_files,
     };
     let mut next = node.events.len();

@@ -48,11 +48,11 @@ impl Operations {
             let Action::File(op) = &event.action else {
                 return None;
             };
-            let before = names.path(subject(op));
-            let parents_before = names.parents(subject(op));
+            let before = names.path(op.subject());
+            let parents_before = names.parents(op.subject());
             names.apply(op);
             let path = if before.is_empty() {
-                names.path(subject(op))
+                names.path(op.subject())
             } else {
                 before
             };
@@ -67,7 +67,7 @@ impl Operations {
                 } => Some(names.entry(to.0, &to.1)),
                 _ => None,
             };
-            last_paths.extend(named.clone().map(|path| (subject(op), path)));
+            last_paths.extend(named.clone().map(|path| (op.subject(), path)));
             let mut syncs: Vec<FileId> = match op {
                 FileOp::Write { .. }
                 | FileOp::Resize { .. }
@@ -87,7 +87,7 @@ impl Operations {
                 op,
                 FileOp::Unlink { .. } | FileOp::Rename { .. } | FileOp::SyncAll
             ) {
-                syncs.insert(0, subject(op));
+                syncs.insert(0, op.subject());
             }
             let mut seen = BTreeSet::new();
             syncs.retain(|file| seen.insert(*file));
@@ -98,7 +98,7 @@ impl Operations {
             Some(Operation {
                 call: event.call.clone(),
                 stack: event.stack,
-                file: subject(op),
+                file: op.subject(),
                 path,
                 names: named,
                 words,
@@ -119,24 +119,6 @@ impl Operations {
     /// The one of an event.
     pub(crate) fn get(&self, event: usize) -> Option<&Operation> {
         self.of.get(event)?.as_ref()
-    }
-}
-
-/// The file that an operation is about.
-fn subject(op: &FileOp) -> FileId {
-    match op {
-        FileOp::Create { file, .. }
-        | FileOp::CreateNameless { file, .. }
-        | FileOp::Link { file, .. }
-        | FileOp::Unlink { file, .. }
-        | FileOp::Rename { file, .. }
-        | FileOp::Write { file, .. }
-        | FileOp::Resize { file, .. }
-        | FileOp::Zero { file, .. }
-        | FileOp::SetMode { file, .. }
-        | FileOp::SetXattr { file, .. }
-        | FileOp::Sync { file, .. } => *file,
-        FileOp::SyncAll => FileId::ROOT,
     }
 }
 

@@ -271,6 +271,38 @@ pub enum FileOp {
     },
 }
 
+impl FileOp {
+    /// The file or directory that it is about; of [`FileOp::SyncAll`] the node's directory.
+    pub fn subject(&self) -> FileId {
+        match self {
+            Self::Create { file, .. }
+            | Self::CreateNameless { file, .. }
+            | Self::Link { file, .. }
+            | Self::Unlink { file, .. }
+            | Self::Rename { file, .. }
+            | Self::Write { file, .. }
+            | Self::Resize { file, .. }
+            | Self::Zero { file, .. }
+            | Self::SetMode { file, .. }
+            | Self::SetXattr { file, .. }
+            | Self::Sync { file, .. } => *file,
+            Self::SyncAll => FileId::ROOT,
+        }
+    }
+
+    /// Whether it changes nothing, and makes something durable.
+    pub fn is_sync(&self) -> bool {
+        matches!(self, Self::Sync { .. } | Self::SyncAll)
+    }
+}
+
+impl Action {
+    /// Whether it makes something durable.
+    pub fn is_sync(&self) -> bool {
+        matches!(self, Self::File(op) if op.is_sync())
+    }
+}
+
 /// What of a file a call makes durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SyncScope {

@@ -234,11 +234,7 @@ impl BlockSpace {
             let until = disk.and_then(|(disk, state)| disk.next_change(state.position));
             let events = run.nodes[node].events[*first..].iter();
             let returned = events.take_while(|event| {
-                let is_sync = matches!(
-                    event.action,
-                    Action::File(FileOp::Sync { .. } | FileOp::SyncAll)
-                );
-                is_sync && until.is_none_or(|until| event.end_ns <= until)
+                event.action.is_sync() && until.is_none_or(|until| event.end_ns <= until)
             });
             first + returned.count()
         };
@@ -629,7 +625,7 @@ fn moments(
         }
         match &nodes[node].events[events - 1].action {
             Action::Mark { .. } => true,
-            Action::File(FileOp::Sync { .. } | FileOp::SyncAll) => disks[node].is_some(),
+            Action::File(op) if op.is_sync() => disks[node].is_some(),
             _ => false,
         }
     };

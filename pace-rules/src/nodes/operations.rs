@@ -130,7 +130,7 @@ impl Operations {
                 model,
             },
             open: Vec::new(),
-            unflushed: Vec::new(),
+            unflushed: HashSet::new(),
             groups_before: Vec::new(),
             touching: HashMap::new(),
             logged: HashSet::new(),
@@ -144,10 +144,7 @@ impl Operations {
             let heard =
                 reader.this.heard[number] + usize::from(matches!(event.action, Action::Receive(_)));
             reader.this.heard.push(heard);
-            if matches!(
-                event.action,
-                Action::File(FileOp::Sync { .. } | FileOp::SyncAll)
-            ) {
+            if event.action.is_sync() {
                 reader.this.syncs.push(number);
             }
             reader.groups_before.push(reader.this.groups.len());
@@ -205,15 +202,19 @@ impl Operations {
 
     /// The event behind whose return the whole operation is durable.
     fn cover(&self, operation: usize) -> Option<usize> {
-        let groups = &self.groups[self.all[operation].groups.clone()];
-        groups.iter().map(|group| group.cover).max()
+        self.cover_of(operation, |_| true)
     }
 
     /// The same of what it did to names, sizes and modes.
     fn cover_of_names(&self, operation: usize) -> Option<usize> {
-        let groups = &self.groups[self.all[operation].groups.clone()];
-        let of_names = groups.iter().filter(|group| group.is_named);
-        of_names.map(|group| group.cover).max()
+        self.cover_of(operation, |group| self.groups[group].is_named)
+    }
+
+    /// The same of some of its groups; nothing if there are none of those.
+    fn cover_of(&self, operation: usize, is_meant: impl Fn(usize) -> bool) -> Option<usize> {
+        let groups = self.all[operation].groups.clone();
+        let meant = groups.filter(|group| is_meant(*group));
+        meant.map(|group| self.groups[group].cover).max()
     }
 
     /// The last event behind which its bytes can be lost and its size be there: both are at risk,
@@ -223,13 +224,13 @@ impl Operations {
             return None;
         }
         let Operation { event, groups, .. } = &self.all[operation];
-        let is_bytes = |group: &usize| self.is_bytes(operation, *group);
-        let (bytes, others): (Vec<_>, Vec<_>) = groups.clone().partition(is_bytes);
+        let is_bytes = |group: usize| self.is_bytes(operation, group);
+        let bytes: Vec<_> = groups.clone().filter(|group| is_bytes(*group)).collect();
         let end = self.groups[groups.end - 1].micros.end;
         let goes_too = self.lost_with(&bytes, end, event + 1).len() == groups.len();
-        let cover = |groups: Vec<usize>| groups.iter().map(|group| self.groups[*group].cover).max();
-        let covers = cover(bytes)?.min(cover(others)?);
-        (!goes_too).then_some(covers)
+        let of_bytes = self.cover_of(operation, is_bytes)?;
+        let of_others = self.cover_of(operation, |group| !is_bytes(group))?;
+        (!goes_too).then_some(of_bytes.min(of_others))
     }
 
     /// Whether a crash behind so many events can cost the bytes of an operation, and leave its size.
@@ -301,8 +302,12 @@ impl Operations {
     /// Of the operations before number `place`, those of which a crash behind `events` events can
     /// cost something, ascending.
     pub(super) fn losable(&self, place: usize, events: usize) -> impl Iterator<Item = usize> {
-        let is_open = move |number: &usize| self.open_groups(*number, events).next().is_some();
-        (self.at_risk(events).first..place).filter(is_open)
+        (self.at_risk(events).first..place).filter(move |number| self.is_losable(*number, events))
+    }
+
+    /// Whether a crash behind so many events can cost something of an operation.
+    pub(super) fn is_losable(&self, operation: usize, events: usize) -> bool {
+        self.open_groups(operation, events).next().is_some()
     }
 
     /// The groups of an operation that a crash behind so many events can cost.
@@ -341,6 +346,11 @@ impl Operations {
         !self.all[operation].sizes.contains(&group) && !self.groups[group].is_named
     }
 
+    /// Whether a group is the size of a file with a new name.
+    fn is_size_with_name(&self, group: usize) -> bool {
+        self.sizes_with_names.binary_search(&group).is_ok()
+    }
+
     /// What is lost with these groups, of those whose micros come before `micros`: all that the
     /// file system keeps only together with one of them, but what is durable. Ascending.
     pub(super) fn lost_with(&self, seeds: &[usize], micros: usize, events: usize) -> Vec<usize> {
@@ -366,8 +376,6 @@ impl Operations {
             } = self.groups[*number];
             is_there(*number) && !(is_named && logged < events)
         };
-        // Only a log tree has a size with a name and not what it is the size of.
-        let is_with_name = |number: usize| self.sizes_with_names.binary_search(&number).is_ok();
         let mut files = HashSet::new();
         let mut names_from = usize::MAX;
         let mut number = *first;
@@ -375,8 +383,10 @@ impl Operations {
             let group = &self.groups[number];
             let is_behind = group.is_named || group.behind > names_from;
             let waits = is_behind && (number == names_from || group.logged >= events);
-            let goes_with_file =
-                is_with_name(number) && group.logged >= events && files.contains(&group.file);
+            // Only a log tree has a size with a name and not what it is the size of.
+            let goes_with_file = self.is_size_with_name(number)
+                && group.logged >= events
+                && files.contains(&group.file);
             let goes = (number >= names_from && waits) || goes_with_file;
             is_lost[number - start] |= goes && is_there(number);
             let mut next = number + 1;
@@ -551,7 +561,7 @@ struct Reader<'a> {
     /// Groups that nothing has made durable yet.
     open: Vec<usize>,
     /// Those of them that the disk has in its cache, until something empties that.
-    unflushed: Vec<usize>,
+    unflushed: HashSet<usize>,
     /// How many groups there are before each event.
     groups_before: Vec<usize>,
     /// By file or directory, the operations that change its inode.
@@ -673,7 +683,7 @@ impl Reader<'_> {
             },
             file: match effect {
                 Effect::SetSize { file, .. } => *file,
-                _ => subject(op),
+                _ => op.subject(),
             },
             followers: if is_follower {
                 vec![this - 1]
@@ -748,7 +758,7 @@ impl Reader<'_> {
             FileOp::SetXattr { file, name, .. } => {
                 format!("setxattr {} {}", of(file), plain(name))
             }
-            op => format!("{} {}", kind_of_call(op), of(&subject(op))),
+            op => format!("{} {}", kind_of_call(op), of(&op.subject())),
         }
     }
 
@@ -833,7 +843,7 @@ impl Reader<'_> {
                 }
                 self.cover(number, event, |this, group| {
                     let op = this.op(this.this.groups[group].operation);
-                    let of_it = above.contains(&subject(op)) || this.is_of_sync(group, op, file);
+                    let of_it = above.contains(&op.subject()) || this.is_of_sync(group, op, file);
                     (this.this.groups[group].is_named && of_it)
                         || this.is_data_of(group, file, scope)
                 });
@@ -841,7 +851,7 @@ impl Reader<'_> {
                 // name with that, and the sizes of those.
                 let touching = self.touching.get(&file).into_iter().flatten();
                 let related: HashSet<FileId> = touching
-                    .map(|operation| subject(self.op(*operation)))
+                    .map(|operation| self.op(*operation).subject())
                     .chain([file])
                     .collect();
                 for number_of_group in self.open.clone() {
@@ -849,14 +859,10 @@ impl Reader<'_> {
                     let op = self.op(group.operation);
                     let is_name = matches!(op, FileOp::Rename { .. } | FileOp::Link { .. });
                     let is_of_it = (is_name
-                        && (related.contains(&subject(op)) || self.took_its_name(op, file)))
+                        && (related.contains(&op.subject()) || self.took_its_name(op, file)))
                         || (!group.is_named && group.file == file)
                         || (related.contains(&group.file)
-                            && self
-                                .this
-                                .sizes_with_names
-                                .binary_search(&number_of_group)
-                                .is_ok());
+                            && self.this.is_size_with_name(number_of_group));
                     if is_of_it {
                         let group = &mut self.this.groups[number_of_group];
                         group.logged = group.logged.min(number);
@@ -1086,27 +1092,9 @@ fn kind_of_call(op: &FileOp) -> &'static str {
     }
 }
 
-/// The file that an operation is about.
-fn subject(op: &FileOp) -> FileId {
-    match op {
-        FileOp::Create { file, .. }
-        | FileOp::CreateNameless { file, .. }
-        | FileOp::Link { file, .. }
-        | FileOp::Unlink { file, .. }
-        | FileOp::Rename { file, .. }
-        | FileOp::Write { file, .. }
-        | FileOp::Resize { file, .. }
-        | FileOp::Zero { file, .. }
-        | FileOp::SetMode { file, .. }
-        | FileOp::SetXattr { file, .. }
-        | FileOp::Sync { file, .. } => *file,
-        FileOp::SyncAll => FileId::ROOT,
-    }
-}
-
 /// The files and directories of which an operation changes the inode.
 fn touched(op: &FileOp) -> Vec<FileId> {
-    let mut touched = vec![subject(op)];
+    let mut touched = vec![op.subject()];
     match op {
         FileOp::Create { parent, .. }
         | FileOp::Link { parent, .. }

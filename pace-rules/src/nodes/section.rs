@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
+use itertools::Itertools;
+
 use super::operations::Operations;
 use super::places::Place;
 use super::rules::{How, Rule};
@@ -363,13 +365,8 @@ impl<'a> One<'a> {
 
     fn is_at_risk(&self, operation: usize) -> bool {
         let operations = &self.node.operations;
-        let is_open = || {
-            operations
-                .open_groups(operation, self.events)
-                .next()
-                .is_some()
-        };
-        is_open() && !(self.without_names && operations.risks_names(operation, self.events))
+        operations.is_losable(operation, self.events)
+            && !(self.without_names && operations.risks_names(operation, self.events))
     }
 
     fn all(&self) -> impl Iterator<Item = Choice> {
@@ -471,15 +468,12 @@ fn alike<'a>(
 
 /// What makes choices of several nodes alike.
 fn kind(operations: &Operations, choice: &Choice) -> Vec<u32> {
+    let of_each = |lost: &[usize]| -> Vec<u32> {
+        let likenesses = lost.iter().map(|lost| operations.all[*lost].likeness);
+        likenesses.sorted_unstable().collect()
+    };
     match choice {
-        Choice::Operations { lost, .. } => {
-            let mut kind: Vec<_> = lost
-                .iter()
-                .map(|lost| operations.all[*lost].likeness)
-                .collect();
-            kind.sort_unstable();
-            kind
-        }
+        Choice::Operations { lost, .. } => of_each(lost),
         Choice::Bytes { operation, .. } => vec![operations.all[*operation].likeness, u32::MAX],
         Choice::Tear {
             operation,
@@ -487,11 +481,7 @@ fn kind(operations: &Operations, choice: &Choice) -> Vec<u32> {
             lost,
             ..
         } => {
-            let mut kind: Vec<_> = lost
-                .iter()
-                .map(|lost| operations.all[*lost].likeness)
-                .collect();
-            kind.sort_unstable();
+            let mut kind = of_each(lost);
             let own = operations.all[*operation].likeness;
             kind.extend([own, u32::MAX - 1 - *tear as u32]);
             kind

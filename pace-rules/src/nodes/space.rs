@@ -1,5 +1,7 @@
 //! All crash states of a run that are to be visited, each with a number.
 
+use std::sync::Arc;
+
 use super::alike::{self, Words};
 use super::cuts::{Clocks, Cut};
 use super::micro::{Micro, Micros, Split};
@@ -164,7 +166,7 @@ pub enum Error {
 #[derive(Debug, Clone)]
 pub struct Space {
     nodes: Vec<NodeRules>,
-    clocks: Clocks,
+    clocks: Arc<Clocks>,
     rules: Vec<(Rule, Tuples)>,
     sections: Vec<Section>,
     lost: usize,
@@ -208,6 +210,15 @@ impl Space {
     /// # Errors
     /// If what is wanted does not fit the run.
     pub fn new(run: &Run, request: &Request) -> Result<Self, Error> {
+        Self::with_clocks(run, request, Arc::new(Clocks::of(run)))
+    }
+
+    /// The same with the clocks of the run, which are the same for all models.
+    pub(super) fn with_clocks(
+        run: &Run,
+        request: &Request,
+        clocks: Arc<Clocks>,
+    ) -> Result<Self, Error> {
         let of_node = |node| NodeRules::of(node, request);
         let (mut nodes, words): (Vec<_>, Vec<_>) = run.nodes.iter().map(of_node).unzip();
         for (node, numbers) in nodes.iter_mut().zip(alike::number(&words)) {
@@ -218,7 +229,7 @@ impl Space {
             .collect();
         let mut this = Self {
             nodes,
-            clocks: Clocks::of(run),
+            clocks,
             rules: Vec::new(),
             sections: Vec::new(),
             lost: request.lost,

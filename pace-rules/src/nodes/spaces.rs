@@ -7,8 +7,11 @@
 //! cluster makes of them may depend on the order in which its nodes are started: all of that again
 //! for each order, but for what lost nothing.
 
+use std::sync::Arc;
+
 use trace::Run;
 
+use super::cuts::Clocks;
 use super::model::{Log, MODELS, Model};
 use super::space::{Count, Error, Relaxation, Request, Space, State};
 use super::starts::StartOrder;
@@ -71,10 +74,11 @@ impl Spaces {
     /// # Errors
     /// If what is wanted does not fit the run.
     pub fn new(run: &Run, requests: &[Request]) -> Result<Self, Error> {
+        let clocks = Arc::new(Clocks::of(run));
         let member = |request: &Request| {
             Ok(Member {
                 model: request.model,
-                space: Space::new(run, request)?,
+                space: Space::with_clocks(run, request, Arc::clone(&clocks))?,
             })
         };
         let members: Vec<_> = requests.iter().map(member).collect::<Result<_, _>>()?;

@@ -70,8 +70,7 @@ impl Recorded {
     /// What it changed in the files.
     pub(super) fn change(&self) -> Option<&FileOp> {
         match &self.what {
-            What::File(FileOp::Sync { .. } | FileOp::SyncAll) => None,
-            What::File(op) => Some(op),
+            What::File(op) => (!op.is_sync()).then_some(op),
             _ => None,
         }
     }

@@ -518,7 +518,11 @@ impl<S: Source> Maker<'_, S> {
                 }) += 1;
                 continue;
             };
-            self.crashes.add(run, &cut, &crash_state.key);
+            // Of another shard's states nobody knows here whether they are judged.
+            let is_ours = self.stop.plan.is_ours(&crash_state.key);
+            if is_ours {
+                self.crashes.add(run, &cut, &crash_state.key);
+            }
             let own = (size, index);
             let model = ModelSet::of(self.source.model(index));
             if let Some(same) = self.seen.get_mut(&crash_state.key) {
@@ -535,7 +539,7 @@ impl<S: Source> Maker<'_, S> {
                     models: model,
                 },
             );
-            if !self.stop.plan.is_ours(&crash_state.key) {
+            if !is_ours {
                 continue;
             }
             self.counts.different.fetch_add(1, Ordering::Relaxed);

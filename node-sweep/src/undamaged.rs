@@ -30,6 +30,10 @@ const ALL: u32 = 60;
 /// order. What an order alone breaks once in ten times is seen then in 96 cases of 100.
 const IN_TURNS: u32 = 30;
 
+/// So many of those may be inconclusive: a machine that was busy for a while says nothing of the
+/// order. They are asked again.
+const INCONCLUSIVE_IN_TURNS: u32 = 3;
+
 /// What the nodes had when the run was over, with all that was acknowledged. A check must find it
 /// `ok` each time: else what it says of a crash state means nothing.
 #[derive(Debug)]
@@ -168,18 +172,22 @@ impl Undamaged {
             turns: Some(turns.clone()),
             ..self.state.clone()
         };
-        for again in 0..IN_TURNS {
-            let verdict = subject.judge(&state, again > 0)?;
+        let (mut sound, mut inconclusive) = (0, 0);
+        while sound < IN_TURNS {
+            let verdict = subject.judge(&state, sound + inconclusive > 0)?;
             if interrupt.requested() {
                 return Ok(None);
             }
             match verdict {
-                Verdict::Ok => {}
+                Verdict::Ok => sound += 1,
                 Verdict::Broken(complaint) => {
                     let said = format!("broken {}", complaint.words.join("; "));
                     return Ok(Some(InTurns::Not(said)));
                 }
-                Verdict::Inconclusive(why) => return Ok(Some(InTurns::Not(why))),
+                Verdict::Inconclusive(why) if inconclusive == INCONCLUSIVE_IN_TURNS => {
+                    return Ok(Some(InTurns::Not(why)));
+                }
+                Verdict::Inconclusive(_) => inconclusive += 1,
             }
         }
         Ok(Some(InTurns::Ok))
@@ -192,6 +200,10 @@ impl Undamaged {
         interrupt: &Interrupt,
     ) -> anyhow::Result<()> {
         let mut tries = self.tries.lock().expect("nobody panics with it");
+        if self.complaint.get().is_some() {
+            // Nothing accuses any more.
+            return Ok(());
+        }
         let mut said: Vec<String> = Vec::new();
         while *tries < most && !interrupt.requested() {
             let verdict = subject.judge(&self.state, *tries > 0)?;

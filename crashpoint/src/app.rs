@@ -17,11 +17,13 @@ use local_fs::enter_mount_namespace;
 use machine::Logged;
 use nix::unistd::{AccessFlags, access};
 use node_sweep::{
-    Check, CheckCommand, Judge, Level, Place, Program, Requested, Rule, Subject, late_acks, scratch,
+    Check, CheckCommand, Judge, Level, Place, Program, Requested, Rule, Subject, late_acks,
+    recoveries_words, scratch,
 };
 use recorder::process::{NodeOptions, Schedule, record};
 use trace_store::Trace;
 
+use crate::recover::Recover;
 use crate::states::{self, VisitArgs};
 use crate::terminal::give_terminal;
 
@@ -33,6 +35,9 @@ const RECORDINGS: u64 = 4;
 
 /// And so many times at most.
 const RECORDINGS_MAX: u64 = 64;
+
+/// So many times in a row the power fails again at most.
+const AGAIN_MAX: u64 = 8;
 
 /// What the only node is called.
 pub(crate) const PROGRAM: &str = "program";
@@ -81,6 +86,29 @@ pub(crate) struct AppArgs {
     #[arg(long, value_name = "N|NAMES", requires = "disk", conflicts_with_all = ["resume", "trace"])]
     schedules: Option<Schedules>,
 
+    /// Have the power fail again while the program recovers, so many times in a row
+    ///
+    /// The check is recorded on crash states that it finds `ok`: to open its directory, a program
+    /// recovers. What a crash leaves of that must be `ok` as well: it may lose nothing that the
+    /// first crash had left. Needs --check, or --recover.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=AGAIN_MAX), conflicts_with = "resume")]
+    again: u64,
+
+    /// With --again: what recovers, in place of the check. A shell runs it, with {dir} as in --check;
+    /// it must end with status 0
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        requires = "again",
+        conflicts_with = "resume"
+    )]
+    recover: Option<String>,
+
+    /// With --again: from how many crash states recoveries are recorded, each time. States of which
+    /// nothing is to be recovered do not count
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..), requires = "again", conflicts_with = "resume")]
+    recoveries: u64,
+
     /// How long the check may take for a state, in seconds
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86400), conflicts_with = "resume")]
     check_limit: u32,
@@ -121,6 +149,7 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
         return visit.resume(results, &trace, explore, &mut subjects, &control);
     }
     visit.refuse()?;
+    arguments.refuse_again()?;
     let judge = arguments.judge();
     let recorded = match (&arguments.trace, &arguments.disk) {
         (Some(trace), _) => Some(arguments.loaded(trace)?),
@@ -129,7 +158,7 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
             arguments.recorded_on(&judge, file_system, scratch.path(), interrupt)?
         }
     };
-    let Some(trace) = recorded else {
+    let Some(mut trace) = recorded else {
         return Ok(Outcome::Incomplete);
     };
     let Judge::Program { check, limit_s, .. } = &judge else {
@@ -144,6 +173,20 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
     }
     let request = visit.request(Rule::BruteForce, judge.clone())?;
     let explore = request.explore(None, &trace.run)?;
+    if arguments.again > 0 {
+        let recover = Recover {
+            again: arguments.again,
+            wanted: arguments.recoveries,
+            command: arguments.recover.as_deref(),
+            check: &check,
+            request: &request,
+            interrupt,
+        };
+        arguments.crash_again(&recover, &mut trace, scratch.path(), &place)?;
+        if interrupt.requested() {
+            return Ok(Outcome::Incomplete);
+        }
+    }
     let what = Requested {
         trace: &trace,
         name: name_of(&trace),
@@ -237,6 +280,51 @@ impl AppArgs {
             limit_s: self.check_limit,
             allow_no_acks: self.allow_no_acks,
         }
+    }
+
+    /// Refuses crashes during recovery where there is nothing to record them of.
+    fn refuse_again(&self) -> anyhow::Result<()> {
+        if self.again == 0 {
+            return Ok(());
+        }
+        if self.sweep.states.level()? == Level::Block {
+            bail!(
+                "--again records the calls of a program, and --level block looks at none: leave out one of them"
+            );
+        }
+        if self.check.is_none() && self.recover.is_none() {
+            bail!(
+                "--again records a command that recovers, and a check that keeps running is none: name one with \
+                 --recover, or the check with --check"
+            );
+        }
+        Ok(())
+    }
+
+    /// Records what recovers from crashes of the run, and adds it to that.
+    fn crash_again(
+        &self,
+        recover: &Recover<'_>,
+        trace: &mut Trace,
+        scratch: &Path,
+        place: &Place,
+    ) -> anyhow::Result<()> {
+        let directory = scratch.join("recoveries");
+        fs::create_dir(&directory).with_context(|| format!("create {}", directory.display()))?;
+        let seen_at = place.seen_at().map(Path::to_owned);
+        let mut program = Program::new(directory, seen_at, recover.check);
+        // Its thread gets a mount namespace of its own.
+        std::thread::scope(|scope| {
+            let recorded = scope.spawn(|| recover.record(trace, &mut program));
+            recorded.join().expect("it does not panic")
+        })
+        .context("record a recovery")?;
+        if recover.interrupt.requested() {
+            campaign::say("interrupted: recoveries were being recorded, and nothing was tested");
+        } else if let Some(counts) = trace.about.recoveries {
+            campaign::say(&recoveries_words(counts));
+        }
+        Ok(())
     }
 
     /// What was recorded before.

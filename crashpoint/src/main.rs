@@ -17,6 +17,7 @@ mod machine;
 mod manual;
 mod merge;
 mod options;
+mod recover;
 mod report;
 mod run;
 mod source;

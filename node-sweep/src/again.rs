@@ -15,6 +15,7 @@ use crate::findings::{Finding, Findings};
 use crate::mount_slot::MountSlot;
 use crate::program::scratch;
 use crate::recordings::Recordings;
+use crate::recoveries::Recoveries;
 use crate::request::{Level, Request};
 use crate::states::CrashState;
 use crate::sweep::{Broken, ModelSet, Source, Swept, Trees};
@@ -54,6 +55,11 @@ pub fn make_again(
         let made = recordings.source()?.make(address.state);
         return Ok(made.state.expect("a disk can hold anything"));
     }
+    if address.level == Level::Recovery {
+        let recoveries = recoveries(trace, request, address)?;
+        let (recovery, state) = recoveries.find(address.state);
+        return make_again(recovery.trace, request, of_calls(state));
+    }
     let spaces = spaces(trace, request, address)?;
     let made = Trees::new(trace, &spaces).make(address.state);
     made.state
@@ -70,6 +76,13 @@ pub(crate) fn story(
     address: Address,
     complaint: Complaint,
 ) -> anyhow::Result<Finding> {
+    if address.level == Level::Recovery {
+        let recoveries = recoveries(trace, request, address)?;
+        let (recovery, state) = recoveries.find(address.state);
+        let told = story(recovery.trace, request, of_calls(state), complaint)?;
+        let state = address.state;
+        return Ok(Finding { state, ..told });
+    }
     let state = make_again(trace, request, address)?;
     let mut swept = Swept::default();
     let smallest = address.state;
@@ -96,6 +109,21 @@ fn spaces(trace: &Trace, request: &Request, address: Address) -> anyhow::Result<
     let spaces = request.spaces(request.explore_of(trace)?, trace)?;
     address.refuse(spaces.len())?;
     Ok(spaces)
+}
+
+fn of_calls(state: u64) -> Address {
+    let level = Level::Syscalls;
+    Address { level, state }
+}
+
+fn recoveries<'a>(
+    trace: &'a Trace,
+    request: &'a Request,
+    address: Address,
+) -> anyhow::Result<Recoveries<'a>> {
+    let recoveries = Recoveries::new(trace, request)?;
+    address.refuse(recoveries.len())?;
+    Ok(recoveries)
 }
 
 fn recordings<'a>(

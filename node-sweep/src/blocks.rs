@@ -104,7 +104,7 @@ impl<'a> Blocks<'a> {
             trace,
             space,
             disks,
-            acknowledgements: Acknowledgements::of(&trace.run),
+            acknowledgements: Acknowledgements::of(trace),
             afters: Afters::of(trace),
         })
     }
@@ -576,6 +576,8 @@ impl Findings<'_> {
             searched: String::new(),
             seen_under: Vec::new(),
             recorded_under: Vec::new(),
+            crashes: Vec::new(),
+            recoveries: 0,
         }
     }
 }

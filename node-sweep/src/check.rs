@@ -53,6 +53,15 @@ struct Patience<'a> {
 }
 
 impl Check {
+    /// A command that is started where the check is, and as that is, on the state in a directory.
+    /// `{dir}` and `{acks}` in its words stand for what they stand for there.
+    pub fn command(&self, words: &str, directory: &Path, acks: &Path) -> Command {
+        let words = words
+            .replace("{dir}", &campaign::quoted(&directory.to_string_lossy()))
+            .replace("{acks}", &campaign::quoted(&acks.to_string_lossy()));
+        shell(&words, self)
+    }
+
     /// For one state, from now on.
     fn patience(&self) -> Patience<'_> {
         Patience {
@@ -174,10 +183,7 @@ impl Checker {
     pub fn judge(&mut self, directory: &Path, acks: &Path) -> io::Result<Verdict> {
         match &self.check.command {
             CheckCommand::Once(words) => {
-                let words = words
-                    .replace("{dir}", &campaign::quoted(&directory.to_string_lossy()))
-                    .replace("{acks}", &campaign::quoted(&acks.to_string_lossy()));
-                self.judge_once(&words)
+                self.judge_once(self.check.command(words, directory, acks))
             }
             CheckCommand::Serve(words) => {
                 let words = words.clone();
@@ -186,9 +192,8 @@ impl Checker {
         }
     }
 
-    fn judge_once(&self, words: &str) -> io::Result<Verdict> {
+    fn judge_once(&self, mut command: Command) -> io::Result<Verdict> {
         let (mut said, mut errors) = (tempfile::tempfile()?, tempfile::tempfile()?);
-        let mut command = shell(words, &self.check);
         command
             .stdin(Stdio::null())
             .stdout(said.try_clone()?)

@@ -15,6 +15,7 @@ use crate::damage::{Damage, damages};
 use crate::likeness::Likeness;
 use crate::operations::{Operation, Operations};
 use crate::rank::Rank;
+use crate::recoveries::crashes;
 use crate::request::Level;
 use crate::starts::{Afters, Start, Turns};
 use crate::states::States;
@@ -92,6 +93,18 @@ pub struct Finding {
     /// All recordings with disks, by the names of their schedules; none if no disks were looked at.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recorded_under: Vec<String>,
+    /// What the crashes before left, from the first one on, if the power failed while the program
+    /// recovered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub crashes: Vec<String>,
+    /// In how many of the recorded recoveries it was found; 0 if it is not of one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub recoveries: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// Who was started before whom.
@@ -450,6 +463,8 @@ impl<'a> Findings<'a> {
             searched: String::new(),
             seen_under: Vec::new(),
             recorded_under: Vec::new(),
+            crashes: crashes(self.trace),
+            recoveries: usize::from(self.trace.about.recovers.is_some()),
         }
     }
 
@@ -974,10 +989,22 @@ impl<'a> Findings<'a> {
     }
 
     pub(crate) fn acknowledged(&self, state: &State) -> Option<Line> {
-        let (_, node, line) = self.last_mark(state)?;
+        let Some((_, node, line)) = self.last_mark(state) else {
+            return self.acknowledged_before();
+        };
         Some(Line {
             node: self.trace.run.nodes[node].name.clone(),
             line: self.line(line),
+        })
+    }
+
+    /// The last line that had been printed before a crash from which a program recovers.
+    fn acknowledged_before(&self) -> Option<Line> {
+        let recovers = self.trace.about.recovers.as_ref()?;
+        let lines = self.line(recovers.acknowledged);
+        Some(Line {
+            node: self.trace.run.nodes.first()?.name.clone(),
+            line: lines.lines().last()?.to_owned(),
         })
     }
 
@@ -1068,7 +1095,9 @@ pub(crate) fn plain(words: &[String], nodes: &[&str], likeness: &Likeness) -> Ve
 impl Finding {
     /// Where the crash was looked at.
     pub fn level(&self) -> Level {
-        if self.nodes.iter().any(|node| node.disk.is_some()) {
+        if self.recoveries > 0 {
+            Level::Recovery
+        } else if self.nodes.iter().any(|node| node.disk.is_some()) {
             Level::Block
         } else {
             Level::Syscalls

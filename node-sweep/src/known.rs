@@ -11,6 +11,7 @@ use crate::findings::{Finding, Findings};
 use crate::indices::Indices;
 use crate::judged::Judged;
 use crate::manifest::Manifest;
+use crate::recoveries::Recoveries;
 use crate::request::{Level, Request};
 use crate::summary::{Summary, together};
 use crate::sweep::{Plan, Source, Swept, Trees, sweep_source};
@@ -42,10 +43,12 @@ pub(crate) fn known(
         let seconds = seconds.get(level).copied().unwrap_or_default();
         match level {
             Level::Block => known.of_disks(seconds),
+            Level::Recovery => known.of_recoveries(seconds),
             _ => known.of_calls(seconds),
         }
     };
-    let levels = request.level.each().iter().map(of_level);
+    let levels = request.levels(trace);
+    let levels = levels.iter().map(of_level);
     let levels = levels.collect::<anyhow::Result<Vec<_>>>()?;
     Ok(together(
         levels,
@@ -89,6 +92,19 @@ impl Known<'_> {
         let model = space.file_systems();
         let summary = Summary::new(self.trace, &model, &swept, count, findings.len(), seconds);
         Ok((findings, summary.of_disks(self.trace, &space)))
+    }
+
+    fn of_recoveries(&self, seconds: f64) -> anyhow::Result<(Vec<Finding>, Summary)> {
+        let recoveries = Recoveries::new(self.trace, self.request)?;
+        let (sample, seed) = (self.request.sample, self.request.seed);
+        let kinds = recoveries.counts().into_iter().map(|count| count.states);
+        let indices = Indices::of(kinds, sample, seed)?;
+        let count = indices.count;
+        let swept = self.swept(Level::Recovery, recoveries.source(), indices)?;
+        let findings = recoveries.findings(&swept, None)?;
+        let name = recoveries.name();
+        let summary = Summary::new(self.trace, &name, &swept, count, findings.len(), seconds);
+        Ok((findings, summary.of_recoveries(self.trace)))
     }
 
     /// The sweep of a level, at least up to the last of the states that have a verdict. They are not

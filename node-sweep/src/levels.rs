@@ -20,6 +20,7 @@ use crate::manifest::Manifest;
 use crate::merge::Merged;
 use crate::recorded::so_far;
 use crate::recordings::Recordings;
+use crate::recoveries::Recoveries;
 use crate::request::{Level, Request};
 use crate::results::Results;
 use crate::summary::{Summary, count_words, recordings_words, together};
@@ -117,7 +118,7 @@ impl<'a> Requested<'a> {
             format!("{} on disk: {}", names.join(", "), request.states)
         };
         match request.level {
-            Level::Syscalls => request.model.clone(),
+            Level::Syscalls | Level::Recovery => request.model.clone(),
             Level::Block => disks(),
             Level::Both => format!("{}; {}", request.model, disks()),
         }
@@ -134,14 +135,14 @@ impl<'a> Requested<'a> {
         subjects: MakeSubjects<'_, '_>,
         control: &Control<'_>,
     ) -> anyhow::Result<Concluded> {
-        let levels = self.request.level.each();
+        let levels = self.request.levels(self.trace);
         let has_disks = levels.contains(&Level::Block);
         let disks = has_disks.then(|| self.recordings()).transpose()?;
         let end = control.budget.map(|budget| Instant::now() + budget);
         // Where everything is known nobody is there to look at anything.
         let undamaged = Arc::new(Undamaged::of(self.trace, &self.request.model)?);
         // The disks have what was not recorded.
-        let is_shown = |level: Level| level == Level::Syscalls || !undamaged.is_partial();
+        let is_shown = |level: Level| level != Level::Block || !undamaged.is_partial();
         if let Some(subject) = subjects(1)?.pop()
             && levels.iter().copied().any(is_shown)
         {
@@ -165,6 +166,7 @@ impl<'a> Requested<'a> {
             };
             let one = match &disks {
                 Some(disks) if *level == Level::Block => self.visit_disks(disks, subjects, visit),
+                _ if *level == Level::Recovery => self.visit_recoveries(subjects, visit),
                 _ => self.visit_calls(subjects, visit),
             };
             match one {
@@ -256,6 +258,37 @@ impl<'a> Requested<'a> {
         let count = indices.count;
         let summary = Summary::new(trace, name, &swept, count, findings.len(), seconds);
         Ok((findings, summary))
+    }
+
+    /// Visits what a model allows if the power fails again while the program recovers.
+    fn visit_recoveries(
+        &self,
+        subjects: MakeSubjects<'_, '_>,
+        visit: Visit<'_>,
+    ) -> anyhow::Result<Visited> {
+        let recoveries = Recoveries::new(self.trace, &self.request)?;
+        let (sample, seed) = (self.request.sample, self.request.seed);
+        let kinds = recoveries.counts().into_iter().map(|count| count.states);
+        let indices = Indices::of(kinds, sample, seed)?;
+        campaign::say(&format!(
+            "{} crash states of {} recoveries on {}{}",
+            count_words(recoveries.len()),
+            self.trace.recoveries.len(),
+            self.request.model,
+            self.drawn_words(sample, recoveries.len())
+        ));
+        let interrupt = visit.control.interrupt;
+        let subjects = subjects(visit.control.jobs)?;
+        let (name, count) = (recoveries.name(), indices.count);
+        let (plan, mut watcher) = visit.begin(self, &name, count);
+        let (source, all) = (recoveries.source(), indices.all);
+        let swept = sweep_source(source, all, subjects, &plan, interrupt, &mut watcher)?;
+        let seconds = watcher.finish()?;
+        let is_whole = sample.is_none() && !swept.interrupted && !swept.is_over;
+        let explains = (!interrupt.requested()).then_some(is_whole);
+        let findings = recoveries.findings(&swept, explains)?;
+        let summary = Summary::new(self.trace, &name, &swept, count, findings.len(), seconds);
+        Ok((findings, summary.of_recoveries(self.trace)))
     }
 
     fn announce(&self, spaces: &Spaces) {

@@ -38,6 +38,7 @@ mod program;
 mod rank;
 mod recorded;
 mod recordings;
+mod recoveries;
 mod request;
 mod results;
 mod starts;
@@ -73,16 +74,18 @@ pub use program::{Program, is_scratch, scratch};
 pub use rank::Rank;
 pub use recorded::{Numbered, Recorded, so_far, verdicts};
 pub use recordings::Recordings;
+pub use recoveries::{FirstCrash, Recoveries, first_crashes};
 pub use request::{Judge, Level, Request, Rule, explore};
 pub use results::{Results, load_trace};
 pub use starts::{Start, Turns};
 pub use states::{CrashState, States};
-pub use summary::{Summary, count_words};
+pub use summary::{Summary, count_words, recoveries_words};
 pub use sweep::{
     Broken, Made, ModelSet, Plan, Progress, Size, Source, Subject, Swept, Watch, sweep,
     sweep_source,
 };
 pub use tree::{Fingerprint, Impossible, Tree};
+pub use undamaged::undamaged;
 
 #[cfg(test)]
 mod tests;

@@ -10,9 +10,11 @@ use std::collections::HashSet;
 use campaign::{Interrupt, ddmin};
 use trace_store::Trace;
 
+use crate::again::Address;
 use crate::check::{Complaint, Verdict};
 use crate::findings::{Finding, Findings, Kinds};
 use crate::judged::Verdicts;
+use crate::recoveries::Recoveries;
 use crate::request::{Level, Request};
 use crate::starts::Turns;
 use crate::states::CrashState;
@@ -125,8 +127,8 @@ pub fn minimize(
     tell: &mut dyn FnMut(Shape),
 ) -> anyhow::Result<Option<Minimized>> {
     let (trace, state) = (of.trace, of.finding.state);
-    let explore = of.request.explore_of(trace)?;
     if of.finding.level() == Level::Block {
+        let explore = of.request.explore_of(trace)?;
         let recordings = of.request.of_disks(explore, trace)?;
         of.finding.address().refuse(recordings.len())?;
         let (recording, state) = recordings.find(state);
@@ -135,11 +137,31 @@ pub fn minimize(
         let of = Minimization { trace, ..*of };
         return run(&of, disks, space.state(state), subject, tell);
     }
+    if of.finding.level() == Level::Recovery {
+        let recoveries = Recoveries::new(trace, of.request)?;
+        of.finding.address().refuse(recoveries.len())?;
+        let (recovery, state) = recoveries.find(state);
+        let trace = recovery.trace;
+        let of = Minimization { trace, ..*of };
+        return minimize_calls(&of, state, subject, tell);
+    }
+    minimize_calls(of, state, subject, tell)
+}
+
+/// The same of a state of what programs asked of their file systems.
+fn minimize_calls(
+    of: &Minimization<'_>,
+    state: u64,
+    subject: &mut dyn Subject,
+    tell: &mut dyn FnMut(Shape),
+) -> anyhow::Result<Option<Minimized>> {
+    let explore = of.request.explore_of(of.trace)?;
     let requests = of.request.of_calls(explore)?;
-    let spaces = of.request.spaces(explore, trace)?;
-    of.finding.address().refuse(spaces.len())?;
+    let spaces = of.request.spaces(explore, of.trace)?;
+    let level = Level::Syscalls;
+    Address { level, state }.refuse(spaces.len())?;
     let (model, state) = spaces.state(state);
-    let findings = Findings::new(trace, &spaces, &of.request.model).of_model(model);
+    let findings = Findings::new(of.trace, &spaces, &of.request.model).of_model(model);
     let calls = Calls::new(findings, &spaces.members()[model].space, requests);
     run(of, calls, state, subject, tell)
 }

@@ -31,6 +31,10 @@ pub enum Level {
     Block,
     /// One after the other, and what each says of the other's findings
     Both,
+    /// What the program asked of its file system while it recovered from a crash: looked at with the
+    /// level of system calls, if recoveries were recorded
+    #[value(skip)]
+    Recovery,
 }
 
 impl Level {
@@ -40,6 +44,7 @@ impl Level {
             Self::Syscalls => &[Self::Syscalls],
             Self::Block => &[Self::Block],
             Self::Both => &[Self::Syscalls, Self::Block],
+            Self::Recovery => &[Self::Recovery],
         }
     }
 }
@@ -134,6 +139,15 @@ impl Request {
     pub fn spaces(&self, explore: Explore, trace: &Trace) -> anyhow::Result<Spaces> {
         let spaces = Spaces::new(&trace.run, &self.of_calls(explore)?)?;
         Ok(spaces.with_starts(&self.orders()))
+    }
+
+    /// The levels that are looked at, in order.
+    pub fn levels(&self, trace: &Trace) -> Vec<Level> {
+        let mut levels = self.level.each().to_vec();
+        if !trace.recoveries.is_empty() && levels.contains(&Level::Syscalls) {
+            levels.push(Level::Recovery);
+        }
+        levels
     }
 
     fn orders(&self) -> Vec<StartOrder> {

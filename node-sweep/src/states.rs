@@ -106,7 +106,7 @@ impl<'a> States<'a> {
             trace,
             disks: disks.collect(),
             events,
-            acknowledgements: Acknowledgements::of(run),
+            acknowledgements: Acknowledgements::of(trace),
             afters: Afters::of(trace),
         }
     }
@@ -176,6 +176,8 @@ type Acknowledged = (Vec<usize>, Brief<Arc<[u8]>>);
 /// The lines that clients have printed.
 #[derive(Debug)]
 pub(crate) struct Acknowledgements {
+    /// Those before the run: of one that recovers from a crash.
+    first: Brief<Arc<[u8]>>,
     /// By time: the node, the event, and the line.
     all: Vec<(usize, usize, Data)>,
     /// Those of the cut that was asked for last.
@@ -183,9 +185,10 @@ pub(crate) struct Acknowledgements {
 }
 
 impl Acknowledgements {
-    pub(crate) fn of(run: &Run) -> Self {
+    pub(crate) fn of(trace: &Trace) -> Self {
         let mut all = Vec::new();
-        for (node, events) in run.nodes.iter().map(|node| &node.events).enumerate() {
+        let nodes = trace.run.nodes.iter();
+        for (node, events) in nodes.map(|node| &node.events).enumerate() {
             for (place, event) in events.iter().enumerate() {
                 if let Action::Mark { line } = event.action {
                     all.push((event.end_ns, node, place, line));
@@ -193,7 +196,10 @@ impl Acknowledgements {
             }
         }
         all.sort_by_key(|(end_ns, node, place, _)| (*end_ns, *node, *place));
+        let recovers = trace.about.recovers.as_ref();
+        let first = recovers.map_or(&[][..], |recovers| trace.bytes(recovers.acknowledged));
         Self {
+            first: Brief(first.into()),
             all: all
                 .into_iter()
                 .map(|(_, node, place, line)| (node, place, line))
@@ -208,7 +214,7 @@ impl Acknowledgements {
         {
             return lines.clone();
         }
-        let mut lines = Vec::new();
+        let mut lines = self.first.0.to_vec();
         for (_, _, line) in self
             .all
             .iter()

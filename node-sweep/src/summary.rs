@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use campaign::{Outcome, columns};
 use serde::{Deserialize, Serialize};
-use trace_store::Trace;
+use trace_store::{RecoveryCounts, Trace};
 
 use crate::blocks::{ON_DISK, compare_levels};
 use crate::coverage::Coverage;
 use crate::findings::Finding;
 use crate::rank::in_order;
 use crate::recordings::Recordings;
-use crate::request::Request;
+use crate::request::{Level, Request};
 use crate::sweep::Swept;
 use crate::text::searched_words;
 
@@ -46,6 +46,9 @@ pub struct Summary {
     /// the disks beside the program. What is found in none of them may be possible.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schedules: Vec<String>,
+    /// Of crashes while the program recovered: from how many crash states recoveries were recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recoveries: Option<RecoveryCounts>,
     /// States that were not visited, because it was stopped or the time was up. `u64::MAX` stands
     /// for more than can be counted.
     #[serde(default)]
@@ -124,6 +127,7 @@ impl Summary {
             not_recorded: trace.about.not_recorded.clone(),
             untested: None,
             schedules: Vec::new(),
+            recoveries: None,
             left: left(count, swept),
             coverage: Some(swept.coverage),
             interrupted: swept.interrupted,
@@ -147,6 +151,16 @@ impl Summary {
         Self {
             not_recorded: trace.about.messages_not_recorded(),
             schedules: recordings.schedules(),
+            ..self
+        }
+    }
+
+    /// The same of crashes while the program recovered. What of the run itself is not known has been
+    /// said of its own states.
+    pub(crate) fn of_recoveries(self, trace: &Trace) -> Self {
+        Self {
+            not_recorded: BTreeMap::new(),
+            recoveries: trace.about.recoveries,
             ..self
         }
     }
@@ -177,7 +191,11 @@ impl Summary {
                 count_words(left)
             ),
         };
-        columns(&rows) + &left + &self.coverage_lines() + &self.schedules_line()
+        columns(&rows)
+            + &left
+            + &self.coverage_lines()
+            + &self.schedules_line()
+            + &self.recoveries_line()
     }
 
     /// After what of the run crashes were tried, a line for each level.
@@ -198,6 +216,13 @@ impl Summary {
         };
         let what = recordings_words(&on_disk.model, &on_disk.schedules);
         format!("{what}; what else the file system may do was not seen\n")
+    }
+
+    /// How many recoveries there were: of other crash states nobody knows.
+    fn recoveries_line(&self) -> String {
+        let mut levels = self.levels.iter().chain([self]);
+        let counts = levels.find_map(|level| level.recoveries);
+        counts.map_or_else(String::new, |counts| recoveries_words(counts) + "\n")
     }
 
     fn row(&self) -> Vec<String> {
@@ -240,6 +265,31 @@ pub(crate) fn recordings_words(model: &str, schedules: &[String]) -> String {
     format!("{count} {recordings} on {disk} ({schedule}: {names})")
 }
 
+/// From which crash states recoveries were recorded, in words.
+pub fn recoveries_words(counts: RecoveryCounts) -> String {
+    let RecoveryCounts {
+        recorded,
+        unchanged,
+        not_ok,
+        not_followed,
+    } = counts;
+    let all = recorded + unchanged + not_ok + not_followed;
+    let mut words = format!(
+        "the recovery from {recorded} of {all} crash states that were tried was recorded, and \
+         crashed again"
+    );
+    for (count, why) in [
+        (unchanged, "changed nothing"),
+        (not_ok, "are not `ok` without a second crash"),
+        (not_followed, "could not be followed"),
+    ] {
+        if count > 0 {
+            words += &format!("; {count} {why}");
+        }
+    }
+    words
+}
+
 /// A number of states. `u64::MAX` stands for more than can be counted.
 pub fn count_words(states: u64) -> String {
     if states == u64::MAX {
@@ -272,7 +322,9 @@ pub(crate) fn together(
     drawn: bool,
 ) -> (Vec<Finding>, Summary) {
     let (mut findings, summaries): (Vec<Vec<Finding>>, Vec<Summary>) = levels.into_iter().unzip();
-    if let ([calls, disks], [on_model, on_disk]) = (&mut *findings, &*summaries) {
+    if let ([calls, disks, ..], [on_model, on_disk, ..]) = (&mut *findings, &*summaries)
+        && request.level == Level::Both
+    {
         compare_levels((calls, on_model), (disks, on_disk), drawn);
     }
     let mut findings = findings.concat();

@@ -248,6 +248,13 @@ impl Finding {
         if let Some(start) = &self.start {
             lines.add("started", &start.words(), detail.lines);
         }
+        for crash in &self.crashes {
+            lines.add("first crash", crash, detail.lines);
+        }
+        if !self.crashes.is_empty() {
+            let words = "the power failed again while the program recovered from that";
+            lines.add("then", words, 2);
+        }
         self.add_nodes(&mut lines, detail);
         self.add_remedies(&mut lines, detail);
         lines
@@ -316,6 +323,10 @@ impl Finding {
         if let Some(words) = self.recordings_words() {
             lines.add("recordings", &words, detail.lines);
         }
+        if self.recoveries > 1 {
+            let words = format!("seen in {} of them", self.recoveries);
+            lines.add("recoveries", &words, 1);
+        }
         if let Some(words) = self.models_words() {
             lines.add("models", &words, detail.lines);
         }
@@ -363,6 +374,14 @@ impl Finding {
         }
         let names = self.seen_under.join(", ");
         Some(format!("seen in {seen} of {all}: {names}"))
+    }
+
+    /// When the crash was, and what is missing, in one line.
+    pub(crate) fn in_a_line(&self) -> String {
+        let is_named = self.nodes.len() > 1;
+        let crashes = self.nodes.iter().map(|node| node.crash(is_named));
+        let crashes = crashes.collect::<Vec<_>>().join("; ");
+        format!("{crashes}; lost: {}", self.missing())
     }
 
     /// What is missing, in one line.
@@ -657,6 +676,8 @@ mod tests {
             searched: "--lost 1".into(),
             seen_under: Vec::new(),
             recorded_under: Vec::new(),
+            crashes: Vec::new(),
+            recoveries: 0,
             models: ["btrfs", "xfs", "ext4-ordered"]
                 .map(|name| (name.to_owned(), name == "xfs"))
                 .into(),

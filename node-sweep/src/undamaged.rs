@@ -234,7 +234,10 @@ impl Undamaged {
 }
 
 /// The state of which nothing is missing: all that the nodes did, and all that was acknowledged.
-fn undamaged(trace: &Trace, model: &str) -> anyhow::Result<CrashState> {
+///
+/// # Errors
+/// If there is no such model, or the directories cannot be made.
+pub fn undamaged(trace: &Trace, model: &str) -> anyhow::Result<CrashState> {
     // All of it is the same on any.
     let model = models_named(model)?[0];
     let mut hasher = blake3::Hasher::new();
@@ -261,6 +264,6 @@ fn undamaged(trace: &Trace, model: &str) -> anyhow::Result<CrashState> {
         .iter()
         .map(|node| node.events.len())
         .collect();
-    let acknowledged: Arc<[u8]> = Acknowledgements::of(&trace.run).before(&everything, trace);
+    let acknowledged: Arc<[u8]> = Acknowledgements::of(trace).before(&everything, trace);
     Ok(CrashState::new(disks, hasher, acknowledged, None))
 }

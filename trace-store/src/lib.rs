@@ -36,6 +36,9 @@ pub struct Trace {
     /// The same programs recorded again, with something else done on their disks meanwhile
     /// ([`About::schedule`]). These have no others themselves.
     pub others: Vec<Trace>,
+    /// What was recorded while the program recovered from crashes of this run, or of another one of
+    /// these ([`About::recovers`]). These have neither others nor recoveries themselves.
+    pub recoveries: Vec<Trace>,
 }
 
 /// A place in a program on the way to a call. A stack has those from the call outwards.
@@ -60,6 +63,7 @@ impl fmt::Debug for Trace {
             .field("stacks", &BriefList(self.stacks.keys()))
             .field("about", &self.about)
             .field("others", &self.others)
+            .field("recoveries", &self.recoveries)
             .finish()
     }
 }
@@ -104,6 +108,35 @@ pub struct About {
     /// if that is not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
+    /// The crash that it recovered from meanwhile, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovers: Option<Recovers>,
+    /// From how many crash states recoveries were recorded, if any were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recoveries: Option<RecoveryCounts>,
+}
+
+/// The crash that a program recovered from while it was recorded.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recovers {
+    /// What each crash left, from the first one on: when it was and what was lost, in words.
+    pub crashes: Vec<String>,
+    /// What had been acknowledged before the first one: lines, in the data of the trace.
+    pub acknowledged: Data,
+}
+
+/// What was asked for recoveries, and what came of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecoveryCounts {
+    /// Crash states whose recovery was recorded, and changed something.
+    pub recorded: u64,
+    /// Those whose recovery changed nothing: a second crash leaves what the first one left.
+    pub unchanged: u64,
+    /// Those that the check does not say `ok` of: what a second crash does to them means nothing.
+    pub not_ok: u64,
+    /// Those whose recovery made calls that cannot be followed, or left something else than what was
+    /// recorded.
+    pub not_followed: u64,
 }
 
 /// The schedule of a recording in which nobody else did anything on the disks.

@@ -12,9 +12,9 @@ use trace::{Action, Data, FileKind, FileOp, Run};
 use crate::{About, Disk, Trace};
 
 /// The version of the format that is written.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
-/// The oldest version that is read: it has no stacks.
+/// The oldest version that is read: it has no stacks. Version 3 has no recoveries.
 const OLDEST: u32 = 2;
 
 /// What it is, its version, and the hashes of the others. Written last.
@@ -32,6 +32,9 @@ const STACKS: &str = "stacks.zst";
 /// The other recordings of the same programs, each a directory of this name and its number, from 2
 /// on.
 const OTHER: &str = "recording-";
+
+/// The recoveries, each a directory of this name and its number, from 1 on.
+const RECOVERY: &str = "recovery-";
 
 /// zstd's default.
 const LEVEL: i32 = 3;
@@ -93,6 +96,9 @@ struct Manifest {
     /// Of each of the other recordings, the hash of its manifest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     others: Vec<String>,
+    /// The same of each of the recoveries.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    recoveries: Vec<String>,
 }
 
 /// A disk: what is in files of its own has hashes here.
@@ -207,7 +213,8 @@ impl Trace {
             stacks_blake3: compress(&directory.join(STACKS), &stacks)?,
             disks: disks.collect::<Result<_>>()?,
             about: self.about.clone(),
-            others: self.save_others(directory)?,
+            others: save_each(&self.others, directory, OTHER, 2)?,
+            recoveries: save_each(&self.recoveries, directory, RECOVERY, 1)?,
         };
         manifest.blake3 = manifest.hash();
         let mut text = serde_json::to_vec_pretty(&manifest).expect("it is plain data");
@@ -216,39 +223,51 @@ impl Trace {
         Ok(manifest.blake3)
     }
 
-    fn save_others(&self, directory: &Path) -> Result<Vec<String>> {
-        let others = self.others.iter().zip(2..);
-        others
-            .map(|(other, number)| other.save_as_manifest(&other_directory(directory, number)))
-            .collect()
-    }
-
     /// Reads it from its directory.
     ///
     /// # Errors
     /// If it is not there, damaged, or of another version.
     pub fn load(directory: &Path) -> Result<Self> {
         let Loaded {
-            mut trace, others, ..
+            mut trace,
+            others,
+            recoveries,
+            ..
         } = Loaded::from(directory)?;
-        for (expected, number) in others.iter().zip(2..) {
-            let directory = other_directory(directory, number);
-            let path = directory.join(MANIFEST);
-            let damaged = |what: &str| Error::Damaged {
-                path: path.clone(),
-                what: what.into(),
-            };
-            if !path.exists() {
-                return Err(damaged("it is not there"));
-            }
-            let other = Loaded::from(&directory)?;
-            if other.hash != *expected || !other.others.is_empty() {
-                return Err(damaged("it is another recording"));
-            }
-            trace.others.push(other.trace);
-        }
+        trace.others = load_each(&others, directory, OTHER, 2)?;
+        trace.recoveries = load_each(&recoveries, directory, RECOVERY, 1)?;
         Ok(trace)
     }
+}
+
+/// Writes recordings below the directory of the one that they belong to, numbered from `first` on,
+/// and returns the hashes of their manifests.
+fn save_each(all: &[Trace], directory: &Path, name: &str, first: usize) -> Result<Vec<String>> {
+    let each = all.iter().zip(first..);
+    each.map(|(trace, number)| trace.save_as_manifest(&directory.join(format!("{name}{number}"))))
+        .collect()
+}
+
+/// Reads those that have these hashes.
+fn load_each(hashes: &[String], directory: &Path, name: &str, first: usize) -> Result<Vec<Trace>> {
+    let load = |(expected, number): (&String, usize)| {
+        let directory = directory.join(format!("{name}{number}"));
+        let path = directory.join(MANIFEST);
+        let damaged = |what: &str| Error::Damaged {
+            path: path.clone(),
+            what: what.into(),
+        };
+        if !path.exists() {
+            return Err(damaged("it is not there"));
+        }
+        let loaded = Loaded::from(&directory)?;
+        let is_alone = loaded.others.is_empty() && loaded.recoveries.is_empty();
+        if loaded.hash != *expected || !is_alone {
+            return Err(damaged("it is another recording"));
+        }
+        Ok(loaded.trace)
+    };
+    hashes.iter().zip(first..).map(load).collect()
 }
 
 /// One recording, as its directory has it.
@@ -258,6 +277,8 @@ struct Loaded {
     hash: String,
     /// Of the manifests of the others.
     others: Vec<String>,
+    /// Of those of the recoveries.
+    recoveries: Vec<String>,
 }
 
 impl Loaded {
@@ -291,6 +312,13 @@ impl Loaded {
         if let Some(what) = beyond(&run, data.len() as u64) {
             return Err(Error::Damaged { path, what });
         }
+        let acknowledged = manifest.about.recovers.as_ref();
+        if acknowledged.is_some_and(|crash| !is_there(&crash.acknowledged, data.len() as u64)) {
+            return Err(Error::Damaged {
+                path: directory.join(MANIFEST),
+                what: "what was acknowledged before is not there".into(),
+            });
+        }
         let stacks = if version == OLDEST {
             BTreeMap::new()
         } else {
@@ -307,22 +335,25 @@ impl Loaded {
             stacks,
             about: manifest.about,
             others: Vec::new(),
+            recoveries: Vec::new(),
         };
         Ok(Self {
             trace,
             hash: manifest.blake3,
             others: manifest.others,
+            recoveries: manifest.recoveries,
         })
     }
 }
 
-fn other_directory(directory: &Path, number: usize) -> PathBuf {
-    directory.join(format!("{OTHER}{number}"))
+/// Whether bytes are among so many.
+fn is_there(data: &Data, len: u64) -> bool {
+    data.at.checked_add(data.len).is_some_and(|end| end <= len)
 }
 
 /// Where a run speaks of bytes that are not there.
 fn beyond(run: &Run, len: u64) -> Option<String> {
-    let is_there = |data: &Data| data.at.checked_add(data.len).is_some_and(|end| end <= len);
+    let is_there = |data: &Data| is_there(data, len);
     let of_kind = |kind: &FileKind| match kind {
         FileKind::Symlink { target } => Some(*target),
         _ => None,

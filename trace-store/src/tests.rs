@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 use trace::{Action, Event, FileId, FileOp, InitialFile, Node, Run};
 
-use crate::{About, Disk, Error, Frame, QUIET, Trace};
+use crate::{About, Disk, Error, Frame, QUIET, Recovers, RecoveryCounts, Trace};
 
 const FILES: [&str; 6] = [
     "trace.json",
@@ -168,11 +168,11 @@ fn another_version_is_refused_and_a_directory_with_something_in_it_not_written_t
     let path = directory.path().join("trace.json");
     let text = fs::read_to_string(&path)
         .expect("read")
-        .replace("\"version\": 3", "\"version\": 4");
+        .replace("\"version\": 4", "\"version\": 5");
     fs::write(&path, text).expect("written");
     assert!(matches!(
         Trace::load(directory.path()),
-        Err(Error::Version { found: 4, .. })
+        Err(Error::Version { found: 5, .. })
     ));
     assert!(matches!(
         trace(b"bytes").save(directory.path()),
@@ -191,7 +191,7 @@ fn a_trace_of_version_2_is_read_without_stacks() {
         .filter(|line| !["\"blake3\"", "\"stacks_blake3\""].contains(&key(line)))
         .collect();
     assert_eq!(older.len() + 2, text.lines().count());
-    let older = older.join("\n").replace("\"version\": 3", "\"version\": 2");
+    let older = older.join("\n").replace("\"version\": 4", "\"version\": 2");
     fs::write(&path, older).expect("written");
     fs::remove_file(directory.path().join("stacks.zst")).expect("removed");
     trace.stacks.clear();
@@ -220,6 +220,46 @@ fn all_recordings_of_a_program_are_kept() {
     assert_eq!(loaded, trace);
     let schedules: Vec<_> = loaded.recordings().map(Trace::schedule).collect();
     assert_eq!(schedules, [QUIET, "neighbour"]);
+}
+
+/// What was recorded of a recovery from a crash of a run.
+fn recovered() -> Trace {
+    let mut recovery = trace(b"what the recovery wrote");
+    let acknowledged = recovery.add(b"done\n");
+    recovery.about.recovers = Some(Recovers {
+        crashes: vec!["after all; lost: nothing".into()],
+        acknowledged,
+    });
+    let mut trace = recorded_twice();
+    trace.recoveries = vec![recovery];
+    trace.about.recoveries = Some(RecoveryCounts {
+        recorded: 1,
+        unchanged: 2,
+        not_ok: 3,
+        not_followed: 4,
+    });
+    trace
+}
+
+#[test]
+fn what_was_recorded_of_recoveries_is_kept() {
+    let trace = recovered();
+    let directory = saved(&trace);
+    assert_eq!(Trace::load(directory.path()).expect("loaded"), trace);
+    fs::remove_dir_all(directory.path().join("recovery-1")).expect("removed");
+    let error = Trace::load(directory.path()).expect_err("one is not there");
+    let words = "recovery-1/trace.json is damaged: it is not there";
+    assert!(error.to_string().contains(words), "{error}");
+}
+
+#[test]
+fn acknowledgements_that_are_not_there_are_noticed() {
+    let mut trace = recovered();
+    let recovers = trace.recoveries[0].about.recovers.as_mut();
+    recovers.expect("it recovers").acknowledged.len += 1;
+    let error = Trace::load(saved(&trace).path()).expect_err("there is no such byte");
+    let words = "what was acknowledged before is not there";
+    assert!(error.to_string().contains(words), "{error}");
 }
 
 #[test]

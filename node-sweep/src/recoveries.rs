@@ -1,0 +1,272 @@
+//! Crashes while a program recovers from a crash: what was recorded of each recovery has states of
+//! its own, those of one recovery after those of the other. They keep the promises of the first
+//! crash, since a recovery may lose nothing that was durable.
+
+use std::collections::{HashMap, HashSet};
+
+use pace_rules::nodes::{Count, Explore, Spaces};
+use trace::Run;
+use trace_store::Trace;
+
+use crate::check::Complaint;
+use crate::findings::{Finding, Findings, Lost};
+use crate::indices::Indices;
+use crate::request::Request;
+use crate::states::CrashState;
+use crate::sweep::{Broken, Made, ModelSet, Source, Swept, Trees};
+
+/// The states of all recoveries that a trace has.
+pub struct Recoveries<'a> {
+    members: Vec<Recovery<'a>>,
+    request: &'a Request,
+}
+
+/// One of them.
+pub(crate) struct Recovery<'a> {
+    pub(crate) trace: &'a Trace,
+    spaces: Spaces,
+    /// The number that the first of its states has among all.
+    first: u64,
+}
+
+impl Recovery<'_> {
+    /// What came of its own states, by their numbers in it.
+    fn own(&self, swept: &Swept) -> Swept {
+        let end = self.first.saturating_add(self.spaces.len());
+        let all = swept.broken.iter();
+        let own = all.filter(|(_, broken)| (self.first..end).contains(&broken.smallest));
+        let own = own.map(|(key, broken)| {
+            let smallest = broken.smallest - self.first;
+            let broken = broken.clone();
+            (*key, Broken { smallest, ..broken })
+        });
+        Swept {
+            broken: own.collect(),
+            ..Swept::default()
+        }
+    }
+}
+
+impl<'a> Recoveries<'a> {
+    /// Those of the trace of a program.
+    ///
+    /// # Errors
+    /// If what is asked for does not fit a run.
+    pub fn new(trace: &'a Trace, request: &'a Request) -> anyhow::Result<Self> {
+        let mut first = 0;
+        let members = trace.recoveries.iter().map(|trace| {
+            let spaces = request.spaces(Explore::BruteForce, trace)?;
+            let member = Recovery {
+                trace,
+                spaces,
+                first,
+            };
+            first = first.saturating_add(member.spaces.len());
+            Ok(member)
+        });
+        Ok(Self {
+            members: members.collect::<anyhow::Result<_>>()?,
+            request,
+        })
+    }
+
+    /// How many states there are.
+    pub fn len(&self) -> u64 {
+        let lens = self.members.iter().map(|member| member.spaces.len());
+        lens.fold(0, u64::saturating_add)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What the states are called, beside models: those of a model, after another crash.
+    pub(crate) fn name(&self) -> String {
+        format!("{}, again", self.request.model)
+    }
+
+    /// How many of each kind, of one recovery after the other.
+    pub(crate) fn counts(&self) -> Vec<Count> {
+        let of_member = |member: &Recovery<'_>| member.spaces.counts();
+        let counts = self.members.iter().flat_map(of_member);
+        counts.map(|(_, count)| count).collect()
+    }
+
+    /// The recovery that has a state, and the number of the state in it.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(crate) fn find(&self, index: u64) -> (&Recovery<'a>, u64) {
+        let (place, own) = self.place(index);
+        (&self.members[place], own)
+    }
+
+    fn place(&self, index: u64) -> (usize, u64) {
+        let after = self.members.partition_point(|member| member.first <= index);
+        // One that has no states begins where the next one does, which has them.
+        let place = after - 1;
+        (place, index - self.members[place].first)
+    }
+
+    /// Makes the states.
+    pub(crate) fn source(&self) -> AllTrees<'_> {
+        let members = self.members.iter();
+        let trees = members.map(|member| Trees::new(member.trace, &member.spaces));
+        AllTrees {
+            recoveries: self,
+            trees: trees.collect(),
+        }
+    }
+
+    /// The findings of a sweep, the smallest of the first recovery first. Those that are alike in
+    /// several recoveries are one. With `explains` it is looked for what would have prevented each,
+    /// and on which other models it is possible; `is_whole` says whether all states were visited.
+    ///
+    /// # Errors
+    /// If there is no model of the name that was asked for.
+    pub(crate) fn findings(
+        &self,
+        swept: &Swept,
+        explains: Option<bool>,
+    ) -> anyhow::Result<Vec<Finding>> {
+        let requests = self.request.of_calls(Explore::BruteForce)?;
+        let mut places: HashMap<Likeness, usize> = HashMap::new();
+        let mut all: Vec<Finding> = Vec::new();
+        for member in &self.members {
+            let judged = Findings::new(member.trace, &member.spaces, &self.request.model);
+            let found = judged.of(&member.own(swept));
+            let found = match explains {
+                Some(is_whole) => judged.explain(found, &requests, is_whole),
+                None => found.into_iter().map(|(finding, _)| finding).collect(),
+            };
+            for finding in found {
+                let likeness = Likeness::of(&finding);
+                if let Some(place) = places.get(&likeness) {
+                    let shown = &mut all[*place];
+                    shown.states += finding.states;
+                    shown.recoveries += 1;
+                    for (name, is_possible) in finding.models {
+                        *shown.models.entry(name).or_default() |= is_possible;
+                    }
+                    for (relaxation, states) in finding.relaxations {
+                        *shown.relaxations.entry(relaxation).or_default() += states;
+                    }
+                    continue;
+                }
+                places.insert(likeness, all.len());
+                all.push(Finding {
+                    number: all.len() + 1,
+                    state: member.first + finding.state,
+                    ..finding
+                });
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// What the crashes left that a program recovered from.
+pub(crate) fn crashes(recovery: &Trace) -> Vec<String> {
+    let recovers = recovery.about.recovers.as_ref();
+    recovers.map_or_else(Vec::new, |recovers| recovers.crashes.clone())
+}
+
+/// What findings of several recoveries have in common: what the check says, and what of the recovery
+/// is missing.
+#[derive(PartialEq, Eq, Hash)]
+struct Likeness {
+    plain: Vec<String>,
+    /// Calls, each with where in the program it came from, and whether all of it is missing.
+    missing: Vec<(String, Option<String>, bool)>,
+}
+
+impl Likeness {
+    fn of(finding: &Finding) -> Self {
+        let site = |lost: &Lost| (lost.call.clone(), lost.stack.clone(), lost.parts.is_none());
+        let nodes = finding.nodes.iter();
+        let missing = nodes.flat_map(|node| node.lost.iter().chain(&node.midway));
+        Self {
+            plain: finding.plain.clone(),
+            missing: missing.map(site).collect(),
+        }
+    }
+}
+
+/// Makes the states of all recoveries.
+pub(crate) struct AllTrees<'a> {
+    recoveries: &'a Recoveries<'a>,
+    trees: Vec<Trees<'a>>,
+}
+
+impl Source for AllTrees<'_> {
+    fn runs(&self) -> Vec<&Run> {
+        let members = self.recoveries.members.iter();
+        members.map(|member| &member.trace.run).collect()
+    }
+
+    fn make(&mut self, index: u64) -> Made {
+        let (place, own) = self.recoveries.place(index);
+        Made {
+            run: place,
+            ..self.trees[place].make(own)
+        }
+    }
+
+    fn model(&self, index: u64) -> usize {
+        let (place, own) = self.recoveries.place(index);
+        self.trees[place].model(own)
+    }
+}
+
+/// A crash state that a program is to recover from, and be recorded meanwhile.
+pub struct FirstCrash {
+    /// What is on the disk, and what had been acknowledged.
+    pub state: CrashState,
+    /// What each crash left, this one last, in words.
+    pub crashes: Vec<String>,
+}
+
+/// Has `visit` look at crash states of a run that may be recovered from, until it returns `false`:
+/// of all kinds in turn, and no two whose disks hold the same. There are `most` at most.
+///
+/// # Errors
+/// If what is asked for does not fit the run, or `visit` fails.
+pub fn first_crashes(
+    trace: &Trace,
+    request: &Request,
+    most: u64,
+    visit: &mut dyn FnMut(FirstCrash) -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
+    let spaces = request.spaces(Explore::BruteForce, trace)?;
+    let kinds = spaces.counts().into_iter().map(|(_, count)| count.states);
+    let indices = Indices::of(kinds, Some(most), request.seed)?;
+    let mut trees = Trees::new(trace, &spaces);
+    let judged = Findings::new(trace, &spaces, &request.model);
+    let mut seen = HashSet::new();
+    for index in indices.all {
+        let Ok(state) = trees.make(index).state else {
+            continue;
+        };
+        if !seen.insert(state.disks_key) {
+            continue;
+        }
+        let (member, of_space) = spaces.state(index);
+        let shown = Broken {
+            states: 1,
+            smallest: index,
+            complaint: Complaint::default(),
+            models: ModelSet::default(),
+        };
+        let of_model = judged.of_model(member);
+        let story = of_model.story(None, &of_space, &shown, state.key);
+        let crash = FirstCrash {
+            crashes: [crashes(trace), vec![story.in_a_line()]].concat(),
+            state,
+        };
+        if !visit(crash)? {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,253 @@
+//! `crashpoint app --again`: the power fails again while a program recovers.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use end_to_end::{program, require_root};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const STORE: &str = "tests/fixtures/recovers/store.py";
+
+fn check(how: &str) -> String {
+    format!("/usr/bin/python3 {STORE} check {{dir}} {{acks}} {how}")
+}
+
+fn crashpoint(words: &[&str]) -> Output {
+    let output = Command::new(program("crashpoint"))
+        .args(words)
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .output();
+    output.expect("it runs")
+}
+
+fn app(options: &[&str], how: &str) -> Output {
+    let check = check(how);
+    let words = [
+        &["app", "--format", "json", "--check", &check],
+        options,
+        &["--", "/usr/bin/python3", STORE, "put", "{dir}"],
+    ];
+    crashpoint(&words.concat())
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The findings and the summary that were printed.
+fn swept(output: &Output) -> (Vec<Value>, Value) {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines = text.lines().map(|line| serde_json::from_str(line));
+    let mut lines: Vec<Value> = lines.collect::<Result<_, _>>().expect("objects");
+    let summary = lines
+        .pop()
+        .unwrap_or_else(|| panic!("nothing was printed: {}", said(output)));
+    (lines, summary)
+}
+
+fn assert_clean(output: &Output) {
+    let (findings, summary) = swept(output);
+    assert_eq!(output.status.code(), Some(0), "{}", said(output));
+    assert!(findings.is_empty(), "{findings:#?}");
+    assert_eq!(summary["inconclusive"], 0, "{summary:#}");
+}
+
+/// Of a summary with several levels, that of the crashes during recovery.
+fn again(summary: &Value) -> &Value {
+    let levels = summary["levels"].as_array().expect("several levels");
+    levels.last().expect("the last one")
+}
+
+#[test]
+fn a_log_that_is_emptied_too_early_in_recovery_is_found_only_if_the_power_fails_again() {
+    require_root();
+    assert_clean(&app(&[], "unsynced"));
+    let output = app(&["--again", "1"], "unsynced");
+    let (findings, summary) = swept(&output);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = &findings[0];
+    let broken = finding["broken"][0].as_str().expect("words");
+    assert!(broken.contains("was acknowledged and is lost"), "{broken}");
+    let crashes = finding["crashes"].as_array().expect("the first crash");
+    assert_eq!(crashes.len(), 1, "{finding:#}");
+    let lost = &finding["nodes"][0]["lost"][0];
+    assert_eq!(lost["path"], "data", "{finding:#}");
+    let prevented = &finding["prevented_by"][0];
+    assert_eq!(prevented["path"], "data", "{finding:#}");
+    let again = again(&summary);
+    assert!(again["broken"].as_u64() > Some(0), "{summary:#}");
+    assert!(
+        again["recoveries"]["recorded"].as_u64() > Some(1),
+        "{summary:#}"
+    );
+    assert!(
+        again["recoveries"]["unchanged"].as_u64() > Some(0),
+        "{summary:#}"
+    );
+    // What the first crash alone leaves is not broken.
+    assert_eq!(summary["levels"][0]["broken"], 0, "{summary:#}");
+}
+
+#[test]
+fn a_recovery_that_syncs_before_it_empties_the_log_is_clean() {
+    require_root();
+    let output = app(&["--again", "2"], "");
+    assert_clean(&output);
+    let (_, summary) = swept(&output);
+    assert!(
+        again(&summary)["checked"].as_u64() > Some(10),
+        "{summary:#}"
+    );
+}
+
+#[test]
+fn what_only_the_recovery_from_a_recovery_gets_wrong_takes_two_more_crashes() {
+    require_root();
+    assert_clean(&app(&["--again", "1"], "twice"));
+    let output = app(&["--again", "2"], "twice");
+    let (findings, _) = swept(&output);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let crashes = findings[0]["crashes"].as_array().expect("both");
+    assert_eq!(crashes.len(), 2, "{findings:#?}");
+}
+
+#[test]
+fn a_command_of_its_own_recovers_beside_a_check_that_keeps_running() {
+    require_root();
+    let serve = "/usr/bin/python3 tests/fixtures/sqlite/check.py --serve";
+    let recover = "/usr/bin/python3 tests/fixtures/sqlite/check.py {dir} {acks}";
+    let client = "tests/fixtures/sqlite/client.py";
+    let words = [
+        "app",
+        "--format",
+        "json",
+        "--check-server",
+        serve,
+        "--again",
+        "1",
+        "--recover",
+        recover,
+        "--recoveries",
+        "4",
+        "--sample",
+        "200",
+        "--",
+        "/usr/bin/python3",
+        client,
+        "{dir}",
+        "delete",
+        "extra",
+    ];
+    let output = crashpoint(&words);
+    assert_clean(&output);
+    let (_, summary) = swept(&output);
+    // A journal that is found is rolled back, and removed.
+    assert_eq!(again(&summary)["recoveries"]["recorded"], 4, "{summary:#}");
+}
+
+/// A sweep with a finding of a recovery.
+fn results(place: &TempDir) -> String {
+    let out = place.path().join("out").to_string_lossy().into_owned();
+    let output = app(&["--again", "1", "--out", &out], "unsynced");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    out
+}
+
+#[test]
+fn such_a_finding_is_shown_replayed_kept_and_made_smaller_as_any_other() {
+    require_root();
+    let place = tempfile::tempdir().expect("a directory");
+    let out = results(&place);
+    let shown = crashpoint(&["show", &out, "1"]);
+    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    for words in [
+        "first crash   after",
+        "then          the power failed again while the program recovered",
+        "prevented by  fsync of data before truncate log",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let kept = place.path().join("kept").to_string_lossy().into_owned();
+    let replayed = crashpoint(&["replay", &out, "1", "--keep", &kept]);
+    assert_eq!(replayed.status.code(), Some(0), "{}", said(&replayed));
+    let kept = Path::new(&kept);
+    let acks = std::fs::read_to_string(kept.join("acknowledged")).expect("kept");
+    assert!(
+        acks.starts_with("0\n"),
+        "those before the first crash: {acks}"
+    );
+    let log = kept.join("program/log").metadata().expect("kept");
+    assert_eq!(log.len(), 0, "the recovery emptied it");
+    let smaller = crashpoint(&["minimize", &out, "1"]);
+    let text = String::from_utf8_lossy(&smaller.stdout).into_owned();
+    assert_eq!(smaller.status.code(), Some(1), "{}", said(&smaller));
+    assert!(
+        text.contains("then          the power failed again"),
+        "{text}"
+    );
+}
+
+#[test]
+fn parts_of_a_sweep_with_recoveries_are_put_together() {
+    require_root();
+    let place = tempfile::tempdir().expect("a directory");
+    let whole = results(&place);
+    let trace = format!("{whole}/trace");
+    let path = |name: &str| place.path().join(name).to_string_lossy().into_owned();
+    let check = check("unsynced");
+    for part in ["1/2", "2/2"] {
+        let out = path(&part.replace('/', "-of-"));
+        let words = [
+            "app", "--trace", &trace, "--check", &check, "--shard", part, "--out", &out,
+        ];
+        let output = crashpoint(&words);
+        assert!(
+            matches!(output.status.code(), Some(0 | 1)),
+            "{}",
+            said(&output)
+        );
+    }
+    let (first, second, all) = (path("1-of-2"), path("2-of-2"), path("all"));
+    let merged = crashpoint(&["merge", &first, &second, "-o", &all]);
+    assert_eq!(merged.status.code(), Some(1), "{}", said(&merged));
+    let read = |directory: &str, name: &str| -> Vec<Value> {
+        let text = std::fs::read_to_string(Path::new(directory).join(name)).expect("written");
+        let lines = text.lines().map(serde_json::from_str);
+        lines.collect::<Result<_, _>>().expect("objects")
+    };
+    let findings = read(&all, "findings.jsonl");
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings, read(&whole, "findings.jsonl"));
+    let summary = &read(&all, "summary.jsonl")[0];
+    let of_whole = &read(&whole, "summary.jsonl")[0];
+    for field in ["states", "checked", "broken", "findings", "inconclusive"] {
+        assert_eq!(summary[field], of_whole[field], "{field}");
+    }
+}
+
+#[test]
+fn what_cannot_be_recorded_is_refused() {
+    require_root();
+    let serve = [
+        "app",
+        "--again",
+        "1",
+        "--check-server",
+        "true",
+        "--",
+        "true",
+        "{dir}",
+    ];
+    let block = [
+        "app", "--again", "1", "--check", "true", "--disk", "ext4", "--level", "block", "--",
+        "true", "{dir}",
+    ];
+    for (words, why) in [(&serve[..], "--recover"), (&block[..], "--level block")] {
+        let output = crashpoint(words);
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(said(&output).contains(why), "{}", said(&output));
+    }
+}

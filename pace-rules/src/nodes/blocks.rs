@@ -144,10 +144,19 @@ struct Moment {
 }
 
 impl Moment {
-    /// Whether another one has all writes in flight of this one, and more.
-    fn is_less_than(&self, other: &Self) -> bool {
-        let mut both = self.in_flight.iter().zip(&other.in_flight);
-        self.in_flight != other.in_flight && both.all(|(own, other)| own <= other)
+    /// Adds what is in flight at another one at which disks hold the same and the same was told.
+    /// What has happened at either has happened then: of two consistent cuts that is one.
+    fn join(&mut self, other: &Self) {
+        let both = self.in_flight.iter_mut().zip(&other.in_flight);
+        let has_more = both.fold(false, |has_more, (own, other)| {
+            let is_new = *other && !*own;
+            *own |= *other;
+            has_more || is_new
+        });
+        if has_more {
+            join(&mut self.events, &other.events);
+            join(&mut self.positions, &other.positions);
+        }
     }
 
     fn sum(&self) -> usize {
@@ -255,7 +264,7 @@ impl BlockSpace {
             }
         }
         // The likeliest first, as on one disk.
-        relaxed.sort_by_key(|(_, _, kind, _)| *kind);
+        relaxed.sort_by_key(|(_, set, kind, _)| (*kind, *set));
         blocks.extend(relaxed);
         for (moment, set, kind, states) in blocks {
             let end = self.of_one_start().saturating_add(states);
@@ -684,11 +693,7 @@ fn moments(
                 entry.insert(moments.len());
                 moments.push(moment);
             }
-            // The same, but more is in flight.
-            Entry::Occupied(entry) if moments[*entry.get()].is_less_than(&moment) => {
-                moments[*entry.get()] = moment;
-            }
-            Entry::Occupied(_) => {}
+            Entry::Occupied(entry) => moments[*entry.get()].join(&moment),
         }
     }
     moments.sort_by_key(Moment::sum);

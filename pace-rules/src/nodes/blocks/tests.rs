@@ -356,6 +356,31 @@ fn a_write_in_flight_is_torn_only_when_it_is_the_next_thing_that_a_node_does() {
 
 /// Both write, one tells the client, which prints a line.
 #[test]
+fn writes_that_are_in_flight_on_two_disks_at_once_are_torn_together() {
+    // Each node's send brings it to its write. No cut that a single node asks for has both there.
+    let done = [
+        (0, Done::Send(2)),
+        (0, Done::Fua),
+        (1, Done::Send(2)),
+        (1, Done::Fua),
+    ];
+    let majority = Explore::ReplicatedStateMachine { majority: 2 };
+    let (_, _, space) = space(&done, majority, "every-write,torn:512");
+    let is_torn = |state: &Option<disk::State>| {
+        let state = state.as_ref().expect("it has a disk");
+        matches!(&state.relaxation, disk::Relaxation::Torn { place: 0, .. }) && state.position == 0
+    };
+    let both = (0..space.len())
+        .map(|index| space.state(index))
+        .filter(|state| state.disks[..2].iter().all(is_torn));
+    assert_eq!(
+        both.count(),
+        2,
+        "the first half of each, and the second one"
+    );
+}
+
+#[test]
 fn a_write_that_was_told_of_and_not_flushed_is_lost_behind_the_line() {
     let done = [
         (0, Done::Write),

@@ -300,11 +300,12 @@ impl BlockFindings<'_> {
                     },
                 )
             });
-            let states = group.states + broken.states;
+            let (states, mut models) = (group.states + broken.states, group.models);
+            models.add(broken.models);
             if (own, broken.smallest) < (*smallest, group.smallest) {
                 (*smallest, *group) = (own, broken.clone());
             }
-            group.states = states;
+            (group.states, group.models) = (states, models);
         }
         let group = |((plain, kind), (size, broken))| Group {
             size,

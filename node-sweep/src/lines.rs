@@ -18,7 +18,7 @@ pub(crate) enum Line {
     #[serde(rename = "states-finding")]
     Finding(Box<Finding>),
     #[serde(rename = "states-summary")]
-    Summary(Summary),
+    Summary(Box<Summary>),
 }
 
 /// The verdict on a state, and on all that equal it.
@@ -126,7 +126,7 @@ impl Summary {
     /// # Panics
     /// Never: it holds nothing that JSON cannot.
     pub fn json(&self) -> String {
-        serde_json::to_string(&Line::Summary(self.clone()))
+        serde_json::to_string(&Line::Summary(Box::new(self.clone())))
             .expect("it holds nothing that JSON cannot")
     }
 }

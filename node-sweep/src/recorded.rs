@@ -150,7 +150,7 @@ fn written(directory: &Path) -> anyhow::Result<Option<(Vec<Finding>, Summary)>> 
         read_lines(&directory.join(name), |_, line| {
             match line {
                 Line::Finding(finding) => findings.push(*finding),
-                Line::Summary(read) => summary = Some(read),
+                Line::Summary(read) => summary = Some(*read),
                 Line::State(_) => bail!("a state is no finding"),
             }
             anyhow::Ok(())

@@ -1,7 +1,7 @@
 //! All recordings of a program, each with what else was done on the disk meanwhile: the crash
 //! states of one after those of the other, and what was found in any of them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use pace_rules::disk::Kind;
 use pace_rules::nodes::{BlockCount, BlockError, BlockRequest, BlockSpace, StartOrder};
@@ -191,10 +191,13 @@ impl<'a> Recordings<'a> {
         for (place, member) in self.members.iter().enumerate() {
             for group in member.findings(false).groups(&member.own(swept)) {
                 let states = group.broken.states;
+                // A state may equal one of another recording.
+                let places = 0..self.members.len();
+                let seen = places.filter(|place| group.broken.models.contains(*place));
                 let alike = Alike {
                     place,
                     states,
-                    seen: vec![place],
+                    seen: seen.collect(),
                     group,
                 };
                 match all.remove(&alike.kind()) {
@@ -218,7 +221,7 @@ struct Alike {
     /// How many there are in all recordings.
     states: u64,
     /// The recordings that have some.
-    seen: Vec<usize>,
+    seen: BTreeSet<usize>,
 }
 
 impl Alike {
@@ -233,7 +236,7 @@ impl Alike {
     /// With what is alike in a later recording.
     fn with(self, later: Self) -> Self {
         let states = self.states + later.states;
-        let seen = [&*self.seen, &*later.seen].concat();
+        let seen = &self.seen | &later.seen;
         let smallest = if later.order() < self.order() {
             later
         } else {
@@ -261,6 +264,11 @@ impl AllBlocks<'_> {
 }
 
 impl Source for AllBlocks<'_> {
+    /// The recording that it is of.
+    fn model(&self, index: u64) -> usize {
+        self.recordings.place(index).0
+    }
+
     fn runs(&self) -> Vec<&Run> {
         let members = self.recordings.members.iter();
         members.map(|member| &member.trace.run).collect()
@@ -332,14 +340,14 @@ mod tests {
         for index in 0..recordings.len() {
             let (place, own) = recordings.place(index);
             if let Some(words) = words(place, own) {
-                let broken = Broken {
+                let key = source.make(index).state.expect("a disk").key;
+                let broken = swept.broken.entry(key).or_insert_with(|| Broken {
                     states: 2,
                     smallest: index,
                     complaint: vec![words].into(),
                     models: ModelSet::default(),
-                };
-                let key = source.make(index).state.expect("a disk").key;
-                swept.broken.insert(key, broken);
+                });
+                broken.models.add(ModelSet::of(source.model(index)));
             }
         }
         swept
@@ -388,6 +396,19 @@ mod tests {
         assert_eq!((found[0].number, found[0].states), (1, 4));
         // It shows the smallest one, that of the quiet disk.
         assert_eq!(recordings.place(found[0].state), (0, 2));
+    }
+
+    #[test]
+    fn a_state_that_several_recordings_share_was_seen_in_all_of_them() {
+        let trace = trace();
+        let recordings = recordings(&trace);
+        // The disk that was sent nothing is the same whatever the schedule.
+        let first = |_, own| (own == 0).then(|| "lost".to_owned());
+        let found = recordings
+            .findings(&swept(&recordings, first), false)
+            .expect("findings");
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!(found[0].seen_under, ["quiet", "neighbour", "writeback"]);
     }
 
     #[test]

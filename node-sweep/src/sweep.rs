@@ -166,7 +166,7 @@ pub struct Broken {
     pub smallest: u64,
     /// What is.
     pub complaint: Complaint,
-    /// On which models one of them is possible, if they are states of models.
+    /// On which models one of them is possible; of states of disks, the recordings that have one.
     pub models: ModelSet,
 }
 

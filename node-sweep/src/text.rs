@@ -324,7 +324,7 @@ impl Finding {
             lines.add("recordings", &words, detail.lines);
         }
         if self.recoveries > 1 {
-            let words = format!("seen in {} of them", self.recoveries);
+            let words = format!("seen in at least {} of them", self.recoveries);
             lines.add("recoveries", &words, 1);
         }
         if let Some(words) = self.models_words() {

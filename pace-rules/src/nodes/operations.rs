@@ -1,7 +1,7 @@
 //! A node's operations as the rules see them: what can be lost of each, until which call, and what
 //! goes with it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 use itertools::Itertools;
@@ -510,6 +510,8 @@ impl Operations {
 struct Known {
     name: Option<Name>,
     parent: Option<FileId>,
+    /// All directories that ever had a name of it.
+    parents: BTreeSet<FileId>,
     is_directory: bool,
     pages: BTreeMap<u64, Page>,
 }
@@ -577,6 +579,7 @@ impl Reader<'_> {
             let known = self.files.entry(file.file).or_default();
             known.name = Some(file.name.clone());
             known.parent = file.parent;
+            known.parents.extend(file.parent);
             known.is_directory = file.kind == FileKind::Directory;
         }
     }
@@ -770,6 +773,7 @@ impl Reader<'_> {
         let mut name = |file: &FileId, parent: FileId, name: &Name| {
             let known = self.files.entry(*file).or_default();
             (known.name, known.parent) = (Some(name.clone()), Some(parent));
+            known.parents.insert(parent);
         };
         match op {
             FileOp::Create {
@@ -843,23 +847,48 @@ impl Reader<'_> {
                 }
                 self.cover(number, event, |this, group| {
                     let op = this.op(this.this.groups[group].operation);
-                    let of_it = above.contains(&op.subject()) || this.is_of_sync(group, op, file);
+                    // That a directory above was made goes into the log, and not that one that was
+                    // there before has another name.
+                    let is_above = matches!(op, FileOp::Create { .. });
+                    let of_it = (is_above && above.contains(&op.subject()))
+                        || this.is_of_sync(group, op, file);
                     (this.this.groups[group].is_named && of_it)
                         || this.is_data_of(group, file, scope)
                 });
                 // What of the file is not covered may be logged with it, and so may what changed its
                 // name with that, and the sizes of those.
                 let touching = self.touching.get(&file).into_iter().flatten();
+                let touching: Vec<_> = touching.map(|operation| self.op(*operation)).collect();
                 let related: HashSet<FileId> = touching
-                    .map(|operation| self.op(*operation).subject())
+                    .iter()
+                    .map(|op| op.subject())
                     .chain([file])
                     .collect();
+                // All directories of a file whose names changed are logged with what is new in them
+                // (btrfs_log_all_parents).
+                let has_new_names = touching.iter().any(|op| {
+                    use FileOp::{Link, Rename, Unlink};
+                    op.subject() == file
+                        && matches!(op, Link { .. } | Rename { .. } | Unlink { .. })
+                });
+                let logged_parents = self.files.get(&file).filter(|_| has_new_names);
+                let logged_parents =
+                    logged_parents.map_or_else(BTreeSet::new, |known| known.parents.clone());
                 for number_of_group in self.open.clone() {
                     let group = &self.this.groups[number_of_group];
                     let op = self.op(group.operation);
                     let is_name = matches!(op, FileOp::Rename { .. } | FileOp::Link { .. });
+                    let parent = match op {
+                        FileOp::Create { parent, .. }
+                        | FileOp::Link { parent, .. }
+                        | FileOp::Unlink { parent, .. } => Some(parent),
+                        _ => None,
+                    };
                     let is_of_it = (is_name
-                        && (related.contains(&op.subject()) || self.took_its_name(op, file)))
+                        && (related.contains(&op.subject())
+                            || above.contains(&op.subject())
+                            || self.took_its_name(op, file)))
+                        || parent.is_some_and(|parent| logged_parents.contains(parent))
                         || (!group.is_named && group.file == file)
                         || (related.contains(&group.file)
                             && self.this.is_size_with_name(number_of_group));
@@ -938,6 +967,8 @@ impl Reader<'_> {
                 ..
             } => (file, *replaced),
             FileOp::Rename { file, .. } | FileOp::Link { file, .. } => (file, None),
+            // Of a directory that the log has it loses the name (btrfs_del_dir_entries_in_log).
+            FileOp::Unlink { file, parent, .. } => (file, Some(*parent)),
             _ => return false,
         };
         let parent = self.files.get(file).and_then(|file| file.parent);

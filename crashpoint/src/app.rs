@@ -182,7 +182,7 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
             request: &request,
             interrupt,
         };
-        arguments.crash_again(&recover, &mut trace, scratch.path(), &place)?;
+        crash_again(&recover, &mut trace, scratch.path(), &place)?;
         if interrupt.requested() {
             return Ok(Outcome::Incomplete);
         }
@@ -297,32 +297,6 @@ impl AppArgs {
                 "--again records a command that recovers, and a check that keeps running is none: name one with \
                  --recover, or the check with --check"
             );
-        }
-        Ok(())
-    }
-
-    /// Records what recovers from crashes of the run, and adds it to that.
-    fn crash_again(
-        &self,
-        recover: &Recover<'_>,
-        trace: &mut Trace,
-        scratch: &Path,
-        place: &Place,
-    ) -> anyhow::Result<()> {
-        let directory = scratch.join("recoveries");
-        fs::create_dir(&directory).with_context(|| format!("create {}", directory.display()))?;
-        let seen_at = place.seen_at().map(Path::to_owned);
-        let mut program = Program::new(directory, seen_at, recover.check);
-        // Its thread gets a mount namespace of its own.
-        std::thread::scope(|scope| {
-            let recorded = scope.spawn(|| recover.record(trace, &mut program));
-            recorded.join().expect("it does not panic")
-        })
-        .context("record a recovery")?;
-        if recover.interrupt.requested() {
-            campaign::say("interrupted: recoveries were being recorded, and nothing was tested");
-        } else if let Some(counts) = trace.about.recoveries {
-            campaign::say(&recoveries_words(counts));
         }
         Ok(())
     }
@@ -550,6 +524,31 @@ impl AppArgs {
         }
         Ok(Some(trace))
     }
+}
+
+/// Records what recovers from crashes of the run, and adds it to that.
+fn crash_again(
+    recover: &Recover<'_>,
+    trace: &mut Trace,
+    scratch: &Path,
+    place: &Place,
+) -> anyhow::Result<()> {
+    let directory = scratch.join("recoveries");
+    fs::create_dir(&directory).with_context(|| format!("create {}", directory.display()))?;
+    let seen_at = place.seen_at().map(Path::to_owned);
+    let mut program = Program::new(directory, seen_at, recover.check);
+    // Its thread gets a mount namespace of its own.
+    std::thread::scope(|scope| {
+        let recorded = scope.spawn(|| recover.record(trace, &mut program));
+        recorded.join().expect("it does not panic")
+    })
+    .context("record a recovery")?;
+    if recover.interrupt.requested() {
+        campaign::say("interrupted: recoveries were being recorded, and nothing was tested");
+    } else if let Some(counts) = trace.about.recoveries {
+        campaign::say(&recoveries_words(counts));
+    }
+    Ok(())
 }
 
 /// What is done on the disk meanwhile, of each recording.

@@ -38,7 +38,7 @@ fn said(output: &Output) -> String {
 /// The findings and the summary that were printed.
 fn swept(output: &Output) -> (Vec<Value>, Value) {
     let text = String::from_utf8_lossy(&output.stdout);
-    let lines = text.lines().map(|line| serde_json::from_str(line));
+    let lines = text.lines().map(serde_json::from_str);
     let mut lines: Vec<Value> = lines.collect::<Result<_, _>>().expect("objects");
     let summary = lines
         .pop()

@@ -17,13 +17,12 @@ use local_fs::enter_mount_namespace;
 use machine::Logged;
 use nix::unistd::{AccessFlags, access};
 use node_sweep::{
-    Check, CheckCommand, Judge, Level, Place, Program, Requested, Rule, Subject, late_acks,
-    recoveries_words, scratch,
+    Check, CheckCommand, Judge, Level, Place, Program, Requested, Rule, Subject, late_acks, scratch,
 };
 use recorder::process::{NodeOptions, Schedule, record};
 use trace_store::Trace;
 
-use crate::recover::Recover;
+use crate::recover::{AgainArgs, OfProgram};
 use crate::states::{self, VisitArgs};
 use crate::terminal::give_terminal;
 
@@ -35,9 +34,6 @@ const RECORDINGS: u64 = 4;
 
 /// And so many times at most.
 const RECORDINGS_MAX: u64 = 64;
-
-/// So many times in a row the power fails again at most.
-const AGAIN_MAX: u64 = 8;
 
 /// What the only node is called.
 pub(crate) const PROGRAM: &str = "program";
@@ -86,13 +82,8 @@ pub(crate) struct AppArgs {
     #[arg(long, value_name = "N|NAMES", requires = "disk", conflicts_with_all = ["resume", "trace"])]
     schedules: Option<Schedules>,
 
-    /// Have the power fail again while the program recovers, so many times in a row
-    ///
-    /// The check is recorded on crash states that it finds `ok`: to open its directory, a program
-    /// recovers. What a crash leaves of that must be `ok` as well: it may lose nothing that the
-    /// first crash had left. Needs --check, or --recover.
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=AGAIN_MAX), conflicts_with = "resume")]
-    again: u64,
+    #[command(flatten)]
+    again: AgainArgs,
 
     /// With --again: what recovers, in place of the check. A shell runs it, with {dir} as in --check;
     /// it must end with status 0
@@ -103,11 +94,6 @@ pub(crate) struct AppArgs {
         conflicts_with = "resume"
     )]
     recover: Option<String>,
-
-    /// With --again: from how many crash states recoveries are recorded, each time. States of which
-    /// nothing is to be recovered do not count
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..), requires = "again", conflicts_with = "resume")]
-    recoveries: u64,
 
     /// How long the check may take for a state, in seconds
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86400), conflicts_with = "resume")]
@@ -173,17 +159,18 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
     }
     let request = visit.request(Rule::BruteForce, judge.clone())?;
     let explore = request.explore(None, &trace.run)?;
-    if arguments.again > 0 {
-        let recover = Recover {
-            again: arguments.again,
-            wanted: arguments.recoveries,
+    if arguments.again.is_wanted() {
+        let directory = scratch.path().join("recoveries");
+        fs::create_dir(&directory).with_context(|| format!("create {}", directory.display()))?;
+        let seen_at = place.seen_at().map(Path::to_owned);
+        let mut who = OfProgram {
+            program: Program::new(directory, seen_at, &check),
             command: arguments.recover.as_deref(),
             check: &check,
             request: &request,
-            interrupt,
         };
-        crash_again(&recover, &mut trace, scratch.path(), &place)?;
-        if interrupt.requested() {
+        let again = arguments.again;
+        if !again.record(&mut trace, &request, &mut who, interrupt)? {
             return Ok(Outcome::Incomplete);
         }
     }
@@ -284,15 +271,8 @@ impl AppArgs {
 
     /// Refuses crashes during recovery where there is nothing to record them of.
     fn refuse_again(&self) -> anyhow::Result<()> {
-        if self.again == 0 {
-            return Ok(());
-        }
-        if self.sweep.states.level()? == Level::Block {
-            bail!(
-                "--again records the calls of a program, and --level block looks at none: leave out one of them"
-            );
-        }
-        if self.check.is_none() && self.recover.is_none() {
+        self.again.refuse(&self.sweep)?;
+        if self.again.is_wanted() && self.check.is_none() && self.recover.is_none() {
             bail!(
                 "--again records a command that recovers, and a check that keeps running is none: name one with \
                  --recover, or the check with --check"
@@ -524,31 +504,6 @@ impl AppArgs {
         }
         Ok(Some(trace))
     }
-}
-
-/// Records what recovers from crashes of the run, and adds it to that.
-fn crash_again(
-    recover: &Recover<'_>,
-    trace: &mut Trace,
-    scratch: &Path,
-    place: &Place,
-) -> anyhow::Result<()> {
-    let directory = scratch.join("recoveries");
-    fs::create_dir(&directory).with_context(|| format!("create {}", directory.display()))?;
-    let seen_at = place.seen_at().map(Path::to_owned);
-    let mut program = Program::new(directory, seen_at, recover.check);
-    // Its thread gets a mount namespace of its own.
-    std::thread::scope(|scope| {
-        let recorded = scope.spawn(|| recover.record(trace, &mut program));
-        recorded.join().expect("it does not panic")
-    })
-    .context("record a recovery")?;
-    if recover.interrupt.requested() {
-        campaign::say("interrupted: recoveries were being recorded, and nothing was tested");
-    } else if let Some(counts) = trace.about.recoveries {
-        campaign::say(&recoveries_words(counts));
-    }
-    Ok(())
 }
 
 /// What is done on the disk meanwhile, of each recording.

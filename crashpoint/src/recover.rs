@@ -1,76 +1,171 @@
-//! What a program does while it recovers from a crash, on record: the power may fail again then.
+//! What a program or a cluster does while it recovers from a crash, on record: the power may fail
+//! again then.
 
 use std::fs::File;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Instant;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use campaign::Interrupt;
+use clap::Args;
 use node_sweep::{
-    Check, CheckCommand, FirstCrash, Program, Request, Subject, Verdict, first_crashes, undamaged,
+    Check, CheckCommand, CrashState, FirstCrash, Level, Program, Request, Subject, Verdict,
+    first_crashes, recoveries_words, undamaged,
 };
 use recorder::process::{NodeOptions, record};
 use trace::Action;
 use trace_store::{Recovers, RecoveryCounts, Trace};
 
 use crate::app::PROGRAM;
-use crate::states;
+use crate::states::{self, VisitArgs};
 
 /// For each recovery that is wanted, so many crash states are tried: of most there is nothing to
 /// recover.
 const TRIED_FOR_EACH: u64 = 8;
 
-/// What is asked for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Recover<'a> {
-    /// How often in a row the power fails again.
-    pub(crate) again: u64,
-    /// From how many crash states recoveries are recorded, each time.
-    pub(crate) wanted: u64,
-    /// What recovers, if that is not the check: words for a shell.
-    pub(crate) command: Option<&'a str>,
-    pub(crate) check: &'a Check,
-    /// Which crash states there are.
-    pub(crate) request: &'a Request,
-    pub(crate) interrupt: &'a Interrupt,
+/// So many times in a row the power fails again at most.
+const AGAIN_MAX: u64 = 8;
+
+/// Whether the power fails again during recovery.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct AgainArgs {
+    /// Have the power fail again during the recovery from a crash, so many times in a row
+    ///
+    /// The check of a program, or the start of a cluster, is recorded on crash states that the check
+    /// finds `ok`: whoever opens what a crash left recovers it. What a crash leaves of that must be
+    /// `ok` as well: it may lose nothing that the first crash had left.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=AGAIN_MAX), conflicts_with_all = ["resume", "shard"])]
+    again: u64,
+
+    /// With --again: from how many crash states recoveries are recorded, each time. States of which
+    /// nothing is to be recovered do not count
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..), requires = "again", conflicts_with = "resume")]
+    recoveries: u64,
+}
+
+impl AgainArgs {
+    /// Whether it is asked for.
+    pub(crate) fn is_wanted(self) -> bool {
+        self.again > 0
+    }
+
+    /// Refuses it where the calls of a recovery say nothing.
+    ///
+    /// # Errors
+    /// If only disks are looked at.
+    pub(crate) fn refuse(self, visit: &VisitArgs) -> anyhow::Result<()> {
+        if self.is_wanted() && visit.states.level()? == Level::Block {
+            bail!(
+                "--again records the calls of what recovers, and --level block looks at none: leave out one of them"
+            );
+        }
+        Ok(())
+    }
+
+    /// Records what recovers from crashes of a run, and adds it to the trace. Returns whether that
+    /// is so: if somebody interrupts it is not, which is said.
+    ///
+    /// # Errors
+    /// If a state cannot be made or looked at, or nothing be started.
+    pub(crate) fn record(
+        self,
+        trace: &mut Trace,
+        request: &Request,
+        who: &mut (dyn Recoverer + Send),
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<bool> {
+        let recover = Recover {
+            again: self.again,
+            wanted: self.recoveries,
+            request,
+            interrupt,
+        };
+        // Who looks at states has its thread see mounts of its own.
+        let recorded = std::thread::scope(|scope| {
+            let recorded = scope.spawn(|| recover.record(trace, who));
+            recorded.join().expect("it does not panic")
+        });
+        if interrupt.requested() {
+            campaign::say("interrupted: recoveries were being recorded, and nothing was tested");
+            return Ok(false);
+        }
+        let counts = recorded.context("record a recovery")?;
+        trace.about.recoveries = Some(counts);
+        campaign::say(&recoveries_words(counts));
+        Ok(true)
+    }
+}
+
+/// Who recovers from crashes.
+pub(crate) trait Recoverer {
+    /// Records what recovers from a crash.
+    ///
+    /// # Errors
+    /// If it cannot be looked at here at all.
+    fn recover(&mut self, state: &CrashState) -> anyhow::Result<Tried>;
+
+    /// Whether the check says `ok` of a state.
+    ///
+    /// # Errors
+    /// If it cannot be looked at here at all.
+    fn is_ok(&mut self, state: &CrashState) -> anyhow::Result<bool>;
 }
 
 /// What came of a try to record a recovery.
-enum Tried {
+pub(crate) enum Tried {
+    /// This was recorded.
     Recorded(Box<Trace>),
+    /// Nothing was changed.
     Unchanged,
+    /// The check does not say `ok`.
     NotOk,
+    /// What was recorded is not all.
     NotFollowed,
 }
 
+impl Tried {
+    /// A recovery that was recorded and ended well.
+    pub(crate) fn of(trace: Trace) -> Self {
+        let is_change = |action: &Action| matches!(action, Action::File(op) if !op.is_sync());
+        let mut events = trace.run.nodes.iter().flat_map(|node| &node.events);
+        if !trace.about.not_recorded.is_empty() {
+            Self::NotFollowed
+        } else if events.any(|event| is_change(&event.action)) {
+            Self::Recorded(Box::new(trace))
+        } else {
+            Self::Unchanged
+        }
+    }
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+struct Recover<'a> {
+    again: u64,
+    wanted: u64,
+    /// Which crash states there are.
+    request: &'a Request,
+    interrupt: &'a Interrupt,
+}
+
 impl Recover<'_> {
-    /// Records what recovers from crashes of a run, each in a directory that `program` makes, and
-    /// adds it to the trace. `program` is to be on a thread that does nothing else.
-    ///
-    /// # Errors
-    /// If a state cannot be made or looked at, or the command cannot be started.
-    pub(crate) fn record(&self, trace: &mut Trace, program: &mut Program) -> anyhow::Result<()> {
+    fn record(&self, trace: &mut Trace, who: &mut dyn Recoverer) -> anyhow::Result<RecoveryCounts> {
+        trace.recoveries.clear();
         let mut counts = RecoveryCounts::default();
-        let mut first = 0;
-        for depth in 0..self.again {
-            let parents = trace.recoveries.len();
-            let mut found = Vec::new();
-            if depth == 0 {
-                found = self.of_run(trace, self.wanted, &mut counts, program)?;
-            }
-            let older = &trace.recoveries[first..parents];
-            for (place, parent) in older.iter().enumerate() {
+        let mut found = self.of_run(trace, self.wanted, &mut counts, who)?;
+        for _ in 1..self.again {
+            let parents = std::mem::take(&mut found);
+            for (place, parent) in parents.iter().enumerate() {
                 // Each of those has its part of them.
                 let left = self.wanted - found.len() as u64;
-                let wanted = left.div_ceil((older.len() - place) as u64);
-                found.extend(self.of_run(parent, wanted, &mut counts, program)?);
+                let wanted = left.div_ceil((parents.len() - place) as u64);
+                found.extend(self.of_run(parent, wanted, &mut counts, who)?);
             }
-            first = parents;
-            trace.recoveries.extend(found);
+            trace.recoveries.extend(parents);
         }
-        trace.about.recoveries = Some(counts);
-        Ok(())
+        trace.recoveries.extend(found);
+        Ok(counts)
     }
 
     /// Records so many recoveries from crashes of one run.
@@ -79,7 +174,7 @@ impl Recover<'_> {
         trace: &Trace,
         wanted: u64,
         counts: &mut RecoveryCounts,
-        program: &mut Program,
+        who: &mut dyn Recoverer,
     ) -> anyhow::Result<Vec<Trace>> {
         let mut found = Vec::new();
         if wanted == 0 {
@@ -87,7 +182,7 @@ impl Recover<'_> {
         }
         let most = wanted.saturating_mul(TRIED_FOR_EACH);
         first_crashes(trace, self.request, most, &mut |crash| {
-            let tried = self.of_crash(&crash, program)?;
+            let tried = self.of_crash(crash, who)?;
             if self.interrupt.requested() {
                 return Ok(false);
             }
@@ -105,71 +200,97 @@ impl Recover<'_> {
         Ok(found)
     }
 
-    fn of_crash(&self, crash: &FirstCrash, program: &mut Program) -> anyhow::Result<Tried> {
-        let state = &crash.state;
-        if program.judge(state, false)? != Verdict::Ok {
-            return Ok(Tried::NotOk);
-        }
-        let mut tried = Tried::NotFollowed;
-        let held = program.hold(state, |_, data, acks| {
-            tried = self.of_directory(data, acks)?;
-            Ok(())
-        })?;
-        held.map_err(anyhow::Error::msg)?;
+    fn of_crash(&self, crash: FirstCrash, who: &mut dyn Recoverer) -> anyhow::Result<Tried> {
+        let FirstCrash {
+            state,
+            crashes,
+            acknowledged_by,
+        } = crash;
+        let mut tried = who.recover(&state)?;
         if let Tried::Recorded(recovery) = &mut tried {
             let acknowledged = recovery.add(&state.acknowledged);
             recovery.about.recovers = Some(Recovers {
-                crashes: crash.crashes.clone(),
+                crashes,
                 acknowledged,
+                acknowledged_by,
             });
             // What a second crash leaves is compared with what the recovery leaves alone.
-            if program.judge(&undamaged(recovery, &self.request.model)?, false)? != Verdict::Ok {
+            if !who.is_ok(&undamaged(recovery, &self.request.model)?)? {
                 return Ok(Tried::NotOk);
             }
         }
         Ok(tried)
     }
+}
 
-    /// Records what recovers the directory of a crash state.
-    fn of_directory(&self, data: &Path, acks: &Path) -> anyhow::Result<Tried> {
-        let words = match (self.command, &self.check.command) {
-            (Some(words), _) => words,
-            (None, CheckCommand::Once(words)) => words,
-            (None, CheckCommand::Serve(_)) => {
-                unreachable!("one that keeps running is refused before")
-            }
-        };
-        let mut command = self.check.command(words, data, acks);
-        // What it says of the state it has said before.
-        let said = acks.with_file_name("said");
-        let said = File::create(&said).with_context(|| format!("create {}", said.display()))?;
-        command
-            .stdin(Stdio::null())
-            .stdout(said.try_clone().context("share its output")?)
-            .stderr(said);
-        let options = NodeOptions {
-            name: PROGRAM.into(),
-            directory: Some(data.to_owned()),
-            ..NodeOptions::default()
-        };
-        let deadline = Instant::now() + self.check.limit;
-        let cancelled = || self.interrupt.requested() || Instant::now() >= deadline;
-        let Some((trace, status)) = record(options, command, &cancelled)? else {
-            return Ok(Tried::NotFollowed);
-        };
-        if !status.success() {
+/// A program, and the command that recovers what it left.
+pub(crate) struct OfProgram<'a> {
+    /// Makes the directories of crash states.
+    pub(crate) program: Program,
+    /// What recovers, if that is not the check: words for a shell.
+    pub(crate) command: Option<&'a str>,
+    pub(crate) check: &'a Check,
+    pub(crate) request: &'a Request,
+}
+
+impl Recoverer for OfProgram<'_> {
+    fn recover(&mut self, state: &CrashState) -> anyhow::Result<Tried> {
+        if !self.is_ok(state)? {
             return Ok(Tried::NotOk);
         }
-        let is_change = |action: &Action| matches!(action, Action::File(op) if !op.is_sync());
-        let mut events = trace.run.nodes.iter().flat_map(|node| &node.events);
-        if !trace.about.not_recorded.is_empty()
-            || states::difference(self.request, &trace, data)?.is_some()
-        {
-            return Ok(Tried::NotFollowed);
-        }
-        if !events.any(|event| is_change(&event.action)) {
-            return Ok(Tried::Unchanged);
-        }
-        Ok(Tried::Recorded(Box::new(trace)))
+        let (command, check, request) = (self.command, self.check, self.request);
+        let mut tried = Tried::NotFollowed;
+        let held = self.program.hold(state, |_, data, acks| {
+            tried = of_directory(command, check, request, data, acks)?;
+            Ok(())
+        })?;
+        held.map_err(anyhow::Error::msg)?;
+        Ok(tried)
     }
+
+    fn is_ok(&mut self, state: &CrashState) -> anyhow::Result<bool> {
+        Ok(self.program.judge(state, false)? == Verdict::Ok)
+    }
+}
+
+/// Records what recovers the directory of a crash state.
+fn of_directory(
+    command: Option<&str>,
+    check: &Check,
+    request: &Request,
+    data: &Path,
+    acks: &Path,
+) -> anyhow::Result<Tried> {
+    let words = match (command, &check.command) {
+        (Some(words), _) => words,
+        (None, CheckCommand::Once(words)) => words,
+        (None, CheckCommand::Serve(_)) => {
+            unreachable!("one that keeps running is refused before")
+        }
+    };
+    let mut command = check.command(words, data, acks);
+    // What it says of the state it has said before.
+    let said = acks.with_file_name("said");
+    let said = File::create(&said).with_context(|| format!("create {}", said.display()))?;
+    command
+        .stdin(Stdio::null())
+        .stdout(said.try_clone().context("share its output")?)
+        .stderr(said);
+    let options = NodeOptions {
+        name: PROGRAM.into(),
+        directory: Some(data.to_owned()),
+        ..NodeOptions::default()
+    };
+    let deadline = Instant::now() + check.limit;
+    let cancelled = || check.interrupt.requested() || Instant::now() >= deadline;
+    let Some((trace, status)) = record(options, command, &cancelled)? else {
+        return Ok(Tried::NotFollowed);
+    };
+    if !status.success() {
+        return Ok(Tried::NotOk);
+    }
+    if states::difference(request, &trace, data)?.is_some() {
+        return Ok(Tried::NotFollowed);
+    }
+    Ok(Tried::of(trace))
 }

@@ -1003,7 +1003,7 @@ impl<'a> Findings<'a> {
         let recovers = self.trace.about.recovers.as_ref()?;
         let lines = self.line(recovers.acknowledged);
         Some(Line {
-            node: self.trace.run.nodes.first()?.name.clone(),
+            node: recovers.acknowledged_by.clone(),
             line: lines.lines().last()?.to_owned(),
         })
     }

@@ -68,7 +68,7 @@ pub use manifest::Manifest;
 pub use merge::{Merged, merge};
 pub use minimize::{Minimization, Minimized, Shape, minimize};
 pub use mount_slot::{DiskImage, DiskState};
-pub use nodes::Nodes;
+pub use nodes::{Lent, Nodes};
 pub use place::{Place, mentions};
 pub use program::{Program, is_scratch, scratch};
 pub use rank::Rank;

@@ -40,6 +40,16 @@ pub struct Nodes {
     interrupt: Interrupt,
 }
 
+/// What somebody needs who starts a cluster on a crash state.
+pub struct Lent<'a> {
+    /// The directories of its nodes, in the order of the cluster file.
+    pub directories: &'a [PathBuf],
+    /// The file with what had been acknowledged.
+    pub acks: &'a Path,
+    /// Who is started before whom, if they are not started together.
+    pub turns: Option<cluster::Turns<'a>>,
+}
+
 impl Nodes {
     /// One that makes its directories in `directory`, which is nobody else's.
     ///
@@ -165,19 +175,22 @@ impl Nodes {
         Ok(Ok(directories))
     }
 
+    /// Who is started before whom, as places in the cluster file.
+    fn turns(&self, turns: Option<&Turns>) -> Option<(Vec<usize>, Vec<usize>)> {
+        let of_file = |nodes: &[usize]| -> Vec<usize> {
+            let places = nodes.iter().filter_map(|node| self.numbers[*node]);
+            places.collect()
+        };
+        turns.map(|turns| (of_file(&turns.first), of_file(&turns.later)))
+    }
+
     fn start(
         &mut self,
         directories: &[PathBuf],
         turns: Option<&Turns>,
         cancelled: &dyn Fn() -> bool,
     ) -> cluster::Result<()> {
-        let of_file = |nodes: &[usize]| -> Vec<usize> {
-            nodes
-                .iter()
-                .filter_map(|node| self.numbers[*node])
-                .collect()
-        };
-        let turns = turns.map(|turns| (of_file(&turns.first), of_file(&turns.later)));
+        let turns = self.turns(turns);
         self.cluster.start(&mut Settings {
             directories,
             first: false,
@@ -242,6 +255,43 @@ impl Nodes {
             Ok(Vec::new())
         })?;
         Ok(looked)
+    }
+
+    /// Has the cluster started on a state by somebody else, who is given the directories of its
+    /// nodes and who is to be started before whom; it is killed afterwards. Returns why a disk cannot
+    /// be mounted, if that is so.
+    ///
+    /// # Errors
+    /// If the state cannot be made, or `start` fails.
+    pub fn lend(
+        &mut self,
+        state: &CrashState,
+        start: &mut dyn FnMut(&mut Cluster, Lent<'_>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Result<(), String>> {
+        let mut lent = Ok(());
+        self.visit(|this, place| {
+            let directories = match this.put(state, place)? {
+                Ok(directories) => directories,
+                Err(why) => {
+                    lent = Err(why);
+                    return Ok(Vec::new());
+                }
+            };
+            let acks = this.directory.join("acknowledgements");
+            fs::write(&acks, &state.acknowledged)
+                .with_context(|| format!("write {}", acks.display()))?;
+            let turns = this.turns(state.turns.as_ref());
+            let of_state = Lent {
+                directories: &directories,
+                acks: &acks,
+                turns: turns
+                    .as_ref()
+                    .map(|(first, later)| cluster::Turns { first, later }),
+            };
+            start(&mut this.cluster, of_state)?;
+            Ok(Vec::new())
+        })?;
+        Ok(lent)
     }
 
     /// Where states are made.

@@ -1,10 +1,10 @@
-//! Crashes while a program recovers from a crash: what was recorded of each recovery has states of
+//! Crashes while a program or a cluster recovers from a crash: what was recorded of each recovery has states of
 //! its own, those of one recovery after those of the other. They keep the promises of the first
 //! crash, since a recovery may lose nothing that was durable.
 
 use std::collections::{HashMap, HashSet};
 
-use pace_rules::nodes::{Count, Explore, Spaces};
+use pace_rules::nodes::{Count, Spaces};
 use trace::Run;
 use trace_store::Trace;
 
@@ -48,14 +48,14 @@ impl Recovery<'_> {
 }
 
 impl<'a> Recoveries<'a> {
-    /// Those of the trace of a program.
+    /// Those of a trace.
     ///
     /// # Errors
     /// If what is asked for does not fit a run.
     pub fn new(trace: &'a Trace, request: &'a Request) -> anyhow::Result<Self> {
         let mut first = 0;
         let members = trace.recoveries.iter().map(|trace| {
-            let spaces = request.spaces(Explore::BruteForce, trace)?;
+            let spaces = request.spaces(request.explore_of(trace)?, trace)?;
             let member = Recovery {
                 trace,
                 spaces,
@@ -130,15 +130,17 @@ impl<'a> Recoveries<'a> {
         swept: &Swept,
         explains: Option<bool>,
     ) -> anyhow::Result<Vec<Finding>> {
-        let requests = self.request.of_calls(Explore::BruteForce)?;
         let mut places: HashMap<Likeness, usize> = HashMap::new();
         let mut all: Vec<Finding> = Vec::new();
         for member in &self.members {
             let judged = Findings::new(member.trace, &member.spaces, &self.request.model);
             let found = judged.of(&member.own(swept));
             let found = match explains {
-                Some(is_whole) => judged.explain(found, &requests, is_whole),
-                None => found.into_iter().map(|(finding, _)| finding).collect(),
+                Some(is_whole) if !found.is_empty() => {
+                    let explore = self.request.explore_of(member.trace)?;
+                    judged.explain(found, &self.request.of_calls(explore)?, is_whole)
+                }
+                _ => found.into_iter().map(|(finding, _)| finding).collect(),
             };
             for finding in found {
                 let likeness = Likeness::of(&finding);
@@ -225,6 +227,8 @@ pub struct FirstCrash {
     pub state: CrashState,
     /// What each crash left, this one last, in words.
     pub crashes: Vec<String>,
+    /// The node that had acknowledged something last; nothing if there is none.
+    pub acknowledged_by: String,
 }
 
 /// Has `visit` look at crash states of a run that may be recovered from, until it returns `false`:
@@ -238,7 +242,7 @@ pub fn first_crashes(
     most: u64,
     visit: &mut dyn FnMut(FirstCrash) -> anyhow::Result<bool>,
 ) -> anyhow::Result<()> {
-    let spaces = request.spaces(Explore::BruteForce, trace)?;
+    let spaces = request.spaces(request.explore_of(trace)?, trace)?;
     let kinds = spaces.counts().into_iter().map(|(_, count)| count.states);
     let indices = Indices::of(kinds, Some(most), request.seed)?;
     let mut trees = Trees::new(trace, &spaces);
@@ -262,6 +266,9 @@ pub fn first_crashes(
         let story = of_model.story(None, &of_space, &shown, state.key);
         let crash = FirstCrash {
             crashes: [crashes(trace), vec![story.in_a_line()]].concat(),
+            acknowledged_by: story
+                .acknowledged
+                .map_or_else(String::new, |line| line.node),
             state,
         };
         if !visit(crash)? {

@@ -252,7 +252,7 @@ impl Finding {
             lines.add("first crash", crash, detail.lines);
         }
         if !self.crashes.is_empty() {
-            let words = "the power failed again while the program recovered from that";
+            let words = "the power failed again during the recovery from that";
             lines.add("then", words, 2);
         }
         self.add_nodes(&mut lines, detail);

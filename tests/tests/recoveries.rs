@@ -148,6 +148,47 @@ fn a_command_of_its_own_recovers_beside_a_check_that_keeps_running() {
     assert_eq!(again(&summary)["recoveries"]["recorded"], 4, "{summary:#}");
 }
 
+#[test]
+fn a_cluster_is_crashed_again_while_it_is_started() {
+    require_root();
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/recovers"));
+    for (how, is_found) in [("unsynced", true), ("", false)] {
+        let place = tempfile::tempdir().expect("a directory");
+        for file in ["node.py", "store.py"] {
+            std::fs::copy(folder.join(file), place.path().join(file)).expect("copied");
+        }
+        let text = std::fs::read_to_string(folder.join("cluster.toml")).expect("read");
+        let usual = "HOW = \"unsynced\"";
+        assert!(text.contains(usual), "{text}");
+        let path = |name: &str| place.path().join(name).to_string_lossy().into_owned();
+        let (file, trace) = (path("cluster.toml"), path("trace"));
+        std::fs::write(&file, text.replace(usual, &format!("HOW = \"{how}\""))).expect("written");
+        let recorded = crashpoint(&["cluster", "record", &file, "-o", &trace]);
+        assert_eq!(recorded.status.code(), Some(0), "{}", said(&recorded));
+        let sweep = [
+            "cluster",
+            "sweep",
+            &trace,
+            "--model",
+            "ext4-ordered",
+            "--format",
+            "json",
+        ];
+        assert_clean(&crashpoint(&sweep));
+        let output = crashpoint(&[&sweep[..], &["--again", "1", "--recoveries", "3"]].concat());
+        if !is_found {
+            assert_clean(&output);
+            continue;
+        }
+        let (findings, summary) = swept(&output);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert_eq!(findings.len(), 1, "{findings:#?}");
+        assert_eq!(findings[0]["acknowledged"]["node"], "client");
+        assert_eq!(findings[0]["prevented_by"][0]["path"], "data");
+        assert_eq!(again(&summary)["recoveries"]["recorded"], 3, "{summary:#}");
+    }
+}
+
 /// A sweep with a finding of a recovery.
 fn results(place: &TempDir) -> String {
     let out = place.path().join("out").to_string_lossy().into_owned();
@@ -165,7 +206,7 @@ fn such_a_finding_is_shown_replayed_kept_and_made_smaller_as_any_other() {
     let text = String::from_utf8_lossy(&shown.stdout).into_owned();
     for words in [
         "first crash   after",
-        "then          the power failed again while the program recovered",
+        "then          the power failed again during the recovery",
         "prevented by  fsync of data before truncate log",
     ] {
         assert!(text.contains(words), "{words}: {text}");

@@ -123,6 +123,8 @@ pub struct Recovers {
     pub crashes: Vec<String>,
     /// What had been acknowledged before the first one: lines, in the data of the trace.
     pub acknowledged: Data,
+    /// The node that printed the last of them; nothing if there is none.
+    pub acknowledged_by: String,
 }
 
 /// What was asked for recoveries, and what came of it.

@@ -229,6 +229,7 @@ fn recovered() -> Trace {
     recovery.about.recovers = Some(Recovers {
         crashes: vec!["after all; lost: nothing".into()],
         acknowledged,
+        acknowledged_by: "client".into(),
     });
     let mut trace = recorded_twice();
     trace.recoveries = vec![recovery];

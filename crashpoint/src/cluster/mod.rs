@@ -2,6 +2,7 @@
 
 mod bench;
 mod record;
+mod recover;
 mod run;
 mod states;
 mod workspace;

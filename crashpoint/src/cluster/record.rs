@@ -17,7 +17,7 @@ use cluster::{
 };
 use recorder::process::{NodeOptions, NodeTrace, Traced, about_now, join, start};
 use trace::Action;
-use trace_store::{TO_ANOTHER_NODE, Trace};
+use trace_store::{About, TO_ANOTHER_NODE, Trace};
 
 use super::run::{is_interrupted, say_ready};
 use super::workspace::Workspace;
@@ -81,20 +81,28 @@ pub(super) fn recorded(
         node.set_disk(disk);
     }
     let workspace = &*workspace;
-    let mut about = about_now();
-    about.cluster = Some(file.text.clone());
+    let about = about_now();
     let cancelled = || interrupt.requested();
-    let mut starter = Recorder {
-        workspace,
-        file,
-        traced: Vec::new(),
-    };
+    let mut starter = Recorder::new(file, &workspace.directories);
     start_prepared(&mut cluster, workspace, &mut starter, &cancelled)?;
     let client = run_client(&cluster, workspace, &cancelled)?;
     cluster.refuse_end()?;
     cluster.kill();
     let mut nodes = starter.end()?;
     nodes.push(client);
+    let mut trace = trace_of(file, nodes, about);
+    for node in cluster.nodes() {
+        if let Some(disk) = node.set_disk(None) {
+            let name = node.config().name.clone();
+            trace.disks.insert(name, disk.finish()?);
+        }
+    }
+    Ok(trace)
+}
+
+/// What was recorded of the nodes of a cluster, in the order of its file, and of a client after them
+/// if there was one.
+fn trace_of(file: &ClusterFile, mut nodes: Vec<NodeTrace>, mut about: About) -> Trace {
     let addresses = file
         .nodes
         .iter()
@@ -103,6 +111,7 @@ pub(super) fn recorded(
     for (node, address) in nodes.iter_mut().zip(addresses) {
         count_datagrams(node, address);
     }
+    about.cluster = Some(file.text.clone());
     let mut trace = join(nodes, about);
     for node in &file.nodes {
         trace
@@ -122,13 +131,7 @@ pub(super) fn recorded(
             .commands
             .insert(CLIENT.into(), client.command.clone());
     }
-    for node in cluster.nodes() {
-        if let Some(disk) = node.set_disk(None) {
-            let name = node.config().name.clone();
-            trace.disks.insert(name, disk.finish()?);
-        }
-    }
-    Ok(trace)
+    trace
 }
 
 /// Starts the nodes, for the second time if there is something that prepares them after the first.
@@ -229,9 +232,10 @@ fn run_client(
 }
 
 /// Has every node recorded from its first call on.
-struct Recorder<'a> {
-    workspace: &'a Workspace,
+pub(super) struct Recorder<'a> {
     file: &'a ClusterFile,
+    /// Of the nodes, in the order of the file.
+    directories: &'a [PathBuf],
     /// With their places in the file.
     traced: Vec<(usize, Arc<Traced>)>,
 }
@@ -250,9 +254,7 @@ impl Starter for Recorder<'_> {
         if let Some(disk) = disk {
             disk.begin().map_err(io::Error::other)?;
         }
-        let directory = node
-            .has_data
-            .then(|| self.workspace.directories[place].clone());
+        let directory = node.has_data.then(|| self.directories[place].clone());
         let options = NodeOptions {
             name: node.name.clone(),
             directory,
@@ -266,7 +268,24 @@ impl Starter for Recorder<'_> {
     }
 }
 
-impl Recorder<'_> {
+impl<'a> Recorder<'a> {
+    pub(super) fn new(file: &'a ClusterFile, directories: &'a [PathBuf]) -> Self {
+        Self {
+            file,
+            directories,
+            traced: Vec::new(),
+        }
+    }
+
+    /// What was recorded, without a client. The nodes have been killed.
+    ///
+    /// # Errors
+    /// If a node could not be recorded.
+    pub(super) fn trace(self) -> anyhow::Result<Trace> {
+        let file = self.file;
+        Ok(trace_of(file, self.end()?, about_now()))
+    }
+
     /// What was recorded, in the order of the file. The nodes have been killed.
     fn end(mut self) -> anyhow::Result<Vec<NodeTrace>> {
         self.traced.sort_by_key(|(place, _)| *place);

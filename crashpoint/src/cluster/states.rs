@@ -11,7 +11,9 @@ use local_fs::{Scratch, enter_mount_namespace};
 use node_sweep::{Judge, Level, Nodes, Request, Requested, Rule, Start, Subject};
 use trace_store::Trace;
 
+use super::recover::OfCluster;
 use crate::blocks;
+use crate::recover::AgainArgs;
 use crate::states;
 
 /// A cluster that was recorded, and what is asked of it.
@@ -62,6 +64,9 @@ pub(crate) struct SweepArgs {
     /// In which orders nodes are started where some of them, but not all, lost something
     #[arg(long, value_enum, value_name = "ORDER,...", value_delimiter = ',', default_value = STARTS, conflicts_with = "resume")]
     starts: Vec<Start>,
+
+    #[command(flatten)]
+    again: AgainArgs,
 
     #[command(flatten)]
     sweep: states::VisitArgs,
@@ -124,11 +129,17 @@ pub(crate) fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Res
         return visit.resume(results, &trace, explore, &mut ground.subjects(), &control);
     }
     visit.refuse()?;
+    arguments.again.refuse(visit)?;
     let directory = arguments.trace.as_deref().expect("it is required");
-    let (trace, _) = load(directory)?;
-    let ground = Ground::new(&trace, directory, interrupt)?;
+    let (mut trace, _) = load(directory)?;
     let request = visit.request(arguments.explore, Judge::Cluster)?;
     let request = started(request, &arguments.starts);
+    if arguments.again.is_wanted()
+        && !crash_again(arguments.again, &mut trace, directory, &request, interrupt)?
+    {
+        return Ok(Outcome::Incomplete);
+    }
+    let ground = Ground::new(&trace, directory, interrupt)?;
     let explore = request.explore(Some(&ground.file), &trace.run)?;
     let what = Requested {
         trace: &trace,
@@ -138,6 +149,24 @@ pub(crate) fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Res
         shard: visit.shard,
     };
     visit.begin(&what, &mut ground.subjects(), &control)
+}
+
+/// Records how the cluster recovers from crashes of its run. Returns whether that is so.
+fn crash_again(
+    again: AgainArgs,
+    trace: &mut Trace,
+    directory: &Path,
+    request: &Request,
+    interrupt: &Interrupt,
+) -> anyhow::Result<bool> {
+    let recorded = trace.clone();
+    let ground = Ground::new(&recorded, directory, interrupt)?;
+    let mut who = OfCluster {
+        nodes: ground.nodes()?,
+        file: &ground.file,
+        interrupt,
+    };
+    again.record(trace, request, &mut who, interrupt)
 }
 
 /// Where the cluster of a trace is started.

@@ -19,7 +19,7 @@ impl Recoverer for OfCluster<'_> {
         let (file, interrupt) = (self.file, self.interrupt);
         let mut tried = Tried::NotFollowed;
         let lent = self.nodes.lend(state, &mut |cluster, lent| {
-            tried = started(file, cluster, lent, interrupt)?;
+            tried = started(file, cluster, &lent, interrupt)?;
             Ok(())
         })?;
         lent.map_err(anyhow::Error::msg)?;
@@ -36,7 +36,7 @@ impl Recoverer for OfCluster<'_> {
 fn started(
     file: &ClusterFile,
     cluster: &mut Cluster,
-    lent: Lent<'_>,
+    lent: &Lent<'_>,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Tried> {
     let cancelled = || interrupt.requested();

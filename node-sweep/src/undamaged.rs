@@ -267,3 +267,74 @@ pub fn undamaged(trace: &Trace, model: &str) -> anyhow::Result<CrashState> {
     let acknowledged: Arc<[u8]> = Acknowledgements::of(trace).before(&everything, trace);
     Ok(CrashState::new(disks, hasher, acknowledged, None))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Says of the states that it is asked of one verdict after the other, and `ok` after that.
+    struct Says(Vec<Verdict>);
+
+    impl Subject for Says {
+        fn judge(&mut self, _: &CrashState, _: bool) -> anyhow::Result<Verdict> {
+            Ok(self.0.pop().unwrap_or(Verdict::Ok))
+        }
+    }
+
+    fn broken() -> Verdict {
+        Verdict::Broken(vec!["an entry is lost".to_owned()].into())
+    }
+
+    fn busy() -> Verdict {
+        Verdict::Inconclusive("the check took longer than 30 s".into())
+    }
+
+    /// Whether a violation in an order of starts is believed, if this is said of what the run left.
+    fn believes(said: Vec<Verdict>) -> bool {
+        let undamaged = Undamaged::of(&Trace::default(), "posix").expect("a state");
+        let turns = Turns {
+            first: vec![0],
+            later: vec![1],
+        };
+        let survives = undamaged.survives(&turns, &mut Says(said), &Interrupt::default());
+        survives.expect("it is asked")
+    }
+
+    #[test]
+    fn an_order_that_breaks_what_lost_nothing_accuses_nobody() {
+        assert!(believes(Vec::new()));
+        assert!(!believes(vec![broken()]));
+        let late = [vec![broken()], vec![Verdict::Ok; IN_TURNS as usize - 1]].concat();
+        assert!(!believes(late));
+    }
+
+    #[test]
+    fn a_machine_that_was_busy_for_a_while_does_not_discard_an_order() {
+        assert!(believes(vec![busy(); INCONCLUSIVE_IN_TURNS as usize]));
+        assert!(!believes(vec![busy(); INCONCLUSIVE_IN_TURNS as usize + 1]));
+    }
+
+    #[test]
+    fn a_try_that_says_nothing_is_made_again() {
+        let sound = vec![Verdict::Ok; IN_TURNS as usize - 1];
+        assert!(!believes([vec![broken()], sound, vec![busy()]].concat()));
+    }
+
+    #[test]
+    fn where_nothing_accuses_any_more_the_check_is_asked_no_more() {
+        let mut trace = Trace::default();
+        trace.about.not_recorded.insert("chown".into(), 1);
+        let undamaged = Undamaged::of(&trace, "posix").expect("a state");
+        let mut says = Says(vec![broken(); 100]);
+        let interrupt = Interrupt::default();
+        undamaged.ask_more(&mut says, &interrupt).expect("asked");
+        let left = says.0.len();
+        assert!(left < 100);
+        undamaged.ask_more(&mut says, &interrupt).expect("asked");
+        assert_eq!(says.0.len(), left);
+        assert!(matches!(
+            undamaged.temper(broken()),
+            Verdict::Inconclusive(_)
+        ));
+    }
+}

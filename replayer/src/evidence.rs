@@ -429,6 +429,7 @@ mod tests {
             pending: 0,
             lost: lost.iter().map(bytes).collect(),
             place: None,
+            again: Vec::new(),
             findings: vec![finding],
             more: 0,
         };

@@ -7,11 +7,11 @@
 //! All states of the run come first: they take less to understand, and tell of each recovery
 //! whether it breaks something without a second failure. Then recovery follows recovery.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Instant;
 
 use block_dev::{BlockLog, Image, ImageHash, Kind};
-use checker::{Finding, Model};
+use checker::{Finding, Model, Promise};
 use crash_images::{rebuild, rebuild_after, requests};
 use local_fs::Tree;
 use pace_rules::disk::{Disk, Log, Space, State};
@@ -20,7 +20,7 @@ use super::judge::{StateId, Visited};
 use super::states::{Recording, STATES_MAX, lost_bytes, seed_of_text};
 use super::{Engine, Result, Tell, Unfinished, inconclusive};
 use crate::moment::Progress;
-use crate::result::{Again, AgainCounts, StateFindings};
+use crate::result::{Again, AgainCounts, StateFindings, WorkloadResult};
 use crate::test_bed::Ticket;
 
 /// What has been visited is forgotten after a recovery, once it is so much.
@@ -161,7 +161,7 @@ impl Engine {
         (tour.tell)(&format!(
             "recording the recovery from a crash after {done} operations ({address})"
         ));
-        let recovered = self.record_recovery(&crashed.image, tour.unfinished)?;
+        let recovered = self.record_recovery(&crashed.image, &mut tour.unfinished.result)?;
         let recovered = match recovered {
             Ok(recovered) => recovered,
             Err(why) => {
@@ -290,9 +290,9 @@ impl Engine {
     pub(super) fn record_recovery(
         &mut self,
         image: &Image,
-        unfinished: &mut Unfinished,
+        result: &mut WorkloadResult,
     ) -> Result<Result<Recovered, String>> {
-        let timing = &mut unfinished.result.timing;
+        let timing = &mut result.timing;
         self.watch.lap(&mut timing.enumerate_us);
         let recorded = self.bed.record_recovery(image);
         self.watch.lap(&mut timing.record_us);
@@ -334,12 +334,12 @@ impl Engine {
     /// Waits for checkers, and adds what they find to the states that each is about.
     pub(super) fn report_on(
         &mut self,
-        checks: std::collections::BTreeMap<Ticket, Vec<StateFindings>>,
-        result: &mut crate::result::WorkloadResult,
+        checks: BTreeMap<Ticket, Vec<StateFindings>>,
+        result: &mut WorkloadResult,
     ) -> HashMap<Ticket, Finding> {
         let mut found = HashMap::new();
         self.watch.restart();
-        if !self.contract.promises(checker::Promise::FsckClean) {
+        if !self.contract.promises(Promise::FsckClean) {
             return found;
         }
         for (ticket, states) in checks {

@@ -104,6 +104,9 @@ impl<'a> Evidence<'a> {
 
     /// What would have prevented it, as far as the state shows that.
     pub fn ways_out(&self, state: &StateFindings, workload: &Workload) -> Vec<String> {
+        if state.is_by_recovery() {
+            return vec![way_for_recovery(state)];
+        }
         let operations: Vec<&Op> = workload.operations().collect();
         let mut ways: Vec<String> = Vec::new();
         for finding in &state.findings {
@@ -359,6 +362,18 @@ fn more_words(count: usize, what: &str) -> String {
     } else {
         format!("  {what}      {more} more\n")
     }
+}
+
+/// What would have kept a recovery from breaking what it does not break when it is not interrupted.
+fn way_for_recovery(state: &StateFindings) -> String {
+    let last = state.again.last();
+    if last.is_none_or(|again| again.lost.is_empty()) {
+        return "a recovery that can begin anew after each of its writes: the disk kept all that it was sent, in order"
+            .into();
+    }
+    "a recovery that sends a flush before it writes what makes it forget what it recovers from, such as that the \
+     journal is empty"
+        .into()
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ pub use result::{
     WorkloadResult,
 };
 pub use results_directory::Results;
-pub use story::{Story, death_text, replay_text, state_words};
+pub use story::{Story, again_sentence, death_text, replay_text, state_words};
 pub use sweep::{Summary, SweepOptions, Workers, sweep};
 pub use terminal::terminal_size;
 pub use worker::run_hidden;

@@ -101,7 +101,8 @@ impl Findings {
         let mut all = Vec::new();
         for (place, line, log) in results {
             let workload = line.read_workload()?;
-            let mut states: Vec<_> = line.broken.into_iter().map(StateFindings::from).collect();
+            let states = line.broken.into_iter().map(StateFindings::try_from);
+            let mut states: Vec<_> = states.collect::<Result<_, _>>()?;
             states.sort_by(StateFindings::order);
             let deaths = line.death.map(FoundWhat::Death);
             for what in states.into_iter().map(FoundWhat::State).chain(deaths) {
@@ -327,8 +328,10 @@ struct StateLine {
     findings: Vec<Finding>,
 }
 
-impl From<StateLine> for StateFindings {
-    fn from(line: StateLine) -> Self {
+impl TryFrom<StateLine> for StateFindings {
+    type Error = anyhow::Error;
+
+    fn try_from(line: StateLine) -> anyhow::Result<Self> {
         let StateLine {
             operations_done,
             under_way,
@@ -345,17 +348,18 @@ impl From<StateLine> for StateFindings {
             position,
             relaxation: state,
         };
-        Self {
+        let again = again.into_iter().map(Again::try_from);
+        Ok(Self {
             operations_done,
             under_way,
             state,
             pending,
             lost,
             place,
-            again: again.into_iter().map(Again::from).collect(),
+            again: again.collect::<Result<_, _>>()?,
             findings,
             more,
-        }
+        })
     }
 }
 
@@ -369,10 +373,13 @@ struct AgainLine {
     pending: u32,
     lost: Vec<LostBytes>,
     clean: bool,
+    log: LogLine,
 }
 
-impl From<AgainLine> for Again {
-    fn from(line: AgainLine) -> Self {
+impl TryFrom<AgainLine> for Again {
+    type Error = anyhow::Error;
+
+    fn try_from(line: AgainLine) -> anyhow::Result<Self> {
         let AgainLine {
             state: relaxation,
             position,
@@ -381,8 +388,9 @@ impl From<AgainLine> for Again {
             pending,
             lost,
             clean,
+            log,
         } = line;
-        Self {
+        Ok(Self {
             state: State {
                 position,
                 relaxation,
@@ -392,7 +400,8 @@ impl From<AgainLine> for Again {
             pending,
             lost,
             clean,
-        }
+            log: log.try_into()?,
+        })
     }
 }
 

@@ -122,24 +122,6 @@ impl Report {
             }
             value
         };
-        let log = |log: &RunLog| {
-            let entry = |entry: &LogEntry| {
-                let LogEntry {
-                    place,
-                    kind,
-                    offset,
-                    length,
-                    operation,
-                    answered,
-                } = entry;
-                match answered {
-                    None => json!([place, kind, offset, length, operation]),
-                    Some(answered) => json!([place, kind, offset, length, operation, answered]),
-                }
-            };
-            let entries: Vec<_> = log.entries.iter().map(entry).collect();
-            json!({ "left_out": log.left_out, "entries": entries, "holds": log.holds })
-        };
         let mut value = json!({
             "type": "result",
             "file_system": self.variant.file_system.name,
@@ -153,7 +135,7 @@ impl Report {
             "states_equal": result.states_equal,
             "states_left": result.states_left,
             "broken": result.broken.iter().map(state).collect::<Vec<_>>(),
-            "log": result.log.as_ref().map(log),
+            "log": result.log.as_ref().map(log_json),
             "death": result.death,
             "inconclusive": result.inconclusive,
             "not_applicable": result.not_applicable,
@@ -212,6 +194,25 @@ impl Report {
     }
 }
 
+fn log_json(log: &RunLog) -> Value {
+    let entry = |entry: &LogEntry| {
+        let LogEntry {
+            place,
+            kind,
+            offset,
+            length,
+            operation,
+            answered,
+        } = entry;
+        match answered {
+            None => json!([place, kind, offset, length, operation]),
+            Some(answered) => json!([place, kind, offset, length, operation, answered]),
+        }
+    };
+    let entries: Vec<_> = log.entries.iter().map(entry).collect();
+    json!({ "left_out": log.left_out, "entries": entries, "holds": log.holds })
+}
+
 fn again_json(again: &Again) -> Value {
     json!({
         "state": again.state.relaxation.to_string(),
@@ -221,6 +222,7 @@ fn again_json(again: &Again) -> Value {
         "pending": again.pending,
         "lost": again.lost,
         "clean": again.clean,
+        "log": log_json(&again.log),
     })
 }
 

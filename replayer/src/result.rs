@@ -104,6 +104,9 @@ pub struct Again {
     pub lost: Vec<LostBytes>,
     /// The same recovery, when the power did not fail, breaks no promise.
     pub clean: bool,
+    /// What the disk was asked during the recovery, also behind the crash; in a state that breaks
+    /// nothing there is nothing in it.
+    pub log: RunLog,
 }
 
 /// What came of crashes in recoveries, in numbers.
@@ -225,6 +228,11 @@ impl RunLog {
         }
     }
 
+    /// That of a recovery.
+    pub(crate) fn of_recovery(log: &BlockLog) -> Self {
+        Self::of(log, 0).up_to(log.len())
+    }
+
     /// From the place of the first entry to that of the last.
     pub(crate) fn places(&self) -> Range<usize> {
         let place = |entry: &LogEntry| entry.place as usize;
@@ -310,6 +318,17 @@ impl StateFindings {
         };
         let same = || again(self).cmp(&again(other));
         self.state.cmp(&other.state).then_with(same)
+    }
+
+    /// The name of the state that recovered when the power failed for the `number`-th time, counted
+    /// from 1, in a recovery.
+    pub(crate) fn address_before(&self, number: usize) -> String {
+        let again = self.again[..number - 1].to_vec();
+        Self {
+            again,
+            ..self.clone()
+        }
+        .address()
     }
 
     /// Whether it is one of the states that are always visited: at a crash point of the run, all or
@@ -415,6 +434,17 @@ impl WorkloadResult {
         match same {
             Some(same) => same.more += 1,
             None => self.broken.insert(place, found),
+        }
+    }
+
+    /// Keeps the log of a recovery with the states that break something after a crash in it.
+    pub(crate) fn keep_recovery(&mut self, address: &str, log: &BlockLog) {
+        for state in &mut self.broken {
+            let number =
+                (1..=state.again.len()).find(|number| state.address_before(*number) == address);
+            if let Some(number) = number {
+                state.again[number - 1].log = RunLog::of_recovery(log);
+            }
         }
     }
 

@@ -20,7 +20,7 @@ use super::judge::{StateId, Visited};
 use super::states::{Recording, STATES_MAX, lost_bytes, seed_of_text};
 use super::{Engine, Result, Tell, Unfinished, inconclusive};
 use crate::moment::Progress;
-use crate::result::{Again, AgainCounts, StateFindings, WorkloadResult};
+use crate::result::{Again, AgainCounts, RunLog, StateFindings, WorkloadResult};
 use crate::test_bed::Ticket;
 
 /// What has been visited is forgotten after a recovery, once it is so much.
@@ -94,6 +94,7 @@ impl Recovered {
             lost: lost_bytes(&self.rules, &self.log, &state),
             state,
             clean,
+            log: RunLog::default(),
         }
     }
 }
@@ -213,6 +214,8 @@ impl Engine {
             };
             self.crash_in_recovery(tour, &crashed)?;
         }
+        let result = &mut tour.unfinished.result;
+        result.keep_recovery(&address, &recovered.log);
         self.bed.recycle_recovery(recovered.log);
         Ok(())
     }

@@ -19,7 +19,7 @@ use super::judge::StateId;
 use super::states::Recording;
 use super::{Engine, Result, Tell, Unfinished, inconclusive};
 use crate::moment::Progress;
-use crate::result::{StateFindings, WorkloadResult};
+use crate::result::{RunLog, StateFindings, WorkloadResult};
 
 /// A search looks at no more states than this: what is that far from the state wanted is another
 /// finding.
@@ -272,20 +272,22 @@ impl Engine {
             crashed.again.push(recovered.crash(state, clean));
             if crashed.again.len() < search.again.len() {
                 let found = self.find_again(recording, search, crashed, depth + 1, result, tell)?;
-                if found.is_some() {
-                    return Ok(found);
+                if let Some(mut hit) = found {
+                    hit.state.again[depth].log = RunLog::of_recovery(log);
+                    return Ok(Some(hit));
                 }
                 continue;
             }
             let Some(found) = self.breaks(recording, search, with(&crashed), result, tell)? else {
                 continue;
             };
-            let found = if search.fewest {
+            let mut found = if search.fewest {
                 self.fewest_again(recording, search, found, (&image, &recovered), result, tell)?
             } else {
                 found
             };
-            if let Some(last) = found.again.last() {
+            if let Some(last) = found.again.last_mut() {
+                last.log = RunLog::of_recovery(log);
                 rebuild_after(&mut self.image, &image, log, rules, &last.state);
             }
             return Ok(Some(Hit {

@@ -161,7 +161,7 @@ impl FuseDisk {
     /// If the kernel's cache of the device cannot be dropped.
     pub fn start_recording_from(&mut self, image: &Image) -> Result<()> {
         self.start_recording()?;
-        self.lock().image = image.clone();
+        self.lock().image.clone_from(image);
         Ok(())
     }
 

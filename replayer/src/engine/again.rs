@@ -73,6 +73,15 @@ pub(super) struct Recovered {
     writes: usize,
 }
 
+impl Moment {
+    /// All that must be known of what has been visited at that moment.
+    fn id<'r>(&self, recording: &'r Recording<'_>) -> StateId<'r> {
+        let mut id = recording.id(self.first.clone());
+        id.state.again.clone_from(&self.again);
+        id
+    }
+}
+
 impl Recovered {
     pub(super) fn new(log: BlockLog, disk: Disk) -> Self {
         // The one write that such a disk loses is one of the run.
@@ -158,7 +167,7 @@ impl Engine {
         let moment = &crashed.moments[0];
         let progress = tour.recording.progress[moment.first.position];
         let done = progress.operations_done;
-        let address = self.id(tour.recording, moment).state.address();
+        let address = moment.id(tour.recording).state.address();
         (tour.tell)(&format!(
             "recording the recovery from a crash after {done} operations ({address})"
         ));
@@ -256,7 +265,7 @@ impl Engine {
                     continue;
                 }
                 is_new = true;
-                let mut id = self.id(tour.recording, moment);
+                let mut id = moment.id(tour.recording);
                 let again = recovered.crash(state.clone(), moment.clean);
                 id.state.again.push(again);
                 // Of a moment without a model no state of the run was visited either.
@@ -300,12 +309,6 @@ impl Engine {
         let recorded = self.bed.record_recovery(image);
         self.watch.lap(&mut timing.record_us);
         Ok(recorded?.map(|log| Recovered::new(log, self.disk)))
-    }
-
-    fn id<'r>(&self, recording: &'r Recording<'_>, moment: &Moment) -> StateId<'r> {
-        let mut id = recording.id(moment.first.clone());
-        id.state.again.clone_from(&moment.again);
-        id
     }
 
     /// Whether what has recovered from a content, which was visited, breaks nothing if the power

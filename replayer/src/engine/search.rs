@@ -202,7 +202,7 @@ impl Engine {
                 if result.states_checked as usize > STATES_MAX {
                     break;
                 }
-                let found = self.find_again(recording, search, id.state, 0, result, tell)?;
+                let found = self.find_again(recording, search, &id.state, 0, result, tell)?;
                 if found.is_some() {
                     return Ok(found);
                 }
@@ -230,7 +230,7 @@ impl Engine {
         &mut self,
         recording: &Recording<'_>,
         search: &Search,
-        crashed: StateFindings,
+        crashed: &StateFindings,
         depth: usize,
         result: &mut WorkloadResult,
         tell: Tell<'_>,
@@ -242,12 +242,11 @@ impl Engine {
             ..recording.id(state.state.clone())
         };
         // Whether it takes a crash in the recovery is a part of what is told.
-        let whole = self.look_at(recording, with(&crashed), result, tell)?;
+        let whole = self.look_at(recording, with(crashed), result, tell)?;
         let clean = whole.broken.is_empty() && whole.inconclusive.is_none();
-        let recovered = match self.record_recovery(&image, result)? {
-            Ok(recovered) => recovered,
+        let Ok(recovered) = self.record_recovery(&image, result)? else {
             // What cannot be mounted has no recovery.
-            Err(_) => return Ok(None),
+            return Ok(None);
         };
         let Recovery { log, rules, .. } = &recovered;
         let wanted = &search.again[depth];
@@ -271,7 +270,8 @@ impl Engine {
             let mut crashed = crashed.clone();
             crashed.again.push(recovered.crash(state, clean));
             if crashed.again.len() < search.again.len() {
-                let found = self.find_again(recording, search, crashed, depth + 1, result, tell)?;
+                let found =
+                    self.find_again(recording, search, &crashed, depth + 1, result, tell)?;
                 if let Some(mut hit) = found {
                     hit.state.again[depth].log = RunLog::of_recovery(log);
                     return Ok(Some(hit));

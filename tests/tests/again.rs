@@ -206,6 +206,22 @@ fn what_cannot_be_done_is_refused_in_one_line() {
     );
     let alone = refused(&["--fs", "ext4", "--again-states", "prefix"]);
     assert!(alone.contains("give --again 1 with it"), "{alone}");
+    let import = [
+        "import",
+        "--log-writes",
+        "log",
+        "--base",
+        "base",
+        "--fs",
+        "ext4",
+        "--again",
+        "1",
+    ];
+    let (_, imported) = ends(2, &import);
+    assert!(
+        imported.contains("--again is for workloads that are run here"),
+        "{imported}"
+    );
 }
 
 #[test]

@@ -123,9 +123,44 @@ fn a_disk_that_ignores_the_flushes_of_a_recovery_is_caught() {
     let lying = engine(Bug::None, Disk::DropFlush, "prefix", again).run(&text);
     assert_eq!(broken(&lying), [Promise::FsyncData, Promise::FsyncNames]);
     assert!(lying.broken.iter().all(StateFindings::is_by_recovery));
-    // The write that `lose-write` takes is one of the run.
-    let lost = engine(Bug::None, Disk::LoseWrite(9), "prefix", again).run(&text);
-    assert_eq!(lost.verdict(), Verdict::Clean, "{lost:?}");
+}
+
+#[test]
+fn the_one_write_that_a_disk_loses_is_not_one_of_a_recovery() {
+    // The run has three writes. Of the recovery the fourth moves an entry home.
+    let disk = Disk::LoseWrite(4);
+    let result = engine(Bug::GivesUp, disk, "prefix", times(1)).run(&workload(TEXT));
+    assert_eq!(counts(&result).states_checked, 5);
+    assert_eq!(result.verdict(), Verdict::Clean, "{result:?}");
+}
+
+#[test]
+fn what_only_a_second_failure_breaks_is_told_apart_from_the_same_after_one() {
+    // A lying disk loses the second entry of the log, and recovery does after it has cleared that.
+    let states = "prefix,reorder:1";
+    let mut engine = engine(Bug::ClearsFirst, Disk::DropFlush, states, times(1));
+    let result = engine.run(&workload("creat foo; append foo 5000; fsync foo"));
+    let of_data = |state: &&StateFindings| state.findings[0].promise == Promise::FsyncData;
+    let (again, once): (Vec<_>, Vec<_>) = result
+        .broken
+        .iter()
+        .filter(of_data)
+        .partition(|state| state.is_by_recovery());
+    assert!(!again.is_empty() && !once.is_empty(), "{result:?}");
+    assert_eq!(again[0].findings, once[0].findings);
+}
+
+#[test]
+fn a_content_is_recorded_once_and_judged_for_each_moment_that_it_stands_for() {
+    let text = "creat foo; append foo 5000; fsync foo; fsync foo";
+    let result = run(Bug::RecoversTwice, "prefix", times(1), text);
+    let counts = counts(&result);
+    assert_eq!((result.states_checked, counts.recoveries), (1, 1));
+    assert_eq!(counts.states_checked, 3, "{counts:?}");
+    let [state] = &result.broken[..] else {
+        panic!("one stands for both: {result:?}");
+    };
+    assert_eq!((state.operations_done, state.more), (3, 1));
 }
 
 #[test]

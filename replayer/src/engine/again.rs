@@ -38,6 +38,8 @@ pub(super) struct Tour<'a> {
     pub(super) judged: HashSet<(Progress, ImageHash)>,
     pub(super) unfinished: &'a mut Unfinished,
     pub(super) tell: Tell<'a>,
+    /// How many crash states the recoveries have that were recorded so far.
+    pub(super) in_recoveries: u128,
     /// When the workload's time is up.
     pub(super) end: Option<Instant>,
 }
@@ -239,10 +241,12 @@ impl Engine {
     ) -> Result<Vec<(State, ImageHash)>> {
         let Recovered { log, rules, .. } = recovered;
         let space = self.recovery_space(rules, address);
-        if self.share.is_none() && space.len() > STATES_MAX {
+        tour.in_recoveries = tour.in_recoveries.saturating_add(space.len());
+        if self.share.is_none() && tour.in_recoveries > STATES_MAX {
             let why = format!(
-                "the recovery from {address} has {} crash states: give --budget, or sample:N as one of --again-states",
-                space.len()
+                "up to the recovery from {address}, recoveries have {} crash states: give --budget, or sample:N as one \
+                 of --again-states",
+                tour.in_recoveries
             );
             tour.unfinished.result.inconclusive.get_or_insert(why);
             return Ok(Vec::new());
@@ -257,6 +261,11 @@ impl Engine {
             }
             rebuild_after(&mut self.image, &crashed.image, log, rules, &state);
             let hash = self.image.hash();
+            if tour.end.is_some() {
+                // States that are all equal take their time, too.
+                self.watch
+                    .lap(&mut tour.unfinished.result.timing.enumerate_us);
+            }
             let checked = counts(tour).states_checked;
             let mut is_new = false;
             for moment in &crashed.moments {

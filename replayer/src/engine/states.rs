@@ -142,6 +142,7 @@ impl Engine {
             judged: HashSet::new(),
             unfinished,
             tell,
+            in_recoveries: 0,
             end: self.share.map(|share| self.watch.last() + share),
         };
         let mut firsts = Firsts::default();

@@ -228,3 +228,25 @@ fn a_sample_is_drawn_of_each_recovery() {
     let counts = of(1);
     assert_eq!(counts.states_checked + counts.states_equal, 3);
 }
+
+#[test]
+fn more_states_of_recoveries_than_can_be_visited_are_not_begun() {
+    let text = "creat foo; append foo 5000; append foo 3000; append foo 1; fsync foo";
+    let again = with_states(1, "every-write,reorder:all,torn:512,mixed");
+    let result = run(Bug::None, "prefix", again, text);
+    assert_eq!(result.inconclusive, None, "{result:?}");
+    // Home are as many writes on their way as the log has entries.
+    let appends = "append foo 1; ".repeat(24);
+    let result = run(
+        Bug::None,
+        "prefix",
+        again,
+        &format!("creat foo; {appends}fsync foo"),
+    );
+    let why = result.inconclusive.clone().unwrap_or_default();
+    assert!(
+        why.contains("give --budget, or sample:N as one of --again-states"),
+        "{why}"
+    );
+    assert_eq!(counts(&result).states_checked, 0);
+}

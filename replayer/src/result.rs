@@ -342,16 +342,22 @@ impl StateFindings {
             )
     }
 
-    /// Whether it took a crash in a recovery to break it: the same recovery breaks nothing when it
-    /// is not interrupted.
+    /// How many crashes in recoveries it took to break it: the recovery behind the last of these
+    /// breaks nothing when it is not interrupted.
+    fn recoveries_needed(&self) -> usize {
+        let last = self.again.iter().rposition(|again| again.clean);
+        last.map_or(0, |place| place + 1)
+    }
+
+    /// Whether it took a crash in a recovery to break it.
     pub(crate) fn is_by_recovery(&self) -> bool {
-        self.again.last().is_some_and(|again| again.clean)
+        self.recoveries_needed() > 0
     }
 
     fn breaks_the_same(&self, other: &Self) -> bool {
         let broken = |finding: &Finding| (finding.promise, finding.path.clone());
         // What only a second failure breaks is not what the first has broken elsewhere.
-        self.is_by_recovery() == other.is_by_recovery()
+        self.recoveries_needed() == other.recoveries_needed()
             && self
                 .findings
                 .iter()

@@ -250,3 +250,16 @@ fn more_states_of_recoveries_than_can_be_visited_are_not_begun() {
     );
     assert_eq!(counts(&result).states_checked, 0);
 }
+
+#[test]
+fn what_a_second_failure_breaks_is_not_laid_upon_a_third() {
+    let likewise = |times| {
+        let result = run(Bug::RecoversTwice, "prefix", self::times(times), TEXT);
+        for state in &result.broken {
+            let last = state.again.last().expect("it takes one in a recovery");
+            assert!(last.clean, "what was broken before stays so: {state:?}");
+        }
+        result.broken.iter().map(|state| state.more).sum::<u32>()
+    };
+    assert!(likewise(2) > likewise(1));
+}

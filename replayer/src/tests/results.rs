@@ -560,6 +560,9 @@ fn older_programs_do_not_take_crashes_in_recoveries_for_others() {
     let format = |words: &str| -> Value {
         let (_kept, path) = place();
         Sweep::new(words).whole(&path("out"));
+        // Without it nothing of it is said.
+        let text = read(&path("out").join(RESULTS)) + &read(&path("out").join(SUMMARY));
+        assert_eq!(text.contains("\"again\""), !words.ends_with('0'), "{text}");
         let manifest = read(&path("out").join("manifest.json"));
         let manifest: Value = serde_json::from_str(&manifest).expect("an object");
         manifest["format"].clone()

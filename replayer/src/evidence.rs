@@ -58,20 +58,7 @@ impl<'a> Evidence<'a> {
             .entries
             .iter()
             .filter(|entry| entry.operation == Some(operation));
-        let mut runs: Vec<(char, usize)> = Vec::new();
-        for kind in asked
-            .map(|entry| entry.kind)
-            .filter(|kind| "WUDF".contains(*kind))
-        {
-            match runs.last_mut() {
-                Some((last, count)) if *last == kind => *count += 1,
-                _ => runs.push((kind, 1)),
-            }
-        }
-        runs.iter()
-            .map(|(kind, count)| run_words(*kind, *count))
-            .collect::<Vec<_>>()
-            .join(", ")
+        runs_of(asked)
     }
 
     /// What became of the writes that the disk need not have kept.
@@ -338,6 +325,24 @@ impl<'a> Evidence<'a> {
             entry.place, entry.length, entry.offset
         )
     }
+}
+
+/// What a disk was asked, in order, what is alike together.
+pub(crate) fn runs_of<'a>(asked: impl Iterator<Item = &'a LogEntry>) -> String {
+    let mut runs: Vec<(char, usize)> = Vec::new();
+    for kind in asked
+        .map(|entry| entry.kind)
+        .filter(|kind| "WUDF".contains(*kind))
+    {
+        match runs.last_mut() {
+            Some((last, count)) if *last == kind => *count += 1,
+            _ => runs.push((kind, 1)),
+        }
+    }
+    runs.iter()
+        .map(|(kind, count)| run_words(*kind, *count))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn run_words(kind: char, count: usize) -> String {

@@ -7,7 +7,7 @@ use local_fs::Variant;
 use pace_rules::disk::{Relaxation, State};
 use workloads::{Op, Workload};
 
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, runs_of};
 use crate::result::{Again, Death, LostBytes, StateFindings};
 
 /// So many lost writes are named.
@@ -182,6 +182,11 @@ fn again_text(state: &StateFindings) -> String {
         let (when, disk) = again_words(again);
         text += &format!("  again     {when}\n");
         text += &format!("  disk      {disk}\n");
+        // What breaks nothing by itself has no log.
+        let asked = runs_of(again.log.entries.iter());
+        if !asked.is_empty() {
+            text += &format!("            the recovery has {asked}\n");
+        }
         let which = if number == 0 {
             "the first recovery"
         } else {

@@ -538,6 +538,7 @@ fn a_crash_in_a_recovery_is_told() {
     let full = story.in_full(&Evidence::new(log, Disk::Honest));
     for part in [
         "  again     the power failed again while the file system recovered: after write 2 of 4 of the recovery\n",
+        "            the recovery has 3 writes, 1 flush, 1 discard, 1 flush\n",
         "            the first recovery, without this failure, breaks nothing\n",
         "  state     prefix@12/again/prefix@2\n",
         "  prevented a recovery that can begin anew after each of its writes",

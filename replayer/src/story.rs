@@ -207,7 +207,7 @@ fn clean_words(again: &Again) -> &'static str {
     if again.clean {
         "breaks nothing"
     } else {
-        "breaks a promise as well"
+        "is not clean either"
     }
 }
 

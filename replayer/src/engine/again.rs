@@ -126,7 +126,7 @@ impl Engine {
         firsts: Vec<First>,
     ) -> Result<()> {
         self.settle(tour);
-        // Not of more than one content at a time: what is visited later may be forgotten.
+        // What has been visited may be forgotten after the first recovery.
         let mut crashed = Vec::new();
         for (hash, states) in firsts {
             let moments = states.into_iter().map(|first| {
@@ -162,8 +162,8 @@ impl Engine {
 
     /// Visits the crash states of one recovery, and of the recoveries from these.
     fn crash_in_recovery(&mut self, tour: &mut Tour<'_>, crashed: &Crashed) -> Result<()> {
-        // What cannot be mounted has no recovery.
-        if crashed.tree.is_none() {
+        // What cannot be mounted has no recovery, and there may be too many states already.
+        if crashed.tree.is_none() || self.are_too_many(tour) {
             return Ok(());
         }
         let moment = &crashed.moments[0];
@@ -242,7 +242,7 @@ impl Engine {
         let Recovered { log, rules, .. } = recovered;
         let space = self.recovery_space(rules, address);
         tour.in_recoveries = tour.in_recoveries.saturating_add(space.len());
-        if self.share.is_none() && tour.in_recoveries > STATES_MAX {
+        if self.are_too_many(tour) {
             let why = format!(
                 "up to the recovery from {address}, recoveries have {} crash states: give --budget, or sample:N as one \
                  of --again-states",
@@ -297,6 +297,11 @@ impl Engine {
             }
         }
         Ok(visited)
+    }
+
+    /// Whether the recoveries have more crash states than are visited without a limit of time.
+    fn are_too_many(&self, tour: &Tour<'_>) -> bool {
+        self.share.is_none() && tour.in_recoveries > STATES_MAX
     }
 
     /// The crash states of a recovery that are asked for, by the name of the state that recovers.

@@ -369,7 +369,7 @@ impl StateFindings {
 /// Microseconds spent, summed over the states of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Timing {
-    /// Mounting, running and unmounting the recorded disk.
+    /// Mounting, running and unmounting the recorded disk, and recording recoveries.
     pub record_us: u64,
     /// Finding the next crash state, and building and hashing its image.
     #[serde(default)]

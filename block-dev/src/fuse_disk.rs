@@ -155,6 +155,16 @@ impl FuseDisk {
         self.start_recording()
     }
 
+    /// The same, of what an image of a disk of the same size holds.
+    ///
+    /// # Errors
+    /// If the kernel's cache of the device cannot be dropped.
+    pub fn start_recording_from(&mut self, image: &Image) -> Result<()> {
+        self.start_recording()?;
+        self.lock().image.clone_from(image);
+        Ok(())
+    }
+
     /// Has the disk behave in another way from the next request on.
     ///
     /// # Errors

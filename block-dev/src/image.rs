@@ -196,6 +196,24 @@ impl Clone for Image {
             spare: Vec::new(),
         }
     }
+
+    /// Its own pages are used again: crash states are made one after the other.
+    fn clone_from(&mut self, source: &Self) {
+        self.reset();
+        self.base = Arc::clone(&source.base);
+        self.overlay = source
+            .overlay
+            .iter()
+            .map(|(number, overlaid)| {
+                let mut page = self.spare.pop().unwrap_or_else(|| Box::new(ZERO_PAGE));
+                page.copy_from_slice(&*overlaid.page);
+                let hash = overlaid.hash;
+                (*number, Overlaid { page, hash })
+            })
+            .collect();
+        self.hash = source.hash;
+        self.unhashed.clone_from(&source.unhashed);
+    }
 }
 
 /// The part of a range that lies in the page it starts in: page number, offset in it, length.
@@ -265,6 +283,12 @@ mod tests {
             prop_assert_eq!(image.hash(), rewritten.hash());
             image.write(5, &[flat[5] ^ 1]);
             prop_assert_ne!(image.hash(), rewritten.hash());
+            let mut copy = Image::new(Arc::clone(&base));
+            copy.write(7, &[1; 9000]);
+            copy.clone_from(&image);
+            prop_assert_eq!(copy.hash(), image.hash());
+            copy.read(0, &mut read);
+            prop_assert!((0..flat.len()).all(|at| read[at] == flat[at] ^ u8::from(at == 5)));
             image.reset();
             prop_assert_eq!(image.hash(), base.hash());
         }

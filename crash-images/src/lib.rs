@@ -66,6 +66,21 @@ pub fn rebuild_swapped(
     }
 }
 
+/// What [`rebuild`] does, of a log that began when the disk held `before`, such as the log of a
+/// recovery.
+pub fn rebuild_after(
+    image: &mut Image,
+    before: &Image,
+    log: &BlockLog,
+    rules: &Log,
+    state: &State,
+) {
+    image.clone_from(before);
+    for piece in rules.pieces(state) {
+        log.apply_part(piece.place, piece.bytes, image);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

@@ -43,7 +43,7 @@ pub(crate) struct ImportArgs {
 pub(crate) fn adapt(import: Command) -> Command {
     let import = import.mut_arg("states", |flag| flag.default_value("flushed,every-write"));
     // The disk is there, and one workload is done by one worker.
-    ["size", "mkfs_options", "jobs"]
+    ["size", "mkfs_options", "jobs", "again", "again_states"]
         .into_iter()
         .fold(import, |import, name| {
             import.mut_arg(name, |flag| flag.hide(true))
@@ -60,6 +60,9 @@ pub(crate) fn run(mut arguments: ImportArgs, interrupt: &Interrupt) -> anyhow::R
         base,
         from: arguments.from.clone(),
     };
+    if arguments.file_system.again > 0 {
+        bail!("--again is for workloads that are run here: leave it out");
+    }
     let variants = arguments.file_system.variants()?;
     let [variant] = variants.as_slice() else {
         bail!("a log is of one file system: name one with --fs")

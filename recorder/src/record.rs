@@ -3,7 +3,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use block_dev::{Base, Completion, FrontEnd, FuseDisk, Mark, RequestTrace, annotate};
+use block_dev::{
+    Base, BlockLog, Completion, FrontEnd, FuseDisk, Image, Mark, RequestTrace, annotate,
+};
 use local_fs::{Mounted, Variant, WalkOptions, walk};
 use workloads::{Op, Step, Workload};
 
@@ -131,6 +133,41 @@ impl Recorder {
             // If the driver has died, that is why.
             mounted.unmount()?;
         }
+        self.leave(mounted)?;
+        trace
+    }
+
+    /// Mounts what an image holds, and records what its recovery asks of the disk: the mount, and
+    /// writing down whatever that has left in memory, such as what became of files without a name.
+    /// What unmounting writes is not part of it.
+    ///
+    /// # Errors
+    /// If the disk fails, or the file system cannot be mounted.
+    pub fn record_recovery(&mut self, image: &Image) -> Result<BlockLog> {
+        self.finish_unmounting();
+        self.give_up_stuck_disk()?;
+        self.disk.start_recording_from(image)?;
+        let start_ns = FuseDisk::now_ns();
+        let mounted = Mounted::new(&self.variant, self.disk.device(), &self.mount_point);
+        // One that cannot be written to says so to whoever looks at what has recovered.
+        let _ = mounted.as_ref().is_ok_and(Mounted::sync);
+        let log = self.stop_recording(start_ns);
+        self.leave(mounted?)?;
+        log
+    }
+
+    /// Ends a recording that was started at a time, and says which of its writes had FUA.
+    fn stop_recording(&mut self, start_ns: u64) -> Result<BlockLog> {
+        let mut log = self.disk.stop_recording();
+        if let Some(requests) = &mut self.requests {
+            let requests = requests.read_since(start_ns).map_err(Error::Requests)?;
+            annotate(&mut log, &requests);
+        }
+        Ok(log)
+    }
+
+    /// Has a file system leave the recorded disk.
+    fn leave(&mut self, mut mounted: Mounted) -> Result<()> {
         // Whatever it still writes is thrown away, and so is what it says about it: nobody has
         // to wait for that before the next run.
         self.leaving = Some(if self.unmounts_later {
@@ -143,7 +180,7 @@ impl Recorder {
             // While it stays no copy of it can be mounted.
             self.give_up_stuck_disk()?;
         }
-        trace
+        Ok(())
     }
 
     fn record_mounted(
@@ -175,13 +212,7 @@ impl Recorder {
         if let Some(complaint) = mounted.complaint() {
             return Err(Error::Driver(complaint));
         }
-        let mut log = self.disk.stop_recording();
-        if let Some(requests) = &mut self.requests {
-            annotate(
-                &mut log,
-                &requests.read_since(start_ns).map_err(Error::Requests)?,
-            );
-        }
+        let log = self.stop_recording(start_ns)?;
         let setup_operations = workload.setup.len();
         Ok(Recorded {
             outcomes,
@@ -255,6 +286,11 @@ impl Recorder {
     /// Gives a trace's memory back.
     pub fn recycle(&self, trace: Recorded) {
         self.disk.recycle(trace.log);
+    }
+
+    /// Gives the memory of the log of a recovery back.
+    pub fn recycle_log(&self, log: BlockLog) {
+        self.disk.recycle(log);
     }
 }
 

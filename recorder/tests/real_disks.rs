@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use block_dev::{Base, Completion};
+use block_dev::{Base, BlockLog, Completion, Image};
 use local_fs::{Scratch, Variant, enter_mount_namespace, find, format};
 use recorder::{Error, Outcome, Recorded, Recorder};
 use workloads::{DeviceKind, FallocMode, Op, RenameFlag, Step, Target, Workload, WriteSync};
@@ -27,6 +27,16 @@ fn with_recorder_on(
     file_system: &str,
     work: impl FnOnce(&mut Recorder, &Path) + Send,
 ) {
+    with_base(completion, file_system, |recorder, directory, _| {
+        work(recorder, directory);
+    });
+}
+
+fn with_base(
+    completion: Completion,
+    file_system: &str,
+    work: impl FnOnce(&mut Recorder, &Path, &Arc<Base>) + Send,
+) {
     assert!(
         nix::unistd::geteuid().is_root(),
         "this test mounts file systems: run `make test`, or cargo test as root"
@@ -40,7 +50,7 @@ fn with_recorder_on(
         let directory = scratch.directory("recorder").expect("a directory");
         let mut recorder =
             Recorder::new(&variant, &base, completion, &directory).expect("a recorder");
-        work(&mut recorder, &directory);
+        work(&mut recorder, &directory, &base);
     };
     std::thread::scope(|scope| {
         scope
@@ -550,4 +560,47 @@ fn what_a_workload_wrote_to_files_is_known_on_the_disk() {
             }
         });
     }
+}
+
+/// What a disk holds that kept all of a log.
+fn whole(mut image: Image, log: &BlockLog) -> Image {
+    (0..log.len()).for_each(|place| log.apply(place, &mut image));
+    image
+}
+
+#[test]
+fn a_recovery_is_recorded_with_what_the_mount_left_in_memory() {
+    for file_system in FILE_SYSTEMS {
+        with_base(Completion::AtOnce, file_system, |recorder, _, base| {
+            // What has no name any more is removed by whoever recovers. btrfs writes that with its
+            // next commit.
+            let text = "setup; creat foo; write foo 0 64K; run; open foo as @h; unlink foo; creat bar; sync";
+            let run = record(recorder, text);
+            let crashed = whole(Image::new(Arc::clone(base)), &run.log);
+            let log = recorder.record_recovery(&crashed).expect("recovered");
+            let written = |log: &BlockLog| -> usize {
+                (0..log.len()).map(|place| log.data(place).len()).sum()
+            };
+            assert!(written(&log) > 0, "{file_system}");
+            // The next recovery has less to do, and the next run begins on the base again.
+            let recovered = whole(crashed, &log);
+            let next = recorder.record_recovery(&recovered).expect("recovered");
+            assert!(written(&next) < written(&log), "{file_system}");
+            assert!(all_done(&record(recorder, text)), "{file_system}");
+        });
+    }
+}
+
+#[test]
+fn what_cannot_be_mounted_has_no_recovery_and_the_next_run_is_as_ever() {
+    with_base(Completion::AtOnce, "ext4", |recorder, _, base| {
+        let mut nothing = Image::new(Arc::clone(base));
+        nothing.discard(0, base.size_bytes());
+        let refused = recorder.record_recovery(&nothing).expect_err("no ext4");
+        let Error::FileSystem(error) = refused else {
+            panic!("{refused}");
+        };
+        assert!(error.unmountable().is_some(), "{error}");
+        assert!(all_done(&record(recorder, "creat foo; fsync foo")));
+    });
 }

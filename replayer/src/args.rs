@@ -12,6 +12,7 @@ use pace_rules::Sector;
 use pace_rules::disk::States;
 use workloads::{Reader, Workload};
 
+use crate::crash_again::CrashAgain;
 use crate::disk_kind::DiskKind;
 use crate::kernel::KernelArgs;
 use crate::sweep::SweepOptions;
@@ -84,6 +85,19 @@ pub struct FileSystemArgs {
     #[arg(long, value_name = "STATES", default_value_t)]
     pub states: States,
 
+    /// Have the power fail again while the file system recovers, up to N times one after the other.
+    ///
+    /// What each recovery asks of the disk is recorded: the mount of a crash state, and a sync. It
+    /// is interrupted after every write, and what recovers then is judged by what had been promised
+    /// at the first crash.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=8))]
+    pub again: u32,
+
+    /// With --again: which crash states of a recovery to visit, with the words of --states [default:
+    /// those of --states, with every-write].
+    #[arg(long, value_name = "STATES")]
+    pub again_states: Option<States>,
+
     /// How much the disk writes whole, in bytes: 512, or 4096 for disks that promise more. No write
     /// is torn within that, whatever --states says.
     #[arg(long, value_name = "BYTES", default_value_t)]
@@ -107,7 +121,7 @@ impl FileSystemArgs {
     /// The file systems that were named.
     ///
     /// # Errors
-    /// If one is unknown.
+    /// If one is unknown, or cannot be tested in the way that is asked for.
     pub fn variants(&self) -> anyhow::Result<Vec<Variant>> {
         let mut variants: Vec<_> = self
             .file_systems
@@ -121,6 +135,7 @@ impl FileSystemArgs {
                 variant.size_bytes = size_mib << 20;
             }
         }
+        self.check_again(&variants)?;
         Ok(variants)
     }
 
@@ -129,12 +144,49 @@ impl FileSystemArgs {
         self.states.at_sectors(self.sector)
     }
 
+    /// Whether the power fails again in recoveries.
+    pub fn again(&self) -> CrashAgain {
+        CrashAgain {
+            times: self.again,
+            states: self
+                .again_states
+                .map(|states| states.at_sectors(self.sector)),
+        }
+    }
+
+    /// Whether what is asked of recoveries can be done with these file systems.
+    ///
+    /// # Errors
+    /// If not, with what to do.
+    fn check_again(&self, variants: &[Variant]) -> anyhow::Result<()> {
+        if self.again == 0 {
+            return match self.again_states {
+                Some(_) => {
+                    bail!("--again-states is about crashes in recoveries: give --again 1 with it")
+                }
+                None => Ok(()),
+            };
+        }
+        let repaired = variants
+            .iter()
+            .find_map(|variant| Some((variant, variant.file_system.repair?)));
+        match repaired {
+            Some((variant, repair)) => bail!(
+                "{variant} does not recover by itself: {} does, which promises nothing if the power fails meanwhile; \
+                 leave out --again, or {variant}",
+                repair.program.words()
+            ),
+            None => Ok(()),
+        }
+    }
+
     /// How to sweep them on a machine.
     pub fn sweep_options(&self, machine: &Machine) -> SweepOptions {
         SweepOptions {
             disk: self.disk,
             contract: self.contract.clone(),
             states: self.states(),
+            again: self.again(),
             seed: self.kernel.seed,
             share: None,
             jobs: self.jobs(),
@@ -176,7 +228,18 @@ impl FileSystemArgs {
         if states != States::default() {
             flags += &format!(" --states {states}");
         }
-        if self.states.sample().is_some() && !self.kernel.virtual_time {
+        if self.again > 0 {
+            flags += &format!(" --again {}", self.again);
+        }
+        if let Some(states) = self.again().states {
+            flags += &format!(" --again-states {states}");
+        }
+        let samples = [Some(self.states), self.again_states];
+        let is_sampled = samples
+            .iter()
+            .flatten()
+            .any(|states| states.sample().is_some());
+        if is_sampled && !self.kernel.virtual_time {
             flags += &format!(" --seed {}", self.kernel.seed);
         }
         flags

@@ -1,3 +1,4 @@
+mod again;
 mod judge;
 mod naming;
 mod refusal;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use block_dev::{Base, Image};
-use checker::{Contract, Promise};
+use checker::Contract;
 use crash_images::{rebuild, requests};
 use local_fs::{Tree, Variant};
 use pace_rules::disk::{Disk, Log, Relaxation, State, States};
@@ -19,6 +20,7 @@ use workloads::Workload;
 
 use self::refusal::{Refusal, kept_after_removal, refusal};
 use self::states::Recording;
+use crate::crash_again::CrashAgain;
 use crate::disk_kind::DiskKind;
 use crate::fsck::FsckPlace;
 use crate::import::{Import, Imported, has_operations, something_in};
@@ -42,6 +44,7 @@ pub struct Engine {
     image: Image,
     alone: bool,
     states: States,
+    again: CrashAgain,
     seed: u64,
     share: Option<Duration>,
     hash_log: bool,
@@ -103,6 +106,7 @@ impl Engine {
             image: Image::new(Arc::clone(base)),
             alone: true,
             states: States::default(),
+            again: CrashAgain::default(),
             seed: 0,
             share: None,
             hash_log: false,
@@ -134,6 +138,11 @@ impl Engine {
     /// Chooses the states to visit, and what a sample of them is drawn with.
     pub fn set_states(&mut self, states: States, seed: u64) {
         (self.states, self.seed) = (states, seed);
+    }
+
+    /// Says whether the power fails again while crash states recover.
+    pub fn set_again(&mut self, again: CrashAgain) {
+        self.again = again;
     }
 
     /// Says how long a workload may visit crash states, if not as long as it takes.
@@ -190,28 +199,7 @@ impl Engine {
     /// Waits for the checkers of a workload.
     pub fn finish(&mut self, unfinished: Unfinished) -> WorkloadResult {
         let Unfinished { mut result, checks } = unfinished;
-        self.watch.restart();
-        for (ticket, states) in checks
-            .into_iter()
-            .filter(|_| self.contract.promises(Promise::FsckClean))
-        {
-            let report = self.bed.report(ticket);
-            self.watch.lap(&mut result.timing.fsck_us);
-            match report {
-                Ok(report) => {
-                    let Some(finding) = self.dissatisfaction(&report) else {
-                        continue;
-                    };
-                    for state in states {
-                        result.add_findings(StateFindings {
-                            findings: vec![finding.clone()],
-                            ..state
-                        });
-                    }
-                }
-                Err(error) => inconclusive(&mut result, &error),
-            }
-        }
+        self.report_on(checks, &mut result);
         result.cut_log();
         result
     }

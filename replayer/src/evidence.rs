@@ -58,20 +58,7 @@ impl<'a> Evidence<'a> {
             .entries
             .iter()
             .filter(|entry| entry.operation == Some(operation));
-        let mut runs: Vec<(char, usize)> = Vec::new();
-        for kind in asked
-            .map(|entry| entry.kind)
-            .filter(|kind| "WUDF".contains(*kind))
-        {
-            match runs.last_mut() {
-                Some((last, count)) if *last == kind => *count += 1,
-                _ => runs.push((kind, 1)),
-            }
-        }
-        runs.iter()
-            .map(|(kind, count)| run_words(*kind, *count))
-            .collect::<Vec<_>>()
-            .join(", ")
+        runs_of(asked)
     }
 
     /// What became of the writes that the disk need not have kept.
@@ -104,6 +91,9 @@ impl<'a> Evidence<'a> {
 
     /// What would have prevented it, as far as the state shows that.
     pub fn ways_out(&self, state: &StateFindings, workload: &Workload) -> Vec<String> {
+        if state.is_by_recovery() {
+            return vec![way_for_recovery(state)];
+        }
         let operations: Vec<&Op> = workload.operations().collect();
         let mut ways: Vec<String> = Vec::new();
         for finding in &state.findings {
@@ -337,6 +327,24 @@ impl<'a> Evidence<'a> {
     }
 }
 
+/// What a disk was asked, in order, what is alike together.
+pub(crate) fn runs_of<'a>(asked: impl Iterator<Item = &'a LogEntry>) -> String {
+    let mut runs: Vec<(char, usize)> = Vec::new();
+    for kind in asked
+        .map(|entry| entry.kind)
+        .filter(|kind| "WUDF".contains(*kind))
+    {
+        match runs.last_mut() {
+            Some((last, count)) if *last == kind => *count += 1,
+            _ => runs.push((kind, 1)),
+        }
+    }
+    runs.iter()
+        .map(|(kind, count)| run_words(*kind, *count))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
 fn run_words(kind: char, count: usize) -> String {
     let (what, fua) = match kind {
         'W' => ("write", ""),
@@ -359,6 +367,18 @@ fn more_words(count: usize, what: &str) -> String {
     } else {
         format!("  {what}      {more} more\n")
     }
+}
+
+/// What would have kept a recovery from breaking what it does not break when it is not interrupted.
+fn way_for_recovery(state: &StateFindings) -> String {
+    let last = state.again.last();
+    if last.is_none_or(|again| again.lost.is_empty()) {
+        return "a recovery that can begin anew after each of its writes: the disk kept all that it was sent, in order"
+            .into();
+    }
+    "a recovery that sends a flush before it writes what makes it forget what it recovers from, such as that the \
+     journal is empty"
+        .into()
 }
 
 #[cfg(test)]
@@ -429,6 +449,7 @@ mod tests {
             pending: 0,
             lost: lost.iter().map(bytes).collect(),
             place: None,
+            again: Vec::new(),
             findings: vec![finding],
             more: 0,
         };

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use workloads::Workload;
 
 use crate::manifest::Manifest;
-use crate::result::{Death, LogEntry, LostBytes, RunLog, StateFindings};
+use crate::result::{Again, Death, LogEntry, LostBytes, RunLog, StateFindings};
 use crate::results_directory::place_of;
 
 /// What a directory of results holds.
@@ -101,8 +101,9 @@ impl Findings {
         let mut all = Vec::new();
         for (place, line, log) in results {
             let workload = line.read_workload()?;
-            let mut states: Vec<_> = line.broken.into_iter().map(StateFindings::from).collect();
-            states.sort_by(|one, other| one.state.cmp(&other.state));
+            let states = line.broken.into_iter().map(StateFindings::try_from);
+            let mut states: Vec<_> = states.collect::<Result<_, _>>()?;
+            states.sort_by(StateFindings::order);
             let deaths = line.death.map(FoundWhat::Death);
             for what in states.into_iter().map(FoundWhat::State).chain(deaths) {
                 let (variant, workload) = (manifest.file_systems[place].clone(), workload.clone());
@@ -190,6 +191,9 @@ impl Found {
                     Relaxation::Torn { .. } => "torn",
                 };
                 kind += &format!(" {relaxation}");
+                if state.is_by_recovery() {
+                    kind += " again";
+                }
                 for (promise, path) in broken {
                     kind += &format!(" {} {}", promise.name(), names.of(path));
                 }
@@ -207,12 +211,12 @@ impl Found {
     }
 
     /// What is small is easier to read.
-    fn size(&self) -> (usize, usize) {
-        let lost = match &self.what {
-            FoundWhat::State(state) => state.lost.len(),
-            FoundWhat::Death(_) => 0,
+    fn size(&self) -> (usize, usize, usize) {
+        let (crashes, lost) = match &self.what {
+            FoundWhat::State(state) => (state.again.len(), state.lost_writes()),
+            FoundWhat::Death(_) => (0, 0),
         };
-        (self.workload.operations().count(), lost)
+        (self.workload.operations().count(), crashes, lost)
     }
 }
 
@@ -319,11 +323,15 @@ struct StateLine {
     more: u32,
     #[serde(default)]
     place: Option<String>,
+    #[serde(default)]
+    again: Vec<AgainLine>,
     findings: Vec<Finding>,
 }
 
-impl From<StateLine> for StateFindings {
-    fn from(line: StateLine) -> Self {
+impl TryFrom<StateLine> for StateFindings {
+    type Error = anyhow::Error;
+
+    fn try_from(line: StateLine) -> anyhow::Result<Self> {
         let StateLine {
             operations_done,
             under_way,
@@ -333,22 +341,67 @@ impl From<StateLine> for StateFindings {
             lost,
             more,
             place,
+            again,
             findings,
         } = line;
         let state = State {
             position,
             relaxation: state,
         };
-        Self {
+        let again = again.into_iter().map(Again::try_from);
+        Ok(Self {
             operations_done,
             under_way,
             state,
             pending,
             lost,
             place,
+            again: again.collect::<Result<_, _>>()?,
             findings,
             more,
-        }
+        })
+    }
+}
+
+/// A crash in a recovery as results have it.
+#[derive(Deserialize)]
+struct AgainLine {
+    state: Relaxation,
+    position: usize,
+    written: u32,
+    writes: u32,
+    pending: u32,
+    lost: Vec<LostBytes>,
+    clean: bool,
+    log: LogLine,
+}
+
+impl TryFrom<AgainLine> for Again {
+    type Error = anyhow::Error;
+
+    fn try_from(line: AgainLine) -> anyhow::Result<Self> {
+        let AgainLine {
+            state: relaxation,
+            position,
+            written,
+            writes,
+            pending,
+            lost,
+            clean,
+            log,
+        } = line;
+        Ok(Self {
+            state: State {
+                position,
+                relaxation,
+            },
+            written,
+            writes,
+            pending,
+            lost,
+            clean,
+            log: log.try_into()?,
+        })
     }
 }
 
@@ -403,6 +456,7 @@ mod tests {
             pending: 3,
             lost,
             place: None,
+            again: Vec::new(),
             findings: vec![Finding::new(promise, path, "it is gone")],
             more: 2,
         };

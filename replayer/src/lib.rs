@@ -6,6 +6,7 @@
 
 mod args;
 mod command;
+mod crash_again;
 mod crashed_disk;
 mod disk_kind;
 mod drain;
@@ -42,6 +43,7 @@ pub use args::{
     FileSystemArgs, NumberedWorkloads, Variants, WorkloadFiles, WorkloadIterator, parse_variants,
 };
 pub use command::{SweepCommand, read_to_end};
+pub use crash_again::CrashAgain;
 pub use disk_kind::{DiskKind, UnknownDiskKind};
 pub use engine::search::{LookHook, Recovered, Search};
 pub use engine::{Engine, Floor, RecoveredHook, Tell, Unfinished};
@@ -58,10 +60,11 @@ pub use overview::{Open, Overview, Swept};
 pub use prepare::{DEVICES, check_device, kernel_has, prepare};
 pub use report::Report;
 pub use result::{
-    Death, LogEntry, LostBytes, RunLog, StateFindings, Timing, Verdict, WorkloadResult,
+    Again, AgainCounts, Death, LogEntry, LostBytes, RunLog, StateFindings, Timing, Verdict,
+    WorkloadResult,
 };
 pub use results_directory::Results;
-pub use story::{Story, death_text, replay_text, state_words};
+pub use story::{Story, again_sentence, death_text, replay_text, state_words};
 pub use sweep::{Summary, SweepOptions, Workers, sweep};
 pub use terminal::terminal_size;
 pub use worker::run_hidden;

@@ -35,5 +35,6 @@ pub fn look(
         engine.judge_by(other).map_err(failed)?;
     }
     engine.set_states(search.states, options.seed);
+    engine.set_again(options.again);
     Ok(engine.look(workload, search, &mut |_| {}, hook))
 }

@@ -16,6 +16,10 @@ use crate::args::FileSystemArgs;
 /// misread makes another one.
 const FORMAT: u64 = 2;
 
+/// The same of a sweep with crashes in recoveries. Who does not know these takes them for crashes of
+/// the run.
+const FORMAT_AGAIN: u64 = 3;
+
 /// Fields that do not decide what is tested.
 const INFORMATION: [&str; 3] = ["workloads", "jobs", "command_line"];
 
@@ -116,7 +120,11 @@ impl Manifest {
     ) -> anyhow::Result<Self> {
         Ok(Self {
             kind: Kind::Manifest,
-            format: FORMAT,
+            format: if arguments.again > 0 {
+                FORMAT_AGAIN
+            } else {
+                FORMAT
+            },
             version: VERSION.to_owned(),
             kernel_release: kernel.release,
             kernel_version: kernel.version,
@@ -164,7 +172,8 @@ impl Manifest {
         if value["type"] != "manifest" {
             bail!("{} is not a manifest", path.display());
         }
-        check_version(path, &value, FORMAT)?;
+        let has_again = value["format"] == FORMAT_AGAIN;
+        check_version(path, &value, if has_again { FORMAT_AGAIN } else { FORMAT })?;
         serde_json::from_value(value)
             .with_context(|| format!("{} is not a manifest of this version", path.display()))
     }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use anyhow::bail;
 use campaign::{Interrupt, ddmin};
-use pace_rules::disk::{Relaxation, States};
+use pace_rules::disk::{Relaxation, State, States};
 use workloads::{Op, Step, Workload};
 
 use crate::engine::search::Search;
@@ -106,7 +106,7 @@ pub fn minimize(
 
 fn lost_writes(what: &FoundWhat) -> usize {
     match what {
-        FoundWhat::State(state) => state.lost.len(),
+        FoundWhat::State(state) => state.lost_writes(),
         FoundWhat::Death(_) => 0,
     }
 }
@@ -130,6 +130,7 @@ pub fn search_for(found: &Found, asked: &States) -> anyhow::Result<Search> {
         promise: first.promise,
         path: Some(first.path.clone()),
         state: state.state.clone(),
+        again: places_again(state),
         operations_done: state.operations_done,
         under_way: state.under_way,
         states: without_sample(asked),
@@ -196,14 +197,14 @@ impl Laboratory<'_> {
         else {
             return Ok(());
         };
-        if state.lost.is_empty() || self.interrupt.requested() {
+        if state.lost_writes() == 0 || self.interrupt.requested() {
             return Ok(());
         }
         let search = Search {
             fewest: true,
             ..like(search, state, without_sample(self.asked))
         };
-        let (workload, lost) = (workload.clone(), state.lost.len());
+        let (workload, lost) = (workload.clone(), state.lost_writes());
         self.tried += 1;
         if let Some(fewer) = self.search(&workload, &search)?
             && lost_writes(&fewer.1) <= lost
@@ -268,11 +269,21 @@ fn like(search: &Search, state: &StateFindings, states: States) -> Search {
     let (operations_done, under_way) = (state.operations_done, state.under_way);
     Search {
         state: state.state.clone(),
+        again: places_again(state),
         operations_done,
         under_way,
         states,
         ..search.clone()
     }
+}
+
+/// Where the power failed in each recovery.
+fn places_again(state: &StateFindings) -> Vec<State> {
+    state
+        .again
+        .iter()
+        .map(|again| again.state.clone())
+        .collect()
 }
 
 /// A workload with these of its steps, setup first, and nothing of what was said about all of it.

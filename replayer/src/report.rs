@@ -6,7 +6,9 @@ use local_fs::Variant;
 use serde_json::{Value, json};
 use workloads::Workload;
 
-use crate::result::{Death, LogEntry, RunLog, StateFindings, Verdict, WorkloadResult};
+use crate::result::{
+    Again, AgainCounts, Death, LogEntry, RunLog, StateFindings, Verdict, WorkloadResult,
+};
 use crate::story::{Story, death_text, replay_text};
 use crate::sweep::Summary;
 
@@ -103,7 +105,7 @@ impl Report {
             })
         };
         let state = |state: &StateFindings| {
-            json!({
+            let mut value = json!({
                 "operations_done": state.operations_done,
                 "under_way": state.under_way,
                 "state": state.state.relaxation.to_string(),
@@ -113,27 +115,14 @@ impl Report {
                 "more": state.more,
                 "place": state.place,
                 "findings": state.findings.iter().map(finding).collect::<Vec<_>>(),
-            })
+            });
+            if !state.again.is_empty() {
+                value["address"] = json!(state.address());
+                value["again"] = state.again.iter().map(again_json).collect();
+            }
+            value
         };
-        let log = |log: &RunLog| {
-            let entry = |entry: &LogEntry| {
-                let LogEntry {
-                    place,
-                    kind,
-                    offset,
-                    length,
-                    operation,
-                    answered,
-                } = entry;
-                match answered {
-                    None => json!([place, kind, offset, length, operation]),
-                    Some(answered) => json!([place, kind, offset, length, operation, answered]),
-                }
-            };
-            let entries: Vec<_> = log.entries.iter().map(entry).collect();
-            json!({ "left_out": log.left_out, "entries": entries, "holds": log.holds })
-        };
-        json!({
+        let mut value = json!({
             "type": "result",
             "file_system": self.variant.file_system.name,
             "mount_options": self.variant.mount_options,
@@ -146,13 +135,17 @@ impl Report {
             "states_equal": result.states_equal,
             "states_left": result.states_left,
             "broken": result.broken.iter().map(state).collect::<Vec<_>>(),
-            "log": result.log.as_ref().map(log),
+            "log": result.log.as_ref().map(log_json),
             "death": result.death,
             "inconclusive": result.inconclusive,
             "not_applicable": result.not_applicable,
             "block_log": result.block_log,
             "text": (result.verdict() != Verdict::Clean).then(|| workload.to_line()),
-        })
+        });
+        if let Some(again) = result.again {
+            value["again"] = json!(again);
+        }
+        value
     }
 
     fn text(&self, workload: &Workload, result: &WorkloadResult) -> String {
@@ -201,8 +194,74 @@ impl Report {
     }
 }
 
+fn log_json(log: &RunLog) -> Value {
+    let entry = |entry: &LogEntry| {
+        let LogEntry {
+            place,
+            kind,
+            offset,
+            length,
+            operation,
+            answered,
+        } = entry;
+        match answered {
+            None => json!([place, kind, offset, length, operation]),
+            Some(answered) => json!([place, kind, offset, length, operation, answered]),
+        }
+    };
+    let entries: Vec<_> = log.entries.iter().map(entry).collect();
+    json!({ "left_out": log.left_out, "entries": entries, "holds": log.holds })
+}
+
+fn again_json(again: &Again) -> Value {
+    json!({
+        "state": again.state.relaxation.to_string(),
+        "position": again.state.position,
+        "written": again.written,
+        "writes": again.writes,
+        "pending": again.pending,
+        "lost": again.lost,
+        "clean": again.clean,
+        "log": log_json(&again.log),
+    })
+}
+
+/// The table at the end of a sweep, and a line on crashes in recoveries for each file system of
+/// which they were asked for.
+pub fn summary_text(rows: &[(Variant, Summary)]) -> String {
+    let again = rows
+        .iter()
+        .filter_map(|(variant, summary)| Some(again_words(variant, &summary.again?)));
+    table(rows) + &again.collect::<String>()
+}
+
+fn again_words(variant: &Variant, again: &AgainCounts) -> String {
+    let AgainCounts {
+        recoveries,
+        silent,
+        recoveries_left,
+        states_checked,
+        states_equal,
+        states_left,
+        differing,
+    } = again;
+    let mut text = format!(
+        "{variant}: crashes in {recoveries} recorded recoveries ({silent} of them wrote nothing): {states_checked} \
+         states visited, {states_equal} equal"
+    );
+    if recoveries_left + states_left > 0 {
+        text += &format!(
+            ", at least {states_left} states and {recoveries_left} recoveries left out: the time was up"
+        );
+    }
+    if *differing > 0 {
+        text += &format!("; {differing} recovered to another tree, which is allowed");
+    }
+    text + "\n"
+}
+
 /// The table at the end of a sweep.
-pub fn table(rows: &[(Variant, Summary)]) -> String {
+fn table(rows: &[(Variant, Summary)]) -> String {
     let head = [
         "file system",
         "workloads",
@@ -234,7 +293,7 @@ pub fn table(rows: &[(Variant, Summary)]) -> String {
 
 /// The last JSON object of a sweep of one file system.
 pub fn summary_json(variant: &Variant, summary: &Summary) -> Value {
-    json!({
+    let mut value = json!({
         "type": "summary",
         "file_system": variant.file_system.name,
         "mount_options": variant.mount_options,
@@ -252,7 +311,11 @@ pub fn summary_json(variant: &Variant, summary: &Summary) -> Value {
         "fua_recognised": summary.fua_recognised,
         "seconds": (summary.elapsed.as_secs_f64() * 1000.0).round() / 1000.0,
         "time_us": summary.timing,
-    })
+    });
+    if let Some(again) = summary.again {
+        value["again"] = json!(again);
+    }
+    value
 }
 
 /// Prints the summary of a file system, where the format has one.
@@ -271,7 +334,7 @@ pub(crate) fn print_summary(
 pub(crate) fn print_table(format: OutputFormat, rows: &[(Variant, Summary)]) -> io::Result<()> {
     match format {
         OutputFormat::Text => {
-            write!(io::stdout(), "{}", table(rows)).and_then(|()| io::stdout().flush())
+            write!(io::stdout(), "{}", summary_text(rows)).and_then(|()| io::stdout().flush())
         }
         OutputFormat::Json => Ok(()),
     }

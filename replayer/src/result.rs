@@ -1,3 +1,4 @@
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -18,6 +19,8 @@ pub struct WorkloadResult {
     pub states_equal: u32,
     /// Crash states that were not visited, because the workload's time was up.
     pub states_left: u64,
+    /// What came of crashes in recoveries; none if they were not asked for.
+    pub again: Option<AgainCounts>,
     /// The crash states that break a promise.
     pub broken: Vec<StateFindings>,
     /// What the disk was asked during the run, up to the last crash of `broken`; none if there is
@@ -76,11 +79,67 @@ pub struct StateFindings {
     pub lost: Vec<LostBytes>,
     /// Where in the log that is, in words, if it is one that was imported.
     pub place: Option<String>,
+    /// Where the power failed again, in each recovery since.
+    pub again: Vec<Again>,
     /// The promises it breaks.
     pub findings: Vec<Finding>,
     /// How many other states, all of them later in the order of the space, break the same promises
     /// at the same paths and were not kept.
     pub more: u32,
+}
+
+/// The power failed again, while the file system recovered from the crash before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Again {
+    /// Where in the block log of the recovery it failed, and what the disk made of what it need not
+    /// have kept.
+    pub state: State,
+    /// How many writes of the recovery the disk had been sent by then.
+    pub written: u32,
+    /// How many the whole recovery has.
+    pub writes: u32,
+    /// How many of them it need not have kept.
+    pub pending: u32,
+    /// What of them it had not.
+    pub lost: Vec<LostBytes>,
+    /// The same recovery, when the power did not fail, breaks no promise.
+    pub clean: bool,
+    /// What the disk was asked during the recovery, also behind the crash; in a state that breaks
+    /// nothing there is nothing in it.
+    pub log: RunLog,
+}
+
+/// What came of crashes in recoveries, in numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgainCounts {
+    /// Recoveries that were recorded.
+    pub recoveries: u64,
+    /// Those of them that wrote nothing: no crash can interrupt them.
+    pub silent: u64,
+    /// Recoveries that were not recorded, because the workload's time was up.
+    pub recoveries_left: u64,
+    /// Crash states in recoveries that were mounted and checked.
+    pub states_checked: u64,
+    /// Those that equal one of the workload that was visited before.
+    pub states_equal: u64,
+    /// Those that were not visited, because the workload's time was up.
+    pub states_left: u64,
+    /// Those that break no promise, and recovered to another tree than the recovery that was
+    /// interrupted.
+    pub differing: u64,
+}
+
+impl AgainCounts {
+    /// Adds another's.
+    pub fn add(&mut self, other: Self) {
+        self.recoveries += other.recoveries;
+        self.silent += other.silent;
+        self.recoveries_left = self.recoveries_left.saturating_add(other.recoveries_left);
+        self.states_checked += other.states_checked;
+        self.states_equal += other.states_equal;
+        self.states_left = self.states_left.saturating_add(other.states_left);
+        self.differing += other.differing;
+    }
 }
 
 /// A write, or a part of one, that a disk had not kept.
@@ -169,6 +228,11 @@ impl RunLog {
         }
     }
 
+    /// That of a recovery.
+    pub(crate) fn of_recovery(log: &BlockLog) -> Self {
+        Self::of(log, 0).up_to(log.len())
+    }
+
     /// From the place of the first entry to that of the last.
     pub(crate) fn places(&self) -> Range<usize> {
         let place = |entry: &LogEntry| entry.place as usize;
@@ -220,29 +284,92 @@ impl RunLog {
 }
 
 impl StateFindings {
+    /// Its name: the crash state, and behind each `/again/` the one of the recovery that follows,
+    /// such as `prefix@12/again/flushed@3`.
+    pub fn address(&self) -> String {
+        let again = self.again.iter();
+        again.fold(self.state.to_string(), |address, again| {
+            format!("{address}/again/{}", again.state)
+        })
+    }
+
+    /// What became of the writes in each crash, without the positions.
+    pub(crate) fn relaxations(&self) -> String {
+        let again = self.again.iter();
+        again.fold(self.state.relaxation.to_string(), |text, again| {
+            format!("{text}/again/{}", again.state.relaxation)
+        })
+    }
+
+    /// How many writes were lost, or torn, in all crashes.
+    pub fn lost_writes(&self) -> usize {
+        self.lost.len()
+            + self
+                .again
+                .iter()
+                .map(|again| again.lost.len())
+                .sum::<usize>()
+    }
+
+    /// The order of states: that of the first crash, and then of those in recoveries.
+    pub(crate) fn order(&self, other: &Self) -> Ordering {
+        let again = |of: &Self| -> Vec<State> {
+            of.again.iter().map(|again| again.state.clone()).collect()
+        };
+        let same = || again(self).cmp(&again(other));
+        self.state.cmp(&other.state).then_with(same)
+    }
+
+    /// The name of the state that recovered when the power failed for the `number`-th time, counted
+    /// from 1, in a recovery.
+    pub(crate) fn address_before(&self, number: usize) -> String {
+        let again = self.again[..number - 1].to_vec();
+        Self {
+            again,
+            ..self.clone()
+        }
+        .address()
+    }
+
     /// Whether it is one of the states that are always visited: at a crash point of the run, all or
     /// nothing of what was written.
     fn is_ordinary(&self) -> bool {
         !self.under_way
+            && self.again.is_empty()
             && matches!(
                 self.state.relaxation,
                 Relaxation::Prefix | Relaxation::Flushed
             )
     }
 
+    /// How many crashes in recoveries it took to break it: the recovery behind the last of these
+    /// breaks nothing when it is not interrupted.
+    fn recoveries_needed(&self) -> usize {
+        let last = self.again.iter().rposition(|again| again.clean);
+        last.map_or(0, |place| place + 1)
+    }
+
+    /// Whether it took a crash in a recovery to break it.
+    pub(crate) fn is_by_recovery(&self) -> bool {
+        self.recoveries_needed() > 0
+    }
+
     fn breaks_the_same(&self, other: &Self) -> bool {
         let broken = |finding: &Finding| (finding.promise, finding.path.clone());
-        self.findings
-            .iter()
-            .map(broken)
-            .eq(other.findings.iter().map(broken))
+        // What only a second failure breaks is not what the first has broken elsewhere.
+        self.recoveries_needed() == other.recoveries_needed()
+            && self
+                .findings
+                .iter()
+                .map(broken)
+                .eq(other.findings.iter().map(broken))
     }
 }
 
 /// Microseconds spent, summed over the states of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Timing {
-    /// Mounting, running and unmounting the recorded disk.
+    /// Mounting, running and unmounting the recorded disk, and recording recoveries.
     pub record_us: u64,
     /// Finding the next crash state, and building and hashing its image.
     #[serde(default)]
@@ -297,11 +424,11 @@ impl WorkloadResult {
     pub(crate) fn add_findings(&mut self, found: StateFindings) {
         let place = self
             .broken
-            .partition_point(|other| other.state < found.state);
+            .partition_point(|other| other.order(&found).is_lt());
         if let Some(known) = self
             .broken
             .get_mut(place)
-            .filter(|known| known.state == found.state)
+            .filter(|known| known.order(&found).is_eq())
         {
             known.findings.extend(found.findings);
             return;
@@ -313,6 +440,17 @@ impl WorkloadResult {
         match same {
             Some(same) => same.more += 1,
             None => self.broken.insert(place, found),
+        }
+    }
+
+    /// Keeps the log of a recovery with the states that break something after a crash in it.
+    pub(crate) fn keep_recovery(&mut self, address: &str, log: &BlockLog) {
+        for state in &mut self.broken {
+            let number =
+                (1..=state.again.len()).find(|number| state.address_before(*number) == address);
+            if let Some(number) = number {
+                state.again[number - 1].log = RunLog::of_recovery(log);
+            }
         }
     }
 
@@ -332,6 +470,7 @@ impl WorkloadResult {
             states_checked,
             states_equal,
             states_left,
+            again: None,
             broken,
             log,
             death,

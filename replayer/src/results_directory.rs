@@ -16,8 +16,8 @@ use workloads::Workload;
 
 use crate::command::outcome;
 use crate::manifest::Manifest;
-use crate::report::{print_summary, print_table, summary_json, table};
-use crate::result::{Timing, Verdict, WorkloadResult};
+use crate::report::{print_summary, print_table, summary_json, summary_text};
+use crate::result::{AgainCounts, Timing, Verdict, WorkloadResult};
 use crate::sweep::Summary;
 
 /// The workloads that must be kept, because they cannot be generated again.
@@ -67,6 +67,8 @@ pub(crate) struct ResultLine {
     states_equal: u64,
     #[serde(default)]
     states_left: u64,
+    #[serde(default)]
+    again: Option<AgainCounts>,
     #[serde(default, alias = "not_measured")]
     pub(crate) inconclusive: Option<String>,
     #[serde(default)]
@@ -334,7 +336,7 @@ impl Results {
             summary_json(variant, summary).to_string() + "\n"
         };
         let lines: String = rows.iter().map(line).collect();
-        write_whole(&self.directory.join(TABLE), &table(&rows))?;
+        write_whole(&self.directory.join(TABLE), &summary_text(&rows))?;
         Ok(write_whole(&self.directory.join(SUMMARY), &lines)?)
     }
 
@@ -417,6 +419,9 @@ pub(crate) fn read_result(
     summary.states_checked += line.states_checked;
     summary.states_equal += line.states_equal;
     summary.states_left = summary.states_left.saturating_add(line.states_left);
+    if let Some(again) = line.again {
+        summary.again.get_or_insert_default().add(again);
+    }
     summary.findings += u64::from(line.verdict == Some(Verdict::Finding));
     summary.inconclusive += u64::from(line.inconclusive.is_some());
     summary.not_applicable += u64::from(line.not_applicable.is_some());

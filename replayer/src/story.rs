@@ -4,11 +4,11 @@
 use campaign::quoted;
 use checker::{Contract, Finding};
 use local_fs::Variant;
-use pace_rules::disk::Relaxation;
+use pace_rules::disk::{Relaxation, State};
 use workloads::{Op, Workload};
 
-use crate::evidence::Evidence;
-use crate::result::{Death, LostBytes, StateFindings};
+use crate::evidence::{Evidence, runs_of};
+use crate::result::{Again, Death, LostBytes, StateFindings};
 
 /// So many lost writes are named.
 const LOST_LISTED_MAX: usize = 4;
@@ -29,7 +29,11 @@ impl Story<'_> {
     /// The workload with the crash drawn in, what the disk kept, and what that breaks.
     pub fn text(&self) -> String {
         let disk = format!("  disk      {}\n", state_words(self.state));
-        self.workload_text() + &self.place_text() + &disk + &self.promises_text()
+        self.workload_text()
+            + &self.place_text()
+            + &disk
+            + &again_text(self.state)
+            + &self.promises_text()
     }
 
     /// The same in full, of what is known of the disk.
@@ -37,6 +41,7 @@ impl Story<'_> {
         let mut text = self.workload_with(|number| evidence.asked_by(number));
         text += &format!("  disk      {}\n", disk_words(self.state));
         text += &evidence.fate_text(self.state);
+        text += &again_text(self.state);
         text += &self.promises_text();
         for (number, way) in evidence
             .ways_out(self.state, self.workload)
@@ -170,6 +175,68 @@ fn lost_and(lost: &[usize]) -> String {
     }
 }
 
+/// Where the power failed again, in each recovery.
+fn again_text(state: &StateFindings) -> String {
+    let mut text = String::new();
+    for (number, again) in state.again.iter().enumerate() {
+        let (when, disk) = again_words(again);
+        text += &format!("  again     {when}\n");
+        text += &format!("  disk      {disk}\n");
+        // What breaks nothing by itself has no log.
+        let asked = runs_of(again.log.entries.iter());
+        if !asked.is_empty() {
+            text += &format!("            the recovery has {asked}\n");
+        }
+        let which = if number == 0 {
+            "the first recovery"
+        } else {
+            "that recovery"
+        };
+        text += &format!(
+            "            {which}, without this failure, {}\n",
+            clean_words(again)
+        );
+    }
+    if !text.is_empty() {
+        text += &format!("  state     {}\n", state.address());
+    }
+    text
+}
+
+fn clean_words(again: &Again) -> &'static str {
+    if again.clean {
+        "breaks nothing"
+    } else {
+        "is not clean either"
+    }
+}
+
+/// When the power failed in a recovery, and what the disk did.
+fn again_words(again: &Again) -> (String, String) {
+    let Again {
+        written, writes, ..
+    } = again;
+    let moment = match written {
+        0 => format!("before the first of the {writes} writes of the recovery"),
+        written => format!("after write {written} of {writes} of the recovery"),
+    };
+    let when = format!("the power failed again while the file system recovered: {moment}");
+    (when, kept_words(&again.state, again.pending, &again.lost))
+}
+
+/// All of that in one sentence for each recovery, behind what the disk did in the first crash; empty
+/// if there was only that.
+pub fn again_sentence(state: &StateFindings) -> String {
+    let sentence = |again: &Again| {
+        let (when, disk) = again_words(again);
+        format!(
+            "; {when}; then the disk {disk} (without this failure the recovery {})",
+            clean_words(again)
+        )
+    };
+    state.again.iter().map(sentence).collect()
+}
+
 /// What the disk did, without a list of what it lost.
 fn disk_words(state: &StateFindings) -> String {
     let StateFindings { pending, lost, .. } = state;
@@ -199,7 +266,10 @@ fn disk_words(state: &StateFindings) -> String {
 
 /// What the disk did, in words: behind "the disk".
 pub fn state_words(state: &StateFindings) -> String {
-    let StateFindings { pending, lost, .. } = state;
+    kept_words(&state.state, state.pending, &state.lost)
+}
+
+fn kept_words(state: &State, pending: u32, lost: &[LostBytes]) -> String {
     let bytes = |lost: &LostBytes| format!("{} bytes at {}", lost.length, lost.offset);
     let listed = lost
         .iter()
@@ -212,7 +282,7 @@ pub fn state_words(state: &StateFindings) -> String {
     } else {
         ""
     };
-    match &state.state.relaxation {
+    match &state.relaxation {
         Relaxation::Prefix => "had kept everything that was written so far".into(),
         Relaxation::Flushed if lost.is_empty() => {
             "had kept only what a flush or FUA covered".into()
@@ -228,7 +298,7 @@ pub fn state_words(state: &StateFindings) -> String {
                 lost.len()
             )
         }
-        Relaxation::Torn { lost: others, .. } if state.state.in_flight().is_some() => {
+        Relaxation::Torn { lost: others, .. } if state.in_flight().is_some() => {
             let (others, of_it) = (
                 lost_and(others),
                 if others.is_empty() { " of it" } else { "" },

@@ -9,12 +9,13 @@ use machine::Machine;
 use pace_rules::disk::States;
 use workloads::Workload;
 
+use crate::crash_again::CrashAgain;
 use crate::disk_kind::DiskKind;
 use crate::drain::{ResultSender, Source, drain};
 use crate::engine::search::Search;
 use crate::import::Import;
 use crate::pool::{Gone, Worker};
-use crate::result::{Death, Timing, Verdict, WorkloadResult};
+use crate::result::{AgainCounts, Death, Timing, Verdict, WorkloadResult};
 use crate::worker::{Answer, Job, Start};
 
 /// Workloads that a worker may have been given without having answered: one that it works on,
@@ -35,6 +36,8 @@ pub struct SweepOptions {
     pub disk: DiskKind,
     /// Which states to visit at each crash point.
     pub states: States,
+    /// Whether the power fails again in recoveries.
+    pub again: CrashAgain,
     /// Whose promises count, if not those of the file system itself.
     pub contract: Option<Variant>,
     /// What a sample of them is drawn with.
@@ -56,6 +59,7 @@ impl Default for SweepOptions {
             disk: DiskKind::default(),
             contract,
             states,
+            again: CrashAgain::default(),
             seed,
             share: None,
             jobs,
@@ -76,6 +80,8 @@ pub struct Summary {
     pub states_equal: u64,
     /// Crash states for which the time was too short.
     pub states_left: u64,
+    /// What came of crashes in recoveries; none if they were not asked for.
+    pub again: Option<AgainCounts>,
     /// Workloads with a finding.
     pub findings: u64,
     /// Workloads that could not be measured, wholly or in part.
@@ -99,6 +105,9 @@ impl Summary {
         self.states_checked += u64::from(result.states_checked);
         self.states_equal += u64::from(result.states_equal);
         self.states_left = self.states_left.saturating_add(result.states_left);
+        if let Some(again) = result.again {
+            self.again.get_or_insert_default().add(again);
+        }
         self.findings += u64::from(result.verdict() == Verdict::Finding);
         self.inconclusive += u64::from(result.inconclusive.is_some());
         self.not_applicable += u64::from(result.not_applicable.is_some());
@@ -136,6 +145,7 @@ impl Workers {
             disk,
             contract,
             states,
+            again,
             seed,
             share,
             jobs,
@@ -167,6 +177,7 @@ impl Workers {
             disk,
             contract,
             states,
+            again,
             seed,
             share,
             alone,

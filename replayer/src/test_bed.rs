@@ -6,7 +6,7 @@ mod kernel;
 use std::path::Path;
 use std::time::Duration;
 
-use block_dev::Image;
+use block_dev::{BlockLog, Image};
 use checker::Finding;
 use local_fs::{FsckReport, Tree};
 use recorder::Recorded;
@@ -40,6 +40,13 @@ pub(crate) trait TestBed {
         watch: &mut Stopwatch,
         timing: &mut Timing,
     ) -> Result<Recovery>;
+
+    /// Has the content of a disk recover on one that is recorded, and hands the log over; otherwise
+    /// says why it cannot be mounted.
+    fn record_recovery(&mut self, image: &Image) -> Result<Result<BlockLog, String>>;
+
+    /// Gives the memory of such a log back.
+    fn recycle_recovery(&mut self, log: BlockLog);
 
     /// Waits for what a check says that [`Self::recover`] started.
     fn report(&mut self, check: Ticket) -> Result<FsckReport>;

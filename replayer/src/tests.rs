@@ -1,5 +1,6 @@
 //! The engine, sweeps and their results on a toy in memory: without root, disks and a kernel.
 
+mod again;
 mod engines;
 mod results;
 mod sweeps;

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use signal_hook::consts::SIGXFSZ;
 use workloads::Workload;
 
+use crate::crash_again::CrashAgain;
 use crate::disk_kind::DiskKind;
 use crate::engine::search::{Recovered, Search};
 use crate::engine::{Engine, EngineError, Unfinished};
@@ -52,6 +53,7 @@ pub(crate) struct Start {
     /// Whose promises count, if not those of the file system itself.
     pub(crate) contract: Option<Variant>,
     pub(crate) states: States,
+    pub(crate) again: CrashAgain,
     pub(crate) seed: u64,
     /// How long a workload may visit crash states.
     pub(crate) share: Option<Duration>,
@@ -451,6 +453,7 @@ fn make_engine(
     }
     engine.set_alone(start.alone);
     engine.set_states(start.states, start.seed);
+    engine.set_again(start.again);
     engine.set_share(start.share);
     engine.set_hash_log(start.hash_log);
     // Programs are slow to start in a guest, and these are for people: only a host can do that for

@@ -67,6 +67,13 @@ pub(crate) fn export(arguments: &ExportArgs, fs: &Command) -> anyhow::Result<Out
             found.number
         );
     };
+    if !state.again.is_empty() {
+        bail!(
+            "in finding {} the power fails again while the file system recovers, which no form of export can do: \
+             `crashpoint replay` mounts it",
+            found.number
+        );
+    }
     let crash = Crash {
         variant: &found.variant,
         workload: &found.workload,

@@ -60,7 +60,10 @@ pub(crate) fn minimize(
             let operations = counted(workload.operations().count(), "operation");
             say(&match what {
                 FoundWhat::State(state) => {
-                    format!("{operations}, {}", counted(state.lost.len(), "lost write"))
+                    format!(
+                        "{operations}, {}",
+                        counted(state.lost_writes(), "lost write")
+                    )
                 }
                 FoundWhat::Death(_) => operations,
             });
@@ -90,7 +93,7 @@ pub(crate) fn minimize(
             format!(
                 ", {} down to {}",
                 counted(before, "lost write"),
-                state.lost.len()
+                state.lost_writes()
             )
         }
     };
@@ -113,7 +116,7 @@ pub(crate) fn minimize(
         text += &format!(
             "  workload  {}\n  state     {}\n",
             workload.to_line(),
-            state.state
+            state.address()
         );
     }
     text += &replay_text(workload, &opened.sweep_command(&sweep));

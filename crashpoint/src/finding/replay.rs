@@ -196,7 +196,8 @@ fn tell(recovered: &Recovered<'_>) {
     let Recovered { state, kernel, .. } = recovered;
     say(&format!(
         "the state {} again, after {} operations",
-        state.state, state.operations_done
+        state.address(),
+        state.operations_done
     ));
     for finding in &state.findings {
         let place = if finding.path.is_empty() {

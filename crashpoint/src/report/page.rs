@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use askama::Template;
 use itertools::Itertools;
-use replayer::{Death, Found, FoundWhat, LostBytes, Open, RunLog, state_words};
+use replayer::{Death, Found, FoundWhat, LostBytes, Open, RunLog, again_sentence, state_words};
 use serde::Serialize;
 
 use super::sweep::{KERNEL_DIED, Sweep, headline, promises};
@@ -332,7 +332,7 @@ impl<'a> Builder<'a> {
             setup,
             done: Some(state.operations_done as usize),
             under_way: state.under_way,
-            disk: state_words(state),
+            disk: state_words(state) + &again_sentence(state),
             more: state.more,
             lost,
             broken: broken.collect(),

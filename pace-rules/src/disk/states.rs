@@ -96,6 +96,17 @@ impl States {
         }
     }
 
+    /// The same of a log without crash points of its own, such as that of a recovery: the power
+    /// fails after every write and flush.
+    #[must_use]
+    pub fn at_every_write(self) -> Self {
+        Self {
+            prefix: true,
+            every_write: true,
+            ..self
+        }
+    }
+
     /// Whether the states are visited in which nothing was lost.
     pub fn prefix(&self) -> bool {
         self.prefix

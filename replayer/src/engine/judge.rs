@@ -22,9 +22,9 @@ const OPEN_MAX: usize = 4;
 /// What was found on one crash state that does not depend on the crash point it stands for.
 pub(super) struct Visited {
     pub(super) tree: Option<Tree>,
-    findings: Vec<Finding>,
+    pub(super) findings: Vec<Finding>,
     /// What the file system's own checker will have said of it.
-    check: Option<Ticket>,
+    pub(super) check: Option<Ticket>,
 }
 
 impl Visited {
@@ -66,9 +66,15 @@ impl Engine {
         let Unfinished { result, checks } = unfinished;
         if let Entry::Vacant(place) = visited.entry(hash) {
             // The position of the crash need not be the same in another run.
-            let (done, state) = (id.progress.operations_done, &id.state.state.relaxation);
+            let done = id.progress.operations_done;
+            let again = if id.state.again.is_empty() {
+                ""
+            } else {
+                " again"
+            };
             tell(&format!(
-                "recovering from a crash after {done} operations ({state})"
+                "recovering{again} from a crash after {done} operations ({})",
+                id.state.relaxations()
             ));
             let timing = &mut result.timing;
             let seen = if id.open.is_empty() {
@@ -76,11 +82,15 @@ impl Engine {
             } else {
                 self.visit_and_check(timing)?
             };
-            result.states_checked += 1;
+            match &mut result.again {
+                Some(counts) if !id.state.again.is_empty() => counts.states_checked += 1,
+                _ => result.states_checked += 1,
+            }
             place.insert(seen);
         } else {
             self.watch.lap(&mut result.timing.enumerate_us);
-            result.states_equal += 1;
+            // A crash in a recovery may stand for several moments: whoever has it counts it once.
+            result.states_equal += u32::from(id.state.again.is_empty());
         }
         let seen = &visited[&hash];
         let compared = self.compare(model, id.live, seen);

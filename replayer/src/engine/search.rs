@@ -6,17 +6,20 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
+use block_dev::Image;
 use campaign::ddmin;
 use checker::Promise;
-use crash_images::rebuild;
-use pace_rules::disk::{Relaxation, State, States};
+use crash_images::{rebuild, rebuild_after};
+use pace_rules::disk::{Log, Relaxation, State, States};
 use serde::{Deserialize, Serialize};
 use workloads::Workload;
 
+use super::again::Recovered as Recovery;
+use super::judge::StateId;
 use super::states::Recording;
 use super::{Engine, Result, Tell, Unfinished, inconclusive};
 use crate::moment::Progress;
-use crate::result::{StateFindings, WorkloadResult};
+use crate::result::{RunLog, StateFindings, WorkloadResult};
 
 /// A search looks at no more states than this: what is that far from the state wanted is another
 /// finding.
@@ -31,6 +34,8 @@ pub struct Search {
     pub path: Option<String>,
     /// The state to try first.
     pub state: State,
+    /// And, where the power failed again in recoveries, the state of each of them to try first.
+    pub again: Vec<State>,
     /// How many operations had returned in it.
     pub operations_done: u32,
     /// Whether the next one had been begun.
@@ -52,26 +57,38 @@ impl Search {
 
     /// How much another state differs, what matters most first.
     fn distance(&self, state: &State, progress: Progress) -> impl Ord + use<> {
-        let kind = |relaxation: &Relaxation| match relaxation {
-            Relaxation::Prefix => (0, 0),
-            Relaxation::Flushed => (1, 0),
-            Relaxation::Lost(lost) => (2, lost.len()),
-            Relaxation::Torn { lost, .. } => (3, lost.len()),
-        };
-        let ((wanted, wanted_lost), (other, other_lost)) =
-            (kind(&self.state.relaxation), kind(&state.relaxation));
         let done = progress
             .operations_done
             .abs_diff(self.operations_done as usize);
         (
-            state != &self.state,
-            wanted != other,
-            wanted_lost.abs_diff(other_lost),
+            unlike(&self.state, state),
             done,
             progress.under_way != self.under_way,
             state.position.abs_diff(self.state.position),
         )
     }
+}
+
+/// How much a state differs from the one that is wanted, but for its position.
+fn unlike(wanted: &State, other: &State) -> impl Ord + use<> {
+    let kind = |relaxation: &Relaxation| match relaxation {
+        Relaxation::Prefix => (0, 0),
+        Relaxation::Flushed => (1, 0),
+        Relaxation::Lost(lost) => (2, lost.len()),
+        Relaxation::Torn { lost, .. } => (3, lost.len()),
+    };
+    let (is_other, wanted, other) = (
+        wanted != other,
+        kind(&wanted.relaxation),
+        kind(&other.relaxation),
+    );
+    (is_other, wanted.0 != other.0, wanted.1.abs_diff(other.1))
+}
+
+/// The content that a finding recovers from, and what it breaks.
+struct Hit {
+    image: Image,
+    state: StateFindings,
 }
 
 /// A crash state to look at.
@@ -139,16 +156,11 @@ impl Engine {
         let trace = self.record(workload, result, tell)?;
         let last = self.last_position(workload, &trace, result);
         let recording = Recording::new(workload, &trace, last, None, self.disk);
-        let mut found = self.find(&recording, search, result, tell)?;
-        if search.fewest
-            && let Some(state) = found.take()
-        {
-            found = Some(self.fewest(&recording, search, state, result, tell)?);
-        }
-        if let Some(state) = found {
+        let found = self.find(&recording, search, result, tell)?;
+        if let Some(Hit { image, state }) = found {
             if let Some(look) = look {
                 tell("mounting the state for a look");
-                self.mount_and(&recording, &state, look)?;
+                self.mount_and(&image, &state, look)?;
             }
             result.broken.push(state);
             self.name_what_was_written(&trace, result);
@@ -163,7 +175,7 @@ impl Engine {
         search: &Search,
         result: &mut WorkloadResult,
         tell: Tell<'_>,
-    ) -> Result<Option<StateFindings>> {
+    ) -> Result<Option<Hit>> {
         let Recording {
             trace,
             rules,
@@ -181,39 +193,143 @@ impl Engine {
         let mut judged = HashSet::new();
         for state in states {
             rebuild(&mut self.image, &trace.log, rules, &state);
-            if judged.insert((progress[state.position], self.image.hash()))
-                && let Some(found) = self.breaks(recording, search, state, result, tell)?
-            {
-                return Ok(Some(found));
+            if !judged.insert((progress[state.position], self.image.hash())) {
+                continue;
             }
+            let id = recording.id(state.clone());
+            if !search.again.is_empty() {
+                // With --again 2 a recovery of a recovery has as many states again.
+                if result.states_checked as usize > STATES_MAX {
+                    break;
+                }
+                let found = self.find_again(recording, search, &id.state, 0, result, tell)?;
+                if found.is_some() {
+                    return Ok(found);
+                }
+                continue;
+            }
+            let Some(found) = self.breaks(recording, search, id, result, tell)? else {
+                continue;
+            };
+            let found = if search.fewest {
+                self.fewest(recording, search, found, result, tell)?
+            } else {
+                found
+            };
+            rebuild(&mut self.image, &trace.log, rules, &found.state);
+            return Ok(Some(Hit {
+                image: self.image.clone(),
+                state: found,
+            }));
         }
         Ok(None)
     }
 
-    /// What a state breaks, if that is what is looked for.
+    /// Looks for it in the recovery, the `depth`-th, of a crash state that is in the image.
+    fn find_again(
+        &mut self,
+        recording: &Recording<'_>,
+        search: &Search,
+        crashed: &StateFindings,
+        depth: usize,
+        result: &mut WorkloadResult,
+        tell: Tell<'_>,
+    ) -> Result<Option<Hit>> {
+        let image = self.image.clone();
+        let address = crashed.address();
+        let with = |state: &StateFindings| StateId {
+            state: state.clone(),
+            ..recording.id(state.state.clone())
+        };
+        // Whether it takes a crash in the recovery is a part of what is told.
+        let whole = self.look_at(recording, with(crashed), result, tell)?;
+        let clean = whole.broken.is_empty() && whole.inconclusive.is_none();
+        let Ok(recovered) = self.record_recovery(&image, result)? else {
+            // What cannot be mounted has no recovery.
+            return Ok(None);
+        };
+        let Recovery { log, rules, .. } = &recovered;
+        let wanted = &search.again[depth];
+        let space = self.recovery_space(rules, &address);
+        let same = Some(wanted.clone()).filter(|state| rules.check(state).is_ok());
+        let mut states: Vec<State> = same
+            .into_iter()
+            .chain(space.iter())
+            .take(STATES_MAX)
+            .collect();
+        states.sort_by_cached_key(|state| {
+            let position = state.position.abs_diff(wanted.position);
+            (unlike(wanted, state), position)
+        });
+        let mut judged = HashSet::new();
+        for state in states {
+            rebuild_after(&mut self.image, &image, log, rules, &state);
+            if !judged.insert(self.image.hash()) || result.states_checked as usize > STATES_MAX {
+                continue;
+            }
+            let mut crashed = crashed.clone();
+            crashed.again.push(recovered.crash(state, clean));
+            if crashed.again.len() < search.again.len() {
+                let found =
+                    self.find_again(recording, search, &crashed, depth + 1, result, tell)?;
+                if let Some(mut hit) = found {
+                    hit.state.again[depth].log = RunLog::of_recovery(log);
+                    return Ok(Some(hit));
+                }
+                continue;
+            }
+            let Some(found) = self.breaks(recording, search, with(&crashed), result, tell)? else {
+                continue;
+            };
+            let mut found = if search.fewest {
+                self.fewest_again(recording, search, found, (&image, &recovered), result, tell)?
+            } else {
+                found
+            };
+            if let Some(last) = found.again.last_mut() {
+                last.log = RunLog::of_recovery(log);
+                rebuild_after(&mut self.image, &image, log, rules, &last.state);
+            }
+            return Ok(Some(Hit {
+                image: self.image.clone(),
+                state: found,
+            }));
+        }
+        self.bed.recycle_recovery(recovered.log);
+        Ok(None)
+    }
+
+    /// What a state breaks that is in the image, if that is what is looked for.
     fn breaks(
         &mut self,
         recording: &Recording<'_>,
         search: &Search,
-        state: State,
+        id: StateId<'_>,
         result: &mut WorkloadResult,
         tell: Tell<'_>,
     ) -> Result<Option<StateFindings>> {
-        let Recording {
-            trace,
-            rules,
-            progress,
-            ..
-        } = recording;
-        rebuild(&mut self.image, &trace.log, rules, &state);
-        let model = match recording.model(&self.contract, progress[state.position]) {
+        let done = self.look_at(recording, id, result, tell)?;
+        if let Some(why) = done.inconclusive {
+            result.inconclusive.get_or_insert(why);
+        }
+        Ok(done
+            .broken
+            .into_iter()
+            .find(|found| search.is_answered_by(found)))
+    }
+
+    /// What comes of a state that is in the image.
+    fn look_at(
+        &mut self,
+        recording: &Recording<'_>,
+        id: StateId<'_>,
+        result: &mut WorkloadResult,
+        tell: Tell<'_>,
+    ) -> Result<WorkloadResult> {
+        let model = match recording.model(&self.contract, id.progress) {
             Ok(model) => model,
-            Err(why) => {
-                result.inconclusive.get_or_insert(why);
-                return Ok(None);
-            }
+            Err(why) => return Ok(WorkloadResult::inconclusive(String::new(), why)),
         };
-        let id = recording.id(state);
         // What was checked of one state says nothing about another one of the same content here:
         // each is looked at anew, so that whatever comes of it can be seen again.
         let mut unfinished = Unfinished {
@@ -232,13 +348,7 @@ impl Engine {
         let done = self.finish(unfinished);
         result.states_checked += 1;
         result.timing.add(done.timing);
-        if let Some(why) = done.inconclusive {
-            result.inconclusive.get_or_insert(why);
-        }
-        Ok(done
-            .broken
-            .into_iter()
-            .find(|found| search.is_answered_by(found)))
+        Ok(done)
     }
 
     /// The same crash with as few lost writes as will do.
@@ -250,54 +360,52 @@ impl Engine {
         result: &mut WorkloadResult,
         tell: Tell<'_>,
     ) -> Result<StateFindings> {
-        let lost = recording.rules.lost(&found.state);
-        let State {
-            position,
-            relaxation,
-        } = found.state.clone();
-        let mut fewest = found;
-        let mut is_enough = |part: &[usize]| -> Result<bool> {
-            let state = match relaxation.clone() {
-                Relaxation::Torn {
-                    place, from, to, ..
-                } => State {
-                    position,
-                    relaxation: Relaxation::Torn {
-                        lost: part.to_vec(),
-                        place,
-                        from,
-                        to,
-                    },
-                },
-                _ => recording.rules.state(position, part)?,
-            };
-            let found = self.breaks(recording, search, state, result, tell)?;
-            Ok(found.map(|found| fewest = found).is_some())
+        let Recording { trace, rules, .. } = recording;
+        let wanted = found.state.clone();
+        fewest(rules, &wanted, found, |state| {
+            rebuild(&mut self.image, &trace.log, rules, &state);
+            self.breaks(recording, search, recording.id(state), result, tell)
+        })
+    }
+
+    /// The same of the last crash, in a recovery of what an image holds.
+    fn fewest_again(
+        &mut self,
+        recording: &Recording<'_>,
+        search: &Search,
+        found: StateFindings,
+        (image, recovered): (&Image, &Recovery),
+        result: &mut WorkloadResult,
+        tell: Tell<'_>,
+    ) -> Result<StateFindings> {
+        let mut crashed = StateFindings {
+            findings: Vec::new(),
+            ..found.clone()
         };
-        ddmin(&lost, &mut is_enough)?;
-        // It may do without the torn write.
-        if let Relaxation::Torn { lost, .. } = &fewest.state.relaxation {
-            let whole = recording.rules.state(position, lost)?;
-            if let Some(found) = self.breaks(recording, search, whole, result, tell)? {
-                fewest = found;
-            }
-        }
-        Ok(fewest)
+        let Some(last) = crashed.again.pop() else {
+            return Ok(found);
+        };
+        let Recovery { log, rules, .. } = recovered;
+        let first = crashed.state.clone();
+        fewest(rules, &last.state, found, |state| {
+            rebuild_after(&mut self.image, image, log, rules, &state);
+            let mut crashed = crashed.clone();
+            crashed.again.push(recovered.crash(state, last.clean));
+            let id = StateId {
+                state: crashed,
+                ..recording.id(first.clone())
+            };
+            self.breaks(recording, search, id, result, tell)
+        })
     }
 
     fn mount_and(
         &mut self,
-        recording: &Recording<'_>,
+        image: &Image,
         state: &StateFindings,
         look: LookHook<'_>,
     ) -> Result<()> {
-        rebuild(
-            &mut self.image,
-            &recording.trace.log,
-            &recording.rules,
-            &state.state,
-        );
-        self.bed.show(&self.image, &mut |shown| {
+        self.bed.show(image, &mut |shown| {
             look(Recovered {
                 directory: shown.directory,
                 device: shown.device,
@@ -306,4 +414,51 @@ impl Engine {
             })
         })
     }
+}
+
+/// What a state breaks, with as few lost writes as will do; `breaks` tries another one.
+fn fewest(
+    rules: &Log,
+    wanted: &State,
+    found: StateFindings,
+    mut breaks: impl FnMut(State) -> Result<Option<StateFindings>>,
+) -> Result<StateFindings> {
+    let lost = rules.lost(wanted);
+    let State {
+        position,
+        relaxation,
+    } = wanted.clone();
+    let mut fewest = found;
+    // What the torn one is among those that are left, if one is.
+    let mut left = lost.clone();
+    let mut is_enough = |part: &[usize]| -> Result<bool> {
+        let state = match relaxation.clone() {
+            Relaxation::Torn {
+                place, from, to, ..
+            } => State {
+                position,
+                relaxation: Relaxation::Torn {
+                    lost: part.to_vec(),
+                    place,
+                    from,
+                    to,
+                },
+            },
+            _ => rules.state(position, part)?,
+        };
+        let found = breaks(state)?;
+        if found.is_some() {
+            left = part.to_vec();
+        }
+        Ok(found.map(|found| fewest = found).is_some())
+    };
+    ddmin(&lost, &mut is_enough)?;
+    // It may do without the torn write.
+    if matches!(relaxation, Relaxation::Torn { .. }) {
+        let whole = rules.state(position, &left)?;
+        if let Some(found) = breaks(whole)? {
+            fewest = found;
+        }
+    }
+    Ok(fewest)
 }

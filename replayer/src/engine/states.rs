@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use block_dev::{Kind, Mark, Unordered};
+use block_dev::{BlockLog, ImageHash, Kind, Mark, Unordered};
 use checker::{Contract, Model};
 use crash_images::{rebuild, requests};
 use local_fs::Tree;
@@ -10,14 +10,15 @@ use pace_rules::disk::{Disk, Log, Relaxation, Space, State, States};
 use recorder::{CrashPoint, Recorded};
 use workloads::Workload;
 
+use super::again::{First, Tour};
 use super::judge::StateId;
 use super::{Engine, Result, Tell, Unfinished};
 use crate::import::{Places, has_operations};
 use crate::moment::Progress;
-use crate::result::{LostBytes, StateFindings};
+use crate::result::{AgainCounts, LostBytes, StateFindings};
 
 /// So many crash states of one workload are visited without a limit of time: hours.
-const STATES_MAX: u128 = 10_000_000;
+pub(super) const STATES_MAX: u128 = 10_000_000;
 
 /// A recording whose crash states are visited.
 pub(super) struct Recording<'a> {
@@ -123,9 +124,9 @@ impl Engine {
         tell: Tell<'_>,
     ) -> Result<()> {
         let space = recording.space(&self.states, self.seed);
-        let mut models: HashMap<Progress, Result<Option<Model>, String>> = HashMap::new();
-        let mut visited = HashMap::new();
-        let mut judged = HashSet::new();
+        if self.again.times > 0 {
+            unfinished.result.again = Some(AgainCounts::default());
+        }
         if self.share.is_none() && space.len() > STATES_MAX {
             let why = format!(
                 "there are {} crash states: give --budget, or sample:N as one of --states",
@@ -134,11 +135,21 @@ impl Engine {
             unfinished.result.inconclusive.get_or_insert(why);
             return Ok(());
         }
-        let end = self.share.map(|share| self.watch.last() + share);
+        let mut tour = Tour {
+            recording,
+            models: HashMap::new(),
+            visited: HashMap::new(),
+            judged: HashSet::new(),
+            unfinished,
+            tell,
+            in_recoveries: 0,
+            end: self.share.map(|share| self.watch.last() + share),
+        };
+        let mut firsts = Firsts::default();
         for (number, state) in space.iter().enumerate() {
             // The first one is worth its time.
-            if number > 0 && end.is_some_and(|end| self.watch.last() >= end) {
-                unfinished.result.states_left =
+            if number > 0 && tour.end.is_some_and(|end| self.watch.last() >= end) {
+                tour.unfinished.result.states_left =
                     u64::try_from(space.len() - number as u128).unwrap_or(u64::MAX);
                 break;
             }
@@ -150,16 +161,26 @@ impl Engine {
             );
             let (progress, hash) = (recording.progress[state.position], self.image.hash());
             // The same content at the same moment gives the same findings.
-            if !judged.insert((progress, hash)) {
-                unfinished.result.states_equal += 1;
+            if !tour.judged.insert((progress, hash)) {
+                tour.unfinished.result.states_equal += 1;
                 continue;
             }
             tracing::trace!(number, position = state.position, "checks a crash state");
             let make = || recording.model(&self.contract, progress);
+            let Tour {
+                models,
+                visited,
+                unfinished,
+                tell,
+                ..
+            } = &mut tour;
             match models.entry(progress).or_insert_with(make) {
                 Ok(model) => {
+                    if self.again.times > 0 {
+                        firsts.add(hash, &state);
+                    }
                     let (model, id) = (model.as_ref(), recording.id(state));
-                    self.judge(model, hash, id, &mut visited, unfinished, tell)?;
+                    self.judge(model, hash, id, visited, unfinished, tell)?;
                 }
                 Err(why) => {
                     let inconclusive = &mut unfinished.result.inconclusive;
@@ -167,7 +188,27 @@ impl Engine {
                 }
             }
         }
+        if self.again.times > 0 {
+            self.visit_recoveries(&mut tour, firsts.of_each)?;
+        }
         Ok(())
+    }
+}
+
+/// The crash states that were visited, by their content.
+#[derive(Default)]
+struct Firsts {
+    of_each: Vec<First>,
+    places: HashMap<ImageHash, usize>,
+}
+
+impl Firsts {
+    fn add(&mut self, hash: ImageHash, state: &State) {
+        let place = *self.places.entry(hash).or_insert_with(|| {
+            self.of_each.push((hash, Vec::new()));
+            self.of_each.len() - 1
+        });
+        self.of_each[place].1.push(state.clone());
     }
 }
 
@@ -216,14 +257,33 @@ fn live_at<'a>(trace: &'a Recorded, state: &State, progress: Progress) -> Option
 
 /// A workload has a sample of its own.
 fn seed_of(workload: &Workload) -> u64 {
-    let hash = blake3::hash(workload.to_line().as_bytes());
+    seed_of_text(&workload.to_line())
+}
+
+pub(super) fn seed_of_text(text: &str) -> u64 {
+    let hash = blake3::hash(text.as_bytes());
     u64::from_le_bytes(hash.as_bytes()[..8].try_into().expect("8 of 32 bytes"))
 }
 
 /// A state, without findings, with what the disk lost in it.
 fn lost(rules: &Log, trace: &Recorded, progress: Progress, state: State) -> StateFindings {
+    StateFindings {
+        operations_done: progress.operations_done as u32,
+        under_way: progress.under_way,
+        pending: rules.pending(state.position).len() as u32,
+        lost: lost_bytes(rules, &trace.log, &state),
+        state,
+        place: None,
+        again: Vec::new(),
+        findings: Vec::new(),
+        more: 0,
+    }
+}
+
+/// What a disk lost of a log in a state.
+pub(super) fn lost_bytes(rules: &Log, log: &BlockLog, state: &State) -> Vec<LostBytes> {
     let bytes = |place: usize, from: u64, to: Option<u64>| {
-        let (offset, length) = trace.log.entries()[place].range();
+        let (offset, length) = log.entries()[place].range();
         LostBytes {
             place: place as u32,
             offset: offset + from,
@@ -231,7 +291,7 @@ fn lost(rules: &Log, trace: &Recorded, progress: Progress, state: State) -> Stat
         }
     };
     let mut lost: Vec<_> = rules
-        .lost(&state)
+        .lost(state)
         .into_iter()
         .map(|place| bytes(place, 0, None))
         .collect();
@@ -242,14 +302,5 @@ fn lost(rules: &Log, trace: &Recorded, progress: Progress, state: State) -> Stat
         lost.push(bytes(place, from, Some(to)));
         lost.sort_unstable_by_key(|lost| lost.place);
     }
-    StateFindings {
-        operations_done: progress.operations_done as u32,
-        under_way: progress.under_way,
-        pending: rules.pending(state.position).len() as u32,
-        state,
-        lost,
-        place: None,
-        findings: Vec::new(),
-        more: 0,
-    }
+    lost
 }

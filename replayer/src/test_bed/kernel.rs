@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use block_dev::{Base, Completion, FrontEnd, Image};
+use block_dev::{Base, BlockLog, Completion, FrontEnd, Image};
 use checker::{Finding, Promise, write_check};
 use local_fs::{
     FsckReport, KernelLog, KernelMessage, Mounted, Rest, Tree, Variant, WalkOptions, walk,
@@ -207,6 +207,21 @@ impl TestBed for KernelBed {
             Err(error) => self.unmountable(error),
         };
         recovered.or_else(driver_dies)
+    }
+
+    fn record_recovery(&mut self, image: &Image) -> Result<Result<BlockLog, String>> {
+        match self.recorder.record_recovery(image) {
+            Ok(log) => Ok(Ok(log)),
+            Err(recorder::Error::FileSystem(error)) => match error.unmountable() {
+                Some(why) => Ok(Err(format!("mount fails: {why}"))),
+                None => Err(error.into()),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn recycle_recovery(&mut self, log: BlockLog) {
+        self.recorder.recycle_log(log);
     }
 
     fn report(&mut self, check: Ticket) -> Result<FsckReport> {

@@ -469,3 +469,122 @@ fn an_overview_says_what_is_open() {
     assert_eq!(open, [(1, false)]);
     assert!(overview.open[0].why.contains("creat b, was refused"));
 }
+
+/// A sweep with crashes in recoveries of a toy that does again what is done.
+fn again() -> Sweep {
+    Sweep {
+        bug: Bug::RecoversTwice,
+        workloads: [
+            "creat a; fsync a",
+            "creat b; append b 5000; append b 3000; fsync b",
+            "creat c; write c 0 4K; fsync c",
+        ]
+        .map(workload)
+        .into(),
+        ..Sweep::new("--fs ext4 --states prefix --again 1 --jobs 2")
+    }
+}
+
+#[test]
+fn crashes_in_recoveries_survive_kills_and_parts() {
+    let (_kept, path) = place();
+    again().whole(&path("whole"));
+    let counts = summary(&path("whole"))[0]["again"].clone();
+    assert_eq!(counts["recoveries"], 3, "{counts}");
+    assert!(counts["states_checked"].as_u64() > Some(6), "{counts}");
+    let table = read(&path("whole").join(TABLE));
+    let line = table.lines().last().expect("a line");
+    let starts = "ext4: crashes in 3 recorded recoveries (0 of them wrote nothing): ";
+    assert!(line.starts_with(starts), "{line}");
+    let text = read(&path("whole").join(RESULTS));
+    for end in ends(&text) {
+        let killed = path(&format!("killed at {end}"));
+        copy(&path("whole"), &killed);
+        shorten(&killed.join(RESULTS), end);
+        for name in [SUMMARY, TABLE] {
+            fs::remove_file(killed.join(name)).expect("removed");
+        }
+        again().resume(&killed).expect("gone on");
+        assert_same(&killed, &path("whole"));
+    }
+    let parts = ["1/2", "2/2"].map(|text| {
+        let part = path(&text.replace('/', " of "));
+        let shard = Some(text.parse().expect("a shard"));
+        Sweep { shard, ..again() }.whole(&part);
+        part
+    });
+    merge(&parts, &path("merged"), false, OutputFormat::Json).expect("merged");
+    assert_same(&path("merged"), &path("whole"));
+}
+
+#[test]
+fn a_crash_in_a_recovery_is_told() {
+    let (_kept, path) = place();
+    assert_eq!(again().whole(&path("out")), Outcome::Findings);
+    let findings = Findings::read(&path("out")).expect("read");
+    let found = findings.get(1).expect("the first");
+    let FoundWhat::State(state) = &found.what else {
+        panic!("no kernel died");
+    };
+    assert_eq!(state.address(), "prefix@12/again/prefix@2");
+    let (variant, workload) = (&found.variant, &found.workload);
+    let story = Story {
+        variant,
+        contract: None,
+        workload,
+        state,
+    };
+    let log = found.log.as_ref().expect("it is kept");
+    let full = story.in_full(&Evidence::new(log, Disk::Honest));
+    for part in [
+        "  again     the power failed again while the file system recovered: after write 2 of 4 of the recovery\n",
+        "            the recovery has 3 writes, 1 flush, 1 discard, 1 flush\n",
+        "            the first recovery, without this failure, breaks nothing\n",
+        "  state     prefix@12/again/prefix@2\n",
+        "  prevented a recovery that can begin anew after each of its writes",
+    ] {
+        assert!(full.contains(part), "{part} is not in\n{full}");
+    }
+    let line: Value = results(&path("out"))
+        .values()
+        .map(|line| serde_json::from_str(line).expect("an object"))
+        .find(|line: &Value| line["verdict"] == "finding")
+        .expect("one");
+    let state = &line["broken"][0];
+    assert_eq!(state["address"], "prefix@12/again/prefix@2");
+    assert_eq!(state["again"][0]["written"], 2);
+    assert_eq!(state["again"][0]["clean"], true);
+}
+
+#[test]
+fn older_programs_do_not_take_crashes_in_recoveries_for_others() {
+    let format = |words: &str| -> Value {
+        let (_kept, path) = place();
+        Sweep::new(words).whole(&path("out"));
+        // Without it nothing of it is said.
+        let text = read(&path("out").join(RESULTS)) + &read(&path("out").join(SUMMARY));
+        assert_eq!(text.contains("\"again\""), !words.ends_with('0'), "{text}");
+        let manifest = read(&path("out").join("manifest.json"));
+        let manifest: Value = serde_json::from_str(&manifest).expect("an object");
+        manifest["format"].clone()
+    };
+    assert_eq!(format("--fs ext4 --again 1"), 3);
+    assert_eq!(format("--fs ext4 --again 0"), 2);
+}
+
+#[test]
+fn what_has_no_recovery_of_its_own_is_refused_before_anything_is_made() {
+    let (_kept, path) = place();
+    let refused = |words: &str| {
+        let created = Sweep::new(words).create(&path("out"));
+        assert!(!path("out").exists());
+        created.expect_err("refused").to_string()
+    };
+    let repaired = refused("--fs ext4,ext2 --again 1");
+    assert!(
+        repaired.starts_with("ext2 does not recover by itself: e2fsck -f -y does"),
+        "{repaired}"
+    );
+    let alone = refused("--fs ext4 --again-states prefix");
+    assert!(alone.contains("give --again 1 with it"), "{alone}");
+}

@@ -6,11 +6,12 @@ use workloads::Workload;
 
 use super::toy_bed::Bug;
 use super::{broken, options, sweep, variant, workload};
+use crate::crash_again::CrashAgain;
 use crate::engine::search::Search;
 use crate::findings::{Found, FoundWhat};
 use crate::minimize::{minimize, search_for};
-use crate::result::{Timing, Verdict, WorkloadResult};
-use crate::sweep::Workers;
+use crate::result::{StateFindings, Timing, Verdict, WorkloadResult};
+use crate::sweep::{SweepOptions, Workers};
 
 const TEXTS: [&str; 9] = [
     "creat a; fsync a",
@@ -244,4 +245,104 @@ fn a_state_is_found_again_with_as_few_lost_writes_as_will_do() {
         ..search
     };
     assert_eq!(again(&fewest).lost.len(), 1);
+}
+
+/// A finding of a crash in a recovery, and the options that have it.
+fn found_again(text: &str, bug: Bug, again: CrashAgain) -> (Found, SweepOptions) {
+    let options = SweepOptions {
+        again,
+        ..options(bug, "prefix", 1)
+    };
+    let result = sweep(&options, &[text]).remove(0);
+    let found = Found {
+        number: 1,
+        variant: variant(),
+        workload_number: 0,
+        workload: workload(text),
+        log: result.log,
+        what: FoundWhat::State(result.broken[0].clone()),
+    };
+    (found, options)
+}
+
+#[test]
+fn a_crash_in_a_recovery_is_found_again_also_in_the_recovery_of_a_recovery() {
+    let text = "creat foo; append foo 5000; append foo 3000; fsync foo";
+    for (bug, times) in [(Bug::RecoversTwice, 1), (Bug::GivesUp, 2)] {
+        let states = None;
+        let (found, options) = found_again(text, bug, CrashAgain { times, states });
+        let search = search_for(&found, &options.states).expect("a search");
+        assert_eq!(search.again.len(), times as usize);
+        let mut workers = Workers::start(&variant(), &options).expect("workers");
+        let again = |workers: &mut Workers, search: &Search| {
+            let result = workers.search(&found.workload, search, &Interrupt::default());
+            result.expect("searched").broken.pop()
+        };
+        let FoundWhat::State(first) = &found.what else {
+            panic!("no kernel died");
+        };
+        let same = again(&mut workers, &search).expect("found");
+        assert_eq!(
+            (&same.again, &same.findings),
+            (&first.again, &first.findings)
+        );
+        // Of another name the nearest is taken; of another promise none.
+        let mut other = search.clone();
+        other.again[0].position += 100;
+        let near = again(&mut workers, &other).expect("found");
+        assert_eq!(near.again.len(), first.again.len());
+        other.promise = Promise::RenameAtomic;
+        assert_eq!(again(&mut workers, &other), None);
+    }
+}
+
+#[test]
+fn a_crash_in_a_recovery_is_made_small() {
+    let again = CrashAgain {
+        times: 1,
+        states: Some("every-write,reorder:3".parse().expect("states")),
+    };
+    let text = "mkdir A; creat foo; creat bar; write foo 0 64K; fsync foo; fsync bar";
+    let (found, options) = found_again(text, Bug::ClearsUnflushed, again);
+    let mut workers = Workers::start(&variant(), &options).expect("workers");
+    let small = minimize(
+        &found,
+        &options.states,
+        &mut workers,
+        &Interrupt::default(),
+        &mut |_, _| {},
+    );
+    let small = small.expect("minimised").expect("it comes again");
+    let operations = small.workload.operations().map(ToString::to_string);
+    let operations: Vec<_> = operations.collect();
+    assert_eq!(operations, ["creat foo", "fsync foo"]);
+    let FoundWhat::State(state) = small.what else {
+        panic!("no kernel died");
+    };
+    assert_eq!(
+        (state.again.len(), state.lost_writes()),
+        (1, 1),
+        "{state:?}"
+    );
+    // A disk loses the fewest writes that will do, in the recovery too.
+    let lost = |state: &StateFindings| {
+        state.again[0]
+            .lost
+            .iter()
+            .map(|lost| lost.place)
+            .collect::<Vec<_>>()
+    };
+    let (text, all) = ("creat foo; creat bar; mkdir A; fsync foo", vec![0, 1, 2]);
+    let (found, options) = found_again(text, Bug::ClearsUnflushed, again);
+    let mut search = search_for(&found, &options.states).expect("a search");
+    let wanted = search.again[0].position;
+    search.again[0] = format!("lost-0-1-2@{wanted}").parse().expect("a state");
+    let mut workers = Workers::start(&variant(), &options).expect("workers");
+    let mut of = |search: &Search| {
+        let result = workers.search(&found.workload, search, &Interrupt::default());
+        result.expect("searched").broken.remove(0)
+    };
+    assert_eq!(lost(&of(&search)), all);
+    search.fewest = true;
+    assert_eq!(lost(&of(&search)).len(), 1);
 }

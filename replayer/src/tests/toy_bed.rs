@@ -1,5 +1,5 @@
-//! A test bed in memory: a toy file system whose disk is a log of operations. It is sound unless it
-//! is given a bug.
+//! A test bed in memory: a toy file system whose disk is a log of operations, and a home to which
+//! recovery moves them. It is sound unless it is given a bug.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,16 @@ use crate::worker::{Ground, Start};
 type Result<T, E = EngineError> = std::result::Result<T, E>;
 
 /// Room for so many entries of the log.
-pub(super) const PAGES: u64 = 256;
+const LOG_PAGES: u64 = 256;
+
+/// The log, as much room for the home, and a page that counts recoveries.
+pub(super) const PAGES: u64 = 2 * LOG_PAGES + 1;
+
+/// The page that counts recoveries that did not end, with [`Bug::GivesUp`].
+const COUNT_PAGE: u64 = 2 * LOG_PAGES;
+
+/// After so many recoveries that did not end it gives up.
+const GIVES_UP_AFTER: u8 = 2;
 
 /// What recovers with it is hit by the bugs that are not about all file systems.
 const BAD: &str = "bad";
@@ -43,6 +52,14 @@ pub(super) enum Bug {
     ForgetsFlush,
     /// The log is written with FUA, and an entry whose first sector is there is taken for whole.
     TrustsHeads,
+    /// Recovery adds the log to what is at home already, whatever that is.
+    RecoversTwice,
+    /// Recovery clears the log before it has moved it home.
+    ClearsFirst,
+    /// Recovery clears the log without a flush after it has moved it home.
+    ClearsUnflushed,
+    /// After two recoveries that did not end the log is not read any more.
+    GivesUp,
     /// What it shows while it runs lacks the name `bad`.
     HidesNames,
     /// What has recovered with the name `bad` cannot be repaired.
@@ -168,15 +185,91 @@ impl ToyBed {
     }
 }
 
-fn recovered(image: &Image) -> Toy {
-    let mut toy = Toy::new();
-    for number in 0..PAGES as u32 {
-        let Some(entry) = Entry::read(image.page(number)) else {
-            break;
+/// An entry of the log on its way home.
+fn home(number: u64) -> u64 {
+    LOG_PAGES + number
+}
+
+fn entry_at(image: &Image, page: u64) -> Option<Entry> {
+    Entry::read(image.page(page as u32))
+}
+
+/// How many entries there are from a page on.
+fn entries_from(image: &Image, first: u64) -> u64 {
+    (0..LOG_PAGES)
+        .take_while(|number| entry_at(image, first + number).is_some())
+        .count() as u64
+}
+
+impl ToyBed {
+    fn recovered(&self, image: &Image) -> Toy {
+        let mut toy = Toy::new();
+        let gave_up =
+            self.bug == Bug::GivesUp && image.page(COUNT_PAGE as u32)[0] >= GIVES_UP_AFTER;
+        let is_moved = |number: &u64| entry_at(image, home(*number)).is_some();
+        let pages: Vec<u64> = if self.bug == Bug::RecoversTwice {
+            let moved = (0..entries_from(image, home(0))).map(home);
+            moved.chain(0..entries_from(image, 0)).collect()
+        } else {
+            let page = |number| {
+                if is_moved(&number) {
+                    home(number)
+                } else {
+                    number
+                }
+            };
+            (0..LOG_PAGES)
+                .filter(|number| !gave_up || is_moved(number))
+                .map(page)
+                .collect()
         };
-        entry.recover(&mut toy);
+        for page in pages {
+            let Some(entry) = entry_at(image, page) else {
+                break;
+            };
+            entry.recover(&mut toy);
+        }
+        toy
     }
-    toy
+
+    /// What recovery asks of the disk: it moves the log home.
+    fn recovery_of(&self, image: &Image) -> BlockLog {
+        let mut log = BlockLog::default();
+        let entries = entries_from(image, 0);
+        if entries == 0 {
+            return log;
+        }
+        if self.bug == Bug::GivesUp {
+            let mut count = *image.page(COUNT_PAGE as u32);
+            count[0] += 1;
+            log.push_write(COUNT_PAGE * PAGE_SIZE as u64, &count, 0);
+            log.push(Kind::Flush, 0);
+        }
+        let clear = Kind::Discard {
+            offset: 0,
+            length: entries * PAGE_SIZE as u64,
+        };
+        if self.bug == Bug::ClearsFirst {
+            log.push(clear, 0);
+            log.push(Kind::Flush, 0);
+        }
+        let first = match self.bug {
+            Bug::RecoversTwice => entries_from(image, home(0)),
+            _ => 0,
+        };
+        for number in 0..entries {
+            let page = image.page(number as u32);
+            log.push_write(home(first + number) * PAGE_SIZE as u64, page, 0);
+        }
+        if self.bug != Bug::ClearsUnflushed {
+            log.push(Kind::Flush, 0);
+        }
+        if self.bug != Bug::ClearsFirst {
+            log.push(clear, 0);
+        }
+        log.push(Kind::Flush, 0);
+        log
+    }
 }
 
 impl TestBed for ToyBed {
@@ -222,7 +315,7 @@ impl TestBed for ToyBed {
         watch: &mut Stopwatch,
         timing: &mut Timing,
     ) -> Result<Recovery> {
-        let toy = recovered(image);
+        let toy = self.recovered(image);
         watch.lap(&mut timing.mount_us);
         let is_bad = toy.find(BAD).is_some();
         let has = |bug| is_bad && self.bug == bug;
@@ -231,7 +324,7 @@ impl TestBed for ToyBed {
         if has(Bug::CannotRepair) {
             return Ok(Recovery::RepairFails(because()));
         } else if self.bug == Bug::TrustsHeads
-            && (0..PAGES as u32).any(|number| Entry::is_torn(image.page(number)))
+            && (0..LOG_PAGES as u32).any(|number| Entry::is_torn(image.page(number)))
         {
             return Ok(Recovery::MountFails("an entry has no end".into()));
         } else if has(Bug::CannotMount) {
@@ -256,6 +349,12 @@ impl TestBed for ToyBed {
         })))
     }
 
+    fn record_recovery(&mut self, image: &Image) -> Result<Result<BlockLog, String>> {
+        Ok(Ok(self.recovery_of(image)))
+    }
+
+    fn recycle_recovery(&mut self, _: BlockLog) {}
+
     fn report(&mut self, check: Ticket) -> Result<FsckReport> {
         self.reports
             .remove(&check)
@@ -273,7 +372,7 @@ impl TestBed for ToyBed {
     fn floor(&mut self, image: &Image, cycles: u32) -> Result<Duration> {
         let started = Instant::now();
         for _ in 0..cycles {
-            recovered(image);
+            self.recovered(image);
         }
         Ok(started.elapsed())
     }

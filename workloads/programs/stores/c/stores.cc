@@ -21,7 +21,6 @@
 #include <iostream>
 #include <map>
 #include <memory>
-#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -352,23 +351,13 @@ void run(const Open& open, const string& directory) {
 // How the contents differ from those after the last acknowledged commit, and after the next one, which
 // was under way.
 string differs(const Contents& contents, int acknowledged) {
-    const Contents expected = after(acknowledged);
-    if (contents == expected || contents == after(acknowledged + 1)) return "";
+    if (contents == after(acknowledged) || contents == after(acknowledged + 1)) return "";
     for (int number = 0; number <= TRANSACTIONS; number++) {
         if (contents != after(number)) continue;
         if (number < acknowledged) return "acknowledged commit " + to_string(number + 1) + " is lost";
         return "commit " + to_string(number) + " is there, and was never begun";
     }
-    std::set<string> keys;
-    for (const auto& [key, value] : expected) keys.insert(key);
-    for (const auto& [key, value] : contents) keys.insert(key);
-    for (const string& key : keys) {
-        const string part = "a part of a commit is there: ";
-        if (!contents.count(key)) return part + key + " is missing";
-        if (!expected.count(key)) return part + key + " is there";
-        if (contents.at(key) != expected.at(key)) return part + key + " has another value";
-    }
-    throw std::logic_error("it is equal");
+    return "the contents are those of no commit";
 }
 
 bool look(const Open& open, const string& directory, const string& acks) {

@@ -244,19 +244,13 @@ const same = (a, b) => a.size === b.size && [...a].every(([key, value]) => b.get
 /** How the contents differ from those after the last acknowledged commit, and after the next one, which
  * was under way. */
 function differs(contents, acknowledged) {
-  const expected = after(acknowledged)
-  if (same(contents, expected) || same(contents, after(acknowledged + 1))) return null
+  if (same(contents, after(acknowledged)) || same(contents, after(acknowledged + 1))) return null
   for (let number = 0; number <= TRANSACTIONS; number++) {
     if (!same(contents, after(number))) continue
     if (number < acknowledged) return `acknowledged commit ${number + 1} is lost`
     return `commit ${number} is there, and was never begun`
   }
-  for (const key of [...new Set([...expected.keys(), ...contents.keys()])].sort()) {
-    if (!contents.has(key)) return `a part of a commit is there: ${key} is missing`
-    if (!expected.has(key)) return `a part of a commit is there: ${key} is there`
-    if (contents.get(key) !== expected.get(key)) return `a part of a commit is there: ${key} has another value`
-  }
-  throw new Error('it is equal')
+  return 'the contents are those of no commit'
 }
 
 async function look(Store, directory, acks) {

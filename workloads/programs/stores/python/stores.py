@@ -215,22 +215,14 @@ def verdict(opens):
 def differs(contents, acknowledged):
     """How the contents differ from those after the last acknowledged commit, and after the next one,
     which was under way."""
-    expected = after(acknowledged)
-    if contents in (expected, after(acknowledged + 1)):
+    if contents in (after(acknowledged), after(acknowledged + 1)):
         return None
     for number in range(TRANSACTIONS + 1):
         if contents == after(number):
             if number < acknowledged:
                 return f"acknowledged commit {number + 1} is lost"
             return f"commit {number} is there, and was never begun"
-    for key in sorted(expected.keys() | contents.keys()):
-        if key not in contents:
-            return f"a part of a commit is there: {key} is missing"
-        if key not in expected:
-            return f"a part of a commit is there: {key} is there"
-        if contents[key] != expected[key]:
-            return f"a part of a commit is there: {key} has another value"
-    raise AssertionError("it is equal")
+    return "the contents are those of no commit"
 
 
 def main():

@@ -3,6 +3,7 @@ package main
 import (
 	"database/sql"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 
 	pebble "github.com/cockroachdb/pebble/v2"
@@ -294,8 +295,8 @@ func (s walStore) contents() (map[string]string, error) {
 			return nil, err
 		}
 		var entry []walChange
-		if err := json.Unmarshal(text, &entry); err != nil {
-			return nil, err
+		if json.Unmarshal(text, &entry) != nil {
+			return nil, fmt.Errorf("entry %d is not what was written", index)
 		}
 		for _, change := range entry {
 			if change.Deletes {

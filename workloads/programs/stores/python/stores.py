@@ -82,7 +82,7 @@ class Plyvel:
     def __init__(self, directory):
         import plyvel
 
-        self.db = plyvel.DB(f"{directory}/db", create_if_missing=True, paranoid_checks=True)
+        self.db = plyvel.DB(f"{directory}/db", create_if_missing=True)
 
     def commit(self, changes):
         with self.db.write_batch(sync=True) as batch:

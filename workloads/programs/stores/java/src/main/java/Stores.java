@@ -387,12 +387,9 @@ public class Stores {
     try (Store store = open.in(directory)) {
       contents = store.contents();
     } catch (Throwable thrown) {
-      var words = new StringBuilder();
-      for (Throwable cause = thrown; cause != null; cause = cause.getCause()) {
-        words.append(words.isEmpty() ? "" : ": ").append(cause.getClass().getSimpleName());
-        if (cause.getMessage() != null) words.append(" ").append(cause.getMessage());
-      }
-      String text = words.toString().replace(directory, "{dir}").replaceAll("\\s+", " ");
+      Throwable cause = thrown;
+      while (cause.getCause() != null) cause = cause.getCause();
+      String text = cause.toString().replace(directory, "{dir}").replaceAll("\\s+", " ");
       String when = acknowledged == 0 ? "nothing was acknowledged, and " : "";
       return when + "the store cannot be read: " + text.substring(0, Math.min(text.length(), 200));
     }

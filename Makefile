@@ -7,7 +7,8 @@
 # make test-kills: the sweep that is killed twenty times, which takes minutes. make test-long: that,
 # and everything else that takes long. make test-clusters: the clusters in workloads/clusters, really
 # run, after what they need was installed. All of these go on when a test fails, and name at the end
-# what failed. make fuzz: each parser gets damaged input for FUZZ_SECONDS.
+# what failed. make test-stores: a sweep of each store in workloads/programs/stores, and a table; some
+# hours. make fuzz: each parser gets damaged input for FUZZ_SECONDS.
 # make book: the documentation as HTML, in target/book.
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -24,7 +25,7 @@ RUNNER := $(if $(SUDO),--config 'target."cfg(all())".runner="sudo -E"')
 # The tests that start guests.
 AMX_TESTS := guests guest_findings guest_clusters repeats
 
-.PHONY: demo test test-amx test-repeats test-kills test-long test-clusters fuzz lint book bench setup setup-tests setup-clusters setup-fuzz build install uninstall clean
+.PHONY: demo test test-amx test-repeats test-kills test-long test-clusters test-stores fuzz lint book bench setup setup-tests setup-clusters setup-stores setup-fuzz build install uninstall clean
 
 demo:
 	@scripts/demo
@@ -48,6 +49,11 @@ test-long: setup-tests setup-clusters
 test-clusters: setup-clusters
 	@scripts/test --manifest-path workloads/programs/stores/Cargo.toml --locked , \
 	    --release --package end-to-end --test clusters --test clusters_known --test cluster_sweeps --test starts --test guest_clusters --test disks --test systems --locked $(RUNNER) -- --include-ignored --nocapture
+
+# Findings are no failure: they are in the table.
+test-stores:
+	@scripts/setup --stores
+	@scripts/stores --build
 
 FUZZ_SECONDS ?= 60
 CARGO_FUZZ_VERSION := 0.13.2
@@ -95,6 +101,10 @@ setup-tests:
 
 setup-clusters:
 	@scripts/setup --clusters
+
+setup-stores:
+	@scripts/setup --stores
+	@scripts/stores --build-only
 
 setup-fuzz:
 	@scripts/setup --fuzz

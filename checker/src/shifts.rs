@@ -147,3 +147,28 @@ pub(crate) fn first_layout(file: &ModelInode, shifts: &[Shift]) -> usize {
     let bounds = file.durable_ranges.iter().map(|range| range.bound.time);
     made(shifts, bounds.max().unwrap_or(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ends_of_ranges_move_with_the_bytes_after_the_offset() {
+        let shift = |to| Shift {
+            time: 0,
+            to,
+            offset: 8192,
+            length: 4096,
+        };
+        let (left, right) = (Direction::Left, Direction::Right);
+        for at in [0, 4096, 8192] {
+            assert_eq!(shift(left).place(at, left), at);
+            assert_eq!(shift(right).place(at, right), at);
+        }
+        // What was collapsed is where it began.
+        let collapsed = [8193, 12288, 12289, 16384].map(|at| shift(left).place(at, left));
+        assert_eq!(collapsed, [8192, 8192, 8193, 12288]);
+        let inserted = [8193, 12288].map(|at| shift(right).place(at, right));
+        assert_eq!(inserted, [12289, 16384]);
+    }
+}

@@ -5,7 +5,9 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Instant;
 
+use campaign::Interrupt;
 use pace_rules::nodes::{MODELS, Request, Space};
 use trace::{Action, Event, FileId, FileOp, Run, SyncScope};
 
@@ -22,6 +24,30 @@ const SEARCHED_MAX: u64 = 200_000;
 /// no more states than these are searched for that.
 const PREVENTED_MAX: usize = 20;
 const PREVENTION_STATES_MAX: u64 = 200_000;
+
+/// How long somebody waits for an explanation.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Patience<'a> {
+    /// Somebody may want no more of it.
+    pub(crate) interrupt: Option<&'a Interrupt>,
+    /// Or have no more time.
+    pub(crate) deadline: Option<Instant>,
+}
+
+impl Patience<'_> {
+    fn is_over(&self) -> bool {
+        self.interrupt.is_some_and(Interrupt::requested)
+            || self.deadline.is_some_and(|end| Instant::now() >= end)
+    }
+}
+
+impl<'a> Findings<'a> {
+    /// The same for somebody who does not wait for ever: what is not found in time is not known.
+    pub(crate) fn in_time(mut self, patience: Patience<'a>) -> Self {
+        self.patience = patience;
+        self
+    }
+}
 
 impl Findings<'_> {
     /// Looks for what would have prevented each finding, and where else it is possible. Each comes
@@ -100,14 +126,21 @@ impl Findings<'_> {
             requests.all(|request| self.has_none(&run, request, alike, left))
         };
         let syncs = candidates.into_iter().chain(all).find(&mut forbids);
-        let mut words: Vec<Sync> = Vec::new();
-        for sync in syncs.unwrap_or_default() {
-            let sync = self.words(&sync);
-            if !words.contains(&sync) {
-                words.push(sync);
+        // Several places of the program may need the same call.
+        let mut words: Vec<(Sync, Vec<Candidate>)> = Vec::new();
+        for candidate in syncs.unwrap_or_default() {
+            let sync = self.words(&candidate);
+            let is_same = |(known, _): &&mut (Sync, Vec<Candidate>)| {
+                (&known.node, &known.path, &known.before) == (&sync.node, &sync.path, &sync.before)
+            };
+            if let Some((known, candidates)) = words.iter_mut().find(is_same) {
+                candidates.push(candidate);
+                known.times = self.everywhere(candidates).len();
+            } else {
+                words.push((sync, vec![candidate]));
             }
         }
-        words
+        words.into_iter().map(|(sync, _)| sync).collect()
     }
 
     /// Whether none of the states is left in a run; no if it would take too many states to tell.
@@ -126,19 +159,27 @@ impl Findings<'_> {
         };
         *left = enough;
         let mut made = States::new(run, &space, self.trace);
-        let mut keys = (0..space.len()).filter_map(|index| made.make(&space.state(index)).ok());
-        !keys.any(|state| states.contains(&state.key))
+        (0..space.len()).all(|index| {
+            let state = made.make(&space.state(index));
+            let is_left = state.is_ok_and(|state| states.contains(&state.key));
+            !is_left && !self.patience.is_over()
+        })
     }
 
-    /// Those of the states that a space of this run has; none if it is too large to tell.
+    /// Those of the states that a space of this run has; none if it is too large to tell, or nobody
+    /// waits for it.
     pub(crate) fn search(
         &self,
         run: &Run,
         request: &Request,
         wanted: &HashSet<Fingerprint>,
     ) -> Option<HashSet<Fingerprint>> {
+        if self.patience.is_over() {
+            return None;
+        }
         let space = Space::new(run, request).ok()?;
-        (space.len() <= SEARCHED_MAX).then(|| self.search_in(&space, run, wanted))
+        let found = (space.len() <= SEARCHED_MAX).then(|| self.search_in(&space, run, wanted));
+        found.filter(|_| !self.patience.is_over())
     }
 
     fn search_in(
@@ -150,7 +191,7 @@ impl Findings<'_> {
         let mut states = States::new(run, space, self.trace);
         let mut found = HashSet::new();
         for index in 0..space.len() {
-            if found.len() == wanted.len() {
+            if found.len() == wanted.len() || self.patience.is_over() {
                 break;
             }
             let state = states.make(&space.state(index));

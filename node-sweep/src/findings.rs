@@ -10,6 +10,7 @@ use trace_store::Trace;
 
 use crate::again::Address;
 use crate::callers::callers;
+use crate::causes::Patience;
 use crate::check::Complaint;
 use crate::damage::{Damage, damages};
 use crate::likeness::Likeness;
@@ -259,6 +260,8 @@ pub struct Findings<'a> {
     /// Of each direction of a connection, the nodes that sent and received there.
     ends: Rc<HashMap<u32, Ends>>,
     afters: Rc<Afters>,
+    /// How long an explanation may take.
+    pub(crate) patience: Patience<'a>,
 }
 
 /// Who sent, and who received.
@@ -374,6 +377,7 @@ impl<'a> Findings<'a> {
             likeness: Rc::new(likeness),
             ends: Rc::new(ends),
             afters: Rc::new(Afters::of(trace)),
+            patience: Patience::default(),
         }
     }
 

@@ -13,6 +13,7 @@ use pace_rules::nodes::{Explore, Relaxation, Spaces};
 use trace_store::Trace;
 
 use crate::acks::untested;
+use crate::causes::Patience;
 use crate::findings::{Finding, Findings, relaxation_words};
 use crate::indices::Indices;
 use crate::judged::Verdicts;
@@ -27,6 +28,9 @@ use crate::summary::{Summary, count_words, recordings_words, together};
 use crate::sweep::{Plan, Subject, sweep, sweep_source};
 use crate::undamaged::Undamaged;
 use crate::watcher::Watcher;
+
+/// So long findings are explained once the time of a level is up.
+const EXPLAINED_FOR: Duration = Duration::from_secs(10);
 
 /// A sweep as it is asked for.
 pub struct Requested<'a> {
@@ -234,6 +238,7 @@ impl<'a> Requested<'a> {
         let indices = Indices::of(kinds, sample, seed)?;
         self.announce(&spaces);
         let (name, interrupt) = (&*self.request.model, visit.control.interrupt);
+        let patience = visit.patience();
         let subjects = subjects(visit.control.jobs)?;
         let (plan, mut watcher) = visit.begin(self, name, indices.count);
         let (trace, all) = (self.trace, indices.all);
@@ -247,7 +252,7 @@ impl<'a> Requested<'a> {
             &mut watcher,
         )?;
         let seconds = watcher.finish()?;
-        let judged = Findings::new(trace, &spaces, name);
+        let judged = Findings::new(trace, &spaces, name).in_time(patience);
         let findings = judged.of(&swept);
         let findings = if interrupt.requested() {
             findings.into_iter().map(|(finding, _)| finding).collect()
@@ -277,7 +282,7 @@ impl<'a> Requested<'a> {
             self.request.model,
             self.drawn_words(sample, recoveries.len())
         ));
-        let interrupt = visit.control.interrupt;
+        let (interrupt, patience) = (visit.control.interrupt, visit.patience());
         let subjects = subjects(visit.control.jobs)?;
         let (name, count) = (recoveries.name(), indices.count);
         let (plan, mut watcher) = visit.begin(self, &name, count);
@@ -285,7 +290,7 @@ impl<'a> Requested<'a> {
         let swept = sweep_source(source, all, subjects, &plan, interrupt, &mut watcher)?;
         let seconds = watcher.finish()?;
         let is_whole = sample.is_none() && !swept.interrupted && !swept.is_over;
-        let explains = (!interrupt.requested()).then_some(is_whole);
+        let explains = (!interrupt.requested()).then_some((is_whole, patience));
         let findings = recoveries.findings(&swept, explains)?;
         let summary = Summary::new(self.trace, &name, &swept, count, findings.len(), seconds);
         Ok((findings, summary.of_recoveries(self.trace)))
@@ -362,6 +367,14 @@ impl<'a> Requested<'a> {
 }
 
 impl<'a> Visit<'a> {
+    /// How long findings are explained: with a budget a little longer than that.
+    fn patience(&self) -> Patience<'a> {
+        Patience {
+            interrupt: Some(self.control.interrupt),
+            deadline: self.deadline.map(|deadline| deadline + EXPLAINED_FOR),
+        }
+    }
+
     /// Which of the states are looked at, and what keeps what is found. There are `count` in all.
     fn begin(self, what: &Requested<'a>, name: &str, count: u64) -> (Plan, Watcher<'a>) {
         let Self {

@@ -8,6 +8,7 @@ use pace_rules::nodes::{Count, Spaces};
 use trace::Run;
 use trace_store::Trace;
 
+use crate::causes::Patience;
 use crate::check::Complaint;
 use crate::findings::{Finding, Findings, Lost};
 use crate::indices::Indices;
@@ -121,22 +122,24 @@ impl<'a> Recoveries<'a> {
 
     /// The findings of a sweep, the smallest of the first recovery first. Those that are alike in
     /// several recoveries are one. With `explains` it is looked for what would have prevented each,
-    /// and on which other models it is possible; `is_whole` says whether all states were visited.
+    /// and on which other models it is possible, as long as somebody waits for that; it says whether
+    /// all states were visited.
     ///
     /// # Errors
     /// If there is no model of the name that was asked for.
     pub(crate) fn findings(
         &self,
         swept: &Swept,
-        explains: Option<bool>,
+        explains: Option<(bool, Patience<'_>)>,
     ) -> anyhow::Result<Vec<Finding>> {
         let mut places: HashMap<Likeness, usize> = HashMap::new();
         let mut all: Vec<Finding> = Vec::new();
         for member in &self.members {
             let judged = Findings::new(member.trace, &member.spaces, &self.request.model);
+            let judged = judged.in_time(explains.map(|(_, patience)| patience).unwrap_or_default());
             let found = judged.of(&member.own(swept));
             let found = match explains {
-                Some(is_whole) if !found.is_empty() => {
+                Some((is_whole, _)) if !found.is_empty() => {
                     let explore = self.request.explore_of(member.trace)?;
                     judged.explain(found, &self.request.of_calls(explore)?, is_whole)
                 }

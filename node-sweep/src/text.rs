@@ -117,7 +117,7 @@ struct Lines {
 impl Lines {
     /// Adds words in so many lines at most. Those that are about the same as the last have no head.
     fn add(&mut self, head: &str, words: &str, lines_max: usize) {
-        let mut lines = wrapped(words, COLUMNS - INDENT);
+        let mut lines = wrapped(&printable(words), COLUMNS - INDENT);
         if lines.len() > lines_max {
             lines.truncate(lines_max);
             let last = lines.last_mut().expect("one at least");
@@ -162,6 +162,18 @@ fn end_of(words: &str, lines_max: usize) -> String {
             .chain(words.chars().skip(len - room))
             .collect()
     }
+}
+
+/// Words for a terminal: what a check quotes from damaged files may have any byte in it.
+fn printable(words: &str) -> String {
+    let escaped = |letter: char| {
+        if letter.is_control() {
+            letter.escape_default().to_string()
+        } else {
+            letter.to_string()
+        }
+    };
+    words.chars().map(escaped).collect()
 }
 
 /// Words in lines of so many letters, broken between words where that can be.

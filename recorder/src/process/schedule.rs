@@ -78,9 +78,15 @@ impl Schedule {
             Self::Neighbour => 0,
             Self::Writeback { seed } => seed,
         };
+        // Who has no stop here leaves it to another one: the neighbour and the first two pairs of
+        // seeds have all of the next ones after those that everybody has.
         let mut drawn = Drawn::of(0, stop);
         let spacing = 1 << (stop / DENSE + 1).ilog2();
-        if drawn.below(spacing) != 0 {
+        let phase = match self {
+            Self::Writeback { .. } => 1 + seed.saturating_sub(1) / 2,
+            Self::Quiet | Self::Neighbour => 0,
+        };
+        if drawn.below(spacing) != phase % spacing {
             return Stop::default();
         }
         if self == Self::Neighbour {
@@ -309,6 +315,27 @@ impl Bystander {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_one_schedule_leaves_out_another_one_does() {
+        let is_seen = |schedules: &[Schedule], stop| {
+            let mut stops = schedules.iter().map(|schedule| schedule.at(stop));
+            stops.any(|stop| stop != Stop::default())
+        };
+        let (usual, more) = (Schedule::first(4), Schedule::first(8));
+        for stop in 0..3 * DENSE {
+            assert!(is_seen(&usual, stop), "{stop}");
+        }
+        for stop in 0..7 * DENSE {
+            assert!(is_seen(&more, stop), "{stop}");
+        }
+        // Both seeds of a pair have the same ones.
+        for stop in 0..20 * DENSE {
+            let [one, other] = [1, 2].map(|seed| Schedule::Writeback { seed }.at(stop));
+            let both = [one, other].map(|stop| stop != Stop::default());
+            assert_eq!(both[0], both[1], "{stop}");
+        }
+    }
 
     #[test]
     fn a_schedule_is_read_as_it_is_shown() {

@@ -72,7 +72,11 @@ impl Tree {
         match effect {
             Effect::NewFile { file, kind, mode } => self.create(*file, *kind, *mode, trace),
             Effect::SetEntry { parent, name, file } => self.set_entry(*parent, name, Some(*file)),
-            Effect::RemoveEntry { parent, name } => self.set_entry(*parent, name, None),
+            Effect::RemoveEntry { parent, name, of } => {
+                if of.is_none() || *of == self.entry(*parent, name) {
+                    self.set_entry(*parent, name, None);
+                }
+            }
             Effect::Write {
                 file,
                 offset,
@@ -226,6 +230,14 @@ impl Tree {
     fn content(&mut self, file: FileId) -> Option<&mut Content> {
         match &mut Arc::make_mut(self.files.get_mut(&file)?).holds {
             Holds::Bytes(content) => Some(content),
+            _ => None,
+        }
+    }
+
+    /// Of what a directory has a name.
+    fn entry(&self, parent: FileId, name: &Name) -> Option<FileId> {
+        match &self.files.get(&parent)?.holds {
+            Holds::Entries(entries) => entries.get(name).copied(),
             _ => None,
         }
     }

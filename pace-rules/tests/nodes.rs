@@ -257,7 +257,12 @@ fn tree(run: &Run, space: &Space, state: &State, node: usize) -> Tree {
             Effect::SetEntry { parent, name, file } => {
                 entries.insert((*parent, name.clone()), *file);
             }
-            Effect::RemoveEntry { parent, name } => drop(entries.remove(&(*parent, name.clone()))),
+            Effect::RemoveEntry { parent, name, of } => {
+                let entry = (*parent, name.clone());
+                if of.is_none() || *of == entries.get(&entry).copied() {
+                    entries.remove(&entry);
+                }
+            }
             Effect::SetSize { file, size } => files
                 .entry(*file)
                 .or_default()
@@ -1313,6 +1318,69 @@ fn the_sync_of_a_page_that_may_have_its_place_does_not_keep_the_size() {
     }
 }
 
+/// Which file systems can show something once all is done, with any number of losses.
+fn who_at_all(script: &Script, is: impl Fn(&Tree) -> bool) -> Vec<&'static str> {
+    let events = script.run.nodes[0].events.len();
+    let shows = |model: &&'static Model| {
+        let request = request(model, Explore::BruteForce, 1);
+        let space = Space::new(&script.run, &request).expect("a space");
+        space.at_risk(0, events).into_iter().any(|at_risk| {
+            let parts = &at_risk.parts;
+            (0..1_u32 << parts.len()).any(|seeds| {
+                let seeds = (0..parts.len()).filter(|part| seeds >> part & 1 == 1);
+                let lost: BTreeSet<usize> =
+                    seeds.flat_map(|part| parts[part].with.clone()).collect();
+                let micros = lost.iter().flat_map(|part| parts[*part].micros.clone());
+                let kept = pace_rules::nodes::NodeState {
+                    micros: at_risk.micros,
+                    lost: micros.collect(),
+                };
+                let state = State {
+                    cut: vec![events],
+                    nodes: vec![kept],
+                    relaxation: Relaxation::Lost,
+                    relaxed: vec![0],
+                    start: pace_rules::nodes::StartOrder::Together,
+                };
+                is(&tree(&script.run, &space, &state, 0)) && space.allows(&state)
+            })
+        })
+    };
+    let models = MODELS.iter().filter(|model| model.log != Log::None);
+    models.filter(shows).map(|model| model.name).collect()
+}
+
+/// The size that is logged with a name is that of the file if it is smaller than on the disk.
+#[test]
+fn a_new_name_in_the_log_of_btrfs_can_have_the_size_to_which_the_file_shrank_later() {
+    let resize = |file, to| FileOp::Resize { file, from: 8, to };
+    let alone = |tree: &Tree| size(tree, "new") == Some(4) && size(tree, "bar") == Some(8);
+    for (is_renamed, models) in [(true, &["btrfs"][..]), (false, &[])] {
+        let text = if is_renamed { "foo" } else { "new" };
+        let mut script = Script::new(1, &[(FOO, text, 8), (BAR, "bar", 8)]);
+        if is_renamed {
+            script.rename(0, FOO, "foo", "new", None);
+        }
+        script
+            .file(0, resize(BAR, 0))
+            .file(0, resize(FOO, 4))
+            .sync(0, FileId::ROOT)
+            .mark(0);
+        assert_eq!(who_at_all(&script, alone), models, "{is_renamed}");
+    }
+    // It had its only name when it was logged.
+    let mut script = Script::new(1, &[(BAR, "bar", 8)]);
+    script
+        .create(0, FOO, "new")
+        .write(0, FOO, 0, 8, 0)
+        .sync(0, FOO)
+        .file(0, resize(BAR, 0))
+        .file(0, resize(FOO, 4))
+        .sync(0, FileId::ROOT)
+        .mark(0);
+    assert_eq!(who_at_all(&script, alone), NOBODY);
+}
+
 /// The log tree has the file too whose name another one took (log_conflicting_inodes).
 #[test]
 fn the_sync_of_a_file_may_keep_the_new_name_of_the_one_whose_name_it_took_on_btrfs() {
@@ -1326,6 +1394,513 @@ fn the_sync_of_a_file_may_keep_the_new_name_of_the_one_whose_name_it_took_on_btr
         .mark(0);
     let alone = |tree: &Tree| has(tree, "old") && !has(tree, "other");
     assert_eq!(who(&script, 1, alone), ["btrfs"]);
+}
+
+const DIRECTORY: FileId = FileId(3);
+const OTHER: FileId = FileId(4);
+const NOBODY: [&str; 0] = [];
+
+/// A new file or directory somewhere.
+fn new_in(parent: FileId, text: &str, file: FileId, kind: FileKind) -> FileOp {
+    FileOp::Create {
+        parent,
+        name: name(text),
+        file,
+        kind,
+        mode: 0o755,
+    }
+}
+
+/// One that is durable, with a directory in it.
+fn with_directory(files: &[(FileId, &str, u64)]) -> Script {
+    let mut script = Script::new(1, files);
+    let directory = new_in(FileId::ROOT, "directory", DIRECTORY, FileKind::Directory);
+    script.file(0, directory).file(0, FileOp::SyncAll);
+    script
+}
+
+/// The log tree has the last names of a file, and knows nothing of those before: where another file
+/// had them it still has.
+#[test]
+fn a_new_file_is_kept_without_the_rename_that_made_room_for_it_on_btrfs() {
+    let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+    script
+        .rename(0, FOO, "foo", "bar", None)
+        .create(0, BAR, "foo")
+        .rename(0, BAR, "foo", "bar", Some(FOO))
+        .sync(0, BAR)
+        .mark(0);
+    let both = |tree: &Tree| size(tree, "foo") == Some(8) && size(tree, "bar") == Some(0);
+    assert_eq!(who(&script, 1, both), ["btrfs"]);
+    let is_twice = |tree: &Tree| size(tree, "foo") == Some(0);
+    assert_eq!(who(&script, 1, is_twice), NOBODY);
+    let is_lost = |tree: &Tree| size(tree, "bar") != Some(0);
+    assert_eq!(who(&script, 1, is_lost), NOBODY);
+}
+
+/// A second name that is not the last one, which another file had before.
+#[test]
+fn a_name_between_the_first_and_the_last_may_be_left_to_who_had_it_on_btrfs() {
+    let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+    script
+        .create(0, BAR, "bar")
+        .rename(0, BAR, "bar", "foo", Some(FOO))
+        .rename(0, BAR, "foo", "new", None)
+        .sync(0, BAR)
+        .mark(0);
+    let both = |tree: &Tree| size(tree, "foo") == Some(8) && size(tree, "new") == Some(0);
+    assert_eq!(who(&script, 1, both), ["btrfs"]);
+    let is_twice = |tree: &Tree| has(tree, "bar") || size(tree, "foo") == Some(0);
+    assert_eq!(who(&script, 1, is_twice), NOBODY);
+}
+
+/// The same where the file was synced under the name that another one had before, and again under
+/// its last one: that takes the place of the other in the log.
+#[test]
+fn a_name_that_was_synced_and_passed_on_may_be_left_to_who_had_it_on_btrfs() {
+    let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+    let unlink = FileOp::Unlink {
+        parent: FileId::ROOT,
+        name: name("foo"),
+        file: FOO,
+    };
+    script
+        .file(0, unlink)
+        .create(0, BAR, "foo")
+        .sync(0, BAR)
+        .mark(0)
+        .rename(0, BAR, "foo", "new", None)
+        .mark(0)
+        .sync(0, BAR)
+        .mark(0);
+    let is_old = |tree: &Tree| size(tree, "foo") == Some(8);
+    assert_eq!(who(&script, 1, is_old), NOBODY);
+    assert_eq!(who(&script, 2, is_old), NOBODY);
+    let both = |tree: &Tree| is_old(tree) && has(tree, "new");
+    assert_eq!(who(&script, 3, both), ["btrfs"]);
+    script.sync(0, BAR).mark(0);
+    assert_eq!(who_at_all(&script, |tree| !has(tree, "new")), NOBODY);
+    script.file(0, FileOp::SyncAll).sync(0, BAR).mark(0);
+    assert!(is_all_durable(&script));
+    // A name that was passed on before all was synced does not come back with a sync after that.
+    let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+    script
+        .rename(0, FOO, "foo", "old", None)
+        .create(0, BAR, "foo")
+        .sync(0, BAR)
+        .rename(0, BAR, "foo", "new", None)
+        .file(0, FileOp::SyncAll)
+        .sync(0, BAR)
+        .mark(0);
+    assert!(is_all_durable(&script));
+}
+
+/// Whether nothing is left on btrfs that a crash can cost once all is done.
+fn is_all_durable(script: &Script) -> bool {
+    let request = request(model("btrfs"), Explore::BruteForce, 1);
+    let space = Space::new(&script.run, &request).expect("a space");
+    let at_risk = space.at_risk(0, script.run.nodes[0].events.len());
+    at_risk.iter().all(|at_risk| at_risk.parts.is_empty())
+}
+
+/// A rename within a directory is there as a whole, also where the log tree has it.
+#[test]
+fn a_rename_within_a_directory_is_not_there_by_half() {
+    let mut script = Script::new(1, &[]);
+    script
+        .create(0, FOO, "foo")
+        .sync(0, FOO)
+        .rename(0, FOO, "foo", "bar", None)
+        .mark(0);
+    let is_half = |tree: &Tree| has(tree, "foo") == has(tree, "bar");
+    assert_eq!(who_at_all(&script, is_half), NOBODY);
+}
+
+/// With a name in a directory that is synced, a file is logged with all that it has, and with none
+/// that it had.
+#[test]
+fn the_sync_of_a_directory_may_keep_half_a_rename_elsewhere_on_btrfs() {
+    let mut script = with_directory(&[(FOO, "foo", 8)]);
+    let third = FileId(9);
+    let link = FileOp::Link {
+        parent: third,
+        name: name("link"),
+        file: FOO,
+    };
+    let rename = FileOp::Rename {
+        file: FOO,
+        names: ChangeOfName {
+            from: (FileId::ROOT, name("foo")),
+            to: (DIRECTORY, name("foo")),
+        },
+        replaced: None,
+        exchange: false,
+    };
+    script
+        .file(0, new_in(FileId::ROOT, "third", third, FileKind::Directory))
+        .file(0, FileOp::SyncAll)
+        .file(0, rename)
+        .file(0, link)
+        .sync(0, third)
+        .mark(0);
+    let is_there = |tree: &Tree| tree.contains_key(&(DIRECTORY, name("foo")));
+    let both = |tree: &Tree| has(tree, "foo") && is_there(tree);
+    assert_eq!(who_at_all(&script, both), ["btrfs"]);
+}
+
+/// Nothing of a rename over another file is left to be lost once the file is synced, so no state is
+/// tried for it.
+#[test]
+fn a_rename_over_another_file_is_durable_as_a_whole_on_btrfs() {
+    let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+    script
+        .create(0, BAR, "bar")
+        .write(0, BAR, 0, 8, 0)
+        .rename(0, BAR, "bar", "foo", Some(FOO))
+        .sync(0, BAR)
+        .mark(0);
+    assert!(is_all_durable(&script));
+}
+
+/// The sync of a file with several names covers that another file took one of them.
+#[test]
+fn the_sync_of_a_file_keeps_that_it_lost_a_name_to_another_one() {
+    let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+    let link = FileOp::Link {
+        parent: FileId::ROOT,
+        name: name("link"),
+        file: FOO,
+    };
+    script
+        .file(0, link)
+        .create(0, BAR, "bar")
+        .rename(0, BAR, "bar", "foo", Some(FOO))
+        .sync(0, FOO)
+        .mark(0);
+    assert_eq!(
+        who_at_all(&script, |tree| size(tree, "foo") == Some(8)),
+        NOBODY
+    );
+}
+
+/// btrfs_log_inode_parent: with no name a file is not logged, and neither is that it lost them. An
+/// ordered journal has that before the sync.
+#[test]
+fn the_sync_of_a_file_without_a_name_keeps_nothing_of_its_names_on_btrfs() {
+    let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+    let unlink = FileOp::Unlink {
+        parent: FileId::ROOT,
+        name: name("foo"),
+        file: FOO,
+    };
+    script.file(0, unlink).sync(0, FOO).mark(0);
+    assert_eq!(who(&script, 1, |tree| has(tree, "foo")), ["btrfs"]);
+}
+
+/// The name goes from the log tree at once, and the file that has it now is not in there.
+#[test]
+fn a_name_that_was_synced_and_replaced_can_be_nobodys_on_btrfs() {
+    let bar = (DIRECTORY, name("bar"));
+    let neither = |tree: &Tree| !has(tree, "foo") && !tree.contains_key(&bar);
+    let from_directory = FileOp::Rename {
+        file: BAR,
+        names: ChangeOfName {
+            from: bar.clone(),
+            to: (FileId::ROOT, name("foo")),
+        },
+        replaced: Some(FOO),
+        exchange: false,
+    };
+    // What was synced: with its old directory the log tree has the new name too.
+    for (synced, models) in [
+        (vec![FOO], &["btrfs"][..]),
+        (vec![FileId::ROOT], &["btrfs"]),
+        (vec![FileId::ROOT, DIRECTORY], &[]),
+        (vec![], &[]),
+    ] {
+        let mut script = with_directory(&[(FOO, "foo", 8)]);
+        for synced in &synced {
+            script.sync(0, *synced);
+        }
+        script
+            .file(0, new_in(DIRECTORY, "bar", BAR, FileKind::Regular))
+            .file(0, from_directory.clone())
+            .mark(0);
+        assert_eq!(who(&script, 1, neither), models, "{synced:?}");
+    }
+}
+
+/// btrfs_del_inode_ref_in_log, btrfs_del_dir_entries_in_log.
+#[test]
+fn a_name_that_was_synced_can_go_before_what_was_done_before_on_btrfs() {
+    let alone = |tree: &Tree| !has(tree, "foo") && !has(tree, "bar");
+    for (synced, models) in [
+        (Some(FOO), &["btrfs"][..]),
+        (Some(FileId::ROOT), &["btrfs"]),
+        (None, &[]),
+    ] {
+        let mut script = Script::new(1, &[]);
+        script.create(0, FOO, "foo").file(0, FileOp::SyncAll);
+        if let Some(synced) = synced {
+            script.sync(0, synced);
+        }
+        let unlink = FileOp::Unlink {
+            parent: FileId::ROOT,
+            name: name("foo"),
+            file: FOO,
+        };
+        script.create(0, BAR, "bar").file(0, unlink).mark(0);
+        assert_eq!(who(&script, 1, alone), models, "{synced:?}");
+    }
+}
+
+/// btrfs_log_inode_parent stops at a directory that is on the disk already.
+#[test]
+fn the_sync_of_a_file_does_not_keep_the_new_name_of_an_old_directory_on_btrfs() {
+    let is_in =
+        |tree: &Tree, text| tree.contains_key(&(DIRECTORY, name("file"))) && has(tree, text);
+    let mut script = with_directory(&[]);
+    script
+        .rename(0, DIRECTORY, "directory", "new", None)
+        .file(0, new_in(DIRECTORY, "file", FOO, FileKind::Regular))
+        .sync(0, FOO)
+        .mark(0);
+    assert_eq!(who(&script, 1, |tree| is_in(tree, "directory")), ["btrfs"]);
+    let is_lost = |tree: &Tree| !is_in(tree, "directory") && !is_in(tree, "new");
+    assert_eq!(who(&script, 1, is_lost), NOBODY);
+}
+
+/// One that is new is logged with the name that it has, and nothing else that was done before.
+#[test]
+fn the_sync_of_a_file_keeps_the_new_directory_above_it_and_its_name_on_btrfs() {
+    let mut script = Script::new(1, &[]);
+    let directory = new_in(FileId::ROOT, "directory", DIRECTORY, FileKind::Directory);
+    script
+        .file(0, directory)
+        .create(0, OTHER, "other")
+        .rename(0, DIRECTORY, "directory", "new", None)
+        .file(0, new_in(DIRECTORY, "file", FOO, FileKind::Regular))
+        .sync(0, FOO)
+        .mark(0);
+    let is_there =
+        |tree: &Tree, text| tree.contains_key(&(DIRECTORY, name("file"))) && has(tree, text);
+    let alone = |tree: &Tree| is_there(tree, "new") && !has(tree, "other");
+    assert_eq!(who(&script, 1, alone), ["btrfs"]);
+    let is_lost = |tree: &Tree| !is_there(tree, "new") && !is_there(tree, "directory");
+    assert_eq!(who(&script, 1, is_lost), NOBODY);
+}
+
+/// btrfs_log_all_parents: what is new in them can be there without what was done before.
+#[test]
+fn the_sync_of_a_file_with_a_new_name_may_keep_what_else_its_directories_have_on_btrfs() {
+    let inside = |tree: &Tree, text| tree.contains_key(&(DIRECTORY, name(text)));
+    let link = |parent, text, file| FileOp::Link {
+        parent,
+        name: name(text),
+        file,
+    };
+    let unlink = FileOp::Unlink {
+        parent: DIRECTORY,
+        name: name("other"),
+        file: OTHER,
+    };
+    let renamed = FileOp::Rename {
+        file: BAR,
+        names: ChangeOfName {
+            from: (DIRECTORY, name("file")),
+            to: (DIRECTORY, name("bar")),
+        },
+        replaced: None,
+        exchange: false,
+    };
+    let second_gone = FileOp::Unlink {
+        parent: FileId::ROOT,
+        name: name("second"),
+        file: BAR,
+    };
+    let synced = || {
+        let mut script = with_directory(&[(FOO, "foo", 8)]);
+        script
+            .file(0, new_in(DIRECTORY, "file", BAR, FileKind::Regular))
+            .file(0, new_in(DIRECTORY, "other", OTHER, FileKind::Regular))
+            .file(0, link(FileId::ROOT, "second", BAR))
+            .file(0, FileOp::SyncAll)
+            .rename(0, FOO, "foo", "old", None);
+        script
+    };
+    // What else is done in the directory, and the name that is there then, or is not.
+    let new = new_in(DIRECTORY, "new", FileId(9), FileKind::Regular);
+    for (op, text, is_new) in [
+        (new, "new", true),
+        (link(DIRECTORY, "new", OTHER), "new", true),
+        (unlink, "other", false),
+    ] {
+        // The file has a new name, or not.
+        let ways = [
+            (Some(link(FileId::ROOT, "link", BAR)), &["btrfs"][..]),
+            (Some(renamed.clone()), &["btrfs"]),
+            (Some(second_gone.clone()), &["btrfs"]),
+            (None, &[]),
+        ];
+        for (naming, models) in ways {
+            let mut script = synced();
+            if let Some(naming) = &naming {
+                script.file(0, naming.clone());
+            }
+            script.file(0, op.clone()).sync(0, BAR).mark(0);
+            let alone = |tree: &Tree| inside(tree, text) == is_new && has(tree, "foo");
+            assert_eq!(who(&script, 1, alone), models, "{op:?} {naming:?}");
+        }
+    }
+}
+
+/// log_new_dir_dentries: a directory that has a new name in one that is logged is logged too, with
+/// what is new in it, and so on below it.
+#[test]
+fn the_sync_of_a_directory_may_keep_what_is_in_those_with_new_names_in_it_on_btrfs() {
+    let inner = FileId(9);
+    let inside =
+        |parent, text: &'static str| move |tree: &Tree| tree.contains_key(&(parent, name(text)));
+    let rename = |file, from: (FileId, &str), to: (FileId, &str)| FileOp::Rename {
+        file,
+        names: ChangeOfName {
+            from: (from.0, name(from.1)),
+            to: (to.0, name(to.1)),
+        },
+        replaced: None,
+        exchange: false,
+    };
+    let moved = rename(
+        DIRECTORY,
+        (FileId::ROOT, "directory"),
+        (FileId::ROOT, "moved"),
+    );
+    let create = new_in(DIRECTORY, "new", FileId(10), FileKind::Regular);
+    let in_new = [
+        new_in(DIRECTORY, "inner", inner, FileKind::Directory),
+        new_in(inner, "new", FileId(10), FileKind::Regular),
+    ];
+    let within = rename(BAR, (DIRECTORY, "bar"), (DIRECTORY, "new"));
+    let third = FileId(11);
+    let into = rename(FOO, (third, "foo"), (DIRECTORY, "new"));
+    // What is done in the directory, and where something new is there then.
+    for (ops, parent) in [
+        (vec![create], DIRECTORY),
+        (in_new.to_vec(), inner),
+        (vec![within], DIRECTORY),
+        (vec![into], DIRECTORY),
+    ] {
+        for (is_moved, models) in [(true, &["btrfs"][..]), (false, &[])] {
+            let mut script = with_directory(&[(OTHER, "other", 8)]);
+            script
+                .file(0, new_in(DIRECTORY, "bar", BAR, FileKind::Regular))
+                .file(0, new_in(FileId::ROOT, "third", third, FileKind::Directory))
+                .file(0, new_in(third, "foo", FOO, FileKind::Regular))
+                .file(0, FileOp::SyncAll);
+            let emptied = FileOp::Resize {
+                file: OTHER,
+                from: 8,
+                to: 0,
+            };
+            script.file(0, emptied);
+            for op in &ops {
+                script.file(0, op.clone());
+            }
+            if is_moved {
+                script.file(0, moved.clone());
+            }
+            script.sync(0, FileId::ROOT).mark(0);
+            let is_there = inside(parent, "new");
+            let alone = |tree: &Tree| is_there(tree) && size(tree, "other") == Some(8);
+            assert_eq!(who_at_all(&script, alone), models, "{ops:?}");
+        }
+    }
+}
+
+/// What goes from such a directory to another one, or takes the name of something in it, is not
+/// removed for itself.
+#[test]
+fn nothing_is_lost_with_a_directory_that_has_a_new_name_on_btrfs() {
+    let third = FileId(9);
+    let rename = |file, from: (FileId, &str), to: (FileId, &str), replaced| FileOp::Rename {
+        file,
+        names: ChangeOfName {
+            from: (from.0, name(from.1)),
+            to: (to.0, name(to.1)),
+        },
+        replaced,
+        exchange: false,
+    };
+    let root = FileId::ROOT;
+    for (to, replaced) in [((third, "new"), None), ((DIRECTORY, "bar"), Some(BAR))] {
+        let mut script = with_directory(&[]);
+        script
+            .file(0, new_in(DIRECTORY, "foo", FOO, FileKind::Regular))
+            .file(0, new_in(DIRECTORY, "bar", BAR, FileKind::Regular))
+            .file(0, new_in(root, "third", third, FileKind::Directory))
+            .file(0, FileOp::SyncAll)
+            .file(0, rename(FOO, (DIRECTORY, "foo"), to, replaced))
+            .file(
+                0,
+                rename(DIRECTORY, (root, "directory"), (root, "moved"), None),
+            )
+            .sync(0, root)
+            .mark(0);
+        let is_there = |tree: &Tree, (parent, text)| tree.contains_key(&(parent, name(text)));
+        let is_lost = |tree: &Tree| {
+            let is_old = is_there(tree, (DIRECTORY, "foo"));
+            !is_there(tree, to) && (!is_old || replaced.is_some())
+        };
+        assert_eq!(who_at_all(&script, is_lost), NOBODY, "{to:?}");
+    }
+}
+
+/// A directory that is in the log, since it is new or has a new name there, is one that was synced.
+#[test]
+fn what_was_logged_with_something_else_follows_new_names_on_btrfs() {
+    let file = FileId(9);
+    let directory = || new_in(FileId::ROOT, "directory", DIRECTORY, FileKind::Directory);
+    let rename = |file, from: (FileId, &str), to: (FileId, &str)| FileOp::Rename {
+        file,
+        names: ChangeOfName {
+            from: (from.0, name(from.1)),
+            to: (to.0, name(to.1)),
+        },
+        replaced: None,
+        exchange: false,
+    };
+    let of_directory = rename(
+        DIRECTORY,
+        (FileId::ROOT, "directory"),
+        (FileId::ROOT, "new"),
+    );
+    let of_file = rename(file, (DIRECTORY, "file"), (DIRECTORY, "new"));
+    for (synced, is_durable, renamed, parent, models) in [
+        (file, false, &of_directory, FileId::ROOT, &["btrfs"][..]),
+        (file, true, &of_directory, FileId::ROOT, &[]),
+        (FileId::ROOT, false, &of_file, DIRECTORY, &["btrfs"]),
+        (FileId::ROOT, true, &of_file, DIRECTORY, &[]),
+    ] {
+        let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+        let emptied = FileOp::Resize {
+            file: FOO,
+            from: 8,
+            to: 0,
+        };
+        script.file(0, directory());
+        if is_durable {
+            script.file(0, FileOp::SyncAll);
+        }
+        script
+            .file(0, new_in(DIRECTORY, "file", file, FileKind::Regular))
+            .sync(0, synced)
+            .file(0, emptied)
+            .file(0, renamed.clone())
+            .mark(0);
+        let is_there = |tree: &Tree| tree.contains_key(&(parent, name("new")));
+        let alone = |tree: &Tree| is_there(tree) && size(tree, "foo") == Some(8);
+        assert_eq!(who(&script, 1, alone), models, "{synced:?} {is_durable}");
+    }
 }
 
 /// With a new file in a directory that is synced all its names are logged.

@@ -31,6 +31,8 @@ pub enum Effect {
         parent: FileId,
         /// The name.
         name: Name,
+        /// Only if it is the name of this one; nothing if it goes whatever it is the name of.
+        of: Option<FileId>,
     },
     /// Bytes of a file. It grows if they go beyond its end.
     Write {

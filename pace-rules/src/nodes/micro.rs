@@ -95,6 +95,9 @@ pub(super) enum Order {
 pub(super) enum Neighbour {
     Previous,
     Next,
+    /// The next one, and that one not without this one: until a sync keeps one of them, they are
+    /// one.
+    Paired,
 }
 
 /// A node's operations as micros.
@@ -376,10 +379,18 @@ impl<'a> Cutter<'a> {
     fn remove(&mut self, parent: FileId, name: &Name, file: FileId) {
         let names = &mut self.file(file).names;
         *names = names.saturating_sub(1);
-        self.group([Effect::RemoveEntry {
+        let gone = self.removal((parent, name), file);
+        self.group([gone]);
+    }
+
+    /// That a file does not have a name any more. A log tree notes names with their file, and the
+    /// name may be another one's if not all before is there.
+    fn removal(&self, (parent, name): (FileId, &Name), file: FileId) -> Effect {
+        Effect::RemoveEntry {
             parent,
             name: name.clone(),
-        }]);
+            of: (self.model.log == Log::LogTree).then_some(file),
+        }
     }
 
     fn rename(
@@ -395,10 +406,7 @@ impl<'a> Cutter<'a> {
             name: place.1.clone(),
             file,
         };
-        let gone = Effect::RemoveEntry {
-            parent: from.0,
-            name: from.1.clone(),
-        };
+        let gone = self.removal((from.0, &from.1), file);
         if from == to || replaced == Some(file) {
             return;
         }
@@ -406,10 +414,7 @@ impl<'a> Cutter<'a> {
             (Some(other), true, true) if self.model.log == Log::LogTree => {
                 // A sync of one of the two may keep its part for itself: where its name is, and where
                 // it is not any more.
-                let taken = Effect::RemoveEntry {
-                    parent: to.0,
-                    name: to.1.clone(),
-                };
+                let taken = self.removal((to.0, &to.1), other);
                 let parts = [gone, taken, entry(to, file), entry(from, other)];
                 for (number, part) in parts.into_iter().enumerate() {
                     let next = (number < 3).then_some(Neighbour::Next);
@@ -428,9 +433,21 @@ impl<'a> Cutter<'a> {
                     let names = &mut self.file(replaced).names;
                     *names = names.saturating_sub(1);
                 }
-                if self.model.log == Log::LogTree && from.0 != to.0 {
-                    // A sync of one of the directories may keep its part for itself.
-                    self.group_in(Order::Named, Some(Neighbour::Next), [entry(to, file)]);
+                if let Some(replaced) = replaced.filter(|_| self.model.log == Log::LogTree) {
+                    // A log tree that has the file of before loses its name, and may not get the
+                    // new one.
+                    let taken = self.removal((to.0, &to.1), replaced);
+                    self.group_in(Order::Named, Some(Neighbour::Next), [taken]);
+                }
+                if self.model.log == Log::LogTree {
+                    // A sync of one of two directories may keep its part for itself.
+                    let is_within = from.0 == to.0;
+                    let gone_too = if is_within {
+                        Neighbour::Paired
+                    } else {
+                        Neighbour::Next
+                    };
+                    self.group_in(Order::Named, Some(gone_too), [entry(to, file)]);
                     self.group([gone]);
                 } else {
                     self.group([entry(to, file), gone]);
@@ -646,6 +663,9 @@ impl<'a> Cutter<'a> {
         known.least = known.least.min(to);
         known.is_resized = true;
         known.size = to;
+        if known.is_renamed && to < from {
+            self.size_with_name(file);
+        }
     }
 
     fn shrink(&mut self, file: FileId, from: u64, to: u64) {

@@ -45,7 +45,7 @@ pub enum Log {
     /// One log in the order of the operations. A sync of what has changed covers all before it.
     Journal,
     /// All operations in order, but what a sync covers is kept for itself: a file with its names
-    /// and the directories above it.
+    /// and the new directories above it. What has been logged follows changes of names at once.
     LogTree,
 }
 
@@ -208,6 +208,11 @@ pub const MODELS: &[Model] = &[
         sources: &[
             "fs/btrfs/tree-log.c: fsync logs the inode, its names, new directories above it, and whatever had one of \
              the names before; fsync of a directory its entries, those of new directories below it too",
+            "fs/btrfs/tree-log.c, log_all_new_ancestors: of the directories above a file those that are new; \
+             btrfs_log_all_parents: if the names of the file changed, the directories that have them, whole; \
+             log_new_dir_dentries: with a directory those that have a new name in it, whole",
+            "fs/btrfs/tree-log.c, btrfs_log_new_name, btrfs_del_inode_ref_in_log, btrfs_del_dir_entries_in_log: what \
+             is in the log gets new names and loses old ones there at once; what takes the name of it may not be there",
             "fs/btrfs/transaction.c: a transaction holds all operations up to it, but waits for data only with \
              flushoncommit",
             "fs/btrfs/inode.c, btrfs_finish_one_ordered: extents are changed once the data has been written",

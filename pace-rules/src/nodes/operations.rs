@@ -21,6 +21,10 @@ pub(super) struct Group {
     pub(super) micros: Range<usize>,
     /// The event behind whose return it is durable; `usize::MAX` if nothing made it so.
     pub(super) cover: usize,
+    /// The event behind whose return it is not durable any more, and the one that makes it so
+    /// again; `usize::MAX` if there is none.
+    reopened: usize,
+    covered_again: usize,
     /// It is kept only if all groups of names before this number are.
     behind: usize,
     /// Whether it is one of those itself.
@@ -33,11 +37,25 @@ pub(super) struct Group {
     /// What is lost with it: those that wrote to its pages of the file next, and what its operation
     /// cannot do without it.
     followers: Vec<usize>,
+    /// The group without which it is not lost, nor that one without it; `usize::MAX` if there is
+    /// none.
+    pair: usize,
     /// Those that wrote to its pages next, to whichever sectors: a sync writes whole pages.
     page_mates: Vec<usize>,
     /// The first group of names that is kept only if the data of this one is; `usize::MAX` if there
     /// is none.
     awaited_by: usize,
+}
+
+impl Group {
+    /// The event behind whose return it is durable, for a crash behind so many events.
+    pub(super) fn cover_at(&self, events: usize) -> usize {
+        if events > self.reopened {
+            self.covered_again
+        } else {
+            self.cover
+        }
+    }
 }
 
 /// Something that was done, and can be lost.
@@ -134,7 +152,9 @@ impl Operations {
             groups_before: Vec::new(),
             touching: HashMap::new(),
             logged: HashSet::new(),
+            first_since: 0,
             files: HashMap::new(),
+            holders: HashMap::new(),
         };
         reader.read_initial();
         for (number, event) in node.events.iter().enumerate() {
@@ -368,7 +388,8 @@ impl Operations {
         for seed in &seeds {
             is_lost[seed - start] = true;
         }
-        let is_there = |number: usize| number < end && self.groups[number].cover >= events;
+        let is_there =
+            |number: usize| number < end && self.groups[number].cover_at(events) >= events;
         // A name in the log of its own may be kept by half.
         let goes_after = |number: &usize| {
             let Group {
@@ -391,7 +412,9 @@ impl Operations {
             is_lost[number - start] |= goes && is_there(number);
             let mut next = number + 1;
             if is_lost[number - start] {
-                for follower in group.followers.iter().copied().filter(goes_after) {
+                let pair = Some(group.pair).filter(|pair| is_there(*pair));
+                let followers = group.followers.iter().copied().filter(goes_after);
+                for follower in followers.chain(pair) {
                     // One that comes before it has followers of its own.
                     if !std::mem::replace(&mut is_lost[follower - start], true) {
                         next = next.min(follower);
@@ -512,6 +535,8 @@ struct Known {
     parent: Option<FileId>,
     /// All directories that ever had a name of it.
     parents: BTreeSet<FileId>,
+    /// The names that it has.
+    names: BTreeSet<(FileId, Name)>,
     is_directory: bool,
     pages: BTreeMap<u64, Page>,
 }
@@ -570,7 +595,11 @@ struct Reader<'a> {
     touching: HashMap<FileId, Vec<usize>>,
     /// What was synced since all was.
     logged: HashSet<FileId>,
+    /// The first operation that may have come since then.
+    first_since: usize,
     files: HashMap<FileId, Known>,
+    /// By directory and name, what ever had it.
+    holders: HashMap<(FileId, Name), BTreeSet<FileId>>,
 }
 
 impl Reader<'_> {
@@ -581,6 +610,9 @@ impl Reader<'_> {
             known.parent = file.parent;
             known.parents.extend(file.parent);
             known.is_directory = file.kind == FileKind::Directory;
+            if let Some(parent) = file.parent {
+                self.gains(file.file, (parent, &file.name));
+            }
         }
     }
 
@@ -653,7 +685,9 @@ impl Reader<'_> {
         let (this, cut) = (self.this.groups.len(), &cuts[part]);
         let effect = &micros.all[cut.micros.start].effect;
         let before = part.checked_sub(1).map(|before| &cuts[before]);
-        let requires_this = before.filter(|cut| cut.requires == Some(Neighbour::Next));
+        let requires_this =
+            before.filter(|cut| matches!(cut.requires, Some(Neighbour::Next | Neighbour::Paired)));
+        let is_paired = before.is_some_and(|cut| cut.requires == Some(Neighbour::Paired));
         self.open.push(this);
         let has_size =
             requires_this.is_some_and(|cut| is_size(&micros.all[cut.micros.start].effect));
@@ -664,6 +698,9 @@ impl Reader<'_> {
         if matches!(effect, Effect::SetSize { .. }) && cut.order != Order::Named {
             self.this.sizes_with_names.push(this);
         }
+        if is_paired {
+            self.this.groups[this - 1].pair = this;
+        }
         if cut.requires == Some(Neighbour::Previous) {
             self.this.groups[this - 1].followers.push(this);
         }
@@ -672,6 +709,8 @@ impl Reader<'_> {
             operation: self.this.all.len(),
             micros: cut.micros.clone(),
             cover: usize::MAX,
+            reopened: usize::MAX,
+            covered_again: usize::MAX,
             behind: match cut.order {
                 Order::Named => this,
                 Order::InPlace => 0,
@@ -679,7 +718,7 @@ impl Reader<'_> {
             },
             is_new,
             is_named: cut.order == Order::Named,
-            logged: if self.is_logged(op) {
+            logged: if self.is_logged(op, effect) {
                 number
             } else {
                 usize::MAX
@@ -693,6 +732,7 @@ impl Reader<'_> {
             } else {
                 Vec::new()
             },
+            pair: if is_paired { this - 1 } else { usize::MAX },
             page_mates: Vec::new(),
             awaited_by: usize::MAX,
         });
@@ -770,11 +810,6 @@ impl Reader<'_> {
             let known = self.files.entry(*file).or_default();
             known.is_directory = *kind == FileKind::Directory;
         }
-        let mut name = |file: &FileId, parent: FileId, name: &Name| {
-            let known = self.files.entry(*file).or_default();
-            (known.name, known.parent) = (Some(name.clone()), Some(parent));
-            known.parents.insert(parent);
-        };
         match op {
             FileOp::Create {
                 parent,
@@ -786,18 +821,23 @@ impl Reader<'_> {
                 parent,
                 name: word,
                 file,
-            } => {
-                name(file, *parent, word);
-            }
+            } => self.gains(*file, (*parent, word)),
+            FileOp::Unlink { parent, name, file } => self.loses(*file, (*parent, name)),
             FileOp::Rename {
                 file,
                 names,
                 replaced,
                 exchange,
             } => {
-                name(file, names.to.0, &names.to.1);
+                let (from, to) = (&names.from, &names.to);
+                let (from, to) = ((from.0, &from.1), (to.0, &to.1));
+                self.loses(*file, from);
+                if let Some(other) = replaced {
+                    self.loses(*other, to);
+                }
+                self.gains(*file, to);
                 if let (Some(other), true) = (replaced, exchange) {
-                    name(other, names.from.0, &names.from.1);
+                    self.gains(*other, from);
                 }
             }
             FileOp::Resize { file, to, .. } => {
@@ -806,6 +846,47 @@ impl Reader<'_> {
             }
             _ => {}
         }
+    }
+
+    /// A file has one more name.
+    fn gains(&mut self, file: FileId, (parent, name): (FileId, &Name)) {
+        let known = self.files.entry(file).or_default();
+        (known.name, known.parent) = (Some(name.clone()), Some(parent));
+        known.parents.insert(parent);
+        known.names.insert((parent, name.clone()));
+        let holders = self.holders.entry((parent, name.clone())).or_default();
+        holders.insert(file);
+    }
+
+    /// A file has a name less.
+    fn loses(&mut self, file: FileId, (parent, name): (FileId, &Name)) {
+        let known = self.files.entry(file).or_default();
+        known.names.remove(&(parent, name.clone()));
+    }
+
+    /// Whether nothing has the name of a file: it is not logged then.
+    fn is_nameless(&self, file: FileId) -> bool {
+        let is_named = |known: &Known| {
+            let is_root = known.is_directory && known.parent.is_none();
+            is_root || !known.names.is_empty()
+        };
+        !self.files.get(&file).is_some_and(is_named)
+    }
+
+    /// Whether a group gives a file a name that it does not have any more, and that others had: a
+    /// log tree that has the file's last names knows nothing of that one, and leaves it to the one
+    /// that had it before.
+    fn is_passed(&self, group: usize) -> bool {
+        let micros = self.this.groups[group].micros.clone();
+        self.micros.all[micros].iter().any(|micro| {
+            let Effect::SetEntry { parent, name, file } = &micro.effect else {
+                return false;
+            };
+            let entry = (*parent, name.clone());
+            let has = |known: &Known| known.names.contains(&entry);
+            !self.files.get(file).is_some_and(has)
+                && self.holders.get(&entry).is_some_and(|all| all.len() > 1)
+        })
     }
 
     fn sync_all(&mut self, number: usize, event: &Event) {
@@ -819,6 +900,9 @@ impl Reader<'_> {
             open.filter(|group| self.is_before(self.this.groups[*group].operation, number, event));
         self.unflushed = written.collect();
         self.logged.clear();
+        let mut since = self.first_since..self.this.all.len();
+        let first = since.find(|operation| !self.is_before(*operation, number, event));
+        self.first_since = first.unwrap_or(self.this.all.len());
     }
 
     fn sync(&mut self, number: usize, event: &Event, file: FileId, scope: SyncScope) {
@@ -836,6 +920,11 @@ impl Reader<'_> {
                         || unflushed.contains(&group)
                 });
             }
+            Log::LogTree if self.is_nameless(file) => {
+                self.cover(number, event, |this, group| {
+                    this.is_data_of(group, file, scope)
+                });
+            }
             Log::LogTree => {
                 self.logged.insert(file);
                 let mut above = Vec::new();
@@ -851,44 +940,28 @@ impl Reader<'_> {
                     // there before has another name.
                     let is_above = matches!(op, FileOp::Create { .. });
                     let of_it = (is_above && above.contains(&op.subject()))
-                        || this.is_of_sync(group, op, file);
+                        || (this.is_of_sync(group, op, file) && !this.is_passed(group));
                     (this.this.groups[group].is_named && of_it)
                         || this.is_data_of(group, file, scope)
                 });
                 // What of the file is not covered may be logged with it, and so may what changed its
                 // name with that, and the sizes of those.
                 let touching = self.touching.get(&file).into_iter().flatten();
-                let touching: Vec<_> = touching.map(|operation| self.op(*operation)).collect();
-                let related: HashSet<FileId> = touching
+                let touching: Vec<_> = touching.copied().collect();
+                let subjects = touching
                     .iter()
-                    .map(|op| op.subject())
-                    .chain([file])
-                    .collect();
-                // All directories of a file whose names changed are logged with what is new in them
-                // (btrfs_log_all_parents).
-                let has_new_names = touching.iter().any(|op| {
-                    use FileOp::{Link, Rename, Unlink};
-                    op.subject() == file
-                        && matches!(op, Link { .. } | Rename { .. } | Unlink { .. })
-                });
-                let logged_parents = self.files.get(&file).filter(|_| has_new_names);
-                let logged_parents =
-                    logged_parents.map_or_else(BTreeSet::new, |known| known.parents.clone());
+                    .map(|operation| self.op(*operation).subject());
+                let related: HashSet<FileId> = subjects.chain([file]).collect();
+                let logged_whole = self.logged_whole(file);
                 for number_of_group in self.open.clone() {
                     let group = &self.this.groups[number_of_group];
                     let op = self.op(group.operation);
                     let is_name = matches!(op, FileOp::Rename { .. } | FileOp::Link { .. });
-                    let parent = match op {
-                        FileOp::Create { parent, .. }
-                        | FileOp::Link { parent, .. }
-                        | FileOp::Unlink { parent, .. } => Some(parent),
-                        _ => None,
-                    };
                     let is_of_it = (is_name
                         && (related.contains(&op.subject())
                             || above.contains(&op.subject())
                             || self.took_its_name(op, file)))
-                        || parent.is_some_and(|parent| logged_parents.contains(parent))
+                        || self.is_entry_of(number_of_group, &logged_whole)
                         || (!group.is_named && group.file == file)
                         || (related.contains(&group.file)
                             && self.this.is_size_with_name(number_of_group));
@@ -897,8 +970,108 @@ impl Reader<'_> {
                         group.logged = group.logged.min(number);
                     }
                 }
+                self.reopen(number, file);
+                // New directories above are logged too.
+                above.retain(|directory| {
+                    self.has_new_names(*directory, |op| matches!(op, FileOp::Create { .. }))
+                });
+                self.logged.extend(above);
+                self.logged.extend(logged_whole);
             }
         }
+    }
+
+    /// Has the names of a file that it passed on be at risk again, with a sync of the file: its last
+    /// names take the place of those that were logged before.
+    fn reopen(&mut self, number: usize, file: FileId) {
+        let Some(touching) = self.touching.get(&file) else {
+            return;
+        };
+        let since = touching.partition_point(|operation| *operation < self.first_since);
+        let groups = touching[since..]
+            .iter()
+            .flat_map(|operation| self.this.all[*operation].groups.clone());
+        let is_reopened = |group: &usize| {
+            let Group {
+                cover, reopened, ..
+            } = self.this.groups[*group];
+            cover < number && reopened == usize::MAX && self.is_passed(*group)
+        };
+        let groups: Vec<_> = groups.filter(is_reopened).collect();
+        for group in groups {
+            self.this.groups[group].reopened = number;
+            self.open.push(group);
+        }
+        self.open.sort_unstable();
+    }
+
+    /// Whether a file is what an operation is about that may have come since all was synced.
+    fn has_new_names(&self, file: FileId, is_meant: impl Fn(&FileOp) -> bool) -> bool {
+        let Some(touching) = self.touching.get(&file) else {
+            return false;
+        };
+        let since = touching.partition_point(|operation| *operation < self.first_since);
+        let mut ops = touching[since..]
+            .iter()
+            .map(|operation| self.op(*operation));
+        ops.any(|op| op.subject() == file && is_meant(op))
+    }
+
+    /// The directories that are logged with what is new in them where a file or directory is: all
+    /// that a file has or had names in, if its names changed since all was synced
+    /// (btrfs_log_all_parents), and in all of these and a directory that is synced those with new
+    /// names (log_new_dir_dentries).
+    fn logged_whole(&self, file: FileId) -> BTreeSet<FileId> {
+        use FileOp::{Create, Link, Rename, Unlink};
+        let Some(known) = self.files.get(&file) else {
+            return BTreeSet::new();
+        };
+        let is_change = |op: &FileOp| matches!(op, Link { .. } | Rename { .. } | Unlink { .. });
+        let mut all = if known.is_directory {
+            BTreeSet::from([file])
+        } else if self.has_new_names(file, is_change) {
+            known.parents.clone()
+        } else {
+            return BTreeSet::new();
+        };
+        let is_named = |op: &FileOp| matches!(op, Create { .. } | Rename { .. });
+        let mut named: Vec<(FileId, FileId)> = self
+            .files
+            .iter()
+            .filter(|(_, known)| known.is_directory)
+            .filter_map(|(directory, known)| Some((*directory, known.parent?)))
+            .filter(|(directory, _)| self.has_new_names(*directory, is_named))
+            .collect();
+        loop {
+            let below = |(_, parent): &mut (FileId, FileId)| all.contains(parent);
+            let below: Vec<_> = named.extract_if(.., below).collect();
+            if below.is_empty() {
+                return all;
+            }
+            all.extend(below.into_iter().map(|(directory, _)| directory));
+        }
+    }
+
+    /// Whether a group is a name in one of these directories, new or removed. A name that goes to
+    /// another directory is not removed for itself: the next sync commits all then
+    /// (btrfs_record_unlink_dir).
+    fn is_entry_of(&self, group: usize, directories: &BTreeSet<FileId>) -> bool {
+        let op = self.op(self.this.groups[group].operation);
+        let stays = match op {
+            FileOp::Rename { names, .. } => names.from.0 == names.to.0,
+            _ => true,
+        };
+        let micros = self.this.groups[group].micros.clone();
+        self.micros.all[micros]
+            .iter()
+            .any(|micro| match &micro.effect {
+                Effect::SetEntry { parent, .. } => directories.contains(parent),
+                Effect::RemoveEntry { parent, of, .. } => {
+                    let is_own = *of == Some(op.subject());
+                    stays && is_own && directories.contains(parent)
+                }
+                _ => false,
+            })
     }
 
     fn op(&self, operation: usize) -> &FileOp {
@@ -958,22 +1131,37 @@ impl Reader<'_> {
 
     /// Whether a log tree has a file whose names change: then it has the change too, and the sync of
     /// any file, also of somebody else's, may keep it (btrfs_log_new_name).
-    fn is_logged(&self, op: &FileOp) -> bool {
-        let (file, other) = match op {
+    fn is_logged(&self, op: &FileOp, effect: &Effect) -> bool {
+        let has = |file: &FileId| self.logged.contains(file);
+        let parent = |file: &FileId| self.files.get(file).and_then(|file| file.parent);
+        let is_new_logged =
+            |file: &FileId| has(file) || parent(file).is_some_and(|file| has(&file));
+        let is_logged = match op {
+            FileOp::Rename {
+                file,
+                replaced: Some(replaced),
+                exchange: true,
+                ..
+            } => is_new_logged(file) || has(replaced),
             FileOp::Rename {
                 file,
                 replaced,
-                exchange: true,
+                names,
                 ..
-            } => (file, *replaced),
-            FileOp::Rename { file, .. } | FileOp::Link { file, .. } => (file, None),
-            // Of a directory that the log has it loses the name (btrfs_del_dir_entries_in_log).
-            FileOp::Unlink { file, parent, .. } => (file, Some(*parent)),
-            _ => return false,
+            } => match effect {
+                // What it replaces goes from the log at once (btrfs_del_inode_ref_in_log,
+                // btrfs_del_dir_entries_in_log), and the new name may not come.
+                Effect::RemoveEntry { of, .. } if of == replaced => {
+                    replaced.as_ref().is_some_and(has) || has(&names.to.0)
+                }
+                _ => is_new_logged(file),
+            },
+            FileOp::Link { file, .. } => is_new_logged(file),
+            // So does a name that is removed.
+            FileOp::Unlink { file, parent, .. } => is_new_logged(file) || has(parent),
+            _ => false,
         };
-        let parent = self.files.get(file).and_then(|file| file.parent);
-        let mut either = [Some(*file), other, parent].into_iter().flatten();
-        self.this.model.log == Log::LogTree && either.any(|file| self.logged.contains(&file))
+        self.this.model.log == Log::LogTree && is_logged
     }
 
     /// Whether a sync of a file, and of no other one, keeps a group of names: of a rename between
@@ -988,27 +1176,26 @@ impl Reader<'_> {
         else {
             return touched(op).contains(&file);
         };
-        let other = replaced.filter(|_| *exchange);
         let is_of_it = |effect: &Effect| match effect {
             Effect::SetEntry {
                 parent,
                 file: named,
                 ..
             } => [*parent, *named].contains(&file),
-            Effect::RemoveEntry { parent, name } => {
+            Effect::RemoveEntry { parent, name, .. } => {
                 let is_old = (*parent, name) == (names.from.0, &names.from.1);
-                *parent == file
-                    || if is_old {
-                        *renamed == file
-                    } else {
-                        other == Some(file)
-                    }
+                // Where one has its new name, the other one has it no more.
+                let has_it = || {
+                    let known = self.files.get(&file);
+                    known.is_some_and(|known| known.names.contains(&(*parent, name.clone())))
+                };
+                let is_new = *replaced == Some(file) || (!exchange && *renamed == file && has_it());
+                *parent == file || (if is_old { *renamed == file } else { is_new })
             }
             _ => *renamed == file,
         };
         let micros = &self.micros.all[self.this.groups[group].micros.clone()];
-        let is_gone = !exchange && *replaced == Some(file);
-        is_gone || micros.iter().any(|micro| is_of_it(&micro.effect))
+        micros.iter().any(|micro| is_of_it(&micro.effect))
     }
 
     /// Whether a group is a size that the file may have had before on the disk.
@@ -1096,7 +1283,12 @@ impl Reader<'_> {
         left.reverse();
         self.open = left;
         for group in covered {
-            self.this.groups[group].cover = number;
+            let group = &mut self.this.groups[group];
+            if group.reopened == usize::MAX {
+                group.cover = number;
+            } else {
+                group.covered_again = number;
+            }
         }
     }
 }

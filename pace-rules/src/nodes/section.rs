@@ -49,6 +49,16 @@ impl Choice {
         synced: 0,
     };
 
+    /// Behind how many events what is durable is not lost, in a crash behind `events` events.
+    pub(super) fn moment(&self, events: usize) -> usize {
+        match self {
+            Self::Operations { synced, .. }
+            | Self::Bytes { synced, .. }
+            | Self::Tear { synced, .. } => events.max(*synced),
+            Self::Group(_) => events,
+        }
+    }
+
     /// The groups that are lost of the first so many micros, in a crash behind `events` events.
     /// Ascending.
     pub(super) fn groups(

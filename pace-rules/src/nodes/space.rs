@@ -298,9 +298,10 @@ impl Space {
             } = &self.nodes[*node];
             let place = &places[*place as usize];
             let lost = choice.groups(operations, place.micros, base[*node]);
+            let moment = choice.moment(base[*node]);
             most[*node] = lost
                 .iter()
-                .map(|group| operations.groups[*group].cover)
+                .map(|group| operations.groups[*group].cover_at(moment))
                 .fold(place.most, usize::min);
             if !lost.is_empty() || place.partial > 0 {
                 relaxed.push(*node);

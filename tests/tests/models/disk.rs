@@ -504,6 +504,18 @@ impl Machine {
                 Some(other) => this.ids.insert(from.to_owned(), other),
                 None => this.ids.remove(from),
             };
+            // What is in a directory comes with it.
+            let inside = format!("{from}/");
+            let paths: Vec<_> = this
+                .ids
+                .keys()
+                .filter_map(|path| path.strip_prefix(&inside).map(str::to_owned))
+                .collect();
+            for rest in paths {
+                let file = this.ids.remove(&format!("{inside}{rest}"));
+                let file = file.expect("it was there");
+                this.ids.insert(format!("{to}/{rest}"), file);
+            }
             vec![FileOp::Rename {
                 file,
                 names,

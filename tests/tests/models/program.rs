@@ -374,8 +374,27 @@ impl Author<'_> {
                 self.there.remove("e");
                 Op::Rmdir("e".into())
             }
+            75..76 => return self.directory_rename(),
             _ => Op::Mode(self.file()?, 0o600),
         })
+    }
+
+    /// A directory, with all that is in it.
+    fn directory_rename(&mut self) -> Option<Op> {
+        let names = ["d", "e"];
+        let is_there = |name: &str| self.there.get(name) == Some(&None);
+        let from = names.into_iter().find(|name| is_there(name))?;
+        let to = names.into_iter().find(|name| !is_there(name))?;
+        let moved = |path: String| match path.strip_prefix(from) {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{to}{rest}"),
+            _ => path,
+        };
+        let there = std::mem::take(&mut self.there);
+        self.there = there
+            .into_iter()
+            .map(|(path, size)| (moved(path), size))
+            .collect();
+        Some(Op::Rename(from.into(), to.into()))
     }
 
     /// Something that makes things durable, or lets the disk be written.

@@ -294,8 +294,10 @@ impl Skeleton {
                     entries.insert(name.clone(), *file);
                 }
             }
-            Effect::RemoveEntry { parent, name } => {
-                if let Some(entries) = self.directories.get_mut(parent) {
+            Effect::RemoveEntry { parent, name, of } => {
+                if let Some(entries) = self.directories.get_mut(parent)
+                    && (of.is_none() || *of == entries.get(name).copied())
+                {
                     entries.remove(name);
                 }
             }

@@ -104,7 +104,7 @@ impl<'a> Blocks<'a> {
             trace,
             space,
             disks,
-            acknowledgements: Acknowledgements::of(trace),
+            acknowledgements: Acknowledgements::of(&trace.run, trace),
             afters: Afters::of(trace),
         })
     }

@@ -106,7 +106,7 @@ impl<'a> States<'a> {
             trace,
             disks: disks.collect(),
             events,
-            acknowledgements: Acknowledgements::of(trace),
+            acknowledgements: Acknowledgements::of(run, trace),
             afters: Afters::of(trace),
         }
     }
@@ -185,9 +185,10 @@ pub(crate) struct Acknowledgements {
 }
 
 impl Acknowledgements {
-    pub(crate) fn of(trace: &Trace) -> Self {
+    /// Those of a run, which may be that of the trace with more events.
+    pub(crate) fn of(run: &Run, trace: &Trace) -> Self {
         let mut all = Vec::new();
-        let nodes = trace.run.nodes.iter();
+        let nodes = run.nodes.iter();
         for (node, events) in nodes.map(|node| &node.events).enumerate() {
             for (place, event) in events.iter().enumerate() {
                 if let Action::Mark { line } = event.action {

@@ -264,7 +264,8 @@ pub fn undamaged(trace: &Trace, model: &str) -> anyhow::Result<CrashState> {
         .iter()
         .map(|node| node.events.len())
         .collect();
-    let acknowledged: Arc<[u8]> = Acknowledgements::of(trace).before(&everything, trace);
+    let acknowledged: Arc<[u8]> =
+        Acknowledgements::of(&trace.run, trace).before(&everything, trace);
     Ok(CrashState::new(disks, hasher, acknowledged, None))
 }
 

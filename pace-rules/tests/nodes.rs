@@ -1754,6 +1754,31 @@ fn the_sync_of_a_file_with_a_new_name_may_keep_what_else_its_directories_have_on
     }
 }
 
+/// The name with which such a file was made is one of them.
+#[test]
+fn the_sync_of_a_directory_may_keep_the_first_name_of_a_file_that_is_linked_in_it_on_btrfs() {
+    let unlink = FileOp::Unlink {
+        parent: FileId::ROOT,
+        name: name("foo"),
+        file: FOO,
+    };
+    let link = FileOp::Link {
+        parent: DIRECTORY,
+        name: name("link"),
+        file: BAR,
+    };
+    for (is_linked, models) in [(true, &["btrfs"][..]), (false, &[])] {
+        let mut script = with_directory(&[(FOO, "foo", 8)]);
+        script.file(0, unlink.clone()).create(0, BAR, "bar");
+        if is_linked {
+            script.file(0, link.clone());
+        }
+        script.sync(0, DIRECTORY).mark(0);
+        let alone = |tree: &Tree| has(tree, "foo") && has(tree, "bar");
+        assert_eq!(who(&script, 1, alone), models, "{is_linked}");
+    }
+}
+
 /// log_new_dir_dentries: a directory that has a new name in one that is logged is logged too, with
 /// what is new in it, and so on below it.
 #[test]

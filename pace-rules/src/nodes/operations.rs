@@ -956,7 +956,10 @@ impl Reader<'_> {
                 for number_of_group in self.open.clone() {
                     let group = &self.this.groups[number_of_group];
                     let op = self.op(group.operation);
-                    let is_name = matches!(op, FileOp::Rename { .. } | FileOp::Link { .. });
+                    let is_name = matches!(
+                        op,
+                        FileOp::Create { .. } | FileOp::Rename { .. } | FileOp::Link { .. }
+                    );
                     let is_of_it = (is_name
                         && (related.contains(&op.subject())
                             || above.contains(&op.subject())

@@ -34,17 +34,7 @@ impl Recovery<'_> {
     /// What came of its own states, by their numbers in it.
     fn own(&self, swept: &Swept) -> Swept {
         let end = self.first.saturating_add(self.spaces.len());
-        let all = swept.broken.iter();
-        let own = all.filter(|(_, broken)| (self.first..end).contains(&broken.smallest));
-        let own = own.map(|(key, broken)| {
-            let smallest = broken.smallest - self.first;
-            let broken = broken.clone();
-            (*key, Broken { smallest, ..broken })
-        });
-        Swept {
-            broken: own.collect(),
-            ..Swept::default()
-        }
+        swept.part(self.first..end)
     }
 }
 

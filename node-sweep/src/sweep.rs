@@ -1,6 +1,7 @@
 //! Many crash states, made one after the other and looked at side by side.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -155,6 +156,24 @@ pub struct Swept {
     pub interrupted: bool,
     /// Its time was up before its end.
     pub is_over: bool,
+}
+
+impl Swept {
+    /// What is broken among these states, by their numbers from the first of them on: where a sweep
+    /// is of several spaces, one after the other.
+    pub(crate) fn part(&self, states: Range<u64>) -> Self {
+        let own = self.broken.iter();
+        let own = own.filter(|(_, broken)| states.contains(&broken.smallest));
+        let own = own.map(|(key, broken)| {
+            let smallest = broken.smallest - states.start;
+            let broken = broken.clone();
+            (*key, Broken { smallest, ..broken })
+        });
+        Self {
+            broken: own.collect(),
+            ..Self::default()
+        }
+    }
 }
 
 /// States that are the same to any check, and are broken.

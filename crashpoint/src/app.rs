@@ -170,9 +170,10 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
             request: &request,
         };
         let again = arguments.again;
-        if !again.record(&mut trace, &request, &mut who, interrupt)? {
+        let Some(recovered) = again.record(&trace, &request, &mut who, interrupt)? else {
             return Ok(Outcome::Incomplete);
-        }
+        };
+        recovered.add_to(&mut trace);
     }
     let what = Requested {
         trace: &trace,

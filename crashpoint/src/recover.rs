@@ -63,18 +63,17 @@ impl AgainArgs {
         Ok(())
     }
 
-    /// Records what recovers from crashes of a run, and adds it to the trace. Returns whether that
-    /// is so: if somebody interrupts it is not, which is said.
+    /// Records what recovers from crashes of a run; nothing if somebody interrupts, which is said.
     ///
     /// # Errors
     /// If a state cannot be made or looked at, or nothing be started.
     pub(crate) fn record(
         self,
-        trace: &mut Trace,
+        trace: &Trace,
         request: &Request,
         who: &mut (dyn Recoverer + Send),
         interrupt: &Interrupt,
-    ) -> anyhow::Result<bool> {
+    ) -> anyhow::Result<Option<Recovered>> {
         let recover = Recover {
             again: self.again,
             wanted: self.recoveries,
@@ -88,12 +87,25 @@ impl AgainArgs {
         });
         if interrupt.requested() {
             campaign::say("interrupted: recoveries were being recorded, and nothing was tested");
-            return Ok(false);
+            return Ok(None);
         }
-        let counts = recorded.context("record a recovery")?;
-        trace.about.recoveries = Some(counts);
-        campaign::say(&recoveries_words(counts));
-        Ok(true)
+        let recovered = recorded.context("record a recovery")?;
+        campaign::say(&recoveries_words(recovered.counts));
+        Ok(Some(recovered))
+    }
+}
+
+/// What was recorded of recoveries.
+pub(crate) struct Recovered {
+    all: Vec<Trace>,
+    counts: RecoveryCounts,
+}
+
+impl Recovered {
+    /// Puts it into the trace of the run, in place of what there was.
+    pub(crate) fn add_to(self, trace: &mut Trace) {
+        trace.recoveries = self.all;
+        trace.about.recoveries = Some(self.counts);
     }
 }
 
@@ -150,8 +162,8 @@ struct Recover<'a> {
 }
 
 impl Recover<'_> {
-    fn record(&self, trace: &mut Trace, who: &mut dyn Recoverer) -> anyhow::Result<RecoveryCounts> {
-        trace.recoveries.clear();
+    fn record(&self, trace: &Trace, who: &mut dyn Recoverer) -> anyhow::Result<Recovered> {
+        let mut all = Vec::new();
         let mut counts = RecoveryCounts::default();
         let mut found = self.of_run(trace, self.wanted, &mut counts, who)?;
         for _ in 1..self.again {
@@ -162,10 +174,10 @@ impl Recover<'_> {
                 let wanted = left.div_ceil((parents.len() - place) as u64);
                 found.extend(self.of_run(parent, wanted, &mut counts, who)?);
             }
-            trace.recoveries.extend(parents);
+            all.extend(parents);
         }
-        trace.recoveries.extend(found);
-        Ok(counts)
+        all.extend(found);
+        Ok(Recovered { all, counts })
     }
 
     /// Records so many recoveries from crashes of one run.

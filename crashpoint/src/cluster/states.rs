@@ -13,7 +13,7 @@ use trace_store::Trace;
 
 use super::recover::OfCluster;
 use crate::blocks;
-use crate::recover::AgainArgs;
+use crate::recover::{AgainArgs, Recovered};
 use crate::states;
 
 /// A cluster that was recorded, and what is asked of it.
@@ -134,10 +134,12 @@ pub(crate) fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Res
     let (mut trace, _) = load(directory)?;
     let request = visit.request(arguments.explore, Judge::Cluster)?;
     let request = started(request, &arguments.starts);
-    if arguments.again.is_wanted()
-        && !crash_again(arguments.again, &mut trace, directory, &request, interrupt)?
-    {
-        return Ok(Outcome::Incomplete);
+    if arguments.again.is_wanted() {
+        let again = arguments.again;
+        let Some(recovered) = crash_again(again, &trace, directory, &request, interrupt)? else {
+            return Ok(Outcome::Incomplete);
+        };
+        recovered.add_to(&mut trace);
     }
     let ground = Ground::new(&trace, directory, interrupt)?;
     let explore = request.explore(Some(&ground.file), &trace.run)?;
@@ -151,16 +153,15 @@ pub(crate) fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Res
     visit.begin(&what, &mut ground.subjects(), &control)
 }
 
-/// Records how the cluster recovers from crashes of its run. Returns whether that is so.
+/// Records how the cluster recovers from crashes of its run; nothing if somebody interrupts.
 fn crash_again(
     again: AgainArgs,
-    trace: &mut Trace,
+    trace: &Trace,
     directory: &Path,
     request: &Request,
     interrupt: &Interrupt,
-) -> anyhow::Result<bool> {
-    let recorded = trace.clone();
-    let ground = Ground::new(&recorded, directory, interrupt)?;
+) -> anyhow::Result<Option<Recovered>> {
+    let ground = Ground::new(trace, directory, interrupt)?;
     let mut who = OfCluster {
         nodes: ground.nodes()?,
         file: &ground.file,

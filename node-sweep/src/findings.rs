@@ -610,10 +610,17 @@ impl<'a> Findings<'a> {
         smallest
     }
 
-    /// The same state with one of the operations whole that it lacks, or without one that it has a
-    /// part of.
+    /// The same state with nothing missing, then with one of the operations whole that it lacks, or
+    /// without one that it has a part of.
     fn with_less_missing(&self, state: &State) -> Vec<State> {
-        let mut all = Vec::new();
+        let mut whole = state.clone();
+        for node in 0..state.nodes.len() {
+            whole.nodes[node].lost.clear();
+            if let Some(begun) = self.begun(state, node) {
+                whole = self.crashed_at(&whole, node, begun, 0);
+            }
+        }
+        let mut all = vec![whole];
         for node in 0..state.nodes.len() {
             let micros = self.micros(node);
             let missing = self.missing_events(state, node);

@@ -126,6 +126,8 @@ impl Known<'_> {
             only_known: true,
             deadline: None,
             undamaged: None,
+            // What was not visited is not known.
+            is_sample: true,
         };
         let swept = sweep_source(
             source,

@@ -25,12 +25,9 @@ use crate::recoveries::Recoveries;
 use crate::request::{Level, Request};
 use crate::results::Results;
 use crate::summary::{Summary, count_words, recordings_words, together};
-use crate::sweep::{Plan, Subject, sweep, sweep_source};
+use crate::sweep::{EXPLAINED_FOR, Plan, Subject, sweep, sweep_source};
 use crate::undamaged::Undamaged;
 use crate::watcher::Watcher;
-
-/// So long findings are explained once the time of a level is up.
-const EXPLAINED_FOR: Duration = Duration::from_secs(10);
 
 /// A sweep as it is asked for.
 pub struct Requested<'a> {
@@ -391,6 +388,7 @@ impl<'a> Visit<'a> {
             only_known: false,
             deadline,
             undamaged,
+            is_sample: what.request.sample.is_some(),
         };
         let of = (name, count);
         let watcher = Watcher::new(results, level, control, what.trace, &plan.known, of);

@@ -212,6 +212,13 @@ impl Source for AllTrees<'_> {
         let (place, own) = self.recoveries.place(index);
         self.trees[place].model(own)
     }
+
+    fn with_less_missing(&self, index: u64) -> Vec<u64> {
+        let (place, own) = self.recoveries.place(index);
+        let first = self.recoveries.members[place].first;
+        let less = self.trees[place].with_less_missing(own);
+        less.into_iter().map(|number| first + number).collect()
+    }
 }
 
 /// A crash state that a program is to recover from, and be recorded meanwhile.

@@ -306,7 +306,7 @@ fn left(count: u64, swept: &Swept) -> u64 {
         0
     } else {
         count
-            .saturating_sub(swept.states)
+            .saturating_sub(swept.states - swept.besides)
             .saturating_sub(swept.others)
     }
 }

@@ -1,11 +1,12 @@
 //! Many crash states, made one after the other and looked at side by side.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use campaign::{Interrupt, Shard};
 use pace_rules::nodes::{Spaces, State};
@@ -29,6 +30,9 @@ const OFTEN_ENOUGH: [(u32, u32); 3] = [(2, 3), (3, 7), (4, 12)];
 
 /// Among so many states those with the same disks are found.
 const LOOKED_AHEAD: usize = 10_000;
+
+/// So long after its time a sweep goes on with what its findings need to be told rightly.
+pub(crate) const EXPLAINED_FOR: Duration = Duration::from_secs(10);
 
 /// So many reasons why states were inconclusive are kept.
 const REASONS_MAX: usize = 1000;
@@ -83,6 +87,8 @@ pub struct Plan {
     pub deadline: Option<Instant>,
     /// With what a check is compared before anything is taken for broken.
     pub undamaged: Option<Arc<Undamaged>>,
+    /// Only some of the states are asked for. Nor are all visited if the time is up.
+    pub is_sample: bool,
 }
 
 impl Plan {
@@ -90,11 +96,6 @@ impl Plan {
         let first = key.first_chunk().expect("a key has that many bytes");
         self.shard
             .is_none_or(|shard| shard.contains(u64::from_le_bytes(*first)))
-    }
-
-    fn is_over(&self) -> bool {
-        self.deadline
-            .is_some_and(|deadline| Instant::now() >= deadline)
     }
 }
 
@@ -150,6 +151,9 @@ pub struct Swept {
     pub inconclusive: HashMap<String, (u64, u64)>,
     /// States of other shards.
     pub others: u64,
+    /// States that were visited though nobody had asked for them: with less missing than in a broken
+    /// one.
+    pub besides: u64,
     /// After what of the run crashes were tried.
     pub coverage: Coverage,
     /// It was stopped before its end.
@@ -257,6 +261,11 @@ pub trait Source: Send {
     fn model(&self, _index: u64) -> usize {
         0
     }
+
+    /// Those that have less missing than this one, and are else the same; none if that is not known.
+    fn with_less_missing(&self, _index: u64) -> Vec<u64> {
+        Vec::new()
+    }
 }
 
 /// The states of models, as trees.
@@ -295,6 +304,10 @@ impl Source for Trees<'_> {
     fn model(&self, index: u64) -> usize {
         self.spaces.place(index).0
     }
+
+    fn with_less_missing(&self, index: u64) -> Vec<u64> {
+        self.spaces.with_less_missing(index)
+    }
 }
 
 /// Has each of `subjects` look at states of `spaces`, until all that `indices` names were looked at,
@@ -318,6 +331,10 @@ pub fn sweep(
 
 /// The same, of states from anywhere.
 ///
+/// What is missing in a broken state has broken it only if less would not have done. So where not
+/// all states are visited, those with less missing than in a broken one are visited after the
+/// others.
+///
 /// # Errors
 /// If a subject or the watch fails.
 pub fn sweep_source(
@@ -328,74 +345,119 @@ pub fn sweep_source(
     interrupt: &Interrupt,
     watch: &mut dyn Watch,
 ) -> anyhow::Result<Swept> {
-    let stop = Stop {
+    let mut rounds = Rounds {
+        maker: Maker::of(source),
+        subjects,
         plan,
         interrupt,
-        is_over: AtomicBool::default(),
+        watch,
+        at: Progress::default(),
+        judged: HashSet::new(),
+        swept: Swept::default(),
     };
-    let counts = Counts::default();
-    std::thread::scope(|scope| {
-        let (jobs, waiting) = sync_channel(WAITING_MAX * subjects.len());
-        let (answers, incoming) = sync_channel(WAITING_MAX * subjects.len().max(1));
-        let waiting = Arc::new(Mutex::new(waiting));
-        let are_slow = subjects.iter().all(|subject| subject.is_slow());
-        let (stop, counts) = (&stop, &counts);
-        let known = answers.clone();
-        let maker = scope.spawn(move || {
-            let maker = Maker {
-                source,
-                seen: HashMap::new(),
-                crashes: Crashes::default(),
-                impossible: 0,
-                others: 0,
-                answers: known,
-                stop,
-                counts,
-            };
-            maker.make(are_slow, indices, &jobs)
-        });
-        for subject in subjects {
-            let (waiting, answers) = (waiting.clone(), answers.clone());
-            scope.spawn(move || judge_all(subject, &waiting, &answers, stop));
-        }
-        drop((waiting, answers));
-        let mut swept = Swept::default();
-        let mut at = Progress::default();
-        let mut failed = None;
-        let mut judged = HashSet::new();
-        for Answer {
-            index,
-            key,
-            verdict,
-            is_known,
-        } in incoming
-        {
-            let kept = verdict.and_then(|verdict| {
-                if !is_known {
-                    watch.judged(index, &key, &verdict)?;
-                }
-                Ok(verdict)
+    rounds.swept.is_over = rounds.visit(indices, plan.deadline)?;
+    rounds.swept.interrupted = interrupt.requested();
+    if plan.is_sample || rounds.swept.is_over {
+        rounds.visit_those_with_less_missing()?;
+    }
+    Ok(rounds.conclude())
+}
+
+/// A sweep in several rounds: which states a round visits depends on what came of those before.
+struct Rounds<'a, 's, S> {
+    maker: Maker<S>,
+    subjects: Vec<Box<dyn Subject + 's>>,
+    plan: &'a Plan,
+    interrupt: &'a Interrupt,
+    watch: &'a mut dyn Watch,
+    at: Progress,
+    /// The states that were looked at, or known.
+    judged: HashSet<Fingerprint>,
+    swept: Swept,
+}
+
+impl<S: Source> Rounds<'_, '_, S> {
+    /// Visits states, and says whether something was left because the time was up.
+    fn visit(
+        &mut self,
+        indices: impl Iterator<Item = u64> + Send,
+        deadline: Option<Instant>,
+    ) -> anyhow::Result<bool> {
+        let stop = Stop {
+            plan: self.plan,
+            deadline,
+            interrupt: self.interrupt,
+            is_over: AtomicBool::default(),
+        };
+        let counts = Counts::of(self.at);
+        std::thread::scope(|scope| {
+            let (stop, counts) = (&stop, &counts);
+            let subjects = &mut self.subjects;
+            let (jobs, waiting) = sync_channel(WAITING_MAX * subjects.len());
+            let (answers, incoming) = sync_channel(WAITING_MAX * subjects.len().max(1));
+            let waiting = Arc::new(Mutex::new(waiting));
+            let are_slow = subjects.iter().all(|subject| subject.is_slow());
+            let (maker, known) = (&mut self.maker, answers.clone());
+            scope.spawn(move || {
+                let mut making = Making {
+                    maker,
+                    answers: known,
+                    stop,
+                    counts,
+                };
+                making.make(are_slow, indices, &jobs);
             });
-            match kept {
-                Ok(verdict) => {
-                    judged.insert(key);
-                    swept.add((index, key), verdict, &mut at);
-                }
-                Err(error) => {
-                    interrupt.request();
+            for subject in subjects {
+                let (waiting, answers) = (waiting.clone(), answers.clone());
+                scope.spawn(move || judge_all(&mut **subject, &waiting, &answers, stop));
+            }
+            drop((waiting, answers));
+            let mut failed = None;
+            for answer in incoming {
+                if let Err(error) =
+                    self.swept
+                        .keep(answer, &mut self.judged, self.watch, &mut self.at)
+                {
+                    self.interrupt.request();
                     failed.get_or_insert(error);
                 }
+                counts.add_to(&mut self.at);
+                self.watch.progress(self.at);
             }
-            (at.different, at.made) = (
-                counts.different.load(Ordering::Relaxed),
-                counts.made.load(Ordering::Relaxed),
-            );
-            watch.progress(at);
+            failed.map_or(Ok(()), Err)
+        })?;
+        Ok(stop.is_over.load(Ordering::Relaxed))
+    }
+
+    /// Visits states with less missing than in a broken one, until no new one is broken. There is
+    /// little time for that once the time is up.
+    fn visit_those_with_less_missing(&mut self) -> anyhow::Result<()> {
+        self.maker.is_beside = true;
+        let deadline = self.plan.deadline.map(|deadline| deadline + EXPLAINED_FOR);
+        let mut known = HashSet::new();
+        loop {
+            let Maker { seen, source, .. } = &self.maker;
+            let broken = self.swept.broken.keys().filter(|key| known.insert(**key));
+            let less = broken.flat_map(|key| source.with_less_missing(seen[key].smallest.1));
+            let less: BTreeSet<_> = less.collect();
+            if less.is_empty() || self.interrupt.requested() {
+                return Ok(());
+            }
+            if self.visit(less.into_iter(), deadline)? {
+                return Ok(());
+            }
         }
-        let maker = maker.join().expect("it does not panic");
-        if let Some(error) = failed {
-            return Err(error);
-        }
+    }
+
+    fn conclude(self) -> Swept {
+        let Self {
+            maker,
+            plan,
+            judged,
+            at,
+            mut swept,
+            ..
+        } = self;
         for (key, broken) in &mut swept.broken {
             let same = maker.seen[key];
             (broken.states, broken.smallest) = (same.states, same.smallest.1);
@@ -403,19 +465,25 @@ pub fn sweep_source(
         }
         let looked_at = maker.seen.iter().filter(|(key, _)| judged.contains(*key));
         let of_others = maker.seen.iter().filter(|(key, _)| !plan.is_ours(key));
+        let of_others = of_others.filter(|(key, _)| !judged.contains(*key));
         swept.states = maker.impossible + looked_at.map(|(_, same)| same.states).sum::<u64>();
         swept.others = maker.others + of_others.map(|(_, same)| same.states).sum::<u64>();
+        swept.besides = maker
+            .besides
+            .iter()
+            .filter(|key| judged.contains(*key))
+            .count() as u64;
         (swept.impossible, swept.checked) = (maker.impossible, at.checked);
         swept.coverage = maker.crashes.coverage(&maker.source.runs(), &judged);
-        swept.interrupted = interrupt.requested();
-        swept.is_over = stop.is_over.load(Ordering::Relaxed);
-        Ok(swept)
-    })
+        swept
+    }
 }
 
-/// What ends a sweep before its end.
+/// What ends a round before its end.
 struct Stop<'a> {
     plan: &'a Plan,
+    /// Nothing new is begun after this.
+    deadline: Option<Instant>,
     interrupt: &'a Interrupt,
     /// The time was up, and something was left for that.
     is_over: AtomicBool,
@@ -424,7 +492,9 @@ struct Stop<'a> {
 impl Stop<'_> {
     /// Whether nothing new is to be begun.
     fn is_now(&self) -> bool {
-        let is_over = self.plan.is_over();
+        let is_over = self
+            .deadline
+            .is_some_and(|deadline| Instant::now() >= deadline);
         if is_over {
             self.is_over.store(true, Ordering::Relaxed);
         }
@@ -433,10 +503,24 @@ impl Stop<'_> {
 }
 
 /// What was made so far.
-#[derive(Default)]
 struct Counts {
     made: AtomicU64,
     different: AtomicU64,
+}
+
+impl Counts {
+    /// After earlier rounds.
+    fn of(at: Progress) -> Self {
+        Self {
+            made: at.made.into(),
+            different: at.different.into(),
+        }
+    }
+
+    fn add_to(&self, at: &mut Progress) {
+        at.made = self.made.load(Ordering::Relaxed);
+        at.different = self.different.load(Ordering::Relaxed);
+    }
 }
 
 /// What the disks hold in one or more states.
@@ -464,45 +548,47 @@ struct Answer {
 }
 
 /// Makes states, and knows those that it has made.
-struct Maker<'a, S> {
+struct Maker<S> {
     source: S,
     seen: HashMap<Fingerprint, Same>,
     crashes: Crashes,
     impossible: u64,
     /// Impossible ones that other shards count.
     others: u64,
+    /// Nobody has asked for what is made now.
+    is_beside: bool,
+    /// What was made so, and not before.
+    besides: Vec<Fingerprint>,
+}
+
+impl<S> Maker<S> {
+    fn of(source: S) -> Self {
+        Self {
+            source,
+            seen: HashMap::new(),
+            crashes: Crashes::default(),
+            impossible: 0,
+            others: 0,
+            is_beside: false,
+            besides: Vec::new(),
+        }
+    }
+}
+
+/// Makes states in a round, for those who look at them.
+struct Making<'a, S> {
+    maker: &'a mut Maker<S>,
     answers: SyncSender<Answer>,
     stop: &'a Stop<'a>,
     counts: &'a Counts,
 }
 
-/// What a maker leaves.
-struct MadeAll<S> {
-    source: S,
-    seen: HashMap<Fingerprint, Same>,
-    crashes: Crashes,
-    impossible: u64,
-    others: u64,
-}
-
-impl<S: Source> Maker<'_, S> {
-    fn make(
-        mut self,
-        are_slow: bool,
-        indices: impl Iterator<Item = u64>,
-        jobs: &SyncSender<Job>,
-    ) -> MadeAll<S> {
+impl<S: Source> Making<'_, S> {
+    fn make(&mut self, are_slow: bool, indices: impl Iterator<Item = u64>, jobs: &SyncSender<Job>) {
         if are_slow {
             self.make_groups(indices, jobs);
         } else {
             self.make_all(indices, jobs);
-        }
-        MadeAll {
-            source: self.source,
-            seen: self.seen,
-            crashes: self.crashes,
-            impossible: self.impossible,
-            others: self.others,
         }
     }
 
@@ -521,44 +607,19 @@ impl<S: Source> Maker<'_, S> {
                 run,
                 cut,
                 state,
-            } = self.source.make(index);
+            } = self.maker.source.make(index);
             self.counts.made.fetch_add(1, Ordering::Relaxed);
             let Ok(crash_state) = state else {
-                // Nobody has a key of these.
-                let is_ours = self
-                    .stop
-                    .plan
-                    .shard
-                    .is_none_or(|shard| shard.contains(index));
-                *(if is_ours {
-                    &mut self.impossible
-                } else {
-                    &mut self.others
-                }) += 1;
+                self.count_impossible(index);
                 continue;
             };
             // Of another shard's states nobody knows here whether they are judged.
             let is_ours = self.stop.plan.is_ours(&crash_state.key);
             if is_ours {
-                self.crashes.add(run, &cut, &crash_state.key);
+                self.maker.crashes.add(run, &cut, &crash_state.key);
             }
-            let own = (size, index);
-            let model = ModelSet::of(self.source.model(index));
-            if let Some(same) = self.seen.get_mut(&crash_state.key) {
-                same.states += 1;
-                same.smallest = same.smallest.min(own);
-                same.models.add(model);
-                continue;
-            }
-            self.seen.insert(
-                crash_state.key,
-                Same {
-                    states: 1,
-                    smallest: own,
-                    models: model,
-                },
-            );
-            if !is_ours {
+            let is_new = self.count((size, index), &crash_state);
+            if !is_new || !(is_ours || self.maker.is_beside) {
                 continue;
             }
             self.counts.different.fetch_add(1, Ordering::Relaxed);
@@ -581,6 +642,55 @@ impl<S: Source> Maker<'_, S> {
                 acknowledged: crash_state.acknowledged.clone(),
             };
             return Some((crash_state, member));
+        }
+    }
+
+    /// Counts a state that no file system would show. It has no key.
+    fn count_impossible(&mut self, index: u64) {
+        let shard = self.stop.plan.shard;
+        let is_ours = shard.is_none_or(|shard| shard.contains(index));
+        let Maker {
+            impossible,
+            others,
+            is_beside,
+            ..
+        } = &mut *self.maker;
+        match (*is_beside, is_ours) {
+            (true, _) => {}
+            (false, true) => *impossible += 1,
+            (false, false) => *others += 1,
+        }
+    }
+
+    /// Counts a state, and says whether it is none that was made before.
+    fn count(&mut self, own: (Size, u64), state: &CrashState) -> bool {
+        let model = ModelSet::of(self.maker.source.model(own.1));
+        let Maker {
+            seen,
+            is_beside,
+            besides,
+            ..
+        } = &mut *self.maker;
+        match seen.entry(state.key) {
+            Entry::Occupied(same) => {
+                let same = same.into_mut();
+                // It may be the very state that was counted.
+                same.states += u64::from(!*is_beside);
+                same.smallest = same.smallest.min(own);
+                same.models.add(model);
+                false
+            }
+            Entry::Vacant(place) => {
+                place.insert(Same {
+                    states: 1,
+                    smallest: own,
+                    models: model,
+                });
+                if *is_beside {
+                    besides.push(state.key);
+                }
+                true
+            }
         }
     }
 
@@ -610,7 +720,7 @@ impl<S: Source> Maker<'_, S> {
                 if self.stop.is_now() {
                     return;
                 }
-                let made = self.source.make(members[0].index);
+                let made = self.maker.source.make(members[0].index);
                 let state = made.state.expect("it was made before");
                 if jobs.send(Job { state, members }).is_err() {
                     return;
@@ -638,7 +748,7 @@ impl<S: Source> Maker<'_, S> {
 }
 
 fn judge_all(
-    mut subject: Box<dyn Subject + '_>,
+    subject: &mut dyn Subject,
     waiting: &Mutex<Receiver<Job>>,
     answers: &SyncSender<Answer>,
     stop: &Stop<'_>,
@@ -650,14 +760,14 @@ fn judge_all(
             return;
         }
         let turns = job.state.turns.clone();
-        for (member, verdict) in judge(&mut *subject, job) {
+        for (member, verdict) in judge(subject, job) {
             let verdict = verdict.and_then(|verdict| {
                 if let (Verdict::Broken(_), Some(undamaged)) = (&verdict, &stop.plan.undamaged) {
-                    undamaged.ask_more(&mut *subject, stop.interrupt)?;
+                    undamaged.ask_more(subject, stop.interrupt)?;
                     let verdict = undamaged.temper(verdict);
                     return match (&verdict, &turns) {
                         (Verdict::Broken(_), Some(turns)) => {
-                            undamaged.temper_in_turns(verdict, turns, &mut *subject, stop.interrupt)
+                            undamaged.temper_in_turns(verdict, turns, subject, stop.interrupt)
                         }
                         _ => Ok(verdict),
                     };
@@ -757,6 +867,29 @@ fn not_repeatable(first: &[String], second: &str) -> Verdict {
 }
 
 impl Swept {
+    /// Keeps what is known of a state.
+    fn keep(
+        &mut self,
+        answer: Answer,
+        judged: &mut HashSet<Fingerprint>,
+        watch: &mut dyn Watch,
+        at: &mut Progress,
+    ) -> anyhow::Result<()> {
+        let Answer {
+            index,
+            key,
+            verdict,
+            is_known,
+        } = answer;
+        let verdict = verdict?;
+        if !is_known {
+            watch.judged(index, &key, &verdict)?;
+        }
+        judged.insert(key);
+        self.add((index, key), verdict, at);
+        Ok(())
+    }
+
     fn add(&mut self, (index, key): (u64, Fingerprint), verdict: Verdict, at: &mut Progress) {
         at.checked += 1;
         match verdict {

@@ -1286,3 +1286,64 @@ fn a_check_that_fails_now_and_then_of_any_state_accuses_nobody() {
         "{error}"
     );
 }
+
+/// Finds broken what lacks a file that nobody made.
+const NEVER_MADE: &str = "if test -e {dir}/busy; then echo ok; else echo broken busy is lost; fi";
+
+/// The findings among these states, where not all are asked for, or are said to be.
+fn findings_among(
+    trace: &Trace,
+    all: &Spaces,
+    indices: &[u64],
+    is_sample: bool,
+) -> (Swept, Vec<Finding>) {
+    let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let check = Check {
+        command: CheckCommand::Once(NEVER_MADE.into()),
+        limit: Duration::from_secs(600),
+        environment: Vec::new(),
+        working_directory: None,
+        interrupt: Interrupt::default(),
+    };
+    let subject = Program::new(directory.path().into(), None, &check);
+    let plan = Plan {
+        is_sample,
+        ..Plan::default()
+    };
+    let swept = sweep(
+        trace,
+        all,
+        indices.iter().copied(),
+        vec![Box::new(subject)],
+        &plan,
+        &Interrupt::default(),
+        &mut (),
+    )
+    .expect("swept");
+    let findings = Findings::new(trace, all, "posix").of(&swept);
+    let findings = findings.into_iter().map(|(finding, _)| finding);
+    (swept, findings.collect())
+}
+
+#[test]
+fn of_a_sample_nothing_is_blamed_that_is_broken_without_it_as_well() {
+    let names: Vec<_> = (0..8).map(|number| format!("noise{number}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let trace = saves(&names);
+    let all = spaces(&trace, "posix");
+    let is_lossy = |index: &u64| {
+        let (_, state) = all.state(*index);
+        state.nodes.iter().any(|node| !node.lost.is_empty())
+    };
+    let drawn: Vec<_> = (0..all.len()).filter(is_lossy).step_by(7).collect();
+    assert!(drawn.len() > 5, "{drawn:?}");
+    let (swept, found) = findings_among(&trace, &all, &drawn, false);
+    assert_eq!(swept.besides, 0);
+    assert!(
+        found.len() > 1 && missing(&found).concat().len() > 1,
+        "{found:#?}"
+    );
+    let (swept, found) = findings_among(&trace, &all, &drawn, true);
+    assert_eq!(missing(&found).concat(), [""; 0], "{found:#?}");
+    assert!(swept.besides > 0 && swept.states == drawn.len() as u64 + swept.besides);
+}

@@ -176,3 +176,54 @@ fn disks_are_there_for_each_order_and_the_usual_keeps_its_numbers() {
     let len = one.len();
     assert_eq!(one.with_starts(&StartOrder::ALL).len(), len);
 }
+
+#[test]
+fn states_with_less_missing_are_those_of_the_same_crash_or_before_the_loss() {
+    let run = run(2);
+    for explore in [
+        Explore::BruteForce,
+        Explore::SameOnAll,
+        Explore::ReplicatedStateMachine { majority: 0 },
+        Explore::PrimaryReplicas { primary: 1 },
+    ] {
+        let all = spaces(&run, explore).with_starts(&StartOrder::ALL);
+        let missing = |state: &pace_rules::nodes::State| -> usize {
+            state.nodes.iter().map(|node| node.lost.len()).sum()
+        };
+        let mut fewer = 0;
+        for index in 0..all.len() {
+            let (member, state) = all.state(index);
+            let less: Vec<_> = all.with_less_missing(index);
+            if state.relaxation == Relaxation::Prefix {
+                assert!(less.is_empty(), "{state:?}");
+                continue;
+            }
+            let less = less.into_iter().map(|index| all.state(index));
+            let less: Vec<_> = less.collect();
+            let is_whole = |other: &pace_rules::nodes::State| missing(other) == 0;
+            assert!(
+                less.iter()
+                    .any(|(_, other)| is_whole(other) && other.cut >= state.cut),
+                "{explore:?}: {state:?} {less:?}"
+            );
+            for (of, other) in &less {
+                assert_eq!(*of, member);
+                let starts = [state.start, StartOrder::Together];
+                assert!(starts.contains(&other.start), "{other:?}");
+                if is_whole(other) {
+                    assert_eq!(other.relaxation, Relaxation::Prefix, "{other:?}");
+                    continue;
+                }
+                fewer += 1;
+                assert_eq!(other.start, state.start);
+                let mut nodes = other.nodes.iter().zip(&state.nodes);
+                assert!(
+                    nodes.all(|(other, own)| other.micros == own.micros
+                        && other.lost.iter().all(|micro| own.lost.contains(micro))),
+                    "{explore:?}: {state:?} {other:?}"
+                );
+            }
+        }
+        assert!(fewer > 0, "{explore:?}");
+    }
+}

@@ -1,5 +1,6 @@
 //! Where in the order of their operations nodes can be, alone and together.
 
+use std::cmp::Ordering;
 use std::collections::HashSet;
 
 use super::cuts::{Clocks, Cut, join};
@@ -103,6 +104,22 @@ impl Tuples {
     /// The places of a tuple, one for each node of the rule.
     pub(super) fn places(&self, tuple: usize) -> &[u32] {
         &self.flat[tuple * self.width..(tuple + 1) * self.width]
+    }
+
+    /// The tuple of these places, if it has no operation that was stopped midway. Those come first,
+    /// in ascending order.
+    pub(super) fn find(&self, places: impl Iterator<Item = u32>) -> Option<usize> {
+        let places: Vec<_> = places.collect();
+        let mut range = 0..self.whole;
+        while !range.is_empty() {
+            let middle = range.start.midpoint(range.end);
+            match self.places(middle).cmp(&places) {
+                Ordering::Less => range.start = middle + 1,
+                Ordering::Equal => return Some(middle),
+                Ordering::Greater => range.end = middle,
+            }
+        }
+        None
     }
 
     /// The least cut of a tuple: what must have happened for the nodes to be there.

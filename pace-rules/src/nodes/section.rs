@@ -59,6 +59,26 @@ impl Choice {
         }
     }
 
+    /// What is meant, and not what is lost with it.
+    fn parts(&self) -> Vec<Part> {
+        let whole = |lost: &[usize]| lost.iter().copied().map(Part::Operation).collect();
+        match self {
+            Self::Operations { lost, .. } => whole(lost),
+            Self::Bytes { operation, .. } => vec![Part::Bytes(*operation)],
+            Self::Tear {
+                operation,
+                tear,
+                lost,
+                ..
+            } => {
+                let mut parts: Vec<_> = whole(lost);
+                parts.push(Part::Tear(*operation, *tear));
+                parts
+            }
+            Self::Group(group) => vec![Part::Group(*group)],
+        }
+    }
+
     /// The groups that are lost of the first so many micros, in a crash behind `events` events.
     /// Ascending.
     pub(super) fn groups(
@@ -95,6 +115,27 @@ impl Choice {
             }
             Self::Group(group) => operations.lost_with(&[*group], micros, events),
         }
+    }
+}
+
+/// Something that a choice takes away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Operation(usize),
+    Bytes(usize),
+    Tear(usize, usize),
+    Group(usize),
+}
+
+impl Part {
+    /// Whether it is one of these, or of an operation that is.
+    fn is_in(&self, others: &[Self]) -> bool {
+        let of_operation = |operation| others.contains(&Self::Operation(operation));
+        others.contains(self)
+            || match self {
+                Self::Bytes(operation) | Self::Tear(operation, _) => of_operation(*operation),
+                Self::Operation(_) | Self::Group(_) => false,
+            }
     }
 }
 
@@ -157,15 +198,44 @@ impl Section {
         let place = self.ends.partition_point(|end| *end <= index);
         let rest = index - place.checked_sub(1).map_or(0, |before| self.ends[before]);
         let tuple = self.first + place;
-        let choices = match self.ways(space, tuple) {
-            Ways::One => vec![Choice::NOTHING; space.rule(self.rule).0.nodes.len()],
-            Ways::Each {
-                choices,
-                nothing_too,
-            } => each(&choices, rest + u64::from(!nothing_too)),
-            Ways::Alike(alike) => pick(&alike, rest),
-        };
+        let nodes = space.rule(self.rule).0.nodes.len();
+        let choices = self.ways(space, tuple).pick(rest, nodes);
         (tuple, choices)
+    }
+
+    /// The numbers of the states of a tuple; none if it is not one of this section.
+    pub(super) fn of_tuple(&self, tuple: usize) -> Option<Range<u64>> {
+        let place = tuple.checked_sub(self.first)?;
+        let end = *self.ends.get(place)?;
+        let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
+        Some(start..end)
+    }
+
+    /// The states of a tuple in which some of that is missing which is missing with these choices,
+    /// and nothing else: by their numbers.
+    pub(super) fn with_less_lost(
+        &self,
+        space: &Space,
+        tuple: usize,
+        choices: &[Choice],
+    ) -> Vec<u64> {
+        let lost: Vec<_> = choices.iter().map(Choice::parts).collect();
+        let most = match space.rule(self.rule).0.how {
+            How::Alike => lost.iter().map(Vec::len).max(),
+            How::Each => Some(lost.iter().map(Vec::len).sum()),
+        };
+        // To look at all that is lost at a place takes time.
+        let Some(range) = self.of_tuple(tuple).filter(|_| most > Some(1)) else {
+            return Vec::new();
+        };
+        let ways = self.ways(space, tuple);
+        let is_less = |number: &u64| {
+            let other = ways.pick(number - range.start, choices.len());
+            let other: Vec<_> = other.iter().map(Choice::parts).collect();
+            let mut nodes = other.iter().zip(&lost);
+            other != lost && nodes.all(|(other, own)| other.iter().all(|part| part.is_in(own)))
+        };
+        range.clone().filter(is_less).collect()
     }
 
     fn count(&self, space: &Space, tuple: usize) -> u64 {
@@ -296,6 +366,20 @@ enum Ways<'a> {
     },
     /// Sets of choices, of which each node takes one.
     Alike(Vec<Vec<Vec<Choice>>>),
+}
+
+impl Ways<'_> {
+    /// Way number `number`: what each of so many nodes loses.
+    fn pick(&self, number: u64, nodes: usize) -> Vec<Choice> {
+        match self {
+            Self::One => vec![Choice::NOTHING; nodes],
+            Self::Each {
+                choices,
+                nothing_too,
+            } => each(choices, number + u64::from(!nothing_too)),
+            Self::Alike(alike) => pick(alike, number),
+        }
+    }
 }
 
 /// What a node can lose at a place.

@@ -272,17 +272,86 @@ impl Space {
     /// # Panics
     /// If there are not so many.
     pub fn state(&self, index: u64) -> State {
-        let mut index = index;
-        let mut sections = self.sections.iter();
-        let section = loop {
-            let section = sections.next().expect("there are so many states");
-            match index.checked_sub(section.len()) {
-                Some(rest) => index = rest,
-                None => break section,
-            }
-        };
-        let (tuple, choices) = section.choice(self, index);
+        let (section, first) = self.section_of(index);
+        let (tuple, choices) = section.choice(self, index - first);
         self.make(section, tuple, &choices)
+    }
+
+    /// The section that has a state, and the number of the first of its states.
+    fn section_of(&self, index: u64) -> (&Section, u64) {
+        let mut sections = self.numbered();
+        let is_meant = |(section, first): &(&Section, u64)| index - first < section.len();
+        sections.find(is_meant).expect("there are so many states")
+    }
+
+    /// The sections, each with the number of the first of its states.
+    fn numbered(&self) -> impl Iterator<Item = (&Section, u64)> {
+        self.sections.iter().scan(0_u64, |next, section| {
+            let first = *next;
+            *next = first.saturating_add(section.len());
+            Some((section, first))
+        })
+    }
+
+    /// States like state number `index` in which less is missing: nothing of what it lacks; nothing,
+    /// since the crash came before the first of that; and some of the operations that it lacks. If
+    /// one of them is broken as it is, the rest of what is missing in it breaks nothing.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn with_less_missing(&self, index: u64) -> Vec<u64> {
+        let (section, first) = self.section_of(index);
+        if section.relaxation == Relaxation::Prefix {
+            return Vec::new();
+        }
+        let (tuple, choices) = section.choice(self, index - first);
+        let state = self.make(section, tuple, &choices);
+        let before = self.before_what_is_lost(&state);
+        let in_order = std::iter::once(&state.cut)
+            .chain(before.as_ref())
+            .flat_map(|cut| self.in_order(cut));
+        let fewer = self
+            .numbered()
+            .filter(|(other, _)| other.rule == section.rule)
+            .flat_map(|(other, first)| {
+                let less = other.with_less_lost(self, tuple, &choices);
+                less.into_iter().map(move |number| first + number)
+            });
+        in_order.chain(fewer).collect()
+    }
+
+    /// The latest cut of those before a state's in which each node is about to do the first of what
+    /// it lost; none if none has lost anything.
+    fn before_what_is_lost(&self, state: &State) -> Option<Cut> {
+        let mut most = state.cut.clone();
+        for ((most, kept), rules) in most.iter_mut().zip(&state.nodes).zip(&self.nodes) {
+            if let Some(first) = kept.lost.first() {
+                *most = rules.micros.all[*first].event.min(*most);
+            }
+        }
+        (most != state.cut).then(|| self.clocks.greatest(&most))
+    }
+
+    /// The states that lack nothing of what had happened at a cut, or until the next operation.
+    fn in_order(&self, cut: &[usize]) -> impl Iterator<Item = u64> {
+        let sections = self.numbered();
+        let prefixes = sections.filter(|(section, _)| section.relaxation == Relaxation::Prefix);
+        prefixes.filter_map(|(section, first)| {
+            let tuple = self.whole_tuple(section.rule, cut)?;
+            Some(first + section.of_tuple(tuple)?.start)
+        })
+    }
+
+    /// The tuple of a rule in which nothing was stopped midway when so many events had happened.
+    fn whole_tuple(&self, rule: usize, cut: &[usize]) -> Option<usize> {
+        let (rule, tuples) = &self.rules[rule];
+        let place = |node: &usize| {
+            let places = &self.nodes[*node].places;
+            let after = places.partition_point(|place| place.least <= cut[*node]);
+            let operations = places[after - 1].operations;
+            places.partition_point(|place| place.operations < operations) as u32
+        };
+        tuples.find(rule.nodes.iter().map(place))
     }
 
     /// The state of some places with what each node loses there.

@@ -100,7 +100,6 @@ impl Spaces {
             return self;
         }
         let starts = StartOrder::each(starts);
-        let has_order = |kind: &Kind| kind.count.relaxation != Relaxation::Prefix;
         let of_order = |(place, start): (usize, &StartOrder)| {
             let start = *start;
             let due = kinds(&self.members).filter(move |kind| place == 0 || has_order(kind));
@@ -148,14 +147,41 @@ impl Spaces {
 
     /// Of which kind a state is, and its number in the space of the model.
     fn find(&self, index: u64) -> (&Kind, u64) {
-        let mut rest = index;
-        for kind in &self.kinds {
-            match rest.checked_sub(kind.count.states) {
-                Some(behind) => rest = behind,
-                None => return (kind, kind.first + rest),
-            }
-        }
-        panic!("there is no state {index}");
+        let mut kinds = self.numbered();
+        let is_meant = |(kind, first): &(&Kind, u64)| index - first < kind.count.states;
+        let found = kinds.find(is_meant);
+        let (kind, first) = found.unwrap_or_else(|| panic!("there is no state {index}"));
+        (kind, kind.first + (index - first))
+    }
+
+    /// The kinds, each with the number of the first of its states.
+    fn numbered(&self) -> impl Iterator<Item = (&Kind, u64)> {
+        self.kinds.iter().scan(0_u64, |next, kind| {
+            let first = *next;
+            *next = first.saturating_add(kind.count.states);
+            Some((kind, first))
+        })
+    }
+
+    /// The states in which the disks are as far as in state number `index`, and less is missing
+    /// ([`Space::with_less_missing`]); in the same order of starts, where there are several.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn with_less_missing(&self, index: u64) -> Vec<u64> {
+        let (kind, index) = self.find(index);
+        let less = self.members[kind.member].space.with_less_missing(index);
+        let number = |less: u64| {
+            let mut kinds = self.numbered().filter(|(other, _)| {
+                let is_alike = other.start == kind.start || !has_order(other);
+                is_alike && other.member == kind.member
+            });
+            kinds.find_map(|(other, first)| {
+                let place = less.checked_sub(other.first)?;
+                (place < other.count.states).then(|| first + place)
+            })
+        };
+        less.into_iter().filter_map(number).collect()
     }
 
     /// Which member a state is of, and which of its states it is.
@@ -180,6 +206,11 @@ impl Spaces {
         };
         (kind.member, state)
     }
+}
+
+/// Whether the order in which nodes are started can make a difference: something was lost.
+fn has_order(kind: &Kind) -> bool {
+    kind.count.relaxation != Relaxation::Prefix
 }
 
 /// The states of all models, one after the other.

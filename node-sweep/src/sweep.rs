@@ -6,8 +6,10 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
+use anyhow::ensure;
 use campaign::{Interrupt, Shard};
 use pace_rules::nodes::{Spaces, State};
 use trace::Run;
@@ -16,6 +18,7 @@ use trace_store::Trace;
 use crate::check::{Complaint, Verdict};
 use crate::coverage::{Coverage, Crashes};
 use crate::judged::Verdicts;
+use crate::starts::Turns;
 use crate::states::{CrashState, States};
 use crate::tree::{Fingerprint, Impossible};
 use crate::undamaged::Undamaged;
@@ -33,6 +36,9 @@ const LOOKED_AHEAD: usize = 10_000;
 
 /// So long after its time a sweep goes on with what its findings need to be told rightly.
 pub(crate) const EXPLAINED_FOR: Duration = Duration::from_secs(10);
+
+/// If nothing comes of states for so long, it may be that nobody looks at them any more.
+const PANIC_SEEN_AFTER: Duration = Duration::from_secs(1);
 
 /// So many reasons why states were inconclusive are kept.
 const REASONS_MAX: usize = 1000;
@@ -345,30 +351,58 @@ pub fn sweep_source(
     interrupt: &Interrupt,
     watch: &mut dyn Watch,
 ) -> anyhow::Result<Swept> {
-    let mut rounds = Rounds {
-        maker: Maker::of(source),
-        subjects,
+    let stop = Stop {
         plan,
+        deadline: Mutex::new(plan.deadline),
         interrupt,
-        watch,
-        at: Progress::default(),
-        judged: HashSet::new(),
-        swept: Swept::default(),
+        is_over: AtomicBool::default(),
     };
-    rounds.swept.is_over = rounds.visit(indices, plan.deadline)?;
-    rounds.swept.interrupted = interrupt.requested();
-    if plan.is_sample || rounds.swept.is_over {
-        rounds.visit_those_with_less_missing()?;
-    }
-    Ok(rounds.conclude())
+    std::thread::scope(|scope| {
+        let (jobs, waiting) = sync_channel(WAITING_MAX * subjects.len());
+        let (events, incoming) = sync_channel(WAITING_MAX * subjects.len().max(1));
+        let waiting = Arc::new(Mutex::new(waiting));
+        let stop = &stop;
+        let mut rounds = Rounds {
+            maker: Maker::of(source),
+            judges: Vec::new(),
+            are_slow: subjects.iter().all(|subject| subject.is_slow()),
+            jobs,
+            events: events.clone(),
+            incoming,
+            stop,
+            watch,
+            at: Progress::default(),
+            judged: HashSet::new(),
+            swept: Swept::default(),
+        };
+        // A subject has mounted things where its thread alone sees them, so it stays there.
+        for subject in subjects {
+            let (waiting, events) = (waiting.clone(), events.clone());
+            let judge = scope.spawn(move || judge_all(subject, &waiting, &events, stop));
+            rounds.judges.push(judge);
+        }
+        drop(waiting);
+        rounds.visit(indices)?;
+        rounds.swept.interrupted = interrupt.requested();
+        rounds.swept.is_over = stop.is_over.load(Ordering::Relaxed);
+        if plan.is_sample || rounds.swept.is_over {
+            rounds.visit_those_with_less_missing()?;
+        }
+        Ok(rounds.conclude())
+    })
 }
 
 /// A sweep in several rounds: which states a round visits depends on what came of those before.
-struct Rounds<'a, 's, S> {
+struct Rounds<'a, 'scope, S> {
     maker: Maker<S>,
-    subjects: Vec<Box<dyn Subject + 's>>,
-    plan: &'a Plan,
-    interrupt: &'a Interrupt,
+    /// Those who look at states. They end when there are no more.
+    judges: Vec<ScopedJoinHandle<'scope, ()>>,
+    are_slow: bool,
+    /// To those who look at states.
+    jobs: SyncSender<Job>,
+    events: SyncSender<Happened>,
+    incoming: Receiver<Happened>,
+    stop: &'a Stop<'a>,
     watch: &'a mut dyn Watch,
     at: Progress,
     /// The states that were looked at, or known.
@@ -376,83 +410,84 @@ struct Rounds<'a, 's, S> {
     swept: Swept,
 }
 
+/// What somebody has done.
+enum Happened {
+    /// Something is known of a state.
+    Judged(Answer),
+    /// A state was left, because there is no time for it.
+    Left,
+    /// All states of a round were made, and of so many something will be told.
+    AllMade(u64),
+}
+
 impl<S: Source> Rounds<'_, '_, S> {
-    /// Visits states, and says whether something was left because the time was up.
-    fn visit(
-        &mut self,
-        indices: impl Iterator<Item = u64> + Send,
-        deadline: Option<Instant>,
-    ) -> anyhow::Result<bool> {
-        let stop = Stop {
-            plan: self.plan,
-            deadline,
-            interrupt: self.interrupt,
-            is_over: AtomicBool::default(),
-        };
+    /// Visits states, until all were or somebody stops it.
+    fn visit(&mut self, indices: impl Iterator<Item = u64> + Send) -> anyhow::Result<()> {
         let counts = Counts::of(self.at);
+        let mut making = Making {
+            maker: &mut self.maker,
+            jobs: &self.jobs,
+            events: &self.events,
+            sent: 0,
+            stop: self.stop,
+            counts: &counts,
+        };
+        let are_slow = self.are_slow;
         std::thread::scope(|scope| {
-            let (stop, counts) = (&stop, &counts);
-            let subjects = &mut self.subjects;
-            let (jobs, waiting) = sync_channel(WAITING_MAX * subjects.len());
-            let (answers, incoming) = sync_channel(WAITING_MAX * subjects.len().max(1));
-            let waiting = Arc::new(Mutex::new(waiting));
-            let are_slow = subjects.iter().all(|subject| subject.is_slow());
-            let (maker, known) = (&mut self.maker, answers.clone());
-            scope.spawn(move || {
-                let mut making = Making {
-                    maker,
-                    answers: known,
-                    stop,
-                    counts,
-                };
-                making.make(are_slow, indices, &jobs);
-            });
-            for subject in subjects {
-                let (waiting, answers) = (waiting.clone(), answers.clone());
-                scope.spawn(move || judge_all(&mut **subject, &waiting, &answers, stop));
-            }
-            drop((waiting, answers));
+            scope.spawn(move || making.make(are_slow, indices));
+            let (mut due, mut told) = (None, 0);
             let mut failed = None;
-            for answer in incoming {
-                if let Err(error) =
-                    self.swept
-                        .keep(answer, &mut self.judged, self.watch, &mut self.at)
-                {
-                    self.interrupt.request();
-                    failed.get_or_insert(error);
+            while due != Some(told) {
+                match self.incoming.recv_timeout(PANIC_SEEN_AFTER) {
+                    Err(_) => {
+                        if self.judges.iter().any(ScopedJoinHandle::is_finished) {
+                            self.stop.interrupt.request();
+                            ensure!(due.is_none(), "what looks at states has panicked");
+                        }
+                    }
+                    Ok(Happened::AllMade(sent)) => due = Some(sent),
+                    Ok(Happened::Left) => told += 1,
+                    Ok(Happened::Judged(answer)) => {
+                        told += 1;
+                        let kept =
+                            self.swept
+                                .keep(answer, &mut self.judged, self.watch, &mut self.at);
+                        if let Err(error) = kept {
+                            self.stop.interrupt.request();
+                            failed.get_or_insert(error);
+                        }
+                        counts.add_to(&mut self.at);
+                        self.watch.progress(self.at);
+                    }
                 }
-                counts.add_to(&mut self.at);
-                self.watch.progress(self.at);
             }
             failed.map_or(Ok(()), Err)
-        })?;
-        Ok(stop.is_over.load(Ordering::Relaxed))
+        })
     }
 
     /// Visits states with less missing than in a broken one, until no new one is broken. There is
     /// little time for that once the time is up.
     fn visit_those_with_less_missing(&mut self) -> anyhow::Result<()> {
         self.maker.is_beside = true;
-        let deadline = self.plan.deadline.map(|deadline| deadline + EXPLAINED_FOR);
+        self.stop.give_time(EXPLAINED_FOR);
         let mut known = HashSet::new();
-        loop {
+        while !self.stop.is_now() {
             let Maker { seen, source, .. } = &self.maker;
             let broken = self.swept.broken.keys().filter(|key| known.insert(**key));
             let less = broken.flat_map(|key| source.with_less_missing(seen[key].smallest.1));
             let less: BTreeSet<_> = less.collect();
-            if less.is_empty() || self.interrupt.requested() {
-                return Ok(());
+            if less.is_empty() {
+                break;
             }
-            if self.visit(less.into_iter(), deadline)? {
-                return Ok(());
-            }
+            self.visit(less.into_iter())?;
         }
+        Ok(())
     }
 
     fn conclude(self) -> Swept {
         let Self {
             maker,
-            plan,
+            stop,
             judged,
             at,
             mut swept,
@@ -463,17 +498,15 @@ impl<S: Source> Rounds<'_, '_, S> {
             (broken.states, broken.smallest) = (same.states, same.smallest.1);
             broken.models = same.models;
         }
-        let looked_at = maker.seen.iter().filter(|(key, _)| judged.contains(*key));
-        let of_others = maker.seen.iter().filter(|(key, _)| !plan.is_ours(key));
-        let of_others = of_others.filter(|(key, _)| !judged.contains(*key));
+        let is_judged = |key: &Fingerprint| judged.contains(key);
+        let looked_at = maker.seen.iter().filter(|(key, _)| is_judged(key));
+        let of_others = maker.seen.iter();
+        let of_others = of_others.filter(|(key, _)| !stop.plan.is_ours(key) && !is_judged(key));
+        let besides = maker.besides.iter().filter(|key| is_judged(key));
         swept.states = maker.impossible + looked_at.map(|(_, same)| same.states).sum::<u64>();
         swept.others = maker.others + of_others.map(|(_, same)| same.states).sum::<u64>();
-        swept.besides = maker
-            .besides
-            .iter()
-            .filter(|key| judged.contains(*key))
-            .count() as u64;
-        (swept.impossible, swept.checked) = (maker.impossible, at.checked);
+        (swept.impossible, swept.besides) = (maker.impossible, besides.count() as u64);
+        swept.checked = at.checked;
         swept.coverage = maker.crashes.coverage(&maker.source.runs(), &judged);
         swept
     }
@@ -483,7 +516,7 @@ impl<S: Source> Rounds<'_, '_, S> {
 struct Stop<'a> {
     plan: &'a Plan,
     /// Nothing new is begun after this.
-    deadline: Option<Instant>,
+    deadline: Mutex<Option<Instant>>,
     interrupt: &'a Interrupt,
     /// The time was up, and something was left for that.
     is_over: AtomicBool,
@@ -492,13 +525,18 @@ struct Stop<'a> {
 impl Stop<'_> {
     /// Whether nothing new is to be begun.
     fn is_now(&self) -> bool {
-        let is_over = self
-            .deadline
-            .is_some_and(|deadline| Instant::now() >= deadline);
+        let deadline = *self.deadline.lock().expect("nobody panics with it");
+        let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
         if is_over {
             self.is_over.store(true, Ordering::Relaxed);
         }
         is_over || self.interrupt.requested()
+    }
+
+    /// Puts off the end.
+    fn give_time(&self, more: Duration) {
+        let mut deadline = self.deadline.lock().expect("nobody panics with it");
+        *deadline = deadline.map(|deadline| deadline + more);
     }
 }
 
@@ -578,18 +616,31 @@ impl<S> Maker<S> {
 /// Makes states in a round, for those who look at them.
 struct Making<'a, S> {
     maker: &'a mut Maker<S>,
-    answers: SyncSender<Answer>,
+    jobs: &'a SyncSender<Job>,
+    events: &'a SyncSender<Happened>,
+    /// Of so many states something is or will be told.
+    sent: u64,
     stop: &'a Stop<'a>,
     counts: &'a Counts,
 }
 
 impl<S: Source> Making<'_, S> {
-    fn make(&mut self, are_slow: bool, indices: impl Iterator<Item = u64>, jobs: &SyncSender<Job>) {
+    fn make(&mut self, are_slow: bool, indices: impl Iterator<Item = u64>) {
         if are_slow {
-            self.make_groups(indices, jobs);
+            self.make_groups(indices);
         } else {
-            self.make_all(indices, jobs);
+            self.make_all(indices);
         }
+        // Nobody is there to be told if this fails.
+        let _ = self.events.send(Happened::AllMade(self.sent));
+    }
+
+    /// Gives a job to whoever looks at it, and says whether there is somebody.
+    fn give(&mut self, job: Job) -> bool {
+        let states = job.members.len() as u64;
+        let is_given = self.jobs.send(job).is_ok();
+        self.sent += if is_given { states } else { 0 };
+        is_given
     }
 
     /// The next state that is none of those that are known.
@@ -630,7 +681,8 @@ impl<S: Source> Making<'_, S> {
                     verdict: Ok(verdict.clone()),
                     is_known: true,
                 };
-                self.answers.send(answer).ok()?;
+                self.events.send(Happened::Judged(answer)).ok()?;
+                self.sent += 1;
                 continue;
             }
             if self.stop.plan.only_known {
@@ -695,22 +747,17 @@ impl<S: Source> Making<'_, S> {
     }
 
     /// Makes one after the other.
-    fn make_all(&mut self, mut indices: impl Iterator<Item = u64>, jobs: &SyncSender<Job>) {
+    fn make_all(&mut self, mut indices: impl Iterator<Item = u64>) {
         while let Some((state, member)) = self.next(&mut indices) {
-            if jobs
-                .send(Job {
-                    state,
-                    members: vec![member],
-                })
-                .is_err()
-            {
+            let members = vec![member];
+            if !self.give(Job { state, members }) {
                 return;
             }
         }
     }
 
     /// Makes many in order to know which have the same disks, each of these once more, and so on.
-    fn make_groups(&mut self, mut indices: impl Iterator<Item = u64>, jobs: &SyncSender<Job>) {
+    fn make_groups(&mut self, mut indices: impl Iterator<Item = u64>) {
         loop {
             let groups = self.groups(&mut indices);
             if groups.is_empty() {
@@ -722,7 +769,7 @@ impl<S: Source> Making<'_, S> {
                 }
                 let made = self.maker.source.make(members[0].index);
                 let state = made.state.expect("it was made before");
-                if jobs.send(Job { state, members }).is_err() {
+                if !self.give(Job { state, members }) {
                     return;
                 }
             }
@@ -747,49 +794,69 @@ impl<S: Source> Making<'_, S> {
     }
 }
 
+/// Looks at states until there are no more. Of each it tells something.
 fn judge_all(
-    subject: &mut dyn Subject,
+    mut subject: Box<dyn Subject + '_>,
     waiting: &Mutex<Receiver<Job>>,
-    answers: &SyncSender<Answer>,
+    events: &SyncSender<Happened>,
     stop: &Stop<'_>,
 ) {
+    let mut is_usable = true;
     loop {
         let job = waiting.lock().expect("nobody panics with it").recv();
         let Ok(job) = job else { return };
-        if stop.is_now() {
-            return;
-        }
-        let turns = job.state.turns.clone();
-        for (member, verdict) in judge(subject, job) {
-            let verdict = verdict.and_then(|verdict| {
-                if let (Verdict::Broken(_), Some(undamaged)) = (&verdict, &stop.plan.undamaged) {
-                    undamaged.ask_more(subject, stop.interrupt)?;
-                    let verdict = undamaged.temper(verdict);
-                    return match (&verdict, &turns) {
-                        (Verdict::Broken(_), Some(turns)) => {
-                            undamaged.temper_in_turns(verdict, turns, subject, stop.interrupt)
-                        }
-                        _ => Ok(verdict),
-                    };
+        let mut left = job.members.len();
+        if is_usable && !stop.is_now() {
+            let turns = job.state.turns.clone();
+            for (member, verdict) in judge(&mut *subject, job) {
+                let verdict = temper(verdict, turns.as_ref(), &mut *subject, stop);
+                // It may be so because of the interrupt.
+                if stop.interrupt.requested() && matches!(verdict, Ok(Verdict::Inconclusive(_))) {
+                    break;
                 }
-                Ok(verdict)
-            });
-            // It may be so because of the interrupt.
-            if stop.interrupt.requested() && matches!(verdict, Ok(Verdict::Inconclusive(_))) {
-                return;
+                tracing::trace!(state = member.index, ?verdict, "a state was checked");
+                is_usable = verdict.is_ok();
+                let answer = Answer {
+                    index: member.index,
+                    key: member.key,
+                    verdict,
+                    is_known: false,
+                };
+                left -= 1;
+                if events.send(Happened::Judged(answer)).is_err() {
+                    return;
+                }
+                if !is_usable {
+                    break;
+                }
             }
-            tracing::trace!(state = member.index, ?verdict, "a state was checked");
-            let failed = verdict.is_err();
-            let answer = Answer {
-                index: member.index,
-                key: member.key,
-                verdict,
-                is_known: false,
-            };
-            if answers.send(answer).is_err() || failed {
+        }
+        for _ in 0..left {
+            if events.send(Happened::Left).is_err() {
                 return;
             }
         }
+    }
+}
+
+/// What is broken is so only if the check says less often that of what no crash has touched.
+fn temper(
+    verdict: anyhow::Result<Verdict>,
+    turns: Option<&Turns>,
+    subject: &mut dyn Subject,
+    stop: &Stop<'_>,
+) -> anyhow::Result<Verdict> {
+    let verdict = verdict?;
+    let (Verdict::Broken(_), Some(undamaged)) = (&verdict, &stop.plan.undamaged) else {
+        return Ok(verdict);
+    };
+    undamaged.ask_more(subject, stop.interrupt)?;
+    let verdict = undamaged.temper(verdict);
+    match (&verdict, turns) {
+        (Verdict::Broken(_), Some(turns)) => {
+            undamaged.temper_in_turns(verdict, turns, subject, stop.interrupt)
+        }
+        _ => Ok(verdict),
     }
 }
 

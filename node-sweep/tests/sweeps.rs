@@ -950,6 +950,31 @@ fn nothing_is_begun_once_the_time_is_up() {
     assert!(!swept.is_over && looked_at == swept.checked, "{swept:?}");
 }
 
+/// Panics.
+struct Panics;
+
+impl Subject for Panics {
+    fn judge(&mut self, _: &CrashState, _: bool) -> anyhow::Result<Verdict> {
+        panic!("on purpose");
+    }
+}
+
+#[test]
+#[should_panic(expected = "a scoped thread panicked")]
+fn a_sweep_ends_if_what_looks_at_states_panics() {
+    let trace = saved(false, false);
+    let all = spaces(&trace, "posix");
+    let _ = sweep(
+        &trace,
+        &all,
+        0..all.len(),
+        vec![Box::new(Panics)],
+        &Plan::default(),
+        &Interrupt::default(),
+        &mut (),
+    );
+}
+
 /// What was acknowledged is in a file of that name, whole.
 const ALL_THERE: &str = r#"for file in $(cat {acks}); do if ! grep -qx "all of it" {dir}/$file; then echo "broken $file is lost"; exit; fi; done; echo ok"#;
 

@@ -388,7 +388,7 @@ impl<'a> Visit<'a> {
             only_known: false,
             deadline,
             undamaged,
-            is_sample: what.request.sample.is_some(),
+            is_sample: what.request.sample_of_disks().is_some(),
         };
         let of = (name, count);
         let watcher = Watcher::new(results, level, control, what.trace, &plan.known, of);

@@ -271,6 +271,13 @@ impl Source for AllBlocks<'_> {
             ..self.blocks[place].make(own)
         }
     }
+
+    fn with_less_missing(&self, index: u64) -> Vec<u64> {
+        let (place, own) = self.recordings.place(index);
+        let in_order = self.recordings.members[place].space.in_order(own);
+        let first = self.recordings.members[place].first;
+        in_order.map(|own| first + own).into_iter().collect()
+    }
 }
 
 #[cfg(test)]

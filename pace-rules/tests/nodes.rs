@@ -1987,6 +1987,28 @@ fn an_attribute_is_no_reason_for_fdatasync_to_commit() {
     );
 }
 
+#[test]
+fn growth_that_is_taken_back_is_no_reason_for_fdatasync_to_commit_on_ext4() {
+    // Shown by a disk: has a 4096; write a 8192 12288; chmod a 600; truncate a 4096; fdatasync a
+    let told = |from: u64, to: u64| {
+        let mut script = Script::new(1, &[(FOO, "foo", 4096)]);
+        let file = FOO;
+        script
+            .create(0, BAR, "bar")
+            .write(0, FOO, 8192, 4096, 4096)
+            .file(0, FileOp::Resize { file, from, to })
+            .datasync(0, FOO)
+            .mark(0);
+        who(&script, 1, |tree| !has(tree, "bar"))
+    };
+    assert_eq!(
+        told(12288, 4096),
+        ["ext4-ordered", "ext4-writeback", "btrfs"]
+    );
+    // Another size than the one that the disk had is one.
+    assert_eq!(told(12288, 4000), ["btrfs"]);
+}
+
 /// Two replicas that write, sync and answer; the client has its acknowledgement of both.
 fn replicated(syncs: bool) -> Script {
     let mut script = Script::new(2, &[(FOO, "foo", 0)]);

@@ -227,3 +227,28 @@ fn states_with_less_missing_are_those_of_the_same_crash_or_before_the_loss() {
         assert!(fewer > 0, "{explore:?}");
     }
 }
+
+#[test]
+fn the_state_in_which_no_disk_lost_anything_is_of_the_same_moment_and_order() {
+    for explore in [Explore::BruteForce, Explore::SameOnAll] {
+        let all = disks(2, explore).with_starts(&StartOrder::ALL);
+        let mut lossy = 0;
+        for index in 0..all.len() {
+            let state = all.state(index);
+            let positions = |state: &pace_rules::nodes::BlockState| -> Vec<_> {
+                let positions = state.disks.iter().flatten();
+                positions.map(|disk| disk.position).collect()
+            };
+            let Some(in_order) = all.in_order(index) else {
+                assert_eq!(state.kind, disk::Kind::Prefix);
+                continue;
+            };
+            lossy += 1;
+            let in_order = all.state(in_order);
+            assert_eq!(in_order.kind, disk::Kind::Prefix);
+            assert_eq!((&in_order.cut, in_order.start), (&state.cut, state.start));
+            assert_eq!(positions(&in_order), positions(&state));
+        }
+        assert!(lossy > 0, "{explore:?}");
+    }
+}

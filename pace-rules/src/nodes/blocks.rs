@@ -446,6 +446,20 @@ impl BlockSpace {
         self.starts.iter().flat_map(of_order).collect()
     }
 
+    /// The state of the same moment as state number `index` in which no disk has lost anything, in the
+    /// same order of starts; none if it is that one, or such states are not among these.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn in_order(&self, index: u64) -> Option<u64> {
+        let (_, own) = self.start(index);
+        let place = self.blocks.partition_point(|block| block.end <= own);
+        let Block { moment, kind, .. } = self.blocks[place];
+        // They come first, one of each moment.
+        let has_prefix = self.blocks[0].kind == disk::Kind::Prefix;
+        (kind != disk::Kind::Prefix && has_prefix).then(|| index - own + moment as u64)
+    }
+
     /// State number `index`.
     ///
     /// # Panics

@@ -912,11 +912,17 @@ impl Reader<'_> {
                 all.iter().all(|micro| is_of(&micro.effect, file, scope))
             }),
             Log::Journal => {
-                let names = self.committed(number, event, file, scope);
+                let idle = self.growth_taken_back(number, event, file, scope);
+                let names = self.committed(number, event, (file, scope), &idle);
                 let unflushed = std::mem::take(&mut self.unflushed);
                 self.cover(number, event, |this, group| {
-                    (this.this.groups[group].is_named && group < names)
-                        || this.is_data_of(group, file, scope)
+                    let Group {
+                        operation,
+                        is_named,
+                        ..
+                    } = this.this.groups[group];
+                    (is_named && group < names)
+                        || (this.is_data_of(group, file, scope) && !idle.contains(&operation))
                         || unflushed.contains(&group)
                 });
             }
@@ -1085,8 +1091,14 @@ impl Reader<'_> {
     }
 
     /// The first of the groups of names that a sync of a file does not find committed, if all before
-    /// the last of its changes are.
-    fn committed(&self, number: usize, sync: &Event, file: FileId, scope: SyncScope) -> usize {
+    /// the last of its changes are. The `idle` ones have changed nothing.
+    fn committed(
+        &self,
+        number: usize,
+        sync: &Event,
+        (file, scope): (FileId, SyncScope),
+        idle: &[usize],
+    ) -> usize {
         let is_directory = self
             .files
             .get(&file)
@@ -1101,7 +1113,7 @@ impl Reader<'_> {
             if groups.end <= committed {
                 break;
             }
-            if !self.is_before(operation, number, sync) {
+            if !self.is_before(operation, number, sync) || idle.contains(&operation) {
                 continue;
             }
             let is_exchange = matches!(op, FileOp::Rename { exchange: true, .. });
@@ -1130,6 +1142,64 @@ impl Reader<'_> {
             }
         }
         committed
+    }
+
+    /// Writes of which nothing is left, with the truncation that took them back, where the file may
+    /// have had the same size on the disk all the time: nobody has waited for what it grew by, which
+    /// had no place there yet. They are nothing that fdatasync waits for.
+    fn growth_taken_back(
+        &self,
+        number: usize,
+        sync: &Event,
+        file: FileId,
+        scope: SyncScope,
+    ) -> Vec<usize> {
+        let is_data = matches!(scope, SyncScope::Data | SyncScope::Range { .. });
+        if !is_data || self.this.model.data_sync != DataSync::Sizes {
+            return Vec::new();
+        }
+        let is_open = |operation: usize| {
+            let mut groups = self.this.all[operation].groups.clone();
+            groups.all(|group| self.this.groups[group].cover == usize::MAX)
+        };
+        let touching = self
+            .touching
+            .get(&file)
+            .into_iter()
+            .flatten()
+            .rev()
+            .copied();
+        let open = touching
+            .filter(|operation| self.is_before(*operation, number, sync))
+            .take_while(|operation| is_open(*operation));
+        let mut taken_back = Vec::new();
+        let mut size = None;
+        for operation in open {
+            match (self.op(operation), size) {
+                (FileOp::Resize { from, to, .. }, None) if to < from => {
+                    size = Some(*to);
+                    taken_back.push(operation);
+                }
+                (FileOp::Resize { .. } | FileOp::Zero { .. } | FileOp::Create { .. }, _) => break,
+                (
+                    FileOp::Write {
+                        offset,
+                        size_before,
+                        ..
+                    },
+                    Some(to),
+                ) => {
+                    if *offset >= to {
+                        taken_back.push(operation);
+                    }
+                    if *size_before == to {
+                        return taken_back;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Vec::new()
     }
 
     /// Whether a log tree has a file whose names change: then it has the change too, and the sync of

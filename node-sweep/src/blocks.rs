@@ -252,6 +252,8 @@ pub struct BlockFindings<'a> {
     /// Whether the disks are mounted, in order to tell what their file systems make of them. That
     /// takes root.
     pub mounts: bool,
+    /// Whether all states were visited, so that it is known which are not broken.
+    pub is_whole: bool,
 }
 
 impl BlockFindings<'_> {
@@ -355,6 +357,7 @@ impl BlockFindings<'_> {
                 Vec::new()
             };
             story.differs = files.iter().map(Damage::line).collect();
+            story.held_until = self.held_until(node, broken.smallest);
             finding.nodes[node].files = files;
             finding.nodes[node].disk = Some(story);
         }
@@ -421,7 +424,46 @@ impl BlockFindings<'_> {
             lost,
             pending: rules.pending(state.position).len(),
             differs: Vec::new(),
+            held_until: None,
         }
+    }
+
+    /// What was going on when a disk that lost nothing got what broke a promise: a crash at the
+    /// moment before breaks nothing. None where that is not so, or not known: something was promised
+    /// between the two, not all states were visited, or other disks may have changed as well.
+    fn held_until(&self, node: usize, index: u64) -> Option<String> {
+        let is_alone = self.trace.disks.len() == 1;
+        let before = self
+            .space
+            .in_order_before(index)
+            .filter(|_| is_alone && self.is_whole)?;
+        let (before, state) = (self.space.state(before), self.space.state(index));
+        let mut nodes = self
+            .trace
+            .run
+            .nodes
+            .iter()
+            .zip(before.cut.iter().zip(&state.cut));
+        let is_promised = nodes.any(|(node, (before, until))| {
+            let mut between = node.events[*before..*until].iter();
+            between.any(|event| matches!(event.action, Action::Mark { .. }))
+        });
+        let position = state.disks[node].as_ref()?.position;
+        if is_promised || before.disks[node].as_ref()?.position == position {
+            return None;
+        }
+        let time_ns = self.space.disk(node)?.times_ns[position - 1];
+        let told = Findings::without_space(self.trace);
+        let events = &self.trace.run.nodes[node].events;
+        let begun = events.partition_point(|event| event.start_ns <= time_ns);
+        let last = begun.checked_sub(1)?;
+        let words = told.event_words(&self.trace.run, node, last);
+        let is_within = time_ns <= events[last].end_ns;
+        Some(if is_within {
+            words
+        } else {
+            format!("what was written back after {words}")
+        })
     }
 
     /// What the blocks of some writes hold, by the file system's own debugger: after the crash, or
@@ -687,6 +729,7 @@ mod tests {
             trace: &trace,
             space: &space,
             mounts: false,
+            is_whole: true,
         }
         .groups(&swept)
     }
@@ -825,6 +868,7 @@ mod tests {
             lost: Vec::new(),
             pending: 0,
             differs: Vec::new(),
+            held_until: None,
         });
         for index in 0..space.len() {
             let key = blocks.make(index).state.expect("a disk").key;

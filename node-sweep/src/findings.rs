@@ -165,6 +165,10 @@ pub struct DiskStory {
     /// Where the directory is not what it was before the crash, after its file system has
     /// recovered.
     pub differs: Vec<String>,
+    /// Of a disk that lost nothing: what was going on when it got what broke the promise, which was
+    /// kept by what it had before. None if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_until: Option<String>,
 }
 
 /// An operation that a disk has not, or not all of.

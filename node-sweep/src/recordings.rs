@@ -26,11 +26,12 @@ pub(crate) struct Recording<'a> {
 }
 
 impl Recording<'_> {
-    fn findings(&self, mounts: bool) -> BlockFindings<'_> {
+    fn findings(&self, mounts: bool, is_whole: bool) -> BlockFindings<'_> {
         BlockFindings {
             trace: self.trace,
             space: &self.space,
             mounts,
+            is_whole,
         }
     }
 
@@ -119,7 +120,7 @@ impl<'a> Recordings<'a> {
 
     /// What the disks are, in words.
     pub(crate) fn file_systems(&self) -> String {
-        self.members[0].findings(false).file_systems()
+        self.members[0].findings(false, false).file_systems()
     }
 
     /// Makes the states.
@@ -152,7 +153,7 @@ impl<'a> Recordings<'a> {
             } = alike;
             let (member, broken) = (&self.members[place], group.broken);
             let state = member.space.state(broken.smallest);
-            let finding = member.findings(mounts).told(
+            let finding = member.findings(mounts, swept.is_whole).told(
                 number + 1,
                 &state,
                 &Broken { states, ..broken },
@@ -179,7 +180,10 @@ impl<'a> Recordings<'a> {
     fn alike(&self, swept: &Swept) -> Vec<Alike> {
         let mut all: HashMap<(Vec<String>, Kind), Alike> = HashMap::new();
         for (place, member) in self.members.iter().enumerate() {
-            for group in member.findings(false).groups(&member.own(swept)) {
+            for group in member
+                .findings(false, swept.is_whole)
+                .groups(&member.own(swept))
+            {
                 let states = group.broken.states;
                 // A state may equal one of another recording.
                 let places = 0..self.members.len();

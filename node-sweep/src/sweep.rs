@@ -162,6 +162,8 @@ pub struct Swept {
     pub besides: u64,
     /// After what of the run crashes were tried.
     pub coverage: Coverage,
+    /// All states were visited, here.
+    pub is_whole: bool,
     /// It was stopped before its end.
     pub interrupted: bool,
     /// Its time was up before its end.
@@ -506,6 +508,8 @@ impl<S: Source> Rounds<'_, '_, S> {
         swept.states = maker.impossible + looked_at.map(|(_, same)| same.states).sum::<u64>();
         swept.others = maker.others + of_others.map(|(_, same)| same.states).sum::<u64>();
         (swept.impossible, swept.besides) = (maker.impossible, besides.count() as u64);
+        let is_part = stop.plan.is_sample || stop.plan.shard.is_some();
+        swept.is_whole = !is_part && !swept.interrupted && !swept.is_over;
         swept.checked = at.checked;
         swept.coverage = maker.crashes.coverage(&maker.source.runs(), &judged);
         swept

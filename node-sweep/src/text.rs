@@ -488,6 +488,10 @@ impl NodeStory {
                 disk.file_system, disk.state, disk.pending
             );
             lines.add("disk", &words, detail.lines);
+            if let Some(until) = &disk.held_until {
+                let words = format!("{name}{until}: a crash one moment earlier breaks nothing");
+                lines.add("held until", &words, detail.lines);
+            }
             for lost in disk.lost.iter().take(detail.lost) {
                 lines.add("lost", &format!("{name}{lost}"), detail.lines);
             }

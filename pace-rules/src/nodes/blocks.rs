@@ -460,6 +460,18 @@ impl BlockSpace {
         (kind != disk::Kind::Prefix && has_prefix).then(|| index - own + moment as u64)
     }
 
+    /// The state of the last moment before that of state number `index` in which no disk has lost
+    /// anything, if that one has lost nothing either; none if there is none.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn in_order_before(&self, index: u64) -> Option<u64> {
+        let (_, own) = self.start(index);
+        let place = self.blocks.partition_point(|block| block.end <= own);
+        let Block { moment, kind, .. } = self.blocks[place];
+        (kind == disk::Kind::Prefix && moment > 0).then(|| index - 1)
+    }
+
     /// State number `index`.
     ///
     /// # Panics

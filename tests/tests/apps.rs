@@ -115,6 +115,27 @@ impl Swept {
 }
 
 #[test]
+fn a_sample_blames_nothing_without_which_it_is_broken_as_well() {
+    let script = "cd {dir} && echo saved && for each in a b c d e f g h; do \
+                  dd if=/dev/zero of=noise.$each bs=5000 count=1 2>/dev/null; done; \
+                  echo new > file && sync file && sync .";
+    let check = "if ! grep -q saved {acks} || test -e {dir}/file; then echo ok; else echo broken the file is lost; fi";
+    let swept = sweep(
+        &["--sample", "60", "--seed", "1", "--check", check],
+        &["/bin/sh", "-c", script],
+    );
+    assert!(!swept.findings.is_empty(), "{}", swept.said);
+    for finding in &swept.findings {
+        assert_eq!(finding["relaxation"], "in order", "{finding:#}");
+    }
+    assert!(
+        swept.summary["states"].as_u64() > Some(60),
+        "{}",
+        swept.summary
+    );
+}
+
+#[test]
 fn sqlite_with_a_rollback_journal_loses_a_commit_when_the_unlink_of_the_journal_is_lost() {
     let swept = sqlite("delete", "full", &[]);
     swept.assert_found();

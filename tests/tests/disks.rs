@@ -102,6 +102,32 @@ const ON_EXT4: &str = "ext4 on disk";
 /// What was said to be saved is in the file.
 const SAVED: &str = "if ! grep -q saved {acks} || test \"$(cat {dir}/file)\" = new; then echo ok; else echo broken the new file is lost; fi";
 
+/// What is said to be saved is there.
+const THERE: &str = "if ! grep -q saved {acks} || test -e {dir}/file; then echo ok; else echo broken the file is lost; fi";
+
+#[test]
+fn a_disk_that_kept_everything_names_the_call_within_which_the_promise_ended() {
+    let of = |script: &str| {
+        let options = ["--disk", "ext4", "--level", "block", "--schedules", "1"];
+        let swept = sweep(
+            &[&options[..], &["--check", THERE]].concat(),
+            &["/bin/sh", "-c", script],
+        );
+        let in_order = swept.findings.iter();
+        let in_order = in_order.filter(|finding| finding["relaxation"] == "in order");
+        let told = in_order.map(|finding| finding["nodes"][0]["disk"]["held_until"].clone());
+        let told: Vec<_> = told.collect();
+        assert!(!told.is_empty(), "{}\n{:#?}", swept.said, swept.findings);
+        told
+    };
+    let removed = "cd {dir} && echo new > file && sync file && sync . && echo saved && rm file && sync . \
+                   && echo again > file && sync file";
+    assert_eq!(of(removed), ["fsync ."]);
+    // Nothing ended: when it was promised it was not so.
+    let too_early = "cd {dir} && echo new > file && echo saved && sync file && sync .";
+    assert_eq!(of(too_early), [Value::Null]);
+}
+
 #[test]
 fn an_acknowledgement_before_the_fsync_is_found_at_both_levels() {
     let script = "cd {dir} && echo new > file && echo saved && sync file";

@@ -1,6 +1,5 @@
 //! Many crash states, made one after the other and looked at side by side.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -495,17 +494,22 @@ impl<S: Source> Rounds<'_, '_, S> {
             mut swept,
             ..
         } = self;
+        // One that nobody has asked for counts once.
+        let states = |key: &Fingerprint, same: &Same| {
+            let is_beside = maker.besides.contains(key);
+            if is_beside { 1 } else { same.states }
+        };
         for (key, broken) in &mut swept.broken {
             let same = maker.seen[key];
-            (broken.states, broken.smallest) = (same.states, same.smallest.1);
+            (broken.states, broken.smallest) = (states(key, &same), same.smallest.1);
             broken.models = same.models;
         }
-        let is_judged = |key: &Fingerprint| judged.contains(key);
-        let looked_at = maker.seen.iter().filter(|(key, _)| is_judged(key));
-        let of_others = maker.seen.iter();
-        let of_others = of_others.filter(|(key, _)| !stop.plan.is_ours(key) && !is_judged(key));
-        let besides = maker.besides.iter().filter(|key| is_judged(key));
-        swept.states = maker.impossible + looked_at.map(|(_, same)| same.states).sum::<u64>();
+        let seen = || maker.seen.iter();
+        let looked_at = seen().filter(|(key, _)| judged.contains(*key));
+        let of_others = seen().filter(|(key, _)| !stop.plan.is_ours(key));
+        let besides = maker.besides.iter().filter(|key| judged.contains(*key));
+        swept.states =
+            maker.impossible + looked_at.map(|(key, same)| states(key, same)).sum::<u64>();
         swept.others = maker.others + of_others.map(|(_, same)| same.states).sum::<u64>();
         (swept.impossible, swept.besides) = (maker.impossible, besides.count() as u64);
         let is_part = stop.plan.is_sample || stop.plan.shard.is_some();
@@ -600,7 +604,7 @@ struct Maker<S> {
     /// Nobody has asked for what is made now.
     is_beside: bool,
     /// What was made so, and not before.
-    besides: Vec<Fingerprint>,
+    besides: HashSet<Fingerprint>,
 }
 
 impl<S> Maker<S> {
@@ -612,7 +616,7 @@ impl<S> Maker<S> {
             impossible: 0,
             others: 0,
             is_beside: false,
-            besides: Vec::new(),
+            besides: HashSet::new(),
         }
     }
 }
@@ -673,8 +677,7 @@ impl<S: Source> Making<'_, S> {
             if is_ours {
                 self.maker.crashes.add(run, &cut, &crash_state.key);
             }
-            let is_new = self.count((size, index), &crash_state);
-            if !is_new || !(is_ours || self.maker.is_beside) {
+            if !self.count((size, index), &crash_state, is_ours) {
                 continue;
             }
             self.counts.different.fetch_add(1, Ordering::Relaxed);
@@ -718,8 +721,9 @@ impl<S: Source> Making<'_, S> {
         }
     }
 
-    /// Counts a state, and says whether it is none that was made before.
-    fn count(&mut self, own: (Size, u64), state: &CrashState) -> bool {
+    /// Counts a state, and says whether it is new here: of those that nobody has asked for, also
+    /// one that another shard looks at.
+    fn count(&mut self, own: (Size, u64), state: &CrashState, is_ours: bool) -> bool {
         let model = ModelSet::of(self.maker.source.model(own.1));
         let Maker {
             seen,
@@ -727,27 +731,20 @@ impl<S: Source> Making<'_, S> {
             besides,
             ..
         } = &mut *self.maker;
-        match seen.entry(state.key) {
-            Entry::Occupied(same) => {
-                let same = same.into_mut();
-                // It may be the very state that was counted.
-                same.states += u64::from(!*is_beside);
-                same.smallest = same.smallest.min(own);
-                same.models.add(model);
-                false
-            }
-            Entry::Vacant(place) => {
-                place.insert(Same {
-                    states: 1,
-                    smallest: own,
-                    models: model,
-                });
-                if *is_beside {
-                    besides.push(state.key);
-                }
-                true
-            }
+        let is_known = seen.contains_key(&state.key);
+        let same = seen.entry(state.key).or_insert(Same {
+            states: 0,
+            smallest: own,
+            models: model,
+        });
+        same.smallest = same.smallest.min(own);
+        same.models.add(model);
+        if *is_beside {
+            // It may be the very state that was counted.
+            return !(is_known && is_ours) && besides.insert(state.key);
         }
+        same.states += 1;
+        !is_known && is_ours
     }
 
     /// Makes one after the other.

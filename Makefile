@@ -22,19 +22,22 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 # The programs under test run as root, cargo does not. Nothing is skipped: root is there.
 RUNNER := $(if $(SUDO),--config 'target."cfg(all())".runner="sudo -E"')
 
+# So that no test builds the programs again: tests/src/programs.rs.
+TESTED := CRASHPOINT_TEST_PROGRAMS_BUILT=yes
+
 # The tests that start guests.
 AMX_TESTS := guests guest_findings guest_clusters repeats
 
-.PHONY: demo test test-amx test-repeats test-kills test-long test-clusters test-stores fuzz lint book bench setup setup-tests setup-clusters setup-stores setup-fuzz build install uninstall clean
+.PHONY: demo test test-amx test-repeats test-kills test-long test-clusters test-stores fuzz lint book bench setup setup-tests build-tests setup-clusters setup-stores setup-fuzz build install uninstall clean
 
 demo:
 	@scripts/demo
 
-test: setup-tests
-	@scripts/test --workspace --locked $(RUNNER)
+test: build-tests
+	@$(TESTED) scripts/test --workspace --locked $(RUNNER)
 
-test-repeats: setup-tests
-	@scripts/test --package end-to-end --test repeats --locked $(RUNNER) -- --ignored runs
+test-repeats: build-tests
+	@$(TESTED) scripts/test --workspace --test repeats --locked $(RUNNER) -- --ignored runs
 
 test-amx: setup-tests
 	cargo build --workspace --bins --lib --locked
@@ -98,6 +101,11 @@ setup:
 setup-tests:
 	@scripts/setup --tests
 	@[ "$$(uname -m)" != x86_64 ] || scripts/build-uml.sh --debian >/dev/null
+
+# Tests and the programs that they run, all at once. A package alone would be built with other
+# features of what it depends on, and most of it once more.
+build-tests: setup-tests
+	cargo build --workspace --all-targets --locked
 
 setup-clusters:
 	@scripts/setup --clusters

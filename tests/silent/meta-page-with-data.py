@@ -11,9 +11,9 @@ NEW = b"N" * PAGE
 
 
 def run(right):
-    prepare(tree=b"root 1".ljust(PAGE, b".") + b"O" * 63 * PAGE)
+    prepare(tree=b"root 1".ljust(PAGE, b".") + b"O" * 15 * PAGE)
     file = create("tree")
-    os.pwrite(file, NEW, 60 * PAGE)
+    os.pwrite(file, NEW, 12 * PAGE)
     if right:
         os.fdatasync(file)
     os.pwrite(file, b"root 2", 0)
@@ -23,7 +23,7 @@ def run(right):
 
 def check(right, acks):
     found = read("tree") or b""
-    if found.startswith(b"root 2") and found[60 * PAGE:][:PAGE] != NEW:
+    if found.startswith(b"root 2") and found[12 * PAGE:][:PAGE] != NEW:
         return "the root leads to an old page"
     return "the root is old" if "committed" in acks and not found.startswith(b"root 2") else None
 

@@ -57,6 +57,7 @@ fn sweep(options: &[&str], words: &[&str]) -> Swept {
     }
 }
 
+/// With two transactions: there is a checkpoint of the log between them, and a commit behind it.
 fn sqlite(mode: &str, synchronous: &str, options: &[&str]) -> Swept {
     let check = "/usr/bin/python3 tests/fixtures/sqlite/check.py --serve";
     let client = [
@@ -65,6 +66,7 @@ fn sqlite(mode: &str, synchronous: &str, options: &[&str]) -> Swept {
         "{dir}",
         mode,
         synchronous,
+        "2",
     ];
     let swept = sweep(&[&["--check-server", check], options].concat(), &client);
     assert!(

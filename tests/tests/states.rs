@@ -26,7 +26,7 @@ fn seq_1(file_system: &str, sample: &str) -> Report {
 #[test]
 fn a_part_of_seq_1_is_clean() {
     for file_system in FILE_SYSTEMS {
-        let report = seq_1(file_system, "12");
+        let report = seq_1(file_system, "6");
         report.assert_clean();
         // Many more than the crash points of the run.
         let (workloads, states) = (report.total("workloads"), report.total("states_checked"));

@@ -1478,6 +1478,9 @@ fn a_name_that_was_synced_and_passed_on_may_be_left_to_who_had_it_on_btrfs() {
     assert_eq!(who(&script, 2, is_old), NOBODY);
     let both = |tree: &Tree| is_old(tree) && has(tree, "new");
     assert_eq!(who(&script, 3, both), ["btrfs"]);
+    let mut further = script.clone();
+    further.create(0, OTHER, "other").mark(0);
+    assert!(told(&further, "btrfs", 2, 4).iter().any(both));
     script.sync(0, BAR).mark(0);
     assert_eq!(who_at_all(&script, |tree| !has(tree, "new")), NOBODY);
     script.file(0, FileOp::SyncAll).sync(0, BAR).mark(0);

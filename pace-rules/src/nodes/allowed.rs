@@ -117,9 +117,8 @@ impl NodeRules {
 
     fn at_risk_at(&self, micros: usize, events: usize) -> AtRisk {
         let all = self.operations.groups.iter().enumerate();
-        let is_open = |(_, group): &(usize, &Group)| {
-            group.cover_at(events) >= events && group.micros.end <= micros
-        };
+        let is_open =
+            |(_, group): &(usize, &Group)| group.is_open(events) && group.micros.end <= micros;
         let open: Vec<_> = all.filter(is_open).map(|(number, _)| number).collect();
         let part = |number: &usize| {
             let with = self.operations.lost_with(&[*number], micros, events);
@@ -155,7 +154,7 @@ impl NodeRules {
             let groups = lost.iter().map(|group| &self.operations.groups[*group]);
             let is_open = groups
                 .into_iter()
-                .all(|group| group.cover_at(events) >= events && group.micros.end <= kept.micros);
+                .all(|group| group.is_open(events) && group.micros.end <= kept.micros);
             is_open && self.operations.lost_with(&lost, kept.micros, events) == lost
         })
     }

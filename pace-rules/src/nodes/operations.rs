@@ -56,6 +56,17 @@ impl Group {
             self.cover
         }
     }
+
+    /// Whether a crash behind so many events can cost it.
+    pub(super) fn is_open(&self, events: usize) -> bool {
+        self.cover_at(events) >= events
+    }
+
+    /// When a crash can cost it: behind more events than the first number, and up to the second.
+    fn at_risk(&self, event: usize) -> impl Iterator<Item = (usize, usize)> {
+        let again = (self.reopened < usize::MAX).then_some((self.reopened, self.covered_again));
+        [(event, self.cover)].into_iter().chain(again)
+    }
 }
 
 /// Something that was done, and can be lost.
@@ -184,16 +195,16 @@ impl Operations {
         for number in 0..self.all.len() {
             self.all[number].bytes_until = self.cover_of_bytes(number);
             let operation = &self.all[number];
-            let covers = [
-                self.cover(number),
-                self.cover_of_names(number),
-                operation.bytes_until,
+            let bytes_until = operation.bytes_until.map(|until| (operation.event, until));
+            let times = [
+                self.times(number, |_| true),
+                self.times(number, |group| group.is_named),
+                bytes_until.into_iter().collect(),
             ];
-            for (class, cover) in covers.into_iter().enumerate() {
-                // At risk from its own event on, up to the one that made the last of it durable.
-                if let Some(cover) = cover.map(|cover| cover.min(events)) {
-                    changes[operation.event + 1][class] += 1;
-                    changes[cover + 1][class] -= 1;
+            for (class, times) in times.into_iter().enumerate() {
+                for (from, until) in times {
+                    changes[from + 1][class] += 1;
+                    changes[until.min(events) + 1][class] -= 1;
                 }
             }
             for tear in &operation.tears {
@@ -207,7 +218,11 @@ impl Operations {
                 *sum += change;
             }
             let [all, named, bytes, tears] = sums.map(|count| count as usize);
-            while first < self.all.len() && self.cover(first).is_none_or(|cover| cover < events) {
+            let is_over = |operation| {
+                let times = self.times(operation, |_| true);
+                times.last().is_none_or(|(_, until)| *until < events)
+            };
+            while first < self.all.len() && is_over(first) {
                 first += 1;
             }
             self.at_risk.push(Losable {
@@ -220,17 +235,26 @@ impl Operations {
         }
     }
 
-    /// The event behind whose return the whole operation is durable.
-    fn cover(&self, operation: usize) -> Option<usize> {
-        self.cover_of(operation, |_| true)
+    /// When a crash can cost some of an operation's groups, as stretches of events that do not
+    /// overlap, in order.
+    fn times(&self, operation: usize, is_meant: impl Fn(&Group) -> bool) -> Vec<(usize, usize)> {
+        let Operation { event, groups, .. } = &self.all[operation];
+        let meant = self.groups[groups.clone()]
+            .iter()
+            .filter(|one| is_meant(one));
+        let times = meant.flat_map(|group| group.at_risk(*event)).sorted();
+        let join = |before: (usize, usize), next: (usize, usize)| {
+            if next.0 <= before.1 {
+                Ok((before.0, before.1.max(next.1)))
+            } else {
+                Err((before, next))
+            }
+        };
+        times.coalesce(join).collect()
     }
 
-    /// The same of what it did to names, sizes and modes.
-    fn cover_of_names(&self, operation: usize) -> Option<usize> {
-        self.cover_of(operation, |group| self.groups[group].is_named)
-    }
-
-    /// The same of some of its groups; nothing if there are none of those.
+    /// The event behind whose return some of an operation's groups are durable; nothing if there are
+    /// none of those.
     fn cover_of(&self, operation: usize, is_meant: impl Fn(usize) -> bool) -> Option<usize> {
         let groups = self.all[operation].groups.clone();
         let meant = groups.filter(|group| is_meant(*group));
@@ -282,8 +306,10 @@ impl Operations {
     /// Whether a crash behind so many events can cost what an operation did to names, sizes and
     /// modes.
     pub(super) fn risks_names(&self, operation: usize, events: usize) -> bool {
-        self.cover_of_names(operation)
-            .is_some_and(|cover| cover >= events)
+        let groups = &self.groups[self.all[operation].groups.clone()];
+        groups
+            .iter()
+            .any(|group| group.is_named && group.is_open(events))
     }
 
     /// Whether some groups go whenever something that was done to names before does.
@@ -292,7 +318,7 @@ impl Operations {
         let goes = |group: &Group| {
             (group.is_named || group.behind >= first)
                 && group.logged >= events
-                && group.cover >= events
+                && group.is_open(events)
         };
         self.model.log != Log::None && self.groups[groups].iter().all(goes)
     }
@@ -339,7 +365,7 @@ impl Operations {
         self.all[operation]
             .groups
             .clone()
-            .filter(move |group| self.groups[*group].cover >= events)
+            .filter(move |group| self.groups[*group].is_open(events))
     }
 
     /// Whether a group is lost with another one of the same file.
@@ -388,8 +414,7 @@ impl Operations {
         for seed in &seeds {
             is_lost[seed - start] = true;
         }
-        let is_there =
-            |number: usize| number < end && self.groups[number].cover_at(events) >= events;
+        let is_there = |number: usize| number < end && self.groups[number].is_open(events);
         // A name in the log of its own may be kept by half.
         let goes_after = |number: &usize| {
             let Group {
@@ -437,10 +462,10 @@ impl Operations {
         let first = lost.first().copied().unwrap_or(usize::MAX);
         let sizes = &sizes[sizes.partition_point(|size| *size < first)..];
         let is_with = |size: &usize| {
-            let Group { file, cover, .. } = self.groups[*size];
+            let of_size = &self.groups[*size];
             let mut before = lost.iter().take_while(|group| *group < size);
-            let is_open = self.groups[*size].micros.end <= micros && cover >= events;
-            is_open && before.any(|group| self.groups[*group].file == file)
+            let is_open = of_size.micros.end <= micros && of_size.is_open(events);
+            is_open && before.any(|group| self.groups[*group].file == of_size.file)
         };
         sizes.iter().copied().filter(is_with).collect()
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pace_rules::Sector;
 use pace_rules::nodes::{
     Content, Effect, Explore, Log, MODELS, Model, Relaxation, Relaxations, Request, Space, Split,
-    State,
+    State, micros,
 };
 use proptest::prelude::*;
 use trace::{
@@ -1496,6 +1496,169 @@ fn a_name_that_was_synced_and_passed_on_may_be_left_to_who_had_it_on_btrfs() {
         .sync(0, BAR)
         .mark(0);
     assert!(is_all_durable(&script));
+}
+
+/// A name of what was synced goes from the log (btrfs_del_inode_ref_in_log): who had it before, and
+/// lost it in no log, has it again.
+#[test]
+fn a_name_that_leaves_the_log_goes_back_to_who_had_it_before_on_btrfs() {
+    let begun = |files: &[(FileId, &str, u64)]| {
+        let mut script = Script::new(1, files);
+        script
+            .create(0, OTHER, "other")
+            .unlink(0, FOO, "foo")
+            .create(0, BAR, "foo")
+            .datasync(0, BAR);
+        script
+    };
+    let is_old = |tree: &Tree| size(tree, "foo") == Some(8);
+    // It goes to another name, to nobody, or to another file.
+    let mut renamed = begun(&[(FOO, "foo", 8)]);
+    renamed.rename(0, BAR, "foo", "new", None).mark(0);
+    let mut removed = begun(&[(FOO, "foo", 8)]);
+    removed.unlink(0, BAR, "foo").mark(0);
+    let third = FileId(9);
+    let mut replaced = begun(&[(FOO, "foo", 8), (third, "third", 8)]);
+    replaced.rename(0, third, "third", "foo", Some(BAR)).mark(0);
+    let in_renamed = |tree: &Tree| is_old(tree) && has(tree, "new");
+    assert_eq!(who(&renamed, 1, in_renamed), ["btrfs"]);
+    let without_other = |tree: &Tree| is_old(tree) && !has(tree, "other");
+    assert_eq!(who_at_all(&removed, without_other), ["btrfs"]);
+    let by_half = |tree: &Tree| is_old(tree) && has(tree, "third");
+    assert_eq!(who_at_all(&replaced, by_half), ["btrfs"]);
+    // Where the new name is there, so is all that was before it, or the old file.
+    for events in [renamed.run.nodes[0].events.len(), 5] {
+        let mut script = renamed.clone();
+        script.run.nodes[0].events.truncate(events);
+        let is_nobodys = |tree: &Tree| has(tree, "new") && !has(tree, "foo") && !has(tree, "other");
+        assert_eq!(who(&script, 1, is_nobodys), NOBODY);
+        assert_eq!(who(&script, 0, is_nobodys), NOBODY);
+        assert_eq!(who_at_all(&script, is_nobodys), NOBODY);
+    }
+    let is_lost = |tree: &Tree| !has(tree, "foo") && !has(tree, "new");
+    assert_eq!(who_at_all(&renamed, is_lost), NOBODY);
+}
+
+/// The same of a file that had the name for a time, and of those before.
+#[test]
+fn a_name_goes_back_to_the_first_and_to_the_last_of_those_who_had_it_on_btrfs() {
+    let (second, third) = (FileId(8), FileId(9));
+    let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+    script
+        .unlink(0, FOO, "foo")
+        .create(0, second, "foo")
+        .write(0, second, 0, 5, 0)
+        .rename(0, second, "foo", "second", None)
+        .create(0, BAR, "foo")
+        .sync(0, BAR)
+        .rename(0, BAR, "foo", "new", None)
+        .mark(0);
+    let shows = |wanted| move |tree: &Tree| has(tree, "new") && size(tree, "foo") == wanted;
+    // The bytes of the second were not written.
+    for (wanted, models) in [
+        (Some(8), &["btrfs"][..]),
+        (Some(0), &["btrfs"]),
+        (None, &["ext4-ordered", "ext4-writeback", "xfs", "btrfs"]),
+    ] {
+        assert_eq!(who_at_all(&script, shows(wanted)), models, "{wanted:?}");
+    }
+    let twice = |tree: &Tree| shows(Some(0))(tree) && has(tree, "second");
+    assert_eq!(who_at_all(&script, twice), NOBODY);
+    // A sync of the directory keeps that they lost it, and so does one of all.
+    for sync in [
+        FileOp::SyncAll,
+        FileOp::Sync {
+            file: FileId::ROOT,
+            scope: SyncScope::File,
+        },
+    ] {
+        let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+        script
+            .unlink(0, FOO, "foo")
+            .file(0, sync)
+            .create(0, third, "foo")
+            .sync(0, third)
+            .rename(0, third, "foo", "new", None);
+        let is_old = |tree: &Tree| size(tree, "foo") == Some(8);
+        assert_eq!(who_at_all(&script, is_old), NOBODY);
+        let removals = micros(&script.run.nodes[0], model("btrfs"));
+        let of_old = |micro: &&pace_rules::nodes::Micro| {
+            matches!(micro.effect, Effect::RemoveEntry { of: Some(FOO), .. })
+        };
+        assert_eq!(removals.iter().filter(of_old).count(), 1);
+    }
+}
+
+/// What is given back with a rename is no moment of it at which a crash can leave the disk.
+#[test]
+fn a_rename_that_nothing_logged_is_not_there_by_half() {
+    let mut script = Script::new(1, &[(FOO, "foo", 8), (DIRECTORY, "synced", 8)]);
+    script
+        .unlink(0, FOO, "foo")
+        .create(0, BAR, "foo")
+        .sync(0, DIRECTORY)
+        .create(0, OTHER, "other")
+        .rename(0, OTHER, "other", "foo", Some(BAR))
+        .mark(0);
+    let is_half = |tree: &Tree| has(tree, "other") && !has(tree, "foo");
+    assert_eq!(who(&script, 0, is_half), NOBODY);
+    assert_eq!(who_at_all(&script, is_half), NOBODY);
+}
+
+/// btrfs_del_inode_ref_in_log: the log tree has the file, and no name of it. So it has the one that
+/// is on the disk.
+#[test]
+fn a_file_without_its_last_name_has_those_of_before_on_btrfs() {
+    let renamed = |synced: &[FileId]| {
+        let mut script = Script::new(1, &[(FOO, "foo", 8), (BAR, "bar", 8)]);
+        script.rename(0, FOO, "foo", "new", None);
+        for file in synced {
+            script.sync(0, *file);
+        }
+        script
+    };
+    let is_old = |tree: &Tree| has(tree, "foo");
+    // It is removed, or replaced; with something else behind that.
+    for (synced, models) in [
+        (&[FOO][..], &["btrfs"][..]),
+        (&[FileId::ROOT], &[]),
+        (&[FOO, FileId::ROOT], &[]),
+    ] {
+        let mut script = renamed(synced);
+        script.unlink(0, FOO, "new").mark(0);
+        assert_eq!(who(&script, 1, is_old), models, "{synced:?}");
+        script.create(0, OTHER, "other").mark(0);
+        assert_eq!(who(&script, 2, is_old), models, "{synced:?}");
+        assert_eq!(who_at_all(&script, is_old), models, "{synced:?}");
+        let mut script = renamed(synced);
+        script.rename(0, BAR, "bar", "new", Some(FOO)).mark(0);
+        assert_eq!(who(&script, 1, is_old), models, "{synced:?}");
+    }
+    // What was synced is not lost with what was done before it.
+    let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+    script
+        .create(0, OTHER, "other")
+        .rename(0, FOO, "foo", "new", None)
+        .sync(0, FOO)
+        .unlink(0, FOO, "new")
+        .mark(0);
+    let alone = |tree: &Tree| has(tree, "new") && !has(tree, "other");
+    assert_eq!(who_at_all(&script, alone), ["btrfs"]);
+    // It has another name, or was never in a log, or all is synced, before or behind.
+    let mut linked = renamed(&[]);
+    let link = FileOp::Link {
+        parent: FileId::ROOT,
+        name: name("link"),
+        file: FOO,
+    };
+    linked.file(0, link).sync(0, FOO).unlink(0, FOO, "new");
+    let mut before = renamed(&[FOO]);
+    before.file(0, FileOp::SyncAll).unlink(0, FOO, "new");
+    let mut behind = renamed(&[FOO]);
+    behind.unlink(0, FOO, "new").file(0, FileOp::SyncAll);
+    for script in [linked, before, behind] {
+        assert_eq!(who_at_all(&script, is_old), NOBODY);
+    }
 }
 
 /// Whether nothing is left on btrfs that a crash can cost once all is done.

@@ -8,7 +8,7 @@ use itertools::Itertools;
 
 use super::Effect;
 use super::alike::Words;
-use super::micro::{Micros, Neighbour, Order, PAGE_BYTES};
+use super::micro::{Micro, Micros, Neighbour, Order, PAGE_BYTES};
 use super::model::{DataSync, Exchange, Growth, Log, Model};
 use trace::{Action, Event, FileId, FileKind, FileOp, Name, Node, SyncScope};
 
@@ -45,6 +45,9 @@ pub(super) struct Group {
     /// The first group of names that is kept only if the data of this one is; `usize::MAX` if there
     /// is none.
     awaited_by: usize,
+    /// The groups that it repeats: it is lost if one of them is, and never else. Nothing if it is
+    /// something of its own.
+    pub(super) repeats: Vec<usize>,
 }
 
 impl Group {
@@ -60,6 +63,11 @@ impl Group {
     /// Whether a crash behind so many events can cost it.
     pub(super) fn is_open(&self, events: usize) -> bool {
         self.cover_at(events) >= events
+    }
+
+    /// Whether it is nothing of its own.
+    pub(super) fn is_repetition(&self) -> bool {
+        !self.repeats.is_empty()
     }
 
     /// When a crash can cost it: behind more events than the first number, and up to the second.
@@ -163,9 +171,9 @@ impl Operations {
             groups_before: Vec::new(),
             touching: HashMap::new(),
             logged: HashSet::new(),
+            synced: HashMap::new(),
             first_since: 0,
             files: HashMap::new(),
-            holders: HashMap::new(),
         };
         reader.read_initial();
         for (number, event) in node.events.iter().enumerate() {
@@ -239,9 +247,8 @@ impl Operations {
     /// overlap, in order.
     fn times(&self, operation: usize, is_meant: impl Fn(&Group) -> bool) -> Vec<(usize, usize)> {
         let Operation { event, groups, .. } = &self.all[operation];
-        let meant = self.groups[groups.clone()]
-            .iter()
-            .filter(|one| is_meant(one));
+        let own = self.groups[groups.clone()].iter();
+        let meant = own.filter(|group| !group.is_repetition() && is_meant(group));
         let times = meant.flat_map(|group| group.at_risk(*event)).sorted();
         let join = |before: (usize, usize), next: (usize, usize)| {
             if next.0 <= before.1 {
@@ -257,7 +264,8 @@ impl Operations {
     /// none of those.
     fn cover_of(&self, operation: usize, is_meant: impl Fn(usize) -> bool) -> Option<usize> {
         let groups = self.all[operation].groups.clone();
-        let meant = groups.filter(|group| is_meant(*group));
+        let own = groups.filter(|group| !self.groups[*group].is_repetition());
+        let meant = own.filter(|group| is_meant(*group));
         meant.map(|group| self.groups[group].cover).max()
     }
 
@@ -320,7 +328,10 @@ impl Operations {
                 && group.logged >= events
                 && group.is_open(events)
         };
-        self.model.log != Log::None && self.groups[groups].iter().all(goes)
+        let mut own = self.groups[groups]
+            .iter()
+            .filter(|group| !group.is_repetition());
+        self.model.log != Log::None && own.all(goes)
     }
 
     /// Whether somebody else can know of an event from `from` on and before `to`.
@@ -362,14 +373,22 @@ impl Operations {
         operation: usize,
         events: usize,
     ) -> impl Iterator<Item = usize> {
-        self.all[operation]
-            .groups
-            .clone()
-            .filter(move |group| self.groups[*group].is_open(events))
+        self.all[operation].groups.clone().filter(move |group| {
+            let group = &self.groups[*group];
+            !group.is_repetition() && group.is_open(events)
+        })
+    }
+
+    /// Whether nothing is between a group and the next one of its operation: the disk has both or
+    /// neither, but for what is lost.
+    pub(super) fn is_one_with_next(&self, group: usize) -> bool {
+        let is_own = |group: &usize| !self.groups[*group].is_repetition();
+        let last = (0..=group).rev().find(is_own);
+        !is_own(&(group + 1)) || last.is_some_and(|last| self.is_lost_with(last, group + 1))
     }
 
     /// Whether a group is lost with another one of the same file.
-    pub(super) fn is_lost_with(&self, group: usize, other: usize) -> bool {
+    fn is_lost_with(&self, group: usize, other: usize) -> bool {
         self.groups[other].followers.contains(&group)
     }
 
@@ -400,7 +419,11 @@ impl Operations {
     /// What is lost with these groups, of those whose micros come before `micros`: all that the
     /// file system keeps only together with one of them, but what is durable. Ascending.
     pub(super) fn lost_with(&self, seeds: &[usize], micros: usize, events: usize) -> Vec<usize> {
-        let seeds: Vec<_> = seeds.iter().copied().sorted().dedup().collect();
+        let own = seeds
+            .iter()
+            .copied()
+            .filter(|seed| !self.groups[*seed].is_repetition());
+        let seeds: Vec<_> = own.sorted().dedup().collect();
         let (false, [first, .., last] | [first @ last]) = (self.model.log == Log::None, &*seeds)
         else {
             return seeds;
@@ -620,11 +643,11 @@ struct Reader<'a> {
     touching: HashMap<FileId, Vec<usize>>,
     /// What was synced since all was.
     logged: HashSet<FileId>,
+    /// The last event that synced a file or directory.
+    synced: HashMap<FileId, usize>,
     /// The first operation that may have come since then.
     first_since: usize,
     files: HashMap<FileId, Known>,
-    /// By directory and name, what ever had it.
-    holders: HashMap<(FileId, Name), BTreeSet<FileId>>,
 }
 
 impl Reader<'_> {
@@ -701,6 +724,15 @@ impl Reader<'_> {
             });
         }
         self.remember(op);
+        match op {
+            FileOp::Unlink { file, .. }
+            | FileOp::Rename {
+                replaced: Some(file),
+                exchange: false,
+                ..
+            } => self.reopen(number, *file),
+            _ => {}
+        }
     }
 
     /// Adds a part of an event's operation, the next one, as a group.
@@ -709,13 +741,27 @@ impl Reader<'_> {
         let cuts = &micros.groups[number];
         let (this, cut) = (self.this.groups.len(), &cuts[part]);
         let effect = &micros.all[cut.micros.start].effect;
-        let before = part.checked_sub(1).map(|before| &cuts[before]);
-        let requires_this =
-            before.filter(|cut| matches!(cut.requires, Some(Neighbour::Next | Neighbour::Paired)));
-        let is_paired = before.is_some_and(|cut| cut.requires == Some(Neighbour::Paired));
-        self.open.push(this);
+        let before = (0..part).rev().find(|part| cuts[*part].repeats.is_empty());
+        // Its number, and what it is.
+        let before = before.map(|before| (this - part + before, &cuts[before]));
+        let is_own = cut.repeats.is_empty();
+        let requires_this = before.filter(|(_, cut)| {
+            is_own && matches!(cut.requires, Some(Neighbour::Next | Neighbour::Paired))
+        });
+        let paired = requires_this.filter(|(_, cut)| cut.requires == Some(Neighbour::Paired));
+        if is_own {
+            self.open.push(this);
+        }
+        let repeats: Vec<_> = cut
+            .repeats
+            .iter()
+            .map(|micro| self.group_of(*micro))
+            .collect();
+        for repeated in &repeats {
+            self.this.groups[*repeated].followers.push(this);
+        }
         let has_size =
-            requires_this.is_some_and(|cut| is_size(&micros.all[cut.micros.start].effect));
+            requires_this.is_some_and(|(_, cut)| is_size(&micros.all[cut.micros.start].effect));
         let is_new = cut.order == Order::Behind(number);
         for micro in &micros.all[cut.micros.clone()] {
             self.follow(&micro.effect, is_new, has_size);
@@ -723,13 +769,13 @@ impl Reader<'_> {
         if matches!(effect, Effect::SetSize { .. }) && cut.order != Order::Named {
             self.this.sizes_with_names.push(this);
         }
-        if is_paired {
-            self.this.groups[this - 1].pair = this;
+        if let Some((other, _)) = paired {
+            self.this.groups[other].pair = this;
         }
         if cut.requires == Some(Neighbour::Previous) {
             self.this.groups[this - 1].followers.push(this);
         }
-        let is_follower = cut.requires != Some(Neighbour::Previous) && requires_this.is_some();
+        let follower = requires_this.filter(|_| cut.requires != Some(Neighbour::Previous));
         self.this.groups.push(Group {
             operation: self.this.all.len(),
             micros: cut.micros.clone(),
@@ -752,15 +798,18 @@ impl Reader<'_> {
                 Effect::SetSize { file, .. } => *file,
                 _ => op.subject(),
             },
-            followers: if is_follower {
-                vec![this - 1]
-            } else {
-                Vec::new()
-            },
-            pair: if is_paired { this - 1 } else { usize::MAX },
+            followers: follower.iter().map(|(before, _)| *before).collect(),
+            pair: paired.map_or(usize::MAX, |(before, _)| before),
             page_mates: Vec::new(),
             awaited_by: usize::MAX,
+            repeats,
         });
+    }
+
+    /// The group of a micro that came before.
+    fn group_of(&self, micro: usize) -> usize {
+        let groups = &self.this.groups;
+        groups.partition_point(|group| group.micros.end <= micro)
     }
 
     /// Has the next group follow those that wrote to the same sectors last. One that gives pages
@@ -879,8 +928,6 @@ impl Reader<'_> {
         (known.name, known.parent) = (Some(name.clone()), Some(parent));
         known.parents.insert(parent);
         known.names.insert((parent, name.clone()));
-        let holders = self.holders.entry((parent, name.clone())).or_default();
-        holders.insert(file);
     }
 
     /// A file has a name less.
@@ -896,22 +943,6 @@ impl Reader<'_> {
             is_root || !known.names.is_empty()
         };
         !self.files.get(&file).is_some_and(is_named)
-    }
-
-    /// Whether a group gives a file a name that it does not have any more, and that others had: a
-    /// log tree that has the file's last names knows nothing of that one, and leaves it to the one
-    /// that had it before.
-    fn is_passed(&self, group: usize) -> bool {
-        let micros = self.this.groups[group].micros.clone();
-        self.micros.all[micros].iter().any(|micro| {
-            let Effect::SetEntry { parent, name, file } = &micro.effect else {
-                return false;
-            };
-            let entry = (*parent, name.clone());
-            let has = |known: &Known| known.names.contains(&entry);
-            !self.files.get(file).is_some_and(has)
-                && self.holders.get(&entry).is_some_and(|all| all.len() > 1)
-        })
     }
 
     fn sync_all(&mut self, number: usize, event: &Event) {
@@ -952,6 +983,7 @@ impl Reader<'_> {
             }
             Log::LogTree => {
                 self.logged.insert(file);
+                self.synced.insert(file, number);
                 let mut above = Vec::new();
                 let parent = |file: FileId| self.files.get(&file).and_then(|file| file.parent);
                 let mut next = parent(file);
@@ -965,7 +997,7 @@ impl Reader<'_> {
                     // there before has another name.
                     let is_above = matches!(op, FileOp::Create { .. });
                     let of_it = (is_above && above.contains(&op.subject()))
-                        || (this.is_of_sync(group, op, file) && !this.is_passed(group));
+                        || this.is_of_sync(group, op, file);
                     (this.this.groups[group].is_named && of_it)
                         || this.is_data_of(group, file, scope)
                 });
@@ -998,7 +1030,6 @@ impl Reader<'_> {
                         group.logged = group.logged.min(number);
                     }
                 }
-                self.reopen(number, file);
                 // New directories above are logged too.
                 above.retain(|directory| {
                     self.has_new_names(*directory, |op| matches!(op, FileOp::Create { .. }))
@@ -1009,28 +1040,64 @@ impl Reader<'_> {
         }
     }
 
-    /// Has the names of a file that it passed on be at risk again, with a sync of the file: its last
-    /// names take the place of those that were logged before.
+    /// Has the former names of a file that has none any more be at risk again: the log tree that it
+    /// is in has no name of it now (btrfs_del_inode_ref_in_log), and leaves it with those that are
+    /// on the disk. What the sync of a directory keeps is that the name is not in there.
     fn reopen(&mut self, number: usize, file: FileId) {
+        let is_meant = self.this.model.log == Log::LogTree && self.logged.contains(&file);
         let Some(touching) = self.touching.get(&file) else {
             return;
         };
+        if !is_meant || !self.is_nameless(file) {
+            return;
+        }
         let since = touching.partition_point(|operation| *operation < self.first_since);
-        let groups = touching[since..]
-            .iter()
-            .flat_map(|operation| self.this.all[*operation].groups.clone());
-        let is_reopened = |group: &usize| {
-            let Group {
-                cover, reopened, ..
-            } = self.this.groups[*group];
-            cover < number && reopened == usize::MAX && self.is_passed(*group)
-        };
-        let groups: Vec<_> = groups.filter(is_reopened).collect();
-        for group in groups {
-            self.this.groups[group].reopened = number;
-            self.open.push(group);
+        let mut reopened = Vec::new();
+        for operation in &touching[since..] {
+            let groups = self.this.all[*operation].groups.clone();
+            if groups
+                .clone()
+                .any(|group| self.is_kept_by_file(group, file))
+            {
+                let of_file = groups.filter(|group| self.is_name_of(*group, file));
+                reopened.extend(of_file);
+            }
+        }
+        for number_of_group in reopened {
+            let group = &mut self.this.groups[number_of_group];
+            if group.cover < number && group.reopened == usize::MAX {
+                group.reopened = number;
+                group.logged = group.logged.min(number);
+                self.open.push(number_of_group);
+            }
         }
         self.open.sort_unstable();
+    }
+
+    /// Whether a group takes a name away from a file, and its directory was not synced since.
+    fn is_kept_by_file(&self, group: usize, file: FileId) -> bool {
+        let Group {
+            micros, operation, ..
+        } = &self.this.groups[group];
+        let event = self.this.all[*operation].event;
+        let is_synced = |parent| self.synced.get(parent).is_some_and(|sync| *sync > event);
+        self.micros.all[micros.clone()].iter().any(|micro| {
+            matches!(&micro.effect, Effect::RemoveEntry { parent, of, .. }
+                if *of == Some(file) && !is_synced(parent))
+        })
+    }
+
+    /// Whether a group of names gives a file a name or takes one from it.
+    fn is_name_of(&self, group: usize, file: FileId) -> bool {
+        let Group {
+            micros, is_named, ..
+        } = &self.this.groups[group];
+        let is_of_it = |micro: &Micro| match &micro.effect {
+            Effect::SetEntry { file: named, .. } => *named == file,
+            Effect::RemoveEntry { of, .. } => *of == Some(file),
+            _ => false,
+        };
+        *is_named && self.micros.all[micros.clone()].iter().any(is_of_it)
     }
 
     /// Whether a file is what an operation is about that may have come since all was synced.

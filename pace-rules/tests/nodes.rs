@@ -1498,6 +1498,35 @@ fn a_name_that_was_synced_and_passed_on_may_be_left_to_who_had_it_on_btrfs() {
     assert!(is_all_durable(&script));
 }
 
+/// btrfs_log_new_name: of an exchange the log tree has what comes from a directory that was synced,
+/// whichever of the two that is.
+#[test]
+fn what_an_exchange_takes_from_a_synced_directory_is_in_the_log_of_btrfs() {
+    let there = (DIRECTORY, name("bar"));
+    for is_first in [false, true] {
+        let mut script = with_directory(&[]);
+        script
+            .file(0, new_in(DIRECTORY, "bar", BAR, FileKind::Regular))
+            .sync(0, DIRECTORY)
+            .create(0, FOO, "foo");
+        let (here, in_there) = ((FileId::ROOT, name("foo")), there.clone());
+        let (file, other, from, to) = if is_first {
+            (BAR, FOO, in_there, here)
+        } else {
+            (FOO, BAR, here, in_there)
+        };
+        let exchange = FileOp::Rename {
+            file,
+            names: ChangeOfName { from, to },
+            replaced: Some(other),
+            exchange: true,
+        };
+        script.file(0, exchange).mark(0);
+        let is_moved = |tree: &Tree| has(tree, "foo") && !tree.contains_key(&there);
+        assert_eq!(who_at_all(&script, is_moved), ["btrfs"], "{is_first}");
+    }
+}
+
 /// A name of what was synced goes from the log (btrfs_del_inode_ref_in_log): who had it before, and
 /// lost it in no log, has it again.
 #[test]

@@ -1237,7 +1237,7 @@ impl Reader<'_> {
                 replaced: Some(replaced),
                 exchange: true,
                 ..
-            } => is_new_logged(file) || has(replaced),
+            } => is_new_logged(file) || is_new_logged(replaced),
             FileOp::Rename {
                 file,
                 replaced,

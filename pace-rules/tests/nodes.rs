@@ -1566,6 +1566,17 @@ fn a_name_that_leaves_the_log_goes_back_to_who_had_it_before_on_btrfs() {
     }
     let is_lost = |tree: &Tree| !has(tree, "foo") && !has(tree, "new");
     assert_eq!(who_at_all(&renamed, is_lost), NOBODY);
+    // A rename that is lost is not there in part.
+    let request = request(model("btrfs"), Explore::BruteForce, 1);
+    let space = Space::new(&renamed.run, &request).expect("there are states");
+    let of_rename = |micro: &usize| space.micros(0)[*micro].event == 4;
+    let all: Vec<_> = (0..space.micros(0).len()).filter(of_rename).collect();
+    let states = (0..space.len()).map(|index| space.state(index));
+    let lost: HashSet<_> = states
+        .map(|state| state.nodes[0].lost.clone())
+        .filter(|lost| !lost.is_empty() && lost.iter().all(of_rename))
+        .collect();
+    assert_eq!(lost, HashSet::from([all]));
 }
 
 /// The same of a file that had the name for a time, and of those before.
@@ -1593,6 +1604,20 @@ fn a_name_goes_back_to_the_first_and_to_the_last_of_those_who_had_it_on_btrfs() 
     }
     let twice = |tree: &Tree| shows(Some(0))(tree) && has(tree, "second");
     assert_eq!(who_at_all(&script, twice), NOBODY);
+    // More of them between the two make no difference.
+    let mut script = Script::new(1, &[(FOO, "foo", 8)]);
+    script.unlink(0, FOO, "foo");
+    for file in [second, third] {
+        script.create(0, file, "foo").unlink(0, file, "foo");
+    }
+    script
+        .create(0, BAR, "foo")
+        .sync(0, BAR)
+        .rename(0, BAR, "foo", "new", None)
+        .mark(0);
+    for wanted in [8, 0] {
+        assert_eq!(who_at_all(&script, shows(Some(wanted))), ["btrfs"]);
+    }
     // A sync of the directory keeps that they lost it, and so does one of all.
     for sync in [
         FileOp::SyncAll,

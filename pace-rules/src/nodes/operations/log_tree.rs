@@ -91,13 +91,10 @@ impl Reader<'_> {
     /// is in has no name of it now (btrfs_del_inode_ref_in_log), and leaves it with those that are
     /// on the disk. What the sync of a directory keeps is that the name is not in there.
     pub(super) fn reopen(&mut self, number: usize, file: FileId) {
-        let is_meant = self.this.model.log == Log::LogTree && self.logged.contains(&file);
-        let Some(touching) = self.touching.get(&file) else {
+        let is_meant = self.this.model.log == Log::LogTree && self.is_nameless(file);
+        let Some(touching) = self.touching.get(&file).filter(|_| is_meant) else {
             return;
         };
-        if !is_meant || !self.is_nameless(file) {
-            return;
-        }
         let since = touching.partition_point(|operation| *operation < self.first_since);
         let mut reopened = Vec::new();
         for operation in &touching[since..] {

@@ -1579,6 +1579,43 @@ fn a_name_that_leaves_the_log_goes_back_to_who_had_it_before_on_btrfs() {
     assert_eq!(lost, HashSet::from([all]));
 }
 
+/// A rename that is durable costs nothing, also where a name goes back with another loss.
+#[test]
+fn what_is_given_back_is_lost_with_others_only() {
+    let mut script = Script::new(1, &[(FOO, "foo", 8), (DIRECTORY, "early", 8)]);
+    script
+        .write(0, DIRECTORY, 8, 8, 8)
+        .unlink(0, FOO, "foo")
+        .create(0, BAR, "foo")
+        .rename(0, BAR, "foo", "new", None)
+        .sync(0, BAR)
+        .create(0, OTHER, "other")
+        .mark(0);
+    let trees = told(&script, "btrfs", 1, 1);
+    let is_early = |tree: &&Tree| size(tree, "early") == Some(8) && has(tree, "other");
+    assert_eq!(trees.iter().filter(is_early).count(), 1);
+    let is_old = |tree: &&Tree| has(tree, "foo");
+    assert_eq!(trees.iter().filter(is_old).count(), 1);
+    let is_without = |tree: &&Tree| !has(tree, "other") && !has(tree, "foo");
+    assert_eq!(trees.iter().filter(is_without).count(), 1);
+    let request = request(model("btrfs"), Explore::BruteForce, 1);
+    let space = Space::new(&script.run, &request).expect("there are states");
+    let is_lost =
+        |state: &State| state.relaxation == Relaxation::Lost && marks(&script.run, state) == 1;
+    let states = (0..space.len()).map(|index| space.state(index));
+    let states: Vec<_> = states.filter(is_lost).collect();
+    let of_rename = |micro: &usize| space.micros(0)[*micro].event == 3;
+    let mut given_back = 0;
+    for mut state in states {
+        let lost = &mut state.nodes[0].lost;
+        assert!(!lost.is_empty());
+        lost.retain(of_rename);
+        given_back += lost.len();
+        assert_eq!(space.allows(&state), state.nodes[0].lost.is_empty());
+    }
+    assert_eq!(given_back, 1);
+}
+
 /// How often it is said that the first file has lost a name.
 fn removals(script: &Script) -> usize {
     let all = micros(&script.run.nodes[0], model("btrfs"));
@@ -1670,6 +1707,17 @@ fn a_rename_that_nothing_logged_is_not_there_by_half() {
     let is_half = |tree: &Tree| has(tree, "other") && !has(tree, "foo");
     assert_eq!(who(&script, 0, is_half), NOBODY);
     assert_eq!(who_at_all(&script, is_half), NOBODY);
+    // Nor is it lost as a whole where nobody can know of it.
+    script.run.nodes[0].events.pop();
+    let request = request(model("btrfs"), Explore::BruteForce, 1);
+    let space = Space::new(&script.run, &request).expect("there are states");
+    let states = (0..space.len()).map(|index| space.state(index));
+    for state in states.filter(|state| state.relaxation == Relaxation::Lost) {
+        let kept = &state.nodes[0];
+        let event = |micro: usize| space.micros(0)[micro].event;
+        let mut of_last = (0..kept.micros).filter(|micro| event(*micro) == event(kept.micros - 1));
+        assert!(of_last.any(|micro| !kept.lost.contains(&micro)));
+    }
 }
 
 /// btrfs_del_inode_ref_in_log: the log tree has the file, and no name of it. So it has the one that

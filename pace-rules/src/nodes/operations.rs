@@ -266,8 +266,7 @@ impl Operations {
     /// none of those.
     fn cover_of(&self, operation: usize, is_meant: impl Fn(usize) -> bool) -> Option<usize> {
         let groups = self.all[operation].groups.clone();
-        let own = groups.filter(|group| !self.groups[*group].is_repetition());
-        let meant = own.filter(|group| is_meant(*group));
+        let meant = groups.filter(|group| is_meant(*group));
         meant.map(|group| self.groups[group].cover).max()
     }
 

@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 
-use super::operations::Group;
 use super::places::Place;
 use super::space::{NodeRules, NodeState, Relaxation, Space, State};
 
@@ -116,13 +115,23 @@ impl NodeRules {
     }
 
     fn at_risk_at(&self, micros: usize, events: usize) -> AtRisk {
-        let all = self.operations.groups.iter().enumerate();
-        let is_open = |(_, group): &(usize, &Group)| {
-            group.cover_at(events) >= events && group.micros.end <= micros
+        let groups = &self.operations.groups;
+        let is_open = |number: &usize| groups[*number].is_open(events);
+        // What repeats others is lost with one of them.
+        let seed = |number: usize| {
+            let group = &groups[number];
+            if group.is_repetition() {
+                group.repeats.iter().copied().find(is_open)
+            } else {
+                Some(number).filter(is_open)
+            }
         };
-        let open: Vec<_> = all.filter(is_open).map(|(number, _)| number).collect();
-        let part = |number: &usize| {
-            let with = self.operations.lost_with(&[*number], micros, events);
+        let end = groups.partition_point(|group| group.micros.end <= micros);
+        let (open, seeds): (Vec<_>, Vec<_>) = (0..end)
+            .filter_map(|number| Some((number, seed(number)?)))
+            .unzip();
+        let part = |(number, seed): (&usize, &usize)| {
+            let with = self.operations.lost_with(&[*seed], micros, events);
             let index = |group: &usize| open.binary_search(group).expect("what is lost was open");
             Part {
                 micros: self.operations.groups[*number].micros.clone(),
@@ -131,7 +140,7 @@ impl NodeRules {
         };
         AtRisk {
             micros,
-            parts: open.iter().map(part).collect(),
+            parts: open.iter().zip(&seeds).map(part).collect(),
         }
     }
 
@@ -155,7 +164,7 @@ impl NodeRules {
             let groups = lost.iter().map(|group| &self.operations.groups[*group]);
             let is_open = groups
                 .into_iter()
-                .all(|group| group.cover_at(events) >= events && group.micros.end <= kept.micros);
+                .all(|group| group.is_open(events) && group.micros.end <= kept.micros);
             is_open && self.operations.lost_with(&lost, kept.micros, events) == lost
         })
     }

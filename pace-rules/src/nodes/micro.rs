@@ -1,9 +1,11 @@
 //! Operations cut into what can persist alone.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
+
+use itertools::Itertools;
 
 use super::model::{DataOrder, Growth, Log, Model};
 use super::{Content, Effect};
@@ -77,6 +79,9 @@ pub(super) struct Cut {
     pub(super) order: Order,
     /// The group of the same operation without which this one is not kept either.
     pub(super) requires: Option<Neighbour>,
+    /// Micros of the groups that it repeats: it is lost if one of them is, and never else. Nothing if
+    /// it is something of its own.
+    pub(super) repeats: Vec<usize>,
 }
 
 /// What a group waits for, of what was done before.
@@ -154,6 +159,25 @@ struct Cutter<'a> {
     by: (u32, u32),
     micros: Micros,
     files: HashMap<FileId, Known>,
+    /// By directory and name, who had it since the directory was synced, in order: the first, the
+    /// last, and the one before that.
+    holders: HashMap<(FileId, Name), Vec<Holder>>,
+    /// By directory, the names that were taken away since then.
+    removed: HashMap<FileId, HashSet<Name>>,
+    /// The events that sync a file.
+    syncs: Vec<usize>,
+    /// Those that sync all.
+    syncs_of_all: Vec<usize>,
+}
+
+/// A file that has a name, or had it.
+#[derive(Debug, Clone, Copy)]
+struct Holder {
+    file: FileId,
+    /// The micro that gave it the name; nothing if it had it at the beginning.
+    set: Option<usize>,
+    /// The one that took it away; nothing if it has it.
+    removed: Option<usize>,
 }
 
 /// What is known of a file at a moment of the run.
@@ -201,6 +225,14 @@ impl Known {
     }
 }
 
+/// The events of a node that do something.
+fn events_of(node: &Node, does: impl Fn(&FileOp) -> bool) -> Vec<usize> {
+    let events = node.events.iter();
+    events
+        .positions(|event| matches!(&event.action, Action::File(op) if does(op)))
+        .collect()
+}
+
 /// The pages of a range of bytes.
 fn pages(range: &Range<u64>) -> Range<u64> {
     range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES)
@@ -209,7 +241,16 @@ fn pages(range: &Range<u64>) -> Range<u64> {
 impl<'a> Cutter<'a> {
     fn new(node: &Node, model: &'a Model, split: Split, sector_bytes: u64) -> Self {
         let mut files: HashMap<FileId, Known> = HashMap::new();
+        let mut holders: HashMap<_, Vec<Holder>> = HashMap::new();
         for file in &node.initial {
+            if let Some(parent) = file.parent {
+                let all = holders.entry((parent, file.name.clone())).or_default();
+                all.push(Holder {
+                    file: file.file,
+                    set: None,
+                    removed: None,
+                });
+            }
             let known = files.entry(file.file).or_default();
             let names = known.names + u32::from(file.parent.is_some());
             let page = Page {
@@ -243,6 +284,10 @@ impl<'a> Cutter<'a> {
             by: (0, 0),
             micros: Micros::default(),
             files,
+            holders,
+            removed: HashMap::new(),
+            syncs: events_of(node, |op| matches!(op, FileOp::Sync { .. })),
+            syncs_of_all: events_of(node, |op| matches!(op, FileOp::SyncAll)),
         }
     }
 
@@ -272,7 +317,98 @@ impl<'a> Cutter<'a> {
             micros: start..end,
             order,
             requires,
+            repeats: Vec::new(),
         });
+    }
+
+    /// An effect that repeats those of earlier groups.
+    fn repetition(&mut self, repeats: Vec<usize>, effect: Effect) {
+        let start = self.micros.all.len();
+        let event = self.event;
+        self.micros.all.push(Micro { event, effect });
+        self.micros.groups[event].push(Cut {
+            micros: start..start + 1,
+            order: Order::InPlace,
+            requires: None,
+            repeats,
+        });
+    }
+
+    /// The next micro gives a file a name.
+    fn gains(&mut self, file: FileId, (parent, name): (FileId, &Name)) {
+        let holders = self.holders.entry((parent, name.clone())).or_default();
+        holders.retain(|holder| holder.file != file);
+        holders.push(Holder {
+            file,
+            set: Some(self.micros.all.len()),
+            removed: None,
+        });
+        if holders.len() > 3 {
+            holders.remove(1);
+        }
+    }
+
+    /// The next micro takes a name away from a file.
+    fn loses(&mut self, file: FileId, (parent, name): (FileId, &Name)) {
+        let holders = self.holders.get_mut(&(parent, name.clone()));
+        for holder in holders.into_iter().flatten() {
+            if holder.file == file {
+                holder.removed = Some(self.micros.all.len());
+            }
+        }
+        self.removed.entry(parent).or_default().insert(name.clone());
+    }
+
+    /// Forgets who had names in a directory and has them no more: that is durable.
+    fn forget_holders(&mut self, parent: FileId) {
+        for name in self.removed.remove(&parent).into_iter().flatten() {
+            let place = (parent, name);
+            if let Some(holders) = self.holders.get_mut(&place) {
+                holders.retain(|holder| holder.removed.is_none());
+            }
+        }
+    }
+
+    /// Whether a file is synced behind a micro before all is: without that nothing is kept without
+    /// what was before.
+    fn has_sync(&self, micro: usize) -> bool {
+        let next = |all: &[usize], event| {
+            let first = all.partition_point(|sync| *sync < event);
+            all.get(first).copied().unwrap_or(usize::MAX)
+        };
+        let sync = next(&self.syncs, self.micros.all[micro].event);
+        sync < next(&self.syncs_of_all, self.event)
+    }
+
+    /// Behind the removal of a file's name: who had that before has it again where its own removal
+    /// is not there, as with a log tree that has the file, and nothing of what was before. Of
+    /// several who had it this is said of the first and the last.
+    fn give_back(&mut self, file: FileId, (parent, name): (FileId, &Name)) {
+        let holders = self.holders.get(&(parent, name.clone()));
+        let Some([others @ .., last]) = holders.map(Vec::as_slice) else {
+            return;
+        };
+        let Some(removal) = last.removed.filter(|_| last.file == file) else {
+            return;
+        };
+        if self.model.log != Log::LogTree {
+            return;
+        }
+        let due = others.iter().filter_map(|other| {
+            let removed = other.removed.filter(|removed| self.has_sync(*removed))?;
+            Some((*other, removed))
+        });
+        for (other, removed) in due.collect::<Vec<_>>() {
+            let had = Effect::SetEntry {
+                parent,
+                name: name.clone(),
+                file: other.file,
+            };
+            let given = other.set.into_iter().chain([removal]).collect();
+            self.repetition(given, had);
+            let gone = self.removal((parent, name), other.file);
+            self.repetition(vec![removed, removal], gone);
+        }
     }
 
     /// A new file: nothing that could be lost, as nobody sees it without a name.
@@ -297,6 +433,7 @@ impl<'a> Cutter<'a> {
                 mode,
             } => {
                 self.new_file(*file, *kind, *mode, 1);
+                self.gains(*file, (*parent, name));
                 self.group([Effect::SetEntry {
                     parent: *parent,
                     name: name.clone(),
@@ -308,6 +445,7 @@ impl<'a> Cutter<'a> {
             }
             FileOp::Link { parent, name, file } => {
                 self.file(*file).names += 1;
+                self.gains(*file, (*parent, name));
                 self.group([Effect::SetEntry {
                     parent: *parent,
                     name: name.clone(),
@@ -363,6 +501,7 @@ impl<'a> Cutter<'a> {
                     }
                 };
                 self.file(*file).sync(synced, by, start_ns);
+                self.forget_holders(*file);
             }
             FileOp::SyncAll => {
                 let ((start_ns, _), by) = (self.times, self.by);
@@ -370,6 +509,10 @@ impl<'a> Cutter<'a> {
                     known.sync(0..u64::MAX, by, start_ns);
                     known.is_renamed = false;
                 });
+                let directories: Vec<_> = self.removed.keys().copied().collect();
+                for directory in directories {
+                    self.forget_holders(directory);
+                }
             }
         }
     }
@@ -380,7 +523,9 @@ impl<'a> Cutter<'a> {
         let names = &mut self.file(file).names;
         *names = names.saturating_sub(1);
         let gone = self.removal((parent, name), file);
+        self.loses(file, (parent, name));
         self.group([gone]);
+        self.give_back(file, (parent, name));
     }
 
     /// That a file does not have a name any more. A log tree notes names with their file, and the
@@ -415,11 +560,15 @@ impl<'a> Cutter<'a> {
                 // A sync of one of the two may keep its part for itself: where its name is, and where
                 // it is not any more.
                 let taken = self.removal((to.0, &to.1), other);
-                let parts = [gone, taken, entry(to, file), entry(from, other)];
-                for (number, part) in parts.into_iter().enumerate() {
-                    let next = (number < 3).then_some(Neighbour::Next);
-                    self.group_in(Order::Named, next, [part]);
-                }
+                let next = Some(Neighbour::Next);
+                self.loses(file, (from.0, &from.1));
+                self.group_in(Order::Named, next, [gone]);
+                self.loses(other, (to.0, &to.1));
+                self.group_in(Order::Named, next, [taken]);
+                self.gains(file, (to.0, &to.1));
+                self.group_in(Order::Named, next, [entry(to, file)]);
+                self.gains(other, (from.0, &from.1));
+                self.group([entry(from, other)]);
                 self.size_with_name(file);
                 self.size_with_name(other);
             }
@@ -437,7 +586,9 @@ impl<'a> Cutter<'a> {
                     // A log tree that has the file of before loses its name, and may not get the
                     // new one.
                     let taken = self.removal((to.0, &to.1), replaced);
+                    self.loses(replaced, (to.0, &to.1));
                     self.group_in(Order::Named, Some(Neighbour::Next), [taken]);
+                    self.give_back(replaced, (to.0, &to.1));
                 }
                 if self.model.log == Log::LogTree {
                     // A sync of one of two directories may keep its part for itself.
@@ -447,8 +598,11 @@ impl<'a> Cutter<'a> {
                     } else {
                         Neighbour::Next
                     };
+                    self.gains(file, (to.0, &to.1));
                     self.group_in(Order::Named, Some(gone_too), [entry(to, file)]);
+                    self.loses(file, (from.0, &from.1));
                     self.group([gone]);
+                    self.give_back(file, (from.0, &from.1));
                 } else {
                     self.group([entry(to, file), gone]);
                 }

@@ -1,6 +1,8 @@
 //! A node's operations as the rules see them: what can be lost of each, until which call, and what
 //! goes with it.
 
+mod log_tree;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
@@ -45,6 +47,9 @@ pub(super) struct Group {
     /// The first group of names that is kept only if the data of this one is; `usize::MAX` if there
     /// is none.
     awaited_by: usize,
+    /// The groups that it repeats: it is lost if one of them is, and never else. Nothing if it is
+    /// something of its own.
+    pub(super) repeats: Vec<usize>,
 }
 
 impl Group {
@@ -55,6 +60,22 @@ impl Group {
         } else {
             self.cover
         }
+    }
+
+    /// Whether a crash behind so many events can cost it.
+    pub(super) fn is_open(&self, events: usize) -> bool {
+        self.cover_at(events) >= events
+    }
+
+    /// Whether it is nothing of its own.
+    pub(super) fn is_repetition(&self) -> bool {
+        !self.repeats.is_empty()
+    }
+
+    /// When a crash can cost it: behind more events than the first number, and up to the second.
+    fn at_risk(&self, event: usize) -> impl Iterator<Item = (usize, usize)> {
+        let again = (self.reopened < usize::MAX).then_some((self.reopened, self.covered_again));
+        [(event, self.cover)].into_iter().chain(again)
     }
 }
 
@@ -152,9 +173,9 @@ impl Operations {
             groups_before: Vec::new(),
             touching: HashMap::new(),
             logged: HashSet::new(),
+            synced: HashMap::new(),
             first_since: 0,
             files: HashMap::new(),
-            holders: HashMap::new(),
         };
         reader.read_initial();
         for (number, event) in node.events.iter().enumerate() {
@@ -184,16 +205,16 @@ impl Operations {
         for number in 0..self.all.len() {
             self.all[number].bytes_until = self.cover_of_bytes(number);
             let operation = &self.all[number];
-            let covers = [
-                self.cover(number),
-                self.cover_of_names(number),
-                operation.bytes_until,
+            let bytes_until = operation.bytes_until.map(|until| (operation.event, until));
+            let times = [
+                self.times(number, |_| true),
+                self.times(number, |group| group.is_named),
+                bytes_until.into_iter().collect(),
             ];
-            for (class, cover) in covers.into_iter().enumerate() {
-                // At risk from its own event on, up to the one that made the last of it durable.
-                if let Some(cover) = cover.map(|cover| cover.min(events)) {
-                    changes[operation.event + 1][class] += 1;
-                    changes[cover + 1][class] -= 1;
+            for (class, times) in times.into_iter().enumerate() {
+                for (from, until) in times {
+                    changes[from + 1][class] += 1;
+                    changes[until.min(events) + 1][class] -= 1;
                 }
             }
             for tear in &operation.tears {
@@ -207,7 +228,11 @@ impl Operations {
                 *sum += change;
             }
             let [all, named, bytes, tears] = sums.map(|count| count as usize);
-            while first < self.all.len() && self.cover(first).is_none_or(|cover| cover < events) {
+            let is_over = |operation| {
+                let times = self.times(operation, |_| true);
+                times.last().is_none_or(|(_, until)| *until < events)
+            };
+            while first < self.all.len() && is_over(first) {
                 first += 1;
             }
             self.at_risk.push(Losable {
@@ -220,17 +245,25 @@ impl Operations {
         }
     }
 
-    /// The event behind whose return the whole operation is durable.
-    fn cover(&self, operation: usize) -> Option<usize> {
-        self.cover_of(operation, |_| true)
+    /// When a crash can cost some of an operation's groups, as stretches of events that do not
+    /// overlap, in order.
+    fn times(&self, operation: usize, is_meant: impl Fn(&Group) -> bool) -> Vec<(usize, usize)> {
+        let Operation { event, groups, .. } = &self.all[operation];
+        let own = self.groups[groups.clone()].iter();
+        let meant = own.filter(|group| !group.is_repetition() && is_meant(group));
+        let times = meant.flat_map(|group| group.at_risk(*event)).sorted();
+        let join = |before: (usize, usize), next: (usize, usize)| {
+            if next.0 <= before.1 {
+                Ok((before.0, before.1.max(next.1)))
+            } else {
+                Err((before, next))
+            }
+        };
+        times.coalesce(join).collect()
     }
 
-    /// The same of what it did to names, sizes and modes.
-    fn cover_of_names(&self, operation: usize) -> Option<usize> {
-        self.cover_of(operation, |group| self.groups[group].is_named)
-    }
-
-    /// The same of some of its groups; nothing if there are none of those.
+    /// The event behind whose return some of an operation's groups are durable; nothing if there are
+    /// none of those.
     fn cover_of(&self, operation: usize, is_meant: impl Fn(usize) -> bool) -> Option<usize> {
         let groups = self.all[operation].groups.clone();
         let meant = groups.filter(|group| is_meant(*group));
@@ -282,8 +315,10 @@ impl Operations {
     /// Whether a crash behind so many events can cost what an operation did to names, sizes and
     /// modes.
     pub(super) fn risks_names(&self, operation: usize, events: usize) -> bool {
-        self.cover_of_names(operation)
-            .is_some_and(|cover| cover >= events)
+        let groups = &self.groups[self.all[operation].groups.clone()];
+        groups
+            .iter()
+            .any(|group| group.is_named && group.is_open(events))
     }
 
     /// Whether some groups go whenever something that was done to names before does.
@@ -292,9 +327,12 @@ impl Operations {
         let goes = |group: &Group| {
             (group.is_named || group.behind >= first)
                 && group.logged >= events
-                && group.cover >= events
+                && group.is_open(events)
         };
-        self.model.log != Log::None && self.groups[groups].iter().all(goes)
+        let mut own = self.groups[groups]
+            .iter()
+            .filter(|group| !group.is_repetition());
+        self.model.log != Log::None && own.all(goes)
     }
 
     /// Whether somebody else can know of an event from `from` on and before `to`.
@@ -336,14 +374,22 @@ impl Operations {
         operation: usize,
         events: usize,
     ) -> impl Iterator<Item = usize> {
-        self.all[operation]
-            .groups
-            .clone()
-            .filter(move |group| self.groups[*group].cover >= events)
+        self.all[operation].groups.clone().filter(move |group| {
+            let group = &self.groups[*group];
+            !group.is_repetition() && group.is_open(events)
+        })
+    }
+
+    /// Whether nothing is between a group and the next one of its operation: the disk has both or
+    /// neither, but for what is lost.
+    pub(super) fn is_one_with_next(&self, group: usize) -> bool {
+        let is_own = |group: &usize| !self.groups[*group].is_repetition();
+        let last = (0..=group).rev().find(is_own);
+        !is_own(&(group + 1)) || last.is_some_and(|last| self.is_lost_with(last, group + 1))
     }
 
     /// Whether a group is lost with another one of the same file.
-    pub(super) fn is_lost_with(&self, group: usize, other: usize) -> bool {
+    fn is_lost_with(&self, group: usize, other: usize) -> bool {
         self.groups[other].followers.contains(&group)
     }
 
@@ -374,7 +420,11 @@ impl Operations {
     /// What is lost with these groups, of those whose micros come before `micros`: all that the
     /// file system keeps only together with one of them, but what is durable. Ascending.
     pub(super) fn lost_with(&self, seeds: &[usize], micros: usize, events: usize) -> Vec<usize> {
-        let seeds: Vec<_> = seeds.iter().copied().sorted().dedup().collect();
+        let own = seeds
+            .iter()
+            .copied()
+            .filter(|seed| !self.groups[*seed].is_repetition());
+        let seeds: Vec<_> = own.sorted().dedup().collect();
         let (false, [first, .., last] | [first @ last]) = (self.model.log == Log::None, &*seeds)
         else {
             return seeds;
@@ -388,8 +438,7 @@ impl Operations {
         for seed in &seeds {
             is_lost[seed - start] = true;
         }
-        let is_there =
-            |number: usize| number < end && self.groups[number].cover_at(events) >= events;
+        let is_there = |number: usize| number < end && self.groups[number].is_open(events);
         // A name in the log of its own may be kept by half.
         let goes_after = |number: &usize| {
             let Group {
@@ -437,10 +486,10 @@ impl Operations {
         let first = lost.first().copied().unwrap_or(usize::MAX);
         let sizes = &sizes[sizes.partition_point(|size| *size < first)..];
         let is_with = |size: &usize| {
-            let Group { file, cover, .. } = self.groups[*size];
+            let of_size = &self.groups[*size];
             let mut before = lost.iter().take_while(|group| *group < size);
-            let is_open = self.groups[*size].micros.end <= micros && cover >= events;
-            is_open && before.any(|group| self.groups[*group].file == file)
+            let is_open = of_size.micros.end <= micros && of_size.is_open(events);
+            is_open && before.any(|group| self.groups[*group].file == of_size.file)
         };
         sizes.iter().copied().filter(is_with).collect()
     }
@@ -595,11 +644,11 @@ struct Reader<'a> {
     touching: HashMap<FileId, Vec<usize>>,
     /// What was synced since all was.
     logged: HashSet<FileId>,
+    /// The last event that synced a file or directory.
+    synced: HashMap<FileId, usize>,
     /// The first operation that may have come since then.
     first_since: usize,
     files: HashMap<FileId, Known>,
-    /// By directory and name, what ever had it.
-    holders: HashMap<(FileId, Name), BTreeSet<FileId>>,
 }
 
 impl Reader<'_> {
@@ -676,6 +725,15 @@ impl Reader<'_> {
             });
         }
         self.remember(op);
+        match op {
+            FileOp::Unlink { file, .. }
+            | FileOp::Rename {
+                replaced: Some(file),
+                exchange: false,
+                ..
+            } => self.reopen(number, *file),
+            _ => {}
+        }
     }
 
     /// Adds a part of an event's operation, the next one, as a group.
@@ -684,13 +742,27 @@ impl Reader<'_> {
         let cuts = &micros.groups[number];
         let (this, cut) = (self.this.groups.len(), &cuts[part]);
         let effect = &micros.all[cut.micros.start].effect;
-        let before = part.checked_sub(1).map(|before| &cuts[before]);
-        let requires_this =
-            before.filter(|cut| matches!(cut.requires, Some(Neighbour::Next | Neighbour::Paired)));
-        let is_paired = before.is_some_and(|cut| cut.requires == Some(Neighbour::Paired));
-        self.open.push(this);
+        let before = (0..part).rev().find(|part| cuts[*part].repeats.is_empty());
+        // Its number, and what it is.
+        let before = before.map(|before| (this - part + before, &cuts[before]));
+        let is_own = cut.repeats.is_empty();
+        let requires_this = before.filter(|(_, cut)| {
+            is_own && matches!(cut.requires, Some(Neighbour::Next | Neighbour::Paired))
+        });
+        let paired = requires_this.filter(|(_, cut)| cut.requires == Some(Neighbour::Paired));
+        if is_own {
+            self.open.push(this);
+        }
+        let repeats: Vec<_> = cut
+            .repeats
+            .iter()
+            .map(|micro| self.group_of(*micro))
+            .collect();
+        for repeated in &repeats {
+            self.this.groups[*repeated].followers.push(this);
+        }
         let has_size =
-            requires_this.is_some_and(|cut| is_size(&micros.all[cut.micros.start].effect));
+            requires_this.is_some_and(|(_, cut)| is_size(&micros.all[cut.micros.start].effect));
         let is_new = cut.order == Order::Behind(number);
         for micro in &micros.all[cut.micros.clone()] {
             self.follow(&micro.effect, is_new, has_size);
@@ -698,13 +770,13 @@ impl Reader<'_> {
         if matches!(effect, Effect::SetSize { .. }) && cut.order != Order::Named {
             self.this.sizes_with_names.push(this);
         }
-        if is_paired {
-            self.this.groups[this - 1].pair = this;
+        if let Some((other, _)) = paired {
+            self.this.groups[other].pair = this;
         }
         if cut.requires == Some(Neighbour::Previous) {
             self.this.groups[this - 1].followers.push(this);
         }
-        let is_follower = cut.requires != Some(Neighbour::Previous) && requires_this.is_some();
+        let follower = requires_this.filter(|_| cut.requires != Some(Neighbour::Previous));
         self.this.groups.push(Group {
             operation: self.this.all.len(),
             micros: cut.micros.clone(),
@@ -727,15 +799,18 @@ impl Reader<'_> {
                 Effect::SetSize { file, .. } => *file,
                 _ => op.subject(),
             },
-            followers: if is_follower {
-                vec![this - 1]
-            } else {
-                Vec::new()
-            },
-            pair: if is_paired { this - 1 } else { usize::MAX },
+            followers: follower.iter().map(|(before, _)| *before).collect(),
+            pair: paired.map_or(usize::MAX, |(before, _)| before),
             page_mates: Vec::new(),
             awaited_by: usize::MAX,
+            repeats,
         });
+    }
+
+    /// The group of a micro that came before.
+    fn group_of(&self, micro: usize) -> usize {
+        let groups = &self.this.groups;
+        groups.partition_point(|group| group.micros.end <= micro)
     }
 
     /// Has the next group follow those that wrote to the same sectors last. One that gives pages
@@ -854,39 +929,12 @@ impl Reader<'_> {
         (known.name, known.parent) = (Some(name.clone()), Some(parent));
         known.parents.insert(parent);
         known.names.insert((parent, name.clone()));
-        let holders = self.holders.entry((parent, name.clone())).or_default();
-        holders.insert(file);
     }
 
     /// A file has a name less.
     fn loses(&mut self, file: FileId, (parent, name): (FileId, &Name)) {
         let known = self.files.entry(file).or_default();
         known.names.remove(&(parent, name.clone()));
-    }
-
-    /// Whether nothing has the name of a file: it is not logged then.
-    fn is_nameless(&self, file: FileId) -> bool {
-        let is_named = |known: &Known| {
-            let is_root = known.is_directory && known.parent.is_none();
-            is_root || !known.names.is_empty()
-        };
-        !self.files.get(&file).is_some_and(is_named)
-    }
-
-    /// Whether a group gives a file a name that it does not have any more, and that others had: a
-    /// log tree that has the file's last names knows nothing of that one, and leaves it to the one
-    /// that had it before.
-    fn is_passed(&self, group: usize) -> bool {
-        let micros = self.this.groups[group].micros.clone();
-        self.micros.all[micros].iter().any(|micro| {
-            let Effect::SetEntry { parent, name, file } = &micro.effect else {
-                return false;
-            };
-            let entry = (*parent, name.clone());
-            let has = |known: &Known| known.names.contains(&entry);
-            !self.files.get(file).is_some_and(has)
-                && self.holders.get(&entry).is_some_and(|all| all.len() > 1)
-        })
     }
 
     fn sync_all(&mut self, number: usize, event: &Event) {
@@ -926,161 +974,8 @@ impl Reader<'_> {
                         || unflushed.contains(&group)
                 });
             }
-            Log::LogTree if self.is_nameless(file) => {
-                self.cover(number, event, |this, group| {
-                    this.is_data_of(group, file, scope)
-                });
-            }
-            Log::LogTree => {
-                self.logged.insert(file);
-                let mut above = Vec::new();
-                let parent = |file: FileId| self.files.get(&file).and_then(|file| file.parent);
-                let mut next = parent(file);
-                while let Some(directory) = next.filter(|directory| !above.contains(directory)) {
-                    above.push(directory);
-                    next = parent(directory);
-                }
-                self.cover(number, event, |this, group| {
-                    let op = this.op(this.this.groups[group].operation);
-                    // That a directory above was made goes into the log, and not that one that was
-                    // there before has another name.
-                    let is_above = matches!(op, FileOp::Create { .. });
-                    let of_it = (is_above && above.contains(&op.subject()))
-                        || (this.is_of_sync(group, op, file) && !this.is_passed(group));
-                    (this.this.groups[group].is_named && of_it)
-                        || this.is_data_of(group, file, scope)
-                });
-                // What of the file is not covered may be logged with it, and so may what changed its
-                // name with that, and the sizes of those.
-                let touching = self.touching.get(&file).into_iter().flatten();
-                let touching: Vec<_> = touching.copied().collect();
-                let subjects = touching
-                    .iter()
-                    .map(|operation| self.op(*operation).subject());
-                let related: HashSet<FileId> = subjects.chain([file]).collect();
-                let logged_whole = self.logged_whole(file);
-                for number_of_group in self.open.clone() {
-                    let group = &self.this.groups[number_of_group];
-                    let op = self.op(group.operation);
-                    let is_name = matches!(
-                        op,
-                        FileOp::Create { .. } | FileOp::Rename { .. } | FileOp::Link { .. }
-                    );
-                    let is_of_it = (is_name
-                        && (related.contains(&op.subject())
-                            || above.contains(&op.subject())
-                            || self.took_its_name(op, file)))
-                        || self.is_entry_of(number_of_group, &logged_whole)
-                        || (!group.is_named && group.file == file)
-                        || (related.contains(&group.file)
-                            && self.this.is_size_with_name(number_of_group));
-                    if is_of_it {
-                        let group = &mut self.this.groups[number_of_group];
-                        group.logged = group.logged.min(number);
-                    }
-                }
-                self.reopen(number, file);
-                // New directories above are logged too.
-                above.retain(|directory| {
-                    self.has_new_names(*directory, |op| matches!(op, FileOp::Create { .. }))
-                });
-                self.logged.extend(above);
-                self.logged.extend(logged_whole);
-            }
+            Log::LogTree => self.sync_in_log_tree(number, event, file, scope),
         }
-    }
-
-    /// Has the names of a file that it passed on be at risk again, with a sync of the file: its last
-    /// names take the place of those that were logged before.
-    fn reopen(&mut self, number: usize, file: FileId) {
-        let Some(touching) = self.touching.get(&file) else {
-            return;
-        };
-        let since = touching.partition_point(|operation| *operation < self.first_since);
-        let groups = touching[since..]
-            .iter()
-            .flat_map(|operation| self.this.all[*operation].groups.clone());
-        let is_reopened = |group: &usize| {
-            let Group {
-                cover, reopened, ..
-            } = self.this.groups[*group];
-            cover < number && reopened == usize::MAX && self.is_passed(*group)
-        };
-        let groups: Vec<_> = groups.filter(is_reopened).collect();
-        for group in groups {
-            self.this.groups[group].reopened = number;
-            self.open.push(group);
-        }
-        self.open.sort_unstable();
-    }
-
-    /// Whether a file is what an operation is about that may have come since all was synced.
-    fn has_new_names(&self, file: FileId, is_meant: impl Fn(&FileOp) -> bool) -> bool {
-        let Some(touching) = self.touching.get(&file) else {
-            return false;
-        };
-        let since = touching.partition_point(|operation| *operation < self.first_since);
-        let mut ops = touching[since..]
-            .iter()
-            .map(|operation| self.op(*operation));
-        ops.any(|op| op.subject() == file && is_meant(op))
-    }
-
-    /// The directories that are logged with what is new in them where a file or directory is: all
-    /// that a file has or had names in, if its names changed since all was synced
-    /// (btrfs_log_all_parents), and in all of these and a directory that is synced those with new
-    /// names (log_new_dir_dentries).
-    fn logged_whole(&self, file: FileId) -> BTreeSet<FileId> {
-        use FileOp::{Create, Link, Rename, Unlink};
-        let Some(known) = self.files.get(&file) else {
-            return BTreeSet::new();
-        };
-        let is_change = |op: &FileOp| matches!(op, Link { .. } | Rename { .. } | Unlink { .. });
-        let mut all = if known.is_directory {
-            BTreeSet::from([file])
-        } else if self.has_new_names(file, is_change) {
-            known.parents.clone()
-        } else {
-            return BTreeSet::new();
-        };
-        let is_named = |op: &FileOp| matches!(op, Create { .. } | Rename { .. });
-        let mut named: Vec<(FileId, FileId)> = self
-            .files
-            .iter()
-            .filter(|(_, known)| known.is_directory)
-            .filter_map(|(directory, known)| Some((*directory, known.parent?)))
-            .filter(|(directory, _)| self.has_new_names(*directory, is_named))
-            .collect();
-        loop {
-            let below = |(_, parent): &mut (FileId, FileId)| all.contains(parent);
-            let below: Vec<_> = named.extract_if(.., below).collect();
-            if below.is_empty() {
-                return all;
-            }
-            all.extend(below.into_iter().map(|(directory, _)| directory));
-        }
-    }
-
-    /// Whether a group is a name in one of these directories, new or removed. A name that goes to
-    /// another directory is not removed for itself: the next sync commits all then
-    /// (btrfs_record_unlink_dir).
-    fn is_entry_of(&self, group: usize, directories: &BTreeSet<FileId>) -> bool {
-        let op = self.op(self.this.groups[group].operation);
-        let stays = match op {
-            FileOp::Rename { names, .. } => names.from.0 == names.to.0,
-            _ => true,
-        };
-        let micros = self.this.groups[group].micros.clone();
-        self.micros.all[micros]
-            .iter()
-            .any(|micro| match &micro.effect {
-                Effect::SetEntry { parent, .. } => directories.contains(parent),
-                Effect::RemoveEntry { parent, of, .. } => {
-                    let is_own = *of == Some(op.subject());
-                    stays && is_own && directories.contains(parent)
-                }
-                _ => false,
-            })
     }
 
     fn op(&self, operation: usize) -> &FileOp {
@@ -1202,75 +1097,6 @@ impl Reader<'_> {
         Vec::new()
     }
 
-    /// Whether a log tree has a file whose names change: then it has the change too, and the sync of
-    /// any file, also of somebody else's, may keep it (btrfs_log_new_name).
-    fn is_logged(&self, op: &FileOp, effect: &Effect) -> bool {
-        let has = |file: &FileId| self.logged.contains(file);
-        let parent = |file: &FileId| self.files.get(file).and_then(|file| file.parent);
-        let is_new_logged =
-            |file: &FileId| has(file) || parent(file).is_some_and(|file| has(&file));
-        let is_logged = match op {
-            FileOp::Rename {
-                file,
-                replaced: Some(replaced),
-                exchange: true,
-                ..
-            } => is_new_logged(file) || has(replaced),
-            FileOp::Rename {
-                file,
-                replaced,
-                names,
-                ..
-            } => match effect {
-                // What it replaces goes from the log at once (btrfs_del_inode_ref_in_log,
-                // btrfs_del_dir_entries_in_log), and the new name may not come.
-                Effect::RemoveEntry { of, .. } if of == replaced => {
-                    replaced.as_ref().is_some_and(has) || has(&names.to.0)
-                }
-                _ => is_new_logged(file),
-            },
-            FileOp::Link { file, .. } => is_new_logged(file),
-            // So does a name that is removed.
-            FileOp::Unlink { file, parent, .. } => is_new_logged(file) || has(parent),
-            _ => false,
-        };
-        self.this.model.log == Log::LogTree && is_logged
-    }
-
-    /// Whether a sync of a file, and of no other one, keeps a group of names: of a rename between
-    /// directories that of one is only its own part.
-    fn is_of_sync(&self, group: usize, op: &FileOp, file: FileId) -> bool {
-        let FileOp::Rename {
-            file: renamed,
-            names,
-            replaced,
-            exchange,
-        } = op
-        else {
-            return touched(op).contains(&file);
-        };
-        let is_of_it = |effect: &Effect| match effect {
-            Effect::SetEntry {
-                parent,
-                file: named,
-                ..
-            } => [*parent, *named].contains(&file),
-            Effect::RemoveEntry { parent, name, .. } => {
-                let is_old = (*parent, name) == (names.from.0, &names.from.1);
-                // Where one has its new name, the other one has it no more.
-                let has_it = || {
-                    let known = self.files.get(&file);
-                    known.is_some_and(|known| known.names.contains(&(*parent, name.clone())))
-                };
-                let is_new = *replaced == Some(file) || (!exchange && *renamed == file && has_it());
-                *parent == file || (if is_old { *renamed == file } else { is_new })
-            }
-            _ => *renamed == file,
-        };
-        let micros = &self.micros.all[self.this.groups[group].micros.clone()];
-        micros.iter().any(|micro| is_of_it(&micro.effect))
-    }
-
     /// Whether a group is a size that the file may have had before on the disk.
     fn may_be_none(&self, group: usize, op: &FileOp) -> bool {
         let micros = &self.this.groups[group].micros;
@@ -1291,14 +1117,6 @@ impl Reader<'_> {
             }
             _ => false,
         }
-    }
-
-    /// Whether a file has the name that a rename took from another one: with it that is logged too.
-    fn took_its_name(&self, op: &FileOp, file: FileId) -> bool {
-        let (FileOp::Rename { names, .. }, Some(known)) = (op, self.files.get(&file)) else {
-            return false;
-        };
-        known.parent == Some(names.from.0) && known.name.as_ref() == Some(&names.from.1)
     }
 
     /// Whether a rename is from or to a directory.

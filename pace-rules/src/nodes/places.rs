@@ -50,7 +50,7 @@ pub(super) fn places(operations: &Operations, micros: &Micros, events: usize) ->
                 .take(groups.len().saturating_sub(1))
                 .enumerate();
             // Not between a size and the bytes that it comes with.
-            let midway = midway.filter(|(_, group)| !operations.is_lost_with(*group, group + 1));
+            let midway = midway.filter(|(_, group)| !operations.is_one_with_next(*group));
             places.extend(midway.map(|(group, number_of_group)| Place {
                 operations: number,
                 partial: group + 1,

@@ -614,14 +614,15 @@ impl NodeRules {
         }
     }
 
-    /// Whether all of the last operation is lost and nobody can know that it was there.
-    fn is_where_it_was(&self, place: &Place, lost: &[usize]) -> bool {
+    /// Whether all of the last operation is lost and nobody can know that it was there. What is lost
+    /// was not durable behind `moment` events.
+    fn is_where_it_was(&self, place: &Place, lost: &[usize], moment: usize) -> bool {
         let Some(mut last) = self.last_groups(place) else {
             return false;
         };
         let most = lost
             .iter()
-            .map(|group| self.operations.groups[*group].cover)
+            .map(|group| self.operations.groups[*group].cover_at(moment))
             .fold(place.most, usize::min);
         last.all(|group| lost.contains(&group))
             && (place.partial > 0 || !self.operations.tells(place.least, most))
@@ -751,7 +752,9 @@ impl<'a> Losses<'a> {
             chosen.push(operation);
             if !self.goes_with_others(chosen) {
                 let lost = self.lost(chosen);
-                if !self.node.is_where_it_was(self.place, &lost) && self.seen.insert(lost) {
+                let moment = self.events.max(self.synced);
+                let is_where_it_was = self.node.is_where_it_was(self.place, &lost, moment);
+                if !is_where_it_was && self.seen.insert(lost) {
                     self.found.push(Choice::Operations {
                         lost: chosen.clone(),
                         synced: self.synced,

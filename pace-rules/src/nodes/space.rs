@@ -372,6 +372,10 @@ impl Space {
                 .iter()
                 .map(|group| operations.groups[*group].cover_at(moment))
                 .fold(place.most, usize::min);
+            debug_assert!(
+                most[*node] >= base[*node],
+                "what is on the disk has happened"
+            );
             if !lost.is_empty() || place.partial > 0 {
                 relaxed.push(*node);
             }

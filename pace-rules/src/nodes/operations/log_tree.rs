@@ -1,0 +1,292 @@
+//! What a log tree keeps: the sync of a file puts it into a log of its own, with its names and what
+//! belongs to them, and leaves all else to the next transaction. What is in the log follows the names
+//! of its files, and the next sync of anything keeps that. This is btrfs.
+
+use std::collections::{BTreeSet, HashSet};
+
+use super::{Group, Known, Reader, touched};
+use crate::nodes::Effect;
+use crate::nodes::micro::Micro;
+use crate::nodes::model::Log;
+use trace::{Event, FileId, FileOp, SyncScope};
+
+impl Reader<'_> {
+    /// The sync of a file.
+    pub(super) fn sync_in_log_tree(
+        &mut self,
+        number: usize,
+        event: &Event,
+        file: FileId,
+        scope: SyncScope,
+    ) {
+        if self.is_nameless(file) {
+            return self.cover(number, event, |this, group| {
+                this.is_data_of(group, file, scope)
+            });
+        }
+        self.logged.insert(file);
+        self.synced.insert(file, number);
+        let mut above = Vec::new();
+        let parent = |file: FileId| self.files.get(&file).and_then(|file| file.parent);
+        let mut next = parent(file);
+        while let Some(directory) = next.filter(|directory| !above.contains(directory)) {
+            above.push(directory);
+            next = parent(directory);
+        }
+        self.cover(number, event, |this, group| {
+            let op = this.op(this.this.groups[group].operation);
+            // That a directory above was made goes into the log, and not that one that was
+            // there before has another name.
+            let is_above = matches!(op, FileOp::Create { .. });
+            let of_it =
+                (is_above && above.contains(&op.subject())) || this.is_of_sync(group, op, file);
+            (this.this.groups[group].is_named && of_it) || this.is_data_of(group, file, scope)
+        });
+        // What of the file is not covered may be logged with it, and so may what changed its
+        // name with that, and the sizes of those.
+        let touching = self.touching.get(&file).into_iter().flatten();
+        let touching: Vec<_> = touching.copied().collect();
+        let subjects = touching
+            .iter()
+            .map(|operation| self.op(*operation).subject());
+        let related: HashSet<FileId> = subjects.chain([file]).collect();
+        let logged_whole = self.logged_whole(file);
+        for number_of_group in self.open.clone() {
+            let group = &self.this.groups[number_of_group];
+            let op = self.op(group.operation);
+            let is_name = matches!(
+                op,
+                FileOp::Create { .. } | FileOp::Rename { .. } | FileOp::Link { .. }
+            );
+            let is_of_it = (is_name
+                && (related.contains(&op.subject())
+                    || above.contains(&op.subject())
+                    || self.took_its_name(op, file)))
+                || self.is_entry_of(number_of_group, &logged_whole)
+                || (!group.is_named && group.file == file)
+                || (related.contains(&group.file) && self.this.is_size_with_name(number_of_group));
+            if is_of_it {
+                let group = &mut self.this.groups[number_of_group];
+                group.logged = group.logged.min(number);
+            }
+        }
+        // New directories above are logged too.
+        above.retain(|directory| {
+            self.has_new_names(*directory, |op| matches!(op, FileOp::Create { .. }))
+        });
+        self.logged.extend(above);
+        self.logged.extend(logged_whole);
+    }
+
+    /// Whether nothing has the name of a file: it is not logged then.
+    fn is_nameless(&self, file: FileId) -> bool {
+        let is_named = |known: &Known| {
+            let is_root = known.is_directory && known.parent.is_none();
+            is_root || !known.names.is_empty()
+        };
+        !self.files.get(&file).is_some_and(is_named)
+    }
+
+    /// Has the former names of a file that has none any more be at risk again: the log tree that it
+    /// is in has no name of it now (btrfs_del_inode_ref_in_log), and leaves it with those that are
+    /// on the disk. What the sync of a directory keeps is that the name is not in there.
+    pub(super) fn reopen(&mut self, number: usize, file: FileId) {
+        let is_meant = self.this.model.log == Log::LogTree && self.is_nameless(file);
+        let Some(touching) = self.touching.get(&file).filter(|_| is_meant) else {
+            return;
+        };
+        let since = touching.partition_point(|operation| *operation < self.first_since);
+        let mut reopened = Vec::new();
+        for operation in &touching[since..] {
+            let groups = self.this.all[*operation].groups.clone();
+            if groups
+                .clone()
+                .any(|group| self.is_kept_by_file(group, file))
+            {
+                let of_file = groups.filter(|group| self.is_name_of(*group, file));
+                reopened.extend(of_file);
+            }
+        }
+        for number_of_group in reopened {
+            let group = &mut self.this.groups[number_of_group];
+            if group.cover < number && group.reopened == usize::MAX {
+                group.reopened = number;
+                group.logged = group.logged.min(number);
+                self.open.push(number_of_group);
+            }
+        }
+        self.open.sort_unstable();
+    }
+
+    /// Whether a group takes a name away from a file, and its directory was not synced since.
+    fn is_kept_by_file(&self, group: usize, file: FileId) -> bool {
+        let Group {
+            micros, operation, ..
+        } = &self.this.groups[group];
+        let event = self.this.all[*operation].event;
+        let is_synced = |parent| self.synced.get(parent).is_some_and(|sync| *sync > event);
+        self.micros.all[micros.clone()].iter().any(|micro| {
+            matches!(&micro.effect, Effect::RemoveEntry { parent, of, .. }
+                if *of == Some(file) && !is_synced(parent))
+        })
+    }
+
+    /// Whether a group of names gives a file a name or takes one from it.
+    fn is_name_of(&self, group: usize, file: FileId) -> bool {
+        let Group {
+            micros, is_named, ..
+        } = &self.this.groups[group];
+        let is_of_it = |micro: &Micro| match &micro.effect {
+            Effect::SetEntry { file: named, .. } => *named == file,
+            Effect::RemoveEntry { of, .. } => *of == Some(file),
+            _ => false,
+        };
+        *is_named && self.micros.all[micros.clone()].iter().any(is_of_it)
+    }
+
+    /// Whether a file is what an operation is about that may have come since all was synced.
+    fn has_new_names(&self, file: FileId, is_meant: impl Fn(&FileOp) -> bool) -> bool {
+        let Some(touching) = self.touching.get(&file) else {
+            return false;
+        };
+        let since = touching.partition_point(|operation| *operation < self.first_since);
+        let mut ops = touching[since..]
+            .iter()
+            .map(|operation| self.op(*operation));
+        ops.any(|op| op.subject() == file && is_meant(op))
+    }
+
+    /// The directories that are logged with what is new in them where a file or directory is: all
+    /// that a file has or had names in, if its names changed since all was synced
+    /// (btrfs_log_all_parents), and in all of these and a directory that is synced those with new
+    /// names (log_new_dir_dentries).
+    fn logged_whole(&self, file: FileId) -> BTreeSet<FileId> {
+        use FileOp::{Create, Link, Rename, Unlink};
+        let Some(known) = self.files.get(&file) else {
+            return BTreeSet::new();
+        };
+        let is_change = |op: &FileOp| matches!(op, Link { .. } | Rename { .. } | Unlink { .. });
+        let mut all = if known.is_directory {
+            BTreeSet::from([file])
+        } else if self.has_new_names(file, is_change) {
+            known.parents.clone()
+        } else {
+            return BTreeSet::new();
+        };
+        let is_named = |op: &FileOp| matches!(op, Create { .. } | Rename { .. });
+        let mut named: Vec<(FileId, FileId)> = self
+            .files
+            .iter()
+            .filter(|(_, known)| known.is_directory)
+            .filter_map(|(directory, known)| Some((*directory, known.parent?)))
+            .filter(|(directory, _)| self.has_new_names(*directory, is_named))
+            .collect();
+        loop {
+            let below = |(_, parent): &mut (FileId, FileId)| all.contains(parent);
+            let below: Vec<_> = named.extract_if(.., below).collect();
+            if below.is_empty() {
+                return all;
+            }
+            all.extend(below.into_iter().map(|(directory, _)| directory));
+        }
+    }
+
+    /// Whether a group is a name in one of these directories, new or removed. A name that goes to
+    /// another directory is not removed for itself: the next sync commits all then
+    /// (btrfs_record_unlink_dir).
+    fn is_entry_of(&self, group: usize, directories: &BTreeSet<FileId>) -> bool {
+        let op = self.op(self.this.groups[group].operation);
+        let stays = match op {
+            FileOp::Rename { names, .. } => names.from.0 == names.to.0,
+            _ => true,
+        };
+        let micros = self.this.groups[group].micros.clone();
+        self.micros.all[micros]
+            .iter()
+            .any(|micro| match &micro.effect {
+                Effect::SetEntry { parent, .. } => directories.contains(parent),
+                Effect::RemoveEntry { parent, of, .. } => {
+                    let is_own = *of == Some(op.subject());
+                    stays && is_own && directories.contains(parent)
+                }
+                _ => false,
+            })
+    }
+
+    /// Whether a log tree has a file whose names change: then it has the change too, and the sync of
+    /// any file, also of somebody else's, may keep it (btrfs_log_new_name).
+    pub(super) fn is_logged(&self, op: &FileOp, effect: &Effect) -> bool {
+        let has = |file: &FileId| self.logged.contains(file);
+        let parent = |file: &FileId| self.files.get(file).and_then(|file| file.parent);
+        let is_new_logged =
+            |file: &FileId| has(file) || parent(file).is_some_and(|file| has(&file));
+        let is_logged = match op {
+            FileOp::Rename {
+                file,
+                replaced: Some(replaced),
+                exchange: true,
+                ..
+            } => is_new_logged(file) || is_new_logged(replaced),
+            FileOp::Rename {
+                file,
+                replaced,
+                names,
+                ..
+            } => match effect {
+                // What it replaces goes from the log at once (btrfs_del_inode_ref_in_log,
+                // btrfs_del_dir_entries_in_log), and the new name may not come.
+                Effect::RemoveEntry { of, .. } if of == replaced => {
+                    replaced.as_ref().is_some_and(has) || has(&names.to.0)
+                }
+                _ => is_new_logged(file),
+            },
+            FileOp::Link { file, .. } => is_new_logged(file),
+            // So does a name that is removed.
+            FileOp::Unlink { file, parent, .. } => is_new_logged(file) || has(parent),
+            _ => false,
+        };
+        self.this.model.log == Log::LogTree && is_logged
+    }
+
+    /// Whether a sync of a file, and of no other one, keeps a group of names: of a rename between
+    /// directories that of one is only its own part.
+    fn is_of_sync(&self, group: usize, op: &FileOp, file: FileId) -> bool {
+        let FileOp::Rename {
+            file: renamed,
+            names,
+            replaced,
+            exchange,
+        } = op
+        else {
+            return touched(op).contains(&file);
+        };
+        let is_of_it = |effect: &Effect| match effect {
+            Effect::SetEntry {
+                parent,
+                file: named,
+                ..
+            } => [*parent, *named].contains(&file),
+            Effect::RemoveEntry { parent, name, .. } => {
+                let is_old = (*parent, name) == (names.from.0, &names.from.1);
+                // Where one has its new name, the other one has it no more.
+                let has_it = || {
+                    let known = self.files.get(&file);
+                    known.is_some_and(|known| known.names.contains(&(*parent, name.clone())))
+                };
+                let is_new = *replaced == Some(file) || (!exchange && *renamed == file && has_it());
+                *parent == file || (if is_old { *renamed == file } else { is_new })
+            }
+            _ => *renamed == file,
+        };
+        let micros = &self.micros.all[self.this.groups[group].micros.clone()];
+        micros.iter().any(|micro| is_of_it(&micro.effect))
+    }
+
+    /// Whether a file has the name that a rename took from another one: with it that is logged too.
+    fn took_its_name(&self, op: &FileOp, file: FileId) -> bool {
+        let (FileOp::Rename { names, .. }, Some(known)) = (op, self.files.get(&file)) else {
+            return false;
+        };
+        known.parent == Some(names.from.0) && known.name.as_ref() == Some(&names.from.1)
+    }
+}

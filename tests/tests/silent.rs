@@ -279,6 +279,10 @@ fn every_mistake_is_found_at_each_level_where_it_can_happen_and_no_right_program
     let cases = Case::all();
     // Only some of them, such as SILENT_LEVELS=xfs-model,xfs-disk.
     let wanted = std::env::var("SILENT_LEVELS").unwrap_or_default();
+    for name in wanted.split(',').filter(|name| !name.is_empty()) {
+        let is_known = LEVELS.iter().any(|(level, _)| *level == name);
+        assert!(is_known, "SILENT_LEVELS: there is no level {name}");
+    }
     let is_wanted = |name: &str| wanted.is_empty() || wanted.split(',').any(|level| level == name);
     let levels: Vec<_> = LEVELS
         .into_iter()

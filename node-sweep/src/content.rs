@@ -1,11 +1,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use brief::{Brief, BriefList};
 
 /// Contents are kept, hashed and shared in pieces of this size, in bytes.
 pub(crate) const CHUNK: u64 = 4096;
+
+/// So many chunks are changed before their hashes are added to that of the content.
+const CHANGED_MAX: usize = if cfg!(test) { 2 } else { 32 };
 
 /// What stands where a crash left bytes that nobody wrote.
 const GARBAGE: &[u8] = b"~GARBAGE-LEFT-BY-THE-CRASH~\xff\xa5\x5a\x00\xff";
@@ -17,9 +20,12 @@ pub(crate) struct Content {
     size: u64,
     /// By number. What is in none is zeros.
     chunks: BTreeMap<u64, Arc<Chunk>>,
-    /// The hashes of all chunks in one. Each covers the number of its chunk, so that their order
-    /// here is of no consequence, and one can be taken out again.
+    /// The hashes in one of all chunks but those that were changed of late: most of these change
+    /// again before anybody asks. Each covers the number of its chunk, so that their order here is
+    /// of no consequence, and one can be taken out again.
     hash: [u64; 4],
+    /// The numbers of those, some of which may be zeros.
+    changed: BTreeSet<u64>,
     /// What the last page has behind the end, and shows if the file grows.
     hidden: Vec<u8>,
 }
@@ -27,7 +33,15 @@ pub(crate) struct Content {
 #[derive(Clone)]
 struct Chunk {
     bytes: [u8; CHUNK as usize],
-    hash: [u64; 4],
+    /// Once somebody has asked.
+    hash: OnceLock<[u64; 4]>,
+}
+
+impl Chunk {
+    /// That of the chunk of this number.
+    fn hash(&self, number: u64) -> [u64; 4] {
+        *self.hash.get_or_init(|| hash(number, &self.bytes))
+    }
 }
 
 impl fmt::Debug for Content {
@@ -56,7 +70,26 @@ impl Content {
 
     /// What tells contents of one size apart.
     pub(crate) fn hash(&self) -> [u64; 4] {
-        self.hash
+        let changed = self.changed.iter();
+        let changed = changed.filter_map(|number| Some((number, self.chunks.get(number)?)));
+        let mut all = self.hash;
+        for (number, chunk) in changed {
+            toggle(&mut all, chunk.hash(*number));
+        }
+        all
+    }
+
+    /// Takes the hash of a chunk out, before the chunk changes.
+    fn change(&mut self, number: u64) {
+        if self.changed.len() >= CHANGED_MAX {
+            self.hash = self.hash();
+            self.changed.clear();
+        }
+        if self.changed.insert(number)
+            && let Some(chunk) = self.chunks.get(&number)
+        {
+            toggle(&mut self.hash, chunk.hash(number));
+        }
     }
 
     pub(crate) fn set_size(&mut self, size: u64) {
@@ -122,12 +155,9 @@ impl Content {
             .range(whole)
             .map(|(number, _)| *number)
             .collect();
-        for chunk in numbers
-            .iter()
-            .filter_map(|number| self.chunks.remove(number))
-            .collect::<Vec<_>>()
-        {
-            self.toggle(chunk.hash);
+        for number in numbers {
+            self.change(number);
+            self.chunks.remove(&number);
         }
     }
 
@@ -183,8 +213,10 @@ impl Content {
 
     /// The numbers of the chunks in which two contents are not the same.
     pub(crate) fn chunks_that_differ(&self, other: &Self) -> BTreeSet<u64> {
-        let hash =
-            |content: &Self, number: &u64| content.chunks.get(number).map(|chunk| chunk.hash);
+        let hash = |content: &Self, number: &u64| {
+            let chunk = content.chunks.get(number);
+            chunk.map(|chunk| chunk.hash(*number))
+        };
         let numbers = self.chunks.keys().chain(other.chunks.keys()).copied();
         numbers
             .filter(|number| hash(self, number) != hash(other, number))
@@ -198,29 +230,31 @@ impl Content {
         while at < end {
             let number = at / CHUNK;
             let until = end.min((number + 1) * CHUNK);
-            let old = self.chunks.remove(&number);
-            let mut bytes = [0; CHUNK as usize];
-            if let Some(old) = old {
-                self.toggle(old.hash);
-                bytes = old.bytes;
-            }
+            self.change(number);
+            let chunk = self.chunks.entry(number).or_insert_with(|| {
+                Arc::new(Chunk {
+                    bytes: [0; CHUNK as usize],
+                    hash: OnceLock::new(),
+                })
+            });
+            let chunk = Arc::make_mut(chunk);
+            chunk.hash = OnceLock::new();
             with(
                 at,
-                &mut bytes[(at % CHUNK) as usize..][..(until - at) as usize],
+                &mut chunk.bytes[(at % CHUNK) as usize..][..(until - at) as usize],
             );
-            if bytes.iter().any(|byte| *byte != 0) {
-                let hash = hash(number, &bytes);
-                self.toggle(hash);
-                self.chunks.insert(number, Arc::new(Chunk { bytes, hash }));
+            if chunk.bytes.iter().all(|byte| *byte == 0) {
+                self.chunks.remove(&number);
             }
             at = until;
         }
     }
+}
 
-    fn toggle(&mut self, hash: [u64; 4]) {
-        for (own, other) in self.hash.iter_mut().zip(hash) {
-            *own ^= other;
-        }
+/// Puts a hash in, or takes it out.
+fn toggle(all: &mut [u64; 4], hash: [u64; 4]) {
+    for (own, other) in all.iter_mut().zip(hash) {
+        *own ^= other;
     }
 }
 
@@ -289,11 +323,21 @@ mod tests {
         bytes
     }
 
+    /// However it came about, equal bytes have one hash.
+    fn same_as_new(content: &Content, bytes: &[u8]) -> Result<(), TestCaseError> {
+        let mut new = Content::default();
+        new.write(0, bytes);
+        prop_assert_eq!((new.hash(), new.size()), (content.hash(), content.size()));
+        Ok(())
+    }
+
     proptest! {
         #[test]
-        fn it_holds_what_a_plain_array_would(steps in prop::collection::vec(step(), 1..12)) {
+        fn it_holds_what_a_plain_array_would(
+            steps in prop::collection::vec((step(), any::<bool>()), 1..12),
+        ) {
             let (mut content, mut bytes) = (Content::default(), Vec::new());
-            for step in &steps {
+            for (step, asks) in &steps {
                 match step {
                     Step::Write(at, Brief(new)) => content.write(*at, new),
                     Step::Zeros(at, len) => content.zeros(*at, *len),
@@ -302,11 +346,11 @@ mod tests {
                 }
                 plain(&mut bytes, step);
                 prop_assert_eq!(Brief(read(&content)), Brief(bytes.clone()));
+                if *asks {
+                    same_as_new(&content, &bytes)?;
+                }
             }
-            // However it came about, equal bytes have one hash.
-            let mut anew = Content::default();
-            anew.write(0, &bytes);
-            prop_assert_eq!((anew.hash(), anew.size()), (content.hash(), content.size()));
+            same_as_new(&content, &bytes)?;
         }
     }
 

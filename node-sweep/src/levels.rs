@@ -155,7 +155,13 @@ impl<'a> Requested<'a> {
         let mut visited: Vec<Visited> = Vec::new();
         let mut failure = None;
         for (place, level) in levels.iter().enumerate() {
-            let deadline = end.map(|end| part_of_time(Instant::now(), end, levels.len() - place));
+            let deadline = control.budget.zip(end).map(|(budget, end)| {
+                let now = Instant::now();
+                // One that was late, since something broken had to be made sure of, takes nothing
+                // from the others.
+                let own = now + budget / u32::try_from(levels.len()).expect("they are few");
+                part_of_time(now, end, levels.len() - place).max(own)
+            });
             let known = results.as_deref_mut().map(|results| results.begin(*level));
             let visit = Visit {
                 undamaged: is_shown(*level).then(|| undamaged.clone()),
@@ -248,7 +254,6 @@ impl<'a> Requested<'a> {
             interrupt,
             &mut watcher,
         )?;
-        let seconds = watcher.finish()?;
         let judged = Findings::new(trace, &spaces, name).in_time(patience);
         let findings = judged.of(&swept);
         let findings = if interrupt.requested() {
@@ -257,7 +262,7 @@ impl<'a> Requested<'a> {
             let is_whole = sample.is_none() && !swept.interrupted && !swept.is_over;
             judged.explain(findings, &requests, is_whole)
         };
-        let count = indices.count;
+        let (count, seconds) = (indices.count, watcher.finish()?);
         let summary = Summary::new(trace, name, &swept, count, findings.len(), seconds);
         Ok((findings, summary))
     }
@@ -285,10 +290,10 @@ impl<'a> Requested<'a> {
         let (plan, mut watcher) = visit.begin(self, &name, count);
         let (source, all) = (recoveries.source(), indices.all);
         let swept = sweep_source(source, all, subjects, &plan, interrupt, &mut watcher)?;
-        let seconds = watcher.finish()?;
         let is_whole = sample.is_none() && !swept.interrupted && !swept.is_over;
         let explains = (!interrupt.requested()).then_some((is_whole, patience));
         let findings = recoveries.findings(&swept, explains)?;
+        let seconds = watcher.finish()?;
         let summary = Summary::new(self.trace, &name, &swept, count, findings.len(), seconds);
         Ok((findings, summary.of_recoveries(self.trace)))
     }
@@ -355,9 +360,8 @@ impl<'a> Requested<'a> {
         let (plan, mut watcher) = visit.begin(self, &model, indices.count);
         let all = indices.all;
         let swept = sweep_source(blocks, all, subjects, &plan, interrupt, &mut watcher)?;
-        let seconds = watcher.finish()?;
         let findings = recordings.findings(&swept, true)?;
-        let count = indices.count;
+        let (count, seconds) = (indices.count, watcher.finish()?);
         let summary = Summary::new(trace, &model, &swept, count, findings.len(), seconds);
         Ok((findings, summary.of_disks(trace, recordings)))
     }

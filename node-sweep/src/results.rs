@@ -214,26 +214,32 @@ impl Results {
         }
     }
 
-    /// Appends everything that is recorded in a part of this sweep.
+    /// Appends everything that is recorded in a part of this sweep, but for what another part has
+    /// as well: each looks also at states of others that have less missing than a broken one.
     pub(crate) fn append_all(&mut self, part: &Self) -> anyhow::Result<()> {
         let mut lines = Vec::new();
-        read_lines(
-            &part.directory.join(RESULTS),
-            |_, line: serde_json::Value| {
-                lines.push(line.to_string());
-                anyhow::Ok(())
-            },
-        )?;
+        read_lines(&part.directory.join(RESULTS), |_, line: Line| {
+            let is_known = match &line {
+                Line::State(state) => {
+                    let of_level = self.verdicts.get(&state.level);
+                    let key = state.key()?;
+                    of_level.is_some_and(|verdicts| verdicts.contains_key(&key))
+                }
+                _ => false,
+            };
+            if !is_known {
+                lines.push(serde_json::to_string(&line)?);
+            }
+            anyhow::Ok(())
+        })?;
         lines
             .iter()
             .try_for_each(|line| self.records.append(line))?;
         for (level, verdicts) in &part.verdicts {
             let own = self.verdicts.entry(*level).or_default();
-            own.extend(
-                verdicts
-                    .iter()
-                    .map(|(key, verdict)| (*key, verdict.clone())),
-            );
+            for (key, verdict) in verdicts {
+                own.entry(*key).or_insert_with(|| verdict.clone());
+            }
         }
         for (level, seconds) in &part.seconds {
             *self.seconds.entry(*level).or_default() += seconds;

@@ -851,7 +851,9 @@ fn temper(
     let (Verdict::Broken(_), Some(undamaged)) = (&verdict, &stop.plan.undamaged) else {
         return Ok(verdict);
     };
-    undamaged.ask_more(subject, stop.interrupt)?;
+    if !undamaged.ask_more(subject, stop.interrupt)? {
+        return Ok(Verdict::Inconclusive("interrupted".into()));
+    }
     let verdict = undamaged.temper(verdict);
     match (&verdict, turns) {
         (Verdict::Broken(_), Some(turns)) => {

@@ -101,10 +101,12 @@ impl Undamaged {
         interrupt: &Interrupt,
     ) -> anyhow::Result<()> {
         let ask = || self.ask_until(FIRST, &mut *subject, interrupt);
-        thread::scope(|scope| scope.spawn(ask).join().expect("it does not panic"))
+        thread::scope(|scope| scope.spawn(ask).join().expect("it does not panic"))?;
+        Ok(())
     }
 
-    /// Asks more often, once a sweep: who else wants to waits for that.
+    /// Asks more often, once a sweep: who else wants to waits for that. Says whether it is known
+    /// then: an interrupt leaves it open.
     ///
     /// # Errors
     /// If the check does not say `ok` each time.
@@ -112,7 +114,7 @@ impl Undamaged {
         &self,
         subject: &mut dyn Subject,
         interrupt: &Interrupt,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<bool> {
         self.ask_until(ALL, subject, interrupt)
     }
 
@@ -198,17 +200,17 @@ impl Undamaged {
         most: u32,
         subject: &mut dyn Subject,
         interrupt: &Interrupt,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<bool> {
         let mut tries = self.tries.lock().expect("nobody panics with it");
         if self.complaint.get().is_some() {
             // Nothing accuses any more.
-            return Ok(());
+            return Ok(true);
         }
         let mut said: Vec<String> = Vec::new();
         while *tries < most && !interrupt.requested() {
             let verdict = subject.judge(&self.state, *tries > 0)?;
             if interrupt.requested() {
-                return Ok(());
+                return Ok(false);
             }
             *tries += 1;
             match verdict {
@@ -220,10 +222,10 @@ impl Undamaged {
             }
         }
         match said.first() {
-            None => Ok(()),
+            None => Ok(*tries >= most),
             Some(first) if self.is_partial => {
                 self.complaint.get_or_init(|| first.clone());
-                Ok(())
+                Ok(true)
             }
             Some(first) => bail!(
                 "the check must say `ok` of what the run left without a crash; {} of {most} times it did not: {first}",
@@ -337,5 +339,31 @@ mod tests {
             undamaged.temper(broken()),
             Verdict::Inconclusive(_)
         ));
+    }
+
+    /// Interrupts after some tries that say `ok`.
+    struct Interrupts(u32, Interrupt);
+
+    impl Subject for Interrupts {
+        fn judge(&mut self, _: &CrashState, _: bool) -> anyhow::Result<Verdict> {
+            self.0 -= 1;
+            if self.0 == 0 {
+                self.1.request();
+            }
+            Ok(Verdict::Ok)
+        }
+    }
+
+    #[test]
+    fn an_interrupt_leaves_open_what_the_check_says_of_the_undamaged_state() {
+        let undamaged = Undamaged::of(&Trace::default(), "posix").expect("a state");
+        let interrupt = Interrupt::default();
+        let mut subject = Interrupts(5, interrupt.clone());
+        let is_known = undamaged.ask_more(&mut subject, &interrupt).expect("asked");
+        assert!(!is_known);
+        let interrupt = Interrupt::default();
+        let mut says = Says(Vec::new());
+        let is_known = undamaged.ask_more(&mut says, &interrupt).expect("asked");
+        assert!(is_known);
     }
 }

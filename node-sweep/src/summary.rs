@@ -53,6 +53,9 @@ pub struct Summary {
     /// for more than can be counted.
     #[serde(default)]
     pub left: u64,
+    /// How many of the visited states nobody had asked for: they have less missing than a broken one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub besides: u64,
     /// After what of the run crashes were tried; of several levels each has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coverage: Option<Coverage>,
@@ -63,6 +66,11 @@ pub struct Summary {
     /// What each level came to, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<Summary>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Summary {
@@ -94,6 +102,7 @@ impl Summary {
             for (why, states) in &level.reasons {
                 *all.reasons.entry(why.clone()).or_default() += states;
             }
+            all.besides += level.besides;
             all.left = all.left.saturating_add(level.left);
             all.interrupted |= level.interrupted;
             all.seconds += level.seconds;
@@ -128,6 +137,7 @@ impl Summary {
             untested: None,
             schedules: Vec::new(),
             recoveries: None,
+            besides: swept.besides,
             left: left(count, swept),
             coverage: Some(swept.coverage),
             interrupted: swept.interrupted,
@@ -192,10 +202,24 @@ impl Summary {
             ),
         };
         columns(&rows)
+            + &self.besides_line()
             + &left
             + &self.coverage_lines()
             + &self.schedules_line()
             + &self.recoveries_line()
+    }
+
+    /// Why there are more states than were asked for.
+    fn besides_line(&self) -> String {
+        match self.besides {
+            0 => String::new(),
+            1 => {
+                "1 of these states was visited since it has less missing than a broken one\n".into()
+            }
+            count => format!(
+                "{count} of these states were visited since they have less missing than a broken one\n"
+            ),
+        }
     }
 
     /// After what of the run crashes were tried, a line for each level.

@@ -131,7 +131,7 @@ fn a_sample_blames_nothing_without_which_it_is_broken_as_well() {
         assert_eq!(finding["relaxation"], "in order", "{finding:#}");
     }
     assert!(
-        swept.summary["states"].as_u64() > Some(60),
+        swept.summary["besides"].as_u64() > Some(0) && swept.summary["states"].as_u64() > Some(60),
         "{}",
         swept.summary
     );

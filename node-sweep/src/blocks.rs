@@ -12,7 +12,7 @@ use pace_rules::nodes::{
     BlockSpace, BlockState, Model, NodeState, RecordedDisk, Relaxation as OfNodes, StartOrder,
     State, micros,
 };
-use trace::{Action, Run};
+use trace::{Action, Event, Run};
 use trace_store::{Disk, Trace};
 
 use crate::check::Complaint;
@@ -428,42 +428,37 @@ impl BlockFindings<'_> {
         }
     }
 
-    /// What was going on when a disk that lost nothing got what broke a promise: a crash at the
-    /// moment before breaks nothing. None where that is not so, or not known: something was promised
-    /// between the two, not all states were visited, or other disks may have changed as well.
+    /// What was going on when the disk of a program, which lost nothing, got what broke a promise: a
+    /// crash at the moment before does not. None where that is not so, or not known: something was
+    /// promised between the two, or not all states were visited.
     fn held_until(&self, node: usize, index: u64) -> Option<String> {
-        let is_alone = self.trace.disks.len() == 1;
-        let before = self
-            .space
-            .in_order_before(index)
-            .filter(|_| is_alone && self.is_whole)?;
+        let run = &self.trace.run;
+        let is_known = run.nodes.len() == 1 && self.is_whole;
+        let before = self.space.in_order_before(index).filter(|_| is_known)?;
         let (before, state) = (self.space.state(before), self.space.state(index));
-        let mut nodes = self
-            .trace
-            .run
-            .nodes
-            .iter()
-            .zip(before.cut.iter().zip(&state.cut));
-        let is_promised = nodes.any(|(node, (before, until))| {
-            let mut between = node.events[*before..*until].iter();
-            between.any(|event| matches!(event.action, Action::Mark { .. }))
-        });
-        let position = state.disks[node].as_ref()?.position;
-        if is_promised || before.disks[node].as_ref()?.position == position {
+        let events = &run.nodes[node].events;
+        let mut between = events.get(before.cut[node]..state.cut[node])?.iter();
+        if between.any(|event| matches!(event.action, Action::Mark { .. })) {
             return None;
         }
-        let time_ns = self.space.disk(node)?.times_ns[position - 1];
+        let positions = before.disks[node].as_ref()?.position..state.disks[node].as_ref()?.position;
+        let times_ns = self.space.disk(node)?.times_ns.get(positions)?;
+        let (first, last) = (*times_ns.first()?, *times_ns.last()?);
+        let has_all = |event: &&Event| event.start_ns <= first && last <= event.end_ns;
+        let is_file = |event: &&Event| matches!(event.action, Action::File(_));
+        let is_sync = |event: &&Event| event.action.is_sync();
+        let within = || events.iter().filter(is_file).filter(has_all);
         let told = Findings::without_space(self.trace);
-        let events = &self.trace.run.nodes[node].events;
-        let begun = events.partition_point(|event| event.start_ns <= time_ns);
-        let last = begun.checked_sub(1)?;
-        let words = told.event_words(&self.trace.run, node, last);
-        let is_within = time_ns <= events[last].end_ns;
-        Some(if is_within {
-            words
-        } else {
-            format!("what was written back after {words}")
-        })
+        let words = |event: &Event| {
+            let place = events.iter().position(|other| std::ptr::eq(other, event))?;
+            Some(told.event_words(run, node, place))
+        };
+        if let Some(event) = within().find(is_sync).or_else(|| within().next()) {
+            return words(event);
+        }
+        let ended = events.iter().filter(is_file);
+        let ended = ended.take_while(|event| event.end_ns < first).last()?;
+        Some(format!("what was written back after {}", words(ended)?))
     }
 
     /// What the blocks of some writes hold, by the file system's own debugger: after the crash, or

@@ -53,11 +53,8 @@ pub fn merge(parts: &[impl AsRef<Path>], out: &Path, incomplete: bool) -> anyhow
     let first = shards.first()?;
     let trace = kept.context("no part to merge")?;
     let mut results = Results::create(out, first.manifest().whole(), &trace)?;
-    for part in shards.iter() {
-        results
-            .append_all(part)
-            .with_context(|| format!("merge {}", part.directory().display()))?;
-    }
+    let shards_of_it: Vec<_> = shards.iter().collect();
+    results.append_all(&shards_of_it)?;
     Ok(Merged {
         results,
         trace,

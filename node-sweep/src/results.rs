@@ -18,6 +18,7 @@ use crate::lines::{Line, StateLine, TimeLine};
 use crate::manifest::Manifest;
 use crate::request::Level;
 use crate::summary::Summary;
+use crate::sweep::number_of;
 use crate::tree::Fingerprint;
 
 const TRACE: &str = "trace";
@@ -214,33 +215,44 @@ impl Results {
         }
     }
 
-    /// Appends everything that is recorded in a part of this sweep, but for what another part has
-    /// as well: each looks also at states of others that have less missing than a broken one.
-    pub(crate) fn append_all(&mut self, part: &Self) -> anyhow::Result<()> {
+    /// Appends what is recorded in a part of this sweep of its own states, or of those of others: a
+    /// part also looks at states of others that have less missing than a broken one. What is known of
+    /// these is left out.
+    fn append_states(&mut self, part: &Self, are_own: bool) -> anyhow::Result<()> {
+        let shard = part.manifest.shard()?;
         let mut lines = Vec::new();
         read_lines(&part.directory.join(RESULTS), |_, line: Line| {
-            let is_known = match &line {
-                Line::State(state) => {
-                    let of_level = self.verdicts.get(&state.level);
-                    let key = state.key()?;
-                    of_level.is_some_and(|verdicts| verdicts.contains_key(&key))
+            if let Line::State(state) = &line {
+                let (level, key) = (state.level, state.key()?);
+                let is_own = shard.is_none_or(|shard| shard.contains(number_of(&key)));
+                let own = self.verdicts.entry(level).or_default();
+                if is_own != are_own || own.contains_key(&key) {
+                    return anyhow::Ok(());
                 }
-                _ => false,
-            };
-            if !is_known {
+                let verdict = part.verdicts[&level][&key].clone();
+                own.insert(key, verdict);
                 lines.push(serde_json::to_string(&line)?);
             }
             anyhow::Ok(())
         })?;
-        lines
+        Ok(lines
             .iter()
-            .try_for_each(|line| self.records.append(line))?;
-        for (level, verdicts) in &part.verdicts {
-            let own = self.verdicts.entry(*level).or_default();
-            for (key, verdict) in verdicts {
-                own.entry(*key).or_insert_with(|| verdict.clone());
+            .try_for_each(|line| self.records.append(line))?)
+    }
+
+    /// Appends everything that is recorded in the parts of this sweep. Where several looked at a
+    /// state, the verdict of the one that it is of counts.
+    pub(crate) fn append_all(&mut self, parts: &[&Self]) -> anyhow::Result<()> {
+        for are_own in [true, false] {
+            for part in parts {
+                let merged = self.append_states(part, are_own);
+                merged.with_context(|| format!("merge {}", part.directory().display()))?;
             }
         }
+        parts.iter().try_for_each(|part| self.append_times(part))
+    }
+
+    fn append_times(&mut self, part: &Self) -> anyhow::Result<()> {
         for (level, seconds) in &part.seconds {
             *self.seconds.entry(*level).or_default() += seconds;
             self.records.append_time(&serde_json::to_string(&TimeLine {

@@ -98,10 +98,15 @@ pub struct Plan {
 
 impl Plan {
     fn is_ours(&self, key: &Fingerprint) -> bool {
-        let first = key.first_chunk().expect("a key has that many bytes");
         self.shard
-            .is_none_or(|shard| shard.contains(u64::from_le_bytes(*first)))
+            .is_none_or(|shard| shard.contains(number_of(key)))
     }
+}
+
+/// By what a key is of one shard or another.
+pub(crate) fn number_of(key: &Fingerprint) -> u64 {
+    let first = key.first_chunk().expect("a key has that many bytes");
+    u64::from_le_bytes(*first)
 }
 
 /// How far a sweep is.
@@ -388,6 +393,7 @@ pub fn sweep_source(
         rounds.swept.is_over = stop.is_over.load(Ordering::Relaxed);
         if plan.is_sample || rounds.swept.is_over {
             rounds.visit_those_with_less_missing()?;
+            rounds.swept.interrupted |= interrupt.requested();
         }
         Ok(rounds.conclude())
     })
@@ -435,15 +441,20 @@ impl<S: Source> Rounds<'_, '_, S> {
         };
         let are_slow = self.are_slow;
         std::thread::scope(|scope| {
-            scope.spawn(move || making.make(are_slow, indices));
+            let maker = scope.spawn(move || making.make(are_slow, indices));
             let (mut due, mut told) = (None, 0);
+            let mut has_ended = false;
             let mut failed = None;
             while due != Some(told) {
                 match self.incoming.recv_timeout(PANIC_SEEN_AFTER) {
                     Err(_) => {
+                        let is_made = due.is_some();
+                        // It would have told before it ended.
+                        ensure!(is_made || !has_ended, "what makes states has panicked");
+                        has_ended = maker.is_finished();
                         if self.judges.iter().any(ScopedJoinHandle::is_finished) {
                             self.stop.interrupt.request();
-                            ensure!(due.is_none(), "what looks at states has panicked");
+                            ensure!(!is_made, "what looks at states has panicked");
                         }
                     }
                     Ok(Happened::AllMade(sent)) => due = Some(sent),
@@ -473,9 +484,11 @@ impl<S: Source> Rounds<'_, '_, S> {
         self.stop.give_time(EXPLAINED_FOR);
         let mut known = HashSet::new();
         while !self.stop.is_now() {
+            self.maker.judged.clone_from(&self.judged);
             let Maker { seen, source, .. } = &self.maker;
             let broken = self.swept.broken.keys().filter(|key| known.insert(**key));
-            let less = broken.flat_map(|key| source.with_less_missing(seen[key].smallest.1));
+            let in_time = broken.take_while(|_| !self.stop.is_now());
+            let less = in_time.flat_map(|key| source.with_less_missing(seen[key].smallest.1));
             let less: BTreeSet<_> = less.collect();
             if less.is_empty() {
                 break;
@@ -490,7 +503,7 @@ impl<S: Source> Rounds<'_, '_, S> {
             maker,
             stop,
             judged,
-            at,
+            mut at,
             mut swept,
             ..
         } = self;
@@ -512,6 +525,14 @@ impl<S: Source> Rounds<'_, '_, S> {
             maker.impossible + looked_at.map(|(key, same)| states(key, same)).sum::<u64>();
         swept.others = maker.others + of_others.map(|(_, same)| same.states).sum::<u64>();
         (swept.impossible, swept.besides) = (maker.impossible, besides.count() as u64);
+        // What was looked at beside those that an earlier run of the sweep had come to.
+        if !swept.interrupted && !swept.is_over {
+            let known = stop.plan.known.keys();
+            let left = known.filter(|key| !judged.contains(*key)).count() as u64;
+            swept.states += left;
+            swept.besides += left;
+            at.checked += left;
+        }
         let is_part = stop.plan.is_sample || stop.plan.shard.is_some();
         swept.is_whole = !is_part && !swept.interrupted && !swept.is_over;
         swept.checked = at.checked;
@@ -544,7 +565,7 @@ impl Stop<'_> {
     /// Puts off the end.
     fn give_time(&self, more: Duration) {
         let mut deadline = self.deadline.lock().expect("nobody panics with it");
-        *deadline = deadline.map(|deadline| deadline + more);
+        *deadline = deadline.map(|deadline| deadline.max(Instant::now()) + more);
     }
 }
 
@@ -605,6 +626,8 @@ struct Maker<S> {
     is_beside: bool,
     /// What was made so, and not before.
     besides: HashSet<Fingerprint>,
+    /// What was looked at until then.
+    judged: HashSet<Fingerprint>,
 }
 
 impl<S> Maker<S> {
@@ -617,6 +640,7 @@ impl<S> Maker<S> {
             others: 0,
             is_beside: false,
             besides: HashSet::new(),
+            judged: HashSet::new(),
         }
     }
 }
@@ -729,6 +753,7 @@ impl<S: Source> Making<'_, S> {
             seen,
             is_beside,
             besides,
+            judged,
             ..
         } = &mut *self.maker;
         let is_known = seen.contains_key(&state.key);
@@ -740,8 +765,13 @@ impl<S: Source> Making<'_, S> {
         same.smallest = same.smallest.min(own);
         same.models.add(model);
         if *is_beside {
-            // It may be the very state that was counted.
-            return !(is_known && is_ours) && besides.insert(state.key);
+            // It may be the very state that was counted, and looked at or not: there was no time.
+            let is_asked_for = is_known && is_ours;
+            return if is_asked_for {
+                judged.insert(state.key)
+            } else {
+                besides.insert(state.key)
+            };
         }
         same.states += 1;
         !is_known && is_ours

@@ -489,7 +489,8 @@ impl NodeStory {
             );
             lines.add("disk", &words, detail.lines);
             if let Some(until) = &disk.held_until {
-                let words = format!("{name}{until}: a crash one moment earlier breaks nothing");
+                let words =
+                    format!("{name}{until}: a crash one moment earlier does not break this");
                 lines.add("held until", &words, detail.lines);
             }
             for lost in disk.lost.iter().take(detail.lost) {

@@ -45,6 +45,8 @@ pub struct Undamaged {
     is_partial: bool,
     /// What the check complained of, if that may come from what was not recorded.
     complaint: OnceLock<String>,
+    /// Why the check is refused, if it is.
+    refused: OnceLock<String>,
     /// What it says if nodes are started so; none as long as it was not asked.
     in_turns: Mutex<HashMap<Turns, Arc<Mutex<Option<InTurns>>>>>,
 }
@@ -69,6 +71,7 @@ impl Undamaged {
             tries: Mutex::default(),
             is_partial: !trace.about.not_recorded.is_empty(),
             complaint: OnceLock::new(),
+            refused: OnceLock::new(),
             in_turns: Mutex::default(),
         })
     }
@@ -206,6 +209,9 @@ impl Undamaged {
             // Nothing accuses any more.
             return Ok(true);
         }
+        if let Some(words) = self.refused.get() {
+            bail!("{words}");
+        }
         let mut said: Vec<String> = Vec::new();
         while *tries < most && !interrupt.requested() {
             let verdict = subject.judge(&self.state, *tries > 0)?;
@@ -227,10 +233,15 @@ impl Undamaged {
                 self.complaint.get_or_init(|| first.clone());
                 Ok(true)
             }
-            Some(first) => bail!(
-                "the check must say `ok` of what the run left without a crash; {} of {most} times it did not: {first}",
-                said.len()
-            ),
+            Some(first) => {
+                let words = format!(
+                    "the check must say `ok` of what the run left without a crash; {} of {most} times it did not: \
+                     {first}",
+                    said.len()
+                );
+                // Nor does it accuse for anybody who waited meanwhile.
+                bail!("{}", self.refused.get_or_init(|| words))
+            }
         }
     }
 }

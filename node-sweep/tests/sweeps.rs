@@ -1384,3 +1384,75 @@ fn of_a_sample_nothing_is_blamed_that_is_broken_without_it_as_well() {
     assert_eq!(missing(&found).concat(), [""; 0], "{found:#?}");
     assert!(swept.besides > 0 && swept.states == drawn.len() as u64 + swept.besides);
 }
+
+#[test]
+fn what_was_made_and_not_looked_at_is_looked_at_before_anything_is_blamed() {
+    let names: Vec<_> = (0..8).map(|number| format!("noise{number}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let trace = saves(&names);
+    let all = spaces(&trace, "posix");
+    let is_lossy = |index: &u64| {
+        let (_, state) = all.state(*index);
+        state.nodes.iter().any(|node| !node.lost.is_empty())
+    };
+    // Those in order come last: there is no time for them.
+    let (lossy, others): (Vec<_>, Vec<_>) = (0..all.len()).partition(is_lossy);
+    let drawn: Vec<_> = lossy.into_iter().step_by(9).chain(others).collect();
+    let plan = Plan {
+        deadline: Some(Instant::now() + Duration::from_millis(300)),
+        ..Plan::default()
+    };
+    let subject: Box<dyn Subject> = Box::new(Sluggish(10));
+    let swept = sweep(
+        &trace,
+        &all,
+        drawn.into_iter(),
+        vec![subject],
+        &plan,
+        &Interrupt::default(),
+        &mut (),
+    )
+    .expect("swept");
+    assert!(swept.is_over && !swept.broken.is_empty());
+    let findings = Findings::new(&trace, &all, "posix").of(&swept);
+    let found: Vec<_> = findings.into_iter().map(|(finding, _)| finding).collect();
+    assert_eq!(missing(&found).concat(), [""; 0], "{found:#?}");
+}
+
+/// Takes so many milliseconds, and looks at many states with the same disks at once. All is broken.
+struct Sluggish(u64);
+
+impl Subject for Sluggish {
+    fn judge(&mut self, _: &CrashState, again: bool) -> anyhow::Result<Verdict> {
+        if !again {
+            std::thread::sleep(Duration::from_millis(self.0));
+        }
+        Ok(Verdict::Broken(vec!["busy is lost".to_owned()].into()))
+    }
+
+    fn is_slow(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_part_of_a_sample_that_was_stopped_by_its_budget_can_be_ended() {
+    for shard in [None, Shard::new(1, 2)] {
+        let sweep = Whole {
+            sample: shard.is_none().then_some(40),
+            ..Whole::new()
+        };
+        let what = sweep.requested(shard);
+        let mut results = what.begin(&sweep.path("results"), 2).expect("begun");
+        let until = (Some(Duration::from_millis(60)), None);
+        let (_, first) = go_on(&what, &mut results, until);
+        drop(results);
+        let (mut results, trace) = Results::open(&sweep.path("results")).expect("opened");
+        let what = Requested::of(&results, &trace, Explore::BruteForce).expect("it is known");
+        let (resumed, second) = go_on(&what, &mut results, (None, None));
+        assert!(resumed.summary.is_whole(), "{first}, {second}: {resumed:?}");
+        drop(results);
+        let (results, _) = Results::open(&sweep.path("results")).expect("opened");
+        assert!(results.is_finished());
+    }
+}

@@ -1084,9 +1084,11 @@ impl Reader<'_> {
                     },
                     Some(to),
                 ) => {
-                    if *offset >= to {
-                        taken_back.push(operation);
+                    // In the last block, which has its place, the file grows on the disk at once.
+                    if *offset < to.next_multiple_of(PAGE_BYTES) {
+                        break;
                     }
+                    taken_back.push(operation);
                     if *size_before == to {
                         return taken_back;
                     }

@@ -10,6 +10,9 @@ use super::places::Place;
 use super::rules::{How, Rule};
 use super::space::{NodeRules, Relaxation, Relaxations, Space};
 
+/// Among more states of a place it is not looked for those that lack less than another one.
+const LOOKED_THROUGH_MAX: u64 = 2000;
+
 /// What a node loses at its place.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Choice {
@@ -225,7 +228,9 @@ impl Section {
             How::Each => Some(lost.iter().map(Vec::len).sum()),
         };
         // To look at all that is lost at a place takes time.
-        let Some(range) = self.of_tuple(tuple).filter(|_| most > Some(1)) else {
+        let is_worth_it =
+            |range: &Range<u64>| most > Some(1) && range.end - range.start <= LOOKED_THROUGH_MAX;
+        let Some(range) = self.of_tuple(tuple).filter(is_worth_it) else {
             return Vec::new();
         };
         let ways = self.ways(space, tuple);

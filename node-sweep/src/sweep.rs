@@ -766,7 +766,7 @@ impl<S: Source> Making<'_, S> {
         same.models.add(model);
         if *is_beside {
             // It may be the very state that was counted, and looked at or not: there was no time.
-            let is_asked_for = is_known && is_ours;
+            let is_asked_for = is_known && is_ours && !besides.contains(&state.key);
             return if is_asked_for {
                 judged.insert(state.key)
             } else {

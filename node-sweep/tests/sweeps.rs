@@ -1347,14 +1347,21 @@ fn findings_among(
         is_sample,
         ..Plan::default()
     };
+    let interrupt = Interrupt::default();
+    // It fails if anything is looked at twice.
+    let mut keeps = Keeps {
+        verdicts: Verdicts::new(),
+        most: usize::MAX,
+        interrupt: &interrupt,
+    };
     let swept = sweep(
         trace,
         all,
         indices.iter().copied(),
         vec![Box::new(subject)],
         &plan,
-        &Interrupt::default(),
-        &mut (),
+        &interrupt,
+        &mut keeps,
     )
     .expect("swept");
     let findings = Findings::new(trace, all, "posix").of(&swept);
@@ -1367,22 +1374,25 @@ fn of_a_sample_nothing_is_blamed_that_is_broken_without_it_as_well() {
     let names: Vec<_> = (0..8).map(|number| format!("noise{number}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     let trace = saves(&names);
-    let all = spaces(&trace, "posix");
-    let is_lossy = |index: &u64| {
-        let (_, state) = all.state(*index);
-        state.nodes.iter().any(|node| !node.lost.is_empty())
-    };
-    let drawn: Vec<_> = (0..all.len()).filter(is_lossy).step_by(7).collect();
-    assert!(drawn.len() > 5, "{drawn:?}");
-    let (swept, found) = findings_among(&trace, &all, &drawn, false);
-    assert_eq!(swept.besides, 0);
-    assert!(
-        found.len() > 1 && missing(&found).concat().len() > 1,
-        "{found:#?}"
-    );
-    let (swept, found) = findings_among(&trace, &all, &drawn, true);
-    assert_eq!(missing(&found).concat(), [""; 0], "{found:#?}");
-    assert!(swept.besides > 0 && swept.states == drawn.len() as u64 + swept.besides);
+    // The models have states in common.
+    for model in ["posix", LINUX] {
+        let all = spaces(&trace, model);
+        let is_lossy = |index: &u64| {
+            let (_, state) = all.state(*index);
+            state.nodes.iter().any(|node| !node.lost.is_empty())
+        };
+        let drawn: Vec<_> = (0..all.len()).filter(is_lossy).step_by(7).collect();
+        assert!(drawn.len() > 5, "{drawn:?}");
+        let (swept, found) = findings_among(&trace, &all, &drawn, false);
+        assert_eq!(swept.besides, 0);
+        assert!(
+            found.len() > 1 && missing(&found).concat().len() > 1,
+            "{found:#?}"
+        );
+        let (swept, found) = findings_among(&trace, &all, &drawn, true);
+        assert_eq!(missing(&found).concat(), [""; 0], "{found:#?}");
+        assert!(swept.besides > 0 && swept.states == drawn.len() as u64 + swept.besides);
+    }
 }
 
 #[test]
@@ -1403,14 +1413,21 @@ fn what_was_made_and_not_looked_at_is_looked_at_before_anything_is_blamed() {
         ..Plan::default()
     };
     let subject: Box<dyn Subject> = Box::new(Sluggish(10));
+    let interrupt = Interrupt::default();
+    // It fails if anything is looked at twice.
+    let mut keeps = Keeps {
+        verdicts: Verdicts::new(),
+        most: usize::MAX,
+        interrupt: &interrupt,
+    };
     let swept = sweep(
         &trace,
         &all,
         drawn.into_iter(),
         vec![subject],
         &plan,
-        &Interrupt::default(),
-        &mut (),
+        &interrupt,
+        &mut keeps,
     )
     .expect("swept");
     assert!(swept.is_over && !swept.broken.is_empty());

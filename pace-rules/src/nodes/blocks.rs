@@ -412,6 +412,11 @@ impl BlockSpace {
         (self.starts[(index / states) as usize], index % states)
     }
 
+    /// The place of the block that has a state of one order.
+    fn block_of(&self, index: u64) -> usize {
+        self.blocks.partition_point(|block| block.end <= index)
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -453,8 +458,7 @@ impl BlockSpace {
     /// If there are not so many.
     pub fn in_order(&self, index: u64) -> Option<u64> {
         let (_, own) = self.start(index);
-        let place = self.blocks.partition_point(|block| block.end <= own);
-        let Block { moment, kind, .. } = self.blocks[place];
+        let Block { moment, kind, .. } = self.blocks[self.block_of(own)];
         // They come first, one of each moment.
         let has_prefix = self.blocks[0].kind == disk::Kind::Prefix;
         (kind != disk::Kind::Prefix && has_prefix).then(|| index - own + moment as u64)
@@ -467,8 +471,7 @@ impl BlockSpace {
     /// If there are not so many.
     pub fn in_order_before(&self, index: u64) -> Option<u64> {
         let (_, own) = self.start(index);
-        let place = self.blocks.partition_point(|block| block.end <= own);
-        let Block { moment, kind, .. } = self.blocks[place];
+        let Block { moment, kind, .. } = self.blocks[self.block_of(own)];
         (kind == disk::Kind::Prefix && moment > 0).then(|| index - 1)
     }
 
@@ -478,7 +481,7 @@ impl BlockSpace {
     /// If there are not so many.
     pub fn state(&self, index: u64) -> BlockState {
         let (start, index) = self.start(index);
-        let place = self.blocks.partition_point(|block| block.end <= index);
+        let place = self.block_of(index);
         let block = &self.blocks[place];
         let mut number = u128::from(
             index

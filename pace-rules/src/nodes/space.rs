@@ -286,11 +286,7 @@ impl Space {
 
     /// The sections, each with the number of the first of its states.
     fn numbered(&self) -> impl Iterator<Item = (&Section, u64)> {
-        self.sections.iter().scan(0_u64, |next, section| {
-            let first = *next;
-            *next = first.saturating_add(section.len());
-            Some((section, first))
-        })
+        numbered(&self.sections, Section::len)
     }
 
     /// States like state number `index` in which less is missing: nothing of what it lacks; nothing,
@@ -437,4 +433,17 @@ impl Space {
     pub fn micros(&self, node: usize) -> &[Micro] {
         &self.nodes[node].micros.all
     }
+}
+
+/// Parts of a space, each with the number of the first of its states. `u64::MAX` stands for more
+/// than can be counted.
+pub(super) fn numbered<T>(
+    parts: &[T],
+    states: impl Fn(&T) -> u64,
+) -> impl Iterator<Item = (&T, u64)> {
+    parts.iter().scan(0_u64, move |next, part| {
+        let first = *next;
+        *next = first.saturating_add(states(part));
+        Some((part, first))
+    })
 }

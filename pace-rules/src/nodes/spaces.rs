@@ -13,7 +13,7 @@ use trace::Run;
 
 use super::cuts::Clocks;
 use super::model::{Log, MODELS, Model};
-use super::space::{Count, Error, Relaxation, Request, Space, State};
+use super::space::{Count, Error, Relaxation, Request, Space, State, numbered};
 use super::starts::StartOrder;
 
 /// All models of real file systems, by one name.
@@ -156,11 +156,7 @@ impl Spaces {
 
     /// The kinds, each with the number of the first of its states.
     fn numbered(&self) -> impl Iterator<Item = (&Kind, u64)> {
-        self.kinds.iter().scan(0_u64, |next, kind| {
-            let first = *next;
-            *next = first.saturating_add(kind.count.states);
-            Some((kind, first))
-        })
+        numbered(&self.kinds, |kind| kind.count.states)
     }
 
     /// The states in which the disks are as far as in state number `index`, and less is missing

@@ -208,7 +208,18 @@ impl BlockLog {
         place
     }
 
-    /// Notes that a held write is answered now, after everything that is in the log.
+    /// Adds anything else that is not answered yet; returns its place, for [`Self::complete`].
+    ///
+    /// # Panics
+    /// If it is a write.
+    pub fn push_held(&mut self, kind: Kind, time_ns: u64) -> usize {
+        let place = self.len();
+        self.push(kind, time_ns);
+        self.entries[place].completed = NEVER;
+        place
+    }
+
+    /// Notes that a held request is answered now, after everything that is in the log.
     pub fn complete(&mut self, place: usize) {
         self.entries[place].completed = self.len();
     }

@@ -19,6 +19,7 @@ mod modules;
 mod mounts;
 mod pidfd;
 mod processor;
+mod remover;
 mod running;
 mod system;
 mod thread;
@@ -34,7 +35,8 @@ pub use logged::{LOG_FILTER, Logged, have_workers_log, log_end, words_of};
 pub use mounts::{have_no_mounts, have_other_boot_id, have_own_mounts};
 pub use pidfd::{open_process, signal_process};
 pub use processor::stay_on_one_processor;
-pub use running::{End, Running};
+pub use remover::Remover;
+pub use running::{End, Running, panic_line};
 pub use thread::ThreadBody;
 pub use uml::{MEMORY_DIRECTORY, Uml, is_guest_directory, memory_room};
 pub use xstate::{GUEST_STATE_BYTES, host_state_bytes, write_shim};
@@ -118,6 +120,8 @@ pub fn run_hidden() -> Option<ExitCode> {
         keeper::keep(arguments)
     } else if command == xstate::STATE_COMMAND {
         xstate::print_host_state()
+    } else if command == remover::REMOVER_COMMAND {
+        remover::remove_later(arguments)
     } else if command == keeper::KEPT_COMMAND {
         keeper::become_kept(arguments).map(|never| match never {})
     } else {

@@ -206,7 +206,7 @@ impl Running {
         let signal = status
             .and_then(|status| status.code())
             .and_then(keeper::signal);
-        match (panic_line(&log), signal, status) {
+        match (panic_line(log.iter().map(String::as_str)), signal, status) {
             (Some(what), ..) => End::Kernel { what, log },
             (None, Some(Signal::SIGABRT), _) => End::Kernel {
                 what: "the guest's kernel aborted without a word".into(),
@@ -306,8 +306,9 @@ impl Drop for Running {
     }
 }
 
-/// The first line that says that the kernel gave up.
-fn panic_line(log: &[String]) -> Option<String> {
+/// What a console says of why its kernel gave up, if it did.
+pub fn panic_line<'a>(log: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let log: Vec<_> = log.into_iter().collect();
     let said = |start: &str| {
         log.iter()
             .find_map(|line| line.find(start).map(|at| line[at..].to_owned()))
@@ -331,24 +332,20 @@ fn panic_line(log: &[String]) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn log(lines: &[&str]) -> Vec<String> {
-        lines.iter().map(|line| (*line).to_owned()).collect()
-    }
-
     #[test]
     fn a_panic_is_known_with_its_cause() {
-        let quiet = log(&["EXT4-fs (loop0): mounted", "reboot: Power down"]);
-        assert_eq!(panic_line(&quiet), None);
+        let quiet = ["EXT4-fs (loop0): mounted", "reboot: Power down"];
+        assert_eq!(panic_line(quiet), None);
         let panic = "Kernel panic - not syncing: Kernel mode fault at addr 0x0, ip 0x60";
         assert_eq!(
-            panic_line(&log(&["[ 1.2] x", &format!("[ 1.3] {panic}")])),
+            panic_line(["[ 1.2] x", &format!("[ 1.3] {panic}")]),
             Some(panic.into())
         );
-        let bug = log(&[
+        let bug = [
             "[ 1.2] kernel BUG at fs/x.c:1!",
             "[ 1.3] Kernel panic - not syncing: Fatal exception",
-        ]);
+        ];
         let what = "Kernel panic - not syncing: Fatal exception (kernel BUG at fs/x.c:1!)";
-        assert_eq!(panic_line(&bug), Some(what.into()));
+        assert_eq!(panic_line(bug), Some(what.into()));
     }
 }

@@ -18,7 +18,7 @@ use crate::activity::Activity;
 use crate::causes::Given;
 use crate::console::Console;
 use crate::guest::{GUEST_COMMAND, GuestCommand, INPUT, READY, Spec, Task};
-use crate::keeper::KEEPER_COMMAND;
+use crate::keeper::{KEEPER_COMMAND, KEPT_COMMAND};
 use crate::kernel_file::KernelFile;
 use crate::running::{Guest, Running};
 use crate::xstate;
@@ -59,6 +59,9 @@ pub fn is_guest_directory(path: &Path) -> bool {
 /// The environment variable that names libraries to load into the kernels of guests: with it tests
 /// stand for a host that demands more state than it has.
 const PRELOAD: &str = "CRASHPOINT_GUEST_PRELOAD";
+
+/// The processor of a kernel on a calendar: the first that its calendar's thread may use.
+const CALENDAR_PROCESSOR: usize = 0;
 
 /// Guests that were started: neighbours are to run on different processors.
 static STARTED: AtomicUsize = AtomicUsize::new(0);
@@ -319,23 +322,15 @@ impl Uml {
         if program.contains(char::is_whitespace) || directory.contains(char::is_whitespace) {
             bail!("a guest cannot be started from a path with spaces: {program}");
         }
-        let mut line = vec![
+        let mut line = own_parameters(program);
+        line.extend([
             format!("mem={}M", self.memory_mib),
-            "rootfstype=hostfs".into(),
-            "rootflags=/".into(),
-            "ro".into(),
             format!("uml_dir={directory}"),
             "umid=guest".into(),
-            // The kernel's own words, and nothing else.
-            "con=null".into(),
-            "con0=null,fd:2".into(),
             "ssl=null".into(),
             // Warnings and worse. The rest can be read in the guest.
             "loglevel=5".into(),
-            "oops=panic".into(),
-            "random.trust_cpu=on".into(),
-            format!("init={program}"),
-        ];
+        ]);
         match self.virtual_time {
             None => line.push("ssl0=fd:0,fd:1".into()),
             // Nothing comes from the host once it runs: when would be up to the host.
@@ -349,6 +344,43 @@ impl Uml {
         line.extend(self.parameters.iter().cloned());
         line.extend(["--".into(), GUEST_COMMAND.into(), directory.into()]);
         Ok(line)
+    }
+
+    /// What starts it as one of several kernels on a calendar, with these parameters beside those
+    /// that every guest has, and this program as its init with the arguments `init`.
+    ///
+    /// `directory` is its working directory, so that paths in parameters can be the same in each
+    /// run. It ends with the thread that starts it.
+    ///
+    /// # Errors
+    /// If this program or the directory has a path that the kernel cannot be given.
+    pub fn on_calendar(
+        &self,
+        directory: &Path,
+        parameters: &[String],
+        init: &[String],
+    ) -> anyhow::Result<Command> {
+        let program = crate::own_program();
+        let program = program
+            .to_str()
+            .filter(|path| !path.contains(char::is_whitespace));
+        let program = program.context("a guest cannot be started from a path with spaces")?;
+        let mut command = Command::new(program);
+        command
+            .arg(KEPT_COMMAND)
+            .arg(CALENDAR_PROCESSOR.to_string())
+            .arg(&self.kernel)
+            .args(own_parameters(program))
+            .args(parameters)
+            .args(&self.parameters)
+            .arg("--")
+            .args(init)
+            .env_clear()
+            .env("TMPDIR", memory_room(self.memory_mib).0)
+            .env("LD_PRELOAD", self.preload(directory)?)
+            .current_dir(directory)
+            .process_group(0);
+        Ok(command)
     }
 
     /// Its memory: the last word is that of the kernel's parameters.
@@ -386,6 +418,21 @@ impl Uml {
             running.why_not_started(why)
         );
     }
+}
+
+/// The parameters of every kernel, whose init is `program`.
+fn own_parameters(program: &str) -> Vec<String> {
+    vec![
+        "rootfstype=hostfs".into(),
+        "rootflags=/".into(),
+        "ro".into(),
+        // The kernel's own words, and nothing else.
+        "con=null".into(),
+        "con0=null,fd:2".into(),
+        "oops=panic".into(),
+        "random.trust_cpu=on".into(),
+        format!("init={program}"),
+    ]
 }
 
 /// A size as kernels take it.

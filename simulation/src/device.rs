@@ -1,0 +1,93 @@
+//! The devices of a machine.
+
+mod disk;
+mod network;
+mod port;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+pub use disk::{Disk, DiskTimes, PowerCut};
+pub(crate) use network::{offer as network_offer, received, sent};
+pub(crate) use port::{Port, offer as port_offer};
+
+use crate::vhost_user::{Driver, Offer, Received};
+
+/// What a device is.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// A network card.
+    Network,
+    /// A disk.
+    Disk(Box<Disk>),
+    /// The way in and out.
+    Port(Port),
+}
+
+impl Kind {
+    /// Its number among the devices of virtio (section 5 of the specification).
+    pub(crate) fn number(&self) -> u32 {
+        match self {
+            Self::Network => 1,
+            Self::Disk(_) => 2,
+            Self::Port(_) => 3,
+        }
+    }
+}
+
+/// A device, which a kernel finds each time that it boots.
+#[derive(Debug)]
+pub(crate) struct Device {
+    listener: UnixListener,
+    offer: Offer,
+    pub(crate) driver: Option<Driver>,
+    pub(crate) kind: Kind,
+}
+
+impl Device {
+    /// One that is found at `path`.
+    pub(crate) fn new(path: &Path, offer: Offer, kind: Kind) -> io::Result<Self> {
+        Ok(Self {
+            listener: UnixListener::bind(path)?,
+            offer,
+            driver: None,
+            kind,
+        })
+    }
+
+    /// Where something happens first: a driver comes, or has something to say.
+    pub(crate) fn events(&self) -> BorrowedFd<'_> {
+        match &self.driver {
+            Some(driver) => driver.messages(),
+            None => self.listener.as_fd(),
+        }
+    }
+
+    /// Something is to be seen there. Returns the driver's message, if it has come before.
+    pub(crate) fn receive(&mut self) -> io::Result<Option<Received>> {
+        if let Some(driver) = &mut self.driver {
+            return driver.receive().map(Some);
+        }
+        let (stream, _): (UnixStream, _) = self.listener.accept()?;
+        self.driver = Some(Driver::new(stream, &self.offer));
+        Ok(None)
+    }
+
+    /// Answers a message: the kernel goes on.
+    pub(crate) fn answer(&mut self, message: Received) -> io::Result<()> {
+        let driver = self.driver.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        driver.answer(message, &self.offer)
+    }
+
+    /// The machine is off: nobody drives it any more.
+    pub(crate) fn switch_off(&mut self) {
+        self.driver = None;
+        match &mut self.kind {
+            Kind::Network => {}
+            Kind::Disk(disk) => disk.switch_off(),
+            Kind::Port(port) => *port = Port::default(),
+        }
+    }
+}

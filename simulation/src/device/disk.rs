@@ -1,0 +1,418 @@
+//! The disk: virtio-blk on a copy-on-write image, with everything that it is asked for in a block
+//! log.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use block_dev::{Answer, Base, Behaviour, BlockLog, DiskRequest, Image, Kind};
+use crash_images::{rebuild, requests};
+use pace_rules::disk::{Log, Relaxation, State};
+use virtio_bindings::virtio_blk::{
+    VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_WRITE_ZEROES,
+    VIRTIO_BLK_S_IOERR, VIRTIO_BLK_S_OK, VIRTIO_BLK_S_UNSUPP, VIRTIO_BLK_T_DISCARD,
+    VIRTIO_BLK_T_FLUSH, VIRTIO_BLK_T_GET_ID, VIRTIO_BLK_T_IN, VIRTIO_BLK_T_OUT,
+    VIRTIO_BLK_T_WRITE_ZEROES,
+};
+
+use crate::chance::Chance;
+use crate::error::Result;
+use crate::vhost_user::{Buffers, Driver, Offer};
+
+/// The ring of a disk.
+pub(crate) const QUEUE: usize = 0;
+
+const SECTOR_BYTES: u64 = 512;
+
+/// Kind, priority and sector of a request.
+const HEADER_BYTES: usize = 16;
+
+/// A range to discard, or to write zeros to: sector, number of sectors, flags.
+const RANGE_BYTES: usize = 16;
+
+/// How many parts one request may have.
+const PARTS_MAX: u32 = 126;
+
+/// How many ranges one discard may have, and how many sectors one of them.
+const RANGES_MAX: u32 = 16;
+const RANGE_SECTORS_MAX: u32 = 1 << 22;
+
+/// Offsets in `struct virtio_blk_config`, which has that many bytes.
+const CONFIG_BYTES: usize = 60;
+const SEG_MAX_AT: usize = 12;
+const MAX_DISCARD_SECTORS_AT: usize = 36;
+const MAX_DISCARD_SEG_AT: usize = 40;
+const DISCARD_SECTOR_ALIGNMENT_AT: usize = 44;
+const MAX_WRITE_ZEROES_SECTORS_AT: usize = 48;
+const MAX_WRITE_ZEROES_SEG_AT: usize = 52;
+
+/// What the disk calls itself.
+const ID: &[u8] = b"crashpoint";
+
+/// How long a disk takes for a request, in nanoseconds. One takes from half of that to one and a
+/// half times as long, as the seed says; requests are done one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskTimes {
+    /// To read.
+    pub read_ns: u64,
+    /// To write, discard, or write zeros.
+    pub write_ns: u64,
+    /// To flush.
+    pub flush_ns: u64,
+}
+
+impl Default for DiskTimes {
+    /// Those of a solid-state disk of a laptop.
+    fn default() -> Self {
+        Self {
+            read_ns: 80_000,
+            write_ns: 20_000,
+            flush_ns: 500_000,
+        }
+    }
+}
+
+/// A disk of a simulated machine.
+///
+/// What is written is on the disk, and in its log, when the request arrives. The disk has no forced
+/// unit access: the kernel sends a flush after each such write, which stands in the log as one.
+pub struct Disk {
+    base: Arc<Base>,
+    image: Image,
+    log: BlockLog,
+    durable: usize,
+    behaviour: Box<dyn Behaviour>,
+    times: DiskTimes,
+    chance: Chance,
+    busy_until_ns: u64,
+    in_flight: BTreeMap<u16, InFlight>,
+}
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Disk")
+            .field("log", &self.log)
+            .field("in_flight", &self.in_flight.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A request that was begun.
+struct InFlight {
+    buffers: Buffers,
+    /// What was read.
+    answer: Vec<u8>,
+    status: u32,
+    /// Its places in the log.
+    places: Vec<usize>,
+    is_flush: bool,
+}
+
+/// What a power failure did to a disk.
+pub struct PowerCut {
+    /// What the disk had been asked for since it was made, or since the last power failure.
+    pub log: BlockLog,
+    /// What it held before that.
+    pub base: Arc<Base>,
+    /// What it kept of the log.
+    pub state: State,
+    /// The places in the log of the writes that are lost altogether.
+    pub lost: Vec<usize>,
+}
+
+/// A request as the driver sends it.
+struct Request<'a> {
+    kind: u32,
+    offset: u64,
+    data: &'a [u8],
+}
+
+impl<'a> Request<'a> {
+    fn new(bytes: &'a [u8]) -> io::Result<Self> {
+        let Some((header, data)) = bytes.split_at_checked(HEADER_BYTES) else {
+            return Err(io::Error::other("a request to a disk has no header"));
+        };
+        let sector = u64::from_le_bytes(header[8..].try_into().expect("eight"));
+        Ok(Self {
+            kind: u32::from_le_bytes(header[..4].try_into().expect("four")),
+            offset: sector.saturating_mul(SECTOR_BYTES),
+            data,
+        })
+    }
+
+    /// Offset and length of each range of a discard.
+    fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.data.chunks_exact(RANGE_BYTES).map(|range| {
+            let sector = u64::from_le_bytes(range[..8].try_into().expect("eight"));
+            let count = u32::from_le_bytes(range[8..12].try_into().expect("four"));
+            let bytes = |sectors: u64| sectors.saturating_mul(SECTOR_BYTES);
+            (bytes(sector), bytes(count.into()))
+        })
+    }
+}
+
+/// What came of a request at once.
+#[derive(Default)]
+struct Done {
+    answer: Vec<u8>,
+    status: u32,
+    places: Vec<usize>,
+}
+
+impl Done {
+    fn status(status: u32) -> Self {
+        Self {
+            status,
+            ..Self::default()
+        }
+    }
+}
+
+impl Disk {
+    /// A disk that holds `base`. What takes how long for it comes from `chance`.
+    pub fn new(
+        base: Arc<Base>,
+        behaviour: impl Behaviour + 'static,
+        times: DiskTimes,
+        chance: Chance,
+    ) -> Self {
+        Self {
+            image: Image::new(Arc::clone(&base)),
+            base,
+            log: BlockLog::default(),
+            durable: 0,
+            behaviour: Box::new(behaviour),
+            times,
+            chance,
+            busy_until_ns: 0,
+            in_flight: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn offer(&self) -> Offer {
+        let mut config = vec![0; CONFIG_BYTES];
+        let sectors = self.image.size_bytes() / SECTOR_BYTES;
+        config[..8].copy_from_slice(&sectors.to_le_bytes());
+        let words = [
+            (SEG_MAX_AT, PARTS_MAX),
+            (MAX_DISCARD_SECTORS_AT, RANGE_SECTORS_MAX),
+            (MAX_DISCARD_SEG_AT, RANGES_MAX),
+            (DISCARD_SECTOR_ALIGNMENT_AT, 1),
+            (MAX_WRITE_ZEROES_SECTORS_AT, RANGE_SECTORS_MAX),
+            (MAX_WRITE_ZEROES_SEG_AT, RANGES_MAX),
+        ];
+        for (at, word) in words {
+            config[at..at + 4].copy_from_slice(&word.to_le_bytes());
+        }
+        let features = [
+            VIRTIO_BLK_F_FLUSH,
+            VIRTIO_BLK_F_SEG_MAX,
+            VIRTIO_BLK_F_DISCARD,
+            VIRTIO_BLK_F_WRITE_ZEROES,
+        ];
+        Offer {
+            features: features.iter().map(|feature| 1 << feature).sum(),
+            config,
+            queues: 1,
+        }
+    }
+
+    /// What it was asked for since it was made, [began](Self::begin), or lost its power.
+    pub fn log(&self) -> &BlockLog {
+        &self.log
+    }
+
+    /// What it holds, all of which may be lost that no flush covers.
+    pub fn image(&self) -> &Image {
+        &self.image
+    }
+
+    /// Has it behave in another way from the next request on.
+    pub fn set_behaviour(&mut self, behaviour: impl Behaviour + 'static) {
+        self.behaviour = Box::new(behaviour);
+    }
+
+    /// Begins a new log, with what the disk holds now as what can no more be lost. Nothing is in
+    /// flight.
+    ///
+    /// # Panics
+    /// If something is.
+    pub fn begin(&mut self) {
+        assert!(self.in_flight.is_empty(), "a log begins between requests");
+        self.base = Arc::new(Base::from_image(&self.image));
+        self.image = Image::new(Arc::clone(&self.base));
+        self.log = BlockLog::default();
+        self.durable = 0;
+    }
+
+    /// Begins the next request of the driver, if there is one. Returns its name and when it will be
+    /// [finished](Self::finish).
+    pub(crate) fn start(
+        &mut self,
+        driver: &mut Driver,
+        now_ns: u64,
+    ) -> io::Result<Option<(u16, u64)>> {
+        let Some(buffers) = driver.pop(QUEUE) else {
+            return Ok(None);
+        };
+        let bytes = driver.read(&buffers)?;
+        let request = Request::new(&bytes)?;
+        // The last byte that the driver reads is the status.
+        let wanted = buffers.writable_bytes().saturating_sub(1);
+        let (done, later) = self.carry_out(&request, wanted, now_ns);
+        let is_flush = request.kind == VIRTIO_BLK_T_FLUSH;
+        let time_ns = self.time_ns(request.kind) * (1 + u64::from(later));
+        self.busy_until_ns = self.busy_until_ns.max(now_ns) + time_ns;
+        let head = buffers.head;
+        let in_flight = InFlight {
+            buffers,
+            answer: done.answer,
+            status: done.status,
+            places: done.places,
+            is_flush,
+        };
+        self.in_flight.insert(head, in_flight);
+        Ok(Some((head, self.busy_until_ns)))
+    }
+
+    /// Does what is asked for. Returns what came of it, and for how many requests more the answer
+    /// waits.
+    fn carry_out(&mut self, request: &Request, wanted: usize, now_ns: u64) -> (Done, u8) {
+        let size_bytes = self.image.size_bytes();
+        let fits = |(offset, length): (u64, u64)| {
+            offset
+                .checked_add(length)
+                .is_some_and(|end| end <= size_bytes)
+        };
+        let Request { kind, offset, data } = *request;
+        let asked: Vec<_> = match kind {
+            VIRTIO_BLK_T_IN => {
+                let length = wanted as u64;
+                vec![DiskRequest::Read { offset, length }]
+            }
+            VIRTIO_BLK_T_OUT => {
+                let length = data.len() as u64;
+                vec![DiskRequest::Write { offset, length }]
+            }
+            VIRTIO_BLK_T_FLUSH => vec![DiskRequest::Flush],
+            VIRTIO_BLK_T_DISCARD | VIRTIO_BLK_T_WRITE_ZEROES => request
+                .ranges()
+                .map(|(offset, length)| DiskRequest::Discard { offset, length })
+                .collect(),
+            VIRTIO_BLK_T_GET_ID => {
+                let answer = ID.to_vec();
+                return (
+                    Done {
+                        answer,
+                        ..Done::default()
+                    },
+                    0,
+                );
+            }
+            _ => return (Done::status(VIRTIO_BLK_S_UNSUPP), 0),
+        };
+        let (mut done, mut later) = (Done::status(VIRTIO_BLK_S_OK), 0);
+        for asked in asked {
+            let range = match asked {
+                DiskRequest::Read { offset, length }
+                | DiskRequest::Write { offset, length }
+                | DiskRequest::Discard { offset, length } => (offset, length),
+                DiskRequest::Flush => (0, 0),
+            };
+            match self.behaviour.answer(asked, self.log.len()) {
+                Answer::Fail => return (Done::status(VIRTIO_BLK_S_IOERR), later),
+                _ if !fits(range) => return (Done::status(VIRTIO_BLK_S_IOERR), later),
+                Answer::AtOnce => {}
+                Answer::After(requests) => later = later.max(requests),
+            }
+            self.carry_out_one(asked, data, now_ns, &mut done);
+        }
+        (done, later)
+    }
+
+    fn carry_out_one(&mut self, asked: DiskRequest, data: &[u8], now_ns: u64, done: &mut Done) {
+        match asked {
+            DiskRequest::Read { offset, length } => {
+                done.answer = vec![0; length as usize];
+                self.image.read(offset, &mut done.answer);
+            }
+            DiskRequest::Write { offset, .. } => {
+                let place = self.log.push_held_write(offset, data, now_ns);
+                done.places.push(place);
+                self.image.write(offset, data);
+            }
+            DiskRequest::Flush => {
+                done.places.push(self.log.push_held(Kind::Flush, now_ns));
+            }
+            DiskRequest::Discard { offset, length } => {
+                let kind = Kind::Discard { offset, length };
+                done.places.push(self.log.push_held(kind, now_ns));
+                self.image.discard(offset, length);
+            }
+        }
+    }
+
+    /// How long a request takes.
+    fn time_ns(&mut self, kind: u32) -> u64 {
+        let usual = match kind {
+            VIRTIO_BLK_T_IN | VIRTIO_BLK_T_GET_ID => self.times.read_ns,
+            VIRTIO_BLK_T_FLUSH => self.times.flush_ns,
+            _ => self.times.write_ns,
+        };
+        usual / 2 + self.chance.below(usual)
+    }
+
+    /// Ends a request: the driver gets its answer, if the machine is still that which asked.
+    pub(crate) fn finish(&mut self, driver: &mut Driver, head: u16) -> io::Result<()> {
+        let Some(done) = self.in_flight.remove(&head) else {
+            return Ok(());
+        };
+        for place in &done.places {
+            self.log.complete(*place);
+        }
+        let status_at = done.buffers.writable_bytes().saturating_sub(1);
+        let data = &done.answer[..done.answer.len().min(status_at)];
+        let written = driver.write(&done.buffers, 0, data)?;
+        driver.write(&done.buffers, status_at, &[done.status as u8])?;
+        driver.give_back(QUEUE, head, written as u32 + 1)
+    }
+
+    /// The machine is off: nothing that is in flight will be answered. A flush that was not covers
+    /// nothing yet.
+    pub(crate) fn switch_off(&mut self) {
+        for request in std::mem::take(&mut self.in_flight).into_values() {
+            if request.is_flush {
+                request
+                    .places
+                    .iter()
+                    .for_each(|place| self.log.reclassify(*place, Kind::FuaFlush));
+            }
+        }
+        self.busy_until_ns = 0;
+    }
+
+    /// The power has failed: the disk keeps what `select` says of its log. The machine is off.
+    ///
+    /// # Errors
+    /// If `select` loses what no power failure may cost: then the disk is as it was.
+    pub fn power_cut(&mut self, select: impl FnOnce(&Log) -> Relaxation) -> Result<PowerCut> {
+        let rules = Log::new(&requests(&self.log), self.durable, self.behaviour.keeps());
+        let state = State {
+            position: rules.len(),
+            relaxation: select(&rules),
+        };
+        rules.check(&state)?;
+        rebuild(&mut self.image, &self.log, &rules, &state);
+        let new = Arc::new(Base::from_image(&self.image));
+        self.image = Image::new(Arc::clone(&new));
+        let base = std::mem::replace(&mut self.base, new);
+        self.durable = 0;
+        Ok(PowerCut {
+            log: std::mem::take(&mut self.log),
+            base,
+            lost: rules.lost(&state),
+            state,
+        })
+    }
+}

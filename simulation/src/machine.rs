@@ -1,0 +1,322 @@
+//! One machine: a kernel in a process of its own, what it knows of the time, and its devices.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use machine::Uml;
+
+use crate::device::{Device, Disk, Kind, Port, network_offer, port_offer};
+use crate::error::{Context, Error, Result};
+use crate::switch::HardwareAddress;
+use crate::time_travel::Message;
+
+/// How long a kernel may take to find its calendar, in the host's time.
+const CONNECT_WITHIN: Duration = Duration::from_secs(60);
+
+const LOOK_EVERY: Duration = Duration::from_micros(300);
+
+/// How many of the last lines of a console are shown with an error.
+const LAST_LINES: usize = 5;
+
+/// What a machine is.
+#[derive(Debug)]
+pub struct MachineSpec {
+    /// Its name: letters, digits and `-`. Its files have it.
+    pub name: String,
+    /// The address of its network card.
+    pub address: HardwareAddress,
+    /// Its memory in MiB.
+    pub memory_mib: u64,
+    /// Its disks, which it sees as /dev/vda, /dev/vdb and so on.
+    pub disks: Vec<Disk>,
+    /// How far its clock is ahead of the simulation's, in nanoseconds.
+    pub clock_offset_ns: i64,
+    /// Parameters for its kernel beyond those that all have.
+    pub parameters: Vec<String>,
+    /// The arguments with which this program is started as its init.
+    pub init: Vec<String>,
+}
+
+/// How a machine came to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// It was switched off from the inside.
+    Off,
+    /// Its kernel gave up: what it said.
+    Panic(String),
+    /// Its process ended in another way, which says nothing about its kernel.
+    Process(String),
+}
+
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(crate) name: String,
+    memory_mib: u64,
+    clock_offset_ns: i64,
+    parameters: Vec<String>,
+    init: Vec<String>,
+    /// What a kernel finds at its boot.
+    calendar: UnixListener,
+    pub(crate) devices: Vec<Device>,
+    /// The device that is the port.
+    pub(crate) port: usize,
+    pub(crate) running: Option<Running>,
+    /// How often it was switched on: an event for an earlier life is none for this one.
+    pub(crate) life: u32,
+    console: PathBuf,
+}
+
+/// A kernel that runs.
+#[derive(Debug)]
+pub(crate) struct Running {
+    process: Child,
+    pub(crate) stream: UnixStream,
+    /// The simulation's time at which its own was 0: when it was switched on, later by as long as
+    /// it was frozen.
+    pub(crate) offset_ns: u64,
+    /// What it knows of the simulation's time.
+    pub(crate) local_ns: u64,
+    /// When it wants to run.
+    pub(crate) request_ns: Option<u64>,
+    /// Up to when it lets time pass without asking.
+    pub(crate) free_until_ns: u64,
+    /// Since when it is frozen.
+    pub(crate) frozen_ns: Option<u64>,
+    /// Where its words begin on the console.
+    console_from: usize,
+}
+
+/// The names of a machine's files in the directory of the simulation, which is its kernel's working
+/// directory: what a kernel is told must be the same in each run.
+fn file(name: &str, what: &str) -> String {
+    format!("{name}.{what}")
+}
+
+impl Machine {
+    /// Makes what a kernel will find. `directory` is the simulation's, and `consoles` that for what
+    /// kernels say.
+    pub(crate) fn new(spec: MachineSpec, directory: &Path, consoles: &Path) -> Result<Self> {
+        let at = |what: &str| directory.join(file(&spec.name, what));
+        let made = || format!("make the devices of {}", spec.name);
+        let network = Device::new(&at("network"), network_offer(spec.address), Kind::Network);
+        let mut devices = vec![network.doing(made)?];
+        let port = Device::new(&at("port"), port_offer(), Kind::Port(Port::default()));
+        devices.push(port.doing(made)?);
+        let port = devices.len() - 1;
+        for (index, disk) in spec.disks.into_iter().enumerate() {
+            let path = at(&format!("disk{index}"));
+            devices.push(Device::new(&path, disk.offer(), Kind::Disk(Box::new(disk))).doing(made)?);
+        }
+        let calendar = UnixListener::bind(at("calendar")).doing(made)?;
+        calendar.set_nonblocking(true).doing(made)?;
+        Ok(Self {
+            calendar,
+            devices,
+            port,
+            running: None,
+            life: 0,
+            console: consoles.join(file(&spec.name, "console")),
+            name: spec.name,
+            memory_mib: spec.memory_mib,
+            clock_offset_ns: spec.clock_offset_ns,
+            parameters: spec.parameters,
+            init: spec.init,
+        })
+    }
+
+    /// Starts its kernel, up to where it has found its calendar. `number` is its place among the
+    /// machines, and `seed` its own.
+    pub(crate) fn switch_on(
+        &mut self,
+        kernel: &Uml,
+        directory: &Path,
+        (number, seed): (usize, u64),
+        now_ns: u64,
+    ) -> Result<()> {
+        // Of an earlier life, which was killed.
+        let _ = fs::remove_dir_all(directory.join(&self.name));
+        let console = File::options()
+            .create(true)
+            .append(true)
+            .open(&self.console);
+        let console = console.doing(|| format!("open {}", self.console.display()))?;
+        let console_from = console.metadata().map_or(0, |file| file.len() as usize);
+        let starting = || format!("start the kernel of {}", self.name);
+        let parameters = self.kernel_parameters(number, seed);
+        let command = kernel.on_calendar(directory, &parameters, &self.init);
+        let mut command = command.map_err(|error| Error::System {
+            doing: starting(),
+            error: io::Error::other(format!("{error:#}")),
+        })?;
+        let errors = console.try_clone().doing(starting)?;
+        command.stdin(Stdio::null()).stdout(console).stderr(errors);
+        let mut process = command.spawn().doing(starting)?;
+        let stream = self.connected(&mut process)?;
+        tracing::debug!(machine = self.name, pid = process.id(), "switched on");
+        self.life += 1;
+        self.running = Some(Running {
+            process,
+            stream,
+            offset_ns: now_ns,
+            local_ns: now_ns,
+            request_ns: None,
+            free_until_ns: 0,
+            frozen_ns: None,
+            console_from,
+        });
+        Ok(())
+    }
+
+    fn kernel_parameters(&self, number: usize, seed: u64) -> Vec<String> {
+        let mut parameters = vec![
+            format!("mem={}M", self.memory_mib),
+            "uml_dir=.".into(),
+            format!("umid={}", self.name),
+            "ssl=null".into(),
+            // A time-out of our own would be one of the host's time.
+            format!(
+                "time-travel=ext:{}:{}",
+                number + 1,
+                file(&self.name, "calendar")
+            ),
+            format!("seed={seed}"),
+        ];
+        let mut disks = 0;
+        for device in &self.devices {
+            let what = match device.kind {
+                Kind::Network => "network".to_owned(),
+                Kind::Port(_) => "port".to_owned(),
+                Kind::Disk(_) => {
+                    disks += 1;
+                    format!("disk{}", disks - 1)
+                }
+            };
+            let (path, kind) = (file(&self.name, &what), device.kind.number());
+            parameters.push(format!("virtio_uml.device={path}:{kind}"));
+        }
+        parameters.extend(self.parameters.iter().cloned());
+        parameters
+    }
+
+    /// Waits until a kernel has found its calendar.
+    fn connected(&self, process: &mut Child) -> Result<UnixStream> {
+        let begun = Instant::now();
+        let what = loop {
+            match self.calendar.accept() {
+                Ok((stream, _)) => {
+                    let blocking = stream.set_nonblocking(false).map(|()| stream);
+                    return blocking.doing(|| format!("speak with the kernel of {}", self.name));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => break format!("cannot be spoken with: {error}"),
+            }
+            if let Ok(Some(status)) = process.try_wait() {
+                break format!("ended before it found its calendar ({status})");
+            }
+            if begun.elapsed() > CONNECT_WITHIN {
+                break "did not find its calendar".into();
+            }
+            std::thread::sleep(LOOK_EVERY);
+        };
+        let _ = process.kill();
+        let _ = process.wait();
+        Err(self.misbehaves(what))
+    }
+
+    /// An error that its kernel makes.
+    pub(crate) fn misbehaves(&self, what: impl Into<String>) -> Error {
+        Error::Kernel {
+            machine: self.name.clone(),
+            what: what.into(),
+            console: last_lines(&self.console_text()),
+        }
+    }
+
+    /// Everything that its kernels have said.
+    pub(crate) fn console_text(&self) -> String {
+        let mut bytes = Vec::new();
+        let read = File::open(&self.console).and_then(|mut file| file.read_to_end(&mut bytes));
+        // Who has not begun has said nothing.
+        let _ = read;
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// What has something for us: the calendar's stream, then the devices.
+    pub(crate) fn events(&self) -> Vec<BorrowedFd<'_>> {
+        let stream = self.running.iter().map(|running| running.stream.as_fd());
+        stream
+            .chain(self.devices.iter().map(Device::events))
+            .collect()
+    }
+
+    /// The time of day that its clock has when it is switched on.
+    pub(crate) fn time_of_day_ns(&self, epoch_ns: u64, now_ns: u64) -> u64 {
+        (epoch_ns + now_ns).saturating_add_signed(self.clock_offset_ns)
+    }
+
+    /// Ends its kernel at once, if it runs, with all that runs in it.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut running) = self.running.take() {
+            let _ = running.process.kill();
+            let _ = running.process.wait();
+        }
+        self.devices.iter_mut().for_each(Device::switch_off);
+    }
+
+    /// Its kernel has closed its stream: how it ended.
+    pub(crate) fn ended(&mut self) -> Result<End> {
+        let name = self.name.clone();
+        let Some(mut running) = self.running.take() else {
+            return Ok(End::Off);
+        };
+        let status = running.process.wait();
+        self.devices.iter_mut().for_each(Device::switch_off);
+        let status = status.doing(|| format!("wait for the kernel of {name}"))?;
+        let console = self.console_text();
+        Ok(how(
+            status,
+            console.get(running.console_from..).unwrap_or_default(),
+        ))
+    }
+
+    /// Tells its kernel something.
+    pub(crate) fn tell(&mut self, messages: &[Message]) -> io::Result<()> {
+        let running = self.running.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        Message::write(messages, &mut running.stream)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn how(status: ExitStatus, console: &str) -> End {
+    if let Some(panic) = machine::panic_line(console.lines()) {
+        return End::Panic(panic);
+    }
+    match status.signal() {
+        None if status.success() => End::Off,
+        Some(signal) if signal == nix::libc::SIGABRT => {
+            End::Panic("its kernel aborted without a word".into())
+        }
+        _ => End::Process(status.to_string()),
+    }
+}
+
+fn last_lines(text: &str) -> Vec<String> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines: Vec<_> = lines.collect();
+    let from = lines.len().saturating_sub(LAST_LINES);
+    lines[from..]
+        .iter()
+        .map(|line| (*line).to_owned())
+        .collect()
+}

@@ -1,0 +1,302 @@
+//! The network: a switch with a link to each machine.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::chance::Chance;
+use crate::pcap::SentFrame;
+
+/// The address of a network card.
+pub type HardwareAddress = [u8; 6];
+
+/// The bit of an address that makes it one of a group: broadcast is one, too.
+const GROUP: u8 = 1;
+
+/// What the way from one machine to another is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    /// How long a frame takes, in nanoseconds. It must not be 0.
+    pub latency_ns: u64,
+    /// How much longer it may take, as the seed says. Frames overtake each other if that is longer
+    /// than the time between them.
+    pub jitter_ns: u64,
+    /// How many of a million frames are lost.
+    pub lost_per_million: u32,
+    /// How many of a million come twice.
+    pub doubled_per_million: u32,
+}
+
+impl Default for Link {
+    /// Two racks of a data centre.
+    fn default() -> Self {
+        Self {
+            latency_ns: 200_000,
+            jitter_ns: 50_000,
+            lost_per_million: 0,
+            doubled_per_million: 0,
+        }
+    }
+}
+
+/// How long a byte takes on its way into the network: a gigabit a second.
+const NS_PER_BYTE: u64 = 8;
+
+/// The switch.
+#[derive(Debug)]
+pub struct Switch {
+    seed: u64,
+    machines: Vec<Plug>,
+    usual: Link,
+    links: BTreeMap<(usize, usize), Link>,
+    chances: BTreeMap<(usize, usize), Chance>,
+    cuts: BTreeSet<(usize, usize)>,
+    /// What was sent, while that is kept.
+    sent: Option<Vec<SentFrame>>,
+    frames: u64,
+    lost: u64,
+}
+
+/// A machine's end.
+#[derive(Debug)]
+struct Plug {
+    name: String,
+    address: HardwareAddress,
+    /// Until when it is sending.
+    busy_until_ns: u64,
+}
+
+/// What becomes of a frame.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct OnItsWay {
+    /// When the sender has it out of its hands.
+    pub(crate) sent_ns: u64,
+    /// When and where it arrives.
+    pub(crate) arrivals: Vec<(u64, usize)>,
+}
+
+impl Switch {
+    pub(crate) fn new(seed: u64, usual: Link) -> Self {
+        Self {
+            seed,
+            machines: Vec::new(),
+            usual,
+            links: BTreeMap::new(),
+            chances: BTreeMap::new(),
+            cuts: BTreeSet::new(),
+            sent: None,
+            frames: 0,
+            lost: 0,
+        }
+    }
+
+    pub(crate) fn plug_in(&mut self, name: &str, address: HardwareAddress) {
+        self.machines.push(Plug {
+            name: name.to_owned(),
+            address,
+            busy_until_ns: 0,
+        });
+    }
+
+    /// Keeps all frames from now on, for [`Self::sent`].
+    pub fn keep_frames(&mut self) {
+        self.sent.get_or_insert_default();
+    }
+
+    /// The frames that were sent since they are kept, lost ones too, by time.
+    pub fn sent(&self) -> Vec<SentFrame> {
+        let mut sent = self.sent.clone().unwrap_or_default();
+        // Whoever runs ahead comes first here, and by the machine's number elsewhere.
+        sent.sort_by_key(|frame| (frame.time_ns, frame.from));
+        sent
+    }
+
+    /// How many frames were sent.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// How many did not arrive, counted for each machine that they were for.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    pub(crate) fn count_lost(&mut self) {
+        self.lost += 1;
+    }
+
+    /// Has the way from one machine to another be like that from the next frame on.
+    pub fn set_link(&mut self, from: usize, to: usize, link: Link) {
+        self.links.insert((from, to), link);
+    }
+
+    /// Loses everything, silently, that is sent from one machine to another from now on.
+    pub fn cut(&mut self, from: usize, to: usize) {
+        self.cuts.insert((from, to));
+    }
+
+    /// Undoes [`Self::cut`].
+    pub fn heal(&mut self, from: usize, to: usize) {
+        self.cuts.remove(&(from, to));
+    }
+
+    /// The shortest time in which anything gets from one machine to another.
+    pub(crate) fn latency_ns_min(&self) -> u64 {
+        let latencies = self.links.values().map(|link| link.latency_ns);
+        latencies.chain([self.usual.latency_ns]).min().expect("one")
+    }
+
+    /// A machine sends a frame.
+    pub(crate) fn send(&mut self, from: usize, frame: &[u8], now_ns: u64) -> OnItsWay {
+        let plug = &mut self.machines[from];
+        let sent_ns = plug.busy_until_ns.max(now_ns) + frame.len() as u64 * NS_PER_BYTE;
+        plug.busy_until_ns = sent_ns;
+        self.frames += 1;
+        if let Some(sent) = &mut self.sent {
+            sent.push(SentFrame {
+                time_ns: now_ns,
+                from,
+                frame: frame.to_vec(),
+            });
+        }
+        let arrivals = self.receivers(from, frame).into_iter();
+        let arrivals = arrivals
+            .flat_map(|to| self.cross(from, to, sent_ns))
+            .collect();
+        OnItsWay { sent_ns, arrivals }
+    }
+
+    /// Who is to get a frame.
+    fn receivers(&self, from: usize, frame: &[u8]) -> Vec<usize> {
+        let to = frame
+            .get(..size_of::<HardwareAddress>())
+            .unwrap_or_default();
+        let is_group = to.first().is_some_and(|first| first & GROUP != 0);
+        let others = self.machines.iter().enumerate();
+        let others = others
+            .filter(|(index, plug)| *index != from && (is_group || plug.address.as_slice() == to));
+        others.map(|(index, _)| index).collect()
+    }
+
+    /// When a frame arrives at a machine: not at all, once or twice.
+    fn cross(&mut self, from: usize, to: usize, sent_ns: u64) -> Vec<(u64, usize)> {
+        if self.cuts.contains(&(from, to)) {
+            self.lost += 1;
+            return Vec::new();
+        }
+        let link = *self.links.get(&(from, to)).unwrap_or(&self.usual);
+        let (seed, machines) = (self.seed, &self.machines);
+        let chance = self.chances.entry((from, to)).or_insert_with(|| {
+            let name = format!("link {} {}", machines[from].name, machines[to].name);
+            Chance::new(seed, &name)
+        });
+        if chance.happens(link.lost_per_million) {
+            self.lost += 1;
+            return Vec::new();
+        }
+        let times = 1 + usize::from(chance.happens(link.doubled_per_million));
+        let arrival = |chance: &mut Chance| {
+            let jitter_ns = match link.jitter_ns {
+                0 => 0,
+                most => chance.below(most + 1),
+            };
+            (sent_ns + link.latency_ns + jitter_ns, to)
+        };
+        (0..times).map(|_| arrival(chance)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADDRESSES: [HardwareAddress; 3] =
+        [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 3]];
+    const STILL: Link = Link {
+        latency_ns: 1000,
+        jitter_ns: 0,
+        lost_per_million: 0,
+        doubled_per_million: 0,
+    };
+
+    fn switch(link: Link) -> Switch {
+        let mut switch = Switch::new(1, link);
+        for (index, address) in ADDRESSES.into_iter().enumerate() {
+            switch.plug_in(&format!("n{index}"), address);
+        }
+        switch
+    }
+
+    fn frame(to: HardwareAddress) -> Vec<u8> {
+        [to.as_slice(), &[0; 54]].concat()
+    }
+
+    fn arrivals(switch: &mut Switch, from: usize, to: HardwareAddress) -> Vec<(u64, usize)> {
+        switch.send(from, &frame(to), 0).arrivals
+    }
+
+    #[test]
+    fn a_frame_goes_to_its_address_and_one_for_a_group_to_all_others() {
+        let mut switch = switch(STILL);
+        // 60 bytes take 480 ns, one frame after the other.
+        assert_eq!(arrivals(&mut switch, 0, ADDRESSES[2]), [(1480, 2)]);
+        assert_eq!(arrivals(&mut switch, 0, [0xff; 6]), [(1960, 1), (1960, 2)]);
+        let multicast = [0x33, 0x33, 0, 0, 0, 1];
+        assert_eq!(arrivals(&mut switch, 1, multicast), [(1480, 0), (1480, 2)]);
+        assert_eq!(arrivals(&mut switch, 1, [2, 0, 0, 0, 0, 9]), [], "nobody's");
+        assert_eq!(arrivals(&mut switch, 1, ADDRESSES[1]), [], "its own");
+        assert_eq!((switch.frames(), switch.lost()), (5, 0));
+    }
+
+    #[test]
+    fn a_cut_loses_one_direction_until_it_is_healed() {
+        let mut switch = switch(STILL);
+        switch.cut(0, 1);
+        assert_eq!(arrivals(&mut switch, 0, ADDRESSES[1]), []);
+        assert_eq!(arrivals(&mut switch, 1, ADDRESSES[0]).len(), 1);
+        assert_eq!(
+            arrivals(&mut switch, 0, [0xff; 6]).len(),
+            1,
+            "the third gets it"
+        );
+        assert_eq!(switch.lost(), 2);
+        switch.heal(0, 1);
+        assert_eq!(arrivals(&mut switch, 0, ADDRESSES[1]).len(), 1);
+    }
+
+    #[test]
+    fn loss_doubling_and_jitter_are_those_of_the_seed() {
+        let bad = Link {
+            jitter_ns: 500_000,
+            lost_per_million: 300_000,
+            doubled_per_million: 300_000,
+            ..STILL
+        };
+        let run = |seed: u64| -> Vec<_> {
+            let mut switch = switch(bad);
+            switch.seed = seed;
+            (0..200)
+                .map(|_| arrivals(&mut switch, 0, ADDRESSES[1]))
+                .collect()
+        };
+        let first = run(1);
+        assert_eq!(first, run(1));
+        assert_ne!(first, run(2));
+        let counts = [0, 1, 2].map(|times| first.iter().filter(|all| all.len() == times).count());
+        assert!(counts.iter().all(|count| *count > 20), "{counts:?}");
+        let times: Vec<_> = first.iter().flatten().map(|(time, _)| *time).collect();
+        assert!(!times.is_sorted(), "some overtake others");
+    }
+
+    #[test]
+    fn the_shortest_way_bounds_how_far_anybody_may_run_ahead() {
+        let mut switch = switch(STILL);
+        assert_eq!(switch.latency_ns_min(), 1000);
+        let fast = Link {
+            latency_ns: 10,
+            ..STILL
+        };
+        switch.set_link(2, 1, fast);
+        assert_eq!(switch.latency_ns_min(), 10);
+        assert_eq!(arrivals(&mut switch, 2, ADDRESSES[1]), [(490, 1)]);
+        assert_eq!(arrivals(&mut switch, 1, ADDRESSES[2]), [(1480, 2)]);
+    }
+}

@@ -1,0 +1,141 @@
+//! The protocol of a kernel with its calendar, as include/uapi/linux/um_timetravel.h has it.
+
+use std::io::{self, Read, Write};
+
+/// The length of a message in bytes: operation and sequence number of 32 bits, time of 64.
+const MESSAGE_BYTES: usize = 16;
+
+/// The time that stands for none: the kernel's S64_MAX.
+pub(crate) const NEVER_NS: u64 = i64::MAX as u64;
+
+/// What a message is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// An answer; the time is what was asked for.
+    Ack,
+    /// The kernel begins.
+    Start,
+    /// It wants to run at a time.
+    Request,
+    /// It waits until it may run.
+    Wait,
+    /// It asks what time it is.
+    Get,
+    /// It says what time it is for it.
+    Update,
+    /// It may run now.
+    Run,
+    /// It may let time pass up to then without asking.
+    FreeUntil,
+    /// It asks for the time of day, in nanoseconds since 1970.
+    GetTimeOfDay,
+    /// One that only newer kernels have.
+    Other(u32),
+}
+
+const OPERATIONS: [Operation; 9] = [
+    Operation::Ack,
+    Operation::Start,
+    Operation::Request,
+    Operation::Wait,
+    Operation::Get,
+    Operation::Update,
+    Operation::Run,
+    Operation::FreeUntil,
+    Operation::GetTimeOfDay,
+];
+
+impl Operation {
+    fn from_number(number: u32) -> Self {
+        let known = OPERATIONS.get(number as usize).copied();
+        known.unwrap_or(Self::Other(number))
+    }
+
+    fn number(self) -> u32 {
+        match self {
+            Self::Other(number) => number,
+            known => OPERATIONS
+                .iter()
+                .position(|operation| *operation == known)
+                .expect("all others are there") as u32,
+        }
+    }
+}
+
+/// A message, in either direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) operation: Operation,
+    /// An answer has that of what it answers.
+    pub(crate) sequence: u32,
+    pub(crate) time_ns: u64,
+}
+
+impl Message {
+    /// One that is not an answer.
+    pub(crate) fn new(operation: Operation, time_ns: u64) -> Self {
+        Self {
+            operation,
+            sequence: 0,
+            time_ns,
+        }
+    }
+
+    /// The answer to this one.
+    pub(crate) fn ack(self, time_ns: u64) -> Self {
+        Self {
+            operation: Operation::Ack,
+            time_ns,
+            ..self
+        }
+    }
+
+    /// Reads the next.
+    pub(crate) fn read(from: &mut impl Read) -> io::Result<Self> {
+        let mut bytes = [0; MESSAGE_BYTES];
+        from.read_exact(&mut bytes)?;
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four"));
+        Ok(Self {
+            operation: Operation::from_number(word(0)),
+            sequence: word(4),
+            time_ns: u64::from_le_bytes(bytes[8..].try_into().expect("eight")),
+        })
+    }
+
+    /// Writes messages, all at once.
+    pub(crate) fn write(messages: &[Self], to: &mut impl Write) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(messages.len() * MESSAGE_BYTES);
+        for message in messages {
+            bytes.extend(message.operation.number().to_le_bytes());
+            bytes.extend(message.sequence.to_le_bytes());
+            bytes.extend(message.time_ns.to_le_bytes());
+        }
+        to.write_all(&bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_what_the_kernel_sends() {
+        let mut bytes = Vec::new();
+        let request = Message {
+            operation: Operation::Request,
+            sequence: 5,
+            time_ns: NEVER_NS,
+        };
+        Message::write(&[request, request.ack(3)], &mut bytes).expect("written");
+        let mut expected = vec![2, 0, 0, 0, 5, 0, 0, 0];
+        expected.extend([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]);
+        expected.extend([0, 0, 0, 0, 5, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes, expected);
+        let mut rest = bytes.as_slice();
+        assert_eq!(Message::read(&mut rest).expect("read"), request);
+        assert_eq!(Message::read(&mut rest).expect("read"), request.ack(3));
+        assert!(Message::read(&mut rest).is_err(), "nothing is left");
+        assert_eq!(Operation::from_number(9), Operation::Other(9));
+        assert_eq!(Operation::Other(9).number(), 9);
+    }
+}

@@ -135,10 +135,11 @@ impl Image {
         while done < length {
             let (number, at, piece_length) =
                 piece(offset + done, (length - done).min(1 << 30) as usize);
-            if self.page(number)[at..at + piece_length]
-                .iter()
-                .any(|byte| *byte != 0)
-            {
+            // mkfs discards whole disks on which there is nothing.
+            let is_known_zero =
+                !self.overlay.contains_key(&number) && self.base.page(number).is_none();
+            let is_zero = |bytes: &Page| bytes[at..at + piece_length].iter().all(|byte| *byte == 0);
+            if !is_known_zero && !is_zero(self.page(number)) {
                 self.page_mut(number)[at..at + piece_length].fill(0);
             }
             done += piece_length as u64;

@@ -76,6 +76,9 @@ pub enum Error {
     /// A power failure was to cost what no power failure may.
     #[error(transparent)]
     Selection(#[from] pace_rules::disk::NoSuchState),
+    /// The machines of a cluster cannot be simulated.
+    #[error(transparent)]
+    Simulation(simulation::Error),
     /// A disk is mounted somewhere else, or somebody has a file on it open.
     #[error("the disk of {0} is still in use")]
     InUse(PathBuf),
@@ -85,6 +88,15 @@ pub enum Error {
     /// Somebody asked for the end.
     #[error("it was interrupted")]
     Interrupted,
+}
+
+impl From<simulation::Error> for Error {
+    fn from(error: simulation::Error) -> Self {
+        match error {
+            simulation::Error::Interrupted => Self::Interrupted,
+            error => Self::Simulation(error),
+        }
+    }
 }
 
 /// The end of a log, after other words.

@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Context, Error, Result};
 use crate::file::DIRECTORY;
 use crate::ground::MachineSpec;
+use crate::simulated::{MACHINE_COMMAND, be_machine};
 
 /// The argument by which the program is told to be a node. What the node is comes on its standard
 /// input: one line, a [`MachineSpec`]. After that come
@@ -75,7 +76,7 @@ const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
 const FEWER_NUMBERS: u32 = 30;
 
 /// Where names are looked up.
-const HOSTS: &str = "/etc/hosts";
+pub(crate) const HOSTS: &str = "/etc/hosts";
 
 /// Memory that programs share.
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -121,6 +122,9 @@ pub(crate) fn temporary_directory() -> PathBuf {
 pub fn run_hidden() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let command = arguments.next()?;
+    if command == MACHINE_COMMAND {
+        be_machine();
+    }
     if command == NODE_COMMAND {
         return Some(be_node());
     }
@@ -231,7 +235,7 @@ fn cover(directory: &Path, own: &Path) -> Result<()> {
 
 /// Has the processes of this namespace numbered from elsewhere. Where the kernel has no file for
 /// that (CONFIG_CHECKPOINT_RESTORE) threads use numbers up, so it is fewer of them.
-fn skip_numbers(last_pid: u32) {
+pub(crate) fn skip_numbers(last_pid: u32) {
     if fs::write(LAST_PID, last_pid.to_string()).is_err() {
         for _ in 0..last_pid / FEWER_NUMBERS {
             // A number that is not used up is none that matters.

@@ -28,6 +28,7 @@ mod network;
 mod node;
 mod process;
 mod ready;
+mod simulated;
 mod turns;
 mod words;
 
@@ -46,4 +47,5 @@ pub use links::{Link, Links, Member, between};
 pub use network::{client_address, reaches_others, try_links, try_network};
 pub use node::Node;
 pub use process::{Ending, Process, Spawn, Starter};
+pub use simulated::{SimulatedCluster, SimulationSettings};
 pub use turns::Turns;

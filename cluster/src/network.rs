@@ -80,9 +80,9 @@ fn own_address() -> Ipv4Addr {
 }
 
 /// A hardware address that is the same each time, so that what others remember of it stays right.
-fn hardware_address(address: Ipv4Addr) -> Vec<u8> {
+pub(crate) fn hardware_address(address: Ipv4Addr) -> [u8; 6] {
     let [a, b, c, d] = address.octets();
-    vec![2, 0, a, b, c, d]
+    [2, 0, a, b, c, d]
 }
 
 /// Makes a network with a node in it, and lets it go.
@@ -179,6 +179,19 @@ impl Network {
     }
 }
 
+/// Gives the one network card of a machine its address, and switches it on.
+///
+/// # Errors
+/// If there is none.
+pub(crate) fn set_up_machine(address: Ipv4Addr) -> Result<()> {
+    let netlink = Netlink::new()?;
+    netlink.up("lo")?;
+    netlink
+        .add_address(DEVICE, address)
+        .doing(|| format!("give {DEVICE} the address {address}"))?;
+    netlink.up(DEVICE)
+}
+
 /// A network namespace that is connected to a cluster's network. It is there as long as this is, or
 /// a process in it; the kernel takes it down some time after.
 #[derive(Debug)]
@@ -254,7 +267,7 @@ impl Netlink {
         let mut peer = LinkMessage::default();
         peer.attributes = vec![
             LinkAttribute::IfName(DEVICE.into()),
-            LinkAttribute::Address(hardware_address(address)),
+            LinkAttribute::Address(hardware_address(address).to_vec()),
             LinkAttribute::NetNsFd(node),
         ];
         let mut ours = LinkMessage::default();

@@ -596,7 +596,7 @@ fn give_to_user(directory: &Path, user: Option<&str>) -> Result<()> {
     give(directory, user.uid, user.gid).doing(|| format!("give {} to {name}", directory.display()))
 }
 
-fn give(path: &Path, uid: Uid, gid: Gid) -> std::io::Result<()> {
+pub(crate) fn give(path: &Path, uid: Uid, gid: Gid) -> std::io::Result<()> {
     if path.symlink_metadata()?.is_dir() {
         for entry in fs::read_dir(path)? {
             give(&entry?.path(), uid, gid)?;

@@ -22,11 +22,22 @@ pub fn format(variant: &Variant, path: &Path) -> Result<File> {
             needed_mib: row.size_min_mib,
         });
     }
-    let program = row.mkfs.find()?;
+    // A missing program leaves no file.
+    row.mkfs.find()?;
     let file = File::create_new(path).doing(|| format!("create {}", path.display()))?;
     file.set_len(variant.size_bytes)
         .doing(|| format!("size {}", path.display()))?;
-    let mut command = Command::new(program);
+    format_device(variant, path)?;
+    File::open(path).doing(|| format!("open {}", path.display()))
+}
+
+/// Makes an empty file system on a device, or in a file, that is there.
+///
+/// # Errors
+/// If mkfs is missing or fails.
+pub fn format_device(variant: &Variant, path: &Path) -> Result<()> {
+    let row = variant.file_system;
+    let mut command = Command::new(row.mkfs.find()?);
     command
         .args(row.mkfs.arguments)
         .args(&variant.mkfs_options)
@@ -41,7 +52,7 @@ pub fn format(variant: &Variant, path: &Path) -> Result<File> {
     if !output.status.success() {
         return Err(program_failed(&command, &output));
     }
-    File::open(path).doing(|| format!("open {}", path.display()))
+    Ok(())
 }
 
 /// Signals that a program gets for what it does itself.

@@ -37,6 +37,7 @@ pub use pidfd::{open_process, signal_process};
 pub use processor::stay_on_one_processor;
 pub use remover::Remover;
 pub use running::{End, Running, panic_line};
+pub use system::{cover_guest_temporary, mount_guest_system};
 pub use thread::ThreadBody;
 pub use uml::{MEMORY_DIRECTORY, Uml, is_guest_directory, memory_room};
 pub use xstate::{GUEST_STATE_BYTES, host_state_bytes, write_shim};

@@ -16,19 +16,46 @@ const TEMPORARY: &str = "/tmp";
 /// What a program expects of a running system. The root is the host's, read-only; `directory` is
 /// where the guest may write there.
 pub(crate) fn mount_system(directory: &Path) -> anyhow::Result<()> {
+    mount_guest_system(Path::new("/dev/ttyS0"))?;
+    host(directory, Path::new(GUEST_SHARED), MsFlags::empty())
+}
+
+/// What a program expects of a running system, for the init of a guest whose root is the host's,
+/// read-only. `device` is one that it must see.
+///
+/// # Errors
+/// If the guest's kernel cannot do it.
+pub fn mount_guest_system(device: &Path) -> anyhow::Result<()> {
     place("proc", "/proc", "")?;
     place("sysfs", "/sys", "")?;
-    if !Path::new("/dev/kmsg").exists() || !Path::new("/dev/ttyS0").exists() {
+    if !Path::new("/dev/kmsg").exists() || !device.exists() {
         place("devtmpfs", "/dev", "")?;
     }
     place("tmpfs", "/run", "mode=0755")?;
-    host(directory, Path::new(GUEST_SHARED), MsFlags::empty())?;
     // Who needs no terminal does without.
     let _ = std::fs::create_dir_all("/dev/pts");
     let _ = place("devpts", "/dev/pts", "ptmxmode=0666");
     // Only some kernels have these.
     let _ = place("tracefs", "/sys/kernel/tracing", "");
     let _ = place("fusectl", "/sys/fs/fuse/connections", "");
+    Ok(())
+}
+
+/// Gives a guest directories of its own for temporary files, in which the host's are not seen, but
+/// for those below `visible`.
+///
+/// # Errors
+/// If the guest's kernel cannot do it.
+pub fn cover_guest_temporary(visible: &[&Path]) -> anyhow::Result<()> {
+    std::fs::create_dir_all("/dev/shm").context("create /dev/shm")?;
+    for directory in [TEMPORARY, "/var/tmp", "/dev/shm"] {
+        place("tmpfs", directory, "mode=1777")?;
+        for path in visible {
+            if path.starts_with(directory) && *path != Path::new(directory) {
+                host(path, path, MsFlags::MS_RDONLY)?;
+            }
+        }
+    }
     Ok(())
 }
 

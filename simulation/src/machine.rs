@@ -179,7 +179,6 @@ impl Machine {
             "uml_dir=.".into(),
             format!("umid={}", self.name),
             "ssl=null".into(),
-            // A time-out of our own would be one of the host's time.
             format!(
                 "time-travel=ext:{}:{}",
                 number + 1,

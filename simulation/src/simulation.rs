@@ -7,7 +7,6 @@
 //! until something happens to it, or to whoever drives the simulation, or until another machine
 //! could have sent it something: when that one wants to run, and the shortest latency.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -33,6 +32,9 @@ pub const EPOCH_NS: u64 = 1_700_000_000_000_000_000;
 
 /// No event is as late as this, and kernels can add to it.
 const FAR_NS: u64 = NEVER_NS / 2;
+
+/// How many digits of the hash of a history are shown: 64 bits.
+const HISTORY_DIGITS: usize = 16;
 
 /// How often it is looked whether somebody wants an end, while a kernel computes.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -123,6 +125,8 @@ enum Event {
     Speak { device: Place, bytes: Vec<u8> },
     /// A machine has said something: whoever drives the simulation is told.
     Said { machine: usize, bytes: Vec<u8> },
+    /// A machine is off: whoever drives the simulation is told.
+    Ended { machine: usize, end: End },
 }
 
 /// A device of a machine in one of its lives.
@@ -148,7 +152,7 @@ impl Event {
             Self::Done { device, .. } | Self::Fill(device) | Self::Speak { device, .. } => {
                 Some(device.machine)
             }
-            Self::Said { .. } => None,
+            Self::Said { .. } | Self::Ended { .. } => None,
         }
     }
 }
@@ -177,7 +181,6 @@ pub struct Simulation {
     machines: Vec<Machine>,
     switch: Switch,
     calendar: Calendar<Event>,
-    happenings: VecDeque<Happening>,
     settings: Settings,
     now_ns: u64,
     is_lock_step: bool,
@@ -187,6 +190,8 @@ pub struct Simulation {
     frames: Vec<u64>,
     /// How many messages kernels have sent.
     messages: u64,
+    /// All that machines have sent, written and said, and when.
+    history: blake3::Hasher,
     /// Sockets. The last to go.
     directory: TempDir,
     _remover: machine::Remover,
@@ -217,7 +222,6 @@ impl Simulation {
             machines: Vec::new(),
             switch: Switch::new(settings.seed, settings.link),
             calendar: Calendar::default(),
-            happenings: VecDeque::new(),
             settings,
             now_ns: 0,
             is_lock_step: false,
@@ -225,6 +229,7 @@ impl Simulation {
             unanswered: None,
             frames: Vec::new(),
             messages: 0,
+            history: blake3::Hasher::new(),
             directory,
             _remover: remover,
         })
@@ -242,7 +247,7 @@ impl Simulation {
         Ok(self.machines.len() - 1)
     }
 
-    /// The time, in nanoseconds since the simulation began.
+    /// The time, in nanoseconds since the simulation began: that of what happened last.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
@@ -250,6 +255,34 @@ impl Simulation {
     /// The network.
     pub fn switch(&mut self) -> &mut Switch {
         &mut self.switch
+    }
+
+    /// A hash of all frames, requests to disks and words of machines so far, with their times: two
+    /// runs that have the same are the same, as far as anybody outside of a machine can tell.
+    pub fn history(&self) -> String {
+        self.history.finalize().to_hex()[..HISTORY_DIGITS].to_owned()
+    }
+
+    /// Remembers what a disk was last asked for. Reads are not in its log.
+    fn remember_request(&mut self, index: usize, device: usize) {
+        let Kind::Disk(disk) = &self.machines[index].devices[device].kind else {
+            return;
+        };
+        let log = disk.log();
+        let mut what = log.len().to_le_bytes().to_vec();
+        if let Some(last) = log.len().checked_sub(1) {
+            what.extend(format!("{:?}", log.entries()[last].kind).into_bytes());
+            what.extend(log.data(last));
+        }
+        self.remember(index, &what);
+    }
+
+    fn remember(&mut self, index: usize, what: &[u8]) {
+        let numbers = [self.now_ns, index as u64, what.len() as u64];
+        for number in numbers {
+            self.history.update(&number.to_le_bytes());
+        }
+        self.history.update(what);
     }
 
     /// How many messages its kernels have sent.
@@ -397,9 +430,6 @@ impl Simulation {
             }
         }
         loop {
-            if let Some(happening) = self.happenings.pop_front() {
-                return Ok(happening);
-            }
             if cancelled() {
                 return Err(Error::Interrupted);
             }
@@ -411,7 +441,7 @@ impl Simulation {
                 return Ok(Happening::Silence);
             }
             let Some(next_ns) = next_ns.filter(|next_ns| *next_ns <= until_ns) else {
-                self.now_ns = self.now_ns.max(until_ns);
+                self.now_ns = until_ns;
                 return Ok(Happening::Time);
             };
             if event_ns == Some(next_ns) {
@@ -448,7 +478,8 @@ impl Simulation {
     /// Lets the next event happen.
     fn take_event(&mut self) -> Result<Option<Happening>> {
         let (time_ns, event) = self.calendar.pop().expect("there is one");
-        self.now_ns = self.now_ns.max(time_ns);
+        // It may be earlier than what a machine did that ran ahead.
+        self.now_ns = time_ns;
         if let Some(target) = event.target()
             && let Some(running) = &mut self.machines[target].running
         {
@@ -457,6 +488,9 @@ impl Simulation {
         match event {
             Event::Said { machine, bytes } => {
                 return Ok(Some(Happening::Said { machine, bytes }));
+            }
+            Event::Ended { machine, end } => {
+                return Ok(Some(Happening::Ended { machine, end }));
             }
             Event::Frame { to, frame } => self.arrive(to, &frame)?,
             Event::Call(ring) => self.call(ring)?,
@@ -542,6 +576,8 @@ impl Simulation {
         let Some(driver) = driver.filter(|_| running.frozen_ns.is_none()) else {
             return Ok(());
         };
+        let (now_ns, queue, device) = (self.now_ns, ring.queue, ring.device.device);
+        tracing::trace!(now_ns, machine = machine.name, device, queue, "calls");
         if driver.call(ring.queue).is_err() {
             return self.end(index);
         }
@@ -586,7 +622,7 @@ impl Simulation {
         until_ns: u64,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Served> {
-        self.now_ns = self.now_ns.max(time_ns);
+        self.now_ns = time_ns;
         let free_until_ns = self.free_until_ns(index).min(until_ns).max(time_ns);
         let machine = &mut self.machines[index];
         let running = machine.running.as_mut().expect("it wants to run");
@@ -594,6 +630,13 @@ impl Simulation {
         running.request_ns = None;
         running.free_until_ns = free_until_ns;
         let offset_ns = running.offset_ns;
+        tracing::trace!(
+            time_ns,
+            machine = machine.name,
+            free_until_ns,
+            offset_ns,
+            "runs"
+        );
         let words = [
             Message::new(Operation::FreeUntil, free_until_ns - offset_ns),
             Message::new(Operation::Run, time_ns - offset_ns),
@@ -776,6 +819,7 @@ impl Simulation {
                 taken.map_err(|error| self.machines[index].misbehaves(error.to_string()))?;
             match taken {
                 Some(Taken::Frame(frame)) => {
+                    self.remember(index, &frame);
                     self.frames[index] += 1;
                     let way = self.switch.send(index, &frame, now_ns);
                     sent_ns = Some(way.sent_ns);
@@ -786,6 +830,7 @@ impl Simulation {
                     }
                 }
                 Some(Taken::Request(head, done_ns)) => {
+                    self.remember_request(index, device);
                     let event = Event::Done {
                         device: place,
                         head,
@@ -793,6 +838,7 @@ impl Simulation {
                     self.calendar.add(done_ns, source, event);
                 }
                 Some(Taken::Words(bytes)) => {
+                    self.remember(index, &bytes);
                     let event = Event::Said {
                         machine: index,
                         bytes,
@@ -874,6 +920,10 @@ impl Simulation {
             return Ok(None);
         };
         let offset_ns = running.offset_ns;
+        let Message {
+            operation, time_ns, ..
+        } = message;
+        tracing::trace!(now_ns, machine = machine.name, ?operation, time_ns, "heard");
         let answer_ns = match message.operation {
             Operation::Ack => return Ok(Some(Operation::Ack)),
             Operation::Request => {
@@ -893,7 +943,7 @@ impl Simulation {
                     return Err(machine.misbehaves(what));
                 }
                 running.local_ns = time_ns;
-                self.now_ns = self.now_ns.max(time_ns);
+                self.now_ns = time_ns;
                 0
             }
             Operation::GetTimeOfDay => time_of_day_ns,
@@ -913,11 +963,12 @@ impl Simulation {
     fn end(&mut self, index: usize) -> Result<()> {
         if self.is_on(index) {
             let end = self.machines[index].ended()?;
-            let happening = Happening::Ended {
+            let event = Event::Ended {
                 machine: index,
                 end,
             };
-            self.happenings.push_back(happening);
+            self.calendar
+                .add(self.now_ns, Source::Machine(index), event);
         }
         Ok(())
     }

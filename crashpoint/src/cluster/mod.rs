@@ -4,6 +4,7 @@ mod bench;
 mod record;
 mod recover;
 mod run;
+mod simulate;
 mod states;
 mod workspace;
 

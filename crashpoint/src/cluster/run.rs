@@ -11,6 +11,7 @@ use clap::Args;
 use cluster::{Cluster, ClusterFile, Error, Settings, Spawn, Verdict};
 use local_fs::Variant;
 
+use super::simulate::{SimulateArgs, Wanted, simulate};
 use super::workspace::Workspace;
 
 /// How often an interrupt is looked for.
@@ -38,11 +39,23 @@ pub(crate) struct RunArgs {
     /// Keep data and logs in DIR; if the nodes' data is there already, they go on with it
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+
+    #[command(flatten)]
+    simulate: SimulateArgs,
 }
 
 /// Does it.
 pub(crate) fn run(arguments: &RunArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     let file = ClusterFile::read(&arguments.file)?;
+    if arguments.simulate.simulate {
+        let wanted = Wanted {
+            client: arguments.client,
+            restart: arguments.restart,
+            check: arguments.check,
+            data: arguments.data.clone(),
+        };
+        return simulate(&file, &arguments.simulate, &wanted, interrupt);
+    }
     if let Some(file_system) = &file.disk {
         Variant::for_programs(file_system)?;
         say(&format!(
@@ -190,7 +203,7 @@ pub(crate) fn show(cluster: &mut Cluster) -> io::Result<()> {
     out.flush()
 }
 
-fn told(verdict: &Verdict) -> io::Result<Outcome> {
+pub(super) fn told(verdict: &Verdict) -> io::Result<Outcome> {
     let mut out = io::stdout().lock();
     match verdict {
         Verdict::Ok => writeln!(out, "ok")?,

@@ -218,7 +218,7 @@ impl Disk {
         }
     }
 
-    /// What it was asked for since it was made, [began](Self::begin), or lost its power.
+    /// What it was asked for since it was made, or last lost its power.
     pub fn log(&self) -> &BlockLog {
         &self.log
     }
@@ -233,17 +233,14 @@ impl Disk {
         self.behaviour = Box::new(behaviour);
     }
 
-    /// Begins a new log, with what the disk holds now as what can no more be lost. Nothing is in
-    /// flight.
-    ///
-    /// # Panics
-    /// If something is.
-    pub fn begin(&mut self) {
-        assert!(self.in_flight.is_empty(), "a log begins between requests");
-        self.base = Arc::new(Base::from_image(&self.image));
-        self.image = Image::new(Arc::clone(&self.base));
-        self.log = BlockLog::default();
-        self.durable = 0;
+    /// What it was asked for up to now can no more be lost: with that begins what is tested.
+    pub fn settle(&mut self) {
+        self.durable = self.log.len();
+    }
+
+    /// How many entries of its log can not be lost, whatever covers them.
+    pub fn settled(&self) -> usize {
+        self.durable
     }
 
     /// Begins the next request of the driver, if there is one. Returns its name and when it will be

@@ -1,0 +1,460 @@
+//! The init of a simulated machine: it makes a system of the bare kernel, runs commands, and tells
+//! what they print. It does nothing by itself, so all that happens in the machine is on the calendar.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use local_fs::{Mounted, Variant, format_device};
+use nix::errno::Errno;
+use nix::mount::{MsFlags, mount};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal, killpg};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, User, sethostname, syncfs};
+
+use super::words::{DiskSetUp, Order, ProcessId, Refusal, Report, SetUp, Stream, Task, packed};
+use crate::error::{Context, Error, Result};
+use crate::file::DIRECTORY;
+use crate::hidden::{COULD_NOT_RUN, HOSTS, skip_numbers};
+use crate::network;
+use crate::node::give;
+
+/// The argument by which the program is told to be the init of a simulated machine.
+pub(crate) const MACHINE_COMMAND: &str = "__machine";
+
+/// The machine's end of its port, which is its second device.
+const PORT: &str = "/dev/vport1p0";
+
+/// How often, and how many times, it is looked for.
+const PORT_EVERY: Duration = Duration::from_millis(1);
+const PORT_TRIES: u32 = 1000;
+
+/// A device that a guest's kernel has in any case.
+const CONSOLE: &str = "/dev/tty0";
+
+/// The disk with its data.
+const DISK: &str = "/dev/vda";
+
+/// Where that is mounted, below [`DIRECTORY`]. No node's name has a dot.
+const DISK_DIRECTORY: &str = ".disk";
+
+/// The node's directory on it, as on the disks of clusters in namespaces.
+const DATA_DIRECTORY: &str = "data";
+
+/// How much is read at once.
+const PART_BYTES: usize = 1 << 14;
+
+/// How long somebody may take to answer at a port.
+const TRY_WITHIN: Duration = Duration::from_secs(1);
+
+/// What is reported of a command that cannot be run: an exit status, as wait(2) has it.
+const COULD_NOT_RUN_STATUS: i32 = (COULD_NOT_RUN as i32) << 8;
+
+/// Is the init of a simulated machine. It ends with the machine.
+pub(crate) fn be_machine() -> ! {
+    if let Err(error) = work() {
+        // The console is all there is; the kernel says that its init has ended.
+        eprintln!("crashpoint: {error}");
+    }
+    std::process::exit(1);
+}
+
+fn work() -> Result<()> {
+    let mounted = machine::mount_guest_system(Path::new(CONSOLE));
+    mounted.map_err(|error| refused(format!("{error:#}")))?;
+    let mut wanted = SigSet::empty();
+    wanted.add(Signal::SIGCHLD);
+    wanted.thread_block().doing(|| "block signals".into())?;
+    let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+    let signals = SignalFd::with_flags(&wanted, flags).doing(|| "wait for signals".into())?;
+    let (tried_end, tried) = io::pipe().doing(|| "make a pipe".into())?;
+    let mut init = Init {
+        port: open_port()?,
+        signals,
+        tried: (tried_end.into(), tried.into()),
+        orders: Stream::default(),
+        processes: BTreeMap::new(),
+        disk: None,
+    };
+    init.report(&Report::Here)?;
+    loop {
+        init.turn()?;
+    }
+}
+
+/// Opens the port, once its other end has told of it.
+fn open_port() -> Result<File> {
+    for _ in 0..PORT_TRIES {
+        if Path::new(PORT).exists() {
+            break;
+        }
+        std::thread::sleep(PORT_EVERY);
+    }
+    let opened = OpenOptions::new().read(true).write(true).open(PORT);
+    opened.doing(|| format!("open {PORT} (it takes a kernel with CONFIG_VIRTIO_CONSOLE, as scripts/build-uml.sh makes it)"))
+}
+
+struct Init {
+    port: File,
+    signals: SignalFd,
+    /// Who tries a port says so here: where it is read, and where it is written.
+    tried: (OwnedFd, OwnedFd),
+    orders: Stream,
+    processes: BTreeMap<ProcessId, Process>,
+    disk: Option<Mounted>,
+}
+
+/// A command that was started.
+struct Process {
+    child: Child,
+    input: Option<ChildStdin>,
+    /// What it prints, as long as somebody may print: standard output and standard error.
+    outputs: [Option<OwnedFd>; 2],
+    status: Option<i32>,
+}
+
+/// Where something has come from.
+enum From {
+    Port,
+    Child,
+    Tried,
+    Output(ProcessId, usize),
+}
+
+impl Init {
+    fn report(&mut self, report: &Report) -> Result<()> {
+        let written = self.port.write_all(&packed(report));
+        written.doing(|| format!("write to {PORT}"))
+    }
+
+    /// Waits until something comes, and does what that takes.
+    fn turn(&mut self) -> Result<()> {
+        for from in self.what_came()? {
+            match from {
+                From::Port => self.listen()?,
+                From::Child => self.reap()?,
+                From::Tried => {
+                    let mut answers = [0];
+                    let read = nix::unistd::read(&self.tried.0, &mut answers);
+                    read.doing(|| "read whether a port answers".into())?;
+                    self.report(&Report::Tried(answers[0] == 1))?;
+                }
+                From::Output(id, index) => self.pass_on(id, index)?,
+            }
+        }
+        self.tell_ends()
+    }
+
+    fn what_came(&self) -> Result<Vec<From>> {
+        let mut froms = vec![From::Port, From::Child, From::Tried];
+        let mut fds = vec![
+            self.port.as_fd(),
+            self.signals.as_fd(),
+            self.tried.0.as_fd(),
+        ];
+        for (id, process) in &self.processes {
+            for (index, output) in process.outputs.iter().enumerate() {
+                if let Some(output) = output {
+                    froms.push(From::Output(*id, index));
+                    fds.push(output.as_fd());
+                }
+            }
+        }
+        let mut fds: Vec<_> = fds
+            .into_iter()
+            .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
+            .collect();
+        match poll(&mut fds, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error).doing(|| "wait for orders".into()),
+        }
+        let came = froms.into_iter().zip(&fds);
+        let came = came.filter(|(_, fd)| fd.any() == Some(true));
+        Ok(came.map(|(from, _)| from).collect())
+    }
+
+    fn listen(&mut self) -> Result<()> {
+        let mut bytes = [0; PART_BYTES];
+        let length = self
+            .port
+            .read(&mut bytes)
+            .doing(|| format!("read from {PORT}"))?;
+        self.orders.add(&bytes[..length]);
+        loop {
+            let order = self.orders.next::<Order>();
+            match order.map_err(|error| refused(format!("understand an order: {error}")))? {
+                Some(order) => self.obey(order)?,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn obey(&mut self, order: Order) -> Result<()> {
+        let done = match order {
+            Order::SetUp(spec) => self.set_up(&spec),
+            Order::Write {
+                path,
+                content,
+                user,
+            } => write(&path, &content, user.as_deref()),
+            Order::Sync => self.sync(),
+            Order::Start { id, task } => {
+                match start(&task) {
+                    Ok(process) => drop(self.processes.insert(id, process)),
+                    Err(error) => self.could_not_run(id, &error)?,
+                }
+                return Ok(());
+            }
+            Order::Input { id, bytes } => {
+                let process = self.processes.get_mut(&id);
+                if let Some(input) = process.and_then(|process| process.input.as_mut()) {
+                    // Who ends without reading is told by how it ends.
+                    let _ = input.write_all(&bytes);
+                }
+                return Ok(());
+            }
+            Order::Signal { id, signal } => {
+                let signal = Signal::try_from(signal);
+                if let (Some(process), Ok(signal)) = (self.processes.get(&id), signal) {
+                    let _ = killpg(Pid::from_raw(process.child.id().cast_signed()), signal);
+                }
+                return Ok(());
+            }
+            Order::Try { address, port } => {
+                let end = self.tried.1.try_clone().doing(|| "try a port".into())?;
+                std::thread::spawn(move || {
+                    let address = SocketAddr::from((address, port));
+                    let answers = TcpStream::connect_timeout(&address, TRY_WITHIN).is_ok();
+                    let _ = File::from(end).write_all(&[u8::from(answers)]);
+                });
+                return Ok(());
+            }
+        };
+        let is_unmountable = |error: &Error| matches!(error, Error::FileSystem(error) if error.unmountable().is_some());
+        self.report(&Report::Done(done.map_err(|error| Refusal {
+            what: error.to_string(),
+            is_unmountable: is_unmountable(&error),
+        })))
+    }
+
+    /// Makes a system of the bare kernel.
+    fn set_up(&mut self, spec: &SetUp) -> Result<()> {
+        let visible: Vec<_> = spec.visible.iter().map(PathBuf::as_path).collect();
+        let covered = machine::cover_guest_temporary(&visible);
+        covered.map_err(|error| refused(format!("{error:#}")))?;
+        sethostname(&spec.name).doing(|| "set the host's name".into())?;
+        network::set_up_machine(spec.address)?;
+        skip_numbers(spec.last_pid);
+        let root = Path::new(DIRECTORY);
+        fs::create_dir_all(root).doing(|| format!("create {DIRECTORY}"))?;
+        let hosts = root.join(".hosts");
+        fs::write(&hosts, &spec.hosts).doing(|| format!("write {}", hosts.display()))?;
+        if Path::new(HOSTS).exists() {
+            bind(&hosts, Path::new(HOSTS))?;
+        }
+        match &spec.disk {
+            Some(disk) => self.set_up_disk(disk, &root.join(&spec.name)),
+            None => Ok(()),
+        }
+    }
+
+    /// Mounts the disk, and shows what it has of the node at `data`.
+    fn set_up_disk(&mut self, spec: &DiskSetUp, data: &Path) -> Result<()> {
+        let variant = Variant::for_programs(&spec.file_system)?;
+        if spec.is_new {
+            format_device(&variant, Path::new(DISK))?;
+        }
+        let mount_point = Path::new(DIRECTORY).join(DISK_DIRECTORY);
+        for directory in [mount_point.as_path(), data] {
+            fs::create_dir_all(directory).doing(|| format!("create {}", directory.display()))?;
+        }
+        self.disk = Some(Mounted::new(&variant, Path::new(DISK), &mount_point)?);
+        let inside = mount_point.join(DATA_DIRECTORY);
+        if spec.is_new {
+            fs::create_dir(&inside).doing(|| format!("create {}", inside.display()))?;
+            give_to(&inside, spec.user.as_deref())?;
+            self.sync()?;
+        }
+        bind(&inside, data)
+    }
+
+    /// Has the disk hold what was written to it.
+    fn sync(&self) -> Result<()> {
+        let Some(mounted) = &self.disk else {
+            return Ok(());
+        };
+        let root = mounted.root()?;
+        syncfs(&root).doing(|| "write everything to the disk".into())
+    }
+
+    fn could_not_run(&mut self, id: ProcessId, error: &Error) -> Result<()> {
+        let bytes = format!("crashpoint: {error}\n").into_bytes();
+        let is_error = true;
+        self.report(&Report::Printed {
+            id,
+            is_error,
+            bytes,
+        })?;
+        self.report(&Report::Ended {
+            id,
+            status: COULD_NOT_RUN_STATUS,
+        })
+    }
+
+    /// Tells what a process has printed.
+    fn pass_on(&mut self, id: ProcessId, index: usize) -> Result<()> {
+        let Some(process) = self.processes.get_mut(&id) else {
+            return Ok(());
+        };
+        let Some(output) = &process.outputs[index] else {
+            return Ok(());
+        };
+        let mut bytes = vec![0; PART_BYTES];
+        let length = nix::unistd::read(output, &mut bytes).unwrap_or(0);
+        if length == 0 {
+            process.outputs[index] = None;
+            return Ok(());
+        }
+        bytes.truncate(length);
+        let is_error = index == 1;
+        self.report(&Report::Printed {
+            id,
+            is_error,
+            bytes,
+        })
+    }
+
+    /// Waits for everybody that has ended, as an init must.
+    fn reap(&mut self) -> Result<()> {
+        while self
+            .signals
+            .read_signal()
+            .doing(|| "read a signal".into())?
+            .is_some()
+        {}
+        loop {
+            let (pid, status) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::Exited(pid, code)) => (pid, (code & 0xff) << 8),
+                Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, signal as i32),
+                Ok(WaitStatus::StillAlive) | Err(_) => return Ok(()),
+                Ok(_) => continue,
+            };
+            let mut processes = self.processes.values_mut();
+            let known = processes.find(|process| {
+                process.status.is_none() && process.child.id() == pid.as_raw().cast_unsigned()
+            });
+            if let Some(process) = known {
+                process.status = Some(status);
+            }
+        }
+    }
+
+    /// Tells of those that have ended. What they had printed was told before, as far as it was
+    /// there when they ended: others may go on to print.
+    fn tell_ends(&mut self) -> Result<()> {
+        let ended = self.processes.iter();
+        let ended: Vec<_> = ended
+            .filter_map(|(id, process)| Some((*id, process.status?)))
+            .collect();
+        for (id, status) in ended {
+            while let Some(index) = self.has_printed(id)? {
+                self.pass_on(id, index)?;
+            }
+            self.processes.remove(&id);
+            self.report(&Report::Ended { id, status })?;
+        }
+        Ok(())
+    }
+
+    /// Which output of a process has something, or has ended and is not known to.
+    fn has_printed(&self, id: ProcessId) -> Result<Option<usize>> {
+        let outputs = self.processes[&id].outputs.iter().enumerate();
+        let (indices, mut fds): (Vec<_>, Vec<_>) = outputs
+            .filter_map(|(index, output)| Some((index, output.as_ref()?)))
+            .map(|(index, output)| (index, PollFd::new(output.as_fd(), PollFlags::POLLIN)))
+            .unzip();
+        poll(&mut fds, PollTimeout::ZERO).doing(|| "look for output".into())?;
+        let came = indices.into_iter().zip(&fds);
+        let mut came = came.filter(|(_, fd)| fd.any() == Some(true));
+        Ok(came.next().map(|(index, _)| index))
+    }
+}
+
+fn refused(what: String) -> Error {
+    Error::Command {
+        whose: "the machine".into(),
+        what: format!("cannot: {what}"),
+    }
+}
+
+fn bind(what: &Path, at: &Path) -> Result<()> {
+    let bound = mount(Some(what), at, None::<&str>, MsFlags::MS_BIND, None::<&str>);
+    bound.doing(|| format!("show {} at {}", what.display(), at.display()))
+}
+
+fn user(name: &str) -> Result<User> {
+    let found = User::from_name(name).doing(|| format!("look for the user {name}"))?;
+    found.ok_or_else(|| refused(format!("there is no user {name}")))
+}
+
+fn give_to(path: &Path, name: Option<&str>) -> Result<()> {
+    let Some(name) = name else { return Ok(()) };
+    let user = user(name)?;
+    give(path, user.uid, user.gid).doing(|| format!("give {} to {name}", path.display()))
+}
+
+fn write(path: &Path, content: &[u8], user: Option<&str>) -> Result<()> {
+    let parent = path.parent().expect("it is in a directory");
+    let written = fs::create_dir_all(parent).and_then(|()| fs::write(path, content));
+    written.doing(|| format!("write {}", path.display()))?;
+    give_to(path, user)
+}
+
+fn start(task: &Task) -> Result<Process> {
+    let (program, arguments) = task
+        .words
+        .split_first()
+        .ok_or_else(|| refused("run nothing".into()))?;
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .current_dir(&task.directory)
+        .env_clear()
+        .envs(task.environment.iter().map(|(name, value)| (name, value)))
+        .stdin(if task.has_input {
+            Stdio::piped()
+        } else {
+            Stdio::null()
+        })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    if let Some(name) = &task.user {
+        let user = user(name)?;
+        command
+            .uid(user.uid.as_raw())
+            .gid(user.gid.as_raw())
+            .env("HOME", &user.dir)
+            .env("USER", &user.name)
+            .env("LOGNAME", &user.name);
+    }
+    let mut child = command.spawn().doing(|| format!("run {program}"))?;
+    let outputs = [
+        child.stdout.take().map(OwnedFd::from),
+        child.stderr.take().map(OwnedFd::from),
+    ];
+    Ok(Process {
+        input: child.stdin.take(),
+        child,
+        outputs,
+        status: None,
+    })
+}

@@ -1,0 +1,782 @@
+//! A cluster file, run on simulated machines.
+//!
+//! All that is waited for is waited for in the simulation's time, so a run does not depend on the
+//! host: what a file gives a node to become ready is time of its own clock.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+use block_dev::Base;
+use local_fs::Variant;
+use machine::Uml;
+use nix::sys::signal::Signal;
+use pace_rules::disk::{Disk as Keeping, Log, Relaxation};
+use simulation::{
+    Chance, Disk, DiskTimes, End, Link, MachineSpec, Point, PowerCut, Settings, Simulation,
+};
+
+use super::hosts::{Heard, Hosts};
+use super::init::MACHINE_COMMAND;
+use super::words::{DiskSetUp, Order, ProcessId, SetUp, Task};
+use crate::check::{Verdict, verdict};
+use crate::error::{Context, Error, Result, log_words};
+use crate::file::{CLIENT, ClusterFile, PATIENCE_VARIABLE, Ready};
+use crate::log;
+use crate::network::{client_address, hardware_address};
+use crate::node::{FIRST_LAST_PID, SETUP_WITHIN};
+use crate::process::ending;
+
+/// The file system of a node's disk, if the cluster file names none.
+const FILE_SYSTEM: &str = "ext4";
+
+/// The memory of a machine in MiB.
+const MEMORY_MIB: u64 = 256;
+
+/// How often a node is asked whether it is ready, where it does not say so by itself.
+const ASK_EVERY_NS: u64 = 20_000_000;
+
+/// How long a kernel may take until its init is there.
+const BOOT_WITHIN: Duration = Duration::from_secs(60);
+
+/// Where the check finds what was acknowledged.
+const ACKNOWLEDGEMENTS: &str = "/run/crashpoint/.acknowledgements";
+
+/// What ends the answer of a check that keeps running.
+const END: &[u8] = b"end";
+
+/// The variables of our own environment that commands have in a machine.
+const VARIABLES: [&str; 3] = ["PATH", "HOME", "LANG"];
+
+/// How a cluster is simulated.
+#[derive(Debug, Clone)]
+pub struct SimulationSettings {
+    /// The kernel of all machines ([`Uml::find_virtual`]).
+    pub kernel: Uml,
+    /// What everything that is drawn comes from.
+    pub seed: u64,
+    /// Parameters of the kernels beyond those that all have, such as `chaos=`.
+    pub parameters: Vec<String>,
+    /// What the ways between machines are like.
+    pub link: Link,
+    /// How long disks take.
+    pub disk_times: DiskTimes,
+    /// How disks keep their word.
+    pub keeping: Keeping,
+}
+
+/// A cluster on simulated machines. What runs is killed when it is dropped.
+pub struct SimulatedCluster {
+    hosts: Hosts,
+    file: ClusterFile,
+    nodes: Vec<NodeState>,
+    /// The check, if it keeps running.
+    server: Option<ProcessId>,
+}
+
+/// What is known of a node.
+#[derive(Debug, Default)]
+struct NodeState {
+    /// Whether its disk was formatted.
+    has_disk: bool,
+    command: Option<ProcessId>,
+    is_ready: bool,
+    started_ns: u64,
+    asked_ns: u64,
+    /// A command that asks whether it is ready.
+    probe: Option<ProcessId>,
+    /// A port that somebody was asked to try.
+    tries: bool,
+    /// How often it was switched on.
+    starts: u32,
+}
+
+/// Why nodes did not become ready.
+#[derive(Debug)]
+enum NotUp {
+    /// The one that this run is about.
+    Point,
+    Error(Error),
+}
+
+impl From<Error> for NotUp {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl SimulatedCluster {
+    /// Makes the machines, all of which are off, and the network. `logs` is the directory that gets
+    /// a log for each node and the client, and what each kernel says.
+    ///
+    /// # Errors
+    /// If the file system of the nodes' disks is not known, or there is no room for the machines.
+    pub fn new(file: &ClusterFile, logs: &Path, settings: &SimulationSettings) -> Result<Self> {
+        fs::create_dir_all(logs).doing(|| format!("create {}", logs.display()))?;
+        let simulation = Simulation::new(Settings {
+            kernel: settings.kernel.clone(),
+            seed: settings.seed,
+            link: settings.link,
+            consoles: logs.to_owned(),
+        })?;
+        let mut hosts = Hosts::new(simulation, logs);
+        let client = (CLIENT, client_address(0), false);
+        let nodes = file.nodes.iter();
+        let machines = nodes.map(|node| (node.name.as_str(), node.address, node.has_data));
+        for (name, address, has_data) in machines.chain([client]) {
+            let disk = has_data
+                .then(|| new_disk(file, name, settings))
+                .transpose()?;
+            hosts.simulation.add(MachineSpec {
+                name: name.to_owned(),
+                address: hardware_address(address),
+                memory_mib: MEMORY_MIB,
+                disks: disk.into_iter().collect(),
+                clock_offset_ns: 0,
+                parameters: settings.parameters.clone(),
+                init: vec![MACHINE_COMMAND.into()],
+            })?;
+            hosts.add(name);
+        }
+        Ok(Self {
+            hosts,
+            nodes: file.nodes.iter().map(|_| NodeState::default()).collect(),
+            file: file.clone(),
+            server: None,
+        })
+    }
+
+    /// The machines, their disks and their network.
+    pub fn simulation(&mut self) -> &mut Simulation {
+        &mut self.hosts.simulation
+    }
+
+    /// What it was made of.
+    pub fn file(&self) -> &ClusterFile {
+        &self.file
+    }
+
+    /// The log of a node, or of the client or the check.
+    pub fn log(&self, name: &str) -> PathBuf {
+        self.hosts.log(name)
+    }
+
+    /// The index of the machine of the client.
+    fn client(&self) -> usize {
+        self.file.nodes.len()
+    }
+
+    /// Switches on what is off, and starts the nodes; waits until all are ready.
+    ///
+    /// # Errors
+    /// If one of them does not become ready in its time.
+    pub fn start(&mut self, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        match self.bring_up(cancelled) {
+            Ok(()) => Ok(()),
+            Err(NotUp::Error(error)) => Err(error),
+            Err(NotUp::Point) => Err(self.lost("reached a point that nobody asked for")),
+        }
+    }
+
+    fn bring_up(&mut self, cancelled: &dyn Fn() -> bool) -> std::result::Result<(), NotUp> {
+        let machines: Vec<_> = (0..=self.client()).collect();
+        let off = machines
+            .into_iter()
+            .filter(|machine| !self.hosts.simulation.is_on(*machine));
+        let off: Vec<_> = off.collect();
+        for machine in &off {
+            self.hosts.forget(*machine);
+            if let Some(node) = self.nodes.get_mut(*machine) {
+                *node = NodeState {
+                    has_disk: node.has_disk,
+                    starts: node.starts + 1,
+                    ..NodeState::default()
+                };
+            } else {
+                self.server = None;
+            }
+        }
+        self.hosts
+            .simulation
+            .switch_on(&off, cancelled)
+            .map_err(Error::from)?;
+        for machine in &off {
+            self.wait(*machine, BOOT_WITHIN, cancelled, |hosts| {
+                hosts.is_here(*machine).then_some(())
+            })?
+            .ok_or_else(|| self.not_up(*machine))?;
+        }
+        for machine in off {
+            self.set_up(machine, cancelled)?;
+        }
+        self.start_nodes(cancelled)
+    }
+
+    /// Has the init of a machine make a system of its kernel, and gives a new node what it begins
+    /// with.
+    fn set_up(
+        &mut self,
+        machine: usize,
+        cancelled: &dyn Fn() -> bool,
+    ) -> std::result::Result<(), NotUp> {
+        let node = self.file.nodes.get(machine).cloned();
+        let is_new = self.nodes.get(machine).is_some_and(|node| !node.has_disk);
+        let has_data = node.as_ref().is_some_and(|node| node.has_data);
+        let starts = self.nodes.get(machine).map_or(1, |node| node.starts);
+        let spec = SetUp {
+            name: self.hosts.name(machine).to_owned(),
+            address: node.as_ref().map_or(client_address(0), |node| node.address),
+            hosts: self.hosts_text(),
+            visible: self.visible(),
+            disk: has_data.then(|| DiskSetUp {
+                file_system: self.file_system().to_owned(),
+                is_new,
+                user: node.as_ref().and_then(|node| node.user.clone()),
+            }),
+            last_pid: FIRST_LAST_PID * starts.max(1),
+        };
+        self.ask(machine, &Order::SetUp(Box::new(spec)), cancelled)?;
+        let Some(node) = node.filter(|_| is_new) else {
+            return Ok(());
+        };
+        for (path, content) in &node.files {
+            let path = node.directory().join(path);
+            let (content, user) = (content.clone().into_bytes(), node.user.clone());
+            self.ask(
+                machine,
+                &Order::Write {
+                    path,
+                    content,
+                    user,
+                },
+                cancelled,
+            )?;
+        }
+        for words in &node.setup {
+            let task = self.node_task(machine, words);
+            let status = self.run_to_end(machine, task, &node.name, SETUP_WITHIN, cancelled)?;
+            if !status.is_some_and(|status| status.success()) {
+                let how = status.map_or_else(
+                    || format!("did not end within {SETUP_WITHIN:?}"),
+                    |status| ending(status).to_string(),
+                );
+                let what = format!("cannot be set up: {} {how}", words.join(" "));
+                return Err(self.not_ready(machine, what).into());
+            }
+        }
+        if has_data {
+            // Neither this nor the file system under it is what is tested.
+            self.ask(machine, &Order::Sync, cancelled)?;
+            self.hosts.simulation.disk(machine, 0).settle();
+        }
+        self.nodes[machine].has_disk = true;
+        Ok(())
+    }
+
+    /// Has an init do something, and waits until it is done.
+    fn ask(
+        &mut self,
+        machine: usize,
+        order: &Order,
+        cancelled: &dyn Fn() -> bool,
+    ) -> std::result::Result<(), NotUp> {
+        self.hosts.order(machine, order);
+        let done = self.wait(machine, SETUP_WITHIN, cancelled, |hosts| {
+            hosts.done(machine)
+        })?;
+        match done {
+            Some(Ok(())) => Ok(()),
+            Some(Err(refusal)) => Err(self.not_ready(machine, refusal.what).into()),
+            None => Err(self.not_ready(machine, "does not get ready".into()).into()),
+        }
+    }
+
+    /// Starts the commands of nodes that were not, in their order, and waits until all are ready.
+    fn start_nodes(&mut self, cancelled: &dyn Fn() -> bool) -> std::result::Result<(), NotUp> {
+        loop {
+            for machine in 0..self.nodes.len() {
+                if !self.nodes[machine].is_ready {
+                    self.advance(machine)?;
+                }
+            }
+            if self.nodes.iter().all(|node| node.is_ready) {
+                return Ok(());
+            }
+            let until_ns = self.hosts.simulation.now_ns() + ASK_EVERY_NS;
+            if self.hosts.hear(until_ns, cancelled)? == Heard::Point {
+                return Err(NotUp::Point);
+            }
+        }
+    }
+
+    /// Brings a node nearer to being ready.
+    fn advance(&mut self, machine: usize) -> Result<()> {
+        let now_ns = self.hosts.simulation.now_ns();
+        self.refuse_end_of(machine)?;
+        let config = self.file.nodes[machine].clone();
+        let Some(id) = self.nodes[machine].command else {
+            if config.after.iter().all(|other| self.nodes[*other].is_ready) {
+                let task = self.node_task(machine, &config.command);
+                let id = self.hosts.start(machine, task, &config.name, true)?;
+                self.nodes[machine].command = Some(id);
+                self.nodes[machine].started_ns = now_ns;
+            }
+            return Ok(());
+        };
+        let is_ready = match &config.ready {
+            None => true,
+            Some(Ready::Log(text)) => {
+                let process = self.hosts.process(machine, id);
+                process.is_some_and(|process| {
+                    let logged = process.logged.as_ref();
+                    logged.is_some_and(|logged| logged.contains(text.as_str()))
+                })
+            }
+            Some(Ready::Port(port)) => self.tries_port(machine, *port, now_ns),
+            Some(Ready::Command(words)) => self.asks_command(machine, words, now_ns)?,
+        };
+        let node = &mut self.nodes[machine];
+        node.is_ready = is_ready;
+        if is_ready {
+            if let Some(process) = self.hosts.process(machine, id) {
+                process.logged = None;
+            }
+        } else if now_ns - node.started_ns > config.ready_within.as_nanos() as u64 {
+            let what = format!("was not ready within {:?}", config.ready_within);
+            return Err(self.not_ready(machine, what));
+        }
+        Ok(())
+    }
+
+    /// Whether a port of a node answers, as somebody on its own machine sees it.
+    fn tries_port(&mut self, machine: usize, port: u16, now_ns: u64) -> bool {
+        let answered = self.hosts.tried(machine);
+        let node = &mut self.nodes[machine];
+        if answered.is_some() {
+            node.tries = false;
+        }
+        if answered == Some(true) {
+            return true;
+        }
+        if !node.tries && now_ns >= node.asked_ns + ASK_EVERY_NS {
+            (node.tries, node.asked_ns) = (true, now_ns);
+            let address = self.file.nodes[machine].address;
+            self.hosts.order(machine, &Order::Try { address, port });
+        }
+        false
+    }
+
+    /// Whether a command in a node says that it is ready.
+    fn asks_command(&mut self, machine: usize, words: &[String], now_ns: u64) -> Result<bool> {
+        if let Some(id) = self.nodes[machine].probe {
+            let status = self
+                .hosts
+                .process(machine, id)
+                .and_then(|process| process.status);
+            let Some(status) = status else {
+                return Ok(false);
+            };
+            self.nodes[machine].probe = None;
+            self.hosts.forget_process(machine, id);
+            if ExitStatus::from_raw(status).success() {
+                return Ok(true);
+            }
+        }
+        if now_ns >= self.nodes[machine].asked_ns + ASK_EVERY_NS {
+            let task = self.node_task(machine, words);
+            let id = self.hosts.start(machine, task, PROBE, false)?;
+            self.nodes[machine].probe = Some(id);
+            self.nodes[machine].asked_ns = now_ns;
+        }
+        Ok(false)
+    }
+
+    /// Fails if a node has ended, its command or its kernel.
+    ///
+    /// # Errors
+    /// [`Error::NotReady`] then.
+    pub fn refuse_end(&mut self) -> Result<()> {
+        (0..self.nodes.len()).try_for_each(|machine| self.refuse_end_of(machine))
+    }
+
+    fn refuse_end_of(&mut self, machine: usize) -> Result<()> {
+        if let Some(end) = self.hosts.end(machine) {
+            let what = match end {
+                End::Off => "switched itself off".to_owned(),
+                End::Panic(what) => format!("has a kernel that gave up: {what}"),
+                End::Process(how) => format!("has a kernel whose process ended: {how}"),
+            };
+            return Err(self.not_ready(machine, what));
+        }
+        let Some(id) = self.nodes[machine].command else {
+            return Ok(());
+        };
+        let status = self
+            .hosts
+            .process(machine, id)
+            .and_then(|process| process.status);
+        match status {
+            None => Ok(()),
+            Some(status) => {
+                let how = ending(ExitStatus::from_raw(status));
+                Err(self.not_ready(machine, format!("{how} by itself")))
+            }
+        }
+    }
+
+    /// Runs what prepares a cluster that is up for the first time, if there is something.
+    ///
+    /// # Errors
+    /// If it fails, or takes too long.
+    pub fn prepare(&mut self, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        let Some(words) = self.file.prepare.clone() else {
+            return Ok(());
+        };
+        let task = self.client_task(&words, false);
+        let status = self.run_to_end(self.client(), task, PREPARE, SETUP_WITHIN, cancelled)?;
+        if status.is_some_and(|status| status.success()) {
+            return Ok(());
+        }
+        Err(self.failed("prepare", PREPARE, status, SETUP_WITHIN))
+    }
+
+    /// Runs the client. Each line of its standard output is given to `acknowledged` with the time.
+    ///
+    /// # Errors
+    /// If there is none, it fails, or it takes too long.
+    pub fn run_client(
+        &mut self,
+        acknowledged: &mut dyn FnMut(u64, &[u8]),
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        let no_client = || Error::Command {
+            whose: "the client".into(),
+            what: "is not in the cluster file".into(),
+        };
+        let config = self.file.client.clone().ok_or_else(no_client)?;
+        let (client, task) = (self.client(), self.client_task(&config.command, false));
+        let id = self.hosts.start(client, task, CLIENT, false)?;
+        let end_ns = self.hosts.simulation.now_ns() + config.within.as_nanos() as u64;
+        let status = loop {
+            let heard = self.hosts.hear(end_ns, cancelled)?;
+            let now_ns = self.hosts.simulation.now_ns();
+            let Some(process) = self.hosts.process(client, id) else {
+                break None;
+            };
+            while let Some(line) = process.line() {
+                acknowledged(now_ns, &line);
+            }
+            match (process.status, heard) {
+                (Some(status), _) => break Some(ExitStatus::from_raw(status)),
+                (None, Heard::Something) => {}
+                (None, Heard::Time | Heard::Point) => break None,
+            }
+        };
+        match status {
+            Some(status) if status.success() => Ok(()),
+            status => Err(self.failed("the client", CLIENT, status, config.within)),
+        }
+    }
+
+    /// Asks the check about what was acknowledged: lines, each with its end. One that keeps running
+    /// is started the first time only.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be run.
+    pub fn run_check(
+        &mut self,
+        acknowledgements: &[u8],
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Verdict> {
+        let no_check = || Error::Command {
+            whose: "the check".into(),
+            what: "is not in the cluster file".into(),
+        };
+        let check = self.file.check.clone().ok_or_else(no_check)?;
+        let client = self.client();
+        let order = Order::Write {
+            path: ACKNOWLEDGEMENTS.into(),
+            content: acknowledgements.to_vec(),
+            user: None,
+        };
+        match self.ask(client, &order, cancelled) {
+            Ok(()) => {}
+            Err(NotUp::Error(error)) => return Err(error),
+            Err(NotUp::Point) => return Err(self.lost("reached a point that nobody asked for")),
+        }
+        let path = Path::new(ACKNOWLEDGEMENTS);
+        let id = match self.server {
+            Some(id) => id,
+            None => {
+                let words = check.command((!check.serve).then_some(path))?;
+                let task = self.client_task(&words, check.serve);
+                self.hosts.start(client, task, CHECK, false)?
+            }
+        };
+        if check.serve {
+            self.server = Some(id);
+            let bytes = format!("-\t{ACKNOWLEDGEMENTS}\n").into_bytes();
+            self.hosts.order(client, &Order::Input { id, bytes });
+        }
+        let end_ns = self.hosts.simulation.now_ns() + check.within.as_nanos() as u64;
+        let mut said = Vec::new();
+        let verdict = loop {
+            let heard = self.hosts.hear(end_ns, cancelled)?;
+            let Some(process) = self.hosts.process(client, id) else {
+                break Verdict::Inconclusive("the check is gone".into());
+            };
+            let mut is_answered = false;
+            while let Some(line) = process.line() {
+                is_answered |= check.serve && line == END;
+                said.push(String::from_utf8_lossy(&line).into_owned());
+            }
+            let status = process.status.map(ExitStatus::from_raw);
+            if is_answered {
+                said.pop();
+                break verdict(&said, true);
+            }
+            if let Some(status) = status {
+                self.server = None;
+                break match status.code() {
+                    Some(0 | 1) if !check.serve => verdict(&said, status.success()),
+                    _ => Verdict::Inconclusive(format!("the check {}", ending(status))),
+                };
+            }
+            if heard == Heard::Time {
+                self.end_process(client, id);
+                self.server = None;
+                let what = format!("the check did not end within {:?}", check.within);
+                break Verdict::Inconclusive(what);
+            }
+        };
+        Ok(match verdict {
+            Verdict::Inconclusive(why) => {
+                Verdict::Inconclusive(why + &log_words(&log::tail(&self.log(CHECK))))
+            }
+            other => other,
+        })
+    }
+
+    /// The power of nodes fails, at one instant; the disk of each loses what `select` says.
+    ///
+    /// # Errors
+    /// If `select` loses what no power failure may cost.
+    pub fn power_off(
+        &mut self,
+        nodes: &[usize],
+        mut select: impl FnMut(usize, &Log) -> Relaxation,
+    ) -> Result<Vec<(usize, PowerCut)>> {
+        self.hosts.simulation.switch_off(nodes);
+        let mut cuts = Vec::new();
+        for node in nodes.iter().copied() {
+            self.hosts.forget(node);
+            if self.file.nodes[node].has_data {
+                let disk = self.hosts.simulation.disk(node, 0);
+                cuts.push((node, disk.power_cut(|log| select(node, log))?));
+            }
+        }
+        Ok(cuts)
+    }
+
+    /// Has the run stand still at a point, in whatever it does then.
+    pub fn stop_at(&mut self, point: Option<Point>) {
+        self.hosts.simulation.stop_at(point);
+    }
+
+    fn end_process(&mut self, machine: usize, id: ProcessId) {
+        let signal = Signal::SIGKILL as i32;
+        self.hosts.order(machine, &Order::Signal { id, signal });
+        self.hosts.forget_process(machine, id);
+    }
+
+    /// Waits until `what` has something, or the time is over.
+    fn wait<T>(
+        &mut self,
+        machine: usize,
+        within: Duration,
+        cancelled: &dyn Fn() -> bool,
+        mut what: impl FnMut(&mut Hosts) -> Option<T>,
+    ) -> std::result::Result<Option<T>, NotUp> {
+        let until_ns = self.hosts.simulation.now_ns() + within.as_nanos() as u64;
+        loop {
+            if let Some(found) = what(&mut self.hosts) {
+                return Ok(Some(found));
+            }
+            if self.hosts.end(machine).is_some() {
+                return Ok(None);
+            }
+            match self.hosts.hear(until_ns, cancelled)? {
+                Heard::Something => {}
+                Heard::Time => return Ok(None),
+                Heard::Point => return Err(NotUp::Point),
+            }
+        }
+    }
+
+    /// Runs a command, and waits for its end. What it prints is in the log with a name.
+    fn run_to_end(
+        &mut self,
+        machine: usize,
+        task: Task,
+        log_name: &str,
+        within: Duration,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Option<ExitStatus>> {
+        let id = self.hosts.start(machine, task, log_name, true)?;
+        let ended = self.wait(machine, within, cancelled, |hosts| {
+            hosts
+                .process(machine, id)
+                .and_then(|process| process.status)
+        });
+        match ended {
+            Ok(Some(status)) => {
+                self.hosts.forget_process(machine, id);
+                Ok(Some(ExitStatus::from_raw(status)))
+            }
+            Ok(None) => {
+                self.end_process(machine, id);
+                Ok(None)
+            }
+            Err(NotUp::Error(error)) => Err(error),
+            Err(NotUp::Point) => Err(self.lost("reached a point that nobody asked for")),
+        }
+    }
+
+    fn node_task(&self, machine: usize, words: &[String]) -> Task {
+        let node = &self.file.nodes[machine];
+        let mut environment = own_environment();
+        environment.extend(node.environment.clone());
+        Task {
+            words: words.to_vec(),
+            directory: if node.has_data {
+                node.directory()
+            } else {
+                "/".into()
+            },
+            user: node.user.clone(),
+            environment,
+            has_input: false,
+        }
+    }
+
+    fn client_task(&self, words: &[String], has_input: bool) -> Task {
+        let mut environment = own_environment();
+        environment.extend(self.file.addresses());
+        environment.push((PATIENCE_VARIABLE.into(), self.file.patience.to_string()));
+        Task {
+            words: words.to_vec(),
+            directory: self.file.folder.clone(),
+            user: None,
+            environment,
+            has_input,
+        }
+    }
+
+    /// What is in /etc/hosts of every machine.
+    fn hosts_text(&self) -> String {
+        let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
+        text += &format!("{} {CLIENT}\n", client_address(0));
+        for node in &self.file.nodes {
+            text += &format!("{} {}\n", node.address, node.name);
+        }
+        text
+    }
+
+    /// What may lie in directories for temporary files, and must be seen: the folder of the cluster
+    /// file, and programs.
+    fn visible(&self) -> Vec<PathBuf> {
+        let nodes = self.file.nodes.iter();
+        let commands = nodes.flat_map(|node| [&node.command].into_iter().chain(&node.setup));
+        let words = commands.flatten().map(Path::new);
+        let programs = words.filter(|word| word.is_absolute() && word.exists());
+        let directories = programs.filter_map(Path::parent).map(Path::to_owned);
+        let mut visible: Vec<_> = directories.chain([self.file.folder.clone()]).collect();
+        visible.sort();
+        visible.dedup();
+        visible
+    }
+
+    fn file_system(&self) -> &str {
+        self.file.disk.as_deref().unwrap_or(FILE_SYSTEM)
+    }
+
+    /// A machine whose init is not there.
+    fn not_up(&self, machine: usize) -> Error {
+        let console = self.hosts.simulation.console(machine);
+        let own = console
+            .lines()
+            .rev()
+            .find_map(|line| line.split_once("crashpoint: "));
+        let what = match (own, self.hosts.end(machine)) {
+            (Some((_, said)), _) => format!("does not come up: {said}"),
+            (None, Some(End::Panic(what))) => format!("does not come up: {what}"),
+            _ => "does not come up".into(),
+        };
+        Error::Command {
+            whose: format!("the machine of {}", self.hosts.name(machine)),
+            what,
+        }
+    }
+
+    fn not_ready(&self, machine: usize, what: String) -> Error {
+        let name = self.hosts.name(machine);
+        Error::NotReady {
+            node: name.to_owned(),
+            what,
+            tail: log::tail(&self.log(name)),
+        }
+    }
+
+    fn lost(&self, what: &str) -> Error {
+        Error::Command {
+            whose: "the simulation".into(),
+            what: what.into(),
+        }
+    }
+
+    fn failed(
+        &self,
+        whose: &str,
+        log_name: &str,
+        status: Option<ExitStatus>,
+        within: Duration,
+    ) -> Error {
+        let how = status.map_or_else(
+            || format!("did not end within {within:?}"),
+            |status| ending(status).to_string(),
+        );
+        let what = how + &log_words(&log::tail(&self.log(log_name)));
+        Error::Command {
+            whose: whose.into(),
+            what,
+        }
+    }
+}
+
+/// What the logs of the check, of what prepares the cluster, and of who asks whether a node is ready
+/// are called.
+const CHECK: &str = "check";
+const PREPARE: &str = "prepare";
+const PROBE: &str = "ready";
+
+fn own_environment() -> Vec<(String, String)> {
+    let known = VARIABLES.iter();
+    let known = known.filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
+    known.collect()
+}
+
+/// A disk without anything on it.
+fn new_disk(file: &ClusterFile, name: &str, settings: &SimulationSettings) -> Result<Disk> {
+    let variant = Variant::for_programs(file.disk.as_deref().unwrap_or(FILE_SYSTEM))?;
+    let base = Arc::new(Base::empty(variant.size_bytes));
+    let chance = Chance::new(settings.seed, &format!("disk {name}"));
+    Ok(Disk::new(
+        base,
+        settings.keeping,
+        settings.disk_times,
+        chance,
+    ))
+}

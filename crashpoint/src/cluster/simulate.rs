@@ -1,0 +1,190 @@
+//! `crashpoint cluster run --simulate`: a cluster on simulated machines.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use campaign::{Interrupt, Outcome, say};
+use clap::Args;
+use cluster::{ClusterFile, SimulatedCluster, SimulationSettings, Verdict};
+use machine::Uml;
+use pace_rules::disk::{Disk as Keeping, Relaxation};
+use simulation::{DiskTimes, EPOCH_NS, Link, pcap};
+use tempfile::TempDir;
+
+use super::run::told;
+
+/// A second in nanoseconds.
+const SECOND_NS: f64 = 1e9;
+
+/// What says how machines are simulated.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SimulateArgs {
+    /// Run it on simulated machines: a kernel, a disk, a clock and a network card for each node, in
+    /// virtual time, without root. The same seed gives the same run, to the byte
+    #[arg(long)]
+    pub(crate) simulate: bool,
+
+    /// What everything that is drawn on simulated machines comes from
+    #[arg(long, value_name = "S", default_value_t = 0, requires = "simulate")]
+    pub(crate) seed: u64,
+
+    /// The kernel of simulated machines: one of scripts/build-uml.sh, whose last one is taken if
+    /// none is named
+    #[arg(long, value_name = "PATH", requires = "simulate")]
+    pub(crate) kernel: Option<PathBuf>,
+}
+
+impl SimulateArgs {
+    /// How the machines are to be simulated.
+    ///
+    /// # Errors
+    /// If there is no kernel for it.
+    pub(crate) fn settings(&self) -> anyhow::Result<SimulationSettings> {
+        Ok(SimulationSettings {
+            kernel: Uml::find_virtual(self.kernel.as_deref(), None, self.seed)?,
+            seed: self.seed,
+            parameters: Vec::new(),
+            link: Link::default(),
+            disk_times: DiskTimes::default(),
+            keeping: Keeping::Honest,
+        })
+    }
+}
+
+/// What a run on simulated machines does.
+pub(crate) struct Wanted {
+    /// Run the client.
+    pub(crate) client: bool,
+    /// Have the power of all nodes fail after that.
+    pub(crate) restart: bool,
+    /// Run the check.
+    pub(crate) check: bool,
+    /// Keep what the run leaves.
+    pub(crate) data: Option<PathBuf>,
+}
+
+/// Runs a cluster on simulated machines.
+pub(crate) fn simulate(
+    file: &ClusterFile,
+    arguments: &SimulateArgs,
+    wanted: &Wanted,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
+    if !wanted.client && !wanted.check {
+        bail!("a simulated cluster cannot be looked at while it runs: give --client or --check");
+    }
+    let settings = arguments.settings()?;
+    let temporary = TempDir::new().context("make a directory for the logs")?;
+    let directory = match &wanted.data {
+        Some(directory) => {
+            if directory.exists() && fs::read_dir(directory)?.next().is_some() {
+                bail!(
+                    "{} is not empty: a simulated run begins with new disks",
+                    directory.display()
+                );
+            }
+            directory.clone()
+        }
+        None => temporary.path().to_owned(),
+    };
+    let mut cluster = SimulatedCluster::new(file, &directory, &settings)?;
+    if wanted.data.is_some() {
+        cluster.simulation().switch().keep_frames();
+    }
+    let outcome = ran(&mut cluster, wanted, interrupt);
+    if wanted.data.is_some() {
+        let frames = cluster.simulation().switch().sent();
+        let path = directory.join("net.pcap");
+        fs::write(&path, pcap(&frames, EPOCH_NS))
+            .with_context(|| format!("write {}", path.display()))?;
+    }
+    match outcome {
+        Err(error) if super::run::is_interrupted(&error) => {
+            say("interrupted: everything is stopped");
+            Ok(Outcome::Incomplete)
+        }
+        other => other,
+    }
+}
+
+fn ran(
+    cluster: &mut SimulatedCluster,
+    wanted: &Wanted,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
+    let begun = Instant::now();
+    let cancelled = || interrupt.requested();
+    cluster.start(&cancelled)?;
+    say_ready(cluster, begun);
+    cluster.prepare(&cancelled)?;
+    let mut lines = Vec::new();
+    if wanted.client {
+        let ran = cluster.run_client(
+            &mut |_, line| {
+                let from = lines.len();
+                lines.extend_from_slice(line);
+                lines.push(b'\n');
+                let mut out = io::stdout().lock();
+                if out
+                    .write_all(&lines[from..])
+                    .and_then(|()| out.flush())
+                    .is_err()
+                {
+                    interrupt.request();
+                }
+            },
+            &cancelled,
+        );
+        ran?;
+        cluster.refuse_end()?;
+    }
+    if wanted.restart {
+        let nodes: Vec<_> = (0..cluster.file().nodes.len()).collect();
+        let cuts = cluster.power_off(&nodes, |_, _| Relaxation::Flushed)?;
+        let lost: usize = cuts.iter().map(|(_, cut)| cut.lost.len()).sum();
+        let writes = if lost == 1 { "write is" } else { "writes are" };
+        say(&format!(
+            "the power of all nodes failed: {lost} {writes} lost, which no flush covered"
+        ));
+        let begun = Instant::now();
+        cluster.start(&cancelled)?;
+        say_ready(cluster, begun);
+    }
+    let verdict = wanted
+        .check
+        .then(|| cluster.run_check(&lines, &cancelled))
+        .transpose()?;
+    let outcome = verdict.as_ref().map_or(Ok(Outcome::Clean), told)?;
+    say_history(cluster, begun, verdict.as_ref());
+    Ok(outcome)
+}
+
+fn say_ready(cluster: &mut SimulatedCluster, begun: Instant) {
+    let virtual_s = cluster.simulation().now_ns() as f64 / SECOND_NS;
+    let count = cluster.file().nodes.len();
+    let nodes = if count == 1 {
+        "1 node is"
+    } else {
+        &format!("{count} nodes are")
+    };
+    say(&format!(
+        "{nodes} ready at {virtual_s:.3} s of virtual time, after {:.1} s",
+        begun.elapsed().as_secs_f64()
+    ));
+}
+
+/// What a run was, so that it can be compared with another one.
+fn say_history(cluster: &mut SimulatedCluster, begun: Instant, verdict: Option<&Verdict>) {
+    let simulation = cluster.simulation();
+    let (now_ns, history) = (simulation.now_ns(), simulation.history());
+    let (messages, frames) = (simulation.messages(), simulation.switch().frames());
+    tracing::info!(messages, frames, ?verdict, "ended a simulation");
+    say(&format!(
+        "history {history}: {:.3} s of virtual time, {frames} frames, in {:.1} s",
+        now_ns as f64 / SECOND_NS,
+        begun.elapsed().as_secs_f64()
+    ));
+}

@@ -19,6 +19,7 @@ mod progress;
 mod records;
 mod shard;
 mod shell;
+mod spread;
 mod version;
 
 pub use columns::columns;
@@ -34,4 +35,5 @@ pub use progress::Progress;
 pub use records::{Record, Records};
 pub use shard::Shard;
 pub use shell::{own_call, quoted};
+pub use spread::spread;
 pub use version::{VERSION, check_version};

@@ -47,5 +47,5 @@ pub use links::{Link, Links, Member, between};
 pub use network::{client_address, reaches_others, try_links, try_network};
 pub use node::Node;
 pub use process::{Ending, Process, Spawn, Starter};
-pub use simulated::{SimulatedCluster, SimulationSettings};
+pub use simulated::{Driven, RunningClient, SimulatedCluster, SimulationSettings};
 pub use turns::Turns;

@@ -7,4 +7,4 @@ mod run;
 mod words;
 
 pub(crate) use init::{MACHINE_COMMAND, be_machine};
-pub use run::{SimulatedCluster, SimulationSettings};
+pub use run::{Driven, RunningClient, SimulatedCluster, SimulationSettings};

@@ -1,6 +1,7 @@
 //! One finding of a directory of results: `crashpoint show`, `minimize` and `replay`.
 
 mod export;
+mod live;
 mod minimize;
 mod replay;
 mod show;

@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, OutputFormat, Shard, columns, own_call, quoted};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use injector::Selection;
 use node_sweep::{
     Concluded, Control, Finding, Judge, Level, MakeSubjects, Merged, Rank, Recorded, Request,
     Requested, Results, Rule, Start, States, Summary, count_words, relaxation_words,
@@ -102,6 +103,30 @@ pub(crate) struct VisitArgs {
     /// How to print what is found
     #[arg(long, value_enum, default_value_t)]
     format: OutputFormat,
+}
+
+impl VisitArgs {
+    /// Where the results go.
+    pub(crate) fn out(&self) -> Option<&Path> {
+        self.out.as_deref()
+    }
+
+    /// How findings are printed.
+    pub(crate) fn format(&self) -> OutputFormat {
+        self.format
+    }
+
+    /// How long a live sweep goes on, and how much at a time. Which failures it tries is said when it
+    /// is begun.
+    pub(crate) fn live_selection(&self) -> Selection {
+        Selection {
+            sample: None,
+            shard: None,
+            budget: self.budget,
+            stop_after: self.stop_after,
+            jobs: self.jobs(1),
+        }
+    }
 }
 
 impl SpaceArgs {

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::ops::{Range, RangeInclusive};
 
 use anyhow::bail;
+use campaign::spread;
 use pace_rules::sample_of_kinds;
 
 /// At least and at most so many neighbours are visited together: what is the same in them is made
@@ -99,19 +100,6 @@ fn in_turns<Chunks: Iterator<Item = Range<u64>> + Send + 'static>(
         }
     };
     std::iter::from_fn(next).flatten()
-}
-
-/// The numbers below `count`, from the last one on, so that the first so many are always spread
-/// over all of them (the sequence of van der Corput).
-fn spread(count: u64) -> impl Iterator<Item = u64> + Send {
-    let bits = count.next_power_of_two().trailing_zeros();
-    let turned = move |number: u64| match bits {
-        0 => 0,
-        bits => number.reverse_bits() >> (u64::BITS - bits),
-    };
-    let all = 0..count.next_power_of_two();
-    let below = all.map(turned).filter(move |number| *number < count);
-    below.map(move |number| count - 1 - number)
 }
 
 #[cfg(test)]

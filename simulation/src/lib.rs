@@ -26,7 +26,7 @@ mod vhost_user;
 pub use chance::Chance;
 pub use device::{Disk, DiskTimes, PowerCut};
 pub use error::{Error, Result};
-pub use machine::{End, MachineSpec};
+pub use machine::{Chaos, End, MachineSpec};
 pub use pcap::{SentFrame, pcap};
 pub use simulation::{EPOCH_NS, Happening, Point, Settings, Simulation};
 pub use switch::{HardwareAddress, Link, Switch};

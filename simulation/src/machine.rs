@@ -37,10 +37,61 @@ pub struct MachineSpec {
     pub disks: Vec<Disk>,
     /// How far its clock is ahead of the simulation's, in nanoseconds.
     pub clock_offset_ns: i64,
-    /// Parameters for its kernel beyond those that all have.
-    pub parameters: Vec<String>,
+    /// How its kernel disturbs the programs in it.
+    pub chaos: Option<Chaos>,
     /// The arguments with which this program is started as its init.
     pub init: Vec<String>,
+}
+
+/// How a kernel disturbs programs of three threads or more, by a seed: without that, timers fire only
+/// when all threads wait. It takes a kernel with scripts/uml/7-chaos.patch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chaos {
+    /// What a system call or a page fault takes, in nanoseconds.
+    pub entry_ns: u32,
+    /// After how many of these the pages of code are taken away, so that calls into them are page
+    /// faults; 0: never.
+    pub entries_per_age: u32,
+    /// At how many of a million page faults a thread sleeps.
+    pub sleeps_per_million: u32,
+    /// How long at most, in microseconds.
+    pub sleep_us_max: u32,
+    /// When it begins, in milliseconds after the boot.
+    pub from_ms: u32,
+}
+
+impl Chaos {
+    /// Some: a program hardly serves more slowly.
+    pub const LOW: Self = Self {
+        entry_ns: 500,
+        entries_per_age: 6000,
+        sleeps_per_million: 2000,
+        sleep_us_max: 20_000,
+        from_ms: 300,
+    };
+
+    /// As much as a cluster bears that is to get anything done.
+    pub const HIGH: Self = Self {
+        entry_ns: 1000,
+        entries_per_age: 1500,
+        sleeps_per_million: 8000,
+        sleep_us_max: 60_000,
+        from_ms: 300,
+    };
+
+    /// As the kernel takes it.
+    fn parameter(self, seed: u64) -> String {
+        let Self {
+            entry_ns,
+            entries_per_age,
+            sleeps_per_million,
+            sleep_us_max,
+            from_ms,
+        } = self;
+        format!(
+            "chaos={seed},{entry_ns},{entries_per_age},{sleeps_per_million},{sleep_us_max},{from_ms}"
+        )
+    }
 }
 
 /// How a machine came to its end.
@@ -59,7 +110,7 @@ pub(crate) struct Machine {
     pub(crate) name: String,
     memory_mib: u64,
     clock_offset_ns: i64,
-    parameters: Vec<String>,
+    chaos: Option<Chaos>,
     init: Vec<String>,
     /// What a kernel finds at its boot.
     calendar: UnixListener,
@@ -125,7 +176,7 @@ impl Machine {
             name: spec.name,
             memory_mib: spec.memory_mib,
             clock_offset_ns: spec.clock_offset_ns,
-            parameters: spec.parameters,
+            chaos: spec.chaos,
             init: spec.init,
         })
     }
@@ -199,7 +250,7 @@ impl Machine {
             let (path, kind) = (file(&self.name, &what), device.kind.number());
             parameters.push(format!("virtio_uml.device={path}:{kind}"));
         }
-        parameters.extend(self.parameters.iter().cloned());
+        parameters.extend(self.chaos.map(|chaos| chaos.parameter(seed)));
         parameters
     }
 

@@ -139,7 +139,7 @@ impl Bench {
                 memory_mib: 64,
                 disks: vec![disk],
                 clock_offset_ns: 0,
-                parameters: vec![],
+                chaos: None,
                 init: vec![INIT.into()],
             };
             this.simulation.add(spec).expect("added");

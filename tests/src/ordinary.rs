@@ -56,6 +56,12 @@ impl Ordinary {
         self.0.path().join("temporary")
     }
 
+    /// A copy of one of our programs beside his own, and the PATH on which it is found.
+    pub fn on_path(&self, name: &str) -> String {
+        self.copy(&program(name), name);
+        format!("{}:/usr/local/bin:/usr/bin:/bin", self.0.path().display())
+    }
+
     fn copy(&self, from: &Path, name: &str) -> PathBuf {
         let to = self.0.path().join(name);
         copy_to_run(from, &to);

@@ -82,7 +82,7 @@ pub(super) enum Heard {
 /// All machines.
 pub(super) struct Hosts {
     pub(super) simulation: Simulation,
-    hosts: Vec<Host>,
+    known: Vec<Host>,
     logs: PathBuf,
     next_id: ProcessId,
 }
@@ -91,7 +91,7 @@ impl Hosts {
     pub(super) fn new(simulation: Simulation, logs: &Path) -> Self {
         Self {
             simulation,
-            hosts: Vec::new(),
+            known: Vec::new(),
             logs: logs.to_owned(),
             next_id: 0,
         }
@@ -99,14 +99,14 @@ impl Hosts {
 
     /// The next machine of the simulation is called this.
     pub(super) fn add(&mut self, name: &str) {
-        self.hosts.push(Host {
+        self.known.push(Host {
             name: name.to_owned(),
             ..Host::default()
         });
     }
 
     pub(super) fn name(&self, machine: usize) -> &str {
-        &self.hosts[machine].name
+        &self.known[machine].name
     }
 
     pub(super) fn log(&self, name: &str) -> PathBuf {
@@ -115,7 +115,7 @@ impl Hosts {
 
     /// Forgets what was known of a machine: it is off.
     pub(super) fn forget(&mut self, machine: usize) {
-        let host = &mut self.hosts[machine];
+        let host = &mut self.known[machine];
         let name = std::mem::take(&mut host.name);
         *host = Host {
             name,
@@ -146,46 +146,46 @@ impl Hosts {
             logs_all,
             ..Process::default()
         };
-        self.hosts[machine].processes.insert(id, process);
+        self.known[machine].processes.insert(id, process);
         self.order(machine, &Order::Start { id, task });
         Ok(id)
     }
 
     /// A process of a machine that is on.
     pub(super) fn process(&mut self, machine: usize, id: ProcessId) -> Option<&mut Process> {
-        self.hosts[machine].processes.get_mut(&id)
+        self.known[machine].processes.get_mut(&id)
     }
 
     /// Nobody asks about a process any more.
     pub(super) fn forget_process(&mut self, machine: usize, id: ProcessId) {
-        self.hosts[machine].processes.remove(&id);
+        self.known[machine].processes.remove(&id);
     }
 
     /// Whether the init of a machine is there.
     pub(super) fn is_here(&self, machine: usize) -> bool {
-        self.hosts[machine].is_here
+        self.known[machine].is_here
     }
 
     /// How the kernel of a machine ended, if it did so by itself.
     pub(super) fn end(&self, machine: usize) -> Option<&End> {
-        self.hosts[machine].end.as_ref()
+        self.known[machine].end.as_ref()
     }
 
     /// What came of the last order, once.
     pub(super) fn done(&mut self, machine: usize) -> Option<std::result::Result<(), Refusal>> {
-        self.hosts[machine].done.take()
+        self.known[machine].done.take()
     }
 
     /// Whether somebody answered at the port that was last tried, once.
     pub(super) fn tried(&mut self, machine: usize) -> Option<bool> {
-        self.hosts[machine].tried.take()
+        self.known[machine].tried.take()
     }
 
     /// Lets time pass until something happens.
     pub(super) fn hear(&mut self, until_ns: u64, cancelled: &dyn Fn() -> bool) -> Result<Heard> {
         match self.simulation.run(until_ns, cancelled)? {
             Happening::Said { machine, bytes } => self.listen(machine, &bytes)?,
-            Happening::Ended { machine, end } => self.hosts[machine].end = Some(end),
+            Happening::Ended { machine, end } => self.known[machine].end = Some(end),
             Happening::Point => return Ok(Heard::Point),
             Happening::Time | Happening::Silence => return Ok(Heard::Time),
         }
@@ -193,7 +193,7 @@ impl Hosts {
     }
 
     fn listen(&mut self, machine: usize, bytes: &[u8]) -> Result<()> {
-        let host = &mut self.hosts[machine];
+        let host = &mut self.known[machine];
         host.stream.add(bytes);
         loop {
             let report = host.stream.next::<Report>();

@@ -69,7 +69,7 @@ pub(crate) fn be_machine() -> ! {
 
 fn work() -> Result<()> {
     let mounted = machine::mount_guest_system(Path::new(CONSOLE));
-    mounted.map_err(|error| refused(format!("{error:#}")))?;
+    mounted.map_err(|error| refused(&format!("{error:#}")))?;
     let mut wanted = SigSet::empty();
     wanted.add(Signal::SIGCHLD);
     wanted.thread_block().doing(|| "block signals".into())?;
@@ -190,7 +190,7 @@ impl Init {
         self.orders.add(&bytes[..length]);
         loop {
             let order = self.orders.next::<Order>();
-            match order.map_err(|error| refused(format!("understand an order: {error}")))? {
+            match order.map_err(|error| refused(&format!("understand an order: {error}")))? {
                 Some(order) => self.obey(order)?,
                 None => return Ok(()),
             }
@@ -249,7 +249,7 @@ impl Init {
     fn set_up(&mut self, spec: &SetUp) -> Result<()> {
         let visible: Vec<_> = spec.visible.iter().map(PathBuf::as_path).collect();
         let covered = machine::cover_guest_temporary(&visible);
-        covered.map_err(|error| refused(format!("{error:#}")))?;
+        covered.map_err(|error| refused(&format!("{error:#}")))?;
         sethostname(&spec.name).doing(|| "set the host's name".into())?;
         network::set_up_machine(spec.address)?;
         skip_numbers(spec.last_pid);
@@ -388,7 +388,7 @@ impl Init {
     }
 }
 
-fn refused(what: String) -> Error {
+fn refused(what: &str) -> Error {
     Error::Command {
         whose: "the machine".into(),
         what: format!("cannot: {what}"),
@@ -402,7 +402,7 @@ fn bind(what: &Path, at: &Path) -> Result<()> {
 
 fn user(name: &str) -> Result<User> {
     let found = User::from_name(name).doing(|| format!("look for the user {name}"))?;
-    found.ok_or_else(|| refused(format!("there is no user {name}")))
+    found.ok_or_else(|| refused(&format!("there is no user {name}")))
 }
 
 fn give_to(path: &Path, name: Option<&str>) -> Result<()> {
@@ -422,7 +422,7 @@ fn start(task: &Task) -> Result<Process> {
     let (program, arguments) = task
         .words
         .split_first()
-        .ok_or_else(|| refused("run nothing".into()))?;
+        .ok_or_else(|| refused("run nothing"))?;
     let mut command = Command::new(program);
     command
         .args(arguments)

@@ -16,7 +16,7 @@ use machine::Uml;
 use nix::sys::signal::Signal;
 use pace_rules::disk::{Disk as Keeping, Log, Relaxation};
 use simulation::{
-    Chance, Disk, DiskTimes, End, Link, MachineSpec, Point, PowerCut, Settings, Simulation,
+    Chance, Chaos, Disk, DiskTimes, End, Link, MachineSpec, Point, PowerCut, Settings, Simulation,
 };
 
 use super::hosts::{Heard, Hosts};
@@ -28,7 +28,7 @@ use crate::file::{CLIENT, ClusterFile, PATIENCE_VARIABLE, Ready};
 use crate::log;
 use crate::network::{client_address, hardware_address};
 use crate::node::{FIRST_LAST_PID, SETUP_WITHIN};
-use crate::process::ending;
+use crate::process::{Ending, ending};
 
 /// The file system of a node's disk, if the cluster file names none.
 const FILE_SYSTEM: &str = "ext4";
@@ -58,8 +58,8 @@ pub struct SimulationSettings {
     pub kernel: Uml,
     /// What everything that is drawn comes from.
     pub seed: u64,
-    /// Parameters of the kernels beyond those that all have, such as `chaos=`.
-    pub parameters: Vec<String>,
+    /// How kernels disturb the programs in them.
+    pub chaos: Option<Chaos>,
     /// What the ways between machines are like.
     pub link: Link,
     /// How long disks take.
@@ -75,6 +75,26 @@ pub struct SimulatedCluster {
     nodes: Vec<NodeState>,
     /// The check, if it keeps running.
     server: Option<ProcessId>,
+}
+
+/// The client, while it runs.
+#[derive(Debug)]
+pub struct RunningClient {
+    id: ProcessId,
+    within: Duration,
+    /// When it has had its time.
+    pub end_ns: u64,
+}
+
+/// Why a client does not go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Driven {
+    /// It has ended.
+    Ended(Ending),
+    /// The simulation is at the point that was asked for.
+    Point,
+    /// It is the time.
+    Time,
 }
 
 /// What is known of a node.
@@ -136,7 +156,7 @@ impl SimulatedCluster {
                 memory_mib: MEMORY_MIB,
                 disks: disk.into_iter().collect(),
                 clock_offset_ns: 0,
-                parameters: settings.parameters.clone(),
+                chaos: settings.chaos,
                 init: vec![MACHINE_COMMAND.into()],
             })?;
             hosts.add(name);
@@ -177,7 +197,7 @@ impl SimulatedCluster {
         match self.bring_up(cancelled) {
             Ok(()) => Ok(()),
             Err(NotUp::Error(error)) => Err(error),
-            Err(NotUp::Point) => Err(self.lost("reached a point that nobody asked for")),
+            Err(NotUp::Point) => Err(unasked()),
         }
     }
 
@@ -259,10 +279,7 @@ impl SimulatedCluster {
             let task = self.node_task(machine, words);
             let status = self.run_to_end(machine, task, &node.name, SETUP_WITHIN, cancelled)?;
             if !status.is_some_and(|status| status.success()) {
-                let how = status.map_or_else(
-                    || format!("did not end within {SETUP_WITHIN:?}"),
-                    |status| ending(status).to_string(),
-                );
+                let how = how_ended(status, SETUP_WITHIN);
                 let what = format!("cannot be set up: {} {how}", words.join(" "));
                 return Err(self.not_ready(machine, what).into());
             }
@@ -440,10 +457,12 @@ impl SimulatedCluster {
         if status.is_some_and(|status| status.success()) {
             return Ok(());
         }
-        Err(self.failed("prepare", PREPARE, status, SETUP_WITHIN))
+        let how = how_ended(status, SETUP_WITHIN);
+        Err(self.failed("prepare", PREPARE, &how))
     }
 
-    /// Runs the client. Each line of its standard output is given to `acknowledged` with the time.
+    /// Runs the client to its end. Each line of its standard output is given to `acknowledged` with
+    /// the time.
     ///
     /// # Errors
     /// If there is none, it fails, or it takes too long.
@@ -452,33 +471,82 @@ impl SimulatedCluster {
         acknowledged: &mut dyn FnMut(u64, &[u8]),
         cancelled: &dyn Fn() -> bool,
     ) -> Result<()> {
+        let client = self.begin_client()?;
+        match self.drive_client(&client, client.end_ns, acknowledged, cancelled)? {
+            Driven::Ended(Ending::Status(0)) => Ok(()),
+            Driven::Ended(ending) => Err(self.failed("the client", CLIENT, &ending.to_string())),
+            Driven::Time | Driven::Point => {
+                let what = format!("did not end within {:?}", client.within);
+                Err(self.failed("the client", CLIENT, &what))
+            }
+        }
+    }
+
+    /// Starts the client.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn begin_client(&mut self) -> Result<RunningClient> {
         let no_client = || Error::Command {
             whose: "the client".into(),
             what: "is not in the cluster file".into(),
         };
         let config = self.file.client.clone().ok_or_else(no_client)?;
-        let (client, task) = (self.client(), self.client_task(&config.command, false));
-        let id = self.hosts.start(client, task, CLIENT, false)?;
-        let end_ns = self.hosts.simulation.now_ns() + config.within.as_nanos() as u64;
-        let status = loop {
-            let heard = self.hosts.hear(end_ns, cancelled)?;
+        let (machine, task) = (self.client(), self.client_task(&config.command, false));
+        let id = self.hosts.start(machine, task, CLIENT, false)?;
+        let now_ns = self.hosts.simulation.now_ns();
+        Ok(RunningClient {
+            id,
+            within: config.within,
+            end_ns: now_ns + config.within.as_nanos() as u64,
+        })
+    }
+
+    /// Lets the client go on, until it ends, the simulation is at the point that was asked for, or
+    /// at a time.
+    ///
+    /// # Errors
+    /// If the simulation cannot go on.
+    pub fn drive_client(
+        &mut self,
+        client: &RunningClient,
+        until_ns: u64,
+        acknowledged: &mut dyn FnMut(u64, &[u8]),
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Driven> {
+        let machine = self.client();
+        loop {
             let now_ns = self.hosts.simulation.now_ns();
-            let Some(process) = self.hosts.process(client, id) else {
-                break None;
+            let Some(process) = self.hosts.process(machine, client.id) else {
+                return Ok(Driven::Ended(Ending::Unknown));
             };
             while let Some(line) = process.line() {
                 acknowledged(now_ns, &line);
             }
-            match (process.status, heard) {
-                (Some(status), _) => break Some(ExitStatus::from_raw(status)),
-                (None, Heard::Something) => {}
-                (None, Heard::Time | Heard::Point) => break None,
+            if let Some(status) = process.status {
+                return Ok(Driven::Ended(ending(ExitStatus::from_raw(status))));
             }
-        };
-        match status {
-            Some(status) if status.success() => Ok(()),
-            status => Err(self.failed("the client", CLIENT, status, config.within)),
+            match self.hosts.hear(until_ns, cancelled)? {
+                Heard::Something => {}
+                Heard::Point => return Ok(Driven::Point),
+                Heard::Time => return Ok(Driven::Time),
+            }
         }
+    }
+
+    /// Kills the client, if it runs.
+    pub fn end_client(&mut self, client: &RunningClient) {
+        self.end_process(self.client(), client.id);
+    }
+
+    /// Lets time pass.
+    ///
+    /// # Errors
+    /// If the simulation cannot go on.
+    pub fn idle(&mut self, for_ns: u64, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        let until_ns = self.hosts.simulation.now_ns() + for_ns;
+        while self.hosts.hear(until_ns, cancelled)? == Heard::Something {}
+        Ok(())
     }
 
     /// Asks the check about what was acknowledged: lines, each with its end. One that keeps running
@@ -505,16 +573,15 @@ impl SimulatedCluster {
         match self.ask(client, &order, cancelled) {
             Ok(()) => {}
             Err(NotUp::Error(error)) => return Err(error),
-            Err(NotUp::Point) => return Err(self.lost("reached a point that nobody asked for")),
+            Err(NotUp::Point) => return Err(unasked()),
         }
         let path = Path::new(ACKNOWLEDGEMENTS);
-        let id = match self.server {
-            Some(id) => id,
-            None => {
-                let words = check.command((!check.serve).then_some(path))?;
-                let task = self.client_task(&words, check.serve);
-                self.hosts.start(client, task, CHECK, false)?
-            }
+        let id = if let Some(id) = self.server {
+            id
+        } else {
+            let words = check.command((!check.serve).then_some(path))?;
+            let task = self.client_task(&words, check.serve);
+            self.hosts.start(client, task, CHECK, false)?
         };
         if check.serve {
             self.server = Some(id);
@@ -641,7 +708,7 @@ impl SimulatedCluster {
                 Ok(None)
             }
             Err(NotUp::Error(error)) => Err(error),
-            Err(NotUp::Point) => Err(self.lost("reached a point that nobody asked for")),
+            Err(NotUp::Point) => Err(unasked()),
         }
     }
 
@@ -686,14 +753,25 @@ impl SimulatedCluster {
     }
 
     /// What may lie in directories for temporary files, and must be seen: the folder of the cluster
-    /// file, and programs.
+    /// file, where programs are looked for, and what commands name.
     fn visible(&self) -> Vec<PathBuf> {
         let nodes = self.file.nodes.iter();
         let commands = nodes.flat_map(|node| [&node.command].into_iter().chain(&node.setup));
-        let words = commands.flatten().map(Path::new);
-        let programs = words.filter(|word| word.is_absolute() && word.exists());
-        let directories = programs.filter_map(Path::parent).map(Path::to_owned);
-        let mut visible: Vec<_> = directories.chain([self.file.folder.clone()]).collect();
+        let named = |word: &str| {
+            let path = Path::new(word.rsplit('=').next().unwrap_or_default());
+            let is_there = path.is_absolute() && path.exists();
+            let directory = if path.is_dir() {
+                Some(path)
+            } else {
+                path.parent()
+            };
+            directory.filter(|_| is_there).map(Path::to_owned)
+        };
+        let named = commands.flatten().filter_map(|word| named(word));
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let programs = std::env::split_paths(&path).filter(|directory| directory.is_dir());
+        let mut visible: Vec<_> = named.chain(programs).collect();
+        visible.push(self.file.folder.clone());
         visible.sort();
         visible.dedup();
         visible
@@ -730,28 +808,10 @@ impl SimulatedCluster {
         }
     }
 
-    fn lost(&self, what: &str) -> Error {
-        Error::Command {
-            whose: "the simulation".into(),
-            what: what.into(),
-        }
-    }
-
-    fn failed(
-        &self,
-        whose: &str,
-        log_name: &str,
-        status: Option<ExitStatus>,
-        within: Duration,
-    ) -> Error {
-        let how = status.map_or_else(
-            || format!("did not end within {within:?}"),
-            |status| ending(status).to_string(),
-        );
-        let what = how + &log_words(&log::tail(&self.log(log_name)));
+    fn failed(&self, whose: &str, log_name: &str, how: &str) -> Error {
         Error::Command {
             whose: whose.into(),
-            what,
+            what: how.to_owned() + &log_words(&log::tail(&self.log(log_name))),
         }
     }
 }
@@ -761,6 +821,21 @@ impl SimulatedCluster {
 const CHECK: &str = "check";
 const PREPARE: &str = "prepare";
 const PROBE: &str = "ready";
+
+/// Where the run stands still only if it was asked to.
+fn unasked() -> Error {
+    Error::Command {
+        whose: "the simulation".into(),
+        what: "reached a point that nobody asked for".into(),
+    }
+}
+
+fn how_ended(status: Option<ExitStatus>, within: Duration) -> String {
+    status.map_or_else(
+        || format!("did not end within {within:?}"),
+        |status| ending(status).to_string(),
+    )
+}
 
 fn own_environment() -> Vec<(String, String)> {
     let known = VARIABLES.iter();

@@ -1,6 +1,7 @@
 //! `crashpoint cluster`: real systems of several nodes.
 
 mod bench;
+mod live;
 mod record;
 mod recover;
 mod run;
@@ -11,6 +12,7 @@ mod workspace;
 pub(crate) use bench::{Bench, bench};
 use campaign::{Interrupt, Outcome};
 use clap::Subcommand;
+pub(crate) use live::{laboratory_of, listed};
 pub(crate) use run::show;
 pub(crate) use states::Ground;
 

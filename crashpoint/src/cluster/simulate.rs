@@ -7,11 +7,11 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, say};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use cluster::{ClusterFile, SimulatedCluster, SimulationSettings, Verdict};
 use machine::Uml;
 use pace_rules::disk::{Disk as Keeping, Relaxation};
-use simulation::{DiskTimes, EPOCH_NS, Link, pcap};
+use simulation::{Chaos, DiskTimes, EPOCH_NS, Link, pcap};
 use tempfile::TempDir;
 
 use super::run::told;
@@ -35,6 +35,45 @@ pub(crate) struct SimulateArgs {
     /// none is named
     #[arg(long, value_name = "PATH", requires = "simulate")]
     pub(crate) kernel: Option<PathBuf>,
+
+    /// How the kernels of simulated machines disturb programs of several threads, as the seed says:
+    /// system calls take time, and threads sleep where the kernel loads a page. Without it timers
+    /// fire only while all threads wait, and races of timers with threads do not happen
+    #[arg(long, value_enum, default_value_t, requires = "simulate")]
+    pub(crate) chaos: Level,
+}
+
+/// How much kernels disturb programs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Level {
+    /// Not at all
+    #[default]
+    Off,
+    /// A little: programs are hardly slower
+    Low,
+    /// As much as a cluster bears that is to get anything done
+    High,
+}
+
+impl Level {
+    /// As the command line has it.
+    pub(crate) fn name(self) -> String {
+        let value = self.to_possible_value().expect("none is hidden");
+        value.get_name().to_owned()
+    }
+
+    /// The one with a name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::from_str(name, false).ok()
+    }
+
+    fn of(self) -> Option<Chaos> {
+        match self {
+            Self::Off => None,
+            Self::Low => Some(Chaos::LOW),
+            Self::High => Some(Chaos::HIGH),
+        }
+    }
 }
 
 impl SimulateArgs {
@@ -46,7 +85,7 @@ impl SimulateArgs {
         Ok(SimulationSettings {
             kernel: Uml::find_virtual(self.kernel.as_deref(), None, self.seed)?,
             seed: self.seed,
-            parameters: Vec::new(),
+            chaos: self.chaos.of(),
             link: Link::default(),
             disk_times: DiskTimes::default(),
             keeping: Keeping::Honest,

@@ -11,6 +11,7 @@ use local_fs::{Scratch, enter_mount_namespace};
 use node_sweep::{Judge, Level, Nodes, Request, Requested, Rule, Start, Subject};
 use trace_store::Trace;
 
+use super::live::{self, LiveArgs};
 use super::recover::OfCluster;
 use crate::blocks;
 use crate::recover::{AgainArgs, Recovered};
@@ -49,9 +50,9 @@ pub(crate) struct StatesArgs {
 /// The arguments of `crashpoint cluster sweep`.
 #[derive(Debug, Args)]
 pub(crate) struct SweepArgs {
-    /// What `crashpoint cluster record` made
+    /// What `crashpoint cluster record` made; with --live, a cluster file
     #[arg(
-        value_name = "TRACE",
+        value_name = "TRACE|FILE",
         required_unless_present = "resume",
         conflicts_with = "resume"
     )]
@@ -70,6 +71,9 @@ pub(crate) struct SweepArgs {
 
     #[command(flatten)]
     sweep: states::VisitArgs,
+
+    #[command(flatten)]
+    live: LiveArgs,
 }
 
 /// In which orders nodes are started if it is not said.
@@ -116,6 +120,15 @@ pub(crate) fn states(arguments: &StatesArgs) -> anyhow::Result<Outcome> {
 /// Sweeps.
 pub(crate) fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     let visit = &arguments.sweep;
+    if arguments.live.live {
+        let file = arguments.trace.as_deref().expect("it is required");
+        return live::begin(file, &arguments.live, visit, interrupt);
+    }
+    if let Some(directory) = &visit.resume
+        && let Some(outcome) = live::resume(directory, visit, interrupt)?
+    {
+        return Ok(outcome);
+    }
     // Nodes spend most of their start waiting for one another.
     let control = visit.control(visit.jobs(2), interrupt);
     if let Some(directory) = &visit.resume {

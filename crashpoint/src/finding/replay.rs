@@ -13,7 +13,7 @@ use machine::{Logged, Machine};
 use node_sweep::Recorded;
 use replayer::{FoundWhat, GuestLook, Looked, Recovered, Search, SweepOptions, Workers, prepare};
 
-use super::{Named, Opened, states};
+use super::{Named, Opened, live, states};
 
 /// How often an interrupt is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -34,7 +34,8 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "COMMAND")]
     command: Option<String>,
 
-    /// Of a program or a cluster: only write the state as directories, one for each node, into DIR
+    /// Of a program or a cluster: only write the state as directories, one for each node, into DIR.
+    /// Of a live sweep: keep what the machines say, and all frames, in DIR
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     keep: Option<PathBuf>,
 }
@@ -45,6 +46,14 @@ pub(crate) fn replay(
     fs: &Command,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Outcome> {
+    if let Some(outcome) = live::replay(
+        &arguments.finding.results,
+        arguments.finding.number,
+        arguments.keep.as_deref(),
+        interrupt,
+    )? {
+        return Ok(outcome);
+    }
     if let Some(recorded) = Recorded::read(&arguments.finding.results)? {
         let state = states::State {
             directory: &arguments.finding.results,

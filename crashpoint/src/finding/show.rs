@@ -10,7 +10,7 @@ use node_sweep::{Finding, Numbered, Rank, Recorded, load_trace};
 use replayer::{Findings, Found, Group, replay_text};
 use trace_store::Trace;
 
-use super::Named;
+use super::{Named, live};
 use crate::states::{BY_THE_LETTER, inconclusive_title, numbered_inconclusive, title, unended};
 
 /// What a directory has that is a trace of a program or a cluster.
@@ -36,6 +36,9 @@ pub(crate) struct ShowArgs {
 
 /// Does it.
 pub(crate) fn show(arguments: ShowArgs, fs: &Command) -> anyhow::Result<Outcome> {
+    if let Some(outcome) = live::show(&arguments.results, arguments.number)? {
+        return Ok(outcome);
+    }
     if let Some(recorded) = Recorded::read(&arguments.results)? {
         return states(&recorded, &arguments);
     }

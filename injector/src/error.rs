@@ -1,0 +1,68 @@
+use std::io;
+use std::path::PathBuf;
+
+/// The result of what is done with faults.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a fault cannot be tried.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The cluster cannot be started, or asked.
+    #[error(transparent)]
+    Cluster(#[from] cluster::Error),
+    /// The results cannot be read or kept.
+    #[error(transparent)]
+    Campaign(#[from] campaign::Error),
+    /// This host refuses something.
+    #[error("{doing}: {error}")]
+    System {
+        /// What was to be done.
+        doing: String,
+        /// Why it is not.
+        error: io::Error,
+    },
+    /// The check is not content although nothing failed: it says nothing about failures then.
+    #[error("{when} the check is not `ok`, although nothing was lost: {what}")]
+    NotOk {
+        /// After what.
+        when: &'static str,
+        /// What it says.
+        what: String,
+    },
+    /// Nothing can fail: no node asks its disk for anything while the client runs.
+    #[error("no node asks a disk for anything while the client runs, so there is nothing to try")]
+    NoPoints,
+    /// A run was not the same when it was made again.
+    #[error(
+        "failure {index} ended in another way when it was tried again (history {first}, then \
+         {second}): something of this cluster is not determined by the seed, so no result of this \
+         sweep can be believed; docs/simulation.md says what can do that"
+    )]
+    NotDeterministic {
+        /// Its index.
+        index: u64,
+        /// The history of its first run.
+        first: String,
+        /// And of the second.
+        second: String,
+    },
+    /// Results that were begun with another cluster, kernel or seed.
+    #[error("{path}: it was begun with another {what}: a sweep is continued as it was begun")]
+    OtherSweep {
+        /// The directory.
+        path: PathBuf,
+        /// What is different.
+        what: &'static str,
+    },
+    /// A directory that is none of a live sweep.
+    #[error("{0} has no results of `crashpoint cluster sweep --live`")]
+    NotLive(PathBuf),
+    /// A failure that there is not.
+    #[error("there is no failure {index}: there are {count}, from 0 on")]
+    NoFailure {
+        /// The one that was asked for.
+        index: u64,
+        /// How many there are.
+        count: u64,
+    },
+}

@@ -6,11 +6,12 @@ mod self_test;
 
 use std::io::{self, Write};
 
+use anyhow::bail;
 use campaign::{Interrupt, Outcome, OutputFormat};
-
 use clap::Args;
 use local_fs::{FileSystem, find};
-use machine::Uml;
+use machine::{Machine, Uml};
+use replayer::{KernelArgs, KernelChoice};
 use serde_json::json;
 
 use check::{Check, State};
@@ -38,6 +39,9 @@ pub(crate) struct DoctorArgs {
     )]
     file_systems: Vec<String>,
 
+    #[command(flatten)]
+    kernel: KernelArgs,
+
     /// Print the table of what is required, as Markdown, and look at nothing
     #[arg(long)]
     requirements: bool,
@@ -57,11 +61,12 @@ pub(crate) fn run(arguments: &DoctorArgs, interrupt: &Interrupt) -> anyhow::Resu
     }
     let file_systems = file_systems(&arguments.file_systems)?;
     let mut wanted = arguments.features.clone();
+    let guest = arguments.guest()?;
     if wanted.is_empty() {
-        wanted.push(if nix::unistd::geteuid().is_root() {
-            Feature::Fs
-        } else {
-            Feature::Guest
+        wanted.push(match &guest {
+            Some(_) if arguments.kernel.virtual_time => Feature::VirtualTime,
+            None if nix::unistd::geteuid().is_root() => Feature::Fs,
+            _ => Feature::Guest,
         });
     }
     let mut doctor = Doctor {
@@ -70,16 +75,23 @@ pub(crate) fn run(arguments: &DoctorArgs, interrupt: &Interrupt) -> anyhow::Resu
         missing: Vec::new(),
     };
     for row in requirement::TABLE {
-        doctor.take(Check::new(row.name, (row.check)()), row.needed_by)?;
+        let found = match &guest {
+            Some(named) if row.name == requirement::UML => check::kernel(named()),
+            _ => (row.check)(),
+        };
+        doctor.take(Check::new(row.name, found), row.needed_by)?;
     }
     // What keeps one from starting was said, if it is known.
     if doctor.can(Feature::Guest) {
+        let uml = guest
+            .as_ref()
+            .map_or_else(|| Uml::find(None, None), |named| named());
         doctor.take(
-            Check::new("a guest starts", check::guest(Uml::find(None, None))),
+            Check::new("a guest starts", check::guest(uml)),
             &[Feature::Guest],
         )?;
     }
-    if doctor.can(Feature::VirtualTime) {
+    if guest.is_none() && doctor.can(Feature::VirtualTime) {
         let started = check::guest(Uml::find_virtual(None, None, 0));
         doctor.take(
             Check::new("a guest in virtual time starts", started),
@@ -87,7 +99,10 @@ pub(crate) fn run(arguments: &DoctorArgs, interrupt: &Interrupt) -> anyhow::Resu
         )?;
     }
     for file_system in file_systems {
-        doctor.look_at(file_system, interrupt)?;
+        match &guest {
+            None => doctor.look_at(file_system, interrupt)?,
+            Some(named) => doctor.look_at_in_guest(file_system, named(), interrupt)?,
+        }
     }
     Ok(
         if doctor.wanted.iter().all(|feature| doctor.can(*feature)) {
@@ -96,6 +111,23 @@ pub(crate) fn run(arguments: &DoctorArgs, interrupt: &Interrupt) -> anyhow::Resu
             Outcome::CouldNotRun
         },
     )
+}
+
+impl DoctorArgs {
+    /// Finds the kernel of guests that is named; nothing if none is.
+    ///
+    /// # Errors
+    /// If something is said of one and none is named.
+    fn guest(&self) -> anyhow::Result<Option<impl Fn() -> anyhow::Result<Uml>>> {
+        if self.kernel.kernel == KernelChoice::Host {
+            self.kernel.machine()?;
+            return Ok(None);
+        }
+        Ok(Some(|| match self.kernel.machine()? {
+            Machine::Uml(uml) => Ok(uml),
+            _ => bail!("--kernel names no guest"),
+        }))
+    }
 }
 
 fn file_systems(names: &[String]) -> anyhow::Result<Vec<&'static FileSystem>> {
@@ -152,9 +184,32 @@ impl Doctor {
         }
         self.take(kernel, &[Feature::Fs, Feature::Disk])?;
         if ready && self.can(Feature::Fs) {
-            for check in self_test::run(file_system, interrupt) {
+            for check in self_test::run(file_system, &Machine::Host, interrupt) {
                 self.take(check, &[Feature::Fs])?;
             }
+        }
+        Ok(())
+    }
+
+    /// The same in a guest with this kernel.
+    fn look_at_in_guest(
+        &mut self,
+        file_system: &'static FileSystem,
+        uml: anyhow::Result<Uml>,
+        interrupt: &Interrupt,
+    ) -> io::Result<()> {
+        let needed_by = [Feature::Guest, Feature::VirtualTime];
+        let (programs, _) = check::file_system(file_system);
+        let ready = programs.iter().all(|check| check.state != State::Missing);
+        for check in programs {
+            self.take(check, &needed_by)?;
+        }
+        // Why there is none was said.
+        let Some(uml) = uml.ok().filter(|_| ready && self.can(Feature::Guest)) else {
+            return Ok(());
+        };
+        for check in self_test::run(file_system, &Machine::Uml(uml), interrupt) {
+            self.take(check, &needed_by)?;
         }
         Ok(())
     }

@@ -64,7 +64,7 @@ fn suite(sweep: &Sweep, place: usize, alone: bool) -> TestSuite {
     if !sweep.overview.finished {
         let message = format!("not finished: {} workloads are done", summary.workloads);
         let text = format!(
-            "go on with: crashpoint fs --resume {}\n",
+            "continue with: crashpoint fs --resume {}\n",
             sweep.directory.display()
         );
         cases.push(error("the sweep", "unfinished", &message, &text));
@@ -243,7 +243,7 @@ fn case(name: &str, result: NonSuccessKind, kind: &str, message: &str, text: &st
 
 /// XML has no place for most control characters, not even escaped. `quick_junit` would leave them
 /// out; a reader should see that they were there.
-fn printable(text: &str) -> Cow<'_, str> {
+pub(super) fn printable(text: &str) -> Cow<'_, str> {
     let is_foreign = |letter: char| {
         (letter.is_control() && letter != '\n' && letter != '\t')
             || matches!(letter, '\u{fffe}' | '\u{ffff}')

@@ -388,4 +388,18 @@ fn a_finding_of_a_cluster_is_minimized() {
         lines.lines().any(|line| line.starts_with("put ")),
         "{lines}"
     );
+
+    let output = run(&["minimize", "out", "1", "--shorter", "short"]);
+    let story = printed(&output);
+    assert_eq!(output.status.code(), Some(1), "{story}{}", said(&output));
+    assert!(
+        story.contains(" acknowledgements down to ") && story.contains("CRASHPOINT_OPERATIONS="),
+        "{story}"
+    );
+    assert!(
+        story.contains("  broken        acknowledged put "),
+        "{story}"
+    );
+    let again = run(&["replay", "short", "1", "--keep", "again"]);
+    assert_eq!(again.status.code(), Some(0), "{}", said(&again));
 }

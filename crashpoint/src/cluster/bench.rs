@@ -100,7 +100,7 @@ impl Bench<'_> {
         interrupt: &Interrupt,
     ) -> anyhow::Result<Round> {
         let alone_s = alone(file, interrupt)?;
-        let trace = recorded(file, &mut Workspace::new(file, None)?, interrupt)?;
+        let trace = recorded(file, &mut Workspace::new(file, None)?, None, interrupt)?;
         let recorded_s = between_acknowledgements(&trace);
         let request = Request {
             model: Model::named(MODEL).expect("there is one"),

@@ -11,6 +11,7 @@ mod workspace;
 pub(crate) use bench::{Bench, bench};
 use campaign::{Interrupt, Outcome};
 use clap::Subcommand;
+pub(crate) use record::record_again;
 pub(crate) use run::show;
 pub(crate) use states::Ground;
 

@@ -644,7 +644,7 @@ impl Promise {
         1 << self as u32
     }
 
-    /// The promise in words, to be read behind "promised: ".
+    /// The promise in words, to be read after "promised: ".
     pub fn words(self) -> &'static str {
         match self {
             Self::Mountable => "a crash never leaves the file system unmountable",

@@ -140,7 +140,7 @@ impl<'a> SweepCommand<'a> {
         }
         let outcome = self.finish(&results.rows(), interrupt);
         say(&format!(
-            "go on with: crashpoint fs --resume {}",
+            "continue with: crashpoint fs --resume {}",
             results.directory().display()
         ));
         outcome

@@ -16,7 +16,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// At each position of a trace's log, the one behind the last entry included.
+    /// At each position of a trace's log, the one after the last entry included.
     pub(crate) fn of(trace: &Recorded) -> Vec<Self> {
         let mut now = Self {
             operations_done: 0,

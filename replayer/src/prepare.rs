@@ -39,7 +39,7 @@ pub fn prepare(variants: &[Variant], machine: &Machine) -> anyhow::Result<()> {
         let row = variant.file_system;
         if row.driver.is_some() && machine.is_guest() {
             bail!(
-                "{} is a driver in user space, which is tested under the running kernel: leave out --kernel",
+                "{} is a FUSE file system, which is tested under the running kernel: leave out --kernel",
                 row.name
             );
         }

@@ -86,7 +86,7 @@ fn processes() -> impl Iterator<Item = Process> {
     entries.filter_map(|entry| Process::of(entry.file_name().to_str()?.parse().ok()?))
 }
 
-/// The drivers in user space that work in a directory of ours.
+/// The drivers of FUSE file systems that work in a directory of ours.
 pub fn drivers(temporary: &Path) -> Vec<i32> {
     let program = |pid: i32| read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     let is_driver = |pid: &i32| {

@@ -10,7 +10,7 @@ use workloads::{Op, Step, Workload};
 
 type Edit = Box<dyn Fn(&mut Toy)>;
 
-/// A workload whose power failed behind its last operation, on one file system, and what was
+/// A workload whose power failed after its last operation, on one file system, and what was
 /// found then: all that was done, until it is told otherwise.
 pub struct Crash {
     file_system: &'static str,
@@ -40,7 +40,7 @@ pub fn workload(text: &str) -> Workload {
         .remove(0)
 }
 
-/// The model behind the first `count` operations.
+/// The model after the first `count` operations.
 pub fn model(file_system: &str, workload: &Workload) -> Model {
     model_under(
         Contract::of(file_system).expect("it has a contract"),

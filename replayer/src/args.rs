@@ -253,7 +253,7 @@ fn parse_contract(text: &str) -> Result<Variant, String> {
         .pop()
         .filter(|_| variants.is_empty())
         .ok_or("expected one file system")?;
-    Contract::for_variant(&variant)?;
+    Contract::for_variant(&variant).map_err(|error| error.to_string())?;
     Ok(variant)
 }
 

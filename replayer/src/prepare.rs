@@ -29,7 +29,7 @@ pub fn prepare(variants: &[Variant], machine: &Machine) -> anyhow::Result<()> {
             }
             .into());
         }
-        Contract::for_variant(variant).map_err(anyhow::Error::msg)?;
+        Contract::for_variant(variant)?;
     }
     if let Machine::Thread(_) = machine {
         // It mounts nothing and starts no program.

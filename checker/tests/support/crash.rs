@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use checker::{Contract, Finding, Model, Promise, oracle};
+use checker::{Contract, Finding, Model, Promise, Undecided, oracle};
 use local_fs::Variant;
 use toy_fs::Toy;
 use workloads::{Op, Step, Workload};
@@ -199,7 +199,7 @@ impl Crash {
             .unwrap_or_else(|undecided| panic!("{}: {undecided}", self.text))
     }
 
-    fn check(&self) -> Result<Vec<Finding>, String> {
+    fn check(&self) -> Result<Vec<Finding>, Undecided> {
         let model = model_under(&self.contract, &self.workload);
         let live = self.run(&[]).tree(self.file_system);
         oracle::check_live(&model, &live).expect("the toy and the model agree");

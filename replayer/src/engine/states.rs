@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use block_dev::{BlockLog, ImageHash, Kind, Mark, Unordered};
-use checker::{Contract, Model};
+use checker::{Contract, Model, Undecided};
 use crash_images::{rebuild, requests};
 use local_fs::Tree;
 use pace_rules::disk::{Disk, Log, Relaxation, Space, State, States};
@@ -81,7 +81,7 @@ impl<'a> Recording<'a> {
         &self,
         contract: &Contract,
         progress: Progress,
-    ) -> Result<Option<Model>, String> {
+    ) -> Result<Option<Model>, Undecided> {
         let model = || progress.model(contract, self.workload, self.trace);
         self.has_model.then(model).transpose()
     }
@@ -184,7 +184,7 @@ impl Engine {
                 }
                 Err(why) => {
                     let inconclusive = &mut unfinished.result.inconclusive;
-                    inconclusive.get_or_insert_with(|| why.clone());
+                    inconclusive.get_or_insert_with(|| why.to_string());
                 }
             }
         }

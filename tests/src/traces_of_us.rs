@@ -45,6 +45,14 @@ impl Family {
         self.0.keys().copied()
     }
 
+    /// Whether one of them still runs. One that has ended, and that nobody waited for, does not.
+    pub fn runs(&self) -> bool {
+        self.pids().any(|pid| {
+            let is_there = read_link(format!("/proc/{pid}/exe")).is_ok();
+            is_there && Process::of(pid).is_some_and(|now| self.has(&now))
+        })
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()

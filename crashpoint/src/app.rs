@@ -18,7 +18,7 @@ use node_sweep::{
 use recorder::process::Schedule;
 use trace_store::Trace;
 
-use crate::recover::{AgainArgs, OfProgram};
+use crate::recover::{AgainArgs, OfProgram, Recovered};
 use crate::states::VisitArgs;
 
 pub(crate) use recording::{Recording, told};
@@ -110,23 +110,9 @@ pub(crate) struct AppArgs {
 /// Does it.
 pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     let visit = &arguments.sweep;
-    let control = visit.control(visit.jobs(1), interrupt);
     let scratch = scratch()?;
     if let Some(directory) = &visit.resume {
-        let (results, trace) = match visit.open(directory, false)? {
-            Ok(opened) => opened,
-            Err(outcome) => return Ok(outcome),
-        };
-        let request = &results.manifest().request;
-        let Judge::Program { check, limit_s, .. } = &request.judge else {
-            unreachable!("others are refused");
-        };
-        let begun_in = &results.manifest().working_directory;
-        let check = check_of(check, *limit_s, Some(begun_in), interrupt)?;
-        let place = Place::of(&trace, PROGRAM, scratch.path())?;
-        let explore = request.explore(None, &trace.run)?;
-        let mut subjects = subjects(scratch.path(), &place, &check);
-        return visit.resume(results, &trace, explore, &mut subjects, &control);
+        return resume(visit, directory, scratch.path(), interrupt);
     }
     visit.refuse()?;
     arguments.refuse_again()?;
@@ -156,14 +142,13 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
         let directory = scratch.path().join("recoveries");
         fs::create_dir(&directory).with_context(|| format!("create {}", directory.display()))?;
         let seen_at = place.seen_at().map(Path::to_owned);
-        let mut who = OfProgram {
+        let who = OfProgram {
             program: Program::new(directory, seen_at, &check),
             command: arguments.recover.as_deref(),
             check: &check,
             request: &request,
         };
-        let again = arguments.again;
-        let Some(recovered) = again.record(&trace, &request, &mut who, interrupt)? else {
+        let Some(recovered) = arguments.recovered(who, &trace, interrupt)? else {
             return Ok(Outcome::Incomplete);
         };
         recovered.add_to(&mut trace);
@@ -175,11 +160,33 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
         explore,
         shard: visit.shard,
     };
-    visit.begin(
-        &what,
-        &mut subjects(scratch.path(), &place, &check),
-        &control,
-    )
+    let mut subjects = subjects(scratch.path(), &place, &check);
+    let control = visit.control(visit.jobs(1), interrupt);
+    visit.begin(&what, &mut subjects, &control)
+}
+
+/// Continues a sweep.
+fn resume(
+    visit: &VisitArgs,
+    directory: &Path,
+    scratch: &Path,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
+    let (results, trace) = match visit.open(directory, false)? {
+        Ok(opened) => opened,
+        Err(outcome) => return Ok(outcome),
+    };
+    let request = &results.manifest().request;
+    let Judge::Program { check, limit_s, .. } = &request.judge else {
+        unreachable!("others are refused");
+    };
+    let begun_in = &results.manifest().working_directory;
+    let check = check_of(check, *limit_s, Some(begun_in), interrupt)?;
+    let place = Place::of(&trace, PROGRAM, scratch)?;
+    let explore = request.explore(None, &trace.run)?;
+    let mut subjects = subjects(scratch, &place, &check);
+    let control = visit.control(visit.jobs(1), interrupt);
+    visit.resume(results, &trace, explore, &mut subjects, &control)
 }
 
 /// The program and its words, as it was started.
@@ -261,6 +268,17 @@ impl AppArgs {
             limit_s: self.check_limit,
             allow_no_acks: self.allow_no_acks,
         }
+    }
+
+    /// Records how the program recovers from crashes of a run; nothing if somebody interrupts.
+    fn recovered(
+        &self,
+        mut who: OfProgram<'_>,
+        trace: &Trace,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Option<Recovered>> {
+        let request = who.request;
+        self.again.record(trace, request, &mut who, interrupt)
     }
 
     /// Refuses crashes during recovery where there is nothing to record them of.

@@ -60,60 +60,53 @@ pub(crate) fn run(arguments: &DoctorArgs, interrupt: &Interrupt) -> anyhow::Resu
         return Ok(Outcome::Clean);
     }
     let file_systems = file_systems(&arguments.file_systems)?;
-    let mut wanted = arguments.features.clone();
     let guest = arguments.guest()?;
-    if wanted.is_empty() {
-        wanted.push(match &guest {
-            Some(_) if arguments.kernel.virtual_time => Feature::VirtualTime,
-            None if nix::unistd::geteuid().is_root() => Feature::Fs,
-            _ => Feature::Guest,
-        });
-    }
+    let guest = guest.as_ref().map(|guest| guest as FindGuest<'_>);
     let mut doctor = Doctor {
         format: arguments.format,
-        wanted,
+        wanted: arguments.wanted(guest.is_some()),
         missing: Vec::new(),
     };
     for row in requirement::TABLE {
-        let found = match &guest {
-            Some(named) if row.name == requirement::UML => check::kernel(named()),
+        let found = match guest {
+            Some(find) if row.name == requirement::UML => check::kernel(find()),
             _ => (row.check)(),
         };
         doctor.take(Check::new(row.name, found), row.needed_by)?;
     }
-    // What keeps one from starting was said, if it is known.
-    if doctor.can(Feature::Guest) {
-        let uml = guest
-            .as_ref()
-            .map_or_else(|| Uml::find(None, None), |named| named());
-        doctor.take(
-            Check::new("a guest starts", check::guest(uml)),
-            &[Feature::Guest],
-        )?;
-    }
-    if guest.is_none() && doctor.can(Feature::VirtualTime) {
-        let started = check::guest(Uml::find_virtual(None, None, 0));
-        doctor.take(
-            Check::new("a guest in virtual time starts", started),
-            &[Feature::VirtualTime],
-        )?;
-    }
+    doctor.start_guests(guest)?;
     for file_system in file_systems {
-        match &guest {
+        match guest {
             None => doctor.look_at(file_system, interrupt)?,
-            Some(named) => doctor.look_at_in_guest(file_system, named(), interrupt)?,
+            Some(find) => doctor.look_at_in_guest(file_system, find(), interrupt)?,
         }
     }
-    Ok(
-        if doctor.wanted.iter().all(|feature| doctor.can(*feature)) {
-            Outcome::Clean
-        } else {
-            Outcome::CouldNotRun
-        },
-    )
+    let mut wanted = doctor.wanted.iter();
+    Ok(if wanted.all(|feature| doctor.can(*feature)) {
+        Outcome::Clean
+    } else {
+        Outcome::CouldNotRun
+    })
 }
 
+/// Finds the kernel of guests that somebody named.
+type FindGuest<'a> = &'a dyn Fn() -> anyhow::Result<Uml>;
+
 impl DoctorArgs {
+    /// What the machine is to do.
+    fn wanted(&self, names_guest: bool) -> Vec<Feature> {
+        if !self.features.is_empty() {
+            return self.features.clone();
+        }
+        vec![if names_guest && self.kernel.virtual_time {
+            Feature::VirtualTime
+        } else if names_guest || !nix::unistd::geteuid().is_root() {
+            Feature::Guest
+        } else {
+            Feature::Fs
+        }]
+    }
+
     /// Finds the kernel of guests that is named; nothing if none is.
     ///
     /// # Errors
@@ -158,6 +151,25 @@ impl Doctor {
             .iter()
             .any(|feature| self.wanted.contains(feature));
         self.print(&if is_wanted { check } else { check.optional() })
+    }
+
+    /// Starts a guest, where nothing was found that keeps one from starting: that was said.
+    fn start_guests(&mut self, guest: Option<FindGuest<'_>>) -> io::Result<()> {
+        let mut started = |name, feature: Feature, uml: FindGuest<'_>, needed_by: &[Feature]| {
+            if self.can(feature) {
+                self.take(Check::new(name, check::guest(uml())), needed_by)?;
+            }
+            io::Result::Ok(())
+        };
+        let guests = [Feature::Guest, Feature::VirtualTime];
+        if let Some(named) = guest {
+            return started("a guest starts", Feature::Guest, named, &guests);
+        }
+        let plain = || Uml::find(None, None);
+        started("a guest starts", Feature::Guest, &plain, &guests[..1])?;
+        let in_virtual_time = || Uml::find_virtual(None, None, 0);
+        let name = "a guest in virtual time starts";
+        started(name, Feature::VirtualTime, &in_virtual_time, &guests[1..])
     }
 
     /// What a file system takes, and whether the tester may be believed on it.

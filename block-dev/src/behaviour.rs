@@ -21,7 +21,7 @@ pub enum DiskRequest {
         /// How much.
         length: u64,
     },
-    /// To have everything on stable storage that was answered.
+    /// To have everything on stable storage that was completed.
     Flush,
     /// To forget a range, or to write zeros there.
     Discard {

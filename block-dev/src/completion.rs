@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// One write of so many is answered at once by a lazy disk.
+/// One write of so many is completed at once by a lazy disk.
 const AT_ONCE_ONE_OF: u8 = 4;
 
 /// A write waits for so many requests after it at most.
@@ -23,7 +23,7 @@ pub enum Completion {
 }
 
 impl Completion {
-    /// For how many later requests the write at `place` of the log waits; none if it is answered at
+    /// For how many later requests the write at `place` of the log waits; none if it is completed at
     /// once.
     pub(crate) fn requests_to_wait(self, place: usize) -> Option<u8> {
         let Self::Lazy { seed } = self else {

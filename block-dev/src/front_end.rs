@@ -17,7 +17,7 @@ pub trait FrontEnd {
     fn load(&mut self, image: &Image) -> Result<()>;
 
     /// Has the disk hold what was written to the device and is still in the kernel's cache of it,
-    /// where what a driver in user space writes waits for its fsync. Nothing may be mounted from
+    /// where what the driver of a FUSE file system writes waits for its fsync. Nothing may be mounted from
     /// it.
     ///
     /// # Errors

@@ -221,7 +221,7 @@ fn parse(line: &str) -> Option<FlaggedRequest> {
 /// In doubt a flush is taken for one of its own: that may hide a legal state, but accuses nobody.
 /// A flush that could stand for FUA, while an empty PREFLUSH waits that was perhaps queued only
 /// after it was sent, is in doubt, and so is the next one. The kernel sends the flush that stands
-/// for FUA only when the write was answered: none that came while it was under way is that one.
+/// for FUA only when the write was completed: none that came while it was in flight is that one.
 /// Where a FUA write is not found in the log, any later flush may be the one that makes it durable.
 pub fn annotate(log: &mut BlockLog, requests: &[FlaggedRequest]) {
     let matched = match_writes(log, requests);
@@ -231,7 +231,7 @@ pub fn annotate(log: &mut BlockLog, requests: &[FlaggedRequest]) {
         .map(Demand::new)
         .collect();
     let mut stands_for_fua = Vec::new();
-    // When those FUA writes were answered that no flush has followed since.
+    // When those FUA writes were completed that no flush has followed since.
     let mut fua_completed = Vec::new();
     for index in 0..log.len() {
         let entry = log.entries()[index];
@@ -281,7 +281,7 @@ pub fn annotate(log: &mut BlockLog, requests: &[FlaggedRequest]) {
 struct Demand {
     time_ns: u64,
     empty: bool,
-    /// A flush went by that may have been under way already when this was asked for.
+    /// A flush went by that may have been in flight already when this was asked for.
     doubted: bool,
 }
 

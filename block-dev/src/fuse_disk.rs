@@ -32,12 +32,12 @@ const ATTRIBUTES_VALID: Duration = Duration::from_secs(3600);
 /// requests arrive as they were sent, neither merged nor split at pages, and a flush arrives
 /// after the writes it covers.
 ///
-/// A disk that answers at once gets no request before it has answered the last: without
-/// `FUSE_ASYNC_DIO` a direct write holds the file's lock until it is answered, which fsync takes
+/// A disk that answers at once gets no request before it has completed the last: without
+/// `FUSE_ASYNC_DIO` a direct write holds the file's lock until it is completed, which fsync takes
 /// too, and the loop device's worker waits with it (`fuse_direct_IO` and `fuse_fsync` in
 /// fs/fuse/file.c, `lo_rw_aio` in drivers/block/loop.c). A lazy one asks for it: then the lock is
 /// held only until the write is sent, the worker goes on, and a flush comes by while writes wait.
-/// The kernel itself holds a flush back while the data of a FUA write is under way (condition C2 of
+/// The kernel itself holds a flush back while the data of a FUA write is in flight (condition C2 of
 /// block/blk-flush.c).
 pub struct FuseDisk {
     // Dropped in this order: the device lets go of the file, then the file system goes.
@@ -183,7 +183,7 @@ impl FuseDisk {
         self.lock().behaviour.keeps()
     }
 
-    /// Notes a mark after everything that was answered so far, with the time of the last of that:
+    /// Notes a mark after everything that was completed so far, with the time of the last of that:
     /// to look at the clock is a system call in a guest.
     pub fn mark(&self, mark: Mark) {
         let mut disk = self.lock();
@@ -196,7 +196,7 @@ impl FuseDisk {
         now_ns()
     }
 
-    /// The position after everything that was answered so far.
+    /// The position after everything that was completed so far.
     pub fn log_position(&self) -> usize {
         self.lock().log.len()
     }
@@ -272,7 +272,7 @@ pub(crate) fn now_ns() -> u64 {
 ///
 /// The thread has its own table of descriptors, and `/dev/fuse` is open in that one only. When
 /// this process is killed while another of its threads waits in the kernel for the file
-/// system, that thread cannot end before it is answered; the connection is cut as soon as the
+/// system, that thread cannot end before it is completed; the connection is cut as soon as the
 /// server's table goes, and the wait with it. For the same reason the thread has a mount namespace
 /// of its own, without a mount in it: the last thread of a namespace unmounts what is on the disk
 /// before it closes anything, so it must not be this one. Of what others have open nothing is left

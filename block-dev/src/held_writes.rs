@@ -1,4 +1,4 @@
-//! Writes that were carried out but not answered yet.
+//! Writes that were carried out but not completed yet.
 
 use std::collections::VecDeque;
 use std::time::Duration;

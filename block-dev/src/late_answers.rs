@@ -8,7 +8,7 @@ use fuser::ReplyWrite;
 use crate::fuse_disk::{Disk, now_ns};
 use crate::held_writes::HeldWrites;
 
-/// A write that was carried out and is answered later.
+/// A write that was carried out and is completed later.
 pub(crate) struct LateWrite {
     pub(crate) reply: ReplyWrite,
     /// In bytes.
@@ -89,7 +89,7 @@ impl LateAnswers {
         }
     }
 
-    /// No request comes any more: everything is answered.
+    /// No request comes any more: everything is completed.
     pub(crate) fn end(&self) {
         self.lock().ended = true;
         self.changed.notify_one();

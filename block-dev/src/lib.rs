@@ -1,7 +1,7 @@
 //! The disk in user space.
 //!
 //! - [`Base`] and [`Image`]: a formatted disk, and copy-on-write images that share it.
-//! - [`BlockLog`]: every write, flush and discard that a disk was asked for, when it was answered,
+//! - [`BlockLog`]: every write, flush and discard that a disk was asked for, when it was completed,
 //!   and marks.
 //! - [`Behaviour`]: what a disk does with each request, and how it keeps its word: an honest or
 //!   lying one (`pace_rules::disk::Disk`), a lazy one ([`Completion`]), one that fails

@@ -18,7 +18,7 @@ pub enum Mark {
 /// What a disk was asked to do. Offsets and lengths are bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
-    /// A write. With `fua` it was to be on stable storage before it was answered; that covers
+    /// A write. With `fua` it was to be on stable storage before it was completed; that covers
     /// this write and no other.
     Write {
         /// Where on the disk.
@@ -45,7 +45,7 @@ pub enum Kind {
     Mark(Mark),
 }
 
-/// The [`Entry::completed`] of a request that was not answered by the end of the log.
+/// The [`Entry::completed`] of a request that was not completed by the end of the log.
 pub const NEVER: usize = usize::MAX;
 
 /// One entry of a [`BlockLog`]. Its place is when it was submitted: when it arrived at the disk.
@@ -55,8 +55,8 @@ pub struct Entry {
     pub kind: Kind,
     /// When it arrived, in nanoseconds of CLOCK_MONOTONIC.
     pub time_ns: u64,
-    /// When it was answered: after all entries before this position of the log, and before the one
-    /// there. Right after itself if it was answered at once, [`NEVER`] if it was not answered.
+    /// When it was completed: after all entries before this position of the log, and before the one
+    /// there. Right after itself if it was completed at once, [`NEVER`] if it was not completed.
     pub completed: usize,
     /// Where the written bytes lie in the log's data.
     data_start: usize,
@@ -133,7 +133,7 @@ impl BlockLog {
     }
 
     /// A hash of what was asked, in which order, of the bytes that were written, and of what was
-    /// answered late, in hexadecimal.
+    /// completed late, in hexadecimal.
     pub fn hash(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         for (index, entry) in self.entries.iter().enumerate() {
@@ -183,7 +183,7 @@ impl BlockLog {
             .map(|(place, _)| place)
     }
 
-    /// Adds a write that is answered at once.
+    /// Adds a write that is completed at once.
     pub fn push_write(&mut self, offset: u64, data: &[u8], time_ns: u64) {
         let data_start = self.data.len();
         self.data.extend_from_slice(data);
@@ -200,7 +200,7 @@ impl BlockLog {
         });
     }
 
-    /// Adds a write that is not answered yet; returns its place, for [`Self::complete`].
+    /// Adds a write that is not completed yet; returns its place, for [`Self::complete`].
     pub fn push_held_write(&mut self, offset: u64, data: &[u8], time_ns: u64) -> usize {
         let place = self.len();
         self.push_write(offset, data, time_ns);
@@ -208,7 +208,7 @@ impl BlockLog {
         place
     }
 
-    /// Adds anything else that is not answered yet; returns its place, for [`Self::complete`].
+    /// Adds anything else that is not completed yet; returns its place, for [`Self::complete`].
     ///
     /// # Panics
     /// If it is a write.
@@ -219,12 +219,12 @@ impl BlockLog {
         place
     }
 
-    /// Notes that a held request is answered now, after everything that is in the log.
+    /// Notes that a held request is completed now, after everything that is in the log.
     pub fn complete(&mut self, place: usize) {
         self.entries[place].completed = self.len();
     }
 
-    /// Adds anything else, which is answered at once.
+    /// Adds anything else, which is completed at once.
     ///
     /// # Panics
     /// If it is a write.
@@ -370,7 +370,7 @@ mod tests {
         assert_eq!(
             log([1, 1]).hash(),
             at_once.hash(),
-            "held, but answered before anything else came"
+            "held, but completed before anything else came"
         );
         assert_ne!(log([2, 2]).hash(), at_once.hash());
         assert_ne!(log([0, 0]).hash(), log([2, 2]).hash());

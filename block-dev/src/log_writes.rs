@@ -299,7 +299,7 @@ struct Reading {
     sector: Vec<u8>,
     data: Vec<u8>,
     data_bytes: u64,
-    /// Those since the last flush but one. A write that was done while that flush was under way
+    /// Those since the last flush but one. A write that was done while that flush was in flight
     /// is logged after it.
     fua_writes: [FuaWrites; 2],
 }

@@ -41,7 +41,7 @@ fn patient_writer(disk: &FuseDisk) {
     }
 }
 
-/// Sends the flush when the write has arrived at the disk, and may be under way.
+/// Sends the flush when the write has arrived at the disk, and may be in flight.
 fn hasty_writer(disk: &FuseDisk) {
     let device = open_direct(disk.device());
     for round in 0..ROUNDS {
@@ -89,7 +89,7 @@ fn covered_by_next_flush(log: &BlockLog) -> Vec<bool> {
 #[test]
 fn a_flush_sent_while_a_write_is_under_way_does_not_cover_it_on_a_lazy_disk() {
     in_namespace(|directory| {
-        // One write of four is answered at once, and where the machine is busy the others are as
+        // One write of four is completed at once, and where the machine is busy the others are as
         // well before the flush comes: there it takes more rounds.
         let (mut uncovered, deadline) = (0, Instant::now() + PATIENCE);
         while uncovered < ROUNDS / 4 {
@@ -100,7 +100,7 @@ fn a_flush_sent_while_a_write_is_under_way_does_not_cover_it_on_a_lazy_disk() {
         let log = recorded(directory, LAZY, patient_writer);
         assert!(
             log.entries().iter().all(|entry| entry.completed != NEVER),
-            "everything was answered"
+            "everything was completed"
         );
         let covered = covered_by_next_flush(&log);
         assert!(
@@ -191,7 +191,7 @@ fn a_disk_goes_while_it_holds_a_write_back() {
             let log = disk.stop_recording();
             assert_eq!(log.len(), position + 1);
             drop(disk);
-            writer.join().expect("it was answered");
+            writer.join().expect("it was completed");
         }
     });
 }

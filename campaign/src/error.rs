@@ -46,7 +46,7 @@ pub enum Error {
     },
     /// Results are there already.
     #[error(
-        "{0} holds results already: go on with them with --resume {0}, or choose another directory \
+        "{0} holds results already: continue them with --resume {0}, or choose another directory \
          for --out"
     )]
     HasResults(PathBuf),

@@ -116,24 +116,12 @@ impl<P: Part> Parts<P> {
                 return Err(Mismatch::Same { at, other, shard }.into());
             }
         }
-        let unfinished = parts.iter().find(|(_, part)| !part.is_finished());
-        let missing: Vec<_> = (1..=count)
-            .filter(|number| !parts.contains_key(number))
-            .take(MISSING_NAMED_MAX)
-            .map(|number| format!("{number}/{count}"))
-            .collect();
-        if let Some((number, part)) = unfinished.filter(|_| !incomplete) {
-            return Err(Mismatch::Unfinished {
-                shard: format!("{number}/{count}"),
-                at: part.directory().into(),
-            }
-            .into());
+        let lacks = lacks(&parts, count);
+        let is_whole = lacks.is_none();
+        match lacks {
+            Some(lacks) if !incomplete => Err(lacks.into()),
+            _ => Ok(Self { parts, is_whole }),
         }
-        if !missing.is_empty() && !incomplete {
-            return Err(Mismatch::Missing(missing.join(", ")).into());
-        }
-        let is_whole = missing.is_empty() && unfinished.is_none();
-        Ok(Self { parts, is_whole })
     }
 
     /// The one with the smallest number.
@@ -153,6 +141,22 @@ impl<P: Part> Parts<P> {
     pub fn is_whole(&self) -> bool {
         self.is_whole
     }
+}
+
+/// What there is to say against so many shards: one has not ended, or some are not there.
+fn lacks<P: Part>(parts: &BTreeMap<u64, P>, count: u64) -> Option<Mismatch> {
+    if let Some((number, part)) = parts.iter().find(|(_, part)| !part.is_finished()) {
+        return Some(Mismatch::Unfinished {
+            shard: format!("{number}/{count}"),
+            at: part.directory().into(),
+        });
+    }
+    let missing = (1..=count).filter(|number| !parts.contains_key(number));
+    let missing: Vec<_> = missing
+        .take(MISSING_NAMED_MAX)
+        .map(|number| format!("{number}/{count}"))
+        .collect();
+    (!missing.is_empty()).then(|| Mismatch::Missing(missing.join(", ")))
 }
 
 fn difference<P: Part>(part: &P, first: &P, same_count: bool) -> Option<String> {

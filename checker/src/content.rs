@@ -18,7 +18,7 @@ static ZERO_CHUNK: Chunk = [0; CHUNK_BYTES as usize];
 #[derive(Clone, Default)]
 pub(crate) struct FileContent {
     size_bytes: u64,
-    /// By number; one that is not there is zeros, as is everything behind the end.
+    /// By number; one that is not there is zeros, as is everything past the end.
     chunks: BTreeMap<u64, Arc<Chunk>>,
     /// Byte ranges that hold or reserve space, in order, apart.
     allocated: Vec<(u64, u64)>,
@@ -43,7 +43,7 @@ impl FileContent {
         self.size_bytes
     }
 
-    /// The bytes of chunk number `index`, zeros behind the end.
+    /// The bytes of chunk number `index`, zeros past the end.
     pub(crate) fn chunk(&self, index: u64) -> &Chunk {
         self.chunks.get(&index).map_or(&ZERO_CHUNK, Arc::as_ref)
     }
@@ -138,7 +138,7 @@ impl FileContent {
 
     pub(crate) fn truncate(&mut self, size_bytes: u64) {
         self.zero(size_bytes, u64::MAX);
-        // Space behind the end goes, reserved or not.
+        // Space past the end goes, reserved or not.
         self.free(size_bytes, u64::MAX);
         self.size_bytes = size_bytes;
     }
@@ -202,7 +202,7 @@ impl FileContent {
         self.extend(offset + length);
     }
 
-    /// One byte, zero behind the end.
+    /// One byte, zero past the end.
     pub(crate) fn byte(&self, offset: u64) -> u8 {
         self.chunk(offset / CHUNK_BYTES)[(offset % CHUNK_BYTES) as usize]
     }
@@ -326,7 +326,7 @@ mod tests {
         ) {
             let mut content = FileContent::default();
             content.truncate(hole);
-            // The flat file is what lies behind a hole, however large.
+            // The flat file is what lies past a hole, however large.
             let mut base = hole;
             let mut flat: Vec<u8> = Vec::new();
             for (operation, change) in changes.iter().enumerate() {
@@ -349,7 +349,7 @@ mod tests {
                         let (from, to) = ((offset as usize).min(size), ((offset + length) as usize).min(size));
                         flat[from..to].fill(0);
                     }
-                    // The kernel refuses to collapse up to or behind the end, and to insert behind
+                    // The kernel refuses to collapse up to or past the end, and to insert past
                     // it.
                     Change::Collapse(offset, length) if ((offset + length) as usize) < size => {
                         content.collapse(base + offset, length);

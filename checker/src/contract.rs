@@ -4,6 +4,8 @@
 use local_fs::Lack;
 use serde::{Deserialize, Serialize};
 
+use crate::NoContract;
+
 /// One thing that can be promised. The names in `kebab-case` appear in results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -515,10 +517,9 @@ impl Contract {
     ///
     /// # Errors
     /// If there is no contract: nothing is promised of a crash, or nothing is known of it.
-    pub fn for_variant(variant: &local_fs::Variant) -> Result<Contract, String> {
+    pub fn for_variant(variant: &local_fs::Variant) -> Result<Contract, NoContract> {
         let name = variant.file_system.name;
-        let mut contract =
-            *Self::of(name).ok_or_else(|| format!("there is no contract for {name}"))?;
+        let mut contract = *Self::of(name).ok_or(NoContract::Unknown(name))?;
         contract.lacks = variant.file_system.lacks;
         contract.found_names = variant.file_system.found_names;
         let given = |options: &[String], option: &str| {
@@ -533,15 +534,11 @@ impl Contract {
             given(&variant.mkfs_options, feature)
                 || given(&variant.mkfs_options, &format!("-O{feature}"))
         };
-        if let Some(option) = NO_RECOVERY.iter().find(|option| mounted(option)) {
-            return Err(format!(
-                "{name} with '-o {option}' promises nothing: it does not recover"
-            ));
+        if let Some(option) = NO_RECOVERY.into_iter().find(|option| mounted(option)) {
+            return Err(NoContract::NoRecovery { name, option });
         }
         if mounted("ro") {
-            return Err(format!(
-                "{name} with '-o ro' cannot be tested: nothing can be written to it"
-            ));
+            return Err(NoContract::ReadOnly(name));
         }
         let mut dropped = Vec::new();
         match name {
@@ -552,9 +549,7 @@ impl Contract {
                         .iter()
                         .any(|text| text.contains("^has_journal"));
                 if !journal {
-                    return Err(format!(
-                        "{name} without a journal is not supported: ext2 is, with the same fsck"
-                    ));
+                    return Err(NoContract::NoJournal(name));
                 }
                 if name == "ext4" {
                     dropped.extend(unordered(&mounted));
@@ -569,10 +564,7 @@ impl Contract {
                 if variant.mount_options.iter().any(disabled) {
                     // Documentation/filesystems/f2fs.rst: after a crash all is "as they did when
                     // the filesystem was mounted with that option".
-                    return Err(
-                        "f2fs with 'checkpoint=disable' promises nothing until it is enabled"
-                            .to_owned(),
-                    );
+                    return Err(NoContract::NoCheckpoints);
                 }
                 if mounted("fsync_mode=strict") {
                     contract.own = F2FS_STRICT;
@@ -644,7 +636,7 @@ impl Promise {
         1 << self as u32
     }
 
-    /// The promise in words, to be read behind "promised: ".
+    /// The promise in words, to be read after "promised: ".
     pub fn words(self) -> &'static str {
         match self {
             Self::Mountable => "a crash never leaves the file system unmountable",

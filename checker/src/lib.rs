@@ -12,6 +12,7 @@ mod comparison;
 mod content;
 mod contract;
 mod durability;
+mod error;
 pub mod facts;
 mod finding;
 mod history;
@@ -22,6 +23,7 @@ mod tree_check;
 mod write_check;
 
 pub use contract::{CONTRACTS, Contract, Line, Promise};
+pub use error::{NoContract, Undecided};
 pub use finding::Finding;
 pub use model::Model;
 pub use write_check::write_check;

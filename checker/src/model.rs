@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use workloads::{DeviceKind, FallocMode, Op, RenameFlag, Target, WriteSync};
 
-use crate::Contract;
 use crate::content::FileContent;
 use crate::history::{Bound, History, Time};
 use crate::shifts::{Direction, Shift};
+use crate::{Contract, Undecided};
 
 /// The place of an inode in [`Model::inodes`].
 pub(crate) type InodeId = usize;
@@ -191,15 +191,17 @@ impl Model {
     ///
     /// # Errors
     /// If the operation could not have been done: the model has lost track.
-    pub fn apply(&mut self, op: &Op, refused: bool) -> Result<(), String> {
+    pub fn apply(&mut self, op: &Op, refused: bool) -> Result<(), Undecided> {
         let operation = self.time;
         self.begin(op, refused)?;
         if refused {
             return Ok(());
         }
-        self.make_durable(operation, op).ok_or_else(|| {
-            format!("the model cannot follow what operation {operation}, {op}, makes durable")
-        })
+        self.make_durable(operation, op)
+            .ok_or_else(|| Undecided::DurabilityNotFollowed {
+                number: operation,
+                op: op.to_string(),
+            })
     }
 
     /// The next operation was begun, and the power failed before it returned. What it does may show
@@ -207,7 +209,7 @@ impl Model {
     ///
     /// # Errors
     /// Like [`Self::apply`].
-    pub fn begin(&mut self, op: &Op, refused: bool) -> Result<(), String> {
+    pub fn begin(&mut self, op: &Op, refused: bool) -> Result<(), Undecided> {
         let operation = self.time;
         self.time += 1;
         if refused {
@@ -228,7 +230,10 @@ impl Model {
             _ if op.is_persistence() => Some(()),
             _ => self.names(op),
         };
-        done.ok_or_else(|| format!("the model cannot follow operation {operation}, {op}"))
+        done.ok_or_else(|| Undecided::NotFollowed {
+            number: operation,
+            op: op.to_string(),
+        })
     }
 
     /// The inode that a path leads to now.

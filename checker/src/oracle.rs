@@ -6,7 +6,7 @@ use local_fs::Tree;
 
 use crate::comparison::{Comparison, Reading, Rule, Sides};
 use crate::history::Time;
-use crate::{Contract, Finding, Model, Promise, tree_check};
+use crate::{Contract, Finding, Model, Promise, Undecided, tree_check};
 
 /// How many of a tree's broken promises are reported; one cause shows in many places.
 const FINDINGS_MAX: usize = 20;
@@ -26,7 +26,11 @@ const NAMES_MAX: usize = 10_000_000;
 ///
 /// # Errors
 /// Why it could not be decided whether the tree is legal.
-pub fn check(model: &Model, live: Option<&Tree>, recovered: &Tree) -> Result<Vec<Finding>, String> {
+pub fn check(
+    model: &Model,
+    live: Option<&Tree>,
+    recovered: &Tree,
+) -> Result<Vec<Finding>, Undecided> {
     let nothing = Tree::default();
     let mut findings = tree_check::check(&model.contract, recovered);
     match compare(model, recovered, Some(live.unwrap_or(&nothing))) {
@@ -51,23 +55,26 @@ pub fn check_itself(contract: &Contract, recovered: &Tree) -> Vec<Finding> {
 ///
 /// # Errors
 /// What differs.
-pub fn check_live(model: &Model, live: &Tree) -> Result<(), String> {
+pub fn check_live(model: &Model, live: &Tree) -> Result<(), Undecided> {
     let mut now = model.clone();
     now.commit(None);
     match compare(&now, live, None)?.first() {
         None if live.errors.is_empty() => Ok(()),
-        None => Err(format!(
-            "{} of '{}' failed while it was running",
-            live.errors[0].doing, live.errors[0].path
-        )),
-        Some(finding) => Err(format!("'{}': {}", finding.path, finding.what)),
+        None => Err(Undecided::NotRead {
+            doing: live.errors[0].doing.to_string(),
+            path: live.errors[0].path.clone(),
+        }),
+        Some(finding) => Err(Undecided::Differs {
+            path: finding.path.clone(),
+            what: finding.what.clone(),
+        }),
     }
 }
 
 /// Compares under every reading of the names that could be one of several files which nothing
 /// but their history tells apart, such as two empty ones, until one is legal. What is said
 /// otherwise is of the reading in which the least is wrong.
-fn compare(model: &Model, tree: &Tree, live: Option<&Tree>) -> Result<Vec<Finding>, String> {
+fn compare(model: &Model, tree: &Tree, live: Option<&Tree>) -> Result<Vec<Finding>, Undecided> {
     let sides = Sides::new(model, tree, live);
     let mut search = Search {
         sides: &sides,
@@ -79,10 +86,9 @@ fn compare(model: &Model, tree: &Tree, live: Option<&Tree>) -> Result<Vec<Findin
     if !best.choices.is_empty() {
         let all = search.best(model, &mut best);
         if !all && !best.findings.is_empty() {
-            return Err(format!(
-                "its names can be read in too many ways, of which {} were tried: many files look the same",
-                search.readings
-            ));
+            return Err(Undecided::TooManyReadings {
+                tried: search.readings,
+            });
         }
     }
     Ok(best.findings)

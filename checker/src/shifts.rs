@@ -2,7 +2,7 @@
 //! may show the file before it, after it, or with some of the extents moved.
 //!
 //! `ext4_collapse_range` and `ext4_insert_range` (fs/ext4/extents.c), `xfs_collapse_file_space` and
-//! `xfs_insert_file_space` (fs/xfs/xfs_bmap_util.c) write out what lies behind the offset first. Then
+//! `xfs_insert_file_space` (fs/xfs/xfs_bmap_util.c) write out what lies past the offset first. Then
 //! they move extents, to the left from the first one on, to the right from the last one on, in
 //! transactions of which a log may hold only the first ones. So there is one place up to which the
 //! bytes are at their old places and from which they are at their new ones, or the other way round,
@@ -14,7 +14,7 @@ use crate::content::{FileContent, is_zero, zeros_from};
 use crate::history::{Bound, Time};
 use crate::model::{DurableRange, ModelInode};
 
-/// An operation that moved the bytes behind an offset.
+/// An operation that moved the bytes past an offset.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shift {
     pub(crate) time: Time,

@@ -52,7 +52,7 @@ fn zeros_that_somebody_made_are_data_as_well() {
     crash(ALL, text)
         .edit(|toy| toy.node("foo").zero(0, 8192))
         .legal();
-    // The block was its own already: what lies behind the old end is not ordered.
+    // The block was its own already: what lies past the old end is not ordered.
     let text = "creat foo; write foo 0 1000 | write foo 1000 1000";
     crash(SIZE_FOLLOWS, text)
         .edit(|toy| toy.node("foo").zero(1000, 2000))

@@ -710,7 +710,7 @@ fn where_stale_data_may_show_it_may_only_where_nothing_was() {
     writeback("creat foo; write foo 0 4K | write foo 0 4K")
         .edit(stale(100))
         .breaks(&[Promise::Sync]);
-    // It may hide nothing behind it.
+    // It may hide nothing after it.
     writeback(text)
         .edit(stale(5000))
         .edit(|toy| toy.node("foo").truncate(4000))

@@ -96,7 +96,7 @@ fn operation(toy: &Toy, raw: &Raw) -> Option<String> {
     }
 }
 
-/// A run: the workload, and the file system behind each of its operations.
+/// A run: the workload, and the file system after each of its operations.
 struct Run {
     workload: Workload,
     operations: Vec<Op>,
@@ -268,7 +268,7 @@ proptest! {
         }
     }
 
-    /// A commit of everything may happen at any time behind the last call.
+    /// A commit of everything may happen at any time after the last call.
     #[test]
     fn a_state_behind_the_last_persistence_operation_is_legal_everywhere(
         setup in raw(0..5), ops in raw(1..10), stop in any::<Index>(),

@@ -1,4 +1,4 @@
-//! The power fails while an operation is under way: what it does may show, what its return would
+//! The power fails while an operation is in flight: what it does may show, what its return would
 //! have promised is not promised yet.
 
 mod support;

@@ -43,7 +43,7 @@ const DEVICE: &str = "eth0";
 const NO_BRIDGE: &str =
     "make a bridge (it takes CONFIG_BRIDGE; for a guest: crashpoint machine --load bridge)";
 const NO_VETH: &str =
-    "make a cable (it takes CONFIG_VETH; for a guest: crashpoint machine --load veth)";
+    "make a veth pair (it takes CONFIG_VETH; for a guest: crashpoint machine --load veth)";
 
 /// How many connections that were closed the kernel remembers (ip-sysctl.rst,
 /// `tcp_max_tw_buckets`), of the network namespace of whoever opens it.

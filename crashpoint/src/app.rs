@@ -1,33 +1,27 @@
 //! `crashpoint app`: the crash states of one program.
 
-use std::ffi::{OsStr, OsString};
+mod recording;
+
+use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
-use block_dev::Completion;
+use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome};
 use clap::Args;
-use cluster::Disk;
-use local_fs::enter_mount_namespace;
-use machine::Logged;
-use nix::unistd::{AccessFlags, access};
 use node_sweep::{
-    Check, CheckCommand, Judge, Level, Place, Program, Requested, Rule, Subject, late_acks, scratch,
+    Check, CheckCommand, Judge, Level, Place, Program, Request, Requested, Rule, Subject,
+    late_acks, scratch,
 };
-use recorder::process::{NodeOptions, Schedule, record};
+use recorder::process::Schedule;
 use trace_store::Trace;
 
-use crate::recover::{AgainArgs, OfProgram};
-use crate::states::{self, VisitArgs};
-use crate::terminal::give_terminal;
+use crate::recover::{AgainArgs, OfProgram, Recovered};
+use crate::states::VisitArgs;
 
-/// What stands for the directory of data among the words of the program.
-const DIRECTORY: &str = "{dir}";
+pub(crate) use recording::{Recording, told};
 
 /// So many times a program is recorded on a disk if it is not said.
 const RECORDINGS: u64 = 4;
@@ -66,7 +60,7 @@ pub(crate) struct AppArgs {
     trace: Option<PathBuf>,
 
     /// Keep the program's data on a recorded disk of its own, with this file system: ext4, xfs,
-    /// btrfs or f2fs, and mount options after a colon
+    /// btrfs, f2fs, ext3, nilfs2 or reiserfs, and mount options after a colon
     #[arg(long, value_name = "FILE SYSTEM", conflicts_with = "resume")]
     disk: Option<String>,
 
@@ -116,33 +110,19 @@ pub(crate) struct AppArgs {
 /// Does it.
 pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
     let visit = &arguments.sweep;
-    let control = visit.control(visit.jobs(1), interrupt);
     let scratch = scratch()?;
     if let Some(directory) = &visit.resume {
-        let (results, trace) = match visit.open(directory, false)? {
-            Ok(opened) => opened,
-            Err(outcome) => return Ok(outcome),
-        };
-        let request = &results.manifest().request;
-        let Judge::Program { check, limit_s, .. } = &request.judge else {
-            unreachable!("others are refused");
-        };
-        let begun_in = &results.manifest().working_directory;
-        let check = check_of(check, *limit_s, Some(begun_in), interrupt)?;
-        let place = Place::of(&trace, PROGRAM, scratch.path())?;
-        let explore = request.explore(None, &trace.run)?;
-        let mut subjects = subjects(scratch.path(), &place, &check);
-        return visit.resume(results, &trace, explore, &mut subjects, &control);
+        return resume(visit, directory, scratch.path(), interrupt);
     }
     visit.refuse()?;
     arguments.refuse_again()?;
     let judge = arguments.judge();
-    let recorded = match (&arguments.trace, &arguments.disk) {
-        (Some(trace), _) => Some(arguments.loaded(trace)?),
-        (None, None) => arguments.recorded(&judge, &scratch.path().join("data"), interrupt)?,
-        (None, Some(file_system)) => {
-            arguments.recorded_on(&judge, file_system, scratch.path(), interrupt)?
-        }
+    let request = visit.request(Rule::BruteForce, judge.clone())?;
+    let recorded = match &arguments.trace {
+        Some(trace) => Some(arguments.loaded(trace)?),
+        None => arguments
+            .recording(&request, interrupt)?
+            .record(scratch.path())?,
     };
     let Some(mut trace) = recorded else {
         return Ok(Outcome::Incomplete);
@@ -157,20 +137,18 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
     if let Some(warning) = late_acks(&trace.run) {
         campaign::say(&warning);
     }
-    let request = visit.request(Rule::BruteForce, judge.clone())?;
     let explore = request.explore(None, &trace.run)?;
     if arguments.again.is_wanted() {
         let directory = scratch.path().join("recoveries");
         fs::create_dir(&directory).with_context(|| format!("create {}", directory.display()))?;
         let seen_at = place.seen_at().map(Path::to_owned);
-        let mut who = OfProgram {
+        let who = OfProgram {
             program: Program::new(directory, seen_at, &check),
             command: arguments.recover.as_deref(),
             check: &check,
             request: &request,
         };
-        let again = arguments.again;
-        let Some(recovered) = again.record(&trace, &request, &mut who, interrupt)? else {
+        let Some(recovered) = arguments.recovered(who, &trace, interrupt)? else {
             return Ok(Outcome::Incomplete);
         };
         recovered.add_to(&mut trace);
@@ -182,11 +160,33 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
         explore,
         shard: visit.shard,
     };
-    visit.begin(
-        &what,
-        &mut subjects(scratch.path(), &place, &check),
-        &control,
-    )
+    let mut subjects = subjects(scratch.path(), &place, &check);
+    let control = visit.control(visit.jobs(1), interrupt);
+    visit.begin(&what, &mut subjects, &control)
+}
+
+/// Continues a sweep.
+fn resume(
+    visit: &VisitArgs,
+    directory: &Path,
+    scratch: &Path,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
+    let (results, trace) = match visit.open(directory, false)? {
+        Ok(opened) => opened,
+        Err(outcome) => return Ok(outcome),
+    };
+    let request = &results.manifest().request;
+    let Judge::Program { check, limit_s, .. } = &request.judge else {
+        unreachable!("others are refused");
+    };
+    let begun_in = &results.manifest().working_directory;
+    let check = check_of(check, *limit_s, Some(begun_in), interrupt)?;
+    let place = Place::of(&trace, PROGRAM, scratch)?;
+    let explore = request.explore(None, &trace.run)?;
+    let mut subjects = subjects(scratch, &place, &check);
+    let control = visit.control(visit.jobs(1), interrupt);
+    visit.resume(results, &trace, explore, &mut subjects, &control)
 }
 
 /// The program and its words, as it was started.
@@ -225,7 +225,7 @@ pub(crate) fn check_of(
 }
 
 /// Makes what looks at the states of a program, each in a directory of its own.
-fn subjects<'a>(
+pub(crate) fn subjects<'a>(
     scratch: &'a Path,
     place: &'a Place,
     check: &'a Check,
@@ -270,6 +270,17 @@ impl AppArgs {
         }
     }
 
+    /// Records how the program recovers from crashes of a run; nothing if somebody interrupts.
+    fn recovered(
+        &self,
+        mut who: OfProgram<'_>,
+        trace: &Trace,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Option<Recovered>> {
+        let request = who.request;
+        self.again.record(trace, request, &mut who, interrupt)
+    }
+
     /// Refuses crashes during recovery where there is nothing to record them of.
     fn refuse_again(&self) -> anyhow::Result<()> {
         self.again.refuse(&self.sweep)?;
@@ -280,6 +291,43 @@ impl AppArgs {
             );
         }
         Ok(())
+    }
+
+    /// How the program is to be recorded.
+    fn recording<'a>(
+        &'a self,
+        request: &'a Request,
+        interrupt: &'a Interrupt,
+    ) -> anyhow::Result<Recording<'a>> {
+        if self.disk.is_none() && request.level != Level::Syscalls {
+            bail!(
+                "no disk is recorded for --level: name a file system for it with --disk, such as ext4"
+            );
+        }
+        let disk = self.disk.as_deref();
+        let disk = disk.map(|file_system| anyhow::Ok((file_system, self.schedules()?)));
+        Ok(Recording {
+            program: &self.program,
+            copied: self.dir.as_deref(),
+            disk: disk.transpose()?,
+            request,
+            operations: None,
+            interrupt,
+        })
+    }
+
+    /// What is done on the disk meanwhile, of each recording.
+    fn schedules(&self) -> anyhow::Result<Vec<Schedule>> {
+        if self.sweep.states.level()? == Level::Syscalls {
+            if self.schedules.is_some() {
+                bail!(
+                    "--schedules is for disks: say --level block or both with it, or leave it out"
+                );
+            }
+            return Ok(vec![Schedule::Quiet]);
+        }
+        let all = self.schedules.clone();
+        Ok(all.map_or_else(|| Schedule::first(RECORDINGS), |Schedules(all)| all))
     }
 
     /// What was recorded before.
@@ -299,211 +347,6 @@ impl AppArgs {
             );
         }
         Ok(trace)
-    }
-
-    /// Has the program keep its data in a directory. What is there now is in no crash state, and
-    /// removed: nobody is to find it by a path that the program kept.
-    fn recorded(
-        &self,
-        judge: &Judge,
-        data: &Path,
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<Option<Trace>> {
-        if matches!(self.sweep.states.level, Some(Level::Block | Level::Both)) {
-            bail!(
-                "no disk is recorded for --level: name a file system for it with --disk, such as ext4"
-            );
-        }
-        self.make_data(data)?;
-        let trace = self.record_all(judge, self.options(data)?, interrupt)?;
-        fs::remove_dir_all(data).with_context(|| format!("remove {}", data.display()))?;
-        Ok(trace)
-    }
-
-    /// Has it keep its data on a disk.
-    fn recorded_on(
-        &self,
-        judge: &Judge,
-        file_system: &str,
-        scratch: &Path,
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<Option<Trace>> {
-        // Nobody else is to see what is mounted.
-        enter_mount_namespace()?;
-        let mut first: Option<Trace> = None;
-        for (number, schedule) in self.schedules()?.into_iter().enumerate() {
-            let under = Under {
-                schedule,
-                file_system,
-                number,
-                scratch,
-            };
-            let recorded = self.recorded_under(&under, judge, interrupt);
-            let recorded = recorded.map_err(|error| under.explain(error))?;
-            let Some(trace) = recorded else {
-                return Ok(None);
-            };
-            match &mut first {
-                Some(first) => first.others.push(trace),
-                None => first = Some(trace),
-            }
-        }
-        Ok(first)
-    }
-
-    /// What is done on the disk meanwhile, of each recording.
-    fn schedules(&self) -> anyhow::Result<Vec<Schedule>> {
-        if self.sweep.states.level()? == Level::Syscalls {
-            if self.schedules.is_some() {
-                bail!(
-                    "--schedules is for disks: say --level block or both with it, or leave it out"
-                );
-            }
-            return Ok(vec![Schedule::Quiet]);
-        }
-        let all = self.schedules.clone();
-        Ok(all.map_or_else(|| Schedule::first(RECORDINGS), |Schedules(all)| all))
-    }
-
-    /// Records it on a new disk.
-    fn recorded_under(
-        &self,
-        under: &Under<'_>,
-        judge: &Judge,
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<Option<Trace>> {
-        // Each finds its directory at the same path.
-        let directory = under.scratch.join("disk");
-        if under.number > 0 {
-            let before = under.scratch.join(format!("disk-{}", under.number));
-            fs::rename(&directory, &before)
-                .with_context(|| format!("rename {}", directory.display()))?;
-        }
-        fs::create_dir(&directory).with_context(|| format!("create {}", directory.display()))?;
-        let mut disk = Disk::new(under.file_system, &directory, Completion::AtOnce)?;
-        let data = disk.data();
-        fs::remove_dir(&data).with_context(|| format!("remove {}", data.display()))?;
-        self.make_data(&data)?;
-        let bystander = disk.bystander()?;
-        disk.begin()?;
-        let options = NodeOptions {
-            schedule: under.schedule,
-            bystander: Some(bystander),
-            ..self.options(&data)?
-        };
-        let recorded = if under.number == 0 {
-            self.record_all(judge, options, interrupt)?
-        } else {
-            // Of this one only the disk is looked at.
-            self.record(options, interrupt)?
-        };
-        let Some(mut trace) = recorded else {
-            return Ok(None);
-        };
-        trace.disks.insert(PROGRAM.to_owned(), disk.finish()?);
-        Ok(Some(trace))
-    }
-
-    /// Records the program; nothing if somebody interrupts, or what was recorded is not what it
-    /// left. Why is said.
-    fn record_all(
-        &self,
-        judge: &Judge,
-        options: NodeOptions,
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<Option<Trace>> {
-        let data = options.directory.clone().expect("it has one");
-        let Some(trace) = self.record(options, interrupt)? else {
-            return Ok(None);
-        };
-        if let Some(refused) = refused_words(&trace) {
-            campaign::say(&refused);
-        }
-        let request = self.sweep.request(Rule::BruteForce, judge.clone())?;
-        if request.level == Level::Block {
-            // What the disk was asked to do is all that matters.
-            return Ok(Some(trace));
-        }
-        let Some(difference) = states::difference(&request, &trace, &data)? else {
-            return Ok(Some(trace));
-        };
-        campaign::say(&format!(
-            "INCONCLUSIVE  what was recorded is not what the program left; {difference}"
-        ));
-        Ok(None)
-    }
-
-    fn make_data(&self, data: &Path) -> anyhow::Result<()> {
-        let Some(from) = &self.dir else {
-            return fs::create_dir(data).with_context(|| format!("create {}", data.display()));
-        };
-        let copied = Command::new("cp")
-            .arg("-a")
-            .arg("--")
-            .arg(from)
-            .arg(data)
-            .status_logged()
-            .context("run cp")?;
-        if !copied.success() || !data.is_dir() {
-            bail!(
-                "{} cannot be copied: --dir takes a directory that can be read",
-                from.display()
-            );
-        }
-        Ok(())
-    }
-
-    /// How it is recorded with its data there.
-    fn options(&self, data: &Path) -> anyhow::Result<NodeOptions> {
-        Ok(NodeOptions {
-            name: PROGRAM.into(),
-            directory: Some(data.to_owned()),
-            marks: true,
-            disk_only: self.sweep.states.level()? == Level::Block,
-            ..NodeOptions::default()
-        })
-    }
-
-    fn record(&self, options: NodeOptions, interrupt: &Interrupt) -> anyhow::Result<Option<Trace>> {
-        let data = &options.directory.clone().expect("it has one");
-        let words: Vec<_> = self
-            .program
-            .iter()
-            .map(|word| with_directory(word, data))
-            .collect();
-        if words == self.program {
-            bail!(
-                "the program is not told where to keep its data: put {DIRECTORY} among its words"
-            );
-        }
-        let program = find(&words[0])?;
-        let mut command = Command::new(program);
-        // What it prints is on record. Ours is for what is found.
-        let output = data.with_file_name("output");
-        command.args(&words[1..]);
-        give_terminal(&mut command, || {
-            fs::File::create(&output).with_context(|| format!("create {}", output.display()))
-        })?;
-        let recorded =
-            record(options, command, &|| interrupt.requested()).map_err(without_interpreter);
-        if recorded.is_err() && !data.is_dir() {
-            bail!(
-                "the program removed its directory of data, or gave it another name: nothing was tested"
-            );
-        }
-        // A terminal interrupts the program as well, and it may have ended of that before us.
-        let Some((trace, status)) = recorded?.filter(|_| !interrupt.requested()) else {
-            campaign::say(
-                "interrupted: the program was ended while it was recorded, and nothing was tested",
-            );
-            return Ok(None);
-        };
-        let refused = refused_words(&trace);
-        if !status.success() {
-            let why = refused.map_or_else(String::new, |refused| format!("; {refused}"));
-            bail!("the program did not end as it should ({status}): nothing was tested{why}");
-        }
-        Ok(Some(trace))
     }
 }
 
@@ -531,103 +374,4 @@ impl FromStr for Schedules {
         }
         Ok(Self(all))
     }
-}
-
-/// One recording of several.
-struct Under<'a> {
-    schedule: Schedule,
-    file_system: &'a str,
-    /// So many were made before.
-    number: usize,
-    scratch: &'a Path,
-}
-
-impl Under<'_> {
-    /// Why it failed: a program that was recorded before need not bear to be recorded again.
-    fn explain(&self, error: anyhow::Error) -> anyhow::Error {
-        if self.number == 0 {
-            return error;
-        }
-        error.context(format!(
-            "the program was recorded {} times, and once more under the schedule {} \
-             (--schedules 1 records it once)",
-            self.number, self.schedule
-        ))
-    }
-}
-
-/// What was refused to the program, if anything was.
-fn refused_words(trace: &Trace) -> Option<String> {
-    let calls: Vec<_> = trace.about.refused.keys().map(String::as_str).collect();
-    (!calls.is_empty()).then(|| {
-        format!(
-            "{} was refused (ENOSYS), since what goes through it cannot be followed: the program \
-             has to do without, or be tested with --disk and --level block",
-            calls.join(" and ")
-        )
-    })
-}
-
-/// The program of this name, as a shell would find it.
-fn find(name: &OsStr) -> anyhow::Result<PathBuf> {
-    let path = Path::new(name);
-    if path.components().count() > 1 {
-        let metadata = path
-            .metadata()
-            .with_context(|| format!("there is no program {}", path.display()))?;
-        if !metadata.is_file() {
-            bail!("{} is no program: it is no regular file", path.display());
-        }
-        if !is_program(path) {
-            bail!(
-                "{} cannot be run: it is not executable (chmod +x)",
-                path.display()
-            );
-        }
-        return Ok(path.to_owned());
-    }
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&folders)
-        .map(|folder| folder.join(path))
-        .find(|path| is_program(path));
-    found.with_context(|| {
-        format!(
-            "there is no program {} in PATH: install it, or give its path, such as ./program",
-            path.display()
-        )
-    })
-}
-
-fn is_program(path: &Path) -> bool {
-    access(path, AccessFlags::X_OK).is_ok() && path.is_file()
-}
-
-/// The kernel says of a file that is there that it is not, if what is to run it is not.
-fn without_interpreter(error: recorder::process::Error) -> anyhow::Error {
-    let is_missing = matches!(
-        &error,
-        recorder::process::Error::Trace(tracer::Error::Start { source, .. })
-            if source.kind() == std::io::ErrorKind::NotFound
-    );
-    let error = anyhow::Error::from(error);
-    if is_missing {
-        anyhow!("{error}: the interpreter that its first line or its header names is not there")
-    } else {
-        error
-    }
-}
-
-/// A word with the directory in place of what stands for it.
-fn with_directory(word: &OsStr, directory: &Path) -> OsString {
-    let (mut rest, mut made) = (word.as_bytes(), Vec::new());
-    while let Some(place) = rest
-        .windows(DIRECTORY.len())
-        .position(|part| part == DIRECTORY.as_bytes())
-    {
-        made.extend_from_slice(&rest[..place]);
-        made.extend_from_slice(directory.as_os_str().as_bytes());
-        rest = &rest[place + DIRECTORY.len()..];
-    }
-    made.extend_from_slice(rest);
-    OsString::from_vec(made)
 }

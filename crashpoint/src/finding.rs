@@ -4,6 +4,7 @@ mod export;
 mod live;
 mod minimize;
 mod replay;
+mod shorter;
 mod show;
 mod smaller;
 mod states;
@@ -24,6 +25,7 @@ use crate::fs;
 pub(crate) use export::{ExportArgs, export};
 pub(crate) use minimize::{MinimizeArgs, minimize};
 pub(crate) use replay::{ReplayArgs, replay};
+pub(crate) use shorter::OPERATIONS;
 pub(crate) use show::{ShowArgs, show};
 
 /// A finding as the command line names it.

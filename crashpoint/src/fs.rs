@@ -22,7 +22,7 @@ pub(crate) struct FsArgs {
     #[command(flatten)]
     file_system: FileSystemArgs,
 
-    /// A new directory for the results, and for what --resume needs to go on with them
+    /// A new directory for the results, and for what --resume needs to continue them
     #[arg(long, short, value_name = "DIR")]
     out: Option<PathBuf>,
 
@@ -102,7 +102,7 @@ fn begin(arguments: &FsArgs, options: Options, interrupt: &Interrupt) -> anyhow:
     )?;
     let machine = arguments.file_system.machine()?;
     replayer::prepare(&variants, &machine)?;
-    // What is read once can be neither given to several file systems nor gone on with.
+    // What is read once can be neither given to several file systems nor continued.
     if arguments.out.is_some() || variants.len() > 1 {
         source = source.repeatable(interrupt)?;
         if interrupt.requested() {
@@ -167,7 +167,7 @@ fn resume(
     let machine = arguments.file_system.machine()?;
     same_sweep(&arguments, &machine, results.manifest(), directory)?;
     campaign::say(&format!(
-        "going on in {}: {} results are there",
+        "continuing in {}: {} results are there",
         directory.display(),
         results.count()
     ));

@@ -34,7 +34,7 @@ use replayer::Options;
 /// Cuts the power of file systems, programs and clusters at every point where they have promised
 /// something, and says what was not there afterwards.
 ///
-/// Exit status: 0 nothing found, 1 findings, 2 could not run, 3 not everything was measured.
+/// Exit status: 0 nothing found, 1 findings, 2 could not run, 3 incomplete or inconclusive.
 #[derive(Debug, Parser)]
 #[command(name = "crashpoint", version, max_term_width = 100)]
 struct Cli {
@@ -91,10 +91,10 @@ enum Command {
     Show(finding::ShowArgs),
     /// Make a finding smaller: fewer operations, fewer lost writes, the same broken promise
     ///
-    /// Of a program or a cluster nothing is recorded again: less is lost of what was recorded, on
-    /// fewer nodes, in an earlier crash, as long as the check finds the same, twice. States are
-    /// checked for that which the sweep did not visit. Exit status: 1 if the finding came again, 3
-    /// if not, or if it was interrupted.
+    /// Of a program or a cluster less is lost of what was recorded, on fewer nodes, in an earlier
+    /// crash, as long as the check finds the same, twice. States are checked for that which the
+    /// sweep did not visit. With --shorter it is recorded again, with fewer operations of the
+    /// client. Exit status: 1 if the finding came again, 3 if not, or if it was interrupted.
     Minimize(finding::MinimizeArgs),
     /// Make the crash state of a finding again, and show it
     ///

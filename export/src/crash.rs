@@ -1,3 +1,5 @@
+use std::error::Error;
+
 use checker::facts::{Fact, FactKind, certain};
 use checker::{CONTRACTS, Contract, Finding, Model, Promise};
 use local_fs::Variant;
@@ -64,8 +66,9 @@ impl Crash<'_> {
 
     /// What is certain of what was found to be broken; if that is nothing, all that is certain.
     pub(crate) fn facts(&self) -> Result<Vec<Fact>, NotExpressible> {
-        let failed = |why: String| NotExpressible::new(self.workload.name.clone(), why);
-        let contract = Contract::for_variant(self.variant).map_err(|why| failed(why.clone()))?;
+        let failed =
+            |why: &dyn Error| NotExpressible::new(self.workload.name.clone(), why.to_string());
+        let contract = Contract::for_variant(self.variant).map_err(|why| failed(&why))?;
         let mut model = Model::new(&contract);
         let mut operations = self.workload.operations().enumerate();
         let setup = self.workload.setup.len();
@@ -73,7 +76,7 @@ impl Crash<'_> {
             if number == setup && setup > 0 {
                 model.commit(None);
             }
-            model.apply(op, false).map_err(failed)?;
+            model.apply(op, false).map_err(|why| failed(&why))?;
         }
         if setup > 0 && self.operations_done == setup {
             model.commit(None);
@@ -81,7 +84,7 @@ impl Crash<'_> {
         if self.under_way
             && let Some((_, op)) = operations.next()
         {
-            model.begin(op, false).map_err(failed)?;
+            model.begin(op, false).map_err(|why| failed(&why))?;
         }
         let all = certain(&model);
         let broken = |fact: &&Fact| {

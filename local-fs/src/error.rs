@@ -87,7 +87,7 @@ pub enum Error {
     /// It could not be unmounted.
     #[error("{0}")]
     Unmount(io::Error),
-    /// A driver in user space says that what is on the disk cannot be mounted.
+    /// The driver of a FUSE file system says that what is on the disk cannot be mounted.
     #[error("{program} does not mount it: {said}")]
     Refused {
         /// The driver.
@@ -95,7 +95,7 @@ pub enum Error {
         /// What it printed.
         said: String,
     },
-    /// A driver in user space crashed, or ended with a failure.
+    /// The driver of a FUSE file system crashed, or ended with a failure.
     #[error("{program} died: {how}{}{said}", if .said.is_empty() { "" } else { ": " })]
     DriverDied {
         /// The driver.
@@ -105,7 +105,7 @@ pub enum Error {
         /// What it printed; may be empty.
         said: String,
     },
-    /// A driver in user space was killed by somebody, or by us because it took too long: that says
+    /// The driver of a FUSE file system was killed by somebody, or by us because it took too long: that says
     /// nothing of what is on the disk.
     #[error("{program} {how}")]
     DriverLost {

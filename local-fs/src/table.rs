@@ -45,7 +45,7 @@ pub struct Debugger {
     pub debugger: Program,
 }
 
-/// A driver in user space: a process that serves the kernel's FUSE as long as it is mounted.
+/// The driver of a FUSE file system: a process that serves it as long as it is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Driver {
     /// The program. It gets the device, the directory, its arguments, and options after `-o`; with

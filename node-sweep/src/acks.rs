@@ -29,10 +29,10 @@ pub(crate) fn untested(run: &Run, judge: &Judge) -> Option<String> {
 pub fn late_acks(run: &Run) -> Option<String> {
     let places = run.nodes.first().map(Places::of)?;
     let (first, count) = (places.acks.first()?, places.acks.len());
-    let behind = |all: &[usize]| all.last().is_some_and(|last| last < first);
-    let what = if count > 1 && places.changes.len() > 1 && behind(&places.changes) {
+    let after = |all: &[usize]| all.last().is_some_and(|last| last < first);
+    let what = if count > 1 && places.changes.len() > 1 && after(&places.changes) {
         "all changes of its files"
-    } else if count > 1 && places.syncs.len() > 1 && behind(&places.syncs) {
+    } else if count > 1 && places.syncs.len() > 1 && after(&places.syncs) {
         "its last sync"
     } else {
         return None;

@@ -26,7 +26,7 @@ pub(crate) struct Content {
     hash: [u64; 4],
     /// The numbers of those, some of which may be zeros.
     changed: BTreeSet<u64>,
-    /// What the last page has behind the end, and shows if the file grows.
+    /// What the last page has past the end, and shows if the file grows.
     hidden: Vec<u8>,
 }
 
@@ -111,7 +111,7 @@ impl Content {
         }
     }
 
-    /// Has it be at least so large: with what was hidden behind its end, and zeros.
+    /// Has it be at least so large: with what was hidden past its end, and zeros.
     pub(crate) fn grow(&mut self, size: u64) {
         if size <= self.size {
             return;
@@ -123,7 +123,7 @@ impl Content {
         self.write(old, &shown);
     }
 
-    /// Bytes that do not make it larger. What is behind the end is hidden there.
+    /// Bytes that do not make it larger. What is past the end is hidden there.
     pub(crate) fn overwrite(&mut self, offset: u64, bytes: &[u8]) {
         let end = offset + bytes.len() as u64;
         let seen = end.min(self.size).saturating_sub(offset) as usize;

@@ -53,7 +53,7 @@ impl Coverage {
         tried.after += u64::from(is_tried);
     }
 
-    /// Adds what a node did; `was_tried` says whether there was a crash behind so many of its events.
+    /// Adds what a node did; `was_tried` says whether there was a crash after so many of its events.
     fn add(&mut self, node: &Node, was_tried: impl Fn(usize) -> bool) {
         let ends = ends(node);
         // The nearest crash after each event, from the last on.

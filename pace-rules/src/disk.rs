@@ -1,4 +1,4 @@
-//! One disk: which of the requests it answered are still there when the power comes back.
+//! One disk: which of the requests it completed are still there when the power comes back.
 //!
 //! [`Log`] reads a log: which writes a crash may still cost, and which none may. [`State`]
 //! is one crash state of it, [`States`] says which kinds of them to visit, and [`Space`] has them
@@ -83,7 +83,7 @@ impl fmt::Display for Disk {
 mod tests {
     use super::*;
 
-    /// Writes of one sector each, one behind the other, answered at once.
+    /// Writes of one sector each, one after the other, completed at once.
     fn log(shape: &str, durable: usize, disk: Disk) -> Log {
         let write = |place: usize, fua| {
             let offset = place as u64 * 512;

@@ -1224,7 +1224,7 @@ fn a_page_that_is_synced_makes_the_file_as_large_as_it_is() {
     );
 }
 
-/// What was its end goes to the disk with its page, behind which the file is longer by now.
+/// What was its end goes to the disk with its page, after which the file is longer by now.
 #[test]
 fn the_page_that_had_the_end_can_make_the_file_as_large_as_it_reaches() {
     let mut script = Script::new(1, &[(FOO, "foo", 4096)]);
@@ -1281,7 +1281,7 @@ fn the_sync_of_a_page_that_may_have_its_place_does_not_keep_the_size() {
         .write(0, FOO, 0, 100, 4196)
         .file(0, FileOp::Sync { file: FOO, scope })
         .mark(0);
-    // All that can be lost behind the sync is lost.
+    // All that can be lost after the sync is lost.
     for model in MODELS.iter().filter(|model| model.log != Log::None) {
         let request = request(model, Explore::BruteForce, 1);
         let space = Space::new(&script.run, &request).expect("a space");
@@ -1303,7 +1303,7 @@ fn the_sync_of_a_page_that_may_have_its_place_does_not_keep_the_size() {
             size(&tree(&script.run, &space, &state, 0), "foo")
         });
         // On btrfs it has another place, and with that the size; on xfs it had the end of the file,
-        // behind which it was made zeros.
+        // after which it was made zeros.
         let expected = if EXT4.contains(&model.name) {
             100
         } else {
@@ -1733,7 +1733,7 @@ fn a_file_without_its_last_name_has_those_of_before_on_btrfs() {
         script
     };
     let is_old = |tree: &Tree| has(tree, "foo");
-    // It is removed, or replaced; with something else behind that.
+    // It is removed, or replaced; with something else after that.
     for (synced, models) in [
         (&[FOO][..], &["btrfs"][..]),
         (&[FileId::ROOT], &[]),
@@ -1759,7 +1759,7 @@ fn a_file_without_its_last_name_has_those_of_before_on_btrfs() {
         .mark(0);
     let alone = |tree: &Tree| has(tree, "new") && !has(tree, "other");
     assert_eq!(who_at_all(&script, alone), ["btrfs"]);
-    // It has another name, or was never in a log, or all is synced, before or behind.
+    // It has another name, or was never in a log, or all is synced, before or after.
     let mut linked = renamed(&[]);
     let link = FileOp::Link {
         parent: FileId::ROOT,
@@ -1769,9 +1769,9 @@ fn a_file_without_its_last_name_has_those_of_before_on_btrfs() {
     linked.file(0, link).sync(0, FOO).unlink(0, FOO, "new");
     let mut before = renamed(&[FOO]);
     before.file(0, FileOp::SyncAll).unlink(0, FOO, "new");
-    let mut behind = renamed(&[FOO]);
-    behind.unlink(0, FOO, "new").file(0, FileOp::SyncAll);
-    for script in [linked, before, behind] {
+    let mut after = renamed(&[FOO]);
+    after.unlink(0, FOO, "new").file(0, FileOp::SyncAll);
+    for script in [linked, before, after] {
         assert_eq!(who_at_all(&script, is_old), NOBODY);
     }
 }
@@ -2498,7 +2498,7 @@ fn step(nodes: usize) -> impl Strategy<Value = Step> {
 /// Two sectors, so that a write to both can be torn.
 const FOO_BYTES: u64 = 1024;
 
-/// Some nodes with one file each, and a client behind them.
+/// Some nodes with one file each, and a client that talks to them.
 fn script(nodes: usize, steps: &[Step]) -> Script {
     let mut script = Script::new(nodes, &[(FOO, "foo", FOO_BYTES)]);
     script.run.nodes.push(Node {
@@ -2577,7 +2577,7 @@ proptest! {
         let trees: HashSet<Tree> = (0..all.len()).map(|index| tree(run, &all, &all.state(index), 0)).collect();
         for index in 0..space.len() {
             let mut state = space.state(index);
-            // Behind more events, more is durable.
+            // After more events, more is durable.
             for events in 0..=run.nodes[0].events.len() {
                 let later = State { cut: vec![events, 0], ..state.clone() };
                 prop_assert!(!space.allows(&later) || posix_allows(run, &space, &later, 0), "{:?}", later);

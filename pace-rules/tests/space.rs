@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pace_rules::disk::{Disk, Log, Relaxation, Request, Space, State, States, Write};
 use proptest::prelude::*;
 
-/// The write at a place, which is answered when `late` more requests have come.
+/// The write at a place, which is completed when `late` more requests have come.
 fn write(place: usize, fua: bool, late: usize, sectors: u64, priority: u8) -> Request {
     Request::Write(Write {
         fua,
@@ -16,7 +16,7 @@ fn write(place: usize, fua: bool, late: usize, sectors: u64, priority: u8) -> Re
     })
 }
 
-/// One letter a request: w a write, d one of data, u one with FUA, l one that is answered when
+/// One letter a request: w a write, d one of data, u one with FUA, l one that is completed when
 /// two more requests have come, f a flush, - nothing. All writes have two sectors.
 fn requests(letters: &str) -> Vec<Request> {
     let request = |(place, letter)| match letter {
@@ -77,7 +77,7 @@ fn fewer_losses_come_first_and_then_later_crash_points() {
 
 #[test]
 fn later_epochs_are_lost_first_and_data_before_metadata() {
-    // The two writes at the start are answered behind the flush.
+    // The two writes at the start are completed after the flush.
     assert_eq!(
         visited("llfwwd", 0, &[6], "reorder:1"),
         ["lost-5@6", "lost-3@6", "lost-4@6", "lost-0@6", "lost-1@6"]
@@ -109,7 +109,7 @@ fn every_write_is_a_crash_point_and_keeps_its_newest_write() {
         visited("wf-w", 2, &[3], "every-write"),
         ["prefix@3", "prefix@4"]
     );
-    // Behind a flush there is nothing new, but what FUA kept alone is.
+    // After a flush there is nothing new, but what FUA kept alone is.
     assert_eq!(
         visited("wwf", 0, &[], "every-write,flushed"),
         ["prefix@0", "prefix@1", "prefix@2"]
@@ -148,7 +148,7 @@ fn a_long_write_is_torn_and_a_sector_is_not() {
     assert_eq!(pieces, [(0, 0..2048), (0, 2560..4096), (1, 0..512)]);
 }
 
-/// A record of a log is several sectors, and FUA promises nothing before it is answered.
+/// A record of a log is several sectors, and FUA promises nothing before it is completed.
 #[test]
 fn a_write_with_fua_is_torn_while_it_is_on_its_way_and_not_lost_after_that() {
     assert_eq!(
@@ -260,7 +260,7 @@ fn a_space_too_large_to_walk_is_counted_and_addressed() {
         Some("flushed@60".into())
     );
     assert_eq!(space.get(1 << 60), None);
-    // The states behind each write add up to each set of writes once.
+    // The states after each write add up to each set of writes once.
     assert_eq!(
         Space::new(&log, &[], &states("every-write,reorder:all"), 0).len(),
         1 << 60
@@ -367,7 +367,7 @@ impl Case {
             || by_itself && self.disk != Disk::DropFua
     }
 
-    /// The write with FUA behind a position that would be durable as soon as it is answered.
+    /// The write with FUA after a position that would be durable as soon as it is completed.
     fn in_flight(&self, position: usize) -> Option<usize> {
         let is_write = self.submitted((position + 1).min(self.requests.len()));
         let is_next = is_write.last() == Some(&position) && position >= self.durable;
@@ -456,15 +456,15 @@ impl Case {
             .chain(self.durable..=self.requests.len())
     }
 
-    /// What was flushed by then, at the crash points and behind each write and flush.
+    /// What was flushed by then, at the crash points and after each write and flush.
     fn flushed(&self) -> BTreeSet<Left> {
         let asked = |place: &usize| {
             self.requests[*place] == Request::Flush || self.submitted(place + 1).contains(place)
         };
-        let behind = (self.durable..self.requests.len())
+        let after = (self.durable..self.requests.len())
             .filter(asked)
             .map(|place| place + 1);
-        let positions = self.crash_points.iter().copied().chain(behind);
+        let positions = self.crash_points.iter().copied().chain(after);
         positions
             .map(|position| self.left(position, &self.pending(position)))
             .collect()

@@ -481,7 +481,7 @@ fn falloc_flags(mode: FallocMode) -> FallocateFlags {
     }
 }
 
-/// Takes the error by value so that it fits behind `map_err`.
+/// Takes the error by value so that it fits after `map_err`.
 #[allow(clippy::needless_pass_by_value)]
 fn errno(error: std::io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)

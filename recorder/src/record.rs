@@ -60,7 +60,7 @@ pub struct Recorder {
     /// None where the kernel has no tracefs: then every flush is taken for one of its own.
     requests: Option<RequestTrace>,
     /// Of what can be shut down little is left to do, and on the only processor nothing can be
-    /// done behind anything else.
+    /// done after anything else.
     unmounts_later: bool,
     /// The last run's file system on its way out.
     leaving: Option<Leaving>,
@@ -225,7 +225,7 @@ impl Recorder {
         })
     }
 
-    /// Waits until the last run's file system is unmounted, which may go on behind the return of
+    /// Waits until the last run's file system is unmounted, which may go on after the return of
     /// [`Self::record`]: from then on the recorded disk is idle, and the kernel has said what it
     /// had to say about it. If it cannot be unmounted the next [`Self::record`] fails.
     pub fn finish_unmounting(&mut self) {
@@ -313,7 +313,7 @@ fn was_answered(trace: &Recorded) -> bool {
 
 /// A file system whose recording has ended.
 enum Leaving {
-    /// It is unmounted behind everything else.
+    /// It is unmounted after everything else.
     Now(JoinHandle<local_fs::Result<()>>),
     /// It is unmounted before the next run.
     Later(Mounted),
@@ -352,7 +352,7 @@ impl Run<'_> {
         self.outcomes.push(outcome);
     }
 
-    /// Runs the setup and makes it durable; returns the log position behind it.
+    /// Runs the setup and makes it durable; returns the log position after it.
     fn setup(&mut self, setup: &[Op]) -> Result<usize> {
         if setup.is_empty() {
             return Ok(0);

@@ -15,7 +15,7 @@ pub enum Outcome {
 pub struct CrashPoint {
     /// How many operations (setup and run counted together) had returned.
     pub operations_done: usize,
-    /// The position in the block log behind everything that was answered by then.
+    /// The position in the block log after everything that was completed by then.
     pub log_position: usize,
     /// What the file system showed at that moment, where it could be looked at.
     pub live: Option<Tree>,

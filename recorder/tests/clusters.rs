@@ -60,7 +60,7 @@ fn totals(node: &Node, sent: bool) -> BTreeMap<u32, u64> {
         // Who peeks receives the same again.
         assert!(
             message.from == *total || !sent && message.to >= *total,
-            "{message:?} behind {total}"
+            "{message:?} after {total}"
         );
         *total = message.to.max(*total);
     }
@@ -79,7 +79,7 @@ fn assert_caused(trace: &Trace) {
             for (sent, sending) in covering {
                 assert!(
                     sending.start_ns <= event.end_ns,
-                    "{sending:?} is behind {event:?}"
+                    "{sending:?} is after {event:?}"
                 );
                 bytes += sent.to.min(received.to) - sent.from.max(received.from);
             }

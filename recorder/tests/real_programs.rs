@@ -101,7 +101,7 @@ def work(me):
                 elif what == 23: libc.fallocate(f, r.choice([0, 1, 3, 0x10]), ctypes.c_long(at), ctypes.c_long(size))
                 elif what == 24: os.copy_file_range(f, r.choice(files), size, r.choice([0, 10]))
                 elif what == 25:
-                    # Of its own: who stores behind the end of a file that somebody cuts off is killed.
+                    # Of its own: who stores past the end of a file that somebody cuts off is killed.
                     own = os.open("mapped-%d-%d" % (os.getpid(), me), os.O_RDWR | os.O_CREAT); os.ftruncate(own, 9500)
                     m = mmap.mmap(own, 9500); m[at] = r.randrange(256); files.append(own)
                     if r.randrange(2): m.flush()

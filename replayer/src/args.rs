@@ -21,7 +21,7 @@ use crate::sweep::SweepOptions;
 #[derive(Debug, Clone)]
 pub struct Variants(pub Vec<Variant>);
 
-/// Reads what stands behind `--fs`.
+/// Reads what stands after `--fs`.
 ///
 /// # Errors
 /// If one is unknown.
@@ -35,8 +35,8 @@ pub struct FileSystemArgs {
     /// The file systems to test, separated by commas, with their options: ext4,ext4:data=journal.
     ///
     /// ext2, ext3, ext4, xfs, btrfs, f2fs, jfs, nilfs2, reiserfs, vfat, minix, those of them that
-    /// the kernel has; fuse2fs and ntfs-3g, drivers in user space, under the running kernel. Behind
-    /// a colon come mount options, behind a colon and a hyphen arguments for mkfs:
+    /// the kernel has; fuse2fs and ntfs-3g, FUSE file systems, under the running kernel. After
+    /// a colon come mount options, after a colon and a hyphen arguments for mkfs:
     /// 'ext4:data=journal,nodelalloc:-O ^64bit,btrfs:compress=zstd' is two file systems.
     #[arg(long = "fs", value_name = "FS[:OPTIONS][,FS…]", value_parser = parse_variants, required = true)]
     pub file_systems: Vec<Variants>,
@@ -78,7 +78,7 @@ pub struct FileSystemArgs {
     pub contract: Option<Variant>,
 
     /// Which crash states to visit, with commas between: prefix (all that was written so far),
-    /// flushed (only what a flush or FUA covered), every-write (the power fails behind every write
+    /// flushed (only what a flush or FUA covered), every-write (the power fails after every write
     /// too), reorder:K (up to K of the writes that no flush covered are lost), torn:U (one of them
     /// is cut at units of U bytes), mixed (with both: one is cut while others are lost), all,
     /// sample:N (N of what the others span).
@@ -253,7 +253,7 @@ fn parse_contract(text: &str) -> Result<Variant, String> {
         .pop()
         .filter(|_| variants.is_empty())
         .ok_or("expected one file system")?;
-    Contract::for_variant(&variant)?;
+    Contract::for_variant(&variant).map_err(|error| error.to_string())?;
     Ok(variant)
 }
 

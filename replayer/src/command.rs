@@ -140,7 +140,7 @@ impl<'a> SweepCommand<'a> {
         }
         let outcome = self.finish(&results.rows(), interrupt);
         say(&format!(
-            "go on with: crashpoint fs --resume {}",
+            "continue with: crashpoint fs --resume {}",
             results.directory().display()
         ));
         outcome
@@ -178,36 +178,7 @@ impl<'a> SweepCommand<'a> {
         mut results: Option<&mut Results>,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Summary> {
-        let import = self.import.as_ref().map(|(import, _)| import.clone());
-        let mut options = SweepOptions {
-            import,
-            ..self.file_system.sweep_options(&self.machine)
-        };
-        if let Some(budget) = self.file_system.budget {
-            let total = total.context(
-                "--budget is shared by the workloads, which must be known: give files, not -",
-            )?;
-            options.share = Some(budget.mul_f64(options.jobs as f64 / total.max(1) as f64));
-        }
-        let started = Workers::start(variant, &options);
-        let mut workers = started.with_context(|| format!("prepare {variant}"))?;
-        if !workers.recognise_fua() {
-            if self.file_system.disk.honesty == Disk::DropFua {
-                bail!(
-                    "--disk drop-fua needs tracefs, to tell FUA from flushes: see `crashpoint doctor`"
-                );
-            }
-            say(
-                "without tracefs FUA cannot be told from a flush: the disk seems to keep more than it must",
-            );
-        }
-        // What cannot be mounted when it is new, such as with wrong options, is not worth a sweep.
-        // One that is not new has its place in the result.
-        if self.import.is_none() {
-            workers
-                .floor(1, false)
-                .map_err(|error| refused(variant, &error))?;
-        }
+        let mut workers = self.workers(variant, total)?;
         let mut report = Report::new(
             self.format,
             variant,
@@ -236,10 +207,7 @@ impl<'a> SweepCommand<'a> {
             }
             report.result(number, workload, &result)?;
             if result.verdict() == Verdict::Finding {
-                self.found.set(self.found.get() + 1);
-                if self.stop_after.is_some_and(|most| self.found.get() >= most) {
-                    interrupt.request();
-                }
+                self.count_finding(interrupt);
             }
             Ok(())
         };
@@ -252,6 +220,48 @@ impl<'a> SweepCommand<'a> {
             None => print_summary(self.format, variant, &summary)?,
         }
         Ok(summary)
+    }
+
+    /// Starts those who sweep a file system.
+    fn workers(&self, variant: &Variant, total: Option<u64>) -> anyhow::Result<Workers> {
+        let import = self.import.as_ref().map(|(import, _)| import.clone());
+        let mut options = SweepOptions {
+            import,
+            ..self.file_system.sweep_options(&self.machine)
+        };
+        if let Some(budget) = self.file_system.budget {
+            let total = total.context(
+                "--budget is shared by the workloads, which must be known: give files, not -",
+            )?;
+            options.share = Some(budget.mul_f64(options.jobs as f64 / total.max(1) as f64));
+        }
+        let started = Workers::start(variant, &options);
+        let mut workers = started.with_context(|| format!("prepare {variant}"))?;
+        if !workers.recognise_fua() {
+            if self.file_system.disk.honesty == Disk::DropFua {
+                bail!(
+                    "--disk drop-fua needs tracefs, to tell FUA from flushes: see `crashpoint doctor`"
+                );
+            }
+            say(
+                "without tracefs FUA cannot be told from a flush: the disk seems to keep more than it must",
+            );
+        }
+        // What cannot be mounted when it is new, such as with wrong options, is not worth a sweep.
+        // One that is not new has its place in the result.
+        if self.import.is_none() {
+            let floor = workers.floor(1, false);
+            floor.map_err(|error| refused(variant, &error))?;
+        }
+        Ok(workers)
+    }
+
+    /// Counts a finding, and ends the sweep if that was the last one wanted.
+    fn count_finding(&self, interrupt: &Interrupt) {
+        self.found.set(self.found.get() + 1);
+        if self.stop_after.is_some_and(|most| self.found.get() >= most) {
+            interrupt.request();
+        }
     }
 
     /// The command that does it again with one file system, and the workloads that come in.

@@ -5,7 +5,7 @@ use block_dev::Completion;
 use pace_rules::disk::{Disk, UnknownDisk};
 use serde::{Deserialize, Serialize};
 
-/// What stands behind `--disk`: how a log is read, and how it is recorded.
+/// What stands after `--disk`: how a log is read, and how it is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct DiskKind {
     /// How the disk keeps its word.

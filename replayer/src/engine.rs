@@ -329,7 +329,7 @@ impl Engine {
             let model = progress.model(&self.contract, workload, trace);
             let disagreement = match &model {
                 Ok(model) => disagreement(model, live),
-                Err(why) => Some(why.clone()),
+                Err(why) => Some(why.to_string()),
             };
             if let Some(why) = disagreement {
                 result.inconclusive.get_or_insert(why);

@@ -36,8 +36,8 @@ impl<'a> Evidence<'a> {
                     offset: entry.offset,
                     length: entry.length,
                     completed: entry
-                        .answered
-                        .map_or(place + 1, |answered| answered as usize - base),
+                        .completed
+                        .map_or(place + 1, |completed| completed as usize - base),
                     priority: 0,
                 }),
                 'F' => Request::Flush,
@@ -66,7 +66,7 @@ impl<'a> Evidence<'a> {
         let mut text = String::new();
         if let Some(never) = self.never_happened() {
             text += &format!(
-                "  lost      {}, though it had answered it\n",
+                "  lost      {}, though it had completed it\n",
                 self.write_words(never)
             );
         }
@@ -145,7 +145,7 @@ impl<'a> Evidence<'a> {
                 )
             }
             None => format!(
-                "a flush behind write {last}, or FUA with it, before {op} returned: there was none"
+                "a flush after write {last}, or FUA with it, before {op} returned: there was none"
             ),
         };
         if later == 0 {
@@ -157,14 +157,14 @@ impl<'a> Evidence<'a> {
         )
     }
 
-    /// A flush came behind a write, which was lost all the same.
+    /// A flush came after a write, which was lost all the same.
     fn way_for_flush(&self, flush: u32, write: u32) -> String {
         match self.disk {
             Disk::Honest => format!(
-                "waiting until write {write} was answered before sending the flush at {flush}"
+                "waiting until write {write} was completed before sending the flush at {flush}"
             ),
             _ => format!(
-                "a disk that keeps its word: the flush at {flush} came behind write {write} (--disk {})",
+                "a disk that keeps its word: the flush at {flush} came after write {write} (--disk {})",
                 self.disk
             ),
         }
@@ -237,7 +237,7 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// The first flush behind one place and before another.
+    /// The first flush after one place and before another.
     fn flush_between(&self, place: u32, end: u32) -> Option<u32> {
         let between = self
             .log
@@ -402,7 +402,7 @@ mod tests {
                 offset: place as u64 * 512,
                 length: 512,
                 operation,
-                answered: None,
+                completed: None,
             }
         };
         RunLog {
@@ -465,15 +465,15 @@ mod tests {
         let none = way("BWWE", Disk::Honest, &[1], operation);
         assert!(
             none.starts_with(
-                "a flush behind write 1, or FUA with it, before operation 1, fsync foo,"
+                "a flush after write 1, or FUA with it, before operation 1, fsync foo,"
             ),
             "{none}"
         );
         let both = way("BWWE", Disk::Honest, &[1, 2], operation);
-        assert!(both.starts_with("a flush behind write 2,"), "{both}");
+        assert!(both.starts_with("a flush after write 2,"), "{both}");
         let lie = way("BWFE", Disk::DropFlush, &[1], operation);
         assert!(
-            lie.contains("keeps its word: the flush at 2 came behind write 1 (--disk drop-flush)"),
+            lie.contains("keeps its word: the flush at 2 came after write 1 (--disk drop-flush)"),
             "{lie}"
         );
         let fua = way("BUE", Disk::DropFua, &[1], operation);
@@ -483,7 +483,7 @@ mod tests {
         );
         let early = way("BWFE", Disk::Honest, &[1], operation);
         assert!(
-            early.starts_with("waiting until write 1 was answered before sending the flush at 2"),
+            early.starts_with("waiting until write 1 was completed before sending the flush at 2"),
             "{early}"
         );
     }
@@ -497,7 +497,7 @@ mod tests {
         );
         let mixed = way("BWEW", Disk::Honest, &[1, 3], Some(1));
         assert!(
-            mixed.starts_with("perhaps a flush behind write 1,") && mixed.contains("1 of the lost"),
+            mixed.starts_with("perhaps a flush after write 1,") && mixed.contains("1 of the lost"),
             "{mixed}"
         );
     }
@@ -548,7 +548,7 @@ mod tests {
             "{order}"
         );
         let lie = way("WWFW", Disk::DropFlush, &[0], None);
-        assert!(lie.contains("the flush at 2 came behind write 0"), "{lie}");
+        assert!(lie.contains("the flush at 2 came after write 0"), "{lie}");
         let suffix = way("WWW", Disk::Honest, &[1, 2], None);
         assert!(
             suffix.starts_with("recovering from a crash before write 1"),

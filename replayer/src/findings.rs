@@ -24,7 +24,7 @@ pub struct Findings {
     /// All of them, in the order of their numbers.
     ///
     /// Findings are numbered from 1: by file system as the manifest has them, then by the number of
-    /// the workload, then by crash state, the kernel's death behind all states. The numbers of a
+    /// the workload, then by crash state, the kernel's death after all states. The numbers of a
     /// finished sweep never change; while it goes on new ones may come between.
     pub all: Vec<Found>,
 }
@@ -287,13 +287,13 @@ impl TryFrom<LogLine> for RunLog {
 
     fn try_from(line: LogLine) -> anyhow::Result<Self> {
         let entry =
-            |EntryLine(place, kind, offset, length, operation, answered): EntryLine| LogEntry {
+            |EntryLine(place, kind, offset, length, operation, completed): EntryLine| LogEntry {
                 place,
                 kind,
                 offset,
                 length,
                 operation,
-                answered,
+                completed,
             };
         let entries = line.entries.into_iter().map(entry).collect();
         let log = Self {
@@ -503,15 +503,15 @@ mod tests {
         for (entries, why) in [
             (
                 r#"[7,"W",0,512,0],[7,"W",0,512,0]"#,
-                "entry 1 of its log, at 7, does not lie behind the one before it",
+                "entry 1 of its log, at 7, does not lie after the one before it",
             ),
             (
                 r#"[0,"W",0,512,0],[4000000000,"F",0,0,0]"#,
-                "entry 1 of its log, at 4000000000, lies too far behind",
+                "entry 1 of its log, at 4000000000, lies too far after",
             ),
             (
                 r#"[7,"W",0,512,0,7]"#,
-                "entry 0 of its log, at 7, was answered before it arrived",
+                "entry 0 of its log, at 7, was completed before it arrived",
             ),
         ] {
             let error = read(entries).expect_err(entries).to_string();

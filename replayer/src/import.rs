@@ -18,7 +18,7 @@ pub struct Import {
     pub log: PathBuf,
     /// The disk's content before the first entry.
     pub base: PathBuf,
-    /// The mark behind which the power may fail; the beginning of the log without one.
+    /// The mark after which the power may fail; the beginning of the log without one.
     pub from: Option<String>,
 }
 
@@ -280,7 +280,7 @@ impl Places {
         let mark = self.marks.iter().rfind(|mark| mark.position <= position);
         let entry = entry.map_or_else(
             || "before entry 0".to_owned(),
-            |entry| format!("behind entry {entry}"),
+            |entry| format!("after entry {entry}"),
         );
         let mark = mark
             .map(|mark| format!(", the last mark '{}'", mark.text))

@@ -42,7 +42,7 @@ pub struct KernelArgs {
     pub kernel_parameters: Vec<String>,
 
     /// Have time be virtual in a User-Mode Linux kernel that scripts/build-uml.sh built: waiting
-    /// costs nothing, and everything repeats for the same --seed
+    /// costs nothing, and a run is the same again with the same --seed
     #[arg(long)]
     pub virtual_time: bool,
 
@@ -87,7 +87,7 @@ impl KernelArgs {
         Ok(Machine::Uml(uml))
     }
 
-    /// The flags that say the same again, each behind a space.
+    /// The flags that say the same again, each after a space.
     pub fn flags(&self) -> String {
         let mut flags = match &self.kernel {
             KernelChoice::Host => String::new(),

@@ -1,4 +1,4 @@
-//! Trace and crash point to a mounted file system, checked: the engine behind `replay` and
+//! Trace and crash point to a mounted file system, checked: the engine of `replay` and
 //! `crashpoint fs`.
 //!
 //! [`Engine`] takes one workload through record, crash, recover and check. [`sweep()`] has

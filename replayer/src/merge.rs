@@ -26,7 +26,7 @@ impl Part for Results {
 
 /// Writes the results of all shards of a sweep to `out`, which then is what one sweep of
 /// everything would have made, and prints what they came to. With `incomplete` shards may be
-/// missing or unfinished: `out` is then a sweep that can be gone on with.
+/// missing or unfinished: `out` is then a sweep that can be continued.
 ///
 /// # Errors
 /// If they are not the shards of one sweep, or something cannot be read or written.
@@ -49,7 +49,7 @@ pub fn merge(
     }
     whole.print(format)?;
     say(&format!(
-        "go on with what is missing with: crashpoint fs --resume {}",
+        "continue with what is missing with: crashpoint fs --resume {}",
         out.display()
     ));
     Ok(Outcome::Incomplete)

@@ -289,7 +289,7 @@ fn places_again(state: &StateFindings) -> Vec<State> {
 /// A workload with these of its steps, setup first, and nothing of what was said about all of it.
 fn part(workload: &Workload, places: &[usize]) -> Workload {
     let setup = workload.setup.len();
-    let (before, behind): (Vec<usize>, Vec<usize>) =
+    let (before, after): (Vec<usize>, Vec<usize>) =
         places.iter().partition(|place| **place < setup);
     Workload {
         name: workload.name.clone(),
@@ -297,7 +297,7 @@ fn part(workload: &Workload, places: &[usize]) -> Workload {
             .into_iter()
             .map(|place| workload.setup[place].clone())
             .collect(),
-        run: behind
+        run: after
             .into_iter()
             .map(|place| workload.run[place - setup].clone())
             .collect(),

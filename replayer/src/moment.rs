@@ -1,7 +1,7 @@
 //! What had been done when the power failed.
 
 use block_dev::{Kind, Mark};
-use checker::{Contract, Model, oracle};
+use checker::{Contract, Model, Undecided, oracle};
 use local_fs::Tree;
 use recorder::{Outcome, Recorded};
 use workloads::Workload;
@@ -16,7 +16,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// At each position of a trace's log, the one behind the last entry included.
+    /// At each position of a trace's log, the one after the last entry included.
     pub(crate) fn of(trace: &Recorded) -> Vec<Self> {
         let mut now = Self {
             operations_done: 0,
@@ -59,7 +59,7 @@ impl Progress {
         contract: &Contract,
         workload: &Workload,
         trace: &Recorded,
-    ) -> Result<Model, String> {
+    ) -> Result<Model, Undecided> {
         let mut model = Model::new(contract).with_root(trace.root_mode, trace.root_owner);
         let refused = |number: usize| trace.outcomes[number] != Outcome::Done;
         let mut operations = workload.operations().enumerate();

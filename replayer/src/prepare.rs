@@ -29,7 +29,7 @@ pub fn prepare(variants: &[Variant], machine: &Machine) -> anyhow::Result<()> {
             }
             .into());
         }
-        Contract::for_variant(variant).map_err(anyhow::Error::msg)?;
+        Contract::for_variant(variant)?;
     }
     if let Machine::Thread(_) = machine {
         // It mounts nothing and starts no program.
@@ -39,7 +39,7 @@ pub fn prepare(variants: &[Variant], machine: &Machine) -> anyhow::Result<()> {
         let row = variant.file_system;
         if row.driver.is_some() && machine.is_guest() {
             bail!(
-                "{} is a driver in user space, which is tested under the running kernel: leave out --kernel",
+                "{} is a FUSE file system, which is tested under the running kernel: leave out --kernel",
                 row.name
             );
         }

@@ -202,11 +202,11 @@ fn log_json(log: &RunLog) -> Value {
             offset,
             length,
             operation,
-            answered,
+            completed,
         } = entry;
-        match answered {
+        match completed {
             None => json!([place, kind, offset, length, operation]),
-            Some(answered) => json!([place, kind, offset, length, operation, answered]),
+            Some(completed) => json!([place, kind, offset, length, operation, completed]),
         }
     };
     let entries: Vec<_> = log.entries.iter().map(entry).collect();

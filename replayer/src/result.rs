@@ -104,7 +104,7 @@ pub struct Again {
     pub lost: Vec<LostBytes>,
     /// The same recovery, when the power did not fail, breaks no promise.
     pub clean: bool,
-    /// What the disk was asked during the recovery, also behind the crash; in a state that breaks
+    /// What the disk was asked during the recovery, also after the crash; in a state that breaks
     /// nothing there is nothing in it.
     pub log: RunLog,
 }
@@ -153,7 +153,7 @@ pub struct LostBytes {
     pub length: u64,
 }
 
-/// What the disk was asked during the run, in the order in which it answered, few enough to keep.
+/// What the disk was asked during the run, in the order in which it completed, few enough to keep.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunLog {
     /// So many came first and were not kept.
@@ -177,11 +177,11 @@ pub struct LogEntry {
     pub offset: u64,
     /// How much, in bytes; 0 for a flush or a mark.
     pub length: u64,
-    /// The operation that was under way, or begins or has returned.
+    /// The operation that was in flight, or begins or has returned.
     pub operation: Option<u32>,
-    /// The position in the block log at which it was answered, if not at once; `u32::MAX` for
+    /// The position in the block log at which it was completed, if not at once; `u32::MAX` for
     /// never.
-    pub answered: Option<u32>,
+    pub completed: Option<u32>,
 }
 
 /// So many entries of a run's log are kept: those of a small workload are a tenth of it.
@@ -211,14 +211,14 @@ impl RunLog {
             };
             let (offset, length) = entry.range();
             let late = entry.completed != place + 1;
-            let answered = late.then(|| u32::try_from(entry.completed).unwrap_or(u32::MAX));
+            let completed = late.then(|| u32::try_from(entry.completed).unwrap_or(u32::MAX));
             entries.push(LogEntry {
                 place: place as u32,
                 kind,
                 offset,
                 length,
                 operation,
-                answered,
+                completed,
             });
         }
         Self {
@@ -247,28 +247,28 @@ impl RunLog {
     pub fn check(&self) -> Result<(), String> {
         for (number, entry) in self.entries.iter().enumerate() {
             let LogEntry {
-                place, answered, ..
+                place, completed, ..
             } = *entry;
             if number > 0 && self.entries[number - 1].place >= place {
                 return Err(format!(
-                    "entry {number} of its log, at {place}, does not lie behind the one before it"
+                    "entry {number} of its log, at {place}, does not lie after the one before it"
                 ));
             }
             if place as usize - self.places().start >= LOG_PLACES_MAX {
                 return Err(format!(
-                    "entry {number} of its log, at {place}, lies too far behind the first"
+                    "entry {number} of its log, at {place}, lies too far after the first"
                 ));
             }
-            if answered.is_some_and(|answered| answered <= place) {
+            if completed.is_some_and(|completed| completed <= place) {
                 return Err(format!(
-                    "entry {number} of its log, at {place}, was answered before it arrived"
+                    "entry {number} of its log, at {place}, was completed before it arrived"
                 ));
             }
         }
         Ok(())
     }
 
-    /// Without what came behind `position` of the block log, and with no more than can be kept.
+    /// Without what came after `position` of the block log, and with no more than can be kept.
     fn up_to(mut self, position: usize) -> Self {
         self.entries
             .retain(|entry| (entry.place as usize) < position);
@@ -284,7 +284,7 @@ impl RunLog {
 }
 
 impl StateFindings {
-    /// Its name: the crash state, and behind each `/again/` the one of the recovery that follows,
+    /// Its name: the crash state, and after each `/again/` the one of the recovery that follows,
     /// such as `prefix@12/again/flushed@3`.
     pub fn address(&self) -> String {
         let again = self.again.iter();
@@ -342,7 +342,7 @@ impl StateFindings {
             )
     }
 
-    /// How many crashes in recoveries it took to break it: the recovery behind the last of these
+    /// How many crashes in recoveries it took to break it: the recovery after the last of these
     /// breaks nothing when it is not interrupted.
     fn recoveries_needed(&self) -> usize {
         let last = self.again.iter().rposition(|again| again.clean);
@@ -539,7 +539,7 @@ mod tests {
                 offset: 4096,
                 length: 512,
                 operation: Some(3),
-                answered: None
+                completed: None
             }
         );
         assert_eq!(
@@ -550,7 +550,7 @@ mod tests {
                 offset: 8192,
                 length: 4096,
                 operation: None,
-                answered: None
+                completed: None
             }
         );
         assert_eq!(kinds(&kept.clone().up_to(5)), "BWF");

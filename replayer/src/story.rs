@@ -66,8 +66,8 @@ impl Story<'_> {
         self.workload_with(|_| String::new())
     }
 
-    /// The workload with the crash drawn in, and what there is to say behind each operation.
-    fn workload_with(&self, behind: impl Fn(u32) -> String) -> String {
+    /// The workload with the crash drawn in, and what there is to say after each operation.
+    fn workload_with(&self, after: impl Fn(u32) -> String) -> String {
         let done = self.state.operations_done as usize;
         let mut text = String::new();
         for (number, op) in self.workload.operations().enumerate() {
@@ -82,7 +82,7 @@ impl Story<'_> {
                 _ => "",
             };
             text += &format!("  {part:<9} {number:>3}  {op}{crash}\n");
-            let said = behind(number as u32);
+            let said = after(number as u32);
             if !said.is_empty() {
                 text += &format!("                 {said}\n");
             }
@@ -224,7 +224,7 @@ fn again_words(again: &Again) -> (String, String) {
     (when, kept_words(&again.state, again.pending, &again.lost))
 }
 
-/// All of that in one sentence for each recovery, behind what the disk did in the first crash; empty
+/// All of that in one sentence for each recovery, after what the disk did in the first crash; empty
 /// if there was only that.
 pub fn again_sentence(state: &StateFindings) -> String {
     let sentence = |again: &Again| {
@@ -264,7 +264,7 @@ fn disk_words(state: &StateFindings) -> String {
     }
 }
 
-/// What the disk did, in words: behind "the disk".
+/// What the disk did, in words: after "the disk".
 pub fn state_words(state: &StateFindings) -> String {
     kept_words(&state.state, state.pending, &state.lost)
 }

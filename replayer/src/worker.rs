@@ -82,7 +82,7 @@ pub(crate) enum Job {
     /// One crash state of a workload, or one like it, while no other worker works under this
     /// kernel. Its steps are told.
     Search(Workload, Search),
-    /// The same, and once it is found it is mounted and shown; nothing comes behind that. Its steps
+    /// The same, and once it is found it is mounted and shown; nothing comes after that. Its steps
     /// are told.
     Look(Workload, Search, GuestLook),
     /// The user has typed this at the terminal of what is shown.

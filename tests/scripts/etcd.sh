@@ -41,7 +41,7 @@ echo "leader $first was killed, $second leads, $keys keys"
 for node in $NODES; do
     cp "log$node" "$OUT"
     for file in "data$node/member/wal"/*.wal; do
-        # Behind what was written it is reserved space.
+        # After what was written it is reserved space.
         cp --sparse=always "$file" "$OUT/wal$node-${file##*/}"
     done
 done

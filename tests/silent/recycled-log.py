@@ -1,6 +1,6 @@
 """An old log is used again, and the end of the new records is written with the last of them.
 
-Source: PostgreSQL recycles segments of its log: records behind the end have valid checksums, so
+Source: PostgreSQL recycles segments of its log: records past the end have valid checksums, so
 that only their positions tell that they are old."""
 
 import os

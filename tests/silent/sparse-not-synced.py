@@ -1,4 +1,4 @@
-"""A record far behind the end of a sparse file is acknowledged without a sync.
+"""A record far past the end of a sparse file is acknowledged without a sync.
 
 Source: fsync(2); disk images of virtual machines. 8 bytes at 5 GiB once took Crashpoint 20 s."""
 

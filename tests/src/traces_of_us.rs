@@ -45,6 +45,14 @@ impl Family {
         self.0.keys().copied()
     }
 
+    /// Whether one of them still runs. One that has ended, and that nobody waited for, does not.
+    pub fn runs(&self) -> bool {
+        self.pids().any(|pid| {
+            let is_there = read_link(format!("/proc/{pid}/exe")).is_ok();
+            is_there && Process::of(pid).is_some_and(|now| self.has(&now))
+        })
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -86,7 +94,7 @@ fn processes() -> impl Iterator<Item = Process> {
     entries.filter_map(|entry| Process::of(entry.file_name().to_str()?.parse().ok()?))
 }
 
-/// The drivers in user space that work in a directory of ours.
+/// The drivers of FUSE file systems that work in a directory of ours.
 pub fn drivers(temporary: &Path) -> Vec<i32> {
     let program = |pid: i32| read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     let is_driver = |pid: &i32| {

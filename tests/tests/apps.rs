@@ -57,7 +57,7 @@ fn sweep(options: &[&str], words: &[&str]) -> Swept {
     }
 }
 
-/// With two transactions: there is a checkpoint of the log between them, and a commit behind it.
+/// With two transactions: there is a checkpoint of the log between them, and a commit after it.
 fn sqlite(mode: &str, synchronous: &str, options: &[&str]) -> Swept {
     let check = "/usr/bin/python3 tests/fixtures/sqlite/check.py --serve";
     let client = [
@@ -312,7 +312,7 @@ fn a_sync_that_is_left_out_is_found_by_default() {
     ] {
         let swept = correct(name, &[sync], &[]);
         swept.assert_found();
-        // There may be others behind it, which only one of the file systems shows.
+        // There may be others after it, which only one of the file systems shows.
         let finding = &swept.findings[0];
         assert_eq!(finding["model"], "linux", "{finding:#}");
         assert_eq!(finding["rank"], "acknowledged-everywhere", "{finding:#}");

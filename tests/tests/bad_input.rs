@@ -260,7 +260,7 @@ fn a_driver_that_is_missing_or_cannot_be_tested() {
             "{said}"
         );
         let said = refusal(crashpoint(&arguments(driver)).args(["--kernel", "uml"]));
-        assert!(said.contains("a driver in user space"), "{said}");
+        assert!(said.contains("a FUSE file system"), "{said}");
     }
     let said = refusal(&mut crashpoint(&arguments("fuse2fs:ro")));
     assert!(said.contains("nothing can be written to it"), "{said}");

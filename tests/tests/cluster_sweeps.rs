@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use end_to_end::{Family, leftovers, printed, program, require_root, said};
+use end_to_end::{Family, Random, leftovers, printed, program, require_root, said};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -22,6 +22,10 @@ struct Recorded {
 }
 
 fn crashpoint(arguments: &[&str], path: &Path) -> Output {
+    command(arguments, path).output().expect("it runs")
+}
+
+fn command(arguments: &[&str], path: &Path) -> Command {
     let folder = program("store").parent().expect("a folder").to_owned();
     let programs = format!(
         "{}:{}",
@@ -33,7 +37,7 @@ fn crashpoint(arguments: &[&str], path: &Path) -> Output {
         .args(arguments)
         .env("PATH", programs)
         .current_dir(path);
-    command.output().expect("it runs")
+    command
 }
 
 fn record(mistake: &str) -> Recorded {
@@ -347,6 +351,62 @@ fn a_sweep_of_a_cluster_is_continued_divided_and_put_together() {
     }
 }
 
+/// Kills a sweep with SIGKILL some time after it was started, waits until all that it started has
+/// gone, and says whether it was still at work.
+fn killed(arguments: &[&str], path: &Path, after: Duration) -> bool {
+    let mut child = command(arguments, path)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it runs");
+    let begun = Instant::now();
+    while begun.elapsed() < after {
+        if child.try_wait().expect("looked").is_some() {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let family = Family::of(child.id());
+    child.kill().expect("killed");
+    let was_at_work = child.wait().expect("it ends").code().is_none();
+    let begun = Instant::now();
+    while family.runs() {
+        assert!(begun.elapsed() < PATIENCE, "a node outlives the sweep");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    was_at_work
+}
+
+#[test]
+fn a_sweep_of_a_cluster_that_is_killed_at_random_moments_ends_with_the_same() {
+    let recorded = record("early-acknowledgement");
+    let run = |arguments: &[&str]| crashpoint(arguments, &recorded.path());
+    let sweep = |out| {
+        [
+            "cluster", "sweep", "trace", "--starts", "together", "--sample", "20", "--seed", "2",
+            "--out", out,
+        ]
+    };
+    run(&sweep("whole"));
+    let whole = left_in(&recorded.path().join("whole"));
+    let begun = || recorded.path().join("killed/manifest.json").exists();
+    let mut random = Random::new();
+    let mut kills = 0;
+    for _ in 0..6 {
+        let resume = ["cluster", "sweep", "--resume", "killed"];
+        let sweep = sweep("killed");
+        let arguments: &[&str] = if begun() { &resume } else { &sweep };
+        let after = Duration::from_millis(random.below(1200));
+        kills += u32::from(killed(arguments, &recorded.path(), after));
+    }
+    assert!(kills > 0, "no kill came while it was at work");
+    if !begun() {
+        run(&sweep("killed"));
+    }
+    run(&["cluster", "sweep", "--resume", "killed"]);
+    assert_eq!(left_in(&recorded.path().join("killed")), whole);
+}
+
 #[test]
 fn a_finding_of_a_cluster_is_minimized() {
     let recorded = record("early-acknowledgement");
@@ -388,4 +448,18 @@ fn a_finding_of_a_cluster_is_minimized() {
         lines.lines().any(|line| line.starts_with("put ")),
         "{lines}"
     );
+
+    let output = run(&["minimize", "out", "1", "--shorter", "short"]);
+    let story = printed(&output);
+    assert_eq!(output.status.code(), Some(1), "{story}{}", said(&output));
+    assert!(
+        story.contains(" acknowledgements down to ") && story.contains("CRASHPOINT_OPERATIONS="),
+        "{story}"
+    );
+    assert!(
+        story.contains("  broken        acknowledged put "),
+        "{story}"
+    );
+    let again = run(&["replay", "short", "1", "--keep", "again"]);
+    assert_eq!(again.status.code(), Some(0), "{}", said(&again));
 }

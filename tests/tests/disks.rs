@@ -376,7 +376,7 @@ fn a_rename_that_no_fsync_follows_is_lost_on_ext4_too() {
     );
 }
 
-/// With two transactions: there is a checkpoint of the log between them, and a commit behind it.
+/// With two transactions: there is a checkpoint of the log between them, and a commit after it.
 fn sqlite(file_system: &str, mode: &str, synchronous: &str) -> Swept {
     let check = "/usr/bin/python3 tests/fixtures/sqlite/check.py --serve";
     let client = [

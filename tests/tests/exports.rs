@@ -144,7 +144,7 @@ fn every_workload_is_exported(step: usize) {
         ] {
             let mut crash = crash(&btrfs, workload, &relaxation);
             for under_way in [false, true] {
-                // The one that was done last is under way instead.
+                // The one that was done last is in flight instead.
                 crash.under_way = under_way;
                 crash.operations_done = last_crash(workload) - usize::from(under_way);
                 match export::fstests(&crash, "999") {

@@ -115,7 +115,7 @@ fn a_story_names_the_promise_and_the_write() {
         "{story}"
     );
     assert!(
-        lines(&story, "prevented ")[0].contains("a flush behind write"),
+        lines(&story, "prevented ")[0].contains("a flush after write"),
         "{story}"
     );
 }
@@ -270,7 +270,7 @@ fn a_write_that_never_happened_is_told_as_the_disk_s_fault() {
     let story = minimized(&results(&directory), "data", "fsync-data");
     let lost = lines(&story, "lost ");
     assert!(
-        lost.len() == 1 && lost[0].ends_with(": data of A/foo, though it had answered it"),
+        lost.len() == 1 && lost[0].ends_with(": data of A/foo, though it had completed it"),
         "{story}"
     );
     assert!(

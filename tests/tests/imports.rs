@@ -211,7 +211,7 @@ fn what_a_log_lacks_is_found() {
         .as_str()
         .expect("it has a place");
     assert!(
-        place.starts_with("behind entry ") && place.contains("of the log, the last mark 'op-"),
+        place.starts_with("after entry ") && place.contains("of the log, the last mark 'op-"),
         "{place}"
     );
 

@@ -101,7 +101,7 @@ fn try_program(
             tally.denied += 1;
             let events = crash.returned..=crash.begun;
             let words = format!(
-                "{}: behind {} to {} events\n{}  allowed:\n{}",
+                "{}: after {} to {} events\n{}  allowed:\n{}",
                 crash.state,
                 crash.returned,
                 crash.begun,

@@ -133,7 +133,7 @@ fn a_wrong_number_of_blocks_of_a_file() {
         xfs_db(&[&inode, "write -d core.nblocks 6"], device);
     });
     assert_eq!(found, [Promise::FsckClean].into());
-    // Behind generation, transaction and size.
+    // After generation, transaction and size.
     let found = planted("btrfs", |device, number| {
         btrfs_inode(device, number, 24, 8192);
     });

@@ -598,7 +598,7 @@ fn what_cannot_be_reported_is_said_in_one_line() {
             &["out", "./out", "--html", "a.html"],
             "./out is named twice",
         ),
-        (&["out"], "--html <FILE>"),
+        (&["out"], "nothing was written: --html FILE writes a page"),
         (
             &["out", "--html", "no/a.html"],
             "write no/a.html: No such file or directory (os error 2) (its directory is not there)",

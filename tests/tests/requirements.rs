@@ -270,6 +270,36 @@ fn who_is_not_root_is_told_the_way_without() {
     );
 }
 
+/// The doctor looks at the kernel that is named, starts it, and tests the tester there.
+#[test]
+fn the_doctor_looks_at_the_named_guest_as_an_ordinary_user() {
+    let place = Ordinary::new();
+    let doctor = |kernel: &str| {
+        let words = [
+            "doctor", "--kernel", kernel, "--fs", "ext4", "--format", "json",
+        ];
+        let output = place.crashpoint(&words).output().expect("it runs");
+        (output.status.code(), checks(&output))
+    };
+    let (status, checks) = doctor("uml");
+    assert_eq!(status, Some(0), "{checks:?}");
+    assert_eq!(checks["User-Mode Linux"].0, "ok", "{checks:?}");
+    assert_eq!(checks["a guest starts"].0, "ok", "{checks:?}");
+    for (name, words) in [
+        ("ext4 on honest disk", "not accused, in the guest"),
+        ("ext4 on drop-flush disk, reorder:1", "caught, in the guest"),
+    ] {
+        assert_eq!(checks[name], ("ok".into(), words.into()), "{name}");
+    }
+    // What is in the host's kernel is nothing to a guest.
+    assert!(!checks.contains_key("ext4 in the kernel"), "{checks:?}");
+
+    let (status, checks) = doctor("uml:/bin/true");
+    assert_eq!(status, Some(2), "{checks:?}");
+    assert_eq!(checks["User-Mode Linux"].0, "missing", "{checks:?}");
+    assert!(!checks.contains_key("a guest starts"), "{checks:?}");
+}
+
 /// Where something is taken away, the doctor sees it.
 #[test]
 fn the_doctor_misses_what_is_not_there() {

@@ -668,3 +668,54 @@ fn an_interrupted_minimization_tells_what_it_has_and_leaves_nothing() {
     let left = temporary.path().read_dir().expect("read").count();
     assert_eq!(left, 0, "something is left");
 }
+
+/// A client that saves as often as it is told, or nine times, and forgets to sync from the third
+/// time on.
+const TOLD: &str = "i=0; while [ $i -lt ${CRASHPOINT_OPERATIONS:-9} ]; do i=$((i + 1)); echo $i > {dir}/file$i; \
+    [ $i -ge 3 ] || sync {dir}/file$i {dir}; echo $i; done";
+const SAVED: &str = "for n in $(cat {acks}); do test -s {dir}/file$n || { echo broken a saved file is empty or missing; exit; }; done; echo ok";
+
+#[test]
+fn a_client_that_can_be_told_is_recorded_again_in_the_shortest_run_that_shows_the_finding() {
+    let place = Place::new();
+    place.sweep(&["--check", SAVED, "--out", "out"], TOLD, 1);
+    let before = content(&place.path("out"));
+    let output = place.run(&["minimize", "out", "1", "--shorter", "short"]);
+    let story = printed(&output);
+    assert_eq!(output.status.code(), Some(1), "{story}{}", said(&output));
+    assert!(
+        story.contains(": 9 acknowledgements down to 3, with CRASHPOINT_OPERATIONS=3 ("),
+        "{story}"
+    );
+    assert!(
+        said(&output).contains("1 operation: finding 1 is not there"),
+        "{}",
+        said(&output)
+    );
+    assert_eq!(
+        content(&place.path("out")),
+        before,
+        "the results were changed"
+    );
+    assert!(!place.path("short-attempt").exists(), "an attempt is left");
+
+    // What is left is a sweep like any other.
+    assert!(!rows(&place.show(&["short"], 1), "finding").is_empty());
+    let again = place.run(&["replay", "short", "1", "--command", "true"]);
+    assert_eq!(again.status.code(), Some(1), "{}", said(&again));
+}
+
+#[test]
+fn a_client_that_cannot_be_told_is_not_recorded_for_long() {
+    let place = Place::new();
+    place.sweep(&["--check", SAVED, "--out", "out"], FILES, 1);
+    let output = place.run(&["minimize", "out", "1", "--shorter", "short"]);
+    assert_eq!(output.status.code(), Some(3), "{}", printed(&output));
+    let said = said(&output);
+    assert!(
+        said.contains("the client printed 6 lines with CRASHPOINT_OPERATIONS=1 as well"),
+        "{said}"
+    );
+    assert_eq!(said.matches("recording with").count(), 1, "{said}");
+    assert!(!place.path("short").exists() && !place.path("short-attempt").exists());
+}

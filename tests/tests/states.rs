@@ -124,7 +124,7 @@ fn what_is_there_twice_is_broken_by_a_lost_and_a_torn_write_together() {
 
 /// btrfs writes its superblock of 4096 bytes with FUA, and mounts no copy of it: on a disk that
 /// writes less than that whole, the power may fail while it is on its way. A write with FUA that is
-/// answered is never lost or torn.
+/// completed is never lost or torn.
 #[test]
 fn the_superblock_of_btrfs_is_torn_in_flight_unless_it_is_one_sector() {
     require_root();

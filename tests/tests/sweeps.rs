@@ -1,4 +1,4 @@
-//! A sweep that is stopped at any moment, by any signal, and gone on with ends with the results of
+//! A sweep that is stopped at any moment, by any signal, and continued ends with the results of
 //! one that was not; its shards, merged, too. Needs root.
 
 use std::collections::BTreeSet;
@@ -701,7 +701,7 @@ fn merging_refuses_what_is_not_all_of_one_sweep() {
         &["kernel_release", "9.9.9"],
     );
     std::fs::write(&manifest, &text).expect("written");
-    // An unfinished one: a sweep that can be gone on with, if it is asked for.
+    // An unfinished one: a sweep that can be continued, if it is asked for.
     std::fs::write(place.path("two/results.jsonl"), "").expect("written");
     place.refuses(
         &["merge", "one", "two", "--out", "all"],

@@ -146,8 +146,8 @@ pub struct Message {
     pub stream: u32,
     /// The first byte.
     pub from: u64,
-    /// Behind the last one. A close, and the end of the stream that is read, is a byte of its own
-    /// behind all others.
+    /// After the last one. A close, and the end of the stream that is read, is a byte of its own
+    /// after all others.
     pub to: u64,
 }
 
@@ -223,10 +223,10 @@ pub enum FileOp {
         offset: u64,
         /// The bytes.
         data: Data,
-        /// How large the file was before: what lies behind that was appended.
+        /// How large the file was before: what lies past that was appended.
         size_before: u64,
     },
-    /// A size set: truncate, and fallocate of what lies behind the end.
+    /// A size set: truncate, and fallocate of what lies past the end.
     Resize {
         /// Of which file.
         file: FileId,
@@ -251,7 +251,7 @@ pub enum FileOp {
         /// The bits.
         mode: u32,
     },
-    /// A call behind whose return something is durable; what, a model says.
+    /// A call after whose return something is durable; what, a model says.
     Sync {
         /// The file or directory that was synced.
         file: FileId,

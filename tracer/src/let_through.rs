@@ -83,7 +83,7 @@ const CONNECTIONS: &[&str] = &[
     "setsockopt", "socket", "socketpair",
 ];
 
-/// What they make of mounts is seen only behind `move_mount`, or changes no file.
+/// What they make of mounts is seen only after `move_mount`, or changes no file.
 #[rustfmt::skip] // names side by side
 const MOUNTS: &[&str] = &[
     "fsconfig", "fsmount", "fsopen", "fspick", "mount_setattr", "open_tree", "open_tree_attr",

@@ -3,7 +3,8 @@
 
     kv.py SYSTEM prepare        waits until the system takes a write
     kv.py SYSTEM write COUNT    writes keys one after the other, and prints `set KEY VALUE` for each
-                                that the system has acknowledged
+                                that the system has acknowledged; no more of them than
+                                CRASHPOINT_OPERATIONS says, if that is in its environment
     kv.py SYSTEM check ACKS     reads all keys from every node, and prints `ok`, or `broken …` for
                                 each promise that is not kept
     kv.py SYSTEM serve          the same, for one line `DIR<TAB>ACKS` on standard input after the other
@@ -157,7 +158,7 @@ class Etcd:
 
 
 class ZooKeeper:
-    """ZooKeeper's own protocol. A read is behind a sync, so that it is not of the past."""
+    """ZooKeeper's own protocol. A read comes after a sync, so that it is not of the past."""
 
     PORT = 2181
     CREATE, DELETE, EXISTS, GET, SET, SYNC = 1, 2, 3, 4, 5, 9
@@ -358,7 +359,8 @@ def write(system, count):
     client = patiently(lambda: begin(system), until)
     for _, address in nodes_of(system):
         patiently(lambda: system(address).ready(), until)
-    for number in range(1, count + 1):
+    most = int(os.environ.get("CRASHPOINT_OPERATIONS", count))
+    for number in range(1, min(count, most) + 1):
         key, value = f"k{number % KEYS}", f"v{number}"
         print("try", key, value, flush=True)
         client.put(key, value)

@@ -1,5 +1,5 @@
 # Found by Crashpoint, 2026-11-20, on Linux 6.1.176: a file of f2fs is larger after the crash than
-# it ever was. The hole ends behind the end of the file, in a block that fill_zero in fs/f2fs/file.c
+# it ever was. The hole ends past the end of the file, in a block that fill_zero in fs/f2fs/file.c
 # writes; recovery (do_recover_data in fs/f2fs/recovery.c) takes the last block for the size.
 workload f2fs_punch_hole_grows
 source "Crashpoint, seq-1/44"

@@ -87,8 +87,8 @@ struct BlockLayer {
     under_way: Vec<Command>,
     /// Held back by the disk.
     held: Vec<usize>,
-    /// Answered by the disk, and when; the block layer does not know yet.
-    answered: Vec<(Command, u64)>,
+    /// Completed by the disk, and when; the block layer does not know yet.
+    completed: Vec<(Command, u64)>,
     log: BlockLog,
 }
 
@@ -108,7 +108,7 @@ impl BlockLayer {
         let mut events: Vec<_> = traced.map(|(number, _)| Event::Insert(number)).collect();
         events.extend((0..self.under_way.len()).map(Event::Arrive));
         events.extend((0..self.held.len()).map(Event::Answer));
-        events.extend((0..self.answered.len()).map(Event::Complete));
+        events.extend((0..self.completed.len()).map(Event::Complete));
         events
     }
 
@@ -162,10 +162,10 @@ impl BlockLayer {
                     .places
                     .iter()
                     .for_each(|place| self.log.complete(*place));
-                self.answered.push((Command::Data(number), self.now_ns));
+                self.completed.push((Command::Data(number), self.now_ns));
             }
             Event::Complete(index) => {
-                let (command, answered_ns) = self.answered.remove(index);
+                let (command, answered_ns) = self.completed.remove(index);
                 self.now_ns = self.now_ns.max(answered_ns + ROUND_TRIP_NS);
                 let requests = match command {
                     Command::Data(number) => vec![number],
@@ -247,7 +247,7 @@ impl BlockLayer {
             }
             Command::Flush(_) => self.log.push(Kind::Flush, self.now_ns),
         }
-        self.answered.push((command, self.now_ns));
+        self.completed.push((command, self.now_ns));
     }
 
     /// What the trace shows, in microseconds.

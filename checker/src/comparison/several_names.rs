@@ -258,7 +258,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// The names, and the modes and owners behind them, are those of one moment.
+    /// The names, and the modes and owners after them, are those of one moment.
     pub(super) fn order(&mut self) {
         if !self.model.contract.promises(Promise::OrderedMetadata) || self.sides.live.is_none() {
             return;

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use checker::{Contract, Finding, Model, Promise, oracle};
+use checker::{Contract, Finding, Model, Promise, Undecided, oracle};
 use local_fs::Variant;
 use toy_fs::Toy;
 use workloads::{Op, Step, Workload};
 
 type Edit = Box<dyn Fn(&mut Toy)>;
 
-/// A workload whose power failed behind its last operation, on one file system, and what was
+/// A workload whose power failed after its last operation, on one file system, and what was
 /// found then: all that was done, until it is told otherwise.
 pub struct Crash {
     file_system: &'static str,
@@ -40,7 +40,7 @@ pub fn workload(text: &str) -> Workload {
         .remove(0)
 }
 
-/// The model behind the first `count` operations.
+/// The model after the first `count` operations.
 pub fn model(file_system: &str, workload: &Workload) -> Model {
     model_under(
         Contract::of(file_system).expect("it has a contract"),
@@ -199,7 +199,7 @@ impl Crash {
             .unwrap_or_else(|undecided| panic!("{}: {undecided}", self.text))
     }
 
-    fn check(&self) -> Result<Vec<Finding>, String> {
+    fn check(&self) -> Result<Vec<Finding>, Undecided> {
         let model = model_under(&self.contract, &self.workload);
         let live = self.run(&[]).tree(self.file_system);
         oracle::check_live(&model, &live).expect("the toy and the model agree");

@@ -100,7 +100,7 @@ impl Bench<'_> {
         interrupt: &Interrupt,
     ) -> anyhow::Result<Round> {
         let alone_s = alone(file, interrupt)?;
-        let trace = recorded(file, &mut Workspace::new(file, None)?, interrupt)?;
+        let trace = recorded(file, &mut Workspace::new(file, None)?, None, interrupt)?;
         let recorded_s = between_acknowledgements(&trace);
         let request = Request {
             model: Model::named(MODEL).expect("there is one"),
@@ -117,33 +117,15 @@ impl Bench<'_> {
         // One belongs to the thread that it is used in first.
         let clusters = |what: &str| {
             let one = |number| {
-                Nodes::new(
-                    file,
-                    &trace.run,
-                    scratch.directory(&format!("{what}-{number}"))?,
-                    interrupt,
-                )
+                let directory = scratch.directory(&format!("{what}-{number}"))?;
+                Nodes::new(file, &trace.run, directory, interrupt)
             };
             (0..self.jobs).map(one).collect::<anyhow::Result<Vec<_>>>()
         };
         let slice = self.time / (2 * ROUNDS as u32);
         let floor = floor(clusters("floor")?, &last(&trace, space)?, slice)?;
         let drawn = space.sample((*states).min(space.len()), seed);
-        let subjects = clusters("sweep")?
-            .into_iter()
-            .map(|cluster| Box::new(cluster) as Box<dyn Subject>)
-            .collect();
-        let began = Instant::now();
-        let swept = sweep(
-            &trace,
-            &spaces,
-            drawn.into_iter(),
-            subjects,
-            &Plan::default(),
-            interrupt,
-            &mut (),
-        )?;
-        let sweep = swept.checked as f64 / began.elapsed().as_secs_f64();
+        let sweep = swept(&trace, &spaces, drawn, clusters("sweep")?, interrupt)?;
         *states = ((sweep * slice.as_secs_f64()) as u64).max(TRIAL_STATES);
         Ok(Round {
             alone_s,
@@ -152,6 +134,23 @@ impl Bench<'_> {
             sweep,
         })
     }
+}
+
+/// How many different states a second these clusters look at.
+fn swept(
+    trace: &Trace,
+    spaces: &Spaces,
+    states: Vec<u64>,
+    clusters: Vec<Nodes>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<f64> {
+    let clusters = clusters.into_iter();
+    let subjects = clusters.map(|cluster| Box::new(cluster) as Box<dyn Subject>);
+    let (subjects, plan) = (subjects.collect(), Plan::default());
+    let states = states.into_iter();
+    let began = Instant::now();
+    let swept = sweep(trace, spaces, states, subjects, &plan, interrupt, &mut ())?;
+    Ok(swept.checked as f64 / began.elapsed().as_secs_f64())
 }
 
 /// How long the client takes with nobody who records, from its first acknowledgement to its last.

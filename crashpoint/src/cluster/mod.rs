@@ -13,6 +13,7 @@ pub(crate) use bench::{Bench, bench};
 use campaign::{Interrupt, Outcome};
 use clap::Subcommand;
 pub(crate) use live::{laboratory_of, listed};
+pub(crate) use record::record_again;
 pub(crate) use run::show;
 pub(crate) use states::Ground;
 

@@ -21,6 +21,7 @@ use trace_store::{About, TO_ANOTHER_NODE, Trace};
 
 use super::run::{is_interrupted, say_ready};
 use super::workspace::Workspace;
+use crate::finding::OPERATIONS;
 use crate::terminal::give_terminal;
 
 /// How often it is looked whether the client has ended.
@@ -51,7 +52,7 @@ pub(crate) fn record(arguments: &RecordArgs, interrupt: &Interrupt) -> anyhow::R
     if file.client.is_none() {
         bail!("there is no [client] in the cluster file to record");
     }
-    let trace = match recorded(&file, &mut Workspace::new(&file, None)?, interrupt) {
+    let trace = match recorded(&file, &mut Workspace::new(&file, None)?, None, interrupt) {
         Err(error) if is_interrupted(&error) => {
             say("interrupted: everything is stopped, and no trace was written");
             return Ok(Outcome::Incomplete);
@@ -67,11 +68,26 @@ pub(crate) fn record(arguments: &RecordArgs, interrupt: &Interrupt) -> anyhow::R
     })
 }
 
+/// Records a cluster once more, whose client is told how many operations to do; nothing if somebody
+/// interrupts.
+pub(crate) fn record_again(
+    file: &ClusterFile,
+    operations: u64,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Option<Trace>> {
+    let mut workspace = Workspace::new(file, None)?;
+    match recorded(file, &mut workspace, Some(operations), interrupt) {
+        Err(error) if is_interrupted(&error) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
 /// Runs the cluster and its client once, and kills it: what it does in order to stop no crash would
-/// let it do.
+/// let it do. The client is told how many operations to do, if that is said.
 pub(super) fn recorded(
     file: &ClusterFile,
     workspace: &mut Workspace,
+    operations: Option<u64>,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Trace> {
     // Before the disks: what is there before them does not hold them.
@@ -85,7 +101,7 @@ pub(super) fn recorded(
     let cancelled = || interrupt.requested();
     let mut starter = Recorder::new(file, &workspace.directories);
     start_prepared(&mut cluster, workspace, &mut starter, &cancelled)?;
-    let client = run_client(&cluster, workspace, &cancelled)?;
+    let client = run_client(&cluster, workspace, operations, &cancelled)?;
     cluster.refuse_end()?;
     cluster.kill();
     let mut nodes = starter.end()?;
@@ -184,6 +200,7 @@ fn count_datagrams(node: &mut NodeTrace, address: Ipv4Addr) {
 fn run_client(
     cluster: &Cluster,
     workspace: &Workspace,
+    operations: Option<u64>,
     cancelled: &dyn Fn() -> bool,
 ) -> anyhow::Result<NodeTrace> {
     let client = cluster
@@ -192,6 +209,9 @@ fn run_client(
         .as_ref()
         .context("there is no [client] in the cluster file to record")?;
     let mut command = cluster.client_command(&client.command);
+    if let Some(operations) = operations {
+        command.env(OPERATIONS, operations.to_string());
+    }
     let log = cluster.log(CLIENT);
     give_terminal(&mut command, || {
         Ok(File::create(workspace.temporary("acknowledgements"))?)

@@ -228,7 +228,7 @@ impl<'a> Ground<'a> {
     }
 
     /// Makes what looks at states, each with a network and directories of its own.
-    fn subjects(&self) -> impl FnMut(usize) -> anyhow::Result<Vec<Box<dyn Subject>>> {
+    pub(crate) fn subjects(&self) -> impl FnMut(usize) -> anyhow::Result<Vec<Box<dyn Subject>>> {
         let mut made = 0;
         move |count| {
             let mut subjects: Vec<Box<dyn Subject>> = Vec::new();

@@ -294,12 +294,16 @@ pub(super) fn recording() -> Found {
 }
 
 pub(super) fn uml() -> Found {
-    let uml = Uml::find(None, None).map_err(|error| format!("{error:#}"))?;
-    Ok(format!("{} is Linux {}", uml.kernel.display(), uml.release))
+    kernel(Uml::find(None, None))
 }
 
 pub(super) fn virtual_kernel() -> Found {
-    let uml = Uml::find_virtual(None, None, 0).map_err(|error| format!("{error:#}"))?;
+    kernel(Uml::find_virtual(None, None, 0))
+}
+
+/// Which kernel it is.
+pub(super) fn kernel(uml: anyhow::Result<Uml>) -> Found {
+    let uml = uml.map_err(|error| format!("{error:#}"))?;
     Ok(format!("{} is Linux {}", uml.kernel.display(), uml.release))
 }
 

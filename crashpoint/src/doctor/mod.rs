@@ -6,11 +6,12 @@ mod self_test;
 
 use std::io::{self, Write};
 
+use anyhow::bail;
 use campaign::{Interrupt, Outcome, OutputFormat};
-
 use clap::Args;
 use local_fs::{FileSystem, find};
-use machine::Uml;
+use machine::{Machine, Uml};
+use replayer::{KernelArgs, KernelChoice};
 use serde_json::json;
 
 use check::{Check, State};
@@ -38,6 +39,9 @@ pub(crate) struct DoctorArgs {
     )]
     file_systems: Vec<String>,
 
+    #[command(flatten)]
+    kernel: KernelArgs,
+
     /// Print the table of what is required, as Markdown, and look at nothing
     #[arg(long)]
     requirements: bool,
@@ -56,46 +60,67 @@ pub(crate) fn run(arguments: &DoctorArgs, interrupt: &Interrupt) -> anyhow::Resu
         return Ok(Outcome::Clean);
     }
     let file_systems = file_systems(&arguments.file_systems)?;
-    let mut wanted = arguments.features.clone();
-    if wanted.is_empty() {
-        wanted.push(if nix::unistd::geteuid().is_root() {
-            Feature::Fs
-        } else {
-            Feature::Guest
-        });
-    }
+    let guest = arguments.guest()?;
+    let guest = guest.as_ref().map(|guest| guest as FindGuest<'_>);
     let mut doctor = Doctor {
         format: arguments.format,
-        wanted,
+        wanted: arguments.wanted(guest.is_some()),
         missing: Vec::new(),
     };
     for row in requirement::TABLE {
-        doctor.take(Check::new(row.name, (row.check)()), row.needed_by)?;
+        let found = match guest {
+            Some(find) if row.name == requirement::UML => check::kernel(find()),
+            _ => (row.check)(),
+        };
+        doctor.take(Check::new(row.name, found), row.needed_by)?;
     }
-    // What keeps one from starting was said, if it is known.
-    if doctor.can(Feature::Guest) {
-        doctor.take(
-            Check::new("a guest starts", check::guest(Uml::find(None, None))),
-            &[Feature::Guest],
-        )?;
-    }
-    if doctor.can(Feature::VirtualTime) {
-        let started = check::guest(Uml::find_virtual(None, None, 0));
-        doctor.take(
-            Check::new("a guest in virtual time starts", started),
-            &[Feature::VirtualTime],
-        )?;
-    }
+    doctor.start_guests(guest)?;
     for file_system in file_systems {
-        doctor.look_at(file_system, interrupt)?;
+        match guest {
+            None => doctor.look_at(file_system, interrupt)?,
+            Some(find) => doctor.look_at_in_guest(file_system, find(), interrupt)?,
+        }
     }
-    Ok(
-        if doctor.wanted.iter().all(|feature| doctor.can(*feature)) {
-            Outcome::Clean
+    let mut wanted = doctor.wanted.iter();
+    Ok(if wanted.all(|feature| doctor.can(*feature)) {
+        Outcome::Clean
+    } else {
+        Outcome::CouldNotRun
+    })
+}
+
+/// Finds the kernel of guests that somebody named.
+type FindGuest<'a> = &'a dyn Fn() -> anyhow::Result<Uml>;
+
+impl DoctorArgs {
+    /// What the machine is to do.
+    fn wanted(&self, names_guest: bool) -> Vec<Feature> {
+        if !self.features.is_empty() {
+            return self.features.clone();
+        }
+        vec![if names_guest && self.kernel.virtual_time {
+            Feature::VirtualTime
+        } else if names_guest || !nix::unistd::geteuid().is_root() {
+            Feature::Guest
         } else {
-            Outcome::CouldNotRun
-        },
-    )
+            Feature::Fs
+        }]
+    }
+
+    /// Finds the kernel of guests that is named; nothing if none is.
+    ///
+    /// # Errors
+    /// If something is said of one and none is named.
+    fn guest(&self) -> anyhow::Result<Option<impl Fn() -> anyhow::Result<Uml>>> {
+        if self.kernel.kernel == KernelChoice::Host {
+            self.kernel.machine()?;
+            return Ok(None);
+        }
+        Ok(Some(|| match self.kernel.machine()? {
+            Machine::Uml(uml) => Ok(uml),
+            _ => bail!("--kernel names no guest"),
+        }))
+    }
 }
 
 fn file_systems(names: &[String]) -> anyhow::Result<Vec<&'static FileSystem>> {
@@ -128,6 +153,25 @@ impl Doctor {
         self.print(&if is_wanted { check } else { check.optional() })
     }
 
+    /// Starts a guest, where nothing was found that keeps one from starting: that was said.
+    fn start_guests(&mut self, guest: Option<FindGuest<'_>>) -> io::Result<()> {
+        let mut started = |name, feature: Feature, uml: FindGuest<'_>, needed_by: &[Feature]| {
+            if self.can(feature) {
+                self.take(Check::new(name, check::guest(uml())), needed_by)?;
+            }
+            io::Result::Ok(())
+        };
+        let guests = [Feature::Guest, Feature::VirtualTime];
+        if let Some(named) = guest {
+            return started("a guest starts", Feature::Guest, named, &guests);
+        }
+        let plain = || Uml::find(None, None);
+        started("a guest starts", Feature::Guest, &plain, &guests[..1])?;
+        let in_virtual_time = || Uml::find_virtual(None, None, 0);
+        let name = "a guest in virtual time starts";
+        started(name, Feature::VirtualTime, &in_virtual_time, &guests[1..])
+    }
+
     /// What a file system takes, and whether the tester may be believed on it.
     fn look_at(
         &mut self,
@@ -152,9 +196,32 @@ impl Doctor {
         }
         self.take(kernel, &[Feature::Fs, Feature::Disk])?;
         if ready && self.can(Feature::Fs) {
-            for check in self_test::run(file_system, interrupt) {
+            for check in self_test::run(file_system, &Machine::Host, interrupt) {
                 self.take(check, &[Feature::Fs])?;
             }
+        }
+        Ok(())
+    }
+
+    /// The same in a guest with this kernel.
+    fn look_at_in_guest(
+        &mut self,
+        file_system: &'static FileSystem,
+        uml: anyhow::Result<Uml>,
+        interrupt: &Interrupt,
+    ) -> io::Result<()> {
+        let needed_by = [Feature::Guest, Feature::VirtualTime];
+        let (programs, _) = check::file_system(file_system);
+        let ready = programs.iter().all(|check| check.state != State::Missing);
+        for check in programs {
+            self.take(check, &needed_by)?;
+        }
+        // Why there is none was said.
+        let Some(uml) = uml.ok().filter(|_| ready && self.can(Feature::Guest)) else {
+            return Ok(());
+        };
+        for check in self_test::run(file_system, &Machine::Uml(uml), interrupt) {
+            self.take(check, &needed_by)?;
         }
         Ok(())
     }

@@ -74,6 +74,9 @@ pub(super) struct Requirement {
     pub(super) check: fn() -> check::Found,
 }
 
+/// The kernel of guests: whoever names one has that one looked at.
+pub(super) const UML: &str = "User-Mode Linux";
+
 /// What is needed, but for the file systems that are asked for: the doctor looks at those one by
 /// one.
 pub(super) const TABLE: &[Requirement] = &[
@@ -196,7 +199,7 @@ pub(super) const TABLE: &[Requirement] = &[
     },
     Requirement {
         part: Part::Userland,
-        name: "User-Mode Linux",
+        name: UML,
         needed_by: &[Guest],
         required: "Debian's user-mode-linux (tried: 6.1, 6.12 and 7.2), or a built `linux` with --kernel uml:PATH",
         without: "`--kernel uml` ends with the package's name, status 2",

@@ -3,6 +3,7 @@
 
 use campaign::Interrupt;
 use local_fs::{FileSystem, Variant};
+use machine::Machine;
 use pace_rules::disk::{Disk, States};
 use replayer::{SweepOptions, Verdict, WorkloadResult, sweep};
 use workloads::{Workload, parse};
@@ -21,18 +22,27 @@ const KNOWN: [(Disk, Option<&str>, Verdict); 4] = [
     (Disk::DropFlush, Some("reorder:1"), Verdict::Finding),
 ];
 
-/// Runs them.
-pub(super) fn run(file_system: &'static FileSystem, interrupt: &Interrupt) -> Vec<Check> {
+/// Runs them there.
+pub(super) fn run(
+    file_system: &'static FileSystem,
+    machine: &Machine,
+    interrupt: &Interrupt,
+) -> Vec<Check> {
     let variant = Variant::plain(file_system);
+    let place = if machine.is_guest() {
+        ", in the guest"
+    } else {
+        ""
+    };
     let check = |(disk, states, expected): (Disk, Option<&str>, Verdict)| {
         let words = if expected == Verdict::Clean {
             "not accused"
         } else {
             "caught"
         };
-        let found = verdict(&variant, disk, states, interrupt).and_then(|result| {
+        let found = verdict(&variant, disk, states, machine, interrupt).and_then(|result| {
             if result.verdict() == expected {
-                Ok(words.to_owned())
+                Ok(format!("{words}{place}"))
             } else {
                 Err(wrong(&result))
             }
@@ -52,6 +62,7 @@ fn verdict(
     variant: &Variant,
     disk: Disk,
     states: Option<&str>,
+    machine: &Machine,
     interrupt: &Interrupt,
 ) -> Result<WorkloadResult, String> {
     let workloads = parse(WORKLOAD, "self-test").expect("it is a workload");
@@ -66,6 +77,7 @@ fn verdict(
     let options = SweepOptions {
         disk: disk.into(),
         states,
+        machine: machine.clone(),
         ..SweepOptions::default()
     };
     sweep(

@@ -89,36 +89,36 @@ pub(crate) fn export(arguments: &ExportArgs, fs: &Command) -> anyhow::Result<Out
             opened.sweep.disk
         ));
     }
-    let output = arguments.out.as_deref();
-    let failed = || format!("export finding {}", found.number);
-    match arguments.form {
-        Form::Fstests => {
-            let name = output
-                .and_then(Path::file_name)
-                .and_then(|name| name.to_str())
-                .unwrap_or(UNNUMBERED);
-            write_case(
-                &export::fstests(&crash, name).with_context(failed)?,
-                name,
-                output,
-            )?;
-        }
-        Form::Jlang => {
-            let workload = crashed(found, crash.operations_done + usize::from(crash.under_way));
-            write_one(
-                &workloads::jlang::to_jlang(&workload).with_context(failed)?,
-                output,
-                0o644,
-            )?;
-        }
-        Form::Script => {
-            write_one(&export::script(&crash).with_context(failed)?, output, 0o755)?;
-            if let Some(command) = in_a_guest(&opened, output) {
-                campaign::say(&format!("found in a guest, where it runs with: {command}"));
+    arguments
+        .write(&opened, &crash)
+        .with_context(|| format!("export finding {}", found.number))?;
+    Ok(Outcome::Clean)
+}
+
+impl ExportArgs {
+    /// Writes a crash in the form that is asked for.
+    fn write(&self, opened: &Opened, crash: &Crash<'_>) -> anyhow::Result<()> {
+        let output = self.out.as_deref();
+        match self.form {
+            Form::Fstests => {
+                let name = output.and_then(Path::file_name);
+                let name = name.and_then(|name| name.to_str()).unwrap_or(UNNUMBERED);
+                write_case(&export::fstests(crash, name)?, name, output)
+            }
+            Form::Jlang => {
+                let done = crash.operations_done + usize::from(crash.under_way);
+                let workload = crashed(&opened.found, done);
+                write_one(&workloads::jlang::to_jlang(&workload)?, output, 0o644)
+            }
+            Form::Script => {
+                write_one(&export::script(crash)?, output, 0o755)?;
+                if let Some(command) = in_a_guest(opened, output) {
+                    campaign::say(&format!("found in a guest, where it runs with: {command}"));
+                }
+                Ok(())
             }
         }
     }
-    Ok(Outcome::Clean)
 }
 
 /// What runs a script under the kernel of the guest that the finding is of.

@@ -7,10 +7,13 @@ use anyhow::bail;
 use campaign::{Interrupt, Outcome, say};
 use clap::{Args, Command};
 use node_sweep::Recorded;
-use replayer::{FileSystemArgs, FoundWhat, SweepOptions, Workers, prepare, replay_text};
+use replayer::{
+    FileSystemArgs, Found, FoundWhat, Minimized, SweepOptions, Workers, prepare, replay_text,
+};
+use workloads::Workload;
 
-use super::Named;
 use super::states::State;
+use super::{Named, Opened};
 
 /// The arguments of `crashpoint minimize`.
 #[derive(Debug, Args)]
@@ -22,6 +25,14 @@ pub(crate) struct MinimizeArgs {
     /// into DIR
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+
+    /// Of a program or a cluster: record it again with fewer operations of the client, as long as
+    /// the finding comes again, and keep the results of the shortest run in DIR
+    ///
+    /// The client is told in the environment variable CRASHPOINT_OPERATIONS how many operations it
+    /// is to do at most. One that does not look at it cannot be made shorter.
+    #[arg(long, value_name = "DIR", conflicts_with = "keep")]
+    shorter: Option<PathBuf>,
 }
 
 /// Does it.
@@ -30,102 +41,107 @@ pub(crate) fn minimize(
     fs: &Command,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Outcome> {
-    if let Some(recorded) = Recorded::read(&arguments.finding.results)? {
-        let state = State {
-            directory: &arguments.finding.results,
-            recorded,
-            number: arguments.finding.number,
+    let Some(recorded) = Recorded::read(&arguments.finding.results)? else {
+        return arguments.of_a_file_system(fs, interrupt);
+    };
+    let state = State {
+        directory: &arguments.finding.results,
+        recorded,
+        number: arguments.finding.number,
+    };
+    match &arguments.shorter {
+        Some(out) => state.shorten(out, interrupt),
+        None => state.minimize(arguments.keep.as_deref(), interrupt),
+    }
+}
+
+impl MinimizeArgs {
+    fn of_a_file_system(&self, fs: &Command, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+        if self.keep.is_some() {
+            bail!("--keep is for programs and clusters: of a file system, replay shows the state");
+        }
+        if self.shorter.is_some() {
+            bail!(
+                "--shorter is for programs and clusters: of a file system, minimize removes operations itself"
+            );
+        }
+        let opened = self.finding.open(fs)?;
+        let found = &opened.found;
+        let machine = opened.sweep.machine()?;
+        prepare(std::slice::from_ref(&found.variant), &machine)?;
+        opened.note_other_kernel();
+        let options = SweepOptions {
+            jobs: 1,
+            ..opened.sweep.sweep_options(&machine)
         };
-        return state.minimize(arguments.keep.as_deref(), interrupt);
-    }
-    if arguments.keep.is_some() {
-        bail!("--keep is for programs and clusters: of a file system, replay shows the state");
-    }
-    let opened = arguments.finding.open(fs)?;
-    let found = &opened.found;
-    let machine = opened.sweep.machine()?;
-    prepare(std::slice::from_ref(&found.variant), &machine)?;
-    opened.note_other_kernel();
-    let options = SweepOptions {
-        jobs: 1,
-        ..opened.sweep.sweep_options(&machine)
-    };
-    let mut workers = Workers::start(&found.variant, &options)?;
-    let minimized = replayer::minimize(
-        found,
-        &opened.sweep.states,
-        &mut workers,
-        interrupt,
-        &mut |workload, what| {
-            let operations = counted(workload.operations().count(), "operation");
-            say(&match what {
-                FoundWhat::State(state) => {
-                    format!(
-                        "{operations}, {}",
-                        counted(state.lost_writes(), "lost write")
-                    )
-                }
-                FoundWhat::Death(_) => operations,
-            });
-        },
-    )?;
-    let Some(minimized) = minimized else {
-        if !interrupt.requested() {
-            let what = match found.findings().first() {
-                Some(finding) => format!("no state breaks {}", finding.promise.name()),
-                None => "the kernel did not die, or not in the same way".to_owned(),
-            };
-            say(&format!(
-                "finding {} did not come again: {what}",
-                found.number
-            ));
+        let mut workers = Workers::start(&found.variant, &options)?;
+        let (states, told) = (&opened.sweep.states, &mut told);
+        let minimized = replayer::minimize(found, states, &mut workers, interrupt, told)?;
+        let Some(minimized) = minimized else {
+            if !interrupt.requested() {
+                say(&gone(found));
+            }
+            return Ok(Outcome::Incomplete);
+        };
+        write!(io::stdout(), "{}", opened.minimized(&minimized))?;
+        if minimized.interrupted {
+            say("interrupted: there may be something smaller");
+            return Ok(Outcome::Incomplete);
         }
-        return Ok(Outcome::Incomplete);
-    };
-    let workload = &minimized.workload;
-    let (before, after) = (
-        found.workload.operations().count(),
-        workload.operations().count(),
-    );
-    let lost = match (minimized.lost_before, &minimized.what) {
-        (0, _) | (_, FoundWhat::Death(_)) => String::new(),
-        (before, FoundWhat::State(state)) => {
-            format!(
-                ", {} down to {}",
-                counted(before, "lost write"),
-                state.lost_writes()
-            )
+        Ok(Outcome::Findings)
+    }
+}
+
+/// Says what it was made.
+fn told(workload: &Workload, what: &FoundWhat) {
+    let operations = counted(workload.operations().count(), "operation");
+    say(&match what {
+        FoundWhat::State(state) => {
+            let lost = counted(state.lost_writes(), "lost write");
+            format!("{operations}, {lost}")
         }
+        FoundWhat::Death(_) => operations,
+    });
+}
+
+/// Why there is nothing that could be made smaller.
+fn gone(found: &Found) -> String {
+    let what = match found.findings().first() {
+        Some(finding) => format!("no state breaks {}", finding.promise.name()),
+        None => "the kernel did not die, or not in the same way".to_owned(),
     };
-    let (number, variant, name, tried) = (
-        found.number,
-        &found.variant,
-        &workload.name,
-        minimized.tried,
-    );
-    let before = counted(before, "operation");
-    let mut text = format!(
-        "FINDING {number}  {variant}  {name}: {before} down to {after}{lost} ({tried} runs)\n"
-    );
-    text += &opened.tell(workload, &minimized.what, minimized.log.as_ref());
-    let sweep = FileSystemArgs {
-        states: minimized.states,
-        ..opened.sweep.clone()
-    };
-    if let FoundWhat::State(state) = &minimized.what {
-        text += &format!(
-            "  workload  {}\n  state     {}\n",
-            workload.to_line(),
-            state.address()
+    format!("finding {} did not come again: {what}", found.number)
+}
+
+impl Opened {
+    /// All that there is to tell of what is left of the finding.
+    fn minimized(&self, minimized: &Minimized) -> String {
+        let (found, workload) = (&self.found, &minimized.workload);
+        let (number, variant) = (found.number, &found.variant);
+        let before = counted(found.workload.operations().count(), "operation");
+        let after = workload.operations().count();
+        let lost = match (minimized.lost_before, &minimized.what) {
+            (0, _) | (_, FoundWhat::Death(_)) => String::new(),
+            (before, FoundWhat::State(state)) => {
+                let before = counted(before, "lost write");
+                format!(", {before} down to {}", state.lost_writes())
+            }
+        };
+        let mut text = format!(
+            "FINDING {number}  {variant}  {}: {before} down to {after}{lost} ({} runs)\n",
+            workload.name, minimized.tried
         );
+        text += &self.tell(workload, &minimized.what, minimized.log.as_ref());
+        if let FoundWhat::State(state) = &minimized.what {
+            let (workload, address) = (workload.to_line(), state.address());
+            text += &format!("  workload  {workload}\n  state     {address}\n");
+        }
+        let sweep = FileSystemArgs {
+            states: minimized.states,
+            ..self.sweep.clone()
+        };
+        text + &replay_text(workload, &self.sweep_command(&sweep))
     }
-    text += &replay_text(workload, &opened.sweep_command(&sweep));
-    write!(io::stdout(), "{text}")?;
-    if minimized.interrupted {
-        say("interrupted: there may be something smaller");
-        return Ok(Outcome::Incomplete);
-    }
-    Ok(Outcome::Findings)
 }
 
 pub(super) fn counted(number: usize, what: &str) -> String {

@@ -54,17 +54,14 @@ pub(crate) fn replay(
     )? {
         return Ok(outcome);
     }
+    let command = arguments.command.as_deref();
     if let Some(recorded) = Recorded::read(&arguments.finding.results)? {
         let state = states::State {
             directory: &arguments.finding.results,
             recorded,
             number: arguments.finding.number,
         };
-        return state.replay(
-            arguments.command.as_deref(),
-            arguments.keep.as_deref(),
-            interrupt,
-        );
+        return state.replay(command, arguments.keep.as_deref(), interrupt);
     }
     if arguments.keep.is_some() {
         bail!(
@@ -90,47 +87,32 @@ pub(crate) fn replay(
         ..opened.sweep.sweep_options(&machine)
     };
     let looked = if machine.is_guest() {
-        let look = guest_look(arguments.command.as_deref(), &machine)?;
+        let look = guest_look(command, &machine)?;
         let mut workers = Workers::start(&found.variant, &options)?;
-        workers.look(
-            &found.workload,
-            &search,
-            &look,
-            interrupt,
-            &mut |recovered| tell_guest(recovered, &look),
-        )?
+        let tell = &mut |recovered: Recovered<'_>| tell_guest(recovered, &look);
+        workers.look(&found.workload, &search, &look, interrupt, tell)?
     } else {
-        here(
-            &opened,
-            &options,
-            &search,
-            arguments.command.as_deref(),
-            interrupt,
-        )?
+        here(&opened, &options, &search, command, interrupt)?
     };
-    if looked.seen {
-        looked.why.iter().for_each(|why| say(why));
-        return Ok(if interrupt.requested() {
-            Outcome::Incomplete
-        } else {
-            Outcome::Findings
-        });
+    if !looked.seen {
+        say(&gone(found.number, &search, looked.why.as_deref()));
+        return Ok(Outcome::Incomplete);
     }
-    let why = looked
-        .why
-        .map(|why| format!(" ({why})"))
-        .unwrap_or_default();
-    let path = search
-        .path
-        .as_deref()
-        .filter(|path| !path.is_empty())
-        .map(|path| format!(" at {path}"));
-    let (promise, path) = (search.promise.name(), path.unwrap_or_default());
-    say(&format!(
-        "finding {} did not come again: no state breaks {promise}{path}{why}",
-        found.number
-    ));
-    Ok(Outcome::Incomplete)
+    looked.why.iter().for_each(|why| say(why));
+    Ok(if interrupt.requested() {
+        Outcome::Incomplete
+    } else {
+        Outcome::Findings
+    })
+}
+
+/// That there is no such state any more, and why.
+fn gone(number: usize, search: &Search, why: Option<&str>) -> String {
+    let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+    let path = search.path.as_deref().filter(|path| !path.is_empty());
+    let path = path.map(|path| format!(" at {path}")).unwrap_or_default();
+    let promise = search.promise.name();
+    format!("finding {number} did not come again: no state breaks {promise}{path}{why}")
 }
 
 /// Looks at it under this kernel.

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::bail;
 use campaign::{Interrupt, Outcome, quoted, say};
 use node_sweep::{
-    Judge, Level, Minimization, Minimized, Numbered, Shape, keep, load_trace, minimize,
+    Finding, Judge, Level, Minimization, Minimized, Numbered, Shape, keep, load_trace, minimize,
     refuse_to_keep, scratch, verdicts,
 };
 use trace_store::Trace;
@@ -16,13 +16,8 @@ use super::states::State;
 use crate::cluster::Ground;
 
 impl State<'_> {
-    /// Looks for less that is broken in like words, and tells of it.
-    pub(super) fn minimize(
-        &self,
-        kept: Option<&Path>,
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<Outcome> {
-        kept.map_or(Ok(()), refuse_to_keep)?;
+    /// The finding that has the number.
+    pub(super) fn finding(&self) -> anyhow::Result<&Finding> {
         let Numbered::Finding(finding) = self.recorded.get(self.number)? else {
             bail!(
                 "{0} is an inconclusive state, of which nothing is known to be broken: \
@@ -31,6 +26,17 @@ impl State<'_> {
                 quoted(&self.directory.to_string_lossy())
             );
         };
+        Ok(finding)
+    }
+
+    /// Looks for less that is broken in like words, and tells of it.
+    pub(super) fn minimize(
+        &self,
+        kept: Option<&Path>,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Outcome> {
+        kept.map_or(Ok(()), refuse_to_keep)?;
+        let finding = self.finding()?;
         let manifest = &self.recorded.manifest;
         let trace = load_trace(self.directory, manifest)?;
         let known = verdicts(self.directory, finding.level())?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use itertools::Itertools;
-use node_sweep::{Reason, Recorded};
+use node_sweep::{Finding, Reason, Recorded};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use replayer::Found;
 
@@ -45,6 +45,35 @@ fn suite(sweep: &Sweep, place: usize, alone: bool) -> TestSuite {
     let swept = &sweep.overview.file_systems[place];
     let variant = swept.variant.to_string();
     let summary = &swept.summary;
+    let open = sweep.overview.open.iter();
+    let skipped = open.filter(|open| open.place == place && open.not_applicable);
+    let skipped = skipped.count() as u64;
+    let name = if alone {
+        variant
+    } else {
+        format!("{} {variant}", sweep.directory.display())
+    };
+    let manifest = &sweep.findings.manifest;
+    let counts = Counts {
+        clean: swept.clean,
+        things: "workloads",
+        skipped,
+        time: summary.elapsed,
+    };
+    let mut suite = suite_of(&name, cases(sweep, place), &counts);
+    suite.add_properties([
+        ("kernel", &*printable(&manifest.kernel_release)),
+        ("disk", &printable(&manifest.disk)),
+        ("states", &manifest.states.join(",")),
+        ("states-checked", &summary.states_checked.to_string()),
+        ("states-equal", &summary.states_equal.to_string()),
+    ]);
+    suite
+}
+
+/// The workloads of one file system that are not clean, and whether some are missing.
+fn cases(sweep: &Sweep, place: usize) -> Vec<TestCase> {
+    let swept = &sweep.overview.file_systems[place];
     let mut cases = Vec::new();
     let found = sweep
         .findings
@@ -62,72 +91,23 @@ fn suite(sweep: &Sweep, place: usize, alone: bool) -> TestSuite {
         cases.push(error(&open.workload, "inconclusive", &open.why, &text));
     }
     if !sweep.overview.finished {
-        let message = format!("not finished: {} workloads are done", summary.workloads);
+        let done = swept.summary.workloads;
+        let message = format!("not finished: {done} workloads are done");
         let text = format!(
-            "go on with: crashpoint fs --resume {}\n",
+            "continue with: crashpoint fs --resume {}\n",
             sweep.directory.display()
         );
         cases.push(error("the sweep", "unfinished", &message, &text));
     }
-    let skipped = sweep
-        .overview
-        .open
-        .iter()
-        .filter(|open| open.place == place && open.not_applicable)
-        .count() as u64;
-    let name = if alone {
-        variant
-    } else {
-        format!("{} {variant}", sweep.directory.display())
-    };
-    let manifest = &sweep.findings.manifest;
-    let counts = Counts {
-        clean: swept.clean,
-        things: "workloads",
-        skipped,
-        time: summary.elapsed,
-    };
-    let mut suite = suite_of(&name, cases, &counts);
-    suite.add_properties([
-        ("kernel", &*printable(&manifest.kernel_release)),
-        ("disk", &printable(&manifest.disk)),
-        ("states", &manifest.states.join(",")),
-        ("states-checked", &summary.states_checked.to_string()),
-        ("states-equal", &summary.states_equal.to_string()),
-    ]);
-    suite
+    cases
 }
 
 /// Of a sweep of the crash states of a program or a cluster.
 fn states_suite(directory: &Path, recorded: &Recorded) -> TestSuite {
     let Recorded {
-        manifest,
-        findings,
-        summary,
-        ..
+        manifest, summary, ..
     } = recorded;
-    // Those who read it take cases of one name for one.
-    let mut names: HashMap<String, u32> = HashMap::new();
-    let failed = findings.iter().map(|finding| {
-        let missing = printable(&finding.missing()).into_owned();
-        let count = names.entry(missing.clone()).or_default();
-        *count += 1;
-        let name = if *count == 1 {
-            missing
-        } else {
-            format!("{missing} ({count})")
-        };
-        let kind = finding
-            .nodes
-            .iter()
-            .flat_map(|node| node.lost.iter().chain(&node.midway))
-            .map(|lost| &*lost.call);
-        let kind = kind.unique().join(" ");
-        let text = format!("{}{}", title(finding), finding.text());
-        let message = finding.complaint.words.join("; ");
-        case(&name, NonSuccessKind::Failure, &kind, &message, &text)
-    });
-    let mut cases: Vec<_> = failed.collect();
+    let mut cases = failures(&recorded.findings);
     cases.extend(unknown(directory, recorded));
     let clean = summary
         .checked
@@ -153,6 +133,29 @@ fn states_suite(directory: &Path, recorded: &Recorded) -> TestSuite {
         ("states-equal", &summary.equal.to_string()),
     ]);
     suite
+}
+
+/// A case for each finding.
+fn failures(findings: &[Finding]) -> Vec<TestCase> {
+    // Those who read it take cases of one name for one.
+    let mut names: HashMap<String, u32> = HashMap::new();
+    let failed = findings.iter().map(|finding| {
+        let missing = printable(&finding.missing()).into_owned();
+        let count = names.entry(missing.clone()).or_default();
+        *count += 1;
+        let name = if *count == 1 {
+            missing
+        } else {
+            format!("{missing} ({count})")
+        };
+        let nodes = finding.nodes.iter();
+        let lost = nodes.flat_map(|node| node.lost.iter().chain(&node.midway));
+        let kind = lost.map(|lost| &*lost.call).unique().join(" ");
+        let text = format!("{}{}", title(finding), finding.text());
+        let message = finding.complaint.words.join("; ");
+        case(&name, NonSuccessKind::Failure, &kind, &message, &text)
+    });
+    failed.collect()
 }
 
 /// What a sweep of crash states does not tell, a case for each reason.
@@ -243,7 +246,7 @@ fn case(name: &str, result: NonSuccessKind, kind: &str, message: &str, text: &st
 
 /// XML has no place for most control characters, not even escaped. `quick_junit` would leave them
 /// out; a reader should see that they were there.
-fn printable(text: &str) -> Cow<'_, str> {
+pub(super) fn printable(text: &str) -> Cow<'_, str> {
     let is_foreign = |letter: char| {
         (letter.is_control() && letter != '\n' && letter != '\t')
             || matches!(letter, '\u{fffe}' | '\u{ffff}')

@@ -5,15 +5,17 @@ mod page;
 mod states;
 mod sweep;
 
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use campaign::{Outcome, say};
+use campaign::{Outcome, columns, say};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use itertools::Itertools;
 use node_sweep::Recorded;
 
+use junit::printable;
 use sweep::Sweep;
 
 /// The arguments of `crashpoint report`.
@@ -24,7 +26,7 @@ pub(crate) struct ReportArgs {
     directories: Vec<PathBuf>,
 
     /// Write a page that needs nothing but a browser, in place of one that may be there
-    #[arg(long, value_name = "FILE", required_unless_present = "junit")]
+    #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
     /// Write JUnit XML, in place of what may be there
@@ -39,6 +41,14 @@ pub(crate) fn run(arguments: &ReportArgs, fs: &clap::Command) -> anyhow::Result<
     }
     let (states, directories) = of_states(&arguments.directories)?;
     let sweeps = read(&directories, fs)?;
+    if arguments.html.is_none() && arguments.junit.is_none() {
+        io::stdout().write_all(would_write(&sweeps, &states).as_bytes())?;
+        say(
+            "nothing was written: --html FILE writes a page of these findings to FILE, --junit FILE \
+             their test cases for CI",
+        );
+        return Ok(Outcome::CouldNotRun);
+    }
     if let Some(path) = &arguments.html {
         match (sweeps.is_empty(), states.is_empty()) {
             (false, false) => {
@@ -84,6 +94,23 @@ fn read(directories: &[PathBuf], fs: &clap::Command) -> anyhow::Result<Vec<Sweep
         .iter()
         .map(|directory| Sweep::read(directory, fs))
         .collect()
+}
+
+/// What would be written if somebody said where.
+fn would_write(sweeps: &[Sweep], states: &[OfStates]) -> String {
+    let mut rows = vec![["results", "swept", "findings"].map(str::to_owned).to_vec()];
+    rows.extend(sweeps.iter().map(|sweep| {
+        let swept = sweep.overview.file_systems.iter();
+        let swept = swept.map(|swept| swept.variant.to_string()).join(", ");
+        let findings = sweep.findings.all.len().to_string();
+        vec![sweep.directory.display().to_string(), swept, findings]
+    }));
+    rows.extend(states.iter().map(|(directory, recorded)| {
+        let name = printable(&recorded.manifest.name).into_owned();
+        let findings = recorded.findings.len().to_string();
+        vec![directory.display().to_string(), name, findings]
+    }));
+    columns(&rows)
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {

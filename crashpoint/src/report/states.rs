@@ -124,52 +124,75 @@ fn views(sweep: usize, findings: &[Finding]) -> Vec<FindingView> {
     .collect()
 }
 
+/// Where the lanes of a finding's nodes are, in pixels.
+struct Lanes {
+    /// Nodes that did nothing that is shown need none.
+    shown: Vec<usize>,
+    width: usize,
+}
+
+impl Lanes {
+    fn of(finding: &Finding) -> Self {
+        let is_shown = |node: &usize| finding.timeline.iter().any(|moment| moment.node == *node);
+        let shown: Vec<_> = (0..finding.nodes.len()).filter(is_shown).collect();
+        let width = (LANES / shown.len().max(1)).clamp(LANE_MIN, LANE_MAX);
+        Self { shown, width }
+    }
+
+    fn x(&self, node: usize) -> usize {
+        let place = self.shown.iter().position(|shown| *shown == node);
+        place.unwrap_or_default() * self.width + 10
+    }
+
+    /// Of the line of the timeline at a place.
+    fn y(place: usize) -> usize {
+        TOP + place * LINE
+    }
+
+    fn moments(&self, finding: &Finding) -> Vec<MomentView> {
+        let last = finding.acknowledged.as_ref();
+        let last = last.map(|line| format!("the line `{}`", line.line));
+        let mut moments = finding.timeline.iter();
+        let acknowledged = moments.rposition(|moment| Some(&moment.words) == last.as_ref());
+        let moment = |(place, moment): (usize, &Moment)| MomentView {
+            class: match moment.fate {
+                None if acknowledged == Some(place) => "acknowledged",
+                Some(Fate::Kept) => "kept",
+                Some(Fate::InPart) => "in-part",
+                Some(Fate::Lost) => "lost",
+                None => "",
+            },
+            short: short(&moment.words, (self.width - 30 - 12) * 10 / LETTER_TENTHS),
+            words: moment.words.clone(),
+            x: self.x(moment.node),
+            y: Self::y(place),
+            width: self.width - 30,
+        };
+        finding.timeline.iter().enumerate().map(moment).collect()
+    }
+
+    /// The lines between what was sent and where it arrived.
+    fn messages(&self, finding: &Finding) -> Vec<(usize, usize, usize, usize)> {
+        let message = |(place, moment): (usize, &Moment)| {
+            let from = moment.from?;
+            let sender = finding.timeline.get(from)?.node;
+            Some((
+                self.x(sender) + 4,
+                Self::y(from) + LINE / 2,
+                self.x(moment.node) + 2,
+                Self::y(place) + LINE / 2,
+            ))
+        };
+        let moments = finding.timeline.iter().enumerate();
+        moments.filter_map(message).collect()
+    }
+}
+
 fn view(sweep: usize, finding: &Finding) -> FindingView {
-    // Nodes that did nothing that is shown need no lane.
-    let shown = (0..finding.nodes.len())
-        .filter(|node| finding.timeline.iter().any(|moment| moment.node == *node));
-    let shown: Vec<_> = shown.collect();
-    let lane = (LANES / shown.len().max(1)).clamp(LANE_MIN, LANE_MAX);
-    let x = |node: usize| {
-        shown
-            .iter()
-            .position(|shown| *shown == node)
-            .unwrap_or_default()
-            * lane
-            + 10
-    };
-    let y = |place: usize| TOP + place * LINE;
-    let last_line = finding
-        .acknowledged
-        .as_ref()
-        .map(|line| format!("the line `{}`", line.line));
-    let acknowledged = finding
-        .timeline
-        .iter()
-        .rposition(|moment| Some(&moment.words) == last_line.as_ref());
-    let moment = |(place, moment): (usize, &Moment)| MomentView {
-        class: match moment.fate {
-            None if acknowledged == Some(place) => "acknowledged",
-            Some(Fate::Kept) => "kept",
-            Some(Fate::InPart) => "in-part",
-            Some(Fate::Lost) => "lost",
-            None => "",
-        },
-        short: short(&moment.words, (lane - 30 - 12) * 10 / LETTER_TENTHS),
-        words: moment.words.clone(),
-        x: x(moment.node),
-        y: y(place),
-        width: lane - 30,
-    };
-    let message = |(place, moment): (usize, &Moment)| {
-        let from = moment.from?;
-        let sender = finding.timeline.get(from)?.node;
-        Some((
-            x(sender) + 4,
-            y(from) + LINE / 2,
-            x(moment.node) + 2,
-            y(place) + LINE / 2,
-        ))
+    let lanes = Lanes::of(finding);
+    let lane = |node: &usize| Lane {
+        name: finding.nodes[*node].node.clone(),
+        x: lanes.x(*node),
     };
     FindingView {
         number: finding.number,
@@ -179,22 +202,11 @@ fn view(sweep: usize, finding: &Finding) -> FindingView {
         relaxation: finding.relaxation.clone(),
         states: finding.states,
         text: finding.text(),
-        width: shown.len() * lane + 10,
-        height: y(finding.timeline.len()) + 22,
-        lanes: shown
-            .iter()
-            .map(|node| Lane {
-                name: finding.nodes[*node].node.clone(),
-                x: x(*node),
-            })
-            .collect(),
-        moments: finding.timeline.iter().enumerate().map(moment).collect(),
-        messages: finding
-            .timeline
-            .iter()
-            .enumerate()
-            .filter_map(message)
-            .collect(),
+        width: lanes.shown.len() * lanes.width + 10,
+        height: Lanes::y(finding.timeline.len()) + 22,
+        lanes: lanes.shown.iter().map(lane).collect(),
+        moments: lanes.moments(finding),
+        messages: lanes.messages(finding),
     }
 }
 

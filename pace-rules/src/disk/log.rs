@@ -11,8 +11,8 @@ use super::{Disk, Relaxation, State};
 pub enum Request {
     /// A write, or a discard, which is one of zeros.
     Write(Write),
-    /// Every write that was answered before it was submitted is durable when it is answered,
-    /// which counts as right behind itself; no other is.
+    /// Every write that was completed before it was submitted is durable when it is completed,
+    /// which counts as right after itself; no other is.
     Flush,
     /// No effect on what is durable.
     Nothing,
@@ -21,13 +21,13 @@ pub enum Request {
 /// A write to a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Write {
-    /// Forced unit access: durable, and nothing else with it, when it is answered.
+    /// Forced unit access: durable, and nothing else with it, when it is completed.
     pub fua: bool,
     /// Where on the disk, in bytes.
     pub offset: u64,
     /// How much, in bytes.
     pub length: u64,
-    /// The position at which it was answered: one more than its own place for a disk that
+    /// The position at which it was completed: one more than its own place for a disk that
     /// answers at once, `usize::MAX` if it never was.
     pub completed: usize,
     /// Among equals, those with the greater number are lost first: data before metadata is where
@@ -42,7 +42,7 @@ pub struct Log {
     pub(super) durable: usize,
     /// In log order, without the one that never happened.
     pub(super) writes: Vec<KnownWrite>,
-    /// The positions behind the flushes.
+    /// The positions after the flushes.
     pub(super) flushed: Vec<usize>,
     /// Each write's `durable_from`, ascending.
     durable_from: Vec<usize>,
@@ -73,7 +73,7 @@ pub struct Piece {
 /// Why a log has no such crash state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoSuchState {
-    /// The crash lies behind the end.
+    /// The crash lies past the end.
     #[error("no crash at {position}: the log has {requests} requests")]
     BehindTheEnd {
         /// Where the crash was to be.
@@ -104,7 +104,7 @@ pub enum NoSuchState {
         place: usize,
         /// The first byte to be lost.
         from: u64,
-        /// The first one behind them.
+        /// The first one after them.
         to: u64,
         /// How long the write is.
         length: u64,
@@ -116,7 +116,7 @@ impl Log {
     /// belong to the setup, which every disk kept.
     ///
     /// # Panics
-    /// If a write was answered before it was submitted.
+    /// If a write was completed before it was submitted.
     pub fn new(requests: &[Request], durable: usize, disk: Disk) -> Self {
         let is_flush = |place: &usize| requests[*place] == Request::Flush;
         let flushes: Vec<_> = (0..requests.len()).filter(is_flush).collect();
@@ -129,7 +129,7 @@ impl Log {
             };
             assert!(
                 write.completed > place,
-                "the write at {place} was answered before it was submitted"
+                "the write at {place} was completed before it was submitted"
             );
             run_writes += u32::from(place >= durable);
             if place >= durable && disk == Disk::LoseWrite(run_writes) {
@@ -169,7 +169,7 @@ impl Log {
         }
     }
 
-    /// How many requests it has: also the position behind the last one.
+    /// How many requests it has: also the position after the last one.
     pub fn len(&self) -> usize {
         self.requests
     }
@@ -205,7 +205,7 @@ impl Log {
         let first = self
             .writes
             .partition_point(|write| write.settled_from <= position);
-        // Behind the first, which is pending, come only writes submitted later.
+        // After the first, which is pending, come only writes submitted later.
         self.writes
             .get(first..self.submitted(position))
             .unwrap_or_default()
@@ -217,8 +217,8 @@ impl Log {
     }
 
     /// The write that was on its way when the power failed at a position, and that would have been
-    /// durable as soon as it was answered: one with FUA, right behind the position. The disk may
-    /// have written a part of it. Of other writes a crash behind them may cost as much.
+    /// durable as soon as it was completed: one with FUA, right after the position. The disk may
+    /// have written a part of it. Of other writes a crash after them may cost as much.
     pub(super) fn in_flight(&self, position: usize) -> Option<&KnownWrite> {
         let next = self.writes.get(self.submitted(position))?;
         let is_in_flight =

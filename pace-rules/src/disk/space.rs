@@ -11,19 +11,19 @@ use crate::{combinations, sample};
 ///
 /// **Which.** The caller's crash points are where a promise comes into force. There every state
 /// is visited that [`States`] asks for, because the promise may be new even where the content is
-/// not. `every-write` adds a point at the end of the setup and one behind each write and flush,
+/// not. `every-write` adds a point at the end of the setup and one after each write and flush,
 /// and there nothing has been promised since the point before. So a content that the point
-/// before could have had is not visited again: behind a write all states keep that write, and
-/// behind a flush only `flushed` can be new. No two states from one of the caller's points up to
+/// before could have had is not visited again: after a write all states keep that write, and
+/// after a flush only `flushed` can be new. No two states from one of the caller's points up to
 /// the next have kept the same.
 ///
 /// **In which order.** `prefix` in the order of the log; `flushed`; one write lost; one torn; two
 /// lost; one lost and another torn; three lost, and so on. In each of these the caller's crash
 /// points come before the others and, but for `prefix`, the later before the earlier. At one point
-/// the writes behind the last flush are lost first, then those before it and so on; of these the
+/// the writes after the last flush are lost first, then those before it and so on; of these the
 /// ones with the greatest priority; of these the oldest, on which the most may rest.
 ///
-/// **In flight.** A write with FUA is durable when it is answered, so no crash behind it loses it.
+/// **In flight.** A write with FUA is durable when it is completed, so no crash after it loses it.
 /// Before that it is torn like any other, where `every-write` has the power fail at each write, or
 /// a crash point lies right before it.
 #[derive(Debug, Clone)]
@@ -38,7 +38,7 @@ pub struct Space<'a> {
 /// States of one kind at one crash point.
 #[derive(Debug, Clone)]
 struct Block {
-    /// The number behind the last one.
+    /// The number after the last one.
     end: u128,
     position: usize,
     kind: Choice,
@@ -92,7 +92,7 @@ struct Point {
 enum Origin {
     /// One of the caller's.
     Promise,
-    /// The end of the setup, or behind the write at the place, which is kept.
+    /// The end of the setup, or after the write at the place, which is kept.
     Write(Option<usize>),
     Flush,
 }
@@ -103,7 +103,7 @@ impl<'a> Space<'a> {
     /// with; nothing else depends on it.
     ///
     /// # Panics
-    /// If a crash point lies behind the end of the log.
+    /// If a crash point lies past the end of the log.
     pub fn new(log: &'a Log, crash_points: &[usize], states: &States, seed: u64) -> Self {
         let points = points(log, crash_points, states);
         let torn_unit_bytes = states.torn_unit_bytes.unwrap_or(u64::MAX);
@@ -227,7 +227,7 @@ impl<'a> Space<'a> {
     }
 
     /// How many states there are to draw from; as many as [`Space::len`] without `sample`.
-    /// `u128::MAX` stands for that many or more: those behind cannot be visited.
+    /// `u128::MAX` stands for that many or more: those after cannot be visited.
     pub fn spanned(&self) -> u128 {
         self.blocks.last().map_or(0, |block| block.end)
     }
@@ -449,7 +449,7 @@ fn points(log: &Log, crash_points: &[usize], states: &States) -> Vec<Point> {
     promised.dedup();
     assert!(
         promised.last().is_none_or(|last| *last <= log.len()),
-        "a crash point lies behind the end of the log"
+        "a crash point lies past the end of the log"
     );
     let pending = |position| log.submitted(position) - log.durable_writes(position);
     let mut points = Vec::new();
@@ -512,7 +512,7 @@ fn mark_new_flushed(log: &Log, points: &mut [Point], states: &States) {
         if point.origin == Origin::Promise {
             promised_at = point.position;
         } else if durable_before != Some(durable) {
-            // The same content has an earlier name: with the crash right behind the newest write
+            // The same content has an earlier name: with the crash right after the newest write
             // that it kept, or where the last promise came into force. There these are lost:
             let submitted = &log.writes[..log.submitted(point.position)];
             let newest_durable = submitted

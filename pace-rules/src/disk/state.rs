@@ -11,7 +11,7 @@ use super::Kind;
 ///
 /// Its text says all that is needed to make it again from the log: `prefix@37`, `flushed@37`,
 /// `lost-31-35@37`, `torn-31:512..4096@37`, `lost-29-35-torn-31:512..4096@37`, with the
-/// [relaxation](Relaxation) before the `@` and the position behind it. `torn-37:512..4096@37` tears
+/// [relaxation](Relaxation) before the `@` and the position after it. `torn-37:512..4096@37` tears
 /// the write that comes next: it has FUA, and was in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -42,7 +42,7 @@ pub enum Relaxation {
         place: usize,
         /// The first byte that is lost, counted from the start of the write.
         from: u64,
-        /// The first byte behind those that are lost.
+        /// The first byte after those that are lost.
         to: u64,
     },
 }
@@ -79,7 +79,7 @@ impl Relaxation {
 #[error(
     "'{0}' is not a crash state: expected prefix, flushed, lost-W-W…, torn-W:A..B, or lost-W-W…-torn-W:A..B, \
      with W the places of writes in ascending order and A..B the bytes lost; where it stands alone, \
-     with @P behind it, P the position of the crash in the log"
+     with @P after it, P the position of the crash in the log"
 )]
 pub struct NotAState(String);
 

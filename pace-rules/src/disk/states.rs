@@ -16,7 +16,7 @@ const SECTOR_BYTES: u64 = 512;
 /// |---|---|
 /// | `prefix` | at each crash point all that was written so far |
 /// | `flushed` | at each crash point only what a flush or FUA had covered |
-/// | `every-write` | more crash points: one behind every write and every flush, with its prefix |
+/// | `every-write` | more crash points: one after every write and every flush, with its prefix |
 /// | `reorder:K` | at each crash point all ways to lose 1 to K of the pending writes; `reorder:all` for all ways |
 /// | `torn:U` | at each crash point each pending write torn between units of U bytes |
 /// | `mixed` | with `reorder:K,torn:U`: one write torn while 1 to K others are lost |
@@ -117,7 +117,7 @@ impl States {
         self.torn_unit_bytes.is_some()
     }
 
-    /// Whether the power fails behind every write and flush too.
+    /// Whether the power fails after every write and flush too.
     pub fn every_write(&self) -> bool {
         self.every_write
     }

@@ -27,7 +27,7 @@ pub struct Part {
 }
 
 impl Space {
-    /// What a crash behind so many events of a node can cost it; several answers where it depends
+    /// What a crash after so many events of a node can cost it; several answers where it depends
     /// on how far the next call had come. What one of them allows is allowed.
     pub fn at_risk(&self, node: usize, events: usize) -> Vec<AtRisk> {
         self.nodes()[node].at_risk(events)
@@ -144,7 +144,7 @@ impl NodeRules {
         }
     }
 
-    /// Whether a crash behind so many events can leave this on the disk.
+    /// Whether a crash after so many events can leave this on the disk.
     fn allows(&self, events: usize, kept: &NodeState) -> bool {
         let first = self
             .places

@@ -1,8 +1,8 @@
 //! All crash states of nodes whose disks were recorded, each with a number.
 //!
 //! The requests to a node's disk are events of the node too, by the same clock. So a consistent cut
-//! says for each node what it had done, and what its disk had been sent: a receive is behind the
-//! send, and behind everything that the sender's disk was asked for before it. What the disk may
+//! says for each node what it had done, and what its disk had been sent: a receive is after the
+//! send, and after everything that the sender's disk was asked for before it. What the disk may
 //! have lost of that is what [`disk::Space`] says of one disk.
 
 mod earlier;
@@ -105,9 +105,9 @@ pub enum BlockError {
 
 /// The crash states of a run whose nodes' disks were recorded.
 ///
-/// **Where the power fails.** Where something was promised: behind every acknowledgement and every
+/// **Where the power fails.** Where something was promised: after every acknowledgement and every
 /// sync, and before the next acknowledgement. Where the most can be lost: before every flush. With
-/// `every-write` behind every request to a disk too. Where writes are torn, also before every write
+/// `every-write` after every request to a disk too. Where writes are torn, also before every write
 /// with FUA, which is in flight there.
 /// The other nodes have done what must have come before then; what they had done by the same time;
 /// and all that may have come before. With [`Explore::BruteForce`] they are at any such moment of
@@ -167,7 +167,7 @@ impl Moment {
 /// States of one kind at one moment.
 #[derive(Debug, Clone)]
 struct Block {
-    /// The number behind the last one.
+    /// The number after the last one.
     end: u64,
     moment: usize,
     /// The set that is relaxed, as an index; none if nothing was lost.
@@ -644,7 +644,7 @@ fn moments(
     let clocks = Clocks::of(&merged.run);
     let nodes = &merged.run.nodes;
     let all: Cut = nodes.iter().map(|node| node.events.len()).collect();
-    // The numbers of merged events behind which something matters.
+    // The numbers of merged events after which something matters.
     let is_flush = |node: usize, events: usize| {
         let disk = disks[node].as_ref();
         merged.is_request(node, events)

@@ -47,7 +47,7 @@ impl Clocks {
         clocks
     }
 
-    /// Adds to the clock of an event what it is behind of. Returns whether there was more.
+    /// Adds to the clock of an event what it comes after. Returns whether there was more.
     fn grow(&mut self, run: &Run, sends: &Sends, node: usize, event: usize) -> bool {
         let mut cut = self.least[node][event + 1].clone();
         join(&mut cut, &self.least[node][event]);
@@ -141,8 +141,8 @@ impl Sends {
     fn overlapping(&self, stream: u32, from: u64, to: u64) -> impl Iterator<Item = (usize, usize)> {
         let sends = self.0.get(&stream).map_or(&[][..], Vec::as_slice);
         let first = sends.partition_point(|sent| sent.reach <= from);
-        let behind = sends.partition_point(|sent| sent.from < to);
-        let near = &sends[first.min(behind)..behind];
+        let after = sends.partition_point(|sent| sent.from < to);
+        let near = &sends[first.min(after)..after];
         near.iter()
             .filter(move |sent| sent.to > from)
             .map(|sent| (sent.node, sent.event))

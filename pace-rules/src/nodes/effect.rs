@@ -44,7 +44,7 @@ pub enum Effect {
         content: Content,
     },
     /// Bytes of a file, which does not grow: so is a page that was written, where the size on the
-    /// disk does not say so yet. What of them is behind the end, in its last page, is seen once the
+    /// disk does not say so yet. What of them is past the end, in its last page, is seen once the
     /// file grows.
     Overwrite {
         /// Which one.
@@ -54,7 +54,7 @@ pub enum Effect {
         /// The bytes.
         content: Content,
     },
-    /// A file is at least so large. What is new is zeros, but for what the last page had behind the
+    /// A file is at least so large. What is new is zeros, but for what the last page had past the
     /// end.
     Grow {
         /// Which one.
@@ -62,7 +62,7 @@ pub enum Effect {
         /// In bytes.
         size: u64,
     },
-    /// A file's size. What is new is zeros. What is behind the end, in the last page, is not gone: a
+    /// A file's size. What is new is zeros. What is past the end, in the last page, is not gone: a
     /// [`Self::Grow`] shows it again.
     SetSize {
         /// Of which one.

@@ -92,7 +92,7 @@ pub(super) enum Order {
     /// It can be kept whatever else is: it takes the place of bytes that have one on the disk.
     InPlace,
     /// It is kept only if all names and sizes are of events before this one.
-    Behind(usize),
+    After(usize),
 }
 
 /// Another group of the same operation.
@@ -369,7 +369,7 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// Whether a file is synced behind a micro before all is: without that nothing is kept without
+    /// Whether a file is synced after a micro before all is: without that nothing is kept without
     /// what was before.
     fn has_sync(&self, micro: usize) -> bool {
         let next = |all: &[usize], event| {
@@ -380,7 +380,7 @@ impl<'a> Cutter<'a> {
         sync < next(&self.syncs_of_all, self.event)
     }
 
-    /// Behind the removal of a file's name: who had that before has it again where its own removal
+    /// After the removal of a file's name: who had that before has it again where its own removal
     /// is not there, as with a log tree that has the file, and nothing of what was before. Of
     /// several who had it this is said of the first and the last.
     fn give_back(&mut self, file: FileId, (parent, name): (FileId, &Name)) {
@@ -626,7 +626,7 @@ impl<'a> Cutter<'a> {
         let (size, is_resized) = (known.size, known.is_resized);
         if self.model.log == Log::LogTree && is_resized {
             self.group_in(
-                Order::Behind(self.event),
+                Order::After(self.event),
                 None,
                 [Effect::SetSize { file, size }],
             );
@@ -664,7 +664,7 @@ impl<'a> Cutter<'a> {
                     is_size_with_bytes = self.model.growth == Growth::WithData;
                     let requires = is_size_with_bytes.then_some(Neighbour::Next);
                     let grow = Effect::Grow { file, size };
-                    self.group_in(Order::Behind(self.event), requires, [grow]);
+                    self.group_in(Order::After(self.event), requires, [grow]);
                 }
                 // A size that waits for its bytes waits for all of the page.
                 let torn = if is_size_with_bytes {
@@ -683,9 +683,9 @@ impl<'a> Cutter<'a> {
                     file,
                     size: gap_end,
                 };
-                self.group_in(Order::Behind(self.event), None, [grow]);
+                self.group_in(Order::After(self.event), None, [grow]);
             }
-            // What is new in the last page of before, and behind that.
+            // What is new in the last page of before, and after that.
             let page_end = (size_before / PAGE_BYTES + 1) * PAGE_BYTES;
             let last = new.start..new.end.min(page_end).max(new.start);
             let rest = last.end..new.end;
@@ -751,8 +751,8 @@ impl<'a> Cutter<'a> {
     fn order(&self, file: FileId, offset: u64) -> Order {
         match self.page(file, offset) {
             Some(page) if page.is_placed => Order::InPlace,
-            Some(page) => Order::Behind(page.event),
-            None => Order::Behind(self.event),
+            Some(page) => Order::After(page.event),
+            None => Order::After(self.event),
         }
     }
 
@@ -764,7 +764,7 @@ impl<'a> Cutter<'a> {
         whole: &Range<u64>,
         written: impl Fn(&Range<u64>) -> Content,
     ) {
-        let (own, bytes) = (Order::Behind(self.event), self.order(file, range.start));
+        let (own, bytes) = (Order::After(self.event), self.order(file, range.start));
         let page = self.page(file, range.start);
         let is_new = page.is_none();
         let is_placed = page.is_some_and(|page| page.is_placed);

@@ -14,7 +14,7 @@ pub struct Model {
     pub log: Log,
     /// What of a file's data waits for what was done to names before.
     pub data: DataOrder,
-    /// What may be seen of bytes behind the old end of a file before they are those written.
+    /// What may be seen of bytes past the old end of a file before they are those written.
     pub growth: Growth,
     /// Whether operations on names and sizes are atomic. Else a rename is three steps, and a file
     /// is cut off piece by piece.
@@ -27,7 +27,7 @@ pub struct Model {
     /// Of what an exchange of names is a change, for the sync of a file.
     pub exchange: Exchange,
     /// Whether sync and syncfs have the disk empty its cache even if there is nothing to be written
-    /// to the log. Else what was written in place is not durable behind them.
+    /// to the log. Else what was written in place is not durable after them.
     pub sync_flushes: bool,
     /// What is written to a new place is there or not in multiples of so many bytes of the file.
     /// With a [`Log`], a page also goes to the disk with all that was written to it until then: to

@@ -21,14 +21,14 @@ pub(super) struct Group {
     pub(super) operation: usize,
     /// Its micros.
     pub(super) micros: Range<usize>,
-    /// The event behind whose return it is durable; `usize::MAX` if nothing made it so.
+    /// The event after whose return it is durable; `usize::MAX` if nothing made it so.
     pub(super) cover: usize,
-    /// The event behind whose return it is not durable any more, and the one that makes it so
+    /// The event after whose return it is not durable any more, and the one that makes it so
     /// again; `usize::MAX` if there is none.
     reopened: usize,
     covered_again: usize,
     /// It is kept only if all groups of names before this number are.
-    behind: usize,
+    after: usize,
     /// Whether it is one of those itself.
     is_named: bool,
     /// Whether it goes where nothing of the file has a place on the disk.
@@ -53,7 +53,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// The event behind whose return it is durable, for a crash behind so many events.
+    /// The event after whose return it is durable, for a crash after so many events.
     pub(super) fn cover_at(&self, events: usize) -> usize {
         if events > self.reopened {
             self.covered_again
@@ -62,7 +62,7 @@ impl Group {
         }
     }
 
-    /// Whether a crash behind so many events can cost it.
+    /// Whether a crash after so many events can cost it.
     pub(super) fn is_open(&self, events: usize) -> bool {
         self.cover_at(events) >= events
     }
@@ -72,7 +72,7 @@ impl Group {
         !self.repeats.is_empty()
     }
 
-    /// When a crash can cost it: behind more events than the first number, and up to the second.
+    /// When a crash can cost it: after more events than the first number, and up to the second.
     fn at_risk(&self, event: usize) -> impl Iterator<Item = (usize, usize)> {
         let again = (self.reopened < usize::MAX).then_some((self.reopened, self.covered_again));
         [(event, self.cover)].into_iter().chain(again)
@@ -94,7 +94,7 @@ pub(super) struct Operation {
     replaces_with: Option<FileId>,
     /// Its groups that only set a size.
     sizes: Vec<usize>,
-    /// The last event behind which a crash can cost its bytes, and leave its size.
+    /// The last event after which a crash can cost its bytes, and leave its size.
     bytes_until: Option<usize>,
     /// The ways to tear it.
     tears: Vec<Tear>,
@@ -105,7 +105,7 @@ pub(super) struct Operation {
 struct Tear {
     /// The groups that are lost, ascending.
     groups: Vec<usize>,
-    /// The last event behind which that can be: what is lost is not durable, and neither is all of
+    /// The last event after which that can be: what is lost is not durable, and neither is all of
     /// what is left.
     until: usize,
 }
@@ -123,7 +123,7 @@ pub(super) struct Operations {
     heard: Vec<usize>,
     /// The events that make something durable.
     syncs: Vec<usize>,
-    /// By number of events: what a crash behind them can cost.
+    /// By number of events: what a crash after them can cost.
     at_risk: Vec<Losable>,
     /// The groups that are the size of a file with a new name.
     sizes_with_names: Vec<usize>,
@@ -262,7 +262,7 @@ impl Operations {
         times.coalesce(join).collect()
     }
 
-    /// The event behind whose return some of an operation's groups are durable; nothing if there are
+    /// The event after whose return some of an operation's groups are durable; nothing if there are
     /// none of those.
     fn cover_of(&self, operation: usize, is_meant: impl Fn(usize) -> bool) -> Option<usize> {
         let groups = self.all[operation].groups.clone();
@@ -270,7 +270,7 @@ impl Operations {
         meant.map(|group| self.groups[group].cover).max()
     }
 
-    /// The last event behind which its bytes can be lost and its size be there: both are at risk,
+    /// The last event after which its bytes can be lost and its size be there: both are at risk,
     /// and the size does not go with the bytes.
     fn cover_of_bytes(&self, operation: usize) -> Option<usize> {
         if !self.has_size_alone(operation) {
@@ -286,13 +286,13 @@ impl Operations {
         (!goes_too).then_some(of_bytes.min(of_others))
     }
 
-    /// Whether a crash behind so many events can cost the bytes of an operation, and leave its size.
+    /// Whether a crash after so many events can cost the bytes of an operation, and leave its size.
     pub(super) fn risks_bytes(&self, operation: usize, events: usize) -> bool {
         let is_ahead = |until: usize| self.all[operation].event < events && events <= until;
         self.all[operation].bytes_until.is_some_and(is_ahead)
     }
 
-    /// The ways to tear an operation that a crash behind so many events can take, as numbers.
+    /// The ways to tear an operation that a crash after so many events can take, as numbers.
     pub(super) fn tears(&self, operation: usize, events: usize) -> impl Iterator<Item = usize> {
         let Operation { event, tears, .. } = &self.all[operation];
         let is_ahead = move |tear: &Tear| *event < events && events <= tear.until;
@@ -307,12 +307,12 @@ impl Operations {
         &self.all[operation].tears[tear].groups
     }
 
-    /// How many operations a crash behind so many events can cost.
+    /// How many operations a crash after so many events can cost.
     pub(super) fn at_risk(&self, events: usize) -> Losable {
         self.at_risk[events]
     }
 
-    /// Whether a crash behind so many events can cost what an operation did to names, sizes and
+    /// Whether a crash after so many events can cost what an operation did to names, sizes and
     /// modes.
     pub(super) fn risks_names(&self, operation: usize, events: usize) -> bool {
         let groups = &self.groups[self.all[operation].groups.clone()];
@@ -325,7 +325,7 @@ impl Operations {
     pub(super) fn go_with_names(&self, groups: Range<usize>, events: usize) -> bool {
         let first = groups.start;
         let goes = |group: &Group| {
-            (group.is_named || group.behind >= first)
+            (group.is_named || group.after >= first)
                 && group.logged >= events
                 && group.is_open(events)
         };
@@ -340,7 +340,7 @@ impl Operations {
         from < to && self.told[to] > self.told[from]
     }
 
-    /// Numbers of events behind `events` and up to `most` with which more is durable, and other
+    /// Numbers of events after `events` and up to `most` with which more is durable, and other
     /// things are lost together: where a sync keeps something without all that was before. Its call
     /// has begun, as nothing before it waits for others; what it keeps can be on the disk before it
     /// returns.
@@ -351,24 +351,24 @@ impl Operations {
             &[]
         };
         let first = syncs.partition_point(|sync| *sync < events);
-        let behind = syncs[first..]
+        let after = syncs[first..]
             .iter()
             .take_while(move |sync| **sync < most && self.heard[**sync] == self.heard[events]);
-        behind.map(|sync| sync + 1)
+        after.map(|sync| sync + 1)
     }
 
-    /// Of the operations before number `place`, those of which a crash behind `events` events can
+    /// Of the operations before number `place`, those of which a crash after `events` events can
     /// cost something, ascending.
     pub(super) fn losable(&self, place: usize, events: usize) -> impl Iterator<Item = usize> {
         (self.at_risk(events).first..place).filter(move |number| self.is_losable(*number, events))
     }
 
-    /// Whether a crash behind so many events can cost something of an operation.
+    /// Whether a crash after so many events can cost something of an operation.
     pub(super) fn is_losable(&self, operation: usize, events: usize) -> bool {
         self.open_groups(operation, events).next().is_some()
     }
 
-    /// The groups of an operation that a crash behind so many events can cost.
+    /// The groups of an operation that a crash after so many events can cost.
     pub(super) fn open_groups(
         &self,
         operation: usize,
@@ -451,7 +451,7 @@ impl Operations {
         let mut number = *first;
         while number < start + is_lost.len() {
             let group = &self.groups[number];
-            let is_behind = group.is_named || group.behind > names_from;
+            let is_behind = group.is_named || group.after > names_from;
             let waits = is_behind && (number == names_from || group.logged >= events);
             // Only a log tree has a size with a name and not what it is the size of.
             let goes_with_file = self.is_size_with_name(number)
@@ -763,7 +763,7 @@ impl Reader<'_> {
         }
         let has_size =
             requires_this.is_some_and(|(_, cut)| is_size(&micros.all[cut.micros.start].effect));
-        let is_new = cut.order == Order::Behind(number);
+        let is_new = cut.order == Order::After(number);
         for micro in &micros.all[cut.micros.clone()] {
             self.follow(&micro.effect, is_new, has_size);
         }
@@ -783,10 +783,10 @@ impl Reader<'_> {
             cover: usize::MAX,
             reopened: usize::MAX,
             covered_again: usize::MAX,
-            behind: match cut.order {
+            after: match cut.order {
                 Order::Named => this,
                 Order::InPlace => 0,
-                Order::Behind(event) => self.groups_before[event],
+                Order::After(event) => self.groups_before[event],
             },
             is_new,
             is_named: cut.order == Order::Named,
@@ -1027,12 +1027,12 @@ impl Reader<'_> {
             };
             for group in groups {
                 let Group {
-                    is_named, behind, ..
+                    is_named, after, ..
                 } = self.this.groups[group];
                 if is_named && names {
                     committed = committed.max(group + 1);
                 } else if self.is_data_of(group, file, scope) && !self.may_be_none(group, op) {
-                    committed = committed.max(behind);
+                    committed = committed.max(after);
                 }
             }
         }

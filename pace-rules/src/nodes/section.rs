@@ -20,7 +20,7 @@ pub(super) enum Choice {
     Operations {
         /// Which ones, ascending.
         lost: Vec<usize>,
-        /// What is durable behind so many events is not lost with them, whether those have happened
+        /// What is durable after so many events is not lost with them, whether those have happened
         /// or not.
         synced: usize,
     },
@@ -52,7 +52,7 @@ impl Choice {
         synced: 0,
     };
 
-    /// Behind how many events what is durable is not lost, in a crash behind `events` events.
+    /// After how many events what is durable is not lost, in a crash after `events` events.
     pub(super) fn moment(&self, events: usize) -> usize {
         match self {
             Self::Operations { synced, .. }
@@ -82,7 +82,7 @@ impl Choice {
         }
     }
 
-    /// The groups that are lost of the first so many micros, in a crash behind `events` events.
+    /// The groups that are lost of the first so many micros, in a crash after `events` events.
     /// Ascending.
     pub(super) fn groups(
         &self,
@@ -149,7 +149,7 @@ pub(super) struct Section {
     pub(super) relaxation: Relaxation,
     /// The first tuple of places.
     first: usize,
-    /// Behind each tuple from there on, how many states there are up to it.
+    /// After each tuple from there on, how many states there are up to it.
     ends: Vec<u64>,
     /// What a node can lose while at no place another one can lose the like of it: it is lost alone.
     alone: HashSet<(usize, Choice)>,
@@ -602,7 +602,7 @@ impl NodeRules {
         losses.found
     }
 
-    /// Whether something may be durable already of what comes behind so many events at a place, so
+    /// Whether something may be durable already of what comes after so many events at a place, so
     /// that the same is lost with other things.
     fn has_synced(&self, place: &Place, events: usize) -> bool {
         self.operations.synced(events, place.most).next().is_some()
@@ -620,7 +620,7 @@ impl NodeRules {
     }
 
     /// Whether all of the last operation is lost and nobody can know that it was there. What is lost
-    /// was not durable behind `moment` events.
+    /// was not durable after `moment` events.
     fn is_where_it_was(&self, place: &Place, lost: &[usize], moment: usize) -> bool {
         let Some(mut last) = self.last_groups(place) else {
             return false;

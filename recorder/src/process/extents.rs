@@ -18,7 +18,7 @@ impl Extents {
             return;
         }
         self.zero(offset, data.len);
-        // A log that grows by records whose bytes were recorded one behind the other is one piece.
+        // A log that grows by records whose bytes were recorded one after the other is one piece.
         if let Some((&before, piece)) = self.pieces.range_mut(..offset).next_back()
             && before + piece.len == offset
             && piece.at + piece.len == data.at

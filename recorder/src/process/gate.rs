@@ -1,4 +1,4 @@
-//! Calls whose order would not be known if they were made at once are made one behind the other.
+//! Calls whose order would not be known if they were made at once are made one after the other.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -93,6 +93,6 @@ pub(super) enum What {
 pub(super) enum Span {
     /// These.
     Bytes { from: u64, to: u64 },
-    /// The end behind them.
+    /// The end after them.
     End,
 }

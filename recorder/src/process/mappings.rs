@@ -1,6 +1,6 @@
 //! Files that are mapped so that stores change them. A store is no call: what it did is seen by
 //! comparing the file with what is known of it, before every call that is recorded, and when the
-//! mapping goes. So a store is recorded behind the last call before which its page was unchanged:
+//! mapping goes. So a store is recorded after the last call before which its page was unchanged:
 //! from there on it can be on the disk. Stores between two calls have no order among themselves,
 //! and of several to one place only the last is seen.
 
@@ -238,7 +238,7 @@ impl Recording {
         self.mapped.retain(|file, _| is_mapped(*file));
     }
 
-    /// Records what was stored until now, behind the last call that was recorded. Not while
+    /// Records what was stored until now, after the last call that was recorded. Not while
     /// somebody else changes files: what he does would be taken for a store.
     pub(super) fn look_at_mapped(&mut self, origin: &Origin) {
         if self.mapped.is_empty() || self.gate.is_busy(Changes::Files, origin.thread) {
@@ -348,7 +348,7 @@ fn is_large(file: &File) -> bool {
         > LOOK_BYTES_MAX
 }
 
-/// From the first byte that differs to behind the last one. A page goes to the disk as a whole, and
+/// From the first byte that differs to past the last one. A page goes to the disk as a whole, and
 /// so does what was stored to it since it was looked at.
 fn difference(left: &[u8], right: &[u8]) -> Option<Range<usize>> {
     let differs = |(left, right): (&u8, &u8)| left != right;

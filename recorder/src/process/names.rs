@@ -292,7 +292,7 @@ impl Recording {
         })
     }
 
-    /// The name that bind(2) gives to a socket: in `struct sockaddr_un`, behind the family.
+    /// The name that bind(2) gives to a socket: in `struct sockaddr_un`, after the family.
     pub(super) fn socket_path(origin: &Origin, entry: &Entry) -> Option<Vec<u8>> {
         let mut address =
             vec![0; entry.arguments[2].min(size_of::<libc::sockaddr_un>() as u64) as usize];

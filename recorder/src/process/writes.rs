@@ -264,7 +264,7 @@ impl Recording {
         let mode = mode as i32;
         let size = self.tree.as_ref().map_or(0, |tree| tree.file(file).size);
         if mode & (libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE) != 0 {
-            self.count("fallocate that moves what is behind a range");
+            self.count("fallocate that moves what is past a range");
             return self.look_again(origin, file, copy);
         }
         if mode & (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE | FALLOC_FL_WRITE_ZEROES)

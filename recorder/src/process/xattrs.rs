@@ -1,4 +1,4 @@
-//! Extended attributes: what a file has of them is looked up behind the calls that change them.
+//! Extended attributes: what a file has of them is looked up after the calls that change them.
 
 use std::ffi::OsStr;
 use std::io;

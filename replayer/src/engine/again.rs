@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Instant;
 
 use block_dev::{BlockLog, Image, ImageHash, Kind};
-use checker::{Finding, Model, Promise};
+use checker::{Finding, Model, Promise, Undecided};
 use crash_images::{rebuild, rebuild_after, requests};
 use local_fs::Tree;
 use pace_rules::disk::{Disk, Log, Space, State};
@@ -27,7 +27,7 @@ use crate::test_bed::Ticket;
 const VISITED_MAX: usize = 4096;
 
 /// The model of each moment of a run, or why there is none.
-pub(super) type Models = HashMap<Progress, Result<Option<Model>, String>>;
+pub(super) type Models = HashMap<Progress, Result<Option<Model>, Undecided>>;
 
 /// What the crash states of a workload share.
 pub(super) struct Tour<'a> {

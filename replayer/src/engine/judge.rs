@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use block_dev::{BlockLog, ImageHash, Unordered};
-use checker::{Finding, Model, Promise, oracle};
+use checker::{Finding, Model, Promise, Undecided, oracle};
 use crash_images::rebuild_swapped;
 use local_fs::{FsckReport, Tree};
 use pace_rules::disk::Log;
@@ -96,7 +96,9 @@ impl Engine {
         let compared = self.compare(model, id.live, seen);
         self.watch.lap(&mut result.timing.oracle_us);
         let mut findings = compared.unwrap_or_else(|undecided| {
-            result.inconclusive.get_or_insert(undecided);
+            result
+                .inconclusive
+                .get_or_insert_with(|| undecided.to_string());
             Vec::new()
         });
         if !findings.is_empty()
@@ -125,7 +127,7 @@ impl Engine {
         model: Option<&Model>,
         live: Option<&Tree>,
         seen: &Visited,
-    ) -> Result<Vec<Finding>, String> {
+    ) -> Result<Vec<Finding>, Undecided> {
         let mut findings = match (&seen.tree, model) {
             (None, _) => Vec::new(),
             (Some(tree), Some(model)) => oracle::check(model, live, tree)?,

@@ -328,7 +328,7 @@ impl Engine {
     ) -> Result<WorkloadResult> {
         let model = match recording.model(&self.contract, id.progress) {
             Ok(model) => model,
-            Err(why) => return Ok(WorkloadResult::inconclusive(String::new(), why)),
+            Err(why) => return Ok(WorkloadResult::inconclusive(String::new(), why.to_string())),
         };
         // What was checked of one state says nothing about another one of the same content here:
         // each is looked at anew, so that whatever comes of it can be seen again.

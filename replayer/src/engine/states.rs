@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use block_dev::{BlockLog, ImageHash, Kind, Mark, Unordered};
-use checker::{Contract, Model};
+use checker::{Contract, Model, Undecided};
 use crash_images::{rebuild, requests};
 use local_fs::Tree;
 use pace_rules::disk::{Disk, Log, Relaxation, Space, State, States};
@@ -35,7 +35,7 @@ pub(super) struct Recording<'a> {
 }
 
 impl<'a> Recording<'a> {
-    /// One on a disk that keeps its word in this way. Of what is behind position `last` nothing can
+    /// One on a disk that keeps its word in this way. Of what is after position `last` nothing can
     /// be said: a sample is to be of what can be visited.
     pub(super) fn new(
         workload: &'a Workload,
@@ -81,7 +81,7 @@ impl<'a> Recording<'a> {
         &self,
         contract: &Contract,
         progress: Progress,
-    ) -> Result<Option<Model>, String> {
+    ) -> Result<Option<Model>, Undecided> {
         let model = || progress.model(contract, self.workload, self.trace);
         self.has_model.then(model).transpose()
     }
@@ -184,7 +184,7 @@ impl Engine {
                 }
                 Err(why) => {
                     let inconclusive = &mut unfinished.result.inconclusive;
-                    inconclusive.get_or_insert_with(|| why.clone());
+                    inconclusive.get_or_insert_with(|| why.to_string());
                 }
             }
         }
@@ -213,7 +213,7 @@ impl Firsts {
 }
 
 /// The positions at which something is promised that was not promised before: where the run says
-/// that the power fails, and behind each persistence operation, if it may fail at other places as
+/// that the power fails, and after each persistence operation, if it may fail at other places as
 /// well.
 fn promised_positions(workload: &Workload, trace: &Recorded, states: &States) -> Vec<usize> {
     let operations: Vec<_> = workload.operations().collect();
@@ -229,14 +229,14 @@ fn promised_positions(workload: &Workload, trace: &Recorded, states: &States) ->
         .iter()
         .enumerate()
         .skip(trace.durable_position);
-    let behind = run
+    let after = run
         .filter(|(_, entry)| states.every_write() && returned(entry))
         .map(|(place, _)| place + 1);
     let mut positions: Vec<_> = trace
         .crash_points
         .iter()
         .map(|point| point.log_position)
-        .chain(behind)
+        .chain(after)
         .collect();
     positions.sort_unstable();
     positions.dedup();

@@ -236,7 +236,7 @@ fn a_sweep_that_was_killed_anywhere_goes_on_and_ends_as_if_it_had_not_been() {
         let lines = text[..end].matches('\n').count() as u64;
         assert_eq!(results.count(), lines, "{end}");
         drop(results);
-        sweep.resume(&killed).expect("gone on");
+        sweep.resume(&killed).expect("continued");
         assert_same(&killed, &path("whole"));
     }
 }
@@ -267,7 +267,7 @@ fn a_result_that_the_machine_lost_is_measured_again() {
     shorten(&path("lost").join(RESULTS), last);
     // Its summary is still there, and says more.
     assert!(!Results::open(&path("lost")).expect("opened").is_finished());
-    sweep.resume(&path("lost")).expect("gone on");
+    sweep.resume(&path("lost")).expect("continued");
     assert_same(&path("lost"), &path("whole"));
 }
 
@@ -290,7 +290,7 @@ fn an_interrupted_sweep_is_incomplete_until_it_is_resumed() {
         assert!(!stopped.join(SUMMARY).exists());
         // What is inconclusive may be so because it was interrupted.
         assert!((given - 1..=given).contains(&results(&stopped).len()));
-        sweep.resume(&stopped).expect("gone on");
+        sweep.resume(&stopped).expect("continued");
         assert_same(&stopped, &path("whole"));
     }
 }
@@ -401,7 +401,7 @@ fn parts_that_are_not_all_there_are_merged_only_when_asked_and_can_be_gone_on_wi
     );
     assert_eq!(merged.expect("merged"), Outcome::Incomplete);
     assert_eq!(results(&path("merged")), results(&path("one")));
-    whole.resume(&path("merged")).expect("gone on");
+    whole.resume(&path("merged")).expect("continued");
     assert_same(&path("merged"), &path("whole"));
 }
 
@@ -453,7 +453,7 @@ fn an_overview_says_what_is_open() {
         .expect("stopped");
     let overview = Overview::read(&path("out")).expect("read");
     assert!(!overview.finished && overview.file_systems[0].summary.interrupted);
-    sweep.resume(&path("out")).expect("gone on");
+    sweep.resume(&path("out")).expect("continued");
     let overview = Overview::read(&path("out")).expect("read");
     assert!(overview.finished);
     let swept = &overview.file_systems[0];
@@ -504,7 +504,7 @@ fn crashes_in_recoveries_survive_kills_and_parts() {
         for name in [SUMMARY, TABLE] {
             fs::remove_file(killed.join(name)).expect("removed");
         }
-        again().resume(&killed).expect("gone on");
+        again().resume(&killed).expect("continued");
         assert_same(&killed, &path("whole"));
     }
     let parts = ["1/2", "2/2"].map(|text| {

@@ -69,14 +69,14 @@ impl Allowed {
         }
     }
 
-    /// Whether a crash behind one of these numbers of events can leave a tree.
+    /// Whether a crash after one of these numbers of events can leave a tree.
     pub fn allows(&mut self, events: RangeInclusive<usize>, found: &Found) -> bool {
         events
             .into_iter()
             .any(|events| self.at(events).iter().any(|trees| trees.has(found)))
     }
 
-    /// What is allowed behind so many events.
+    /// What is allowed after so many events.
     fn at(&mut self, events: usize) -> &[Trees] {
         if !self.known.contains_key(&events) {
             let all = self.space.at_risk(0, events);
@@ -146,13 +146,13 @@ impl Allowed {
         others.len()
     }
 
-    /// What is allowed behind so many events of these names, in words.
+    /// What is allowed after so many events of these names, in words.
     pub fn told(&mut self, events: RangeInclusive<usize>, found: &Found) -> String {
         let grid = self.grid.clone();
         let mut lines = Vec::new();
         for events in events {
             for trees in self.at(events) {
-                let mut line = format!("    behind {events} events: {}", trees.names);
+                let mut line = format!("    after {events} events: {}", trees.names);
                 if trees.names == found.names {
                     for (path, contents) in &trees.files {
                         let mut contents: Vec<_> =
@@ -216,7 +216,7 @@ struct Search<'a> {
     micros: &'a [Micro],
     part_of: Vec<Option<usize>>,
     with: Vec<Set>,
-    /// Behind the last micro of each part.
+    /// After the last micro of each part.
     ends: Vec<usize>,
     common_set: Set,
 }

@@ -55,7 +55,7 @@ impl Grid {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Content {
     size: u64,
-    /// A byte for each cell of the grid; zeros behind the end.
+    /// A byte for each cell of the grid; zeros past the end.
     cells: Vec<u8>,
 }
 
@@ -85,7 +85,7 @@ impl Content {
                 };
                 let mut end = offset + content.len();
                 if matches!(effect, Effect::Overwrite { .. }) {
-                    // What is behind the end, in the last page, is hidden.
+                    // What is past the end, in the last page, is hidden.
                     end = end.min(self.size.next_multiple_of(PAGE)).max(*offset);
                 } else if end > self.size {
                     self.cells[grid.cell(self.size)..].fill(0);
@@ -102,7 +102,7 @@ impl Content {
         }
     }
 
-    /// Without what is hidden behind the end.
+    /// Without what is hidden past the end.
     pub fn seen(mut self, grid: &Grid) -> Self {
         self.cells[grid.cell(self.size)..].fill(0);
         self

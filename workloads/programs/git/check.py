@@ -4,7 +4,7 @@
     check.py DIR ACKS, or check.py --serve
 
 It is `ok` if `git fsck` has nothing against it and it has each commit that was acknowledged, and at
-most the one behind them. Before it was initialised nothing is asked of it.
+most the one after them. Before it was initialised nothing is asked of it.
 """
 
 import os

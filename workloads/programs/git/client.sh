@@ -4,13 +4,15 @@
 #     client.sh DIR [FSYNC]
 #
 # FSYNC is what core.fsync is set to: default, or all, which syncs loose objects too. `initialised` is
-# printed when the repository is there, `committed N HASH` when commit N has been made. Behind the
-# second one the repository is packed.
+# printed when the repository is there, `committed N HASH` when commit N has been made. After the
+# second one the repository is packed. It makes three commits, or as many as CRASHPOINT_OPERATIONS
+# says if these are fewer.
 #
 # Exit status: 0 all is done, else that of the command that failed.
 set -eu
 
 COMMITS=3
+[ "${CRASHPOINT_OPERATIONS:-$COMMITS}" -gt "$COMMITS" ] || COMMITS=${CRASHPOINT_OPERATIONS:-$COMMITS}
 
 directory=$1
 fsync=${2:-default}

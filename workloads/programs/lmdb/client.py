@@ -5,7 +5,7 @@
 
 The environment is DIR/environment. Commit 0 makes the tables; commit N, from 1 to TRANSACTIONS (4),
 adds entry N and writes into the other table what all entries come to. `committed N` is printed when
-commit N has returned.
+commit N has returned. CRASHPOINT_OPERATIONS in the environment is the most that it makes.
 """
 
 import os
@@ -58,7 +58,9 @@ def main():
     # LMDB does not sync the names of what it makes: that is left to whoever calls it.
     sync_directory(os.path.join(sys.argv[1], "environment"))
     sync_directory(sys.argv[1])
-    for number in range(int(sys.argv[3]) + 1 if len(sys.argv) == 4 else TRANSACTIONS + 1):
+    transactions = int(sys.argv[3]) if len(sys.argv) == 4 else TRANSACTIONS
+    most = int(os.environ.get("CRASHPOINT_OPERATIONS", transactions))
+    for number in range(min(transactions, most) + 1):
         commit(environment, number)
     environment.close()
 

@@ -31,10 +31,10 @@ fn made(done: &[(usize, Done)]) -> (Run, Vec<Option<RecordedDisk>>) {
     let (mut sent, mut received) = ([[0; NODES]; NODES], [[0; NODES]; NODES]);
     for (time, (node, done)) in done.iter().enumerate() {
         let (node, time_ns) = (*node, 10 * time as u64);
-        let message = |from: usize, to: usize, first, behind| Message {
+        let message = |from: usize, to: usize, first, after| Message {
             stream: (from * NODES + to) as u32,
             from: first,
-            to: behind,
+            to: after,
         };
         let action = match *done {
             Done::Write | Done::Fua | Done::Flush if node == NODES - 1 => continue,
@@ -148,7 +148,7 @@ fn is_legal(
             continue;
         };
         prop_assert_eq!(disk.log.check(at), Ok(()));
-        // What was asked for before the last event had arrived; what came behind the next had not.
+        // What was asked for before the last event had arrived; what came after the next had not.
         let before = |time_ns: u64| disk.times_ns.partition_point(|time| *time <= time_ns);
         let least = cut
             .checked_sub(1)
@@ -264,7 +264,7 @@ fn no_content_is_missed(shape: &str) -> Result<(), TestCaseError> {
             )
         })
         .collect();
-    // A crash behind any of the letters, with all ways to lose what was pending.
+    // A crash after any of the letters, with all ways to lose what was pending.
     let (mut told, mut position) = (0, 0);
     for letter in std::iter::once('-').chain(shape.chars()) {
         told += usize::from(letter == 'M');

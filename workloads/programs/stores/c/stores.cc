@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <wiredtiger.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -58,7 +59,7 @@ Changes transaction(int number) {
     return changes;
 }
 
-// The store behind commit `number`; it is empty behind 0.
+// The store after commit `number`; it is empty after 0.
 Contents after(int number) {
     Contents state;
     for (int n = 1; n <= number; n++) {
@@ -340,7 +341,9 @@ void say(const string& line) {
 
 void run(const Open& open, const string& directory) {
     const auto store = open(directory);
-    for (int number = 1; number <= TRANSACTIONS; number++) {
+    const char* most = std::getenv("CRASHPOINT_OPERATIONS");
+    const int transactions = most ? std::min(std::stoi(most), TRANSACTIONS) : TRANSACTIONS;
+    for (int number = 1; number <= transactions; number++) {
         store->commit(transaction(number), number);
         say("committed " + to_string(number));
         if (number == TRANSACTIONS / 2) store->tidy();

@@ -60,7 +60,7 @@ func transaction(number int) []change {
 	return changes
 }
 
-// after is the store behind commit `number`; it is empty behind 0.
+// after is the store after commit `number`; it is empty after 0.
 func after(number int) map[string]string {
 	state := map[string]string{}
 	for n := 1; n <= number; n++ {
@@ -80,7 +80,15 @@ func run(open func(string) (store, error), directory string) error {
 	if err != nil {
 		return err
 	}
-	for number := 1; number <= transactions; number++ {
+	most := transactions
+	if words := os.Getenv("CRASHPOINT_OPERATIONS"); words != "" {
+		told, err := strconv.Atoi(words)
+		if err != nil {
+			return err
+		}
+		most = min(told, transactions)
+	}
+	for number := 1; number <= most; number++ {
 		if err := store.commit(number, transaction(number)); err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ function transaction(number) {
   return changes
 }
 
-/** The store behind commit `number`; it is empty behind 0. */
+/** The store after commit `number`; it is empty after 0. */
 function after(number) {
   const state = new Map()
   for (let n = 1; n <= number; n++) {
@@ -213,7 +213,8 @@ const stores = {
 
 async function run(Store, directory) {
   const store = await Store.open(directory)
-  for (let number = 1; number <= TRANSACTIONS; number++) {
+  const transactions = Math.min(process.env.CRASHPOINT_OPERATIONS ?? TRANSACTIONS, TRANSACTIONS)
+  for (let number = 1; number <= transactions; number++) {
     await store.commit(transaction(number), number)
     // One call, so that the line is there or is not.
     fs.writeSync(1, `committed ${number}\n`)

@@ -66,7 +66,7 @@ public class Stores {
     return changes;
   }
 
-  /** The store behind commit `number`; it is empty behind 0. */
+  /** The store after commit `number`; it is empty after 0. */
   static Map<String, String> after(int number) {
     var state = new TreeMap<String, String>();
     for (int n = 1; n <= number; n++) state.putAll(transaction(n));
@@ -372,8 +372,10 @@ public class Stores {
   }
 
   static void run(Open open, String directory) throws Exception {
+    String most = System.getenv("CRASHPOINT_OPERATIONS");
+    int transactions = most == null ? TRANSACTIONS : Math.min(Integer.parseInt(most), TRANSACTIONS);
     try (Store store = open.in(directory)) {
-      for (int number = 1; number <= TRANSACTIONS; number++) {
+      for (int number = 1; number <= transactions; number++) {
         store.commit(transaction(number));
         say("committed " + number);
         if (number == TRANSACTIONS / 2) store.tidy();

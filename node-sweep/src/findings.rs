@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
+use brief::counted;
 use pace_rules::nodes::{Effect, Member, Micro, Relaxation, Spaces, StartOrder, State};
 use serde::{Deserialize, Serialize};
 use trace::{Action, Event, Message, Run};
@@ -47,6 +48,10 @@ pub struct Finding {
     pub complaint: Complaint,
     /// How many states of the sweep are alike.
     pub states: u64,
+    /// How many of them differ: those that are equal were looked at once. 0 if that was not counted,
+    /// as in results of earlier versions.
+    #[serde(default)]
+    pub different: u64,
     /// How many of them there are of each relaxation.
     #[serde(default)]
     pub relaxations: BTreeMap<String, u64>,
@@ -340,6 +345,7 @@ impl<'a> Findings<'a> {
     /// Of a sweep of these spaces; the models have this name together.
     pub fn new(trace: &'a Trace, spaces: &'a Spaces, model: &'a str) -> Self {
         Self {
+    pub(crate) different: u64,
             spaces: Some(spaces),
             model,
             ..Self::without_space(trace)
@@ -431,6 +437,7 @@ impl<'a> Findings<'a> {
         let known = members.iter().enumerate();
         let known = known.filter(|(place, _)| members.len() > 1 && models.contains(*place));
         known
+                different: group.different,
             .map(|(_, member)| (member.model.name.to_owned(), true))
             .collect()
     }
@@ -472,6 +479,7 @@ impl<'a> Findings<'a> {
             seen_under: Vec::new(),
             recorded_under: Vec::new(),
             crashes: crashes(self.trace),
+            different: 1,
             recoveries: usize::from(self.trace.about.recovers.is_some()),
         }
     }
@@ -566,6 +574,7 @@ impl<'a> Findings<'a> {
                 (group.smallest, group.state, group.key) = (smallest.clone(), state, shown);
                 group.member = member;
             }
+                    different: 0,
         }
         let mut groups: Vec<_> = groups.into_values().collect();
         groups.sort_by_key(|group| order(&group.state, &group.smallest));
@@ -576,6 +585,7 @@ impl<'a> Findings<'a> {
     /// at. `known` has what one leads to.
     fn smallest(
         &self,
+            group.different += 1;
         spaces: &Spaces,
         key: Fingerprint,
         swept: &Swept,
@@ -964,13 +974,14 @@ impl<'a> Findings<'a> {
                 let to = self
                     .peer(message, false)
                     .map_or(String::new(), |node| format!(" to {node}"));
-                format!("send of {} bytes{to}", message.to - message.from)
+                format!("send of {}{to}", counted(message.to - message.from, "byte"))
             }
             Action::Receive(message) => {
                 let from = self
                     .peer(message, true)
                     .map_or(String::new(), |node| format!(" from {node}"));
-                format!("receive of {} bytes{from}", message.to - message.from)
+                let bytes = counted(message.to - message.from, "byte");
+                format!("receive of {bytes}{from}")
             }
             Action::File(_) => unreachable!("operations on files have words"),
         }
@@ -994,8 +1005,8 @@ impl<'a> Findings<'a> {
             .map_or("a".into(), |name| format!("{name}'s"));
         let arrives = if is_past { "arrived" } else { "arrives" };
         format!(
-            "{from} message ({} bytes) {arrives}",
-            message.to - message.from
+            "{from} message ({}) {arrives}",
+            counted(message.to - message.from, "byte")
         )
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use brief::counted;
 use campaign::{Interrupt, Shard};
 use local_fs::enter_mount_namespace;
 use pace_rules::nodes::{Explore, Relaxation, Spaces};
@@ -24,7 +25,7 @@ use crate::recordings::Recordings;
 use crate::recoveries::Recoveries;
 use crate::request::{Level, Request};
 use crate::results::Results;
-use crate::summary::{Summary, count_words, recordings_words, together};
+use crate::summary::{Summary, count_words, crash_states_words, recordings_words, together};
 use crate::sweep::{EXPLAINED_FOR, Plan, Subject, sweep, sweep_source};
 use crate::undamaged::Undamaged;
 use crate::watcher::Watcher;
@@ -278,9 +279,9 @@ impl<'a> Requested<'a> {
         let kinds = recoveries.counts().into_iter().map(|count| count.states);
         let indices = Indices::of(kinds, sample, seed)?;
         campaign::say(&format!(
-            "{} crash states of {} recoveries on {}{}",
-            count_words(recoveries.len()),
-            self.trace.recoveries.len(),
+            "{} of {} on {}{}",
+            crash_states_words(recoveries.len()),
+            counted(self.trace.recoveries.len(), "recovery"),
             self.request.model,
             self.drawn_words(sample, recoveries.len())
         ));
@@ -311,8 +312,8 @@ impl<'a> Requested<'a> {
             .map(|(kind, states)| format!("{} {}", count_words(*states), relaxation_words(*kind)))
             .collect();
         campaign::say(&format!(
-            "{} crash states on {}: {}{}",
-            count_words(spaces.len()),
+            "{} on {}: {}{}",
+            crash_states_words(spaces.len()),
             self.request.model,
             kinds.join(", "),
             self.drawn_words(self.request.sample, spaces.len())
@@ -350,8 +351,8 @@ impl<'a> Requested<'a> {
         let indices = Indices::of(kinds, sample, seed)?;
         let count = recordings.len();
         campaign::say(&format!(
-            "{} crash states of {}, {}{}",
-            count_words(count),
+            "{} of {}, {}{}",
+            crash_states_words(count),
             recordings_words(&model, &recordings.schedules()),
             self.request.states,
             self.drawn_words(sample, count)

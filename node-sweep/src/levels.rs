@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -27,7 +27,7 @@ use crate::request::{Level, Request};
 use crate::results::Results;
 use crate::summary::{Summary, count_words, crash_states_words, recordings_words, together};
 use crate::sweep::{EXPLAINED_FOR, Plan, Subject, sweep, sweep_source};
-use crate::undamaged::Undamaged;
+use crate::undamaged::{Asked, Undamaged};
 use crate::watcher::Watcher;
 
 /// A sweep as it is asked for.
@@ -148,7 +148,7 @@ impl<'a> Requested<'a> {
         if let Some(subject) = subjects(1)?.pop()
             && levels.iter().copied().any(is_shown)
         {
-            undamaged.ask(subject, control.interrupt)?;
+            ask(&undamaged, subject, control.interrupt)?;
         }
         if has_disks {
             self.ask_of_others(subjects, control.interrupt)?;
@@ -218,7 +218,7 @@ impl<'a> Requested<'a> {
             let Some(subject) = subjects(1)?.pop() else {
                 return Ok(());
             };
-            let asked = undamaged.ask(subject, interrupt);
+            let asked = ask(&undamaged, subject, interrupt);
             asked.with_context(|| {
                 format!(
                     "recorded once more, under the schedule {}",
@@ -366,6 +366,25 @@ impl<'a> Requested<'a> {
         let summary = Summary::new(trace, &model, &swept, count, findings.len(), seconds);
         Ok((findings, summary.of_disks(trace, recordings)))
     }
+}
+
+/// Asks the check of what the run left, before the sweep. A cluster is started for that.
+fn ask(
+    undamaged: &Undamaged,
+    subject: Box<dyn Subject + '_>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<()> {
+    let bar = Mutex::new(campaign::Progress::of_activity("without a crash"));
+    let tell = |asked: Asked| {
+        let mut bar = bar.lock().expect("nobody panics with it");
+        bar.note(&format!(
+            "the check is asked of what the run left, {} of {} times until now",
+            asked.times, asked.of
+        ));
+    };
+    let asked = undamaged.ask(subject, interrupt, &tell);
+    bar.lock().expect("nobody panics with it").finish();
+    asked
 }
 
 impl<'a> Visit<'a> {

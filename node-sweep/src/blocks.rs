@@ -618,6 +618,7 @@ impl Findings<'_> {
             timeline: this.timeline(&state),
             is_told: acknowledged.is_some(),
             acknowledged,
+            promised_nothing: Vec::new(),
             prevented_by: Vec::new(),
             models: BTreeMap::new(),
             searched: String::new(),

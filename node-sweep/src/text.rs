@@ -343,6 +343,16 @@ impl Finding {
     }
 
     fn add_remedies(&self, lines: &mut Lines, detail: Detail) {
+        for weak in self.promised_nothing.iter().take(detail.lines) {
+            let node = if self.nodes.len() > 1 {
+                format!(" on {}", weak.node)
+            } else {
+                String::new()
+            };
+            let times = counted(weak.times, "time");
+            let words = format!("by {} of {}{node} ({times})", weak.call, weak.path);
+            lines.add("not promised", &words, detail.lines);
+        }
         if !self.prevented_by.is_empty() {
             let sync = |sync: &Sync| {
                 let node = if self.nodes.len() > 1 {
@@ -656,6 +666,7 @@ mod tests {
     use crate::check::Complaint;
     use crate::damage::Damage;
     use crate::findings::Line;
+    use crate::findings::PromisedNothing;
 
     fn append(event: usize) -> Lost {
         Lost {
@@ -713,8 +724,10 @@ mod tests {
                 log: Some(words.repeat(40)),
                 tries: Some(3),
                 seen: None,
+                ok_without_crash: Some(60),
             },
             states: 45,
+            different: 45,
             relaxations: BTreeMap::new(),
             starts: BTreeMap::new(),
             start: None,
@@ -724,15 +737,14 @@ mod tests {
             plain: Vec::new(),
             nodes,
             timeline: Vec::new(),
-                ok_without_crash: Some(60),
             acknowledged: Some(Line {
                 node: "client".into(),
                 line: "acknowledged 17 ".repeat(30),
             }),
             is_told: true,
+            promised_nothing: Vec::new(),
             prevented_by: vec![sync; 30],
             searched: "--lost 1".into(),
-            different: 45,
             seen_under: Vec::new(),
             recorded_under: Vec::new(),
             crashes: Vec::new(),
@@ -760,6 +772,32 @@ mod tests {
         assert_eq!(words(0, 9), "9 states alike");
     }
 
+    #[test]
+    fn a_finding_fits_on_a_screen_and_all_of_it_can_be_asked_for() {
+        let many = |lost: usize| {
+            (1..8)
+                .map(|number| node(&format!("node{number}"), lost))
+                .collect::<Vec<_>>()
+        };
+        for nodes in [
+            vec![node("program", 0)],
+            vec![node("program", 63)],
+            many(0),
+            many(2),
+        ] {
+            let weak = PromisedNothing {
+                node: "n1".into(),
+                call: "sync_file_range".into(),
+                path: "msgs/1.blk".into(),
+                times: 3,
+            };
+            let finding = Finding {
+                promised_nothing: vec![weak; 9],
+                ..finding(nodes)
+            };
+            let text = finding.text();
+            assert!(text.lines().count() <= LINES_MAX, "{text}");
+            assert!(
                 text.lines().all(|line| line.chars().count() <= COLUMNS),
                 "{text}"
             );

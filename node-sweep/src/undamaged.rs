@@ -388,7 +388,14 @@ pub fn undamaged(trace: &Trace, model: &str) -> anyhow::Result<CrashState> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::{Duration, Instant};
+
+    use trace::Run;
+
     use super::*;
+    use crate::sweep::{Made, Plan, Source, sweep_source};
+    use crate::tree::Fingerprint;
 
     /// Says of the states that it is asked of one verdict after the other, and `ok` after that.
     struct Says(Vec<Verdict>);
@@ -529,6 +536,69 @@ mod tests {
             .temper_in_turns(broken(), &turns, &mut counts, &patient)
             .expect("asked");
         assert_eq!(counts.0, ALL + IN_TURNS);
+    }
+
+    /// States that all differ.
+    struct Different;
+
+    impl Source for Different {
+        fn runs(&self) -> Vec<&Run> {
+            Vec::new()
+        }
+
+        fn make(&mut self, index: u64) -> Made {
+            let mut hasher = blake3::Hasher::new();
+            hasher.update(&index.to_le_bytes());
+            Made {
+                size: Default::default(),
+                run: 0,
+                cut: Vec::new(),
+                state: Ok(CrashState::new(Vec::new(), hasher, Arc::default(), None)),
+            }
+        }
+    }
+
+    /// Finds each crash state broken, and that after the time is up.
+    struct Late {
+        deadline: Instant,
+        undamaged: Fingerprint,
+        asked: Arc<AtomicU32>,
+    }
+
+    impl Subject for Late {
+        fn judge(&mut self, state: &CrashState, _: bool) -> anyhow::Result<Verdict> {
+            if state.key == self.undamaged {
+                self.asked.fetch_add(1, Ordering::Relaxed);
+                return Ok(Verdict::Ok);
+            }
+            while Instant::now() < self.deadline {
+                thread::yield_now();
+            }
+            Ok(broken())
+        }
+    }
+
+    #[test]
+    fn a_sweep_whose_time_is_up_asks_only_what_is_enough() {
+        let undamaged = Undamaged::of(&Trace::default(), "posix").expect("a state");
+        let (asked, deadline) = (Arc::default(), Instant::now() + Duration::from_millis(50));
+        let subject = Late {
+            deadline,
+            undamaged: undamaged.state.key,
+            asked: Arc::clone(&asked),
+        };
+        let plan = Plan {
+            deadline: Some(deadline),
+            undamaged: Some(Arc::new(undamaged)),
+            ..Plan::default()
+        };
+        let subjects: Vec<Box<dyn Subject>> = vec![Box::new(subject)];
+        let interrupt = Interrupt::default();
+        let swept = sweep_source(Different, 0..9, subjects, &plan, &interrupt, &mut ());
+        let swept = swept.expect("swept");
+        assert!(swept.is_over);
+        assert_eq!(swept.broken.len(), 1, "{swept:?}");
+        assert_eq!(asked.load(Ordering::Relaxed), enough(1));
     }
 
     /// How likely a state is taken for broken of which the check says so with this chance.

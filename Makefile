@@ -33,8 +33,12 @@ AMX_TESTS := guests guest_findings guest_clusters repeats
 demo:
 	@scripts/demo
 
+# Two halves beside each other: most tests wait for mounts, guests and servers, and at the end of each
+# program for its slowest.
 test: build-tests
-	@$(TESTED) scripts/test --workspace --locked $(RUNNER)
+	@$(TESTED) scripts/test --workspace --test '[!a-h]*' --locked $(RUNNER) + \
+	    --workspace --lib --bins --test '[a-h]*' --locked $(RUNNER) , \
+	    --workspace --doc --locked $(RUNNER)
 
 test-repeats: build-tests
 	@$(TESTED) scripts/test --workspace --test repeats --locked $(RUNNER) -- --ignored runs

@@ -1,5 +1,5 @@
-//! What `Debug` shows of bytes. What a test says when it fails is read by people: a log of a disk
-//! holds megabytes, and nobody reads them as numbers.
+//! Bytes, lists and numbers for people. What a test says when it fails is read by people: a log of a
+//! disk holds megabytes, and nobody reads them as numbers.
 
 #![forbid(unsafe_code)]
 
@@ -52,9 +52,46 @@ impl<I: ExactSizeIterator<Item: fmt::Debug> + Clone> fmt::Debug for BriefList<I>
     }
 }
 
+/// So many of something, such as `1 byte`, `2 bytes` or `0 recoveries`.
+pub fn counted<N: Copy + fmt::Display + PartialEq + From<u8>>(number: N, what: &str) -> String {
+    format!(
+        "{number} {}",
+        singular_or_plural(number == N::from(1), what)
+    )
+}
+
+/// A noun, as it is called of one or of any other number.
+fn singular_or_plural(is_one: bool, what: &str) -> String {
+    let ends = |endings: &[&str]| endings.iter().any(|ending| what.ends_with(ending));
+    match what.strip_suffix('y') {
+        _ if is_one => what.to_owned(),
+        Some(stem) if !ends(&["ay", "ey", "oy", "uy"]) => format!("{stem}ies"),
+        _ if ends(&["s", "sh", "ch", "x"]) => format!("{what}es"),
+        _ => format!("{what}s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_singular_and_all_else_is_plural() {
+        let all = |number: u64| {
+            ["byte", "recovery", "key", "flush", "lost write", "process"]
+                .map(|what| counted(number, what))
+                .join(", ")
+        };
+        assert_eq!(
+            all(1),
+            "1 byte, 1 recovery, 1 key, 1 flush, 1 lost write, 1 process"
+        );
+        assert_eq!(
+            all(0),
+            "0 bytes, 0 recoveries, 0 keys, 0 flushes, 0 lost writes, 0 processes"
+        );
+        assert_eq!(counted(21_usize, "byte"), "21 bytes");
+    }
 
     #[test]
     fn few_bytes_are_shown_as_they_are() {

@@ -35,6 +35,15 @@ impl Progress {
         } else {
             "{prefix} {spinner} {pos}  {rate}  {msg}"
         };
+        Self::of_template(template, name, unit, total)
+    }
+
+    /// Of something called `name` of which no items are counted: [`Progress::note`] says how far it is.
+    pub fn of_activity(name: &str) -> Self {
+        Self::of_template("{prefix} {spinner} {msg}", name, "", None)
+    }
+
+    fn of_template(template: &str, name: &str, unit: &'static str, total: Option<u64>) -> Self {
         let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
         let style = ProgressStyle::with_template(template)
             .expect("a fixed template")
@@ -52,7 +61,9 @@ impl Progress {
             });
         bar.set_style(style);
         bar.set_prefix(name.to_owned());
-        bar.set_message("no findings");
+        if !unit.is_empty() {
+            bar.set_message("no findings");
+        }
         // Lines of a log would stand in the middle of the bar, also those of workers.
         let is_logging = LevelFilter::current() != LevelFilter::OFF;
         if is_logging {
@@ -66,6 +77,13 @@ impl Progress {
             terminal,
             printed: Instant::now(),
         }
+    }
+
+    /// Says what is being done, where it is nothing of what is counted.
+    pub fn note(&mut self, message: &str) {
+        self.bar.set_message(message.to_owned());
+        self.bar.tick();
+        self.print(|_| message.to_owned());
     }
 
     /// Prints something without the bar in between.
@@ -95,17 +113,21 @@ impl Progress {
         }
         self.bar.set_message(message.clone());
         self.bar.set_position(done);
-        if !self.terminal && self.printed.elapsed() >= PROGRESS_EVERY {
-            self.printed = Instant::now();
-            let total = self
+        self.print(|this| {
+            let total = this
                 .bar
                 .length()
                 .map(|total| format!("/{total}"))
                 .unwrap_or_default();
-            say(&format!(
-                "{}: {done}{total} {}, {message}",
-                self.name, self.unit
-            ));
+            format!("{done}{total} {}, {message}", this.unit)
+        });
+    }
+
+    /// Prints a line, if it is time for one where there is no bar.
+    fn print(&mut self, words: impl FnOnce(&Self) -> String) {
+        if !self.terminal && self.printed.elapsed() >= PROGRESS_EVERY {
+            self.printed = Instant::now();
+            say(&format!("{}: {}", self.name, words(self)));
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use brief::counted;
 use local_fs::{Content, Inode, InodeKind, Lack, Segment};
 
 use crate::content::{
@@ -388,7 +389,11 @@ impl Aspects<'_> {
         let seen = self.inode.blocks;
         let bound = self.expected.content.bound();
         if self.model.contract.promises(Promise::BlocksExact) && seen != live.blocks {
-            let what = format!("{seen} blocks of 512 bytes; expected {}", live.blocks);
+            let what = format!(
+                "{} of 512 bytes; expected {}",
+                counted(seen, "block"),
+                live.blocks
+            );
             return Some(self.finding(
                 Bound {
                     promise: Promise::BlocksExact,
@@ -404,7 +409,10 @@ impl Aspects<'_> {
             .allocated_blocks(BLOCK_BYTES)
             * SECTORS_PER_BLOCK;
         if seen < least && least <= live.blocks && !self.expected.shared {
-            let what = format!("{seen} blocks of 512 bytes; {least} were allocated");
+            let what = format!(
+                "{} of 512 bytes; {least} were allocated",
+                counted(seen, "block")
+            );
             return Some(self.finding(
                 Bound {
                     promise: Promise::Preallocation,

@@ -4,9 +4,11 @@
 use std::fs::File;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
+use brief::counted;
 use campaign::Interrupt;
 use clap::Args;
 use node_sweep::{
@@ -74,17 +76,20 @@ impl AgainArgs {
         who: &mut (dyn Recoverer + Send),
         interrupt: &Interrupt,
     ) -> anyhow::Result<Option<Recovered>> {
+        let bar = Mutex::new(campaign::Progress::of_activity("recoveries"));
         let recover = Recover {
             again: self.again,
             wanted: self.recoveries,
             request,
             interrupt,
+            bar: &bar,
         };
         // Who looks at states has its thread see mounts of its own.
         let recorded = std::thread::scope(|scope| {
             let recorded = scope.spawn(|| recover.record(trace, who));
             recorded.join().expect("it does not panic")
         });
+        bar.lock().expect("nobody panics with it").finish();
         if interrupt.requested() {
             campaign::say("interrupted: recoveries were being recorded, and nothing was tested");
             return Ok(None);
@@ -159,9 +164,17 @@ struct Recover<'a> {
     /// Which crash states there are.
     request: &'a Request,
     interrupt: &'a Interrupt,
+    /// Shows that it goes on.
+    bar: &'a Mutex<campaign::Progress>,
 }
 
 impl Recover<'_> {
+    /// Shows how far it is.
+    fn tell(&self, counts: RecoveryCounts) {
+        let words = tried_words(counts);
+        self.bar.lock().expect("nobody panics with it").note(&words);
+    }
+
     fn record(&self, trace: &Trace, who: &mut dyn Recoverer) -> anyhow::Result<Recovered> {
         let mut all = Vec::new();
         let mut counts = RecoveryCounts::default();
@@ -194,6 +207,7 @@ impl Recover<'_> {
         }
         let most = wanted.saturating_mul(TRIED_FOR_EACH);
         first_crashes(trace, self.request, most, &mut |crash| {
+            self.tell(*counts);
             let tried = self.of_crash(crash, who)?;
             if self.interrupt.requested() {
                 return Ok(false);
@@ -233,6 +247,22 @@ impl Recover<'_> {
         }
         Ok(tried)
     }
+}
+
+/// How far the recording of recoveries is.
+fn tried_words(counts: RecoveryCounts) -> String {
+    let RecoveryCounts {
+        recorded,
+        unchanged,
+        not_ok,
+        not_followed,
+    } = counts;
+    let tried = recorded + unchanged + not_ok + not_followed;
+    format!(
+        "{} until now, of {} that were tried",
+        counted(recorded, "recovery"),
+        counted(tried, "crash state")
+    )
 }
 
 /// A program, and the command that recovers what it left.

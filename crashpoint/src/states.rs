@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use brief::counted;
 use campaign::{Interrupt, Outcome, OutputFormat, Shard, columns, own_call, quoted};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -436,14 +437,12 @@ fn print(format: OutputFormat, findings: &[Finding], summary: &Summary) -> io::R
 
 /// The first line of a finding.
 pub(crate) fn title(finding: &Finding) -> String {
-    let alike = if finding.states == 1 {
-        "1 state".into()
-    } else {
-        format!("{} states alike", finding.states)
-    };
     format!(
-        "FINDING {}  {}  {}  {alike}\n",
-        finding.number, finding.model, finding.relaxation
+        "FINDING {}  {}  {}  {}\n",
+        finding.number,
+        finding.model,
+        finding.relaxation,
+        finding.alike_words()
     )
 }
 
@@ -462,7 +461,8 @@ pub(crate) fn inconclusive_title(story: &Finding) -> String {
 /// What nothing is known of, and why.
 fn inconclusive(summary: &Summary) -> String {
     let states = summary.reasons.iter();
-    let states = states.map(|(why, states)| format!("INCONCLUSIVE  {states} states: {why}\n"));
+    let states =
+        states.map(|(why, states)| format!("INCONCLUSIVE  {}: {why}\n", counted(*states, "state")));
     let text = states.collect::<String>() + &not_recorded(summary);
     if text.is_empty() { text } else { text + "\n" }
 }
@@ -470,7 +470,8 @@ fn inconclusive(summary: &Summary) -> String {
 fn not_recorded(summary: &Summary) -> String {
     let call = |(call, times): (&String, &u64)| {
         format!(
-            "INCONCLUSIVE  {call} was called {times} times, and what it did is not in the states\n"
+            "INCONCLUSIVE  {call} was called {}, and what it did is not in the states\n",
+            counted(*times, "time")
         )
     };
     let calls = summary.not_recorded.iter().map(call);

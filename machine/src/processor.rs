@@ -23,3 +23,36 @@ pub fn stay_on_one_processor(number: usize) -> nix::Result<()> {
     one.set(*cpu)?;
     sched_setaffinity(this, &one)
 }
+
+/// Does something on one of the processors that this thread may use, by [`stay_on_one_processor`];
+/// what it starts meanwhile stays there, and this thread may use all of them again after that.
+///
+/// # Errors
+/// If the kernel forbids it.
+pub fn on_one_processor<T>(number: usize, doing: impl FnOnce() -> T) -> nix::Result<T> {
+    let this = Pid::from_raw(0);
+    let allowed = sched_getaffinity(this)?;
+    stay_on_one_processor(number)?;
+    let done = doing();
+    sched_setaffinity(this, &allowed)?;
+    Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_did_something_on_one_processor_may_use_all_again() {
+        let count = || {
+            let set = sched_getaffinity(Pid::from_raw(0)).expect("it may look");
+            let used = (0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false));
+            used.count()
+        };
+        let before = count();
+        for number in [0, 1, 1000] {
+            assert_eq!(on_one_processor(number, count), Ok(1));
+            assert_eq!(count(), before);
+        }
+    }
+}

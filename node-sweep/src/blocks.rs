@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use block_dev::{FrontEnd, Image, ImageHash, Kind as Request, MemfdDisk};
+use brief::counted;
 use crash_images::{rebuild, requests};
 use local_fs::{Mounted, Variant, block_names};
 use pace_rules::disk::{self, Disk as Keeping, Kind, Relaxation};
@@ -237,6 +238,8 @@ pub(crate) struct Group {
     pub(crate) size: Size,
     /// The smallest of them, with how many they are.
     pub(crate) broken: Broken,
+    /// How many of them differ.
+    pub(crate) different: u64,
     /// What the disks did.
     pub(crate) kind: Kind,
     /// What the check said, but for what differs.
@@ -261,7 +264,7 @@ impl BlockFindings<'_> {
     /// says the same of them, but for numbers, and the disks did the same; or if it says that as
     /// well of the state of the same moment in which nothing was lost.
     pub(crate) fn groups(&self, swept: &Swept) -> Vec<Group> {
-        let mut groups: HashMap<(Vec<String>, Kind), (Size, Broken)> = HashMap::new();
+        let mut groups: HashMap<(Vec<String>, Kind), (Size, Broken, u64)> = HashMap::new();
         let names: Vec<_> = self
             .trace
             .run
@@ -293,13 +296,14 @@ impl BlockFindings<'_> {
                     state.kind
                 },
             ));
-            let (smallest, group) = group.or_insert_with(|| {
+            let (smallest, group, different) = group.or_insert_with(|| {
                 (
                     own,
                     Broken {
                         states: 0,
                         ..broken.clone()
                     },
+                    0,
                 )
             });
             let (states, mut models) = (group.states + broken.states, group.models);
@@ -308,10 +312,12 @@ impl BlockFindings<'_> {
                 (*smallest, *group) = (own, broken.clone());
             }
             (group.states, group.models) = (states, models);
+            *different += 1;
         }
-        let group = |((plain, kind), (size, broken))| Group {
+        let group = |((plain, kind), (size, broken, different))| Group {
             size,
             broken,
+            different,
             kind,
             plain,
         };
@@ -397,10 +403,12 @@ impl BlockFindings<'_> {
                 .map_or(String::new(), |name| format!(", {name}"));
             match recorded.log.entries()[*place].kind {
                 Request::Write { offset, length, .. } => {
-                    format!("write {place}: {length} bytes at {offset}{name}")
+                    let bytes = counted(length, "byte");
+                    format!("write {place}: {bytes} at {offset}{name}")
                 }
                 Request::Discard { offset, length } => {
-                    format!("discard {place}: {length} bytes at {offset}{name}")
+                    let bytes = counted(length, "byte");
+                    format!("discard {place}: {bytes} at {offset}{name}")
                 }
                 _ => format!("request {place}"),
             }
@@ -598,6 +606,7 @@ impl Findings<'_> {
             relaxation: String::new(),
             complaint: Complaint::default(),
             states: 0,
+            different: 1,
             relaxations: BTreeMap::new(),
             starts: BTreeMap::new(),
             start: None,
@@ -609,6 +618,7 @@ impl Findings<'_> {
             timeline: this.timeline(&state),
             is_told: acknowledged.is_some(),
             acknowledged,
+            promised_nothing: Vec::new(),
             prevented_by: Vec::new(),
             models: BTreeMap::new(),
             searched: String::new(),

@@ -129,6 +129,10 @@ pub struct Complaint {
     /// How often it had been found so then; twice if that is not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<u32>,
+    /// If the state was not found so each time: how often the check was asked of what the run left
+    /// without a crash, and always said `ok`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ok_without_crash: Option<u32>,
 }
 
 impl From<Vec<String>> for Complaint {

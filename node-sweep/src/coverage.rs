@@ -1,8 +1,8 @@
 //! What of a run crashes were tried around.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 
+use brief::counted;
 use serde::{Deserialize, Serialize};
 use trace::{Action, FileOp, Node, Run};
 
@@ -21,9 +21,9 @@ pub struct Tried {
     pub after: u64,
 }
 
-impl fmt::Display for Tried {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {}", self.after, self.of)
+impl Tried {
+    fn words(self, what: &str) -> String {
+        format!("{} of {}", self.after, counted(self.of, what))
     }
 }
 
@@ -75,10 +75,13 @@ impl Coverage {
             writes,
             renames,
         } = self;
-        format!(
-            "crashes right after {syncs} syncs, {acknowledgements} acknowledgements, {writes} \
-             writes, {renames} renames"
-        )
+        let each = [
+            syncs.words("sync"),
+            acknowledgements.words("acknowledgement"),
+            writes.words("write"),
+            renames.words("rename"),
+        ];
+        format!("crashes right after {}", each.join(", "))
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use brief::counted;
 use serde::{Deserialize, Serialize};
 use trace::FileId;
 
@@ -60,7 +61,7 @@ impl Damage {
 
     /// As one line.
     pub(crate) fn line(&self) -> String {
-        let colon = if self.words.starts_with("bytes") {
+        let colon = if self.words.starts_with("byte") {
             ":"
         } else {
             ""
@@ -74,7 +75,7 @@ pub(crate) fn first_of(mut all: Vec<Damage>) -> Vec<Damage> {
     all.sort_by(|one, other| one.path.cmp(&other.path));
     let more = all.len().saturating_sub(TOLD_MAX);
     all.truncate(TOLD_MAX);
-    all.extend((more > 0).then(|| Damage::of("…", format!("and {more} more files"))));
+    all.extend((more > 0).then(|| Damage::of("…", format!("and {}", counted(more, "more file")))));
     all
 }
 
@@ -169,7 +170,7 @@ pub(crate) fn damage(path: &str, held: &Content, wanted: &Content) -> Option<Dam
         .collect();
     let more = ranges.len() - words.len();
     let more = if more > 0 {
-        format!(", and {more} more ranges")
+        format!(", and {}", counted(more, "more range"))
     } else {
         String::new()
     };
@@ -182,18 +183,24 @@ pub(crate) fn damage(path: &str, held: &Content, wanted: &Content) -> Option<Dam
 
 fn words(range: &Range<u64>, instead: Instead, held: &Content) -> String {
     let Range { start, end } = range;
+    let is_one = end - start == 1;
+    let are = if is_one { "is" } else { "are" };
+    let bytes = if is_one {
+        format!("byte {start} is")
+    } else {
+        format!("bytes {start} to {end} are")
+    };
     match instead {
-        Instead::Nothing if *start == 0 => format!("is empty, {end} bytes are missing"),
-        Instead::Nothing => format!(
-            "bytes {start} to {end} are missing, it has {} bytes",
-            held.size()
-        ),
-        Instead::Zeros => format!("bytes {start} to {end} are zeros"),
-        Instead::Garbage => format!("bytes {start} to {end} are garbage that nobody wrote"),
-        Instead::Others => format!("bytes {start} to {end} are others than were written last"),
-        Instead::More => {
-            format!("bytes {start} to {end} are there, although it was cut at {start}")
+        Instead::Nothing if *start == 0 => {
+            format!("is empty, {} {are} missing", counted(*end, "byte"))
         }
+        Instead::Nothing => format!("{bytes} missing, it has {}", counted(held.size(), "byte")),
+        Instead::Zeros if is_one => format!("{bytes} zero"),
+        Instead::Zeros => format!("{bytes} zeros"),
+        Instead::Garbage => format!("{bytes} garbage that nobody wrote"),
+        Instead::Others if is_one => format!("{bytes} another than was written last"),
+        Instead::Others => format!("{bytes} others than were written last"),
+        Instead::More => format!("{bytes} there, although it was cut at {start}"),
     }
 }
 
@@ -349,7 +356,7 @@ mod tests {
         assert_told(
             &wanted,
             &content(&[b'C'; 9999]),
-            "bytes 9999 to 10000 are there, although it was cut at 9999",
+            "byte 9999 is there, although it was cut at 9999",
             &["has    \"C\""],
         );
     }

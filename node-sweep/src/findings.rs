@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
+use brief::counted;
 use pace_rules::nodes::{Effect, Member, Micro, Relaxation, Spaces, StartOrder, State};
 use serde::{Deserialize, Serialize};
-use trace::{Action, Event, Message, Run};
+use trace::{Action, Event, FileId, Message, Run};
 use trace_store::Trace;
 
 use crate::again::Address;
@@ -47,6 +48,10 @@ pub struct Finding {
     pub complaint: Complaint,
     /// How many states of the sweep are alike.
     pub states: u64,
+    /// How many of them differ: those that are equal were looked at once. 0 if that was not counted,
+    /// as in results of earlier versions.
+    #[serde(default)]
+    pub different: u64,
     /// How many of them there are of each relaxation.
     #[serde(default)]
     pub relaxations: BTreeMap<String, u64>,
@@ -79,6 +84,9 @@ pub struct Finding {
     /// known what is missing: whether anything had been.
     #[serde(default)]
     pub is_told: bool,
+    /// Calls after what is missing that look like a sync of it and promise nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub promised_nothing: Vec<PromisedNothing>,
     /// What would have forbidden the state: all of these together.
     pub prevented_by: Vec<Sync>,
     /// The other models, and whether one of the states that are alike was found on each; none if
@@ -106,6 +114,19 @@ pub struct Finding {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
 fn is_zero(count: &usize) -> bool {
     *count == 0
+}
+
+/// A call that looks like a sync and promises nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromisedNothing {
+    /// The node that made it.
+    pub node: String,
+    /// What was called.
+    pub call: String,
+    /// Of which file, from the node's directory on.
+    pub path: String,
+    /// How often, after something of the file that is missing was done, and before the crash.
+    pub times: usize,
 }
 
 /// Who was started before whom.
@@ -324,6 +345,7 @@ pub(crate) struct Group {
     /// Of what their disks hold, and of what was acknowledged.
     pub(crate) contents: HashSet<Fingerprint>,
     pub(crate) states: u64,
+    pub(crate) different: u64,
     pub(crate) relaxations: BTreeMap<String, u64>,
     /// How many of them there are of each order in which the nodes were started.
     pub(crate) starts: BTreeMap<Start, u64>,
@@ -415,6 +437,7 @@ impl<'a> Findings<'a> {
             let finding = Finding {
                 number: place + 1,
                 states: group.states,
+                different: group.different,
                 relaxations: group.relaxations,
                 starts: start_names(&group.starts),
                 models: self.possible_on(group.models),
@@ -448,6 +471,7 @@ impl<'a> Findings<'a> {
             let damages = |states| self.damages(states, state, node);
             story.files = states.as_deref_mut().map_or(Vec::new(), damages);
         }
+        let promised_nothing = self.promised_nothing(state, &nodes);
         Finding {
             number: 0,
             rank: Rank::default(),
@@ -455,6 +479,7 @@ impl<'a> Findings<'a> {
             relaxation: relaxation_words(state.relaxation).to_owned(),
             complaint: shown.complaint.clone(),
             states: shown.states,
+            different: 1,
             relaxations: BTreeMap::new(),
             starts: BTreeMap::new(),
             start: self.start_story(state.start, self.turns(state)),
@@ -466,6 +491,7 @@ impl<'a> Findings<'a> {
             timeline: self.timeline(state),
             acknowledged: self.acknowledged(state),
             is_told: self.is_told(state),
+            promised_nothing,
             prevented_by: Vec::new(),
             models: self.possible_on(ModelSet::of(self.member)),
             searched: String::new(),
@@ -548,6 +574,7 @@ impl<'a> Findings<'a> {
                 .or_insert_with(|| Group {
                     contents: HashSet::new(),
                     states: 0,
+                    different: 0,
                     relaxations: BTreeMap::new(),
                     starts: BTreeMap::new(),
                     smallest: smallest.clone(),
@@ -558,6 +585,7 @@ impl<'a> Findings<'a> {
                 });
             group.contents.insert(content);
             group.states += broken.states;
+            group.different += 1;
             group.models.add(broken.models);
             *group.starts.entry(start).or_default() += broken.states;
             let relaxation = relaxation_words(of_key.relaxation);
@@ -829,6 +857,41 @@ impl<'a> Findings<'a> {
         parts
     }
 
+    /// What somebody may have taken for a sync of what is missing.
+    fn promised_nothing(&self, state: &State, nodes: &[NodeStory]) -> Vec<PromisedNothing> {
+        let mut all = Vec::new();
+        for (node, story) in nodes.iter().enumerate() {
+            let calls = self.trace.about.weak_syncs.get(&story.node);
+            let calls = calls.map_or(&[][..], Vec::as_slice);
+            // The first that is missing of each file.
+            let mut missing: BTreeMap<FileId, (usize, &str)> = BTreeMap::new();
+            for lost in &story.lost {
+                if let Some(operation) = self.operations[node].get(lost.event) {
+                    let first = missing.entry(operation.file);
+                    first.or_insert((lost.event, &lost.path));
+                }
+            }
+            let mut times: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+            for weak in calls {
+                if let Some((event, path)) = missing.get(&weak.file)
+                    && (event + 1..=state.cut[node]).contains(&weak.events)
+                {
+                    *times.entry((&weak.call, path)).or_default() += 1;
+                }
+            }
+            let told = times
+                .into_iter()
+                .map(|((call, path), times)| PromisedNothing {
+                    node: story.node.clone(),
+                    call: call.to_owned(),
+                    path: path.to_owned(),
+                    times,
+                });
+            all.extend(told);
+        }
+        all
+    }
+
     /// What came last, what is missing whenever it was, and the last acknowledgement.
     pub(crate) fn timeline(&self, state: &State) -> Vec<Moment> {
         let run = &self.trace.run;
@@ -964,13 +1027,14 @@ impl<'a> Findings<'a> {
                 let to = self
                     .peer(message, false)
                     .map_or(String::new(), |node| format!(" to {node}"));
-                format!("send of {} bytes{to}", message.to - message.from)
+                format!("send of {}{to}", counted(message.to - message.from, "byte"))
             }
             Action::Receive(message) => {
                 let from = self
                     .peer(message, true)
                     .map_or(String::new(), |node| format!(" from {node}"));
-                format!("receive of {} bytes{from}", message.to - message.from)
+                let bytes = counted(message.to - message.from, "byte");
+                format!("receive of {bytes}{from}")
             }
             Action::File(_) => unreachable!("operations on files have words"),
         }
@@ -994,8 +1058,8 @@ impl<'a> Findings<'a> {
             .map_or("a".into(), |name| format!("{name}'s"));
         let arrives = if is_past { "arrived" } else { "arrives" };
         format!(
-            "{from} message ({} bytes) {arrives}",
-            message.to - message.from
+            "{from} message ({}) {arrives}",
+            counted(message.to - message.from, "byte")
         )
     }
 

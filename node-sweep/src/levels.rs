@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use brief::counted;
 use campaign::{Interrupt, Shard};
 use local_fs::enter_mount_namespace;
 use pace_rules::nodes::{Explore, Relaxation, Spaces};
@@ -24,9 +25,9 @@ use crate::recordings::Recordings;
 use crate::recoveries::Recoveries;
 use crate::request::{Level, Request};
 use crate::results::Results;
-use crate::summary::{Summary, count_words, recordings_words, together};
+use crate::summary::{Summary, count_words, crash_states_words, recordings_words, together};
 use crate::sweep::{EXPLAINED_FOR, Plan, Subject, sweep, sweep_source};
-use crate::undamaged::Undamaged;
+use crate::undamaged::{Asked, Undamaged};
 use crate::watcher::Watcher;
 
 /// A sweep as it is asked for.
@@ -147,7 +148,7 @@ impl<'a> Requested<'a> {
         if let Some(subject) = subjects(1)?.pop()
             && levels.iter().copied().any(is_shown)
         {
-            undamaged.ask(subject, control.interrupt)?;
+            ask(&undamaged, subject, control.interrupt)?;
         }
         if has_disks {
             self.ask_of_others(subjects, control.interrupt)?;
@@ -217,7 +218,7 @@ impl<'a> Requested<'a> {
             let Some(subject) = subjects(1)?.pop() else {
                 return Ok(());
             };
-            let asked = undamaged.ask(subject, interrupt);
+            let asked = ask(&undamaged, subject, interrupt);
             asked.with_context(|| {
                 format!(
                     "recorded once more, under the schedule {}",
@@ -278,9 +279,9 @@ impl<'a> Requested<'a> {
         let kinds = recoveries.counts().into_iter().map(|count| count.states);
         let indices = Indices::of(kinds, sample, seed)?;
         campaign::say(&format!(
-            "{} crash states of {} recoveries on {}{}",
-            count_words(recoveries.len()),
-            self.trace.recoveries.len(),
+            "{} of {} on {}{}",
+            crash_states_words(recoveries.len()),
+            counted(self.trace.recoveries.len(), "recovery"),
             self.request.model,
             self.drawn_words(sample, recoveries.len())
         ));
@@ -311,8 +312,8 @@ impl<'a> Requested<'a> {
             .map(|(kind, states)| format!("{} {}", count_words(*states), relaxation_words(*kind)))
             .collect();
         campaign::say(&format!(
-            "{} crash states on {}: {}{}",
-            count_words(spaces.len()),
+            "{} on {}: {}{}",
+            crash_states_words(spaces.len()),
             self.request.model,
             kinds.join(", "),
             self.drawn_words(self.request.sample, spaces.len())
@@ -350,8 +351,8 @@ impl<'a> Requested<'a> {
         let indices = Indices::of(kinds, sample, seed)?;
         let count = recordings.len();
         campaign::say(&format!(
-            "{} crash states of {}, {}{}",
-            count_words(count),
+            "{} of {}, {}{}",
+            crash_states_words(count),
             recordings_words(&model, &recordings.schedules()),
             self.request.states,
             self.drawn_words(sample, count)
@@ -365,6 +366,25 @@ impl<'a> Requested<'a> {
         let summary = Summary::new(trace, &model, &swept, count, findings.len(), seconds);
         Ok((findings, summary.of_disks(trace, recordings)))
     }
+}
+
+/// Asks the check of what the run left, before the sweep. A cluster is started for that.
+fn ask(
+    undamaged: &Undamaged,
+    subject: Box<dyn Subject + '_>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<()> {
+    let bar = Mutex::new(campaign::Progress::of_activity("without a crash"));
+    let tell = |asked: Asked| {
+        let mut bar = bar.lock().expect("nobody panics with it");
+        bar.note(&format!(
+            "the check is asked of what the run left, {} of {} times until now",
+            asked.times, asked.of
+        ));
+    };
+    let asked = undamaged.ask(subject, interrupt, &tell);
+    bar.lock().expect("nobody panics with it").finish();
+    asked
 }
 
 impl<'a> Visit<'a> {

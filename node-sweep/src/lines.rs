@@ -38,6 +38,8 @@ pub(crate) struct StateLine {
     tries: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     seen: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ok_without_crash: Option<u32>,
     /// Of one that could not be judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     why: Option<String>,
@@ -66,6 +68,7 @@ impl StateLine {
             log,
             tries,
             seen,
+            ok_without_crash,
         } = match verdict {
             Verdict::Broken(complaint) => complaint.clone(),
             _ => Complaint::default(),
@@ -85,6 +88,7 @@ impl StateLine {
             log,
             tries,
             seen,
+            ok_without_crash,
             why,
         }
     }
@@ -103,6 +107,7 @@ impl StateLine {
                 log: self.log,
                 tries: self.tries,
                 seen: self.seen,
+                ok_without_crash: self.ok_without_crash,
             }),
             Word::Inconclusive => Verdict::Inconclusive(self.why.unwrap_or_default()),
         }

@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use brief::counted;
 use trace::{Action, ChangeOfName, FileId, FileKind, FileOp, Name, Node, SyncScope};
 
 /// What a node did to its files, in words.
@@ -152,13 +153,17 @@ fn words(op: &FileOp, path: &str, names: &Names) -> String {
             size_before,
             ..
         } if offset == size_before => {
-            format!("append {path}, {} bytes at {offset}", data.len)
+            format!("append {path}, {} at {offset}", counted(data.len, "byte"))
         }
         FileOp::Write { offset, data, .. } => {
-            format!("write {path}, {} bytes at {offset}", data.len)
+            format!("write {path}, {} at {offset}", counted(data.len, "byte"))
         }
-        FileOp::Resize { from, to, .. } => format!("truncate {path} from {from} to {to} bytes"),
-        FileOp::Zero { offset, len, .. } => format!("zero {path}, {len} bytes at {offset}"),
+        FileOp::Resize { from, to, .. } => {
+            format!("truncate {path} from {from} to {}", counted(*to, "byte"))
+        }
+        FileOp::Zero { offset, len, .. } => {
+            format!("zero {path}, {} at {offset}", counted(*len, "byte"))
+        }
         FileOp::SetMode { mode, .. } => format!("chmod {path} to {mode:o}"),
         FileOp::SetXattr { name, value, .. } => {
             let what = if value.is_some() {
@@ -180,7 +185,7 @@ fn words(op: &FileOp, path: &str, names: &Names) -> String {
             scope: SyncScope::Range { offset, len } | SyncScope::FileRange { offset, len },
             ..
         } => {
-            format!("sync {path}, {len} bytes at {offset}")
+            format!("sync {path}, {} at {offset}", counted(*len, "byte"))
         }
         FileOp::SyncAll => "sync".into(),
     }

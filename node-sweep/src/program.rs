@@ -171,11 +171,13 @@ impl Verdict {
                 log,
                 tries,
                 seen,
+                ok_without_crash,
             }) => Self::Broken(Complaint {
                 words: words.into_iter().map(replace).collect(),
                 log: log.map(replace),
                 tries,
                 seen,
+                ok_without_crash,
             }),
             Self::Inconclusive(why) => Self::Inconclusive(replace(why)),
         }

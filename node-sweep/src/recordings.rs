@@ -149,6 +149,7 @@ impl<'a> Recordings<'a> {
                 place,
                 group,
                 states,
+                different,
                 seen,
             } = alike;
             let (member, broken) = (&self.members[place], group.broken);
@@ -163,6 +164,7 @@ impl<'a> Recordings<'a> {
             let all = self.schedules();
             Ok(Finding {
                 plain: group.plain,
+                different,
                 state: member.first + finding.state,
                 seen_under: seen.into_iter().map(|place| all[place].clone()).collect(),
                 recorded_under: all,
@@ -191,6 +193,7 @@ impl<'a> Recordings<'a> {
                 let alike = Alike {
                     place,
                     states,
+                    different: group.different,
                     seen: seen.collect(),
                     group,
                 };
@@ -214,6 +217,8 @@ struct Alike {
     group: Group,
     /// How many there are in all recordings.
     states: u64,
+    /// How many of them differ: one that several recordings share is of the first.
+    different: u64,
     /// The recordings that have some.
     seen: BTreeSet<usize>,
 }
@@ -230,6 +235,7 @@ impl Alike {
     /// With what is alike in a later recording.
     fn with(self, later: Self) -> Self {
         let states = self.states + later.states;
+        let different = self.different + later.different;
         let seen = &self.seen | &later.seen;
         let smallest = if later.order() < self.order() {
             later
@@ -238,6 +244,7 @@ impl Alike {
         };
         Self {
             states,
+            different,
             seen,
             ..smallest
         }
@@ -395,6 +402,7 @@ mod tests {
         assert_eq!(found[0].seen_under, ["quiet", "writeback"]);
         assert_eq!(found[0].recorded_under, ["quiet", "neighbour", "writeback"]);
         assert_eq!((found[0].number, found[0].states), (1, 4));
+        assert_eq!(found[0].different, 2);
         // It shows the smallest one, that of the quiet disk.
         assert_eq!(recordings.place(found[0].state), (0, 2));
     }

@@ -140,6 +140,7 @@ impl<'a> Recoveries<'a> {
                 if let Some(place) = places.get(&likeness) {
                     let shown = &mut all[*place];
                     shown.states += finding.states;
+                    shown.different += finding.different;
                     shown.recoveries += 1;
                     for (name, is_possible) in finding.models {
                         *shown.models.entry(name).or_default() |= is_possible;

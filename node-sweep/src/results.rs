@@ -364,6 +364,7 @@ mod tests {
             log: Some("panic".into()),
             tries: Some(3),
             seen: Some(2),
+            ok_without_crash: Some(60),
         };
         vec![
             Verdict::Ok,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use brief::counted;
 use campaign::{Outcome, columns};
 use serde::{Deserialize, Serialize};
 use trace_store::{RecoveryCounts, Trace};
@@ -196,10 +197,13 @@ impl Summary {
         let left = match (self.is_whole(), self.left) {
             (true, _) => String::new(),
             (false, 0) => "interrupted: what was looked at until then is counted\n".to_owned(),
-            (false, left) => format!(
-                "stopped before the end: {} states were not visited\n",
-                count_words(left)
-            ),
+            (false, u64::MAX) => {
+                "stopped before the end: more states than can be counted were not visited\n".into()
+            }
+            (false, 1) => "stopped before the end: 1 state was not visited\n".into(),
+            (false, left) => {
+                format!("stopped before the end: {left} states were not visited\n")
+            }
         };
         columns(&rows)
             + &self.besides_line()
@@ -280,13 +284,13 @@ impl Summary {
 /// where it stands beside models.
 pub(crate) fn recordings_words(model: &str, schedules: &[String]) -> String {
     let disk = model.strip_suffix(ON_DISK).unwrap_or(model);
-    let (recordings, schedule) = if schedules.len() == 1 {
-        ("recording", "schedule")
+    let (schedule, names) = if schedules.len() == 1 {
+        ("schedule", schedules.concat())
     } else {
-        ("recordings", "schedules")
+        ("schedules", schedules.join(", "))
     };
-    let (count, names) = (schedules.len(), schedules.join(", "));
-    format!("{count} {recordings} on {disk} ({schedule}: {names})")
+    let recordings = counted(schedules.len(), "recording");
+    format!("{recordings} on {disk} ({schedule}: {names})")
 }
 
 /// From which crash states recoveries were recorded, in words.
@@ -299,8 +303,8 @@ pub fn recoveries_words(counts: RecoveryCounts) -> String {
     } = counts;
     let all = recorded + unchanged + not_ok + not_followed;
     let mut words = format!(
-        "the recovery from {recorded} of {all} crash states that were tried was recorded, and \
-         crashed again"
+        "the recovery from {recorded} of {} that were tried was recorded, and crashed again",
+        counted(all, "crash state")
     );
     for (count, why) in [
         (unchanged, "changed nothing"),
@@ -320,6 +324,15 @@ pub fn count_words(states: u64) -> String {
         "more than can be counted".into()
     } else {
         states.to_string()
+    }
+}
+
+/// A number of crash states, in words.
+pub(crate) fn crash_states_words(states: u64) -> String {
+    if states == u64::MAX {
+        "more crash states than can be counted".into()
+    } else {
+        counted(states, "crash state")
     }
 }
 

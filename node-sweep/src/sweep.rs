@@ -20,7 +20,7 @@ use crate::judged::Verdicts;
 use crate::starts::Turns;
 use crate::states::{CrashState, States};
 use crate::tree::{Fingerprint, Impossible};
-use crate::undamaged::Undamaged;
+use crate::undamaged::{Asked, Asker, Undamaged};
 
 /// States that are made and wait for someone to look at them, for each who does.
 const WAITING_MAX: usize = 4;
@@ -28,7 +28,7 @@ const WAITING_MAX: usize = 4;
 /// A state that is not broken each time is so often enough once it was so as often as this, in so
 /// many tries. Beside a check that was always ok of the state that no crash has touched, each of
 /// these is a chance of less than two in a thousand (Fisher's exact test).
-const OFTEN_ENOUGH: [(u32, u32); 3] = [(2, 3), (3, 7), (4, 12)];
+pub(crate) const OFTEN_ENOUGH: [(u32, u32); 3] = [(2, 3), (3, 7), (4, 12)];
 
 /// Among so many states those with the same disks are found.
 const LOOKED_AHEAD: usize = 10_000;
@@ -141,6 +141,10 @@ pub trait Watch {
 
     /// It is so far.
     fn progress(&mut self, _at: Progress) {}
+
+    /// Before something broken is believed, the check is asked of what the run left: it was so
+    /// often. `is_over` says whether the time is up.
+    fn asked(&mut self, _asked: Asked, _is_over: bool) {}
 }
 
 /// Who does not look.
@@ -423,6 +427,8 @@ enum Happened {
     Judged(Answer),
     /// A state was left, because there is no time for it.
     Left,
+    /// The check was asked of what the run left.
+    Asked(Asked),
     /// All states of a round were made, and of so many something will be told.
     AllMade(u64),
 }
@@ -459,6 +465,9 @@ impl<S: Source> Rounds<'_, '_, S> {
                     }
                     Ok(Happened::AllMade(sent)) => due = Some(sent),
                     Ok(Happened::Left) => told += 1,
+                    Ok(Happened::Asked(asked)) => {
+                        self.watch.asked(asked, self.stop.is_time_up());
+                    }
                     Ok(Happened::Judged(answer)) => {
                         told += 1;
                         let kept =
@@ -554,12 +563,16 @@ struct Stop<'a> {
 impl Stop<'_> {
     /// Whether nothing new is to be begun.
     fn is_now(&self) -> bool {
-        let deadline = *self.deadline.lock().expect("nobody panics with it");
-        let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let is_over = self.is_time_up();
         if is_over {
             self.is_over.store(true, Ordering::Relaxed);
         }
         is_over || self.interrupt.requested()
+    }
+
+    fn is_time_up(&self) -> bool {
+        let deadline = *self.deadline.lock().expect("nobody panics with it");
+        deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
     /// Puts off the end.
@@ -840,7 +853,11 @@ fn judge_all(
         if is_usable && !stop.is_now() {
             let turns = job.state.turns.clone();
             for (member, verdict) in judge(&mut *subject, job) {
-                let verdict = temper(verdict, turns.as_ref(), &mut *subject, stop);
+                let tell = |asked| {
+                    // Who does not listen any more has ended the sweep.
+                    let _ = events.send(Happened::Asked(asked));
+                };
+                let verdict = temper(verdict, turns.as_ref(), &mut *subject, stop, &tell);
                 // It may be so because of the interrupt.
                 if stop.interrupt.requested() && matches!(verdict, Ok(Verdict::Inconclusive(_))) {
                     break;
@@ -876,18 +893,28 @@ fn temper(
     turns: Option<&Turns>,
     subject: &mut dyn Subject,
     stop: &Stop<'_>,
+    tell: &dyn Fn(Asked),
 ) -> anyhow::Result<Verdict> {
     let verdict = verdict?;
-    let (Verdict::Broken(_), Some(undamaged)) = (&verdict, &stop.plan.undamaged) else {
+    let Some(undamaged) = &stop.plan.undamaged else {
         return Ok(verdict);
     };
-    if !undamaged.ask_more(subject, stop.interrupt)? {
+    undamaged.count(turns);
+    if !matches!(verdict, Verdict::Broken(_)) {
+        return Ok(verdict);
+    }
+    let asker = Asker {
+        interrupt: stop.interrupt,
+        is_over: &|| stop.is_time_up(),
+        tell,
+    };
+    if !undamaged.ask_more(subject, &asker)? {
         return Ok(Verdict::Inconclusive("interrupted".into()));
     }
     let verdict = undamaged.temper(verdict);
     match (&verdict, turns) {
         (Verdict::Broken(_), Some(turns)) => {
-            undamaged.temper_in_turns(verdict, turns, subject, stop.interrupt)
+            undamaged.temper_in_turns(verdict, turns, subject, &asker)
         }
         _ => Ok(verdict),
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use brief::counted;
 use pace_rules::Sector;
 use pace_rules::nodes::{LINUX, Model, Split};
 
@@ -220,6 +221,24 @@ impl Finding {
         self.text_as("inconclusive", all)
     }
 
+    /// How many states it stands for: those that differ, as the table counts what is broken, and with
+    /// those that are equal to one of them.
+    pub fn alike_words(&self) -> String {
+        let different = match self.different {
+            0 => self.states,
+            different => different,
+        };
+        let alike = match different {
+            1 => "1 state".to_owned(),
+            more => format!("{more} states alike"),
+        };
+        if different == self.states {
+            alike
+        } else {
+            format!("{alike}, {} with equal ones", self.states)
+        }
+    }
+
     fn text_as(&self, head: &str, all: bool) -> String {
         let details = if all { &[ALL][..] } else { &DETAILS[..] };
         let mut last = String::new();
@@ -248,7 +267,11 @@ impl Finding {
         }
         if let Some(tries) = self.complaint.tries {
             let seen = self.complaint.seen.unwrap_or(2);
-            lines.add("seen", &format!("in {seen} of {tries} tries"), 1);
+            let without = self.complaint.ok_without_crash;
+            let without = without.map_or_else(String::new, |asked| {
+                format!("; without a crash in 0 of {asked}")
+            });
+            lines.add("seen", &format!("in {seen} of {tries} tries{without}"), 1);
         }
         if let Some(line) = &self.acknowledged {
             lines.add(
@@ -285,7 +308,10 @@ impl Finding {
         if more > 0 {
             lines.add(
                 "lost",
-                &format!("and something on {more} more nodes (--all shows it)"),
+                &format!(
+                    "and something on {} (--all shows it)",
+                    counted(more, "more node")
+                ),
                 1,
             );
         }
@@ -296,8 +322,10 @@ impl Finding {
             node.add_kept(lines, is_named, detail);
         }
         for (pattern, files) in &self.patterns {
-            let words =
-                format!("{files} files of the run are called {pattern}: they are one finding");
+            let words = format!(
+                "{} of the run are called {pattern}: they are one finding",
+                counted(*files, "file")
+            );
             lines.add("alike", &words, detail.lines);
         }
         let crashed = shown.iter().chain(whole.iter().take(detail.nodes));
@@ -308,13 +336,23 @@ impl Finding {
         if more > 0 {
             lines.add(
                 "crash",
-                &format!("and {more} more nodes (--all shows them)"),
+                &format!("and {} (--all shows them)", counted(more, "more node")),
                 1,
             );
         }
     }
 
     fn add_remedies(&self, lines: &mut Lines, detail: Detail) {
+        for weak in self.promised_nothing.iter().take(detail.lines) {
+            let node = if self.nodes.len() > 1 {
+                format!(" on {}", weak.node)
+            } else {
+                String::new()
+            };
+            let times = counted(weak.times, "time");
+            let words = format!("by {} of {}{node} ({times})", weak.call, weak.path);
+            lines.add("not promised", &words, detail.lines);
+        }
         if !self.prevented_by.is_empty() {
             let sync = |sync: &Sync| {
                 let node = if self.nodes.len() > 1 {
@@ -470,7 +508,7 @@ impl NodeStory {
             let rest: Vec<_> = self.lost[detail.lost..].iter().collect();
             lines.add(
                 "lost",
-                &format!("{name}and {} (--all shows them)", counted(&rest)),
+                &format!("{name}and {} (--all shows them)", more_words(&rest)),
                 1,
             );
         }
@@ -484,8 +522,10 @@ impl NodeStory {
         }
         if let Some(disk) = &self.disk {
             let words = format!(
-                "{name}{}, {}, {} writes pending",
-                disk.file_system, disk.state, disk.pending
+                "{name}{}, {}, {} pending",
+                disk.file_system,
+                disk.state,
+                counted(disk.pending, "write")
             );
             lines.add("disk", &words, detail.lines);
             if let Some(until) = &disk.held_until {
@@ -500,7 +540,10 @@ impl NodeStory {
                 let more = disk.lost.len() - detail.lost;
                 lines.add(
                     "lost",
-                    &format!("{name}and {more} more writes (--all shows them)"),
+                    &format!(
+                        "{name}and {} (--all shows them)",
+                        counted(more, "more write")
+                    ),
                     1,
                 );
             }
@@ -525,7 +568,10 @@ impl NodeStory {
             let more = self.files.len() - detail.files;
             lines.add(
                 head,
-                &format!("{name}and {more} more files (--all shows them)"),
+                &format!(
+                    "{name}and {} (--all shows them)",
+                    counted(more, "more file")
+                ),
                 1,
             );
         }
@@ -539,7 +585,11 @@ impl NodeStory {
         }
         let more = self.kept.len().saturating_sub(detail.kept) + self.kept_more;
         if more > 0 && detail.kept > 0 {
-            lines.add("kept", &format!("{name}and {more} later operations"), 1);
+            lines.add(
+                "kept",
+                &format!("{name}and {}", counted(more, "later operation")),
+                1,
+            );
         }
     }
 
@@ -572,7 +622,7 @@ pub(crate) fn searched_words(lost: usize, split: Split, sector: Sector) -> Strin
 }
 
 /// So many more operations, by what they are.
-fn counted(rest: &[&Lost]) -> String {
+fn more_words(rest: &[&Lost]) -> String {
     let mut kinds: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for lost in rest {
         let verb = lost.words.split(' ').next().unwrap_or_default();
@@ -588,7 +638,7 @@ fn counted(rest: &[&Lost]) -> String {
             };
             format!("{count} more {verbs} {path}")
         }
-        _ => format!("{} more operations", rest.len()),
+        _ => counted(rest.len(), "more operation"),
     }
 }
 
@@ -616,6 +666,7 @@ mod tests {
     use crate::check::Complaint;
     use crate::damage::Damage;
     use crate::findings::Line;
+    use crate::findings::PromisedNothing;
 
     fn append(event: usize) -> Lost {
         Lost {
@@ -673,8 +724,10 @@ mod tests {
                 log: Some(words.repeat(40)),
                 tries: Some(3),
                 seen: None,
+                ok_without_crash: Some(60),
             },
             states: 45,
+            different: 45,
             relaxations: BTreeMap::new(),
             starts: BTreeMap::new(),
             start: None,
@@ -689,6 +742,7 @@ mod tests {
                 line: "acknowledged 17 ".repeat(30),
             }),
             is_told: true,
+            promised_nothing: Vec::new(),
             prevented_by: vec![sync; 30],
             searched: "--lost 1".into(),
             seen_under: Vec::new(),
@@ -699,6 +753,23 @@ mod tests {
                 .map(|name| (name.to_owned(), name == "xfs"))
                 .into(),
         }
+    }
+
+    #[test]
+    fn states_that_are_equal_are_told_apart_from_those_that_differ() {
+        let words = |different, states| {
+            let counted = Finding {
+                states,
+                different,
+                ..finding(Vec::new())
+            };
+            counted.alike_words()
+        };
+        assert_eq!(words(1, 1), "1 state");
+        assert_eq!(words(1, 5), "1 state, 5 with equal ones");
+        assert_eq!(words(3, 3), "3 states alike");
+        assert_eq!(words(3, 9), "3 states alike, 9 with equal ones");
+        assert_eq!(words(0, 9), "9 states alike");
     }
 
     #[test]
@@ -714,7 +785,16 @@ mod tests {
             many(0),
             many(2),
         ] {
-            let finding = finding(nodes);
+            let weak = PromisedNothing {
+                node: "n1".into(),
+                call: "sync_file_range".into(),
+                path: "msgs/1.blk".into(),
+                times: 3,
+            };
+            let finding = Finding {
+                promised_nothing: vec![weak; 9],
+                ..finding(nodes)
+            };
             let text = finding.text();
             assert!(text.lines().count() <= LINES_MAX, "{text}");
             assert!(

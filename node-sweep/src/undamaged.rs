@@ -26,6 +26,20 @@ const FIRST: u32 = 3;
 /// refused six times of seven, and is left with one false finding in nine sweeps.
 const ALL: u32 = 60;
 
+/// After so many states it is enough to have asked so often: whatever part of all states the check
+/// fails of by chance, no more than one such sweep of nine has a false finding. Where the time is up
+/// it is asked no more than that: few states accuse falsely less often than many.
+const ENOUGH: [(u64, u32); 8] = [
+    (1, 3),
+    (5, 7),
+    (10, 9),
+    (20, 13),
+    (50, 20),
+    (100, 27),
+    (200, 38),
+    (500, 59),
+];
+
 /// So often it is asked with some nodes started before others, once a state was found broken in that
 /// order. What an order alone breaks once in ten times is seen then in 96 cases of 100.
 const IN_TURNS: u32 = 30;
@@ -47,17 +61,71 @@ pub struct Undamaged {
     complaint: OnceLock<String>,
     /// Why the check is refused, if it is.
     refused: OnceLock<String>,
-    /// What it says if nodes are started so; none as long as it was not asked.
-    in_turns: Mutex<HashMap<Turns, Arc<Mutex<Option<InTurns>>>>>,
+    /// So many crash states were looked at, all together, and of each order in which nodes were
+    /// started.
+    states: Mutex<HashMap<Option<Turns>, u64>>,
+    /// What it says if nodes are started so.
+    in_turns: Mutex<HashMap<Turns, Arc<Mutex<InTurns>>>>,
 }
 
 /// What a check says of what the run left, if some nodes are started before others.
-#[derive(Debug)]
-enum InTurns {
-    /// `ok`, each time.
-    Ok,
-    /// Something else.
-    Not(String),
+#[derive(Debug, Default)]
+struct InTurns {
+    /// So often it said `ok`.
+    sound: u32,
+    /// So often it said nothing.
+    inconclusive: u32,
+    /// Why the order accuses nobody, if that is so.
+    not: Option<String>,
+}
+
+/// Who asks a check of what the run left.
+pub(crate) struct Asker<'a> {
+    /// Ends it, and leaves open what is not known.
+    pub(crate) interrupt: &'a Interrupt,
+    /// Whether the time is up.
+    pub(crate) is_over: &'a dyn Fn() -> bool,
+    /// Is told how far it is.
+    pub(crate) tell: &'a dyn Fn(Asked),
+}
+
+impl<'a> Asker<'a> {
+    /// One with as much time as it takes.
+    pub(crate) fn patient(interrupt: &'a Interrupt) -> Self {
+        Self {
+            interrupt,
+            is_over: &|| false,
+            tell: &|_| (),
+        }
+    }
+
+    /// How often it is asked, if that would be `most` with time for it.
+    fn wanted(&self, most: u32, states: u64) -> u32 {
+        if (self.is_over)() {
+            most.min(enough(states))
+        } else {
+            most
+        }
+    }
+
+    fn tell(&self, times: u32, of: u32) {
+        (self.tell)(Asked { times, of });
+    }
+}
+
+/// How often a check was asked of what the run left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    /// So often.
+    pub times: u32,
+    /// Of so often.
+    pub of: u32,
+}
+
+/// How often is enough after so many states.
+fn enough(states: u64) -> u32 {
+    let row = ENOUGH.iter().find(|(most, _)| states <= *most);
+    row.map_or(ALL, |(_, times)| *times)
 }
 
 impl Undamaged {
@@ -72,6 +140,7 @@ impl Undamaged {
             is_partial: !trace.about.not_recorded.is_empty(),
             complaint: OnceLock::new(),
             refused: OnceLock::new(),
+            states: Mutex::default(),
             in_turns: Mutex::default(),
         })
     }
@@ -79,6 +148,22 @@ impl Undamaged {
     /// Whether the state lacks what was not recorded.
     pub(crate) fn is_partial(&self) -> bool {
         self.is_partial
+    }
+
+    /// Counts a crash state that was looked at, with nodes started so.
+    pub(crate) fn count(&self, turns: Option<&Turns>) {
+        let mut states = self.states.lock().expect("nobody panics with it");
+        for of in [None, turns] {
+            *states.entry(of.cloned()).or_default() += 1;
+            if turns.is_none() {
+                break;
+            }
+        }
+    }
+
+    fn states(&self, turns: Option<&Turns>) -> u64 {
+        let states = self.states.lock().expect("nobody panics with it");
+        states.get(&turns.cloned()).copied().unwrap_or_default()
     }
 
     /// A verdict of a crash state, which accuses nobody if the check complains of what was not
@@ -89,6 +174,15 @@ impl Undamaged {
                 "not all calls of the run were recorded, and without those the check does not say `ok` even where \
                  nothing was lost: {complaint}"
             )),
+            (Verdict::Broken(complaint), None) => {
+                // One that is broken each time needs nothing to be compared with.
+                let tries = *self.tries.lock().expect("nobody panics with it");
+                let ok_without_crash = complaint.tries.map(|_| tries);
+                Verdict::Broken(Complaint {
+                    ok_without_crash,
+                    ..complaint
+                })
+            }
             (verdict, _) => verdict,
         }
     }
@@ -102,8 +196,15 @@ impl Undamaged {
         &self,
         mut subject: Box<dyn Subject + '_>,
         interrupt: &Interrupt,
+        tell: &(dyn Fn(Asked) + Sync),
     ) -> anyhow::Result<()> {
-        let ask = || self.ask_until(FIRST, &mut *subject, interrupt);
+        let ask = || {
+            let asker = Asker {
+                tell,
+                ..Asker::patient(interrupt)
+            };
+            self.ask_until(FIRST, &mut *subject, &asker)
+        };
         thread::scope(|scope| scope.spawn(ask).join().expect("it does not panic"))?;
         Ok(())
     }
@@ -116,9 +217,9 @@ impl Undamaged {
     pub(crate) fn ask_more(
         &self,
         subject: &mut dyn Subject,
-        interrupt: &Interrupt,
+        asker: &Asker<'_>,
     ) -> anyhow::Result<bool> {
-        self.ask_until(ALL, subject, interrupt)
+        self.ask_until(ALL, subject, asker)
     }
 
     /// A verdict of a crash state on which nodes were started so. An order in which the check does
@@ -131,22 +232,20 @@ impl Undamaged {
         verdict: Verdict,
         turns: &Turns,
         subject: &mut dyn Subject,
-        interrupt: &Interrupt,
+        asker: &Asker<'_>,
     ) -> anyhow::Result<Verdict> {
         let of_turns = {
             let mut all = self.in_turns.lock().expect("nobody panics with it");
             Arc::clone(all.entry(turns.clone()).or_default())
         };
         let mut known = of_turns.lock().expect("nobody panics with it");
-        if known.is_none() {
-            *known = self.ask_in_turns(turns, subject, interrupt)?;
-        }
-        Ok(match &*known {
-            Some(InTurns::Ok) => verdict,
-            Some(InTurns::Not(said)) => Verdict::Inconclusive(format!(
+        let is_known = self.ask_in_turns(turns, &mut known, subject, asker)?;
+        Ok(match &known.not {
+            Some(said) => Verdict::Inconclusive(format!(
                 "with the nodes started in this order the check does not say `ok` even where nothing was lost: use \
                  `after` in the cluster file, or --starts together: {said}"
             )),
+            None if is_known => verdict,
             None => Verdict::Inconclusive("interrupted".into()),
         })
     }
@@ -162,48 +261,52 @@ impl Undamaged {
         interrupt: &Interrupt,
     ) -> anyhow::Result<bool> {
         let broken = Verdict::Broken(Complaint::default());
-        let verdict = self.temper_in_turns(broken, turns, subject, interrupt)?;
+        let verdict = self.temper_in_turns(broken, turns, subject, &Asker::patient(interrupt))?;
         Ok(matches!(verdict, Verdict::Broken(_)))
     }
 
-    /// Asks the check of what the run left. Nothing is known if somebody interrupts.
+    /// Asks the check of what the run left, and says whether it is known then: an interrupt leaves
+    /// it open.
     fn ask_in_turns(
         &self,
         turns: &Turns,
+        known: &mut InTurns,
         subject: &mut dyn Subject,
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<Option<InTurns>> {
+        asker: &Asker<'_>,
+    ) -> anyhow::Result<bool> {
         let state = CrashState {
             turns: Some(turns.clone()),
             ..self.state.clone()
         };
-        let (mut sound, mut inconclusive) = (0, 0);
-        while sound < IN_TURNS {
-            let verdict = subject.judge(&state, sound + inconclusive > 0)?;
-            if interrupt.requested() {
-                return Ok(None);
+        let states = self.states(Some(turns));
+        while known.not.is_none() && known.sound < asker.wanted(IN_TURNS, states) {
+            asker.tell(known.sound, IN_TURNS);
+            let verdict = subject.judge(&state, known.sound + known.inconclusive > 0)?;
+            if asker.interrupt.requested() {
+                return Ok(false);
             }
             match verdict {
-                Verdict::Ok => sound += 1,
+                Verdict::Ok => known.sound += 1,
                 Verdict::Broken(complaint) => {
-                    let said = format!("broken {}", complaint.words.join("; "));
-                    return Ok(Some(InTurns::Not(said)));
+                    known.not = Some(format!("broken {}", complaint.words.join("; ")));
                 }
-                Verdict::Inconclusive(why) if inconclusive == INCONCLUSIVE_IN_TURNS => {
-                    return Ok(Some(InTurns::Not(why)));
+                Verdict::Inconclusive(why) if known.inconclusive == INCONCLUSIVE_IN_TURNS => {
+                    known.not = Some(why);
                 }
-                Verdict::Inconclusive(_) => inconclusive += 1,
+                Verdict::Inconclusive(_) => known.inconclusive += 1,
             }
         }
-        Ok(Some(InTurns::Ok))
+        Ok(true)
     }
 
     fn ask_until(
         &self,
         most: u32,
         subject: &mut dyn Subject,
-        interrupt: &Interrupt,
+        asker: &Asker<'_>,
     ) -> anyhow::Result<bool> {
+        let interrupt = asker.interrupt;
+        let wanted = || asker.wanted(most, self.states(None));
         let mut tries = self.tries.lock().expect("nobody panics with it");
         if self.complaint.get().is_some() {
             // Nothing accuses any more.
@@ -213,7 +316,8 @@ impl Undamaged {
             bail!("{words}");
         }
         let mut said: Vec<String> = Vec::new();
-        while *tries < most && !interrupt.requested() {
+        while *tries < wanted() && !interrupt.requested() {
+            asker.tell(*tries, most);
             let verdict = subject.judge(&self.state, *tries > 0)?;
             if interrupt.requested() {
                 return Ok(false);
@@ -228,14 +332,14 @@ impl Undamaged {
             }
         }
         match said.first() {
-            None => Ok(*tries >= most),
+            None => Ok(*tries >= wanted()),
             Some(first) if self.is_partial => {
                 self.complaint.get_or_init(|| first.clone());
                 Ok(true)
             }
             Some(first) => {
                 let words = format!(
-                    "the check must say `ok` of what the run left without a crash; {} of {most} times it did not: \
+                    "the check must say `ok` of what the run left without a crash; {} of {tries} times it did not: \
                      {first}",
                     said.len()
                 );
@@ -284,7 +388,14 @@ pub fn undamaged(trace: &Trace, model: &str) -> anyhow::Result<CrashState> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::{Duration, Instant};
+
+    use trace::Run;
+
     use super::*;
+    use crate::sweep::{Made, Plan, Source, sweep_source};
+    use crate::tree::Fingerprint;
 
     /// Says of the states that it is asked of one verdict after the other, and `ok` after that.
     struct Says(Vec<Verdict>);
@@ -341,10 +452,11 @@ mod tests {
         let undamaged = Undamaged::of(&trace, "posix").expect("a state");
         let mut says = Says(vec![broken(); 100]);
         let interrupt = Interrupt::default();
-        undamaged.ask_more(&mut says, &interrupt).expect("asked");
+        let asker = Asker::patient(&interrupt);
+        undamaged.ask_more(&mut says, &asker).expect("asked");
         let left = says.0.len();
         assert!(left < 100);
-        undamaged.ask_more(&mut says, &interrupt).expect("asked");
+        undamaged.ask_more(&mut says, &asker).expect("asked");
         assert_eq!(says.0.len(), left);
         assert!(matches!(
             undamaged.temper(broken()),
@@ -370,11 +482,160 @@ mod tests {
         let undamaged = Undamaged::of(&Trace::default(), "posix").expect("a state");
         let interrupt = Interrupt::default();
         let mut subject = Interrupts(5, interrupt.clone());
-        let is_known = undamaged.ask_more(&mut subject, &interrupt).expect("asked");
+        let asker = Asker::patient(&interrupt);
+        let is_known = undamaged.ask_more(&mut subject, &asker).expect("asked");
         assert!(!is_known);
         let interrupt = Interrupt::default();
+        let asker = Asker::patient(&interrupt);
         let mut says = Says(Vec::new());
-        let is_known = undamaged.ask_more(&mut says, &interrupt).expect("asked");
+        let is_known = undamaged.ask_more(&mut says, &asker).expect("asked");
         assert!(is_known);
+    }
+
+    /// Counts how often it is asked.
+    #[derive(Default)]
+    struct Counts(u32);
+
+    impl Subject for Counts {
+        fn judge(&mut self, _: &CrashState, _: bool) -> anyhow::Result<Verdict> {
+            self.0 += 1;
+            Ok(Verdict::Ok)
+        }
+    }
+
+    #[test]
+    fn once_the_time_is_up_the_check_is_asked_as_often_as_the_states_call_for() {
+        let turns = Turns {
+            first: vec![0],
+            later: vec![1],
+        };
+        let undamaged = Undamaged::of(&Trace::default(), "posix").expect("a state");
+        for number in 0..20 {
+            undamaged.count((number < 5).then_some(&turns));
+        }
+        let interrupt = Interrupt::default();
+        let told = std::cell::Cell::new(0);
+        let hurried = Asker {
+            interrupt: &interrupt,
+            is_over: &|| true,
+            tell: &|_| told.set(told.get() + 1),
+        };
+        let mut counts = Counts::default();
+        assert!(undamaged.ask_more(&mut counts, &hurried).expect("asked"));
+        assert_eq!((counts.0, told.get()), (13, 13));
+        let believed = undamaged
+            .temper_in_turns(broken(), &turns, &mut counts, &hurried)
+            .expect("asked");
+        assert!(matches!(believed, Verdict::Broken(_)));
+        assert_eq!(counts.0, 13 + 7);
+        // With time for it, it is asked the rest.
+        let patient = Asker::patient(&interrupt);
+        undamaged.ask_more(&mut counts, &patient).expect("asked");
+        assert_eq!(counts.0, ALL + 7);
+        undamaged
+            .temper_in_turns(broken(), &turns, &mut counts, &patient)
+            .expect("asked");
+        assert_eq!(counts.0, ALL + IN_TURNS);
+    }
+
+    /// States that all differ.
+    struct Different;
+
+    impl Source for Different {
+        fn runs(&self) -> Vec<&Run> {
+            Vec::new()
+        }
+
+        fn make(&mut self, index: u64) -> Made {
+            let mut hasher = blake3::Hasher::new();
+            hasher.update(&index.to_le_bytes());
+            Made {
+                size: Default::default(),
+                run: 0,
+                cut: Vec::new(),
+                state: Ok(CrashState::new(Vec::new(), hasher, Arc::default(), None)),
+            }
+        }
+    }
+
+    /// Finds each crash state broken, and that after the time is up.
+    struct Late {
+        deadline: Instant,
+        undamaged: Fingerprint,
+        asked: Arc<AtomicU32>,
+    }
+
+    impl Subject for Late {
+        fn judge(&mut self, state: &CrashState, _: bool) -> anyhow::Result<Verdict> {
+            if state.key == self.undamaged {
+                self.asked.fetch_add(1, Ordering::Relaxed);
+                return Ok(Verdict::Ok);
+            }
+            while Instant::now() < self.deadline {
+                thread::yield_now();
+            }
+            Ok(broken())
+        }
+    }
+
+    #[test]
+    fn a_sweep_whose_time_is_up_asks_only_what_is_enough() {
+        let undamaged = Undamaged::of(&Trace::default(), "posix").expect("a state");
+        let (asked, deadline) = (Arc::default(), Instant::now() + Duration::from_millis(50));
+        let subject = Late {
+            deadline,
+            undamaged: undamaged.state.key,
+            asked: Arc::clone(&asked),
+        };
+        let plan = Plan {
+            deadline: Some(deadline),
+            undamaged: Some(Arc::new(undamaged)),
+            ..Plan::default()
+        };
+        let subjects: Vec<Box<dyn Subject>> = vec![Box::new(subject)];
+        let interrupt = Interrupt::default();
+        let swept = sweep_source(Different, 0..9, subjects, &plan, &interrupt, &mut ());
+        let swept = swept.expect("swept");
+        assert!(swept.is_over);
+        assert_eq!(swept.broken.len(), 1, "{swept:?}");
+        assert_eq!(asked.load(Ordering::Relaxed), enough(1));
+    }
+
+    /// How likely a state is taken for broken of which the check says so with this chance.
+    fn accused(chance: f64) -> f64 {
+        // By how often it was seen, in so many tries: once, in the first.
+        let mut open = vec![0.0, chance];
+        let (mut tries, mut accused) = (1, 0.0);
+        for (wanted, most) in crate::sweep::OFTEN_ENOUGH {
+            while tries < most {
+                tries += 1;
+                let mut next = vec![0.0; open.len() + 1];
+                for (seen, likely) in open.iter().enumerate() {
+                    next[seen] += likely * (1.0 - chance);
+                    if seen + 1 >= wanted as usize {
+                        accused += likely * chance;
+                    } else {
+                        next[seen + 1] += likely * chance;
+                    }
+                }
+                open = next;
+            }
+        }
+        accused
+    }
+
+    #[test]
+    fn so_often_is_enough_that_few_sweeps_accuse_falsely() {
+        for (states, times) in ENOUGH {
+            let false_finding = |chance: f64| {
+                let none_accused = (1.0 - accused(chance)).powf(states as f64);
+                (1.0 - none_accused) * (1.0 - chance).powi(times as i32)
+            };
+            let worst = (1..1000).map(|part| false_finding(f64::from(part) / 1000.0));
+            let worst = worst.fold(0.0, f64::max);
+            assert!(worst < 1.0 / 9.0, "{states} states: {worst}");
+            // And not needlessly often.
+            assert!(worst > 0.07, "{states} states: {worst}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What keeps what a sweep finds while it goes on, and shows how far it is.
 
 use std::collections::HashSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use trace_store::Trace;
 
@@ -13,6 +13,10 @@ use crate::request::Level;
 use crate::results::Results;
 use crate::sweep::{Progress, Watch};
 use crate::tree::Fingerprint;
+use crate::undamaged::Asked;
+
+/// Asking the check of what the run left is told of if it takes longer than this.
+const SAID_AFTER: Duration = Duration::from_secs(5);
 
 /// Keeps what is found, and shows how far it is.
 pub(crate) struct Watcher<'a> {
@@ -26,6 +30,8 @@ pub(crate) struct Watcher<'a> {
     kinds: HashSet<Vec<String>>,
     bar: campaign::Progress,
     begun: Instant,
+    /// Since when the check is asked of what the run left, and whether that was said.
+    asking: Option<(Instant, bool)>,
 }
 
 impl<'a> Watcher<'a> {
@@ -53,6 +59,7 @@ impl<'a> Watcher<'a> {
             kinds,
             bar: campaign::Progress::new(name, "states", Some(count)),
             begun: Instant::now(),
+            asking: None,
         }
     }
 
@@ -64,6 +71,19 @@ impl<'a> Watcher<'a> {
             |results| results.note_time(self.level),
         )
     }
+}
+
+/// Why the check is asked of what the run left, and how often it was.
+fn asked_words(Asked { times, of }: Asked, is_over: bool) -> String {
+    let time = if is_over {
+        "; the time is up, and this ends as soon as it is enough for the states that were looked at"
+    } else {
+        ""
+    };
+    format!(
+        "something is broken: before that is believed the check is asked of what the run left without a crash, \
+         {times} of {of} times until now{time}"
+    )
 }
 
 impl Watch for Watcher<'_> {
@@ -84,7 +104,18 @@ impl Watch for Watcher<'_> {
         Ok(())
     }
 
+    fn asked(&mut self, asked: Asked, is_over: bool) {
+        let (since, is_said) = *self.asking.get_or_insert((Instant::now(), false));
+        let words = asked_words(asked, is_over);
+        if !is_said && since.elapsed() >= SAID_AFTER {
+            self.asking = Some((since, true));
+            self.bar.suspend(|| campaign::say(&words));
+        }
+        self.bar.note(&words);
+    }
+
     fn progress(&mut self, at: Progress) {
+        self.asking = None;
         // How many are different is known of those that were made.
         let share = at.different as f64 / at.made.max(1) as f64;
         let expected = (share * self.count as f64).ceil() as u64;

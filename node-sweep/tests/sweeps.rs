@@ -853,6 +853,12 @@ fn of_states_that_are_the_same_the_smallest_is_shown() {
             (*smallest, same.len() as u64)
         );
     }
+    // The table and the findings count the same.
+    let findings = Findings::new(&trace, &all, "posix").of(&forwards);
+    let sum = |count: fn(&Finding) -> u64| findings.iter().map(|(found, _)| count(found)).sum();
+    let (different, states): (u64, u64) = (sum(|found| found.different), sum(|found| found.states));
+    assert_eq!(different, forwards.broken.len() as u64);
+    assert!(different < states, "{different} of {states}");
 }
 
 #[test]

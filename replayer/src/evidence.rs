@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use brief::counted;
 use pace_rules::disk::{Disk, Log, Relaxation, Request, Write};
 use workloads::{Op, Workload};
 
@@ -293,7 +294,7 @@ impl<'a> Evidence<'a> {
     }
 
     fn lost_words(&self, lost: &LostBytes) -> String {
-        let bytes = format!("{} bytes at {}", lost.length, lost.offset);
+        let bytes = format!("{} at {}", counted(lost.length, "byte"), lost.offset);
         match self.entry(lost.place) {
             Some(entry) if entry.length != lost.length => {
                 format!("{bytes}, of {}", self.write_words(entry))
@@ -321,8 +322,10 @@ impl<'a> Evidence<'a> {
             .map(|name| format!(": {name}"))
             .unwrap_or_default();
         format!(
-            "{what} {}{fua}, {} bytes at {}{during}{holds}",
-            entry.place, entry.length, entry.offset
+            "{what} {}{fua}, {} at {}{during}{holds}",
+            entry.place,
+            counted(entry.length, "byte"),
+            entry.offset
         )
     }
 }
@@ -352,12 +355,7 @@ fn run_words(kind: char, count: usize) -> String {
         'D' => ("discard", ""),
         _ => ("flush", ""),
     };
-    let plural = match (count, what) {
-        (1, _) => "",
-        (_, "flush") => "es",
-        _ => "s",
-    };
-    format!("{count} {what}{plural}{fua}")
+    format!("{}{fua}", counted(count, what))
 }
 
 fn more_words(count: usize, what: &str) -> String {

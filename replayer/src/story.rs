@@ -1,6 +1,7 @@
 //! A finding told in words: what was run, where the power failed, what the disk had kept, and which
 //! promise that breaks.
 
+use brief::counted;
 use campaign::quoted;
 use checker::{Contract, Finding};
 use local_fs::Variant;
@@ -94,8 +95,13 @@ impl Story<'_> {
         let mut text = String::new();
         if self.state.more > 0 {
             text += &format!(
-                "  likewise  {} more states of this workload break the same\n",
-                self.state.more
+                "  likewise  {} of this workload {} the same\n",
+                counted(self.state.more, "more state"),
+                if self.state.more == 1 {
+                    "breaks"
+                } else {
+                    "break"
+                }
             );
         }
         if let Some(repair) = self.variant.file_system.repair {
@@ -217,7 +223,10 @@ fn again_words(again: &Again) -> (String, String) {
         written, writes, ..
     } = again;
     let moment = match written {
-        0 => format!("before the first of the {writes} writes of the recovery"),
+        0 => format!(
+            "before the first of the {} of the recovery",
+            counted(*writes, "write")
+        ),
         written => format!("after write {written} of {writes} of the recovery"),
     };
     let when = format!("the power failed again while the file system recovered: {moment}");
@@ -270,7 +279,7 @@ pub fn state_words(state: &StateFindings) -> String {
 }
 
 fn kept_words(state: &State, pending: u32, lost: &[LostBytes]) -> String {
-    let bytes = |lost: &LostBytes| format!("{} bytes at {}", lost.length, lost.offset);
+    let bytes = |lost: &LostBytes| format!("{} at {}", counted(lost.length, "byte"), lost.offset);
     let listed = lost
         .iter()
         .take(LOST_LISTED_MAX)
@@ -289,7 +298,8 @@ fn kept_words(state: &State, pending: u32, lost: &[LostBytes]) -> String {
         }
         Relaxation::Flushed => {
             format!(
-                "had kept only what a flush or FUA covered, and lost {pending} writes: {listed}{rest}"
+                "had kept only what a flush or FUA covered, and lost {}: {listed}{rest}",
+                counted(pending, "write")
             )
         }
         Relaxation::Lost(_) => {

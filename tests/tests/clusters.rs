@@ -261,7 +261,7 @@ time.sleep(600)'""", ready = {{ log = "told" }} }}]
         let (status, printed, said) = recorded(to);
         assert_eq!(status, Some(3), "{to}: {printed}{said}");
         assert!(
-            printed.contains("not recorded: sendto (a datagram to another node), 1 times"),
+            printed.contains("not recorded: sendto (a datagram to another node), 1 time"),
             "{to}: {printed}"
         );
     }

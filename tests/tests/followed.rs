@@ -15,6 +15,7 @@ const MODELS: [&str; 5] = ["posix", "ext4-ordered", "ext4-writeback", "xfs", "bt
 struct Swept {
     status: Option<i32>,
     findings: usize,
+    first: Value,
     summary: Value,
     said: String,
 }
@@ -67,6 +68,7 @@ fn sweep(options: &[&str], check: &str, words: &[&str]) -> Swept {
     Swept {
         status: output.status.code(),
         findings: findings.len(),
+        first: findings.first().cloned().unwrap_or_default(),
         summary: summaries.pop().unwrap_or_default(),
         said: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
@@ -324,4 +326,38 @@ fn a_state_that_lacks_what_was_not_recorded_accuses_nobody() {
     let check = "if test -s {acks} && ! test -e {dir}/file; then echo broken it is lost; \
                  else echo ok; fi";
     sweep_script(&[], check, script).assert_found("not synced");
+}
+
+#[test]
+fn what_looks_like_a_sync_and_promises_nothing_is_named_where_somebody_relied_on_it() {
+    let weak = |name: &str, script: &str| {
+        let script = format!("import os, sys, mmap, ctypes\nos.chdir(sys.argv[1])\n{script}");
+        let words = ["/usr/bin/python3", "-c", &script, "{dir}"];
+        let check = "if test -s {acks} && ! grep -q whole {dir}/file; then echo broken it is lost; \
+                     else echo ok; fi";
+        let swept = sweep(&["--model", "ext4-ordered"], check, &words);
+        swept.assert_found(name);
+        swept.first["promised_nothing"].clone()
+    };
+    let write = "file = os.open('file', os.O_RDWR | os.O_CREAT); os.write(file, b'whole')\n";
+    let range = "ctypes.CDLL(None).sync_file_range(file, ctypes.c_long(0), ctypes.c_long(0), 7)\n";
+    let found = weak("range", &format!("{write}{range}{range}print('written')"));
+    assert_eq!(found[0]["call"], "sync_file_range", "{found:#}");
+    assert_eq!(found[0]["path"], "file", "{found:#}");
+    assert_eq!(found[0]["times"], 2, "{found:#}");
+    // Nobody relied on what came before, or on what was called of another file.
+    let other = "other = os.open('other', os.O_RDWR | os.O_CREAT); os.write(other, b'whole')\n";
+    let of_other = range.replace("file,", "other,");
+    let found = weak(
+        "other",
+        &format!("{other}{of_other}{write}print('written')"),
+    );
+    assert!(found.is_null(), "{found:#}");
+    let mapped = "file = os.open('file', os.O_RDWR | os.O_CREAT); os.write(file, bytes(4096))\n\
+                  os.fsync(file); os.fsync(os.open('.', os.O_RDONLY))\n\
+                  map = mmap.mmap(file, 4096)\nmap[0:5] = b'whole'\n\
+                  address = ctypes.addressof(ctypes.c_char.from_buffer(map))\n\
+                  ctypes.CDLL(None).msync(ctypes.c_void_p(address), 4096, 1)\nprint('written')";
+    let found = weak("mapping", mapped);
+    assert_eq!(found[0]["call"], "msync(MS_ASYNC)", "{found:#}");
 }

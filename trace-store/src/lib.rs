@@ -16,7 +16,7 @@ use std::sync::Arc;
 use block_dev::{Base, BlockLog};
 use brief::{Brief, BriefList};
 use serde::{Deserialize, Serialize};
-use trace::{Data, Run};
+use trace::{Data, FileId, Run};
 
 pub use storage::{Error, Result, VERSION};
 
@@ -104,6 +104,9 @@ pub struct About {
     /// Calls that were refused (ENOSYS), each with how often: programs have to do without.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refused: BTreeMap<String, u64>,
+    /// Calls of each node that look like a sync and promise nothing: somebody may rely on them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub weak_syncs: BTreeMap<String, Vec<WeakSync>>,
     /// What was done on the disks meanwhile, beside the nodes, by the name of the schedule; nothing
     /// if that is not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -114,6 +117,17 @@ pub struct About {
     /// From how many crash states recoveries were recorded, if any were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recoveries: Option<RecoveryCounts>,
+}
+
+/// A call that looks like a sync of a file and promises nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WeakSync {
+    /// The file.
+    pub file: FileId,
+    /// What was called.
+    pub call: String,
+    /// How many events of the node came before it.
+    pub events: usize,
 }
 
 /// The crash that a program recovered from while it was recorded.

@@ -77,6 +77,8 @@ pub enum Call {
     SyncFileSystem,
     /// msync(2).
     SyncMapping,
+    /// sync_file_range(2): what was written is on its way, and no promise is made.
+    BeginSync,
     /// A shared mapping of a file.
     Map,
     /// A mapping less.
@@ -365,6 +367,7 @@ pub const ROWS: &[Row] = &[
     when(row(both(10, 226), "mprotect", Call::Protect), When::Bits { argument: 2, bits: libc::PROT_WRITE as u32 }),
     row(both(25, 216), "mremap", Call::Move),
     row(both(26, 227), "msync", Call::SyncMapping),
+    row(both(277, 84), "sync_file_range", Call::BeginSync),
     row(both(77, 46), "ftruncate", Call::TruncateOf),
     row(both(285, 47), "fallocate", Call::Allocate),
     row(both(296, 70), "pwritev", write(Bytes::Vector, Some(3), None)),

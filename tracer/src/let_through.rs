@@ -43,7 +43,7 @@ const TIMES: &[&str] = &["futimesat", "utime", "utimensat", "utimes"];
 
 /// They promise nothing: no state has more because of them.
 #[rustfmt::skip] // names side by side
-const HINTS: &[&str] = &["fadvise64", "readahead", "sync_file_range"];
+const HINTS: &[&str] = &["fadvise64", "readahead"];
 
 /// They need what `io_uring_setup` or `io_setup` makes, at which somebody looks or which is refused.
 #[rustfmt::skip] // names side by side

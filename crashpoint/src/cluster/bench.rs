@@ -3,11 +3,12 @@
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, OutputFormat, columns, say};
-use cluster::{Cluster, ClusterFile, Spawn};
+use cluster::{Cluster, ClusterFile, Disk, NodeConfig, Process, Spawn, Starter};
 use local_fs::{Scratch, enter_mount_namespace};
 use node_sweep::{CrashState, Nodes, Plan, States, Subject, sweep};
 use pace_rules::Sector;
@@ -153,14 +154,35 @@ fn swept(
     Ok(swept.checked as f64 / began.elapsed().as_secs_f64())
 }
 
+/// Starts nodes with nobody who watches, each on one processor, as a recorder does: on other
+/// processors they take another time.
+struct Pinned<'a>(&'a ClusterFile);
+
+impl Starter for Pinned<'_> {
+    fn start(
+        &mut self,
+        node: &NodeConfig,
+        disk: Option<&mut Disk>,
+        command: Command,
+    ) -> io::Result<Box<dyn Process>> {
+        let place = self.0.place(&node.name).expect("it is a node of this file");
+        machine::on_one_processor(place, || Spawn.start(node, disk, command))?
+    }
+}
+
 /// How long the client takes with nobody who records, from its first acknowledgement to its last.
 fn alone(file: &ClusterFile, interrupt: &Interrupt) -> anyhow::Result<f64> {
     let workspace = Workspace::new(file, None)?;
     let cancelled = || interrupt.requested();
     let mut cluster = Cluster::new(file, &workspace.logs)?;
-    start_prepared(&mut cluster, &workspace, &mut Spawn, &cancelled)?;
+    start_prepared(&mut cluster, &workspace, &mut Pinned(file), &cancelled)?;
     let mut times = Vec::new();
-    cluster.run_client(&mut |_| times.push(Instant::now()), &cancelled)?;
+    // As it is recorded.
+    let place = file.nodes.len();
+    machine::on_one_processor(place, || {
+        cluster.run_client(&mut |_| times.push(Instant::now()), &cancelled)
+    })
+    .context("have the client run on one processor")??;
     let between = times
         .first()
         .zip(times.last())

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use brief::counted;
 use campaign::{Interrupt, Outcome, say};
 use clap::Args;
 use cluster::{
@@ -371,7 +372,7 @@ fn summarize(trace: &Trace, out: &Path) -> io::Result<()> {
         )?;
     }
     for (what, times) in &trace.about.not_recorded {
-        writeln!(to, "not recorded: {what}, {times} times")?;
+        writeln!(to, "not recorded: {what}, {}", counted(*times, "time"))?;
     }
     writeln!(to, "the trace is in {}", out.display())
 }

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use block_dev::loop_device::LoopDevice;
+use brief::counted;
 use itertools::Itertools;
 use local_fs::{FileSystem, KernelLog, Program, enter_mount_namespace, find_program};
 use machine::{GUEST_STATE_BYTES, GuestCommand, Uml, host_state_bytes};
@@ -230,7 +231,7 @@ pub(super) fn processor_state() -> Found {
     } else {
         ""
     };
-    Ok(format!("{bytes} bytes{more}"))
+    Ok(format!("{}{more}", counted(bytes, "byte")))
 }
 
 pub(super) fn kernel_release() -> Found {
@@ -288,7 +289,10 @@ pub(super) fn recording() -> Found {
     };
     match try_it() {
         Ok(0) => Err("of a program that wrote to a file nothing was recorded: report it".into()),
-        Ok(count) => Ok(format!("recorded a program: {count} operations")),
+        Ok(count) => Ok(format!(
+            "recorded a program: {}",
+            counted(count, "operation")
+        )),
         Err(error) => Err(format!("{error:#}")),
     }
 }

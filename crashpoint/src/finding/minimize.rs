@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::bail;
+use brief::counted;
 use campaign::{Interrupt, Outcome, say};
 use clap::{Args, Command};
 use node_sweep::Recorded;
@@ -142,8 +143,4 @@ impl Opened {
         };
         text + &replay_text(workload, &self.sweep_command(&sweep))
     }
-}
-
-pub(super) fn counted(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

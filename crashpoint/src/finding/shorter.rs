@@ -16,10 +16,10 @@ use recorder::process::Schedule;
 use trace::Action;
 use trace_store::Trace;
 
-use super::minimize::counted;
 use super::states::State;
 use crate::app::{self, PROGRAM, Recording, check_of, subjects};
 use crate::cluster::{self, Ground};
+use brief::counted;
 
 /// Tells a client how many operations it is to do at most.
 pub(crate) const OPERATIONS: &str = "CRASHPOINT_OPERATIONS";

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::bail;
+use brief::counted;
 use campaign::{Outcome, columns};
 use clap::{Args, Command};
 use node_sweep::{Finding, Numbered, Rank, Recorded, load_trace};
@@ -152,7 +153,7 @@ fn describe(arguments: &ShowArgs) -> anyhow::Result<Outcome> {
         )?;
     }
     for (what, count) in &trace.about.not_recorded {
-        writeln!(out, "not recorded: {what}, {count} times")?;
+        writeln!(out, "not recorded: {what}, {}", counted(*count, "time"))?;
     }
     Ok(Outcome::Clean)
 }

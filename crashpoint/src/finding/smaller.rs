@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::bail;
+use brief::counted;
 use campaign::{Interrupt, Outcome, quoted, say};
 use node_sweep::{
     Finding, Judge, Level, Minimization, Minimized, Numbered, Shape, keep, load_trace, minimize,
@@ -11,7 +12,6 @@ use node_sweep::{
 };
 use trace_store::Trace;
 
-use super::minimize::counted;
 use super::states::State;
 use crate::cluster::Ground;
 
@@ -132,14 +132,14 @@ fn print(of: &Minimization<'_>, minimized: &Minimized) -> io::Result<()> {
     }
     let events = counted(before.events, "event");
     parts.push(format!("{events} down to {}", after.events));
-    let states = if *checked == 1 { "state" } else { "states" };
     write!(
         io::stdout(),
-        "FINDING {}  {}  {}: {} ({checked} {states} checked)\n{}",
+        "FINDING {}  {}  {}: {} ({} checked)\n{}",
         finding.number,
         finding.model,
         finding.relaxation,
         parts.join(", "),
+        counted(*checked, "state"),
         finding.text()
     )
 }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use brief::counted;
 use itertools::Itertools;
 use node_sweep::{Finding, Reason, Recorded};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
@@ -91,8 +92,10 @@ fn cases(sweep: &Sweep, place: usize) -> Vec<TestCase> {
         cases.push(error(&open.workload, "inconclusive", &open.why, &text));
     }
     if !sweep.overview.finished {
-        let done = swept.summary.workloads;
-        let message = format!("not finished: {done} workloads are done");
+        let message = format!(
+            "not finished: {} done so far",
+            counted(swept.summary.workloads, "workload")
+        );
         let text = format!(
             "continue with: crashpoint fs --resume {}\n",
             sweep.directory.display()
@@ -168,14 +171,21 @@ fn unknown(directory: &Path, recorded: &Recorded) -> Vec<TestCase> {
         let Reason { first, states, why } = reason;
         (
             "states",
-            format!("{states} states: {why} (the first is number {first})"),
+            format!(
+                "{}: {why} (the first is number {first})",
+                counted(*states, "state")
+            ),
         )
     };
     let reasons = recorded.reasons();
     let reasons = reasons.iter().map(reason);
     let calls = summary.not_recorded.iter();
-    let calls =
-        calls.map(|(call, times)| ("the recording", format!("{call} was called {times} times")));
+    let calls = calls.map(|(call, times)| {
+        (
+            "the recording",
+            format!("{call} was called {}", counted(*times, "time")),
+        )
+    });
     let case = |(name, words): (&str, String)| error(name, "inconclusive", &words, &words);
     let untested = summary.untested.iter();
     let untested = untested.map(|why| ("the recording", why.clone()));

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use block_dev::Kind;
+use brief::counted;
 use trace::{Action, Event, FileId, FileKind, FileOp, Message, Name, Node, SyncScope};
 use trace_store::Trace;
 
@@ -95,13 +96,16 @@ fn request(kind: Kind) -> String {
             fua,
         } => {
             format!(
-                "write of {length} bytes at {offset}{}",
+                "write of {} at {offset}{}",
+                counted(length, "byte"),
                 if fua { ", FUA" } else { "" }
             )
         }
         Kind::Flush => "flush".into(),
         Kind::FuaFlush => "flush that stands for FUA".into(),
-        Kind::Discard { offset, length } => format!("discard of {length} bytes at {offset}"),
+        Kind::Discard { offset, length } => {
+            format!("discard of {} at {offset}", counted(length, "byte"))
+        }
         Kind::Mark(_) => "mark".into(),
     }
 }
@@ -252,7 +256,8 @@ impl Names {
                 )
             }
             FileOp::Resize { file, from, to } => {
-                format!("{}: {from} bytes become {to}", self.path(*file))
+                let bytes = counted(*from, "byte");
+                format!("{}: {bytes} become {to}", self.path(*file))
             }
             FileOp::Zero { file, offset, len } => {
                 format!(
@@ -266,7 +271,9 @@ impl Names {
                 let name = String::from_utf8_lossy(name);
                 let path = self.path(*file);
                 match value {
-                    Some(value) => format!("{path}: attribute {name}, {} bytes", value.len),
+                    Some(value) => {
+                        format!("{path}: attribute {name}, {}", counted(value.len, "byte"))
+                    }
                     None => format!("{path}: attribute {name} removed"),
                 }
             }

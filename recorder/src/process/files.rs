@@ -125,6 +125,12 @@ impl Recording {
                 })
             }
             Call::Sync { data_only } => self.enter_sync(origin, arguments[0], data_only),
+            Call::BeginSync => {
+                if let Some((file, _)) = self.own(origin, arguments[0]) {
+                    self.promises_nothing(file, origin.row.name);
+                }
+                Next::GoOn
+            }
             Call::SyncAll => self.sync_all(origin),
             Call::SyncFileSystem => match origin.descriptor(arguments[0] as i32) {
                 Some(descriptor) if self.is_around_us(&descriptor.stat) => self.sync_all(origin),

@@ -53,6 +53,10 @@ pub fn join(nodes: Vec<NodeTrace>, mut about: About) -> Trace {
         for (what, count) in node.not_recorded {
             *about.not_recorded.entry(what).or_default() += count;
         }
+        if !node.weak_syncs.is_empty() {
+            let weak_syncs = node.weak_syncs;
+            about.weak_syncs.insert(node.name.clone(), weak_syncs);
+        }
         for (what, count) in node.refused {
             *about.refused.entry(what).or_default() += count;
         }

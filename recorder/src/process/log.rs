@@ -7,6 +7,7 @@ use std::process::ExitStatus;
 
 use brief::{Brief, BriefList};
 use trace::{Data, FileOp, InitialFile};
+use trace_store::WeakSync;
 
 use tracer::StackTable;
 
@@ -23,6 +24,8 @@ pub struct NodeTrace {
     pub not_recorded: BTreeMap<String, u64>,
     /// Calls that failed with ENOSYS because what goes through them cannot be followed.
     pub refused: BTreeMap<String, u64>,
+    /// Calls that look like a sync and promise nothing.
+    pub weak_syncs: Vec<WeakSync>,
     /// Datagrams that it sent, by call and address, and how many: they are not in the events.
     /// Whoever knows the addresses of the other nodes has to count those that went there as not
     /// recorded.
@@ -43,6 +46,7 @@ impl fmt::Debug for NodeTrace {
             .field("status", &self.status)
             .field("not_recorded", &self.not_recorded)
             .field("refused", &self.refused)
+            .field("weak_syncs", &BriefList(self.weak_syncs.iter()))
             .field("datagrams", &self.datagrams)
             .field("directory", &self.directory)
             .field("initial", &BriefList(self.initial.iter()))

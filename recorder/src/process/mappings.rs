@@ -162,7 +162,18 @@ impl Recording {
                 }
                 Next::ToExit(Entered::File(FileCall::Sync(ranges)))
             }
-            Call::SyncMapping => Next::GoOn,
+            Call::SyncMapping => {
+                let files: Vec<_> = self
+                    .hit(origin.process, start, len)
+                    .map(|mapping| mapping.file)
+                    .collect();
+                for file in files {
+                    // What was stored before it comes before it.
+                    self.settle_mapped(origin, file);
+                    self.promises_nothing(file, "msync(MS_ASYNC)");
+                }
+                Next::GoOn
+            }
             Call::Unmap => {
                 let going = self
                     .hit(origin.process, start, len)

@@ -8,6 +8,7 @@ use std::process::ExitStatus;
 
 use libc::pid_t;
 use trace::{Data, FileId, FileOp, InitialFile};
+use trace_store::WeakSync;
 use tracer::calls::Call;
 use tracer::lookup::Paths;
 use tracer::{After, Decision, Entry, Observer, Origin, StackTable, now_ns, read_memory};
@@ -71,6 +72,7 @@ pub(super) struct Recording {
     pub data: Vec<u8>,
     not_recorded: BTreeMap<String, u64>,
     refused: BTreeMap<String, u64>,
+    weak_syncs: Vec<WeakSync>,
 }
 
 impl Recording {
@@ -106,6 +108,7 @@ impl Recording {
             data,
             not_recorded,
             refused: BTreeMap::new(),
+            weak_syncs: Vec::new(),
         })
     }
 
@@ -117,6 +120,15 @@ impl Recording {
     /// Something was done that is not recorded.
     pub(super) fn count(&mut self, what: impl Into<String>) {
         *self.not_recorded.entry(what.into()).or_default() += 1;
+    }
+
+    /// Something was called that looks like a sync of a file and is none.
+    pub(super) fn promises_nothing(&mut self, file: FileId, call: &str) {
+        self.weak_syncs.push(WeakSync {
+            file,
+            call: call.to_owned(),
+            events: self.events.len(),
+        });
     }
 
     /// Adds an event that ends now.
@@ -345,6 +357,7 @@ impl Observer for Recording {
             status,
             not_recorded: self.not_recorded,
             refused: self.refused,
+            weak_syncs: self.weak_syncs,
             directory: directory.map(|directory| directory.display().to_string()),
             initial: self.initial,
             events: self.events,

@@ -102,6 +102,8 @@ pub enum Driven {
 struct NodeState {
     /// Whether its disk was formatted.
     has_disk: bool,
+    /// Whether it has what it begins with.
+    is_begun: bool,
     command: Option<ProcessId>,
     is_ready: bool,
     started_ns: u64,
@@ -212,6 +214,7 @@ impl SimulatedCluster {
             if let Some(node) = self.nodes.get_mut(*machine) {
                 *node = NodeState {
                     has_disk: node.has_disk,
+                    is_begun: node.is_begun,
                     starts: node.starts + 1,
                     ..NodeState::default()
                 };
@@ -235,8 +238,7 @@ impl SimulatedCluster {
         self.start_nodes(cancelled)
     }
 
-    /// Has the init of a machine make a system of its kernel, and gives a new node what it begins
-    /// with.
+    /// Has the init of a machine make a system of its kernel, with its disk.
     fn set_up(
         &mut self,
         machine: usize,
@@ -259,21 +261,28 @@ impl SimulatedCluster {
             last_pid: FIRST_LAST_PID * starts.max(1),
         };
         self.ask(machine, &Order::SetUp(Box::new(spec)), cancelled)?;
-        let Some(node) = node.filter(|_| is_new) else {
-            return Ok(());
-        };
+        if let Some(node) = self.nodes.get_mut(machine) {
+            node.has_disk = true;
+        }
+        Ok(())
+    }
+
+    /// Gives a new node what it begins with: files, and what its setup makes.
+    fn begin_node(
+        &mut self,
+        machine: usize,
+        cancelled: &dyn Fn() -> bool,
+    ) -> std::result::Result<(), NotUp> {
+        let node = self.file.nodes[machine].clone();
         for (path, content) in &node.files {
             let path = node.directory().join(path);
             let (content, user) = (content.clone().into_bytes(), node.user.clone());
-            self.ask(
-                machine,
-                &Order::Write {
-                    path,
-                    content,
-                    user,
-                },
-                cancelled,
-            )?;
+            let order = Order::Write {
+                path,
+                content,
+                user,
+            };
+            self.ask(machine, &order, cancelled)?;
         }
         for words in &node.setup {
             let task = self.node_task(machine, words);
@@ -284,12 +293,12 @@ impl SimulatedCluster {
                 return Err(self.not_ready(machine, what).into());
             }
         }
-        if has_data {
+        if node.has_data {
             // Neither this nor the file system under it is what is tested.
             self.ask(machine, &Order::Sync, cancelled)?;
             self.hosts.simulation.disk(machine, 0).settle();
         }
-        self.nodes[machine].has_disk = true;
+        self.nodes[machine].is_begun = true;
         Ok(())
     }
 
@@ -316,7 +325,7 @@ impl SimulatedCluster {
         loop {
             for machine in 0..self.nodes.len() {
                 if !self.nodes[machine].is_ready {
-                    self.advance(machine)?;
+                    self.advance(machine, cancelled)?;
                 }
             }
             if self.nodes.iter().all(|node| node.is_ready) {
@@ -330,12 +339,20 @@ impl SimulatedCluster {
     }
 
     /// Brings a node nearer to being ready.
-    fn advance(&mut self, machine: usize) -> Result<()> {
+    fn advance(
+        &mut self,
+        machine: usize,
+        cancelled: &dyn Fn() -> bool,
+    ) -> std::result::Result<(), NotUp> {
         let now_ns = self.hosts.simulation.now_ns();
         self.refuse_end_of(machine)?;
         let config = self.file.nodes[machine].clone();
         let Some(id) = self.nodes[machine].command else {
             if config.after.iter().all(|other| self.nodes[*other].is_ready) {
+                if !self.nodes[machine].is_begun {
+                    self.begin_node(machine, cancelled)?;
+                }
+                let now_ns = self.hosts.simulation.now_ns();
                 let task = self.node_task(machine, &config.command);
                 let id = self.hosts.start(machine, task, &config.name, true)?;
                 self.nodes[machine].command = Some(id);
@@ -363,7 +380,7 @@ impl SimulatedCluster {
             }
         } else if now_ns - node.started_ns > config.ready_within.as_nanos() as u64 {
             let what = format!("was not ready within {:?}", config.ready_within);
-            return Err(self.not_ready(machine, what));
+            return Err(self.not_ready(machine, what).into());
         }
         Ok(())
     }

@@ -29,8 +29,10 @@ pub enum Error {
         /// What it says.
         what: String,
     },
-    /// Nothing can fail: no node asks its disk for anything while the client runs.
-    #[error("no node asks a disk for anything while the client runs, so there is nothing to try")]
+    /// There is no moment to try: nothing is acknowledged, and no node asks its disk for anything.
+    #[error(
+        "while the client runs nothing is acknowledged and no disk is asked for anything, so there is nothing to try"
+    )]
     NoPoints,
     /// A run was not the same when it was made again.
     #[error(

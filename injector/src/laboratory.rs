@@ -117,8 +117,8 @@ impl Laboratory {
             .collect()
     }
 
-    /// Runs it without a failure, and asks the check: then, and once more after the power of all
-    /// nodes failed at rest and nothing was lost. Returns at which points power can fail.
+    /// Runs it without a failure, and asks the check: then, and once more after a restart of all
+    /// nodes for which everything had been written. Returns at which points power can fail.
     ///
     /// # Errors
     /// If the client fails, or the check is not content: then nothing can be said of failures.
@@ -137,15 +137,20 @@ impl Laboratory {
         let ranges = before.iter().zip(&after).enumerate();
         let ranges = ranges.filter_map(|(node, (before, after))| {
             let positions = (*before)?..(*after)?;
+            let node = Some(node);
             (!positions.is_empty()).then_some(PointRange { node, positions })
         });
+        let acknowledgements = PointRange {
+            node: None,
+            positions: 1..times_ns.len() + 1,
+        };
         let mut plan = Plan {
-            points: ranges.collect(),
+            points: ranges.chain([acknowledgements]).collect(),
             first: Vec::new(),
             victims: Vec::new(),
             keeps: Vec::new(),
         };
-        if plan.points.is_empty() {
+        if plan.is_without_points() {
             return Err(Error::NoPoints);
         }
         plan.first = first_after(&mut cluster, &plan, &times_ns);
@@ -159,7 +164,7 @@ impl Laboratory {
                 Verdict::Inconclusive(what) => Err(Error::NotOk { when, what }),
             };
         ask(&mut cluster, "after the client")?;
-        cluster.idle(DOWN_NS, cancelled)?;
+        cluster.sync(cancelled)?;
         let nodes: Vec<_> = (0..self.file.nodes.len()).collect();
         cluster.power_off(&nodes, |_, _| Relaxation::Prefix)?;
         cluster.idle(DOWN_NS, cancelled)?;
@@ -208,26 +213,28 @@ impl Laboratory {
         cluster
             .simulation()
             .keep_in_step(failure.victims == Victims::All);
-        cluster.stop_at(Some(Point::Disk {
-            machine: failure.node,
+        cluster.stop_at(failure.node.map(|machine| Point::Disk {
+            machine,
             disk: 0,
             position: failure.position,
         }));
+        let mut count = 0;
         let mut driven = cluster.drive_client(
             &client,
             client.end_ns,
-            &mut |_, line| add_line(&mut lines, line),
+            &mut |_, line| {
+                add_line(&mut lines, line);
+                count += 1;
+                failure.node.is_some() || count < failure.position
+            },
             cancelled,
         )?;
-        let is_there = driven == Driven::Point;
+        let is_there = matches!(driven, Driven::Point | Driven::Stopped);
         cluster.stop_at(None);
         cluster.simulation().keep_in_step(false);
         let failed_ns = cluster.simulation().now_ns();
         let acknowledged_before = count_lines(&lines);
-        let victims: Vec<_> = match failure.victims {
-            Victims::All => (0..self.file.nodes.len()).collect(),
-            Victims::One => vec![failure.node],
-        };
+        let victims = failure.victims(self.file.nodes.len());
         let cuts = cluster.power_off(&victims, |_, _| match failure.keeps {
             Keeps::Flushed => Relaxation::Flushed,
             Keeps::Prefix => Relaxation::Prefix,
@@ -239,7 +246,10 @@ impl Laboratory {
             driven = cluster.drive_client(
                 &client,
                 up_ns,
-                &mut |_, line| add_line(&mut lines, line),
+                &mut |_, line| {
+                    add_line(&mut lines, line);
+                    true
+                },
                 cancelled,
             )?;
         }
@@ -251,7 +261,10 @@ impl Laboratory {
             driven = cluster.drive_client(
                 &client,
                 client.end_ns,
-                &mut |_, line| add_line(&mut lines, line),
+                &mut |_, line| {
+                    add_line(&mut lines, line);
+                    true
+                },
                 cancelled,
             )?;
             if !matches!(driven, Driven::Ended(_)) {
@@ -280,23 +293,32 @@ impl Laboratory {
     }
 }
 
-/// The numbers of the points that are the first after one of these times, each once.
+/// The numbers of acknowledgements, which were at these times, and of the first request after each.
 fn first_after(cluster: &mut SimulatedCluster, plan: &Plan, times_ns: &[u64]) -> Vec<u64> {
     let mut points = Vec::new();
     for range in &plan.points {
-        let log = cluster.simulation().disk(range.node, 0).log();
+        let log = range
+            .node
+            .map(|node| cluster.simulation().disk(node, 0).log());
         for position in range.positions.clone() {
+            let time_ns = match log {
+                Some(log) => log.entries()[position].time_ns,
+                None => times_ns[position - 1],
+            };
             let number = plan.number(range.node, position);
-            points.extend(number.map(|number| (log.entries()[position].time_ns, number)));
+            points.extend(number.map(|number| (time_ns, range.node, number)));
         }
     }
     points.sort_unstable();
-    let first = times_ns.iter().filter_map(|time_ns| {
-        let place = points.partition_point(|(at_ns, _)| at_ns < time_ns);
-        points.get(place).map(|(_, number)| *number)
-    });
-    let mut first: Vec<_> = first.collect();
-    first.dedup();
+    // At each of these times there is the acknowledgement itself, and then what follows.
+    let mut first = Vec::new();
+    let mut is_after = false;
+    for (_, node, number) in points {
+        if node.is_none() || is_after {
+            first.push(number);
+        }
+        is_after = node.is_none();
+    }
     first
 }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub enum Victims {
     /// All nodes, at one instant
     All,
-    /// The node that is asking its disk; the others go on
+    /// The node that is asking its disk, after an acknowledgement each in turn; the others go on
     One,
 }
 
@@ -27,21 +27,23 @@ pub enum Keeps {
     Prefix,
 }
 
-/// The requests of a node's disk while the client runs: the lengths of its log before each of them.
+/// Where power can fail while the client runs: before a request of a node to its disk, or right
+/// after an acknowledgement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PointRange {
-    /// The node's index in the cluster file.
-    pub node: usize,
-    /// Those lengths.
+    /// The node's index in the cluster file; none if these are acknowledgements.
+    pub node: Option<usize>,
+    /// The lengths of the log of its disk before each request, or how many acknowledgements there
+    /// are.
     pub positions: Range<usize>,
 }
 
 /// A power failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The node before whose request it is.
-    pub node: usize,
-    /// How many entries the log of its disk has then.
+    /// The node before whose request it is; none if it is right after an acknowledgement.
+    pub node: Option<usize>,
+    /// How many entries the log of its disk has then, or how many acknowledgements there are.
     pub position: usize,
     /// Whose power fails.
     pub victims: Victims,
@@ -49,12 +51,23 @@ pub struct Failure {
     pub keeps: Keeps,
 }
 
+impl Failure {
+    /// The nodes whose power fails, of so many.
+    pub fn victims(&self, nodes: usize) -> Vec<usize> {
+        match (self.victims, self.node) {
+            (Victims::All, _) => (0..nodes).collect(),
+            (Victims::One, Some(node)) => vec![node],
+            (Victims::One, None) => vec![self.position % nodes],
+        }
+    }
+}
+
 /// All failures of one run of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The points.
     pub points: Vec<PointRange>,
-    /// The numbers of those that come first: the first after each acknowledgement.
+    /// The numbers of those that come first: acknowledgements, and the first request after each.
     pub first: Vec<u64>,
     /// Whose power fails at each.
     pub victims: Vec<Victims>,
@@ -85,7 +98,7 @@ impl Plan {
     }
 
     /// The number of a point.
-    pub fn number(&self, node: usize, position: usize) -> Option<u64> {
+    pub fn number(&self, node: Option<usize>, position: usize) -> Option<u64> {
         let mut before = 0;
         for range in &self.points {
             if range.node == node && range.positions.contains(&position) {
@@ -99,6 +112,11 @@ impl Plan {
     /// How many failures there are.
     pub fn len(&self) -> u64 {
         self.points() * (self.victims.len() * self.keeps.len()) as u64
+    }
+
+    /// Whether there is nowhere where power can fail.
+    pub fn is_without_points(&self) -> bool {
+        self.points() == 0
     }
 
     /// Whether there are none.
@@ -139,11 +157,11 @@ mod tests {
         let plan = Plan {
             points: vec![
                 PointRange {
-                    node: 0,
+                    node: Some(0),
                     positions: 5..8,
                 },
                 PointRange {
-                    node: 2,
+                    node: None,
                     positions: 0..2,
                 },
             ],
@@ -151,7 +169,10 @@ mod tests {
             victims: vec![Victims::All, Victims::One],
             keeps: vec![Keeps::Flushed, Keeps::Prefix],
         };
-        assert_eq!((plan.number(2, 0), plan.number(2, 2)), (Some(3), None));
+        assert_eq!(
+            (plan.number(None, 0), plan.number(None, 2)),
+            (Some(3), None)
+        );
         assert_eq!(plan.len(), 20);
         let all = (0..20).map(|index| plan.failure(index).expect("one of them"));
         let distinct: BTreeSet<_> = all
@@ -166,10 +187,13 @@ mod tests {
             .collect();
         assert_eq!(distinct.len(), 20);
         assert!(distinct.iter().all(|(node, position, ..)| match node {
-            0 => (5..8).contains(position),
-            node => *node == 2 && *position < 2,
+            Some(node) => *node == 0 && (5..8).contains(position),
+            None => *position < 2,
         }));
         assert_eq!(plan.failure(20), None);
+        let last = plan.failure(19).expect("the last");
+        assert_eq!((last.node, last.victims), (None, Victims::One));
+        assert_eq!(last.victims(3), [1]);
         let order: Vec<_> = plan.order().collect();
         let tried: BTreeSet<_> = order.iter().copied().collect();
         assert_eq!((order.len(), tried.len()), (20, 20), "each is tried once");
@@ -183,5 +207,6 @@ mod tests {
         );
         let first = plan.failure(0).expect("the first");
         assert_eq!((first.victims, first.keeps), (Victims::All, Keeps::Flushed));
+        assert_eq!(first.victims(3), [0, 1, 2]);
     }
 }

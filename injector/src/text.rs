@@ -72,10 +72,20 @@ pub fn finding(
 ) -> String {
     let name = |node: usize| manifest.nodes[node].as_str();
     let failure = &result.failure;
-    let at = name(failure.node);
     let whose = match failure.victims {
         Victims::All => "all nodes".to_owned(),
-        Victims::One => format!("node {at}"),
+        Victims::One => {
+            let victims = failure.victims(manifest.nodes.len());
+            format!("node {}", name(victims[0]))
+        }
+    };
+    let at = match failure.node {
+        Some(node) => format!(
+            "before request {} of the disk of {}",
+            failure.position,
+            name(node)
+        ),
+        None => format!("right after acknowledgement {}", failure.position),
     };
     let lost: Vec<_> = result
         .lost
@@ -104,10 +114,7 @@ pub fn finding(
     };
     row(
         "power",
-        &format!(
-            "of {whose} fails at {:.6} s, before request {} of the disk of {at}",
-            result.time_s, failure.position
-        ),
+        &format!("of {whose} fails at {:.6} s, {at}", result.time_s),
     );
     row("disks", &kept);
     row("acknowledged", &last);
@@ -173,7 +180,7 @@ pub fn table(summary: &Summary, manifest: &LiveManifest) -> String {
         .count();
     let _ = writeln!(
         text,
-        "tried {} of {} failures (a request to a disk, whose power fails, what disks keep); {repeated} \
+        "tried {} of {} failures (when, whose power fails, what disks keep); {repeated} \
          were tried twice and came to the same",
         summary.results.len(),
         summary.all
@@ -190,7 +197,7 @@ mod tests {
         LiveResult {
             index,
             failure: Failure {
-                node: 0,
+                node: Some(0),
                 position: 7,
                 victims: Victims::All,
                 keeps: Keeps::Flushed,

@@ -95,15 +95,26 @@ pub enum Driven {
     Point,
     /// It is the time.
     Time,
+    /// Whoever takes its lines wants no more.
+    Stopped,
+}
+
+/// What the directory of a node has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Data {
+    /// Its disk is not formatted.
+    #[default]
+    None,
+    /// Nothing.
+    Empty,
+    /// What the node begins with.
+    Begun,
 }
 
 /// What is known of a node.
 #[derive(Debug, Default)]
 struct NodeState {
-    /// Whether its disk was formatted.
-    has_disk: bool,
-    /// Whether it has what it begins with.
-    is_begun: bool,
+    data: Data,
     command: Option<ProcessId>,
     is_ready: bool,
     started_ns: u64,
@@ -213,8 +224,7 @@ impl SimulatedCluster {
             self.hosts.forget(*machine);
             if let Some(node) = self.nodes.get_mut(*machine) {
                 *node = NodeState {
-                    has_disk: node.has_disk,
-                    is_begun: node.is_begun,
+                    data: node.data,
                     starts: node.starts + 1,
                     ..NodeState::default()
                 };
@@ -245,7 +255,10 @@ impl SimulatedCluster {
         cancelled: &dyn Fn() -> bool,
     ) -> std::result::Result<(), NotUp> {
         let node = self.file.nodes.get(machine).cloned();
-        let is_new = self.nodes.get(machine).is_some_and(|node| !node.has_disk);
+        let is_new = self
+            .nodes
+            .get(machine)
+            .is_some_and(|node| node.data == Data::None);
         let has_data = node.as_ref().is_some_and(|node| node.has_data);
         let starts = self.nodes.get(machine).map_or(1, |node| node.starts);
         let spec = SetUp {
@@ -261,8 +274,8 @@ impl SimulatedCluster {
             last_pid: FIRST_LAST_PID * starts.max(1),
         };
         self.ask(machine, &Order::SetUp(Box::new(spec)), cancelled)?;
-        if let Some(node) = self.nodes.get_mut(machine) {
-            node.has_disk = true;
+        if let Some(node) = self.nodes.get_mut(machine).filter(|_| is_new) {
+            node.data = Data::Empty;
         }
         Ok(())
     }
@@ -298,7 +311,7 @@ impl SimulatedCluster {
             self.ask(machine, &Order::Sync, cancelled)?;
             self.hosts.simulation.disk(machine, 0).settle();
         }
-        self.nodes[machine].is_begun = true;
+        self.nodes[machine].data = Data::Begun;
         Ok(())
     }
 
@@ -349,7 +362,7 @@ impl SimulatedCluster {
         let config = self.file.nodes[machine].clone();
         let Some(id) = self.nodes[machine].command else {
             if config.after.iter().all(|other| self.nodes[*other].is_ready) {
-                if !self.nodes[machine].is_begun {
+                if self.nodes[machine].data != Data::Begun {
                     self.begin_node(machine, cancelled)?;
                 }
                 let now_ns = self.hosts.simulation.now_ns();
@@ -489,10 +502,14 @@ impl SimulatedCluster {
         cancelled: &dyn Fn() -> bool,
     ) -> Result<()> {
         let client = self.begin_client()?;
-        match self.drive_client(&client, client.end_ns, acknowledged, cancelled)? {
+        let mut all = |time_ns: u64, line: &[u8]| {
+            acknowledged(time_ns, line);
+            true
+        };
+        match self.drive_client(&client, client.end_ns, &mut all, cancelled)? {
             Driven::Ended(Ending::Status(0)) => Ok(()),
             Driven::Ended(ending) => Err(self.failed("the client", CLIENT, &ending.to_string())),
-            Driven::Time | Driven::Point => {
+            Driven::Time | Driven::Point | Driven::Stopped => {
                 let what = format!("did not end within {:?}", client.within);
                 Err(self.failed("the client", CLIENT, &what))
             }
@@ -519,8 +536,8 @@ impl SimulatedCluster {
         })
     }
 
-    /// Lets the client go on, until it ends, the simulation is at the point that was asked for, or
-    /// at a time.
+    /// Lets the client go on, until it ends, the simulation is at the point that was asked for, at a
+    /// time, or `acknowledged`, which gets each line and its time, wants no more.
     ///
     /// # Errors
     /// If the simulation cannot go on.
@@ -528,7 +545,7 @@ impl SimulatedCluster {
         &mut self,
         client: &RunningClient,
         until_ns: u64,
-        acknowledged: &mut dyn FnMut(u64, &[u8]),
+        acknowledged: &mut dyn FnMut(u64, &[u8]) -> bool,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Driven> {
         let machine = self.client();
@@ -538,7 +555,9 @@ impl SimulatedCluster {
                 return Ok(Driven::Ended(Ending::Unknown));
             };
             while let Some(line) = process.line() {
-                acknowledged(now_ns, &line);
+                if !acknowledged(now_ns, &line) {
+                    return Ok(Driven::Stopped);
+                }
             }
             if let Some(status) = process.status {
                 return Ok(Driven::Ended(ending(ExitStatus::from_raw(status))));
@@ -642,6 +661,21 @@ impl SimulatedCluster {
             }
             other => other,
         })
+    }
+
+    /// Has every node write everything to its disk (`syncfs`), and flush it.
+    ///
+    /// # Errors
+    /// If one cannot.
+    pub fn sync(&mut self, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        for machine in 0..self.nodes.len() {
+            match self.ask(machine, &Order::Sync, cancelled) {
+                Ok(()) => {}
+                Err(NotUp::Error(error)) => return Err(error),
+                Err(NotUp::Point) => return Err(unasked()),
+            }
+        }
+        Ok(())
     }
 
     /// The power of nodes fails, at one instant; the disk of each loses what `select` says.

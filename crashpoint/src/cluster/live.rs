@@ -19,7 +19,7 @@ use crate::states::VisitArgs;
 #[derive(Debug, Args)]
 pub(crate) struct LiveArgs {
     /// Run the cluster of a cluster file on simulated machines, and have the power fail while it
-    /// runs, at each request of a node to its disk; the cluster and its client go on, and the check
+    /// runs, after each acknowledgement and at each request of a node to its disk; the cluster and its client go on, and the check
     /// asks for everything that was acknowledged
     #[arg(long, conflicts_with_all = ["explore", "starts", "again", "level", "states", "model", "lost", "split", "sector"])]
     pub(crate) live: bool,

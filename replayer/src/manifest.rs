@@ -164,8 +164,8 @@ impl Manifest {
             .with_context(|| format!("{} is not a manifest", path.display()))?;
         if value["type"] == "states-manifest" {
             bail!(
-                "{} is of a program or a cluster, and this is for file systems: `crashpoint show`, `replay`, `report` and \
-                 `merge` take both",
+                "{} is of a program or a cluster: continue it with crashpoint app --resume or crashpoint cluster \
+                 sweep --resume; `show`, `replay`, `minimize`, `report` and `merge` take it as they are",
                 path.display()
             );
         }

@@ -699,6 +699,14 @@ fn a_client_that_can_be_told_is_recorded_again_in_the_shortest_run_that_shows_th
     );
     assert!(!place.path("short-attempt").exists(), "an attempt is left");
 
+    let again = place.run(&["minimize", "out", "1", "--shorter", "short"]);
+    assert_eq!(again.status.code(), Some(2), "{}", said(&again));
+    assert!(
+        said(&again).contains("short is no empty directory: name a new one for --shorter"),
+        "{}",
+        said(&again)
+    );
+
     // What is left is a sweep like any other.
     assert!(!rows(&place.show(&["short"], 1), "finding").is_empty());
     let again = place.run(&["replay", "short", "1", "--command", "true"]);

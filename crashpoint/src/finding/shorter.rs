@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, quoted, say};
 use node_sweep::{
     Concluded, Control, Finding, Judge, Kinds, Level, Place, Request, Requested, Tree, load_trace,
-    refuse_to_keep, scratch,
+    scratch,
 };
 use recorder::process::Schedule;
 use trace::Action;
@@ -34,7 +34,7 @@ impl State<'_> {
                 finding.number
             );
         }
-        refuse_to_keep(out)?;
+        refuse(out)?;
         let manifest = &self.recorded.manifest;
         let trace = load_trace(self.directory, manifest)?;
         let out = std::path::absolute(out).context("find the working directory")?;
@@ -52,6 +52,18 @@ impl State<'_> {
         };
         search.run()
     }
+}
+
+/// Refuses a directory that has something in it.
+fn refuse(directory: &Path) -> anyhow::Result<()> {
+    let entries = directory.read_dir();
+    if directory.exists() && !entries.is_ok_and(|mut entries| entries.next().is_none()) {
+        bail!(
+            "{} is no empty directory: name a new one for --shorter",
+            directory.display()
+        );
+    }
+    Ok(())
 }
 
 /// Where a run is swept until it is known whether it shows the finding.
@@ -83,7 +95,7 @@ enum Attempt {
 
 impl Search<'_> {
     fn run(&self) -> anyhow::Result<Outcome> {
-        refuse_to_keep(&self.attempt)?;
+        refuse(&self.attempt)?;
         let whole = lines(self.trace);
         // With as many operations as there are lines, a client does what it did.
         let (mut too_few, mut enough) = (0, whole.max(1) as u64);

@@ -181,6 +181,14 @@ fn lost_and(lost: &[usize]) -> String {
     }
 }
 
+/// So many of the writes that nothing covered.
+fn of_pending(part: &str, pending: u32) -> String {
+    match pending {
+        1 => "the only write".into(),
+        all => format!("{part} of the {all} writes"),
+    }
+}
+
 /// Where the power failed again, in each recovery.
 fn again_text(state: &StateFindings) -> String {
     let mut text = String::new();
@@ -255,8 +263,8 @@ fn disk_words(state: &StateFindings) -> String {
             format!("had lost all writes that no flush or FUA covered: {pending}")
         }
         Relaxation::Lost(_) => format!(
-            "had lost {} of the {pending} writes that no flush or FUA covered",
-            lost.len()
+            "had lost {} that no flush or FUA covered",
+            of_pending(&lost.len().to_string(), *pending)
         ),
         Relaxation::Torn { lost, .. } if state.state.in_flight().is_some() => {
             format!(
@@ -266,8 +274,9 @@ fn disk_words(state: &StateFindings) -> String {
         }
         Relaxation::Torn { lost, .. } => {
             format!(
-                "had {}torn one of the {pending} writes that no flush or FUA covered",
-                lost_and(lost)
+                "had {}torn {} that no flush or FUA covered",
+                lost_and(lost),
+                of_pending("one", *pending)
             )
         }
     }
@@ -304,8 +313,8 @@ fn kept_words(state: &State, pending: u32, lost: &[LostBytes]) -> String {
         }
         Relaxation::Lost(_) => {
             format!(
-                "had lost {} of the {pending} writes that no flush or FUA covered: {listed}{rest}",
-                lost.len()
+                "had lost {} that no flush or FUA covered: {listed}{rest}",
+                of_pending(&lost.len().to_string(), pending)
             )
         }
         Relaxation::Torn { lost: others, .. } if state.in_flight().is_some() => {
@@ -319,14 +328,28 @@ fn kept_words(state: &State, pending: u32, lost: &[LostBytes]) -> String {
         }
         Relaxation::Torn { lost: others, .. } if others.is_empty() => {
             format!(
-                "had torn one of the {pending} writes that no flush or FUA covered, and lost {listed} of it"
+                "had torn {} that no flush or FUA covered, and lost {listed} of it",
+                of_pending("one", pending)
             )
         }
         Relaxation::Torn { lost: others, .. } => {
             let others = lost_and(others);
             format!(
-                "had {others}torn one of the {pending} writes that no flush or FUA covered: {listed}{rest}"
+                "had {others}torn {} that no flush or FUA covered: {listed}{rest}",
+                of_pending("one", pending)
             )
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_one_write_that_nothing_covered_it_is_said_that_it_is_the_only_one() {
+        assert_eq!(of_pending("1", 1), "the only write");
+        assert_eq!(of_pending("1", 3), "1 of the 3 writes");
+        assert_eq!(of_pending("one", 2), "one of the 2 writes");
     }
 }

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, anyhow, bail};
 use block_dev::Completion;
+use brief::counted;
 use campaign::Interrupt;
 use cluster::Disk;
 use local_fs::enter_mount_namespace;
@@ -244,9 +245,10 @@ impl Under<'_> {
             return error;
         }
         error.context(format!(
-            "the program was recorded {} times, and once more under the schedule {} \
+            "the program was recorded {}, and once more under the schedule {} \
              (--schedules 1 records it once)",
-            self.number, self.schedule
+            counted(self.number, "time"),
+            self.schedule
         ))
     }
 }

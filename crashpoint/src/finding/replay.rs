@@ -7,6 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use brief::counted;
 use campaign::{Interrupt, Outcome, say};
 use clap::{Args, Command};
 use machine::{Logged, Machine};
@@ -186,9 +187,9 @@ fn tell_guest(recovered: Recovered<'_>, look: &GuestLook) {
 fn tell(recovered: &Recovered<'_>) {
     let Recovered { state, kernel, .. } = recovered;
     say(&format!(
-        "the state {} again, after {} operations",
+        "the state {} again, after {}",
         state.address(),
-        state.operations_done
+        counted(state.operations_done, "operation")
     ));
     for finding in &state.findings {
         let place = if finding.path.is_empty() {

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Instant;
 
 use block_dev::{BlockLog, Image, ImageHash, Kind};
+use brief::counted;
 use checker::{Finding, Model, Promise, Undecided};
 use crash_images::{rebuild, rebuild_after, requests};
 use local_fs::Tree;
@@ -171,7 +172,8 @@ impl Engine {
         let done = progress.operations_done;
         let address = moment.id(tour.recording).state.address();
         (tour.tell)(&format!(
-            "recording the recovery from a crash after {done} operations ({address})"
+            "recording the recovery from a crash after {} ({address})",
+            counted(done, "operation")
         ));
         let recovered = self.record_recovery(&crashed.image, &mut tour.unfinished.result)?;
         let recovered = match recovered {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use block_dev::{BlockLog, ImageHash, Unordered};
+use brief::counted;
 use checker::{Finding, Model, Promise, Undecided, oracle};
 use crash_images::rebuild_swapped;
 use local_fs::{FsckReport, Tree};
@@ -73,7 +74,8 @@ impl Engine {
                 " again"
             };
             tell(&format!(
-                "recovering{again} from a crash after {done} operations ({})",
+                "recovering{again} from a crash after {} ({})",
+                counted(done, "operation"),
                 id.state.relaxations()
             ));
             let timing = &mut result.timing;

@@ -276,9 +276,12 @@ impl Laboratory {
                 why: "the run did not come to that request".into(),
             },
             Ok(()) => judged(cluster.run_check(&lines, cancelled)?),
-            Err(ClusterError::NotReady { node, what, .. }) => Judged::Broken {
-                broken: vec![format!("node {node} does not come up: it {what}")],
-            },
+            Err(ClusterError::NotReady { node, what, tail }) => {
+                let first = format!("node {node} does not come up: it {what}");
+                let log = tail.iter().map(|line| format!("its log: {line}"));
+                let broken = [first].into_iter().chain(log).collect();
+                Judged::Broken { broken }
+            }
             Err(error) => return Err(error.into()),
         };
         let text = String::from_utf8_lossy(&lines);

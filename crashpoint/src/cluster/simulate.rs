@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, say};
 use clap::{Args, ValueEnum};
-use cluster::{ClusterFile, SimulatedCluster, SimulationSettings, Verdict};
+use cluster::{ClusterFile, Error, SimulatedCluster, SimulationSettings, Verdict};
 use machine::Uml;
 use pace_rules::disk::{Disk as Keeping, Relaxation};
 use simulation::{Chaos, DiskTimes, EPOCH_NS, Link, pcap};
@@ -188,9 +188,13 @@ fn ran(
         say(&format!(
             "the power of all nodes failed: {lost} {writes} lost, which no flush covered"
         ));
-        let begun = Instant::now();
-        cluster.start(&cancelled)?;
-        say_ready(cluster, begun);
+        let booted = Instant::now();
+        if let Err(error) = cluster.start(&cancelled) {
+            let outcome = told_not_ready(error)?;
+            say_history(cluster, begun, None);
+            return Ok(outcome);
+        }
+        say_ready(cluster, booted);
     }
     let verdict = wanted
         .check
@@ -199,6 +203,19 @@ fn ran(
     let outcome = verdict.as_ref().map_or(Ok(Outcome::Clean), told)?;
     say_history(cluster, begun, verdict.as_ref());
     Ok(outcome)
+}
+
+/// A node that does not come up after the power failed is no error, but what was to be seen.
+fn told_not_ready(error: Error) -> anyhow::Result<Outcome> {
+    let Error::NotReady { node, what, tail } = error else {
+        return Err(error.into());
+    };
+    let mut out = io::stdout().lock();
+    writeln!(out, "broken node {node} does not come up: it {what}")?;
+    for line in tail {
+        writeln!(out, "  its log: {line}")?;
+    }
+    Ok(Outcome::Findings)
 }
 
 fn say_ready(cluster: &mut SimulatedCluster, begun: Instant) {

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use cluster::{
     ClusterFile, Driven, Error as ClusterError, SimulatedCluster, SimulationSettings, Verdict,
 };
+use machine::OwnDirectory;
 use pace_rules::disk::Relaxation;
 use serde::{Deserialize, Serialize};
 use simulation::{EPOCH_NS, Point, pcap};
-use tempfile::TempDir;
 
 use crate::error::{Error, Result};
 use crate::plan::{Failure, Keeps, Plan, PointRange, Victims};
@@ -51,6 +51,15 @@ pub struct LiveRun {
     pub history: String,
 }
 
+/// What is known of a cluster before anything fails.
+#[derive(Debug)]
+pub struct Reference {
+    /// When power can fail. Of whom, and what is kept, is still to be said.
+    pub plan: Plan,
+    /// Why nothing can be said of a failure of one node, if that is so.
+    pub not_alone: Option<String>,
+}
+
 /// A cluster, and how it is simulated: runs of it.
 pub struct Laboratory {
     file: ClusterFile,
@@ -59,7 +68,7 @@ pub struct Laboratory {
 
 /// Where one run leaves what its machines say.
 enum Logs {
-    Temporary(TempDir),
+    Temporary(OwnDirectory),
     Kept(PathBuf),
 }
 
@@ -67,7 +76,7 @@ impl Logs {
     fn new(kept: Option<&Path>) -> Result<Self> {
         match kept {
             Some(path) => Ok(Self::Kept(path.to_owned())),
-            None => TempDir::new()
+            None => OwnDirectory::new(&std::env::temp_dir(), "logs")
                 .map(Self::Temporary)
                 .map_err(|error| Error::System {
                     doing: "make a directory for the logs".into(),
@@ -118,11 +127,13 @@ impl Laboratory {
     }
 
     /// Runs it without a failure, and asks the check: then, and once more after a restart of all
-    /// nodes for which everything had been written. Returns at which points power can fail.
+    /// nodes for which everything had been written. Returns at which points power can fail, and of
+    /// whom: where a node does not come up when it is restarted alone, with nothing lost, nothing
+    /// can be said of a failure of one.
     ///
     /// # Errors
     /// If the client fails, or the check is not content: then nothing can be said of failures.
-    pub fn reference(&self, cancelled: &dyn Fn() -> bool) -> Result<Plan> {
+    pub fn reference(&self, cancelled: &dyn Fn() -> bool) -> Result<Reference> {
         let logs = Logs::new(None)?;
         let mut cluster = self.prepared(&logs, cancelled)?;
         let before = self.positions(&mut cluster);
@@ -170,7 +181,21 @@ impl Laboratory {
         cluster.idle(DOWN_NS, cancelled)?;
         cluster.start(cancelled)?;
         ask(&mut cluster, "after a restart of all nodes")?;
-        Ok(plan)
+        let mut not_alone = None;
+        for node in nodes {
+            cluster.sync(cancelled)?;
+            cluster.power_off(&[node], |_, _| Relaxation::Prefix)?;
+            cluster.idle(DOWN_NS, cancelled)?;
+            match cluster.start(cancelled) {
+                Ok(()) => {}
+                Err(error @ ClusterError::NotReady { .. }) => {
+                    not_alone = Some(error.to_string());
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Reference { plan, not_alone })
     }
 
     /// Runs it with a failure. With `kept` its logs, consoles and frames are there afterwards.

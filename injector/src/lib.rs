@@ -17,7 +17,7 @@ mod text;
 
 pub use directory::{LiveDirectory, manifest, results};
 pub use error::{Error, Result};
-pub use laboratory::{Judged, Laboratory, LiveRun};
+pub use laboratory::{Judged, Laboratory, LiveRun, Reference};
 pub use plan::{Failure, Keeps, Plan, PointRange, Victims};
 pub use results::{How, LiveManifest, LiveResult, kernel_hash};
 pub use sweep::{Selection, Summary, sweep};

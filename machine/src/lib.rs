@@ -35,7 +35,7 @@ pub use logged::{LOG_FILTER, Logged, have_workers_log, log_end, words_of};
 pub use mounts::{have_no_mounts, have_other_boot_id, have_own_mounts};
 pub use pidfd::{open_process, signal_process};
 pub use processor::{on_one_processor, stay_on_one_processor};
-pub use remover::Remover;
+pub use remover::OwnDirectory;
 pub use running::{End, Running, panic_line};
 pub use system::{cover_guest_temporary, mount_guest_system};
 pub use thread::ThreadBody;

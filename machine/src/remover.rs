@@ -1,4 +1,4 @@
-//! A process that removes a directory of ours when we have ended, however that came about.
+//! Directories of ours that are removed when we have ended, however that came about.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -7,21 +7,51 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::Context;
+use tempfile::TempDir;
+
+use crate::NAME_PREFIX;
 
 /// The argument by which the program is told to be a remover; the directory follows.
 pub(crate) const REMOVER_COMMAND: &str = "__remover";
 
-/// Whatever becomes of this process, the directory is removed. It lasts as long as this does: who
-/// drops it removes the directory by itself.
+/// A directory with our mark. It is removed when this is dropped, and by a process of its own if we
+/// are killed.
 #[derive(Debug)]
-pub struct Remover(Child);
+pub struct OwnDirectory {
+    // Dropped in this order.
+    directory: TempDir,
+    _remover: Remover,
+}
 
-impl Remover {
-    /// Starts one for a directory.
+impl OwnDirectory {
+    /// Makes one in `parent`, in whose name stands what it is for.
     ///
     /// # Errors
-    /// If there is no process to be had.
-    pub fn new(directory: &Path) -> io::Result<Self> {
+    /// If it cannot be made, or there is no process to be had.
+    pub fn new(parent: &Path, what: &str) -> io::Result<Self> {
+        let prefix = format!("{NAME_PREFIX}{}-{what}-", std::process::id());
+        let directory = tempfile::Builder::new()
+            .prefix(&prefix)
+            .tempdir_in(parent)?;
+        let remover = Remover::new(directory.path())?;
+        Ok(Self {
+            directory,
+            _remover: remover,
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+/// A process that waits for our end.
+#[derive(Debug)]
+struct Remover(Child);
+
+impl Remover {
+    fn new(directory: &Path) -> io::Result<Self> {
         let child = Command::new(crate::own_program())
             .arg(REMOVER_COMMAND)
             .arg(directory)

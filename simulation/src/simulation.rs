@@ -13,10 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use machine::Uml;
+use machine::{OwnDirectory, Uml};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use tempfile::TempDir;
 
 use crate::calendar::{Calendar, Source};
 use crate::chance::Chance;
@@ -193,8 +192,7 @@ pub struct Simulation {
     /// All that machines have sent, written and said, and when.
     history: blake3::Hasher,
     /// Sockets. The last to go.
-    directory: TempDir,
-    _remover: machine::Remover,
+    directory: OwnDirectory,
 }
 
 impl Simulation {
@@ -210,14 +208,11 @@ impl Simulation {
         } else {
             std::env::temp_dir()
         };
-        let prefix = format!("{}{}-simulation-", machine::NAME_PREFIX, std::process::id());
-        let directory = tempfile::Builder::new().prefix(&prefix).tempdir_in(&parent);
+        let directory = OwnDirectory::new(&parent, "simulation");
         let directory = directory.doing(|| format!("make a directory in {}", parent.display()))?;
         // What takes turns is slower where each turn wakes another processor.
         let number = std::process::id() as usize + MADE.fetch_add(1, Ordering::Relaxed);
         let _ = machine::stay_on_one_processor(number);
-        let remover = machine::Remover::new(directory.path());
-        let remover = remover.doing(|| "start what removes its directory".into())?;
         Ok(Self {
             machines: Vec::new(),
             switch: Switch::new(settings.seed, settings.link),
@@ -231,7 +226,6 @@ impl Simulation {
             messages: 0,
             history: blake3::Hasher::new(),
             directory,
-            _remover: remover,
         })
     }
 

@@ -174,6 +174,15 @@ impl Ordinary {
             .collect()
     }
 
+    /// Those of them that run a program with a name.
+    pub fn processes_of(&self, name: &str) -> Vec<i32> {
+        let runs = |pid: &i32| {
+            let program = std::fs::read_link(format!("/proc/{pid}/exe"));
+            program.is_ok_and(|program| program.ends_with(name))
+        };
+        self.processes().into_iter().filter(runs).collect()
+    }
+
     /// Those of them that are a copied kernel itself: it leads the process group of its guest.
     pub fn kernels(&self) -> Vec<i32> {
         let leads = |pid: &i32| {

@@ -88,10 +88,24 @@ pub(crate) fn begin(
         }
         other => other?,
     };
+    let mut victims = distinct(&arguments.victims);
+    if let Some(why) = reference
+        .not_alone
+        .filter(|_| victims.contains(&Victims::One))
+    {
+        let what = format!(
+            "a failure of one node says nothing of this cluster: restarted alone, with nothing lost, {why}"
+        );
+        victims.retain(|victims| *victims != Victims::One);
+        if victims.is_empty() {
+            bail!("{what}");
+        }
+        say(&format!("--victims one is left out: {what}"));
+    }
     let plan = Plan {
-        victims: distinct(&arguments.victims),
+        victims,
         keeps: distinct(&arguments.keeps),
-        ..reference
+        ..reference.plan
     };
     let how = How {
         file: path.canonicalize()?.display().to_string(),

@@ -9,10 +9,9 @@ use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, say};
 use clap::{Args, ValueEnum};
 use cluster::{ClusterFile, Error, SimulatedCluster, SimulationSettings, Verdict};
-use machine::Uml;
+use machine::{OwnDirectory, Uml};
 use pace_rules::disk::{Disk as Keeping, Relaxation};
 use simulation::{Chaos, DiskTimes, EPOCH_NS, Link, pcap};
-use tempfile::TempDir;
 
 use super::run::told;
 
@@ -116,7 +115,8 @@ pub(crate) fn simulate(
         bail!("a simulated cluster cannot be looked at while it runs: give --client or --check");
     }
     let settings = arguments.settings()?;
-    let temporary = TempDir::new().context("make a directory for the logs")?;
+    let temporary = OwnDirectory::new(&std::env::temp_dir(), "logs");
+    let temporary = temporary.context("make a directory for the logs")?;
     let directory = match &wanted.data {
         Some(directory) => {
             if directory.exists() && fs::read_dir(directory)?.next().is_some() {

@@ -68,7 +68,8 @@ pub(crate) struct VisitArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) sample: Option<u64>,
 
-    /// The seed of --sample: the same one draws the same states
+    /// The seed of --sample: the same one draws the same states. Of a live sweep, the seed of
+    /// everything that is drawn
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub(crate) seed: u64,
 

@@ -39,6 +39,9 @@ pub(crate) enum ClusterCommand {
     /// The trace is what `crashpoint cluster record` made. Each state is made as directories, one
     /// for each node; the cluster is started on them, its check is asked whether what was
     /// acknowledged is there, and everything is killed. Findings that are alike are shown once.
+    ///
+    /// With --live, of a cluster file: the power fails while the cluster runs on simulated machines,
+    /// which go on, and the check is asked at the end.
     Sweep(Box<states::SweepArgs>),
 }
 

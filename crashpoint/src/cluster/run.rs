@@ -28,7 +28,8 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     client: bool,
 
-    /// Kill all nodes at once, after the client, and start them again on what they have
+    /// Kill all nodes at once, after the client, and start them again on what they have. With
+    /// --simulate their power fails, and they have what their disks had flushed
     #[arg(long)]
     restart: bool,
 
@@ -36,7 +37,8 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     check: bool,
 
-    /// Keep data and logs in DIR; if the nodes' data is there already, they go on with it
+    /// Keep data and logs in DIR; if the nodes' data is there already, they go on with it. With
+    /// --simulate: logs, what kernels say, and all frames (net.pcap), in a directory that is empty
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 

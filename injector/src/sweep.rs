@@ -14,7 +14,7 @@ use crate::results::LiveResult;
 
 /// Of so many failures that break nothing one is tried again, to see that it comes to the same. All
 /// that break something are.
-const REPEATED_OF: u64 = 16;
+const REPEATED_OF: usize = 16;
 
 /// How often an interrupt is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -88,11 +88,9 @@ pub fn sweep(
 ) -> Result<Summary> {
     let wanted = wanted(plan, selection);
     let done: BTreeSet<_> = known.iter().map(|result| result.index).collect();
-    let left: Vec<_> = wanted
-        .iter()
-        .copied()
-        .filter(|index| !done.contains(index))
-        .collect();
+    // By their place in the order, since indices of a sample may have a common divisor.
+    let places = wanted.iter().copied().enumerate();
+    let left: Vec<_> = places.filter(|(_, index)| !done.contains(index)).collect();
     let mut summary = Summary {
         all: plan.len(),
         wanted: wanted.len() as u64,
@@ -111,8 +109,11 @@ pub fn sweep(
             let send = send.clone();
             scope.spawn(move || {
                 while !is_over() {
-                    let Some(index) = next() else { return };
-                    let tried = attempt(laboratory, plan, index, &is_over);
+                    let Some((place, index)) = next() else {
+                        return;
+                    };
+                    let is_twice = place % REPEATED_OF == 0;
+                    let tried = attempt(laboratory, plan, index, is_twice, &is_over);
                     // Nobody takes it once something went wrong.
                     if send.send(tried).is_err() {
                         return;
@@ -152,11 +153,12 @@ pub fn sweep(
     Ok(summary)
 }
 
-/// Tries one failure, twice if it breaks something.
+/// Tries one failure; twice if `twice`, or if it breaks something.
 fn attempt(
     laboratory: &Laboratory,
     plan: &Plan,
     index: u64,
+    twice: bool,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<LiveResult> {
     let count = plan.len();
@@ -165,7 +167,7 @@ fn attempt(
         .ok_or(Error::NoFailure { index, count })?;
     tracing::debug!(index, ?failure, "tries a failure");
     let run = laboratory.run(&failure, None, cancelled)?;
-    let is_repeated = run.judged != Judged::Ok || index.is_multiple_of(REPEATED_OF);
+    let is_repeated = twice || run.judged != Judged::Ok;
     if is_repeated {
         let again = laboratory.run(&failure, None, cancelled)?;
         if again != run {

@@ -178,6 +178,8 @@ fn a_live_sweep_of_a_correct_store_is_clean_and_continues_where_it_was_stopped()
     assert_eq!(output.status.code(), Some(0), "{words}");
     let all = results(&store.place.path("out/all/results.jsonl"));
     assert_eq!(all.len(), 2);
+    let repeated = all.iter().filter(|result| result["repeated"] == true);
+    assert_eq!(repeated.count(), 1, "the first of 16 is tried twice");
     for result in &all {
         assert_eq!(result["verdict"], "ok", "{result}");
         assert_eq!(result["lost"].as_array().map(Vec::len), Some(3));

@@ -8,7 +8,7 @@ use cluster::{
 use machine::OwnDirectory;
 use pace_rules::disk::Relaxation;
 use serde::{Deserialize, Serialize};
-use simulation::{EPOCH_NS, Point, pcap};
+use simulation::Point;
 
 use crate::error::{Error, Result};
 use crate::plan::{Failure, Keeps, Plan, PointRange, Victims};
@@ -215,13 +215,7 @@ impl Laboratory {
         }
         let run = self.fail(&mut cluster, failure, cancelled);
         if let Some(kept) = kept {
-            let frames = cluster.simulation().switch().sent();
-            let path = kept.join("net.pcap");
-            let written = std::fs::write(&path, pcap(&frames, EPOCH_NS));
-            written.map_err(|error| Error::System {
-                doing: format!("write {}", path.display()),
-                error,
-            })?;
+            cluster.write_frames(kept)?;
         }
         run
     }

@@ -16,7 +16,8 @@ use machine::Uml;
 use nix::sys::signal::Signal;
 use pace_rules::disk::{Disk as Keeping, Log, Relaxation};
 use simulation::{
-    Chance, Chaos, Disk, DiskTimes, End, Link, MachineSpec, Point, PowerCut, Settings, Simulation,
+    Chance, Chaos, Disk, DiskTimes, EPOCH_NS, End, Link, MachineSpec, Point, PowerCut, Settings,
+    Simulation, pcap,
 };
 
 use super::hosts::{Heard, Hosts};
@@ -697,6 +698,17 @@ impl SimulatedCluster {
             }
         }
         Ok(cuts)
+    }
+
+    /// Writes the frames that were sent since they are [kept](simulation::Switch::keep_frames) to
+    /// `net.pcap` in a directory.
+    ///
+    /// # Errors
+    /// If that cannot be written.
+    pub fn write_frames(&mut self, directory: &Path) -> Result<()> {
+        let path = directory.join("net.pcap");
+        let bytes = pcap(&self.hosts.simulation.switch().sent(), EPOCH_NS);
+        fs::write(&path, bytes).doing(|| format!("write {}", path.display()))
     }
 
     /// Has the run stand still at a point, in whatever it does then.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use brief::counted;
 use campaign::{Interrupt, Outcome, say};
 use clap::Args;
 use cluster::{Cluster, ClusterFile, Error, Settings, Spawn, Verdict};
@@ -148,18 +149,21 @@ fn start(
 
 /// Says that so many nodes are ready.
 pub(crate) fn say_ready(count: usize, begun: Instant) {
-    let nodes = if count == 1 {
-        "1 node is"
-    } else {
-        &format!("{count} nodes are")
-    };
     say(&format!(
-        "{nodes} ready after {:.1} s",
+        "{} ready after {:.1} s",
+        nodes_are(count),
         begun.elapsed().as_secs_f64()
     ));
 }
 
-fn acknowledged(lines: &mut Vec<u8>, line: &[u8], interrupt: &Interrupt) {
+/// So many nodes, as the beginning of a sentence.
+pub(super) fn nodes_are(count: usize) -> String {
+    let verb = if count == 1 { "is" } else { "are" };
+    format!("{} {verb}", counted(count as u64, "node"))
+}
+
+/// Takes a line of the client's, and prints it.
+pub(super) fn acknowledged(lines: &mut Vec<u8>, line: &[u8], interrupt: &Interrupt) {
     let from = lines.len();
     lines.extend_from_slice(line);
     lines.push(b'\n');

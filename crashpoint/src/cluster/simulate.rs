@@ -11,9 +11,9 @@ use clap::{Args, ValueEnum};
 use cluster::{ClusterFile, Error, SimulatedCluster, SimulationSettings, Verdict};
 use machine::{OwnDirectory, Uml};
 use pace_rules::disk::{Disk as Keeping, Relaxation};
-use simulation::{Chaos, DiskTimes, EPOCH_NS, Link, pcap};
+use simulation::{Chaos, DiskTimes, Link};
 
-use super::run::told;
+use super::run::{acknowledged, nodes_are, told};
 
 /// A second in nanoseconds.
 const SECOND_NS: f64 = 1e9;
@@ -135,10 +135,7 @@ pub(crate) fn simulate(
     }
     let outcome = ran(&mut cluster, wanted, interrupt);
     if wanted.data.is_some() {
-        let frames = cluster.simulation().switch().sent();
-        let path = directory.join("net.pcap");
-        fs::write(&path, pcap(&frames, EPOCH_NS))
-            .with_context(|| format!("write {}", path.display()))?;
+        cluster.write_frames(&directory)?;
     }
     match outcome {
         Err(error) if super::run::is_interrupted(&error) => {
@@ -162,19 +159,7 @@ fn ran(
     let mut lines = Vec::new();
     if wanted.client {
         let ran = cluster.run_client(
-            &mut |_, line| {
-                let from = lines.len();
-                lines.extend_from_slice(line);
-                lines.push(b'\n');
-                let mut out = io::stdout().lock();
-                if out
-                    .write_all(&lines[from..])
-                    .and_then(|()| out.flush())
-                    .is_err()
-                {
-                    interrupt.request();
-                }
-            },
+            &mut |_, line| acknowledged(&mut lines, line, interrupt),
             &cancelled,
         );
         ran?;
@@ -220,14 +205,9 @@ fn told_not_ready(error: Error) -> anyhow::Result<Outcome> {
 
 fn say_ready(cluster: &mut SimulatedCluster, begun: Instant) {
     let virtual_s = cluster.simulation().now_ns() as f64 / SECOND_NS;
-    let count = cluster.file().nodes.len();
-    let nodes = if count == 1 {
-        "1 node is"
-    } else {
-        &format!("{count} nodes are")
-    };
     say(&format!(
-        "{nodes} ready at {virtual_s:.3} s of virtual time, after {:.1} s",
+        "{} ready at {virtual_s:.3} s of virtual time, after {:.1} s",
+        nodes_are(cluster.file().nodes.len()),
         begun.elapsed().as_secs_f64()
     ));
 }

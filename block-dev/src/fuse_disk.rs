@@ -272,7 +272,7 @@ pub(crate) fn now_ns() -> u64 {
 ///
 /// The thread has its own table of descriptors, and `/dev/fuse` is open in that one only. When
 /// this process is killed while another of its threads waits in the kernel for the file
-/// system, that thread cannot end before it is completed; the connection is cut as soon as the
+/// system, that thread cannot end before it has its answer; the connection is cut as soon as the
 /// server's table goes, and the wait with it. For the same reason the thread has a mount namespace
 /// of its own, without a mount in it: the last thread of a namespace unmounts what is on the disk
 /// before it closes anything, so it must not be this one. Of what others have open nothing is left

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
+pub(crate) use disk::Started;
 pub use disk::{Disk, DiskTimes, PowerCut};
 pub(crate) use network::{offer as network_offer, received, sent};
 pub(crate) use port::{Port, offer as port_offer};
@@ -55,6 +56,11 @@ impl Device {
             driver: None,
             kind,
         })
+    }
+
+    /// How many rings it has.
+    pub(crate) fn queues(&self) -> usize {
+        self.offer.queues
     }
 
     /// Where something happens first: a driver comes, or has something to say.

@@ -120,6 +120,8 @@ pub(crate) struct Machine {
     pub(crate) running: Option<Running>,
     /// How often it was switched on: an event for an earlier life is none for this one.
     pub(crate) life: u32,
+    /// How many frames it has sent.
+    pub(crate) frames: u64,
     console: PathBuf,
 }
 
@@ -141,6 +143,15 @@ pub(crate) struct Running {
     pub(crate) frozen_ns: Option<u64>,
     /// Where its words begin on the console.
     console_from: usize,
+}
+
+impl Running {
+    /// It is to know that it is so late, unless no time passes for it.
+    pub(crate) fn learn(&mut self, time_ns: u64) {
+        if self.frozen_ns.is_none() {
+            self.local_ns = self.local_ns.max(time_ns);
+        }
+    }
 }
 
 /// The names of a machine's files in the directory of the simulation, which is its kernel's working
@@ -172,6 +183,7 @@ impl Machine {
             port,
             running: None,
             life: 0,
+            frames: 0,
             console: consoles.join(file(&spec.name, "console")),
             name: spec.name,
             memory_mib: spec.memory_mib,
@@ -295,6 +307,22 @@ impl Machine {
         // Who has not begun has said nothing.
         let _ = read;
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// When it wants to run, if it does and is not frozen.
+    pub(crate) fn wants_to_run_ns(&self) -> Option<u64> {
+        let running = self.running.as_ref();
+        running
+            .filter(|running| running.frozen_ns.is_none())?
+            .request_ns
+    }
+
+    /// Which of its disks a device is.
+    pub(crate) fn disk_number(&self, device: usize) -> usize {
+        let before = self.devices[..device].iter();
+        before
+            .filter(|device| matches!(device.kind, Kind::Disk(_)))
+            .count()
     }
 
     /// What has something for us: the calendar's stream, then the devices.

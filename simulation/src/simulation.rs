@@ -7,43 +7,29 @@
 //! until something happens to it, or to whoever drives the simulation, or until another machine
 //! could have sent it something: when that one wants to run, and the shortest latency.
 
+mod events;
+mod kernels;
+mod kicks;
+
 use std::io;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 use machine::{OwnDirectory, Uml};
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::calendar::{Calendar, Source};
 use crate::chance::Chance;
-use crate::device::{Disk, Kind, received, sent};
+use crate::device::{Disk, Kind};
 use crate::error::{Context, Error, Result};
 use crate::machine::{End, Machine, MachineSpec};
 use crate::switch::{Link, Switch};
-use crate::time_travel::{Message, NEVER_NS, Operation};
 use crate::vhost_user::Received;
 
 /// The time of day at which every simulation begins, in nanoseconds since 1970: in November 2023.
 pub const EPOCH_NS: u64 = 1_700_000_000_000_000_000;
 
-/// No event is as late as this, and kernels can add to it.
-const FAR_NS: u64 = NEVER_NS / 2;
-
 /// How many digits of the hash of a history are shown: 64 bits.
 const HISTORY_DIGITS: usize = 16;
-
-/// How often it is looked whether somebody wants an end, while a kernel computes.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-
-/// How long a kernel may compute without a word, in the host's time. One in which a thread spins
-/// does so for ever: no time passes for it.
-const COMPUTES_WITHIN: Duration = Duration::from_secs(120);
-
-/// How long it takes until a sender is told that its frame is out, after that was so.
-const TOLD_SENT_NS: u64 = 1000;
 
 /// Simulations that were made: neighbours are to run on different processors.
 static MADE: AtomicUsize = AtomicUsize::new(0);
@@ -84,8 +70,6 @@ pub enum Happening {
     Point,
     /// It is the time up to which the simulation was to run.
     Time,
-    /// Nothing will ever happen again.
-    Silence,
 }
 
 /// A moment of a run, which every run of the same simulation has.
@@ -159,8 +143,7 @@ impl Event {
 /// A message of a kernel that has not been answered: the simulation stands still there.
 #[derive(Debug)]
 struct Unanswered {
-    machine: usize,
-    device: usize,
+    place: Place,
     message: Received,
 }
 
@@ -185,8 +168,6 @@ pub struct Simulation {
     is_lock_step: bool,
     point: Option<Point>,
     unanswered: Option<Unanswered>,
-    /// How many frames each machine has sent.
-    frames: Vec<u64>,
     /// How many messages kernels have sent.
     messages: u64,
     /// All that machines have sent, written and said, and when.
@@ -222,7 +203,6 @@ impl Simulation {
             is_lock_step: false,
             point: None,
             unanswered: None,
-            frames: Vec::new(),
             messages: 0,
             history: blake3::Hasher::new(),
             directory,
@@ -237,7 +217,6 @@ impl Simulation {
         self.switch.plug_in(&spec.name, spec.address);
         let machine = Machine::new(spec, self.directory.path(), &self.settings.consoles)?;
         self.machines.push(machine);
-        self.frames.push(0);
         Ok(self.machines.len() - 1)
     }
 
@@ -255,20 +234,6 @@ impl Simulation {
     /// runs that have the same are the same, as far as anybody outside of a machine can tell.
     pub fn history(&self) -> String {
         self.history.finalize().to_hex()[..HISTORY_DIGITS].to_owned()
-    }
-
-    /// Remembers what a disk was last asked for. Reads are not in its log.
-    fn remember_request(&mut self, index: usize, device: usize) {
-        let Kind::Disk(disk) = &self.machines[index].devices[device].kind else {
-            return;
-        };
-        let log = disk.log();
-        let mut what = log.len().to_le_bytes().to_vec();
-        if let Some(last) = log.len().checked_sub(1) {
-            what.extend(format!("{:?}", log.entries()[last].kind).into_bytes());
-            what.extend(log.data(last));
-        }
-        self.remember(index, &what);
     }
 
     fn remember(&mut self, index: usize, what: &[u8]) {
@@ -346,7 +311,7 @@ impl Simulation {
             if self
                 .unanswered
                 .as_ref()
-                .is_some_and(|at| at.machine == index)
+                .is_some_and(|at| at.place.machine == index)
             {
                 self.unanswered = None;
             }
@@ -376,33 +341,35 @@ impl Simulation {
         running.local_ns += frozen_ns;
         running.request_ns = running.request_ns.map(|request| request + frozen_ns);
         // What came meanwhile.
-        let life = machine.life;
-        for (device, kind) in machine.devices.iter().enumerate() {
-            let queues: &[usize] = match kind.kind {
-                Kind::Network | Kind::Port(_) => &[0, 1, 2],
-                Kind::Disk(_) => &[0],
-            };
-            for queue in queues.iter().copied() {
-                let device = Place {
-                    machine: index,
-                    life,
-                    device,
-                };
-                let event = Event::Call(Ring { device, queue });
-                self.calendar.add(now_ns, Source::Driver, event);
-            }
+        let rings = machine.devices.iter().enumerate();
+        let rings =
+            rings.flat_map(|(device, part)| (0..part.queues()).map(move |queue| (device, queue)));
+        for (device, queue) in rings.collect::<Vec<_>>() {
+            let device = self.place(index, device);
+            let event = Event::Call(Ring { device, queue });
+            self.calendar.add(now_ns, Source::Driver, event);
         }
+    }
+
+    /// A device of a machine, in the life that it has now.
+    fn place(&self, machine: usize, device: usize) -> Place {
+        let life = self.machines[machine].life;
+        Place {
+            machine,
+            life,
+            device,
+        }
+    }
+
+    /// What a device of a machine does is an error of its kernel's, if it is one.
+    fn of_device<T>(&self, machine: usize, done: io::Result<T>) -> Result<T> {
+        done.map_err(|error| self.machines[machine].misbehaves(error.to_string()))
     }
 
     /// Says something to a machine, which hears it after the shortest latency of the network.
     pub fn speak(&mut self, machine: usize, bytes: Vec<u8>) {
         let time_ns = self.now_ns + self.switch.latency_ns_min();
-        let life = self.machines[machine].life;
-        let device = Place {
-            machine,
-            life,
-            device: self.machines[machine].port,
-        };
+        let device = self.place(machine, self.machines[machine].port);
         let event = Event::Speak { device, bytes };
         self.calendar.add(time_ns, Source::Driver, event);
     }
@@ -412,16 +379,10 @@ impl Simulation {
     /// # Errors
     /// [`Error::Interrupted`], or if a kernel does not do what it should.
     pub fn run(&mut self, until_ns: u64, cancelled: &dyn Fn() -> bool) -> Result<Happening> {
-        if let Some(at) = self.unanswered.take() {
-            let index = at.machine;
-            let happening = match self.go_on(at, cancelled)? {
-                Served::AtPoint => Some(Happening::Point),
-                Served::Waits => None,
-            };
-            tracing::trace!(machine = index, "went on");
-            if let Some(happening) = happening {
-                return Ok(happening);
-            }
+        if let Some(at) = self.unanswered.take()
+            && let Served::AtPoint = self.go_on(at, cancelled)?
+        {
+            return Ok(Happening::Point);
         }
         loop {
             if cancelled() {
@@ -431,9 +392,6 @@ impl Simulation {
             let machine = self.next_machine();
             let next_ns = [event_ns, machine.map(|(time_ns, _)| time_ns)];
             let next_ns = next_ns.into_iter().flatten().min();
-            if next_ns.is_none() && !self.is_anybody_frozen() {
-                return Ok(Happening::Silence);
-            }
             let Some(next_ns) = next_ns.filter(|next_ns| *next_ns <= until_ns) else {
                 self.now_ns = until_ns;
                 return Ok(Happening::Time);
@@ -450,540 +408,11 @@ impl Simulation {
         }
     }
 
-    fn is_anybody_frozen(&self) -> bool {
-        let mut running = self
-            .machines
-            .iter()
-            .filter_map(|machine| machine.running.as_ref());
-        running.any(|running| running.frozen_ns.is_some())
-    }
-
     /// Who wants to run first, and when.
     fn next_machine(&self) -> Option<(u64, usize)> {
         let wishes = self.machines.iter().enumerate();
-        let wishes = wishes.filter_map(|(index, machine)| {
-            let running = machine.running.as_ref()?;
-            let is_frozen = running.frozen_ns.is_some();
-            Some((running.request_ns.filter(|_| !is_frozen)?, index))
-        });
+        let wishes =
+            wishes.filter_map(|(index, machine)| Some((machine.wants_to_run_ns()?, index)));
         wishes.min()
-    }
-
-    /// Lets the next event happen.
-    fn take_event(&mut self) -> Result<Option<Happening>> {
-        let (time_ns, event) = self.calendar.pop().expect("there is one");
-        // It may be earlier than what a machine did that ran ahead.
-        self.now_ns = time_ns;
-        if let Some(target) = event.target()
-            && let Some(running) = &mut self.machines[target].running
-        {
-            running.local_ns = running.local_ns.max(time_ns);
-        }
-        match event {
-            Event::Said { machine, bytes } => {
-                return Ok(Some(Happening::Said { machine, bytes }));
-            }
-            Event::Ended { machine, end } => {
-                return Ok(Some(Happening::Ended { machine, end }));
-            }
-            Event::Frame { to, frame } => self.arrive(to, &frame)?,
-            Event::Call(ring) => self.call(ring)?,
-            Event::Done { device, head } => {
-                if let Some(index) = self.alive(device) {
-                    let machine = &mut self.machines[index];
-                    let part = &mut machine.devices[device.device];
-                    if let (Some(driver), Kind::Disk(disk)) = (&mut part.driver, &mut part.kind) {
-                        let finished = disk.finish(driver, head);
-                        finished.map_err(|error| machine.misbehaves(error.to_string()))?;
-                    }
-                    self.call(Ring { device, queue: 0 })?;
-                }
-            }
-            Event::Fill(device) => self.fill(device)?,
-            Event::Speak { device, bytes } => {
-                if let Some(index) = self.alive(device)
-                    && let Kind::Port(port) = &mut self.machines[index].devices[device.device].kind
-                {
-                    port.give(&bytes);
-                }
-                self.fill(device)?;
-            }
-        }
-        Ok(None)
-    }
-
-    /// The machine of a device, if it still has the life that the device was in.
-    fn alive(&self, device: Place) -> Option<usize> {
-        let machine = &self.machines[device.machine];
-        (machine.life == device.life && machine.running.is_some()).then_some(device.machine)
-    }
-
-    /// A frame arrives.
-    fn arrive(&mut self, index: usize, frame: &[u8]) -> Result<()> {
-        let machine = &mut self.machines[index];
-        let driver = machine.devices[NETWORK].driver.as_mut();
-        let taken = driver.map(|driver| received(driver, frame)).transpose();
-        let taken = taken.map_err(|error| machine.misbehaves(error.to_string()))?;
-        let Some(queue) = taken.flatten() else {
-            self.switch.count_lost();
-            return Ok(());
-        };
-        let life = machine.life;
-        let device = Place {
-            machine: index,
-            life,
-            device: NETWORK,
-        };
-        self.call(Ring { device, queue })
-    }
-
-    /// Brings in what waits at a port.
-    fn fill(&mut self, device: Place) -> Result<()> {
-        let Some(index) = self.alive(device) else {
-            return Ok(());
-        };
-        let machine = &mut self.machines[index];
-        let part = &mut machine.devices[device.device];
-        let (Some(driver), Kind::Port(port)) = (&mut part.driver, &mut part.kind) else {
-            return Ok(());
-        };
-        let filled = port.fill(driver);
-        let filled = filled.map_err(|error| machine.misbehaves(error.to_string()))?;
-        for queue in filled {
-            self.call(Ring { device, queue })?;
-        }
-        Ok(())
-    }
-
-    /// Interrupts a machine that waits: it asks for the time, asks to run now, and then answers.
-    fn call(&mut self, ring: Ring) -> Result<()> {
-        let Some(index) = self.alive(ring.device) else {
-            return Ok(());
-        };
-        let machine = &mut self.machines[index];
-        let running = machine.running.as_ref().expect("it is alive");
-        let part = &mut machine.devices[ring.device.device];
-        let driver = part
-            .driver
-            .as_mut()
-            .filter(|driver| driver.wants_call(ring.queue));
-        let Some(driver) = driver.filter(|_| running.frozen_ns.is_none()) else {
-            return Ok(());
-        };
-        let (now_ns, queue, device) = (self.now_ns, ring.queue, ring.device.device);
-        tracing::trace!(now_ns, machine = machine.name, device, queue, "calls");
-        if driver.call(ring.queue).is_err() {
-            return self.end(index);
-        }
-        let begun = Instant::now();
-        loop {
-            let machine = &mut self.machines[index];
-            let Some(running) = &machine.running else {
-                return Ok(());
-            };
-            let driver = machine.devices[ring.device.device].driver.as_ref();
-            let answers = driver
-                .and_then(crate::vhost_user::Driver::answers)
-                .expect("it was called");
-            let mut fds = [
-                PollFd::new(running.stream.as_fd(), PollFlags::POLLIN),
-                PollFd::new(answers, PollFlags::POLLIN),
-            ];
-            wait(&mut fds)?;
-            if begun.elapsed() > COMPUTES_WITHIN {
-                return Err(machine.misbehaves("does not answer an interrupt"));
-            }
-            let (asks, answers) = (fds[0].any() == Some(true), fds[1].any() == Some(true));
-            if asks {
-                if self.heed(index)?.is_none() {
-                    return self.end(index);
-                }
-            } else if answers {
-                let driver = machine.devices[ring.device.device].driver.as_mut();
-                return match driver.expect("it was called").called() {
-                    Ok(()) => Ok(()),
-                    Err(_) => self.end(index),
-                };
-            }
-        }
-    }
-
-    /// Lets a machine run at a time until it waits again.
-    fn let_run(
-        &mut self,
-        index: usize,
-        time_ns: u64,
-        until_ns: u64,
-        cancelled: &dyn Fn() -> bool,
-    ) -> Result<Served> {
-        self.now_ns = time_ns;
-        let free_until_ns = self.free_until_ns(index).min(until_ns).max(time_ns);
-        let machine = &mut self.machines[index];
-        let running = machine.running.as_mut().expect("it wants to run");
-        running.local_ns = time_ns;
-        running.request_ns = None;
-        running.free_until_ns = free_until_ns;
-        let offset_ns = running.offset_ns;
-        tracing::trace!(
-            time_ns,
-            machine = machine.name,
-            free_until_ns,
-            offset_ns,
-            "runs"
-        );
-        let words = [
-            Message::new(Operation::FreeUntil, free_until_ns - offset_ns),
-            Message::new(Operation::Run, time_ns - offset_ns),
-        ];
-        if machine.tell(&words).is_err() {
-            self.end(index)?;
-            return Ok(Served::Waits);
-        }
-        self.serve(index, cancelled)
-    }
-
-    /// Until when a machine may let time pass without asking.
-    fn free_until_ns(&self, index: usize) -> u64 {
-        let mut free_ns = FAR_NS;
-        let mut others_ns = FAR_NS;
-        for (other, machine) in self.machines.iter().enumerate() {
-            let request_ns = machine
-                .running
-                .as_ref()
-                .and_then(|running| running.request_ns);
-            if let Some(request_ns) = request_ns.filter(|_| other != index) {
-                others_ns = others_ns.min(request_ns);
-            }
-        }
-        for (time_ns, event) in self.calendar.iter() {
-            match event.target() {
-                Some(other) if other != index => others_ns = others_ns.min(time_ns),
-                _ => {
-                    // They come by time: no later one is sooner.
-                    free_ns = time_ns;
-                    break;
-                }
-            }
-        }
-        let lookahead_ns = if self.is_lock_step {
-            0
-        } else {
-            self.switch.latency_ns_min()
-        };
-        free_ns
-            .min(others_ns.saturating_add(lookahead_ns))
-            .min(FAR_NS)
-    }
-
-    /// Answers the messages of the one kernel that runs, until it waits.
-    fn serve(&mut self, index: usize, cancelled: &dyn Fn() -> bool) -> Result<Served> {
-        let mut quiet_since = Instant::now();
-        loop {
-            let machine = &self.machines[index];
-            if machine.running.is_none() {
-                return Ok(Served::Waits);
-            }
-            let events = machine.events();
-            let mut fds: Vec<_> = events
-                .iter()
-                .map(|fd| PollFd::new(*fd, PollFlags::POLLIN))
-                .collect();
-            wait(&mut fds)?;
-            // The stream comes first, as it does for the kernel.
-            let Some(ready) = fds.iter().position(|fd| fd.any() == Some(true)) else {
-                if cancelled() {
-                    return Err(Error::Interrupted);
-                }
-                if quiet_since.elapsed() > COMPUTES_WITHIN {
-                    let what = format!(
-                        "has computed for {COMPUTES_WITHIN:?} without a word: a thread may spin, \
-                         which takes for ever where computing takes no time"
-                    );
-                    return Err(machine.misbehaves(what));
-                }
-                continue;
-            };
-            quiet_since = Instant::now();
-            let Some(device) = ready.checked_sub(1) else {
-                match self.heed(index)? {
-                    Some(Operation::Wait) => return Ok(Served::Waits),
-                    Some(_) => continue,
-                    None => {
-                        self.end(index)?;
-                        return Ok(Served::Waits);
-                    }
-                }
-            };
-            match self.machines[index].devices[device].receive() {
-                Ok(None) => {}
-                Ok(Some(message)) => {
-                    let at = Unanswered {
-                        machine: index,
-                        device,
-                        message,
-                    };
-                    if let Served::AtPoint = self.attend(at)? {
-                        return Ok(Served::AtPoint);
-                    }
-                }
-                // The kernel ends: its stream says so.
-                Err(_) => self.machines[index].devices[device].driver = None,
-            }
-        }
-    }
-
-    /// Goes on where the simulation stood still.
-    fn go_on(&mut self, at: Unanswered, cancelled: &dyn Fn() -> bool) -> Result<Served> {
-        let index = at.machine;
-        match self.attend(at)? {
-            Served::AtPoint => Ok(Served::AtPoint),
-            Served::Waits => self.serve(index, cancelled),
-        }
-    }
-
-    /// Does what a message of a driver asks for, and answers it; or stands still before that.
-    fn attend(&mut self, at: Unanswered) -> Result<Served> {
-        self.messages += 1;
-        let (index, device) = (at.machine, at.device);
-        if let Some(queue) = at.message.kicked() {
-            if !self.kick(index, device, queue)? {
-                self.unanswered = Some(at);
-                return Ok(Served::AtPoint);
-            }
-            // It must know how long it has before it goes on.
-            if !self.shorten(index)? {
-                return Ok(Served::Waits);
-            }
-        }
-        let machine = &mut self.machines[index];
-        let part = &mut machine.devices[device];
-        if let Err(error) = part.answer(at.message) {
-            if error.kind() == io::ErrorKind::Other {
-                return Err(machine.misbehaves(error.to_string()));
-            }
-            part.driver = None;
-        }
-        Ok(Served::Waits)
-    }
-
-    /// A driver has made something available. Returns whether all of it was taken, and not the
-    /// point that was asked for reached.
-    fn kick(&mut self, index: usize, device: usize, queue: usize) -> Result<bool> {
-        let (now_ns, source) = (self.now_ns, Source::Machine(index));
-        let life = self.machines[index].life;
-        let place = Place {
-            machine: index,
-            life,
-            device,
-        };
-        let mut disk_index = 0;
-        for earlier in &self.machines[index].devices[..device] {
-            disk_index += usize::from(matches!(earlier.kind, Kind::Disk(_)));
-        }
-        let mut sent_ns = None;
-        loop {
-            let part = &mut self.machines[index].devices[device];
-            let Some(driver) = part.driver.as_mut() else {
-                return Ok(true);
-            };
-            let here = match &part.kind {
-                Kind::Network => Some(Point::Frame {
-                    machine: index,
-                    number: self.frames[index],
-                }),
-                Kind::Disk(disk) => Some(Point::Disk {
-                    machine: index,
-                    disk: disk_index,
-                    position: disk.log().len(),
-                }),
-                Kind::Port(_) => None,
-            };
-            if here.is_some() && here == self.point && driver.has_more(queue) {
-                self.point = None;
-                return Ok(false);
-            }
-            let taken = match &mut part.kind {
-                Kind::Network => sent(driver, queue).map(|frame| frame.map(Taken::Frame)),
-                Kind::Disk(disk) => disk
-                    .start(driver, now_ns)
-                    .map(|started| started.map(|(head, done_ns)| Taken::Request(head, done_ns))),
-                Kind::Port(port) => port.said(driver, queue).map(|said| said.map(Taken::Words)),
-            };
-            let taken =
-                taken.map_err(|error| self.machines[index].misbehaves(error.to_string()))?;
-            match taken {
-                Some(Taken::Frame(frame)) => {
-                    self.remember(index, &frame);
-                    self.frames[index] += 1;
-                    let way = self.switch.send(index, &frame, now_ns);
-                    sent_ns = Some(way.sent_ns);
-                    for (time_ns, to) in way.arrivals {
-                        let frame = frame.clone();
-                        self.calendar
-                            .add(time_ns, source, Event::Frame { to, frame });
-                    }
-                }
-                Some(Taken::Request(head, done_ns)) => {
-                    self.remember_request(index, device);
-                    let event = Event::Done {
-                        device: place,
-                        head,
-                    };
-                    self.calendar.add(done_ns, source, event);
-                }
-                Some(Taken::Words(bytes)) => {
-                    self.remember(index, &bytes);
-                    let event = Event::Said {
-                        machine: index,
-                        bytes,
-                    };
-                    self.calendar.add(now_ns, source, event);
-                }
-                None => break,
-            }
-        }
-        match &self.machines[index].devices[device].kind {
-            Kind::Network => {
-                if let Some(sent_ns) = sent_ns {
-                    let event = Event::Call(Ring {
-                        device: place,
-                        queue,
-                    });
-                    self.calendar.add(sent_ns + TOLD_SENT_NS, source, event);
-                }
-            }
-            Kind::Port(port) => {
-                let time_ns = now_ns + TOLD_SENT_NS;
-                // There may be room for input, and somebody may wait for room for output.
-                if port.has_input() {
-                    self.calendar.add(time_ns, source, Event::Fill(place));
-                }
-                let event = Event::Call(Ring {
-                    device: place,
-                    queue,
-                });
-                self.calendar.add(time_ns, source, event);
-            }
-            Kind::Disk(_) => {}
-        }
-        Ok(true)
-    }
-
-    /// Tells the kernel that runs, if it may let less time pass than it was told. Whether it lives.
-    fn shorten(&mut self, index: usize) -> Result<bool> {
-        let free_ns = self.free_until_ns(index);
-        let machine = &mut self.machines[index];
-        let Some(running) = machine.running.as_mut() else {
-            return Ok(false);
-        };
-        if free_ns >= running.free_until_ns {
-            return Ok(true);
-        }
-        running.free_until_ns = free_ns;
-        let free_ns = free_ns.saturating_sub(running.offset_ns);
-        if machine
-            .tell(&[Message::new(Operation::FreeUntil, free_ns)])
-            .is_err()
-        {
-            self.end(index)?;
-            return Ok(false);
-        }
-        // It looks at its devices first: it must have this before it has our answer.
-        loop {
-            match self.heed(index)? {
-                Some(Operation::Ack) => return Ok(true),
-                Some(_) => {}
-                None => {
-                    self.end(index)?;
-                    return Ok(false);
-                }
-            }
-        }
-    }
-
-    /// Reads one message of a kernel to its calendar, and answers it. None if the kernel has ended.
-    fn heed(&mut self, index: usize) -> Result<Option<Operation>> {
-        self.messages += 1;
-        let now_ns = self.now_ns;
-        let machine = &mut self.machines[index];
-        let time_of_day_ns = machine.time_of_day_ns(EPOCH_NS, now_ns);
-        let Some(running) = machine.running.as_mut() else {
-            return Ok(None);
-        };
-        let Ok(message) = Message::read(&mut running.stream) else {
-            return Ok(None);
-        };
-        let offset_ns = running.offset_ns;
-        let Message {
-            operation, time_ns, ..
-        } = message;
-        tracing::trace!(now_ns, machine = machine.name, ?operation, time_ns, "heard");
-        let answer_ns = match message.operation {
-            Operation::Ack => return Ok(Some(Operation::Ack)),
-            Operation::Request => {
-                let is_ever = message.time_ns < NEVER_NS - offset_ns;
-                running.request_ns = is_ever.then(|| message.time_ns + offset_ns);
-                0
-            }
-            Operation::Get => now_ns.max(running.local_ns) - offset_ns,
-            Operation::Update => {
-                let time_ns = message.time_ns.saturating_add(offset_ns);
-                let (local_ns, free_ns) = (running.local_ns, running.free_until_ns);
-                if time_ns < local_ns || (time_ns > local_ns && time_ns > free_ns) {
-                    let what = format!(
-                        "says that it is {time_ns} ns, where it was {local_ns} ns and might be \
-                         {free_ns} ns"
-                    );
-                    return Err(machine.misbehaves(what));
-                }
-                running.local_ns = time_ns;
-                self.now_ns = time_ns;
-                0
-            }
-            Operation::GetTimeOfDay => time_of_day_ns,
-            Operation::Start | Operation::Wait => 0,
-            other => {
-                let what = format!("asks its calendar for what that does not know ({other:?})");
-                return Err(machine.misbehaves(what));
-            }
-        };
-        match machine.tell(&[message.ack(answer_ns)]) {
-            Ok(()) => Ok(Some(message.operation)),
-            Err(_) => Ok(None),
-        }
-    }
-
-    /// A kernel has ended.
-    fn end(&mut self, index: usize) -> Result<()> {
-        if self.is_on(index) {
-            let end = self.machines[index].ended()?;
-            let event = Event::Ended {
-                machine: index,
-                end,
-            };
-            self.calendar
-                .add(self.now_ns, Source::Machine(index), event);
-        }
-        Ok(())
-    }
-}
-
-/// What a device takes out of a ring.
-enum Taken {
-    Frame(Vec<u8>),
-    /// Its name, and when it is done.
-    Request(u16, u64),
-    Words(Vec<u8>),
-}
-
-/// The device of each machine that is its network card.
-const NETWORK: usize = 0;
-
-/// Waits until there is something, for a while.
-fn wait(fds: &mut [PollFd]) -> Result<()> {
-    let patience = PollTimeout::try_from(LOOK_EVERY).expect("it is short");
-    match poll(fds, patience) {
-        Ok(_) | Err(Errno::EINTR) => Ok(()),
-        Err(error) => Err(error).doing(|| "wait for the kernels".into()),
     }
 }

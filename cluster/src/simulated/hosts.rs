@@ -187,7 +187,7 @@ impl Hosts {
             Happening::Said { machine, bytes } => self.listen(machine, &bytes)?,
             Happening::Ended { machine, end } => self.known[machine].end = Some(end),
             Happening::Point => return Ok(Heard::Point),
-            Happening::Time | Happening::Silence => return Ok(Heard::Time),
+            Happening::Time => return Ok(Heard::Time),
         }
         Ok(Heard::Something)
     }

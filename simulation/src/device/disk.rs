@@ -109,6 +109,16 @@ struct InFlight {
     is_flush: bool,
 }
 
+/// A request that was begun, as the simulation sees it.
+pub(crate) struct Started {
+    /// What it is called when it is [finished](Disk::finish).
+    pub(crate) head: u16,
+    /// When that will be.
+    pub(crate) done_ns: u64,
+    /// What the driver sent: the header, and what is to be written.
+    pub(crate) request: Vec<u8>,
+}
+
 /// What a power failure did to a disk.
 pub struct PowerCut {
     /// What the disk had been asked for since it was made, or since the last power failure.
@@ -243,13 +253,12 @@ impl Disk {
         self.durable
     }
 
-    /// Begins the next request of the driver, if there is one. Returns its name and when it will be
-    /// [finished](Self::finish).
+    /// Begins the next request of the driver, if there is one.
     pub(crate) fn start(
         &mut self,
         driver: &mut Driver,
         now_ns: u64,
-    ) -> io::Result<Option<(u16, u64)>> {
+    ) -> io::Result<Option<Started>> {
         let Some(buffers) = driver.pop(QUEUE) else {
             return Ok(None);
         };
@@ -270,7 +279,11 @@ impl Disk {
             is_flush,
         };
         self.in_flight.insert(head, in_flight);
-        Ok(Some((head, self.busy_until_ns)))
+        Ok(Some(Started {
+            head,
+            done_ns: self.busy_until_ns,
+            request: bytes,
+        }))
     }
 
     /// Does what is asked for. Returns what came of it, and for how many requests more the answer

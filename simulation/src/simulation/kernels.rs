@@ -1,0 +1,286 @@
+//! Speaking with kernels: one runs, and each of its messages is answered before the next is read.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::{EPOCH_NS, Event, Place, Served, Simulation, Unanswered};
+use crate::calendar::Source;
+use crate::error::{Context, Error, Result};
+use crate::time_travel::{Message, NEVER_NS, Operation};
+
+/// No event is as late as this, and kernels can add to it.
+const FAR_NS: u64 = NEVER_NS / 2;
+
+/// How often it is looked whether somebody wants an end, while a kernel computes.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// How long a kernel may compute without a word, in the host's time. One in which a thread spins
+/// does so for ever: no time passes for it.
+pub(super) const COMPUTES_WITHIN: Duration = Duration::from_secs(120);
+
+impl Simulation {
+    /// Lets a machine run at a time until it waits again.
+    pub(super) fn let_run(
+        &mut self,
+        index: usize,
+        time_ns: u64,
+        until_ns: u64,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Served> {
+        self.now_ns = time_ns;
+        let free_until_ns = self.free_until_ns(index).min(until_ns).max(time_ns);
+        let machine = &mut self.machines[index];
+        let running = machine.running.as_mut().expect("it wants to run");
+        running.local_ns = time_ns;
+        running.request_ns = None;
+        running.free_until_ns = free_until_ns;
+        let offset_ns = running.offset_ns;
+        tracing::trace!(
+            time_ns,
+            machine = machine.name,
+            free_until_ns,
+            offset_ns,
+            "runs"
+        );
+        let words = [
+            Message::new(Operation::FreeUntil, free_until_ns - offset_ns),
+            Message::new(Operation::Run, time_ns - offset_ns),
+        ];
+        if machine.tell(&words).is_err() {
+            self.end(index)?;
+            return Ok(Served::Waits);
+        }
+        self.serve(index, cancelled)
+    }
+
+    /// Until when a machine may let time pass without asking.
+    fn free_until_ns(&self, index: usize) -> u64 {
+        let mut free_ns = FAR_NS;
+        let mut others_ns = FAR_NS;
+        for (other, machine) in self.machines.iter().enumerate() {
+            if let Some(request_ns) = machine.wants_to_run_ns().filter(|_| other != index) {
+                others_ns = others_ns.min(request_ns);
+            }
+        }
+        for (time_ns, event) in self.calendar.iter() {
+            match event.target() {
+                Some(other) if other != index => others_ns = others_ns.min(time_ns),
+                _ => {
+                    // They come by time: no later one is sooner.
+                    free_ns = time_ns;
+                    break;
+                }
+            }
+        }
+        let lookahead_ns = if self.is_lock_step {
+            0
+        } else {
+            self.switch.latency_ns_min()
+        };
+        free_ns
+            .min(others_ns.saturating_add(lookahead_ns))
+            .min(FAR_NS)
+    }
+
+    /// Answers the messages of the one kernel that runs, until it waits.
+    pub(super) fn serve(&mut self, index: usize, cancelled: &dyn Fn() -> bool) -> Result<Served> {
+        let mut quiet_since = Instant::now();
+        loop {
+            let machine = &self.machines[index];
+            if machine.running.is_none() {
+                return Ok(Served::Waits);
+            }
+            let events = machine.events();
+            let mut fds: Vec<_> = events
+                .iter()
+                .map(|fd| PollFd::new(*fd, PollFlags::POLLIN))
+                .collect();
+            wait(&mut fds)?;
+            // The stream comes first, as it does for the kernel.
+            let Some(ready) = fds.iter().position(|fd| fd.any() == Some(true)) else {
+                if cancelled() {
+                    return Err(Error::Interrupted);
+                }
+                if quiet_since.elapsed() > COMPUTES_WITHIN {
+                    let what = format!(
+                        "has computed for {COMPUTES_WITHIN:?} without a word: a thread may spin, \
+                         which takes for ever where computing takes no time"
+                    );
+                    return Err(machine.misbehaves(what));
+                }
+                continue;
+            };
+            quiet_since = Instant::now();
+            let Some(device) = ready.checked_sub(1) else {
+                match self.heed(index)? {
+                    Some(Operation::Wait) => return Ok(Served::Waits),
+                    Some(_) => continue,
+                    None => {
+                        self.end(index)?;
+                        return Ok(Served::Waits);
+                    }
+                }
+            };
+            match self.machines[index].devices[device].receive() {
+                Ok(None) => {}
+                Ok(Some(message)) => {
+                    let place = self.place(index, device);
+                    let at = Unanswered { place, message };
+                    if let Served::AtPoint = self.attend(at)? {
+                        return Ok(Served::AtPoint);
+                    }
+                }
+                // The kernel ends: its stream says so.
+                Err(_) => self.machines[index].devices[device].driver = None,
+            }
+        }
+    }
+
+    /// Goes on where the simulation stood still.
+    pub(super) fn go_on(&mut self, at: Unanswered, cancelled: &dyn Fn() -> bool) -> Result<Served> {
+        let index = at.place.machine;
+        match self.attend(at)? {
+            Served::AtPoint => Ok(Served::AtPoint),
+            Served::Waits => self.serve(index, cancelled),
+        }
+    }
+
+    /// Does what a message of a driver asks for, and answers it; or stands still before that.
+    fn attend(&mut self, at: Unanswered) -> Result<Served> {
+        self.messages += 1;
+        let Place {
+            machine: index,
+            device,
+            ..
+        } = at.place;
+        if let Some(queue) = at.message.kicked() {
+            if !self.kick(at.place, queue)? {
+                self.unanswered = Some(at);
+                return Ok(Served::AtPoint);
+            }
+            // It must know how long it has before it goes on.
+            if !self.shorten(index)? {
+                return Ok(Served::Waits);
+            }
+        }
+        let machine = &mut self.machines[index];
+        let part = &mut machine.devices[device];
+        if let Err(error) = part.answer(at.message) {
+            if error.kind() == io::ErrorKind::Other {
+                return Err(machine.misbehaves(error.to_string()));
+            }
+            part.driver = None;
+        }
+        Ok(Served::Waits)
+    }
+
+    /// Tells the kernel that runs, if it may let less time pass than it was told. Whether it lives.
+    fn shorten(&mut self, index: usize) -> Result<bool> {
+        let free_ns = self.free_until_ns(index);
+        let machine = &mut self.machines[index];
+        let Some(running) = machine.running.as_mut() else {
+            return Ok(false);
+        };
+        if free_ns >= running.free_until_ns {
+            return Ok(true);
+        }
+        running.free_until_ns = free_ns;
+        let free_ns = free_ns.saturating_sub(running.offset_ns);
+        if machine
+            .tell(&[Message::new(Operation::FreeUntil, free_ns)])
+            .is_err()
+        {
+            self.end(index)?;
+            return Ok(false);
+        }
+        // It looks at its devices first: it must have this before it has our answer.
+        loop {
+            match self.heed(index)? {
+                Some(Operation::Ack) => return Ok(true),
+                Some(_) => {}
+                None => {
+                    self.end(index)?;
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
+    /// Reads one message of a kernel to its calendar, and answers it. None if the kernel has ended.
+    pub(super) fn heed(&mut self, index: usize) -> Result<Option<Operation>> {
+        self.messages += 1;
+        let now_ns = self.now_ns;
+        let machine = &mut self.machines[index];
+        let time_of_day_ns = machine.time_of_day_ns(EPOCH_NS, now_ns);
+        let Some(running) = machine.running.as_mut() else {
+            return Ok(None);
+        };
+        let Ok(message) = Message::read(&mut running.stream) else {
+            return Ok(None);
+        };
+        let offset_ns = running.offset_ns;
+        let Message {
+            operation, time_ns, ..
+        } = message;
+        tracing::trace!(now_ns, machine = machine.name, ?operation, time_ns, "heard");
+        let answer_ns = match message.operation {
+            Operation::Ack => return Ok(Some(Operation::Ack)),
+            Operation::Request => {
+                let is_ever = message.time_ns < NEVER_NS - offset_ns;
+                running.request_ns = is_ever.then(|| message.time_ns + offset_ns);
+                0
+            }
+            Operation::Get => now_ns.max(running.local_ns) - offset_ns,
+            Operation::Update => {
+                let time_ns = message.time_ns.saturating_add(offset_ns);
+                let (local_ns, free_ns) = (running.local_ns, running.free_until_ns);
+                if time_ns < local_ns || (time_ns > local_ns && time_ns > free_ns) {
+                    let what = format!(
+                        "says that it is {time_ns} ns, where it was {local_ns} ns and might be \
+                         {free_ns} ns"
+                    );
+                    return Err(machine.misbehaves(what));
+                }
+                running.local_ns = time_ns;
+                self.now_ns = time_ns;
+                0
+            }
+            Operation::GetTimeOfDay => time_of_day_ns,
+            Operation::Start | Operation::Wait => 0,
+            other => {
+                let what = format!("asks its calendar for what that does not know ({other:?})");
+                return Err(machine.misbehaves(what));
+            }
+        };
+        match machine.tell(&[message.ack(answer_ns)]) {
+            Ok(()) => Ok(Some(message.operation)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// A kernel has ended.
+    pub(super) fn end(&mut self, index: usize) -> Result<()> {
+        if self.is_on(index) {
+            let end = self.machines[index].ended()?;
+            let event = Event::Ended {
+                machine: index,
+                end,
+            };
+            self.calendar
+                .add(self.now_ns, Source::Machine(index), event);
+        }
+        Ok(())
+    }
+}
+
+/// Waits until there is something, for a while.
+pub(super) fn wait(fds: &mut [PollFd]) -> Result<()> {
+    let patience = PollTimeout::try_from(LOOK_EVERY).expect("it is short");
+    match poll(fds, patience) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(error) => Err(error).doing(|| "wait for the kernels".into()),
+    }
+}

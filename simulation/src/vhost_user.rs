@@ -105,7 +105,7 @@ impl Received {
 }
 
 /// A chain of buffers that a driver has made available.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Buffers {
     /// What they are called when they are given back.
     pub(crate) head: u16,

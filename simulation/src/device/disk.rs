@@ -101,11 +101,7 @@ impl fmt::Debug for Disk {
 /// A request that was begun.
 struct InFlight {
     buffers: Buffers,
-    /// What was read.
-    answer: Vec<u8>,
-    status: u32,
-    /// Its places in the log.
-    places: Vec<usize>,
+    done: Done,
     is_flush: bool,
 }
 
@@ -165,8 +161,10 @@ impl<'a> Request<'a> {
 /// What came of a request at once.
 #[derive(Default)]
 struct Done {
+    /// What was read.
     answer: Vec<u8>,
     status: u32,
+    /// Its places in the log.
     places: Vec<usize>,
 }
 
@@ -248,11 +246,6 @@ impl Disk {
         self.durable = self.log.len();
     }
 
-    /// How many entries of its log can not be lost, whatever covers them.
-    pub fn settled(&self) -> usize {
-        self.durable
-    }
-
     /// Begins the next request of the driver, if there is one.
     pub(crate) fn start(
         &mut self,
@@ -262,8 +255,19 @@ impl Disk {
         let Some(buffers) = driver.pop(QUEUE) else {
             return Ok(None);
         };
-        let bytes = driver.read(&buffers)?;
-        let request = Request::new(&bytes)?;
+        let request = driver.read(&buffers)?;
+        let head = buffers.head;
+        let done_ns = self.begin(buffers, &request, now_ns)?;
+        Ok(Some(Started {
+            head,
+            done_ns,
+            request,
+        }))
+    }
+
+    /// Does what a request asks for. Returns when it will be finished.
+    fn begin(&mut self, buffers: Buffers, bytes: &[u8], now_ns: u64) -> io::Result<u64> {
+        let request = Request::new(bytes)?;
         // The last byte that the driver reads is the status.
         let wanted = buffers.writable_bytes().saturating_sub(1);
         let (done, later) = self.carry_out(&request, wanted, now_ns);
@@ -273,17 +277,11 @@ impl Disk {
         let head = buffers.head;
         let in_flight = InFlight {
             buffers,
-            answer: done.answer,
-            status: done.status,
-            places: done.places,
+            done,
             is_flush,
         };
         self.in_flight.insert(head, in_flight);
-        Ok(Some(Started {
-            head,
-            done_ns: self.busy_until_ns,
-            request: bytes,
-        }))
+        Ok(self.busy_until_ns)
     }
 
     /// Does what is asked for. Returns what came of it, and for how many requests more the answer
@@ -375,28 +373,31 @@ impl Disk {
 
     /// Ends a request: the driver gets its answer, if the machine is still that which asked.
     pub(crate) fn finish(&mut self, driver: &mut Driver, head: u16) -> io::Result<()> {
-        let Some(done) = self.in_flight.remove(&head) else {
+        let Some(InFlight { buffers, done, .. }) = self.complete(head) else {
             return Ok(());
         };
-        for place in &done.places {
+        let status_at = buffers.writable_bytes().saturating_sub(1);
+        let data = &done.answer[..done.answer.len().min(status_at)];
+        let written = driver.write(&buffers, 0, data)?;
+        driver.write(&buffers, status_at, &[done.status as u8])?;
+        driver.give_back(QUEUE, head, written as u32 + 1)
+    }
+
+    /// Notes that a request is done now.
+    fn complete(&mut self, head: u16) -> Option<InFlight> {
+        let request = self.in_flight.remove(&head)?;
+        for place in &request.done.places {
             self.log.complete(*place);
         }
-        let status_at = done.buffers.writable_bytes().saturating_sub(1);
-        let data = &done.answer[..done.answer.len().min(status_at)];
-        let written = driver.write(&done.buffers, 0, data)?;
-        driver.write(&done.buffers, status_at, &[done.status as u8])?;
-        driver.give_back(QUEUE, head, written as u32 + 1)
+        Some(request)
     }
 
     /// The machine is off: nothing that is in flight will be answered. A flush that was not covers
     /// nothing yet.
     pub(crate) fn switch_off(&mut self) {
         for request in std::mem::take(&mut self.in_flight).into_values() {
-            if request.is_flush {
-                request
-                    .places
-                    .iter()
-                    .for_each(|place| self.log.reclassify(*place, Kind::FuaFlush));
+            for place in request.done.places.iter().filter(|_| request.is_flush) {
+                self.log.reclassify(*place, Kind::FuaFlush);
             }
         }
         self.busy_until_ns = 0;
@@ -424,5 +425,141 @@ impl Disk {
             lost: rules.lost(&state),
             state,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use block_dev::Failing;
+    use pace_rules::disk::Disk as Keeping;
+
+    use super::*;
+
+    const WRITE: u32 = VIRTIO_BLK_T_OUT;
+    const FLUSH: u32 = VIRTIO_BLK_T_FLUSH;
+    const DISCARD: u32 = VIRTIO_BLK_T_DISCARD;
+
+    fn disk(behaviour: impl Behaviour + 'static) -> Disk {
+        let base = Arc::new(Base::empty(1 << 20));
+        Disk::new(
+            base,
+            behaviour,
+            DiskTimes::default(),
+            Chance::new(1, "disk"),
+        )
+    }
+
+    /// A request for a sector, which is not done yet.
+    fn ask(disk: &mut Disk, head: u16, kind: u32, sector: u64, data: &[u8]) -> u64 {
+        let mut bytes = kind.to_le_bytes().to_vec();
+        bytes.extend([0; 4]);
+        bytes.extend(sector.to_le_bytes());
+        bytes.extend(data);
+        let mut buffers = Buffers::default();
+        buffers.head = head;
+        disk.begin(buffers, &bytes, 0).expect("a request")
+    }
+
+    /// The same, and it is done. Returns its status.
+    fn do_it(disk: &mut Disk, kind: u32, sector: u64, data: &[u8]) -> u32 {
+        ask(disk, 99, kind, sector, data);
+        disk.complete(99).expect("it was asked for").done.status
+    }
+
+    fn page(byte: u8) -> Vec<u8> {
+        vec![byte; 4096]
+    }
+
+    /// The first byte of each of two pages after the power failed and everything was lost that can
+    /// be.
+    fn left(mut disk: Disk) -> [u8; 2] {
+        disk.switch_off();
+        disk.power_cut(|_| Relaxation::Flushed).expect("possible");
+        [0, 1].map(|number| disk.image().page(number)[0])
+    }
+
+    #[test]
+    fn a_flush_covers_what_was_done_when_it_came_once_it_is_done_itself() {
+        let mut covered = disk(Keeping::Honest);
+        do_it(&mut covered, WRITE, 0, &page(1));
+        do_it(&mut covered, FLUSH, 0, &[]);
+        do_it(&mut covered, WRITE, 8, &page(2));
+        assert_eq!(left(covered), [1, 0]);
+
+        let mut in_flight = disk(Keeping::Honest);
+        do_it(&mut in_flight, WRITE, 0, &page(1));
+        ask(&mut in_flight, 1, FLUSH, 0, &[]);
+        do_it(&mut in_flight, WRITE, 8, &page(2));
+        assert_eq!(left(in_flight), [0, 0], "nobody was told that it is done");
+
+        let mut overtaken = disk(Keeping::Honest);
+        ask(&mut overtaken, 1, WRITE, 0, &page(1));
+        do_it(&mut overtaken, FLUSH, 0, &[]);
+        overtaken.complete(1).expect("it was asked for");
+        assert_eq!(
+            left(overtaken),
+            [0, 0],
+            "the write was done after the flush had come"
+        );
+    }
+
+    #[test]
+    fn a_discard_is_covered_as_a_write_is() {
+        let range = [0_u64.to_le_bytes(), (8_u64).to_le_bytes()].concat();
+        let with_flush = |is_done: bool| {
+            let mut disk = disk(Keeping::Honest);
+            do_it(&mut disk, WRITE, 0, &page(1));
+            do_it(&mut disk, FLUSH, 0, &[]);
+            ask(&mut disk, 1, DISCARD, 0, &range);
+            if is_done {
+                disk.complete(1);
+            }
+            do_it(&mut disk, FLUSH, 0, &[]);
+            left(disk)[0]
+        };
+        assert_eq!([with_flush(true), with_flush(false)], [0, 1]);
+    }
+
+    #[test]
+    fn what_was_settled_is_kept_and_a_disk_that_lies_keeps_nothing_else() {
+        let mut disk = disk(Keeping::DropFlush);
+        do_it(&mut disk, WRITE, 0, &page(1));
+        disk.settle();
+        do_it(&mut disk, WRITE, 8, &page(2));
+        do_it(&mut disk, FLUSH, 0, &[]);
+        assert_eq!(left(disk), [1, 0]);
+    }
+
+    #[test]
+    fn what_fails_or_lies_beyond_the_end_is_an_error_and_not_in_the_log() {
+        let fails = |request| matches!(request, DiskRequest::Write { offset: 0, .. });
+        let mut disk = disk(Failing::always(Keeping::Honest, fails));
+        assert_eq!(do_it(&mut disk, WRITE, 0, &page(1)), VIRTIO_BLK_S_IOERR);
+        assert_eq!(
+            do_it(&mut disk, WRITE, 1 << 11, &page(1)),
+            VIRTIO_BLK_S_IOERR
+        );
+        assert_eq!(
+            do_it(&mut disk, WRITE, u64::MAX, &page(1)),
+            VIRTIO_BLK_S_IOERR
+        );
+        assert_eq!(do_it(&mut disk, 77, 0, &[]), VIRTIO_BLK_S_UNSUPP);
+        assert!(disk.log().is_empty());
+        assert_eq!(do_it(&mut disk, WRITE, 8, &page(1)), VIRTIO_BLK_S_OK);
+        assert_eq!(disk.log().len(), 1);
+        let buffers = Buffers::default();
+        assert!(disk.begin(buffers, &[0; 3], 0).is_err(), "no request");
+    }
+
+    #[test]
+    fn requests_are_done_one_after_the_other() {
+        let mut disk = disk(Keeping::Honest);
+        let times = DiskTimes::default();
+        let first_ns = ask(&mut disk, 1, WRITE, 0, &page(1));
+        let second_ns = ask(&mut disk, 2, FLUSH, 0, &[]);
+        let around = |usual_ns: u64| usual_ns / 2..usual_ns / 2 + usual_ns;
+        assert!(around(times.write_ns).contains(&first_ns), "{first_ns}");
+        let took_ns = second_ns - first_ns;
+        assert!(around(times.flush_ns).contains(&took_ns), "{took_ns}");
     }
 }

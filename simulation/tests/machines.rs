@@ -34,10 +34,15 @@ fn main() -> ExitCode {
         serve().expect("served");
         let _ = reboot(RebootMode::RB_POWER_OFF);
     }
-    let tests: [(&str, fn()); 6] = [
+    let tests: [(&str, fn()); 8] = [
         ("waiting_costs_no_time_and_clocks_agree", clocks),
         ("what_no_flush_covers_is_lost_with_the_power", power),
         ("a_run_stands_still_before_a_request_to_a_disk", point),
+        ("a_flush_that_was_in_flight_covers_nothing", in_flight),
+        (
+            "a_machine_hears_nothing_of_what_was_said_to_its_last_life",
+            lives,
+        ),
         ("a_frozen_machine_is_behind_when_it_goes_on", freeze),
         ("a_kernel_that_panics_says_so", panics),
         ("runs_of_one_seed_are_equal_and_others_not", equal),
@@ -283,6 +288,35 @@ fn point() {
     assert!(cut.expect("possible").lost.is_empty());
     bench.boot(0);
     assert_eq!(bench.ask(0, "read 1"), "8");
+}
+
+fn in_flight() {
+    let mut bench = Bench::new(1, 1);
+    assert_eq!(bench.ask(0, "write 1 7 sync"), "written");
+    let before = bench.simulation.disk(0, 0).log().len();
+    bench.tell(0, "write 1 8 sync");
+    let is_asked = |bench: &mut Bench| {
+        let log = bench.simulation.disk(0, 0).log();
+        let new = &log.entries()[before..];
+        new.iter().any(|entry| entry.kind == Kind::Flush)
+    };
+    while !is_asked(&mut bench) {
+        assert_eq!(bench.run(SECOND_NS / 100_000), Happening::Time);
+    }
+    bench.simulation.switch_off(&[0]);
+    let disk = bench.simulation.disk(0, 0);
+    let cut = disk.power_cut(|_| Relaxation::Flushed).expect("possible");
+    assert_eq!(cut.lost.len(), 1, "nobody was told that the flush was done");
+    bench.boot(0);
+    assert_eq!(bench.ask(0, "read 1"), "7");
+}
+
+fn lives() {
+    let mut bench = Bench::new(1, 1);
+    bench.tell(0, "time");
+    bench.simulation.switch_off(&[0]);
+    bench.boot(0);
+    assert_eq!(bench.run(SECOND_NS), Happening::Time);
 }
 
 fn freeze() {

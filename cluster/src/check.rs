@@ -1,12 +1,15 @@
 //! Whether a cluster holds what it promised.
 
 use std::io::{self, Write};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use machine::Logged;
 
+use crate::error::log_words;
+use crate::log;
 use crate::process::{Heard, each_line, ending, finish, kill_group, lines_of};
 
 /// What a check says.
@@ -18,6 +21,22 @@ pub enum Verdict {
     Broken(Vec<String>),
     /// It did not decide: why.
     Inconclusive(String),
+}
+
+impl Verdict {
+    /// The same; if it did not decide, with the end of its log.
+    pub(crate) fn with_log(self, log: &Path) -> Self {
+        match self {
+            Self::Inconclusive(why) => Self::Inconclusive(why + &log_words(&log::tail(log))),
+            other => other,
+        }
+    }
+}
+
+/// Has a check that keeps running look at what was acknowledged. There is a directory for each node,
+/// and none that is the state's.
+pub(crate) fn question(acknowledgements: &Path) -> String {
+    format!("-\t{}", acknowledgements.display())
 }
 
 /// Runs a check once. Only `ok` and `broken` lines count, and only of one that ends as it should: a
@@ -48,11 +67,16 @@ pub(crate) fn judge(
     };
     Ok(match finish(&mut child, left, cancelled)? {
         None => too_long(within),
-        Some(status) if matches!(status.code(), Some(0 | 1)) => {
-            verdict(&said, status.code() == Some(0))
-        }
-        Some(status) => Verdict::Inconclusive(format!("the check {}", ending(status))),
+        Some(status) => of_end(&said, status),
     })
+}
+
+/// The verdict of a check that printed these lines, and ended like this.
+pub(crate) fn of_end(said: &[impl AsRef<str>], status: ExitStatus) -> Verdict {
+    match status.code() {
+        Some(0 | 1) => verdict(said, status.success()),
+        _ => Verdict::Inconclusive(format!("the check {}", ending(status))),
+    }
 }
 
 /// A check that keeps running, and answers for one state after the other.
@@ -63,7 +87,7 @@ pub(crate) struct Server {
 }
 
 /// What ends the answer of a check that keeps running.
-const END: &str = "end";
+pub(crate) const END: &str = "end";
 
 impl Server {
     /// Starts one.
@@ -121,7 +145,8 @@ impl Drop for Server {
     }
 }
 
-fn too_long(within: Duration) -> Verdict {
+/// That of a check that takes too long.
+pub(crate) fn too_long(within: Duration) -> Verdict {
     Verdict::Inconclusive(format!("the check did not end within {within:?}"))
 }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::file::{CLIENT, PATIENCE_VARIABLE};
+use crate::file::CLIENT;
 use crate::ground::{Machine, MachineSpec};
 use crate::network::client_address;
 use crate::node::{Common, FIRST_LAST_PID};
@@ -75,9 +75,7 @@ impl Client {
     pub fn command(&self, words: &[String]) -> Command {
         let file = &self.common.file;
         let mut command = self.machine.command(words, &file.folder, None);
-        command
-            .envs(file.addresses())
-            .env(PATIENCE_VARIABLE, file.patience.to_string());
+        command.envs(file.client_environment());
         command
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use machine::Logged;
 
-use crate::check::{Server, Verdict, judge};
+use crate::check::{Server, Verdict, judge, question};
 use crate::client::Client;
 use crate::ends::NodeEnd;
 use crate::error::{Context, Error, Result, log_words};
@@ -265,12 +265,7 @@ impl Cluster {
             whose: "the client".into(),
             what,
         };
-        let client = self
-            .common
-            .file
-            .client
-            .as_ref()
-            .ok_or_else(|| failed("is not in the cluster file".into()))?;
+        let client = self.common.file.the_client()?;
         let log = self.log(CLIENT);
         let errors = log::open(&log).doing(|| format!("open {}", log.display()))?;
         let mut command = self.client_command(&client.command);
@@ -316,16 +311,7 @@ impl Cluster {
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Verdict> {
         let kept = self.server.take();
-        let failed = |what: String| Error::Command {
-            whose: "the check".into(),
-            what,
-        };
-        let check = self
-            .common
-            .file
-            .check
-            .as_ref()
-            .ok_or_else(|| failed("is not in the cluster file".into()))?;
+        let check = self.common.file.the_check()?;
         let log = self.log(CHECK);
         let command = |acknowledgements| -> Result<Command> {
             let mut command = self.client_command(&check.command(acknowledgements)?);
@@ -337,20 +323,15 @@ impl Cluster {
                 Some(server) => server,
                 None => Server::start(command(None)?).doing(|| "start the check".into())?,
             };
-            // There is a directory for each node, and none that is the state's.
-            let line = format!("-\t{}", acknowledgements.display());
             server
-                .ask(&line, check.within, cancelled)
+                .ask(&question(acknowledgements), check.within, cancelled)
                 .doing(|| "ask the check".into())?
         } else {
             let verdict = judge(command(Some(acknowledgements))?, check.within, cancelled);
             (verdict.doing(|| "run the check".into())?, None)
         };
         self.server = server;
-        Ok(match verdict {
-            Verdict::Inconclusive(why) => Verdict::Inconclusive(why + &log_words(&log::tail(&log))),
-            other => other,
-        })
+        Ok(verdict.with_log(&log))
     }
 
     /// Where the logs are.

@@ -247,6 +247,28 @@ impl ClusterFile {
         file
     }
 
+    /// The client.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn the_client(&self) -> Result<&ClientConfig> {
+        self.client.as_ref().ok_or_else(|| not_there("the client"))
+    }
+
+    /// The check.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn the_check(&self) -> Result<&Check> {
+        self.check.as_ref().ok_or_else(|| not_there("the check"))
+    }
+
+    /// What a client and the check have in their environment.
+    pub(crate) fn client_environment(&self) -> impl Iterator<Item = (String, String)> {
+        let patience = (PATIENCE_VARIABLE.to_owned(), self.patience.to_string());
+        self.addresses().chain([patience])
+    }
+
     /// The environment variables that say where the nodes are.
     pub fn addresses(&self) -> impl Iterator<Item = (String, String)> {
         let variable = |name: &str| {
@@ -307,6 +329,13 @@ impl ClusterFile {
             )?;
         }
         Ok(())
+    }
+}
+
+fn not_there(whose: &str) -> Error {
+    Error::Command {
+        whose: whose.into(),
+        what: "is not in the cluster file".into(),
     }
 }
 

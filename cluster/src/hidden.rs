@@ -246,7 +246,12 @@ pub(crate) fn skip_numbers(last_pid: u32) {
     }
 }
 
-fn attach(source: Option<&Path>, target: &Path, kind: Option<&str>, flags: MsFlags) -> Result<()> {
+pub(crate) fn attach(
+    source: Option<&Path>,
+    target: &Path,
+    kind: Option<&str>,
+    flags: MsFlags,
+) -> Result<()> {
     let named = source.unwrap_or(Path::new("crashpoint"));
     let mounted = mount(Some(named), target, kind, flags, None::<&str>);
     mounted.doing(|| format!("mount {} on {}", named.display(), target.display()))
@@ -375,11 +380,7 @@ fn enter(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
         .current_dir(&spec.directory)
         .process_group(0);
     if let Some(user) = user {
-        command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
-        command
-            .env("HOME", &user.dir)
-            .env("USER", &user.name)
-            .env("LOGNAME", &user.name);
+        run_as(&mut command, &user);
     }
     let mut wanted = SigSet::empty();
     wanted.extend(PASSED_ON);
@@ -397,7 +398,18 @@ fn enter(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     ))
 }
 
-fn user(name: &str) -> Result<User> {
+/// Has a command be run by a user.
+pub(crate) fn run_as(command: &mut Command, user: &User) {
+    command
+        .uid(user.uid.as_raw())
+        .gid(user.gid.as_raw())
+        .env("HOME", &user.dir)
+        .env("USER", &user.name)
+        .env("LOGNAME", &user.name);
+}
+
+/// The user with a name.
+pub(crate) fn user(name: &str) -> Result<User> {
     let found = User::from_name(name).doing(|| format!("look for the user {name}"))?;
     found.ok_or_else(|| Error::Command {
         whose: format!("user {name}"),

@@ -1,6 +1,7 @@
 //! One node of a cluster: a handle to start, kill, pause and switch off.
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use machine::Logged;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Gid, Pid, Uid, User};
+use nix::unistd::{Gid, Pid, Uid};
 use pace_rules::disk::{Log, Relaxation};
 
 use crate::client;
@@ -20,6 +21,7 @@ use crate::ends::{NodeEnd, SharedProcess, Watch};
 use crate::error::{Context, Error, Result};
 use crate::file::{ClusterFile, NodeConfig};
 use crate::ground::{Ground, Machine, MachineSpec};
+use crate::hidden;
 use crate::log;
 use crate::network::client_address;
 use crate::process::{Ending, Process, Starter, ending, finish};
@@ -85,16 +87,24 @@ impl Common {
 
     /// What is in /etc/hosts of every machine.
     pub(crate) fn hosts(&self) -> String {
-        let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
-        for index in 0..self.clients.load(Ordering::SeqCst) {
-            let (address, name) = (client_address(index as u8), client::name(index));
-            text += &format!("{address} {name}\n");
-        }
-        for node in &self.file.nodes {
-            text += &format!("{} {}\n", node.address, node.name);
-        }
-        text
+        let clients = 0..self.clients.load(Ordering::SeqCst);
+        let clients = clients.map(|index| (client_address(index as u8), client::name(index)));
+        hosts(&self.file, clients)
     }
+}
+
+/// What is in /etc/hosts of every machine of a cluster with these clients.
+pub(crate) fn hosts(
+    file: &ClusterFile,
+    clients: impl IntoIterator<Item = (Ipv4Addr, String)>,
+) -> String {
+    let nodes = file.nodes.iter();
+    let nodes = nodes.map(|node| (node.address, node.name.clone()));
+    let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
+    for (address, name) in clients.into_iter().chain(nodes) {
+        text += &format!("{address} {name}\n");
+    }
+    text
 }
 
 /// A node of a cluster. It is killed when it is dropped.
@@ -586,17 +596,13 @@ fn later_last_pid() -> u32 {
 }
 
 /// Makes a user the owner of a directory and of all that is in it.
-fn give_to_user(directory: &Path, user: Option<&str>) -> Result<()> {
+pub(crate) fn give_to_user(directory: &Path, user: Option<&str>) -> Result<()> {
     let Some(name) = user else { return Ok(()) };
-    let user = User::from_name(name).doing(|| format!("look for the user {name}"))?;
-    let user = user.ok_or_else(|| Error::Command {
-        whose: format!("user {name}"),
-        what: "does not exist".into(),
-    })?;
+    let user = hidden::user(name)?;
     give(directory, user.uid, user.gid).doing(|| format!("give {} to {name}", directory.display()))
 }
 
-pub(crate) fn give(path: &Path, uid: Uid, gid: Gid) -> std::io::Result<()> {
+fn give(path: &Path, uid: Uid, gid: Gid) -> std::io::Result<()> {
     if path.symlink_metadata()?.is_dir() {
         for entry in fs::read_dir(path)? {
             give(&entry?.path(), uid, gid)?;

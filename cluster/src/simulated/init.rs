@@ -13,19 +13,19 @@ use std::time::Duration;
 
 use local_fs::{Mounted, Variant, format_device};
 use nix::errno::Errno;
-use nix::mount::{MsFlags, mount};
+use nix::mount::MsFlags;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, User, sethostname, syncfs};
+use nix::unistd::{Pid, sethostname, syncfs};
 
 use super::words::{DiskSetUp, Order, ProcessId, Refusal, Report, SetUp, Stream, Task, packed};
 use crate::error::{Context, Error, Result};
 use crate::file::DIRECTORY;
-use crate::hidden::{COULD_NOT_RUN, HOSTS, skip_numbers};
+use crate::hidden::{COULD_NOT_RUN, HOSTS, attach, run_as, skip_numbers, user};
 use crate::network;
-use crate::node::give;
+use crate::node::give_to_user;
 
 /// The argument by which the program is told to be the init of a simulated machine.
 pub(crate) const MACHINE_COMMAND: &str = "__machine";
@@ -280,7 +280,7 @@ impl Init {
         let inside = mount_point.join(DATA_DIRECTORY);
         if spec.is_new {
             fs::create_dir(&inside).doing(|| format!("create {}", inside.display()))?;
-            give_to(&inside, spec.user.as_deref())?;
+            give_to_user(&inside, spec.user.as_deref())?;
             self.sync()?;
         }
         bind(&inside, data)
@@ -396,26 +396,14 @@ fn refused(what: &str) -> Error {
 }
 
 fn bind(what: &Path, at: &Path) -> Result<()> {
-    let bound = mount(Some(what), at, None::<&str>, MsFlags::MS_BIND, None::<&str>);
-    bound.doing(|| format!("show {} at {}", what.display(), at.display()))
-}
-
-fn user(name: &str) -> Result<User> {
-    let found = User::from_name(name).doing(|| format!("look for the user {name}"))?;
-    found.ok_or_else(|| refused(&format!("there is no user {name}")))
-}
-
-fn give_to(path: &Path, name: Option<&str>) -> Result<()> {
-    let Some(name) = name else { return Ok(()) };
-    let user = user(name)?;
-    give(path, user.uid, user.gid).doing(|| format!("give {} to {name}", path.display()))
+    attach(Some(what), at, None, MsFlags::MS_BIND)
 }
 
 fn write(path: &Path, content: &[u8], user: Option<&str>) -> Result<()> {
     let parent = path.parent().expect("it is in a directory");
     let written = fs::create_dir_all(parent).and_then(|()| fs::write(path, content));
     written.doing(|| format!("write {}", path.display()))?;
-    give_to(path, user)
+    give_to_user(path, user)
 }
 
 fn start(task: &Task) -> Result<Process> {
@@ -438,13 +426,7 @@ fn start(task: &Task) -> Result<Process> {
         .stderr(Stdio::piped())
         .process_group(0);
     if let Some(name) = &task.user {
-        let user = user(name)?;
-        command
-            .uid(user.uid.as_raw())
-            .gid(user.gid.as_raw())
-            .env("HOME", &user.dir)
-            .env("USER", &user.name)
-            .env("LOGNAME", &user.name);
+        run_as(&mut command, &user(name)?);
     }
     let mut child = command.spawn().doing(|| format!("run {program}"))?;
     let outputs = [

@@ -23,12 +23,12 @@ use simulation::{
 use super::hosts::{Heard, Hosts};
 use super::init::MACHINE_COMMAND;
 use super::words::{DiskSetUp, Order, ProcessId, SetUp, Task};
-use crate::check::{Verdict, verdict};
+use crate::check::{END, Verdict, of_end, question, too_long, verdict};
 use crate::error::{Context, Error, Result, log_words};
-use crate::file::{CLIENT, ClusterFile, PATIENCE_VARIABLE, Ready};
+use crate::file::{CLIENT, Check, ClusterFile, Ready};
 use crate::log;
 use crate::network::{client_address, hardware_address};
-use crate::node::{FIRST_LAST_PID, SETUP_WITHIN};
+use crate::node::{FIRST_LAST_PID, SETUP_WITHIN, hosts};
 use crate::process::{Ending, ending};
 
 /// The file system of a node's disk, if the cluster file names none.
@@ -45,9 +45,6 @@ const BOOT_WITHIN: Duration = Duration::from_secs(60);
 
 /// Where the check finds what was acknowledged.
 const ACKNOWLEDGEMENTS: &str = "/run/crashpoint/.acknowledgements";
-
-/// What ends the answer of a check that keeps running.
-const END: &[u8] = b"end";
 
 /// The variables of our own environment that commands have in a machine.
 const VARIABLES: [&str; 3] = ["PATH", "HOME", "LANG"];
@@ -128,20 +125,6 @@ struct NodeState {
     starts: u32,
 }
 
-/// Why nodes did not become ready.
-#[derive(Debug)]
-enum NotUp {
-    /// The one that this run is about.
-    Point,
-    Error(Error),
-}
-
-impl From<Error> for NotUp {
-    fn from(error: Error) -> Self {
-        Self::Error(error)
-    }
-}
-
 impl SimulatedCluster {
     /// Makes the machines, all of which are off, and the network. `logs` is the directory that gets
     /// a log for each node and the client, and what each kernel says.
@@ -208,14 +191,6 @@ impl SimulatedCluster {
     /// # Errors
     /// If one of them does not become ready in its time.
     pub fn start(&mut self, cancelled: &dyn Fn() -> bool) -> Result<()> {
-        match self.bring_up(cancelled) {
-            Ok(()) => Ok(()),
-            Err(NotUp::Error(error)) => Err(error),
-            Err(NotUp::Point) => Err(unasked()),
-        }
-    }
-
-    fn bring_up(&mut self, cancelled: &dyn Fn() -> bool) -> std::result::Result<(), NotUp> {
         let machines: Vec<_> = (0..=self.client()).collect();
         let off = machines
             .into_iter()
@@ -250,11 +225,7 @@ impl SimulatedCluster {
     }
 
     /// Has the init of a machine make a system of its kernel, with its disk.
-    fn set_up(
-        &mut self,
-        machine: usize,
-        cancelled: &dyn Fn() -> bool,
-    ) -> std::result::Result<(), NotUp> {
+    fn set_up(&mut self, machine: usize, cancelled: &dyn Fn() -> bool) -> Result<()> {
         let node = self.file.nodes.get(machine).cloned();
         let is_new = self
             .nodes
@@ -265,7 +236,7 @@ impl SimulatedCluster {
         let spec = SetUp {
             name: self.hosts.name(machine).to_owned(),
             address: node.as_ref().map_or(client_address(0), |node| node.address),
-            hosts: self.hosts_text(),
+            hosts: hosts(&self.file, [(client_address(0), CLIENT.to_owned())]),
             visible: self.visible(),
             disk: has_data.then(|| DiskSetUp {
                 file_system: self.file_system().to_owned(),
@@ -282,11 +253,7 @@ impl SimulatedCluster {
     }
 
     /// Gives a new node what it begins with: files, and what its setup makes.
-    fn begin_node(
-        &mut self,
-        machine: usize,
-        cancelled: &dyn Fn() -> bool,
-    ) -> std::result::Result<(), NotUp> {
+    fn begin_node(&mut self, machine: usize, cancelled: &dyn Fn() -> bool) -> Result<()> {
         let node = self.file.nodes[machine].clone();
         for (path, content) in &node.files {
             let path = node.directory().join(path);
@@ -304,7 +271,7 @@ impl SimulatedCluster {
             if !status.is_some_and(|status| status.success()) {
                 let how = how_ended(status, SETUP_WITHIN);
                 let what = format!("cannot be set up: {} {how}", words.join(" "));
-                return Err(self.not_ready(machine, what).into());
+                return Err(self.not_ready(machine, what));
             }
         }
         if node.has_data {
@@ -317,25 +284,23 @@ impl SimulatedCluster {
     }
 
     /// Has an init do something, and waits until it is done.
-    fn ask(
-        &mut self,
-        machine: usize,
-        order: &Order,
-        cancelled: &dyn Fn() -> bool,
-    ) -> std::result::Result<(), NotUp> {
+    fn ask(&mut self, machine: usize, order: &Order, cancelled: &dyn Fn() -> bool) -> Result<()> {
         self.hosts.order(machine, order);
         let done = self.wait(machine, SETUP_WITHIN, cancelled, |hosts| {
             hosts.done(machine)
         })?;
         match done {
             Some(Ok(())) => Ok(()),
-            Some(Err(refusal)) => Err(self.not_ready(machine, refusal.what).into()),
-            None => Err(self.not_ready(machine, "does not get ready".into()).into()),
+            Some(Err(refusal)) => Err(self.not_ready(machine, refusal.what)),
+            None => {
+                let what = self.hosts.end(machine).map(words_of);
+                Err(self.not_ready(machine, what.unwrap_or_else(|| "does not get ready".into())))
+            }
         }
     }
 
     /// Starts the commands of nodes that were not, in their order, and waits until all are ready.
-    fn start_nodes(&mut self, cancelled: &dyn Fn() -> bool) -> std::result::Result<(), NotUp> {
+    fn start_nodes(&mut self, cancelled: &dyn Fn() -> bool) -> Result<()> {
         loop {
             for machine in 0..self.nodes.len() {
                 if !self.nodes[machine].is_ready {
@@ -347,17 +312,13 @@ impl SimulatedCluster {
             }
             let until_ns = self.hosts.simulation.now_ns() + ASK_EVERY_NS;
             if self.hosts.hear(until_ns, cancelled)? == Heard::Point {
-                return Err(NotUp::Point);
+                return Err(unasked());
             }
         }
     }
 
     /// Brings a node nearer to being ready.
-    fn advance(
-        &mut self,
-        machine: usize,
-        cancelled: &dyn Fn() -> bool,
-    ) -> std::result::Result<(), NotUp> {
+    fn advance(&mut self, machine: usize, cancelled: &dyn Fn() -> bool) -> Result<()> {
         let now_ns = self.hosts.simulation.now_ns();
         self.refuse_end_of(machine)?;
         let config = self.file.nodes[machine].clone();
@@ -394,7 +355,7 @@ impl SimulatedCluster {
             }
         } else if now_ns - node.started_ns > config.ready_within.as_nanos() as u64 {
             let what = format!("was not ready within {:?}", config.ready_within);
-            return Err(self.not_ready(machine, what).into());
+            return Err(self.not_ready(machine, what));
         }
         Ok(())
     }
@@ -452,12 +413,7 @@ impl SimulatedCluster {
 
     fn refuse_end_of(&mut self, machine: usize) -> Result<()> {
         if let Some(end) = self.hosts.end(machine) {
-            let what = match end {
-                End::Off => "switched itself off".to_owned(),
-                End::Panic(what) => format!("has a kernel that gave up: {what}"),
-                End::Process(how) => format!("has a kernel whose process ended: {how}"),
-            };
-            return Err(self.not_ready(machine, what));
+            return Err(self.not_ready(machine, words_of(end)));
         }
         let Some(id) = self.nodes[machine].command else {
             return Ok(());
@@ -522,11 +478,7 @@ impl SimulatedCluster {
     /// # Errors
     /// If there is none.
     pub fn begin_client(&mut self) -> Result<RunningClient> {
-        let no_client = || Error::Command {
-            whose: "the client".into(),
-            what: "is not in the cluster file".into(),
-        };
-        let config = self.file.client.clone().ok_or_else(no_client)?;
+        let config = self.file.the_client()?.clone();
         let (machine, task) = (self.client(), self.client_task(&config.command, false));
         let id = self.hosts.start(machine, task, CLIENT, false)?;
         let now_ns = self.hosts.simulation.now_ns();
@@ -563,6 +515,9 @@ impl SimulatedCluster {
             if let Some(status) = process.status {
                 return Ok(Driven::Ended(ending(ExitStatus::from_raw(status))));
             }
+            if self.hosts.end(machine).is_some() {
+                return Ok(Driven::Ended(Ending::Unknown));
+            }
             match self.hosts.hear(until_ns, cancelled)? {
                 Heard::Something => {}
                 Heard::Point => return Ok(Driven::Point),
@@ -596,23 +551,14 @@ impl SimulatedCluster {
         acknowledgements: &[u8],
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Verdict> {
-        let no_check = || Error::Command {
-            whose: "the check".into(),
-            what: "is not in the cluster file".into(),
-        };
-        let check = self.file.check.clone().ok_or_else(no_check)?;
-        let client = self.client();
+        let check = self.file.the_check()?.clone();
+        let (client, path) = (self.client(), Path::new(ACKNOWLEDGEMENTS));
         let order = Order::Write {
-            path: ACKNOWLEDGEMENTS.into(),
+            path: path.into(),
             content: acknowledgements.to_vec(),
             user: None,
         };
-        match self.ask(client, &order, cancelled) {
-            Ok(()) => {}
-            Err(NotUp::Error(error)) => return Err(error),
-            Err(NotUp::Point) => return Err(unasked()),
-        }
-        let path = Path::new(ACKNOWLEDGEMENTS);
+        self.ask(client, &order, cancelled)?;
         let id = if let Some(id) = self.server {
             id
         } else {
@@ -621,47 +567,50 @@ impl SimulatedCluster {
             self.hosts.start(client, task, CHECK, false)?
         };
         if check.serve {
-            self.server = Some(id);
-            let bytes = format!("-\t{ACKNOWLEDGEMENTS}\n").into_bytes();
+            let bytes = format!("{}\n", question(path)).into_bytes();
             self.hosts.order(client, &Order::Input { id, bytes });
         }
+        let (verdict, goes_on) = self.answer_of(id, &check, cancelled)?;
+        self.server = goes_on.then_some(id);
+        if !goes_on {
+            self.end_process(client, id);
+        }
+        Ok(verdict.with_log(&self.log(CHECK)))
+    }
+
+    /// Waits for what a check says, and whether it can be asked again.
+    fn answer_of(
+        &mut self,
+        id: ProcessId,
+        check: &Check,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<(Verdict, bool)> {
+        let client = self.client();
         let end_ns = self.hosts.simulation.now_ns() + check.within.as_nanos() as u64;
         let mut said = Vec::new();
-        let verdict = loop {
+        loop {
             let heard = self.hosts.hear(end_ns, cancelled)?;
-            let Some(process) = self.hosts.process(client, id) else {
-                break Verdict::Inconclusive("the check is gone".into());
-            };
-            let mut is_answered = false;
+            if let Some(end) = self.hosts.end(client) {
+                let what = format!("the machine of the check {}", words_of(end));
+                return Ok((Verdict::Inconclusive(what), false));
+            }
+            let process = self.hosts.process(client, id).expect("it was started");
             while let Some(line) = process.line() {
-                is_answered |= check.serve && line == END;
+                if check.serve && line == END.as_bytes() {
+                    return Ok((verdict(&said, true), true));
+                }
                 said.push(String::from_utf8_lossy(&line).into_owned());
             }
-            let status = process.status.map(ExitStatus::from_raw);
-            if is_answered {
-                said.pop();
-                break verdict(&said, true);
+            match process.status.map(ExitStatus::from_raw) {
+                Some(status) if check.serve => {
+                    let what = format!("the check {}", ending(status));
+                    return Ok((Verdict::Inconclusive(what), false));
+                }
+                Some(status) => return Ok((of_end(&said, status), false)),
+                None if heard == Heard::Time => return Ok((too_long(check.within), false)),
+                None => {}
             }
-            if let Some(status) = status {
-                self.server = None;
-                break match status.code() {
-                    Some(0 | 1) if !check.serve => verdict(&said, status.success()),
-                    _ => Verdict::Inconclusive(format!("the check {}", ending(status))),
-                };
-            }
-            if heard == Heard::Time {
-                self.end_process(client, id);
-                self.server = None;
-                let what = format!("the check did not end within {:?}", check.within);
-                break Verdict::Inconclusive(what);
-            }
-        };
-        Ok(match verdict {
-            Verdict::Inconclusive(why) => {
-                Verdict::Inconclusive(why + &log_words(&log::tail(&self.log(CHECK))))
-            }
-            other => other,
-        })
+        }
     }
 
     /// Has every node write everything to its disk (`syncfs`), and flush it.
@@ -670,11 +619,7 @@ impl SimulatedCluster {
     /// If one cannot.
     pub fn sync(&mut self, cancelled: &dyn Fn() -> bool) -> Result<()> {
         for machine in 0..self.nodes.len() {
-            match self.ask(machine, &Order::Sync, cancelled) {
-                Ok(()) => {}
-                Err(NotUp::Error(error)) => return Err(error),
-                Err(NotUp::Point) => return Err(unasked()),
-            }
+            self.ask(machine, &Order::Sync, cancelled)?;
         }
         Ok(())
     }
@@ -729,7 +674,7 @@ impl SimulatedCluster {
         within: Duration,
         cancelled: &dyn Fn() -> bool,
         mut what: impl FnMut(&mut Hosts) -> Option<T>,
-    ) -> std::result::Result<Option<T>, NotUp> {
+    ) -> Result<Option<T>> {
         let until_ns = self.hosts.simulation.now_ns() + within.as_nanos() as u64;
         loop {
             if let Some(found) = what(&mut self.hosts) {
@@ -741,7 +686,7 @@ impl SimulatedCluster {
             match self.hosts.hear(until_ns, cancelled)? {
                 Heard::Something => {}
                 Heard::Time => return Ok(None),
-                Heard::Point => return Err(NotUp::Point),
+                Heard::Point => return Err(unasked()),
             }
         }
     }
@@ -756,23 +701,13 @@ impl SimulatedCluster {
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Option<ExitStatus>> {
         let id = self.hosts.start(machine, task, log_name, true)?;
-        let ended = self.wait(machine, within, cancelled, |hosts| {
+        let status = self.wait(machine, within, cancelled, |hosts| {
             hosts
                 .process(machine, id)
                 .and_then(|process| process.status)
-        });
-        match ended {
-            Ok(Some(status)) => {
-                self.hosts.forget_process(machine, id);
-                Ok(Some(ExitStatus::from_raw(status)))
-            }
-            Ok(None) => {
-                self.end_process(machine, id);
-                Ok(None)
-            }
-            Err(NotUp::Error(error)) => Err(error),
-            Err(NotUp::Point) => Err(unasked()),
-        }
+        })?;
+        self.end_process(machine, id);
+        Ok(status.map(ExitStatus::from_raw))
     }
 
     fn node_task(&self, machine: usize, words: &[String]) -> Task {
@@ -794,8 +729,7 @@ impl SimulatedCluster {
 
     fn client_task(&self, words: &[String], has_input: bool) -> Task {
         let mut environment = own_environment();
-        environment.extend(self.file.addresses());
-        environment.push((PATIENCE_VARIABLE.into(), self.file.patience.to_string()));
+        environment.extend(self.file.client_environment());
         Task {
             words: words.to_vec(),
             directory: self.file.folder.clone(),
@@ -803,16 +737,6 @@ impl SimulatedCluster {
             environment,
             has_input,
         }
-    }
-
-    /// What is in /etc/hosts of every machine.
-    fn hosts_text(&self) -> String {
-        let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
-        text += &format!("{} {CLIENT}\n", client_address(0));
-        for node in &self.file.nodes {
-            text += &format!("{} {}\n", node.address, node.name);
-        }
-        text
     }
 
     /// What may lie in directories for temporary files, and must be seen: the folder of the cluster
@@ -884,6 +808,15 @@ impl SimulatedCluster {
 const CHECK: &str = "check";
 const PREPARE: &str = "prepare";
 const PROBE: &str = "ready";
+
+/// How a machine ended, after its name.
+fn words_of(end: &End) -> String {
+    match end {
+        End::Off => "switched itself off".to_owned(),
+        End::Panic(what) => format!("has a kernel that gave up: {what}"),
+        End::Process(how) => format!("has a kernel whose process ended: {how}"),
+    }
+}
 
 /// Where the run stands still only if it was asked to.
 fn unasked() -> Error {

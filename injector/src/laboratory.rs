@@ -6,15 +6,18 @@ use cluster::{
     ClusterFile, Driven, Error as ClusterError, SimulatedCluster, SimulationSettings, Verdict,
 };
 use machine::OwnDirectory;
-use pace_rules::disk::Relaxation;
+use pace_rules::disk::{Log, Relaxation};
 use serde::{Deserialize, Serialize};
-use simulation::Point;
+use simulation::{Chance, Point};
 
 use crate::error::{Error, Result};
 use crate::plan::{Failure, Keeps, Plan, PointRange, Victims};
 
 /// How long machines are without power.
 const DOWN_NS: u64 = 1_000_000_000;
+
+/// One case of two, in parts of a million.
+const HALF: u32 = 500_000;
 
 /// What came of a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -220,6 +223,19 @@ impl Laboratory {
         run
     }
 
+    /// Of what no flush had covered, each write is lost in one of two cases.
+    fn some(&self, failure: &Failure, node: usize, log: &Log) -> Relaxation {
+        let name = format!("lost {node} at {:?} {}", failure.node, failure.position);
+        let mut chance = Chance::new(self.settings.seed, &name);
+        let pending = log.pending(log.len()).into_iter();
+        let lost: Vec<_> = pending.filter(|_| chance.happens(HALF)).collect();
+        if lost.is_empty() {
+            Relaxation::Prefix
+        } else {
+            Relaxation::Lost(lost)
+        }
+    }
+
     fn fail(
         &self,
         cluster: &mut SimulatedCluster,
@@ -254,9 +270,10 @@ impl Laboratory {
         let failed_ns = cluster.simulation().now_ns();
         let acknowledged_before = count_lines(&lines);
         let victims = failure.victims(self.file.nodes.len());
-        let cuts = cluster.power_off(&victims, |_, _| match failure.keeps {
+        let cuts = cluster.power_off(&victims, |node, log| match failure.keeps {
             Keeps::Flushed => Relaxation::Flushed,
             Keeps::Prefix => Relaxation::Prefix,
+            Keeps::Some => self.some(failure, node, log),
         })?;
         let lost = cuts.iter().map(|(node, cut)| (*node, cut.lost.len()));
         let lost = lost.collect();

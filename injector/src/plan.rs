@@ -25,6 +25,8 @@ pub enum Keeps {
     Flushed,
     /// All of it
     Prefix,
+    /// Each write of it or not, as the seed says
+    Some,
 }
 
 /// Where power can fail while the client runs: before a request of a node to its disk, or right

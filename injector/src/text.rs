@@ -96,6 +96,9 @@ pub fn finding(
     let kept = match failure.keeps {
         Keeps::Flushed => format!("what no flush had covered is lost (writes: {lost})"),
         Keeps::Prefix => "everything that was written is kept".to_owned(),
+        Keeps::Some => {
+            format!("some of what no flush had covered is lost (writes: {lost})")
+        }
     };
     let last = match &result.last {
         Some(last) => format!(
@@ -161,6 +164,7 @@ pub fn table(summary: &Summary, manifest: &LiveManifest) -> String {
                 match keeps {
                     Keeps::Flushed => "what was flushed".into(),
                     Keeps::Prefix => "everything".into(),
+                    Keeps::Some => "some of the rest".into(),
                 },
                 of_kind.len().to_string(),
                 of_kind

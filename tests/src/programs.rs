@@ -70,6 +70,19 @@ fn built_programs() -> PathBuf {
     folder
 }
 
+/// The cluster file of the store in `fixtures`, with one of its mistakes, or none.
+///
+/// # Panics
+/// If it cannot be read.
+pub fn store_cluster(mistake: &str) -> String {
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/store/cluster.toml");
+    let text = std::fs::read_to_string(fixture).expect("read");
+    text.replace(
+        "STORE_MISTAKE = \"\"",
+        &format!("STORE_MISTAKE = \"{mistake}\""),
+    )
+}
+
 fn command(name: &str) -> Command {
     let mut command = Command::new(program(name));
     command.timeout(PATIENCE);

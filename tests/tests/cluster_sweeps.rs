@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use end_to_end::{Family, Random, leftovers, printed, program, require_root, said};
+use end_to_end::{Family, Random, leftovers, printed, program, require_root, said, store_cluster};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -43,15 +43,7 @@ fn command(arguments: &[&str], path: &Path) -> Command {
 fn record(mistake: &str) -> Recorded {
     require_root();
     let directory = tempfile::tempdir().expect("a directory");
-    let fixture = Path::new(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/fixtures/store/cluster.toml"
-    ));
-    let text = std::fs::read_to_string(fixture).expect("read");
-    let planted = text.replace(
-        "STORE_MISTAKE = \"\"",
-        &format!("STORE_MISTAKE = \"{mistake}\""),
-    );
+    let planted = store_cluster(mistake);
     std::fs::write(directory.path().join("cluster.toml"), planted).expect("written");
     let output = crashpoint(
         &["cluster", "record", "cluster.toml", "-o", "trace"],

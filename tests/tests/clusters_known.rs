@@ -2,10 +2,9 @@
 //! `make test-clusters`. Needs root.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::{Command, Output};
 
-use end_to_end::{printed, program, require_root, said};
+use end_to_end::{printed, program, require_root, said, store_cluster};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -129,15 +128,7 @@ impl Recorded {
     fn of(mistake: &str, change: impl Fn(String) -> String) -> Self {
         require_root();
         let recorded = Self(tempfile::tempdir().expect("a directory"));
-        let fixture = Path::new(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/fixtures/store/cluster.toml"
-        ));
-        let text = std::fs::read_to_string(fixture).expect("read");
-        let planted = text.replace(
-            "STORE_MISTAKE = \"\"",
-            &format!("STORE_MISTAKE = \"{mistake}\""),
-        );
+        let planted = store_cluster(mistake);
         std::fs::write(recorded.0.path().join("cluster.toml"), change(planted)).expect("written");
         let output = recorded.crashpoint(&["record", "cluster.toml", "-o", "trace"]);
         assert_eq!(output.status.code(), Some(0), "{}", said(&output));

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use block_dev::loop_device::marked;
-use end_to_end::{program, require_root};
+use end_to_end::{program, require_root, store_cluster};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -552,15 +552,7 @@ fn of_a_sweep_that_is_killed_nothing_stays_but_a_directory_that_is_cleaned() {
 fn store(mistake: &str) -> TempDir {
     require_root();
     let directory = tempfile::tempdir().expect("a directory");
-    let fixture = Path::new(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/fixtures/store/cluster.toml"
-    ));
-    let text = std::fs::read_to_string(fixture).expect("read");
-    let planted = text.replace(
-        "STORE_MISTAKE = \"\"",
-        &format!("STORE_MISTAKE = \"{mistake}\""),
-    );
+    let planted = store_cluster(mistake);
     std::fs::write(
         directory.path().join("cluster.toml"),
         format!("disk = \"ext4\"\n{planted}"),

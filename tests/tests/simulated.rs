@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-use end_to_end::{Ordinary, printed, program, said};
+use end_to_end::{Ordinary, printed, program, said, store_cluster};
 use serde_json::Value;
 
 /// When a simulation begins, in seconds since 1970.
@@ -23,15 +23,7 @@ impl Store {
     fn with(mistake: &str) -> Self {
         let place = Ordinary::new();
         let path = place.on_path("store");
-        let fixture = Path::new(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/fixtures/store/cluster.toml"
-        ));
-        let text = std::fs::read_to_string(fixture).expect("read");
-        let planted = text.replace(
-            "STORE_MISTAKE = \"\"",
-            &format!("STORE_MISTAKE = \"{mistake}\""),
-        );
+        let planted = store_cluster(mistake);
         place.file("cluster.toml", &planted);
         let [_, _, kernel] = place.virtual_time();
         let kernel = kernel.strip_prefix("uml:").expect("a path").to_owned();
@@ -111,6 +103,8 @@ fn a_live_sweep_finds_what_is_acknowledged_too_early_and_it_happens_again() {
     let store = Store::with("early-acknowledgement");
     store.place.shared("out");
     let options = [
+        "--keeps",
+        "flushed",
         "--victims",
         "all",
         "--stop-after",

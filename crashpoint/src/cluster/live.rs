@@ -12,7 +12,7 @@ use injector::{
     Victims, finding, findings, kernel_hash, sweep, table,
 };
 
-use super::simulate::{Level, SimulateArgs};
+use super::simulate::{Level, settings};
 use crate::states::VisitArgs;
 
 /// What is asked of a live sweep beyond what every sweep is asked.
@@ -41,7 +41,7 @@ pub(crate) struct LiveArgs {
         value_enum,
         value_delimiter = ',',
         value_name = "WHAT,...",
-        default_value = "flushed",
+        default_value = "flushed,prefix,some",
         requires = "live"
     )]
     keeps: Vec<Keeps>,
@@ -171,13 +171,7 @@ fn laboratory(
             path.display()
         );
     }
-    let simulated = SimulateArgs {
-        simulate: true,
-        seed,
-        kernel: kernel.map(Path::to_owned),
-        chaos,
-    };
-    Ok(Laboratory::new(file, simulated.settings()?))
+    Ok(Laboratory::new(file, settings(kernel, seed, chaos)?))
 }
 
 /// The cluster of a sweep that was begun, with its kernel.

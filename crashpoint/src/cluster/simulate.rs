@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
@@ -75,21 +75,23 @@ impl Level {
     }
 }
 
-impl SimulateArgs {
-    /// How the machines are to be simulated.
-    ///
-    /// # Errors
-    /// If there is no kernel for it.
-    pub(crate) fn settings(&self) -> anyhow::Result<SimulationSettings> {
-        Ok(SimulationSettings {
-            kernel: Uml::find_virtual(self.kernel.as_deref(), None, self.seed)?,
-            seed: self.seed,
-            chaos: self.chaos.of(),
-            link: Link::default(),
-            disk_times: DiskTimes::default(),
-            keeping: Keeping::Honest,
-        })
-    }
+/// How machines are simulated, with that kernel or the last that scripts/build-uml.sh built.
+///
+/// # Errors
+/// If there is no kernel for it.
+pub(crate) fn settings(
+    kernel: Option<&Path>,
+    seed: u64,
+    chaos: Level,
+) -> anyhow::Result<SimulationSettings> {
+    Ok(SimulationSettings {
+        kernel: Uml::find_virtual(kernel, None, seed)?,
+        seed,
+        chaos: chaos.of(),
+        link: Link::default(),
+        disk_times: DiskTimes::default(),
+        keeping: Keeping::Honest,
+    })
 }
 
 /// What a run on simulated machines does.
@@ -114,7 +116,8 @@ pub(crate) fn simulate(
     if !wanted.client && !wanted.check {
         bail!("a simulated cluster cannot be looked at while it runs: give --client or --check");
     }
-    let settings = arguments.settings()?;
+    let kernel = arguments.kernel.as_deref();
+    let settings = settings(kernel, arguments.seed, arguments.chaos)?;
     let temporary = OwnDirectory::new(&std::env::temp_dir(), "logs");
     let temporary = temporary.context("make a directory for the logs")?;
     let directory = match &wanted.data {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use block_dev::{
-    Base, Behaviour, BlockLog, FrontEnd, FuseDisk, Image, RequestTrace, annotate, is_unmounted,
+    Base, Behaviour, BlockLog, Completion, FrontEnd, FuseDisk, Image, RequestTrace, annotate,
+    is_unmounted,
 };
 use crash_images::{rebuild, requests};
 use local_fs::{Mounted, Variant};
@@ -71,7 +72,33 @@ impl Disk {
         let file = local_fs::format(&variant, &formatted)?;
         let base = Base::from_file(&file).doing(|| format!("read {}", formatted.display()))?;
         fs::remove_file(&formatted).doing(|| format!("remove {}", formatted.display()))?;
-        let base = Arc::new(base);
+        let this = Self::upon(file_system, variant, Arc::new(base), directory, behaviour)?;
+        let data = this.data();
+        DirBuilder::new()
+            .mode(0o755)
+            .create(&data)
+            .doing(|| format!("create {}", data.display()))?;
+        Ok(this)
+    }
+
+    /// Mounts what a crash left on such a disk, so that its file system recovers, which is logged.
+    ///
+    /// # Errors
+    /// If it cannot be mounted.
+    pub fn recovered(file_system: &str, crashed: &Image, directory: &Path) -> Result<Self> {
+        let variant = Variant::for_programs(file_system)?;
+        let base = Arc::new(Base::from_image(crashed));
+        Self::upon(file_system, variant, base, directory, Completion::AtOnce)
+    }
+
+    /// Mounts what a disk holds.
+    fn upon(
+        file_system: &str,
+        variant: Variant,
+        base: Arc<Base>,
+        directory: &Path,
+        behaviour: impl Behaviour + 'static,
+    ) -> Result<Self> {
         let front_end = FuseDisk::new(&base, directory, behaviour)?;
         let requests = RequestTrace::start(front_end.device_number()?, directory).ok();
         let mut this = Self {
@@ -88,11 +115,6 @@ impl Disk {
         let mount_point = this.mount_point();
         fs::create_dir(&mount_point).doing(|| format!("create {}", mount_point.display()))?;
         this.mount()?;
-        let data = this.data();
-        DirBuilder::new()
-            .mode(0o755)
-            .create(&data)
-            .doing(|| format!("create {}", data.display()))?;
         Ok(this)
     }
 
@@ -109,7 +131,8 @@ impl Disk {
         Ok(())
     }
 
-    fn mount_point(&self) -> PathBuf {
+    /// Where it is mounted.
+    pub fn mount_point(&self) -> PathBuf {
         self.directory.join("mounted")
     }
 
@@ -146,11 +169,20 @@ impl Disk {
     /// # Errors
     /// If it cannot be written.
     pub fn begin(&mut self) -> Result<()> {
+        self.sync()?;
+        self.durable = self.front_end.log_position();
+        Ok(())
+    }
+
+    /// Has everything written that is in memory.
+    ///
+    /// # Errors
+    /// If it cannot be.
+    pub fn sync(&self) -> Result<()> {
         if let Some(mounted) = &self.mounted {
             let root = mounted.root()?;
-            nix::unistd::syncfs(&root).doing(|| "make the setup durable".into())?;
+            nix::unistd::syncfs(&root).doing(|| "make what is in memory durable".into())?;
         }
-        self.durable = self.front_end.log_position();
         Ok(())
     }
 

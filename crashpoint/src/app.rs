@@ -18,7 +18,7 @@ use node_sweep::{
 use recorder::process::Schedule;
 use trace_store::Trace;
 
-use crate::recover::{AgainArgs, OfProgram, Recovered};
+use crate::recover::{AgainArgs, OfDisk, OfProgram, Recovered};
 use crate::states::VisitArgs;
 
 pub(crate) use recording::{Recording, told};
@@ -141,17 +141,20 @@ pub(crate) fn run(arguments: &AppArgs, interrupt: &Interrupt) -> anyhow::Result<
     if arguments.again.is_wanted() {
         let directory = scratch.path().join("recoveries");
         fs::create_dir(&directory).with_context(|| format!("create {}", directory.display()))?;
-        let seen_at = place.seen_at().map(Path::to_owned);
-        let who = OfProgram {
-            program: Program::new(directory, seen_at, &check),
-            command: arguments.recover.as_deref(),
-            check: &check,
+        let recovering = Recovering {
+            arguments,
             request: &request,
+            place: &place,
+            check: &check,
+            directory: &directory,
+            interrupt,
         };
-        let Some(recovered) = arguments.recovered(who, &trace, interrupt)? else {
-            return Ok(Outcome::Incomplete);
-        };
-        recovered.add_to(&mut trace);
+        for level in request.level.each() {
+            let Some(recovered) = recovering.recovered(*level, &trace)? else {
+                return Ok(Outcome::Incomplete);
+            };
+            recovered.add_to(&mut trace);
+        }
     }
     let what = Requested {
         trace: &trace,
@@ -270,20 +273,17 @@ impl AppArgs {
         }
     }
 
-    /// Records how the program recovers from crashes of a run; nothing if somebody interrupts.
-    fn recovered(
-        &self,
-        mut who: OfProgram<'_>,
-        trace: &Trace,
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<Option<Recovered>> {
-        let request = who.request;
-        self.again.record(trace, request, &mut who, interrupt)
-    }
-
     /// Refuses crashes during recovery where there is nothing to record them of.
     fn refuse_again(&self) -> anyhow::Result<()> {
-        self.again.refuse(&self.sweep)?;
+        if self.sweep.states.level()? == Level::Block {
+            if self.recover.is_some() {
+                bail!(
+                    "--recover names a program whose calls are recorded, and --level block looks at none: leave out \
+                     one of them"
+                );
+            }
+            return Ok(());
+        }
         if self.again.is_wanted() && self.check.is_none() && self.recover.is_none() {
             bail!(
                 "--again records a command that recovers, and a check that keeps running is none: name one with \
@@ -347,6 +347,51 @@ impl AppArgs {
             );
         }
         Ok(trace)
+    }
+}
+
+/// What is to be recorded of recoveries.
+struct Recovering<'a> {
+    arguments: &'a AppArgs,
+    request: &'a Request,
+    place: &'a Place,
+    check: &'a Check,
+    /// For crash states.
+    directory: &'a Path,
+    interrupt: &'a Interrupt,
+}
+
+impl Recovering<'_> {
+    /// Records how the program recovers from crashes of a run, or the file system of its disk; nothing
+    /// if somebody interrupts.
+    fn recovered(&self, level: Level, trace: &Trace) -> anyhow::Result<Option<Recovered>> {
+        let &Self {
+            request, interrupt, ..
+        } = self;
+        let again = self.arguments.again;
+        let directory = self.directory.join(if level == Level::Block {
+            "disks"
+        } else {
+            "directories"
+        });
+        fs::create_dir(&directory).with_context(|| format!("create {}", directory.display()))?;
+        let seen_at = self.place.seen_at().map(Path::to_owned);
+        let program = Program::new(directory, seen_at, self.check);
+        let Some(disk) = trace.disks.get(PROGRAM).filter(|_| level == Level::Block) else {
+            let mut who = OfProgram {
+                program,
+                command: self.arguments.recover.as_deref(),
+                check: self.check,
+                request,
+            };
+            return again.record(trace, request, &mut who, interrupt);
+        };
+        let mut who = OfDisk {
+            program,
+            disk,
+            directory: self.directory,
+        };
+        again.record(trace, request, &mut who, interrupt)
     }
 }
 

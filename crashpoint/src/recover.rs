@@ -1,5 +1,5 @@
-//! What a program or a cluster does while it recovers from a crash, on record: the power may fail
-//! again then.
+//! What a program, the file system of its disk, or a cluster does while it recovers from a crash, on
+//! record: the power may fail again then.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,12 +12,12 @@ use brief::counted;
 use campaign::Interrupt;
 use clap::Args;
 use node_sweep::{
-    Check, CheckCommand, CrashState, FirstCrash, Level, Program, Request, Subject, Verdict,
-    first_crashes, recoveries_words, undamaged,
+    Check, CheckCommand, CrashState, DiskState, FirstCrash, Level, Program, Request, Subject,
+    Verdict, first_crashes, first_crashes_of_disks, recoveries_words, undamaged,
 };
-use recorder::process::{NodeOptions, record};
-use trace::Action;
-use trace_store::{Recovers, RecoveryCounts, Trace};
+use recorder::process::{NodeOptions, about_now, files_in, record};
+use trace::{Action, Node, Run};
+use trace_store::{Disk, Recovers, RecoveryCounts, Trace};
 
 use crate::app::PROGRAM;
 use crate::states::{self, VisitArgs};
@@ -35,8 +35,9 @@ pub(crate) struct AgainArgs {
     /// Have the power fail again during the recovery from a crash, so many times in a row
     ///
     /// The check of a program, or the start of a cluster, is recorded on crash states that the check
-    /// finds `ok`: whoever opens what a crash left recovers it. What a crash leaves of that must be
-    /// `ok` as well: it may lose nothing that the first crash had left.
+    /// finds `ok`: whoever opens what a crash left recovers it. Of a program's disk (--disk), what its
+    /// file system writes when it is mounted is recorded too. What a crash leaves of that must be `ok`
+    /// as well: it may lose nothing that the first crash had left.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=AGAIN_MAX), conflicts_with_all = ["resume", "shard"])]
     again: u64,
 
@@ -52,14 +53,15 @@ impl AgainArgs {
         self.again > 0
     }
 
-    /// Refuses it where the calls of a recovery say nothing.
+    /// Refuses it for a cluster of which only the disks are looked at.
     ///
     /// # Errors
-    /// If only disks are looked at.
-    pub(crate) fn refuse(self, visit: &VisitArgs) -> anyhow::Result<()> {
+    /// If that is asked for.
+    pub(crate) fn refuse_of_cluster(self, visit: &VisitArgs) -> anyhow::Result<()> {
         if self.is_wanted() && visit.states.level()? == Level::Block {
             bail!(
-                "--again records the calls of what recovers, and --level block looks at none: leave out one of them"
+                "--again records the calls of the nodes while they recover, and --level block looks at none: leave out \
+                 one of them"
             );
         }
         Ok(())
@@ -95,7 +97,7 @@ impl AgainArgs {
             return Ok(None);
         }
         let recovered = recorded.context("record a recovery")?;
-        campaign::say(&recoveries_words(recovered.counts));
+        campaign::say(&recoveries_words(recovered.counts, recovered.of_disks));
         Ok(Some(recovered))
     }
 }
@@ -104,18 +106,35 @@ impl AgainArgs {
 pub(crate) struct Recovered {
     all: Vec<Trace>,
     counts: RecoveryCounts,
+    /// Whether it is of file systems.
+    of_disks: bool,
 }
 
 impl Recovered {
     /// Puts it into the trace of the run, in place of what there was.
     pub(crate) fn add_to(self, trace: &mut Trace) {
-        trace.recoveries = self.all;
-        trace.about.recoveries = Some(self.counts);
+        let of_disks = self.of_disks;
+        trace
+            .recoveries
+            .retain(|recovery| recovery.disks.is_empty() == of_disks);
+        trace.recoveries.extend(self.all);
+        let about = &mut trace.about;
+        let counts = if of_disks {
+            &mut about.disk_recoveries
+        } else {
+            &mut about.recoveries
+        };
+        *counts = Some(self.counts);
     }
 }
 
 /// Who recovers from crashes.
 pub(crate) trait Recoverer {
+    /// Whether it recovers disks, and not what a model of a file system left.
+    fn is_of_disks(&self) -> bool {
+        false
+    }
+
     /// Records what recovers from a crash.
     ///
     /// # Errors
@@ -190,7 +209,12 @@ impl Recover<'_> {
             all.extend(parents);
         }
         all.extend(found);
-        Ok(Recovered { all, counts })
+        let of_disks = who.is_of_disks();
+        Ok(Recovered {
+            all,
+            counts,
+            of_disks,
+        })
     }
 
     /// Records so many recoveries from crashes of one run.
@@ -206,7 +230,12 @@ impl Recover<'_> {
             return Ok(found);
         }
         let most = wanted.saturating_mul(TRIED_FOR_EACH);
-        first_crashes(trace, self.request, most, &mut |crash| {
+        let crashes = if who.is_of_disks() {
+            first_crashes_of_disks
+        } else {
+            first_crashes
+        };
+        crashes(trace, self.request, most, &mut |crash| {
             self.tell(*counts);
             let tried = self.of_crash(crash, who)?;
             if self.interrupt.requested() {
@@ -240,8 +269,9 @@ impl Recover<'_> {
                 acknowledged,
                 acknowledged_by,
             });
-            // What a second crash leaves is compared with what the recovery leaves alone.
-            if !who.is_ok(&undamaged(recovery, &self.request.model)?)? {
+            // What a second crash leaves is compared with what the recovery leaves alone. Of a disk the
+            // check has seen that.
+            if !who.is_of_disks() && !who.is_ok(&undamaged(recovery, &self.request.model)?)? {
                 return Ok(Tried::NotOk);
             }
         }
@@ -288,6 +318,58 @@ impl Recoverer for OfProgram<'_> {
         })?;
         held.map_err(anyhow::Error::msg)?;
         Ok(tried)
+    }
+
+    fn is_ok(&mut self, state: &CrashState) -> anyhow::Result<bool> {
+        Ok(self.program.judge(state, false)? == Verdict::Ok)
+    }
+}
+
+/// The file system of a program's disk.
+pub(crate) struct OfDisk<'a> {
+    /// Makes the directories of crash states.
+    pub(crate) program: Program,
+    /// The disk, whose file system recovers.
+    pub(crate) disk: &'a Disk,
+    /// Where copies of it are mounted.
+    pub(crate) directory: &'a Path,
+}
+
+impl Recoverer for OfDisk<'_> {
+    fn is_of_disks(&self) -> bool {
+        true
+    }
+
+    fn recover(&mut self, state: &CrashState) -> anyhow::Result<Tried> {
+        if !self.is_ok(state)? {
+            return Ok(Tried::NotOk);
+        }
+        let [DiskState::Disk(crashed)] = &*state.disks else {
+            bail!("the state of a program's disk is no disk");
+        };
+        let scratch = tempfile::tempdir_in(self.directory).context("make a directory")?;
+        let (file_system, of) = (&self.disk.file_system, &self.disk.directory);
+        let disk = cluster::Disk::recovered(file_system, &crashed.content, scratch.path())?;
+        // What is first read may be put in order only then.
+        let (initial, data) = files_in(&disk.mount_point().join(of))?;
+        disk.sync()?;
+        let disk = disk.finish()?;
+        if disk.log.is_empty() {
+            return Ok(Tried::Unchanged);
+        }
+        let node = Node {
+            name: PROGRAM.into(),
+            initial,
+            events: Vec::new(),
+        };
+        let recovery = Trace {
+            run: Run { nodes: vec![node] },
+            data,
+            disks: [(PROGRAM.to_owned(), disk)].into(),
+            about: about_now(),
+            ..Trace::default()
+        };
+        Ok(Tried::Recorded(Box::new(recovery)))
     }
 
     fn is_ok(&mut self, state: &CrashState) -> anyhow::Result<bool> {

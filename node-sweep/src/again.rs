@@ -50,7 +50,7 @@ pub fn make_again(
     request: &Request,
     address: Address,
 ) -> anyhow::Result<CrashState> {
-    if address.level == Level::Block {
+    if address.level.is_of_disks() {
         let recordings = recordings(trace, request, address)?;
         let made = recordings.source()?.make(address.state);
         return Ok(made.state.expect("a disk can hold anything"));
@@ -95,7 +95,7 @@ pub(crate) fn story(
             models: ModelSet::default(),
         },
     );
-    let mut told = if address.level == Level::Block {
+    let mut told = if address.level.is_of_disks() {
         recordings(trace, request, address)?.findings(&swept, false)?
     } else {
         let spaces = spaces(trace, request, address)?;
@@ -131,7 +131,7 @@ fn recordings<'a>(
     request: &Request,
     address: Address,
 ) -> anyhow::Result<Recordings<'a>> {
-    let recordings = request.of_disks(request.explore_of(trace)?, trace)?;
+    let recordings = request.disks_at(address.level, request.explore_of(trace)?, trace)?;
     address.refuse(recordings.len())?;
     Ok(recordings)
 }

@@ -23,6 +23,7 @@ use crate::findings::{DiskStory, Finding, Findings, plain};
 use crate::mount_slot::{DiskImage, DiskState, MountSlot};
 use crate::program::scratch;
 use crate::rank::Rank;
+use crate::recoveries::crashes;
 use crate::starts::{Afters, Turns};
 use crate::states::{Acknowledgements, CrashState};
 use crate::summary::Summary;
@@ -624,8 +625,8 @@ impl Findings<'_> {
             searched: String::new(),
             seen_under: Vec::new(),
             recorded_under: Vec::new(),
-            crashes: Vec::new(),
-            recoveries: 0,
+            crashes: crashes(trace),
+            recoveries: usize::from(trace.about.recovers.is_some()),
         }
     }
 }

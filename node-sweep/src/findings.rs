@@ -1174,12 +1174,12 @@ pub(crate) fn plain(words: &[String], nodes: &[&str], likeness: &Likeness) -> Ve
 impl Finding {
     /// Where the crash was looked at.
     pub fn level(&self) -> Level {
-        if self.recoveries > 0 {
-            Level::Recovery
-        } else if self.nodes.iter().any(|node| node.disk.is_some()) {
-            Level::Block
-        } else {
-            Level::Syscalls
+        let is_of_disks = self.nodes.iter().any(|node| node.disk.is_some());
+        match (self.recoveries > 0, is_of_disks) {
+            (true, true) => Level::DiskRecovery,
+            (true, false) => Level::Recovery,
+            (false, true) => Level::Block,
+            (false, false) => Level::Syscalls,
         }
     }
 

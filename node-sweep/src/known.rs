@@ -42,7 +42,7 @@ pub(crate) fn known(
     let of_level = |level: &Level| {
         let seconds = seconds.get(level).copied().unwrap_or_default();
         match level {
-            Level::Block => known.of_disks(seconds),
+            Level::Block | Level::DiskRecovery => known.of_disks(*level, seconds),
             Level::Recovery => known.of_recoveries(seconds),
             _ => known.of_calls(seconds),
         }
@@ -81,13 +81,13 @@ impl Known<'_> {
         Ok((findings, summary))
     }
 
-    fn of_disks(&self, seconds: f64) -> anyhow::Result<(Vec<Finding>, Summary)> {
-        let space = self.request.of_disks(self.explore, self.trace)?;
+    fn of_disks(&self, level: Level, seconds: f64) -> anyhow::Result<(Vec<Finding>, Summary)> {
+        let space = self.request.disks_at(level, self.explore, self.trace)?;
         let (sample, seed) = (self.request.sample_of_disks(), self.request.seed);
         let kinds = space.counts().into_iter().map(|count| count.states);
         let indices = Indices::of(kinds, sample, seed)?;
         let count = indices.count;
-        let swept = self.swept(Level::Block, space.source()?, indices)?;
+        let swept = self.swept(level, space.source()?, indices)?;
         let findings = space.findings(&swept, false)?;
         let model = space.file_systems();
         let summary = Summary::new(self.trace, &model, &swept, count, findings.len(), seconds);

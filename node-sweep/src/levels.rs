@@ -25,7 +25,7 @@ use crate::recordings::Recordings;
 use crate::recoveries::Recoveries;
 use crate::request::{Level, Request};
 use crate::results::Results;
-use crate::summary::{Summary, count_words, crash_states_words, recordings_words, together};
+use crate::summary::{Summary, count_words, crash_states_words, together};
 use crate::sweep::{EXPLAINED_FOR, Plan, Subject, sweep, sweep_source};
 use crate::undamaged::{Asked, Undamaged};
 use crate::watcher::Watcher;
@@ -121,7 +121,7 @@ impl<'a> Requested<'a> {
         };
         match request.level {
             Level::Syscalls | Level::Recovery => request.model.clone(),
-            Level::Block => disks(),
+            Level::Block | Level::DiskRecovery => disks(),
             Level::Both => format!("{}; {}", request.model, disks()),
         }
     }
@@ -139,12 +139,13 @@ impl<'a> Requested<'a> {
     ) -> anyhow::Result<Concluded> {
         let levels = self.request.levels(self.trace);
         let has_disks = levels.contains(&Level::Block);
-        let disks = has_disks.then(|| self.recordings()).transpose()?;
+        let of_disks = |level| self.request.disks_at(level, self.explore, self.trace);
+        let disks = has_disks.then(|| of_disks(Level::Block)).transpose()?;
         let end = control.budget.map(|budget| Instant::now() + budget);
         // Where everything is known nobody is there to look at anything.
         let undamaged = Arc::new(Undamaged::of(self.trace, &self.request.model)?);
         // The disks have what was not recorded.
-        let is_shown = |level: Level| level != Level::Block || !undamaged.is_partial();
+        let is_shown = |level: Level| !level.is_of_disks() || !undamaged.is_partial();
         if let Some(subject) = subjects(1)?.pop()
             && levels.iter().copied().any(is_shown)
         {
@@ -172,9 +173,12 @@ impl<'a> Requested<'a> {
                 deadline,
                 control,
             };
-            let one = match &disks {
-                Some(disks) if *level == Level::Block => self.visit_disks(disks, subjects, visit),
-                _ if *level == Level::Recovery => self.visit_recoveries(subjects, visit),
+            let one = match (level, &disks) {
+                (Level::Block, Some(disks)) => self.visit_disks(disks, subjects, visit),
+                (Level::DiskRecovery, _) => {
+                    of_disks(*level).and_then(|disks| self.visit_disks(&disks, subjects, visit))
+                }
+                (Level::Recovery, _) => self.visit_recoveries(subjects, visit),
                 _ => self.visit_calls(subjects, visit),
             };
             match one {
@@ -281,7 +285,7 @@ impl<'a> Requested<'a> {
         campaign::say(&format!(
             "{} of {} on {}{}",
             crash_states_words(recoveries.len()),
-            counted(self.trace.recoveries.len(), "recovery"),
+            counted(self.trace.recoveries(false).count(), "recovery"),
             self.request.model,
             self.drawn_words(sample, recoveries.len())
         ));
@@ -328,11 +332,7 @@ impl<'a> Requested<'a> {
         })
     }
 
-    fn recordings(&self) -> anyhow::Result<Recordings<'a>> {
-        self.request.of_disks(self.explore, self.trace)
-    }
-
-    /// Visits the states of the disks.
+    /// Visits the states of the disks: those of the run, or of recoveries of their file systems.
     fn visit_disks(
         &self,
         recordings: &Recordings<'_>,
@@ -353,7 +353,7 @@ impl<'a> Requested<'a> {
         campaign::say(&format!(
             "{} of {}, {}{}",
             crash_states_words(count),
-            recordings_words(&model, &recordings.schedules()),
+            recordings.words(),
             self.request.states,
             self.drawn_words(sample, count)
         ));

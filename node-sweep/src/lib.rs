@@ -74,7 +74,7 @@ pub use program::{Program, is_scratch, scratch};
 pub use rank::Rank;
 pub use recorded::{Numbered, Recorded, so_far, verdicts};
 pub use recordings::Recordings;
-pub use recoveries::{FirstCrash, Recoveries, first_crashes};
+pub use recoveries::{FirstCrash, Recoveries, first_crashes, first_crashes_of_disks};
 pub use request::{Judge, Level, Request, Rule, explore};
 pub use results::{Results, load_trace};
 pub use starts::{Start, Turns};

@@ -127,9 +127,9 @@ pub fn minimize(
     tell: &mut dyn FnMut(Shape),
 ) -> anyhow::Result<Option<Minimized>> {
     let (trace, state) = (of.trace, of.finding.state);
-    if of.finding.level() == Level::Block {
+    if of.finding.level().is_of_disks() {
         let explore = of.request.explore_of(trace)?;
-        let recordings = of.request.of_disks(explore, trace)?;
+        let recordings = of.request.disks_at(of.finding.level(), explore, trace)?;
         of.finding.address().refuse(recordings.len())?;
         let (recording, state) = recordings.find(state);
         let (trace, space) = (recording.trace, &recording.space);

@@ -4,7 +4,6 @@ use pace_rules::nodes::{LINUX, MODELS, Model};
 use serde::{Deserialize, Serialize};
 
 use crate::findings::Finding;
-use crate::request::Level;
 
 /// How much a finding matters: the first kind most.
 #[derive(
@@ -31,7 +30,7 @@ impl Rank {
     pub(crate) fn of(finding: &Finding) -> Self {
         let is_disk = |name: &str| name != LINUX && Model::named(name).is_none();
         let mut other_levels = finding.models.iter();
-        let is_on_disk = finding.level() == Level::Block
+        let is_on_disk = finding.level().is_of_disks()
             || other_levels.any(|(name, is_possible)| *is_possible && is_disk(name));
         let real = MODELS.iter().filter(|model| model.is_real());
         let on_real: Vec<_> = real

@@ -8,13 +8,19 @@ use pace_rules::nodes::{BlockCount, BlockError, BlockRequest, BlockSpace, StartO
 use trace::Run;
 use trace_store::Trace;
 
+use brief::counted;
+
 use crate::blocks::{BlockFindings, Blocks, Group, recorded_disks};
 use crate::findings::Finding;
+use crate::summary::recordings_words;
 use crate::sweep::{Broken, Made, Size, Source, Swept};
 
-/// The states of the disks of all recordings that a trace has.
+/// The states of the disks of all recordings that a trace has, or of all recoveries of their file
+/// systems.
 pub struct Recordings<'a> {
     members: Vec<Recording<'a>>,
+    /// Whether each is of a recovery from a crash.
+    are_recoveries: bool,
 }
 
 /// One of them.
@@ -52,8 +58,31 @@ impl<'a> Recordings<'a> {
         request: &BlockRequest,
         starts: &[StartOrder],
     ) -> Result<Self, BlockError> {
+        Self::of(trace.recordings(), request, starts)
+    }
+
+    /// Those of what the file system of a trace's disk wrote while it recovered from crashes.
+    ///
+    /// # Errors
+    /// Like [`Self::new`].
+    pub(crate) fn of_recoveries(
+        trace: &'a Trace,
+        request: &BlockRequest,
+    ) -> Result<Self, BlockError> {
+        let this = Self::of(trace.recoveries(true), request, &[])?;
+        Ok(Self {
+            are_recoveries: true,
+            ..this
+        })
+    }
+
+    fn of(
+        traces: impl Iterator<Item = &'a Trace>,
+        request: &BlockRequest,
+        starts: &[StartOrder],
+    ) -> Result<Self, BlockError> {
         let mut first = 0;
-        let members = trace.recordings().map(|trace| {
+        let members = traces.map(|trace| {
             let mut space = BlockSpace::new(&trace.run, recorded_disks(trace), request)?;
             // What an order does to a cluster that lost nothing cannot be asked of one that was
             // not recorded as a whole.
@@ -70,6 +99,7 @@ impl<'a> Recordings<'a> {
         });
         Ok(Self {
             members: members.collect::<Result<_, _>>()?,
+            are_recoveries: false,
         })
     }
 
@@ -110,8 +140,12 @@ impl<'a> Recordings<'a> {
         (place, index - self.members[place].first)
     }
 
-    /// What was done on the disks in each recording, by the names of the schedules.
+    /// What was done on the disks in each recording, by the names of the schedules; nothing is while
+    /// a file system recovers.
     pub(crate) fn schedules(&self) -> Vec<String> {
+        if self.are_recoveries {
+            return Vec::new();
+        }
         let members = self.members.iter();
         members
             .map(|member| member.trace.schedule().to_owned())
@@ -120,7 +154,24 @@ impl<'a> Recordings<'a> {
 
     /// What the disks are, in words.
     pub(crate) fn file_systems(&self) -> String {
-        self.members[0].findings(false, false).file_systems()
+        let words = self.members[0].findings(false, false).file_systems();
+        if self.are_recoveries {
+            words + ", again"
+        } else {
+            words
+        }
+    }
+
+    /// What the recordings are, in words.
+    pub(crate) fn words(&self) -> String {
+        if self.are_recoveries {
+            let recoveries = counted(self.members.len(), "recovery");
+            return format!(
+                "{recoveries} of {}",
+                self.members[0].findings(false, false).file_systems()
+            );
+        }
+        recordings_words(&self.file_systems(), &self.schedules())
     }
 
     /// Makes the states.
@@ -162,12 +213,15 @@ impl<'a> Recordings<'a> {
                 &mut blocks[place],
             )?;
             let all = self.schedules();
+            let recoveries = if self.are_recoveries { seen.len() } else { 0 };
+            let under = seen.into_iter().filter_map(|place| all.get(place).cloned());
             Ok(Finding {
                 plain: group.plain,
                 different,
                 state: member.first + finding.state,
-                seen_under: seen.into_iter().map(|place| all[place].clone()).collect(),
+                seen_under: under.collect(),
                 recorded_under: all,
+                recoveries,
                 ..finding
             })
         };
@@ -176,6 +230,23 @@ impl<'a> Recordings<'a> {
             .enumerate()
             .map(told)
             .collect()
+    }
+
+    /// What there is to tell of a state. Nothing is mounted for that.
+    ///
+    /// # Errors
+    /// If a file system of a disk is not known here.
+    pub(crate) fn story(&self, shown: &Broken) -> anyhow::Result<Finding> {
+        let (member, own) = self.find(shown.smallest);
+        let state = member.space.state(own);
+        let mut blocks = Blocks::new(member.trace, &member.space)?;
+        let shown = Broken {
+            smallest: own,
+            ..shown.clone()
+        };
+        member
+            .findings(false, false)
+            .told(0, &state, &shown, state.kind, &mut blocks)
     }
 
     /// What is alike in any of the recordings together, the smallest first.
@@ -187,9 +258,17 @@ impl<'a> Recordings<'a> {
                 .groups(&member.own(swept))
             {
                 let states = group.broken.states;
-                // A state may equal one of another recording.
+                // A state may equal one of another recording. Recoveries may be more than are counted
+                // one by one.
                 let places = 0..self.members.len();
-                let seen = places.filter(|place| group.broken.models.contains(*place));
+                let is_seen = |other: &usize| {
+                    if self.are_recoveries {
+                        *other == place
+                    } else {
+                        group.broken.models.contains(*other)
+                    }
+                };
+                let seen = places.filter(is_seen);
                 let alike = Alike {
                     place,
                     states,
@@ -267,7 +346,11 @@ impl AllBlocks<'_> {
 impl Source for AllBlocks<'_> {
     /// The recording that it is of.
     fn model(&self, index: u64) -> usize {
-        self.recordings.place(index).0
+        if self.recordings.are_recoveries {
+            0
+        } else {
+            self.recordings.place(index).0
+        }
     }
 
     fn runs(&self) -> Vec<&Run> {

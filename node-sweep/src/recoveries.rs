@@ -45,7 +45,7 @@ impl<'a> Recoveries<'a> {
     /// If what is asked for does not fit a run.
     pub fn new(trace: &'a Trace, request: &'a Request) -> anyhow::Result<Self> {
         let mut first = 0;
-        let members = trace.recoveries.iter().map(|trace| {
+        let members = trace.recoveries(false).map(|trace| {
             let spaces = request.spaces(request.explore_of(trace)?, trace)?;
             let member = Recovery {
                 trace,
@@ -222,7 +222,8 @@ impl Source for AllTrees<'_> {
     }
 }
 
-/// A crash state that a program is to recover from, and be recorded meanwhile.
+/// A crash state that a program, or its disk's file system, is to recover from, and be recorded
+/// meanwhile.
 pub struct FirstCrash {
     /// What is on the disk, and what had been acknowledged.
     pub state: CrashState,
@@ -257,24 +258,61 @@ pub fn first_crashes(
             continue;
         }
         let (member, of_space) = spaces.state(index);
-        let shown = Broken {
-            states: 1,
-            smallest: index,
-            complaint: Complaint::default(),
-            models: ModelSet::default(),
-        };
         let of_model = judged.of_model(member);
-        let story = of_model.story(None, &of_space, &shown, state.key);
-        let crash = FirstCrash {
+        let story = of_model.story(None, &of_space, &shown(index), state.key);
+        if !visit(FirstCrash::of(trace, story, state))? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The same of the disks of a run, in all its recordings, from which their file system recovers.
+///
+/// # Errors
+/// Like [`first_crashes`].
+pub fn first_crashes_of_disks(
+    trace: &Trace,
+    request: &Request,
+    most: u64,
+    visit: &mut dyn FnMut(FirstCrash) -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
+    let recordings = request.of_disks(request.explore_of(trace)?, trace)?;
+    let kinds = recordings.counts().into_iter().map(|count| count.states);
+    let indices = Indices::of(kinds, Some(most), request.seed)?;
+    let mut source = recordings.source()?;
+    let mut seen = HashSet::new();
+    for index in indices.all {
+        let state = source.make(index).state.expect("a disk can hold anything");
+        if !seen.insert(state.disks_key) {
+            continue;
+        }
+        let story = recordings.story(&shown(index))?;
+        if !visit(FirstCrash::of(trace, story, state))? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// A state of which there is something to tell, although nobody said anything of it.
+fn shown(index: u64) -> Broken {
+    Broken {
+        states: 1,
+        smallest: index,
+        complaint: Complaint::default(),
+        models: ModelSet::default(),
+    }
+}
+
+impl FirstCrash {
+    fn of(trace: &Trace, story: Finding, state: CrashState) -> Self {
+        Self {
             crashes: [crashes(trace), vec![story.in_a_line()]].concat(),
             acknowledged_by: story
                 .acknowledged
                 .map_or_else(String::new, |line| line.node),
             state,
-        };
-        if !visit(crash)? {
-            break;
         }
     }
-    Ok(())
 }

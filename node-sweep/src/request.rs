@@ -35,6 +35,10 @@ pub enum Level {
     /// level of system calls, if recoveries were recorded
     #[value(skip)]
     Recovery,
+    /// What the file system wrote to the program's disk while it recovered from a crash: looked at
+    /// with the level of disks, if recoveries were recorded
+    #[value(skip)]
+    DiskRecovery,
 }
 
 impl Level {
@@ -45,7 +49,13 @@ impl Level {
             Self::Block => &[Self::Block],
             Self::Both => &[Self::Syscalls, Self::Block],
             Self::Recovery => &[Self::Recovery],
+            Self::DiskRecovery => &[Self::DiskRecovery],
         }
+    }
+
+    /// Whether its states are of disks, which are mounted.
+    pub fn is_of_disks(self) -> bool {
+        matches!(self, Self::Block | Self::DiskRecovery)
     }
 }
 
@@ -144,8 +154,15 @@ impl Request {
     /// The levels that are looked at, in order.
     pub fn levels(&self, trace: &Trace) -> Vec<Level> {
         let mut levels = self.level.each().to_vec();
-        if !trace.recoveries.is_empty() && levels.contains(&Level::Syscalls) {
-            levels.push(Level::Recovery);
+        let again = [
+            (Level::Syscalls, Level::Recovery),
+            (Level::Block, Level::DiskRecovery),
+        ];
+        for (level, again) in again {
+            let is_of_disks = again.is_of_disks();
+            if levels.contains(&level) && trace.recoveries(is_of_disks).next().is_some() {
+                levels.push(again);
+            }
         }
         levels
     }
@@ -166,6 +183,25 @@ impl Request {
         let states = self.states;
         let request = BlockRequest { explore, states };
         Ok(Recordings::new(trace, &request, &self.orders())?)
+    }
+
+    /// The states of the disks at a level that has some: of all recordings of a trace, or of the
+    /// recoveries of their file systems.
+    ///
+    /// # Errors
+    /// Like [`Self::of_disks`].
+    pub(crate) fn disks_at<'a>(
+        &self,
+        level: Level,
+        explore: Explore,
+        trace: &'a Trace,
+    ) -> anyhow::Result<Recordings<'a>> {
+        if level != Level::DiskRecovery {
+            return self.of_disks(explore, trace);
+        }
+        let states = self.states;
+        let request = BlockRequest { explore, states };
+        Ok(Recordings::of_recoveries(trace, &request)?)
     }
 
     /// The explore rule for a run; `file` is the cluster's, if it is one.

@@ -159,9 +159,18 @@ impl Summary {
 
     /// The same of a level of disks: what is not known of files does not matter there.
     pub(crate) fn of_disks(self, trace: &Trace, recordings: &Recordings<'_>) -> Self {
+        let schedules = recordings.schedules();
+        if schedules.is_empty() {
+            return Self {
+                not_recorded: BTreeMap::new(),
+                recoveries: trace.about.disk_recoveries,
+                coverage: None,
+                ..self
+            };
+        }
         Self {
             not_recorded: trace.about.messages_not_recorded(),
-            schedules: recordings.schedules(),
+            schedules,
             ..self
         }
     }
@@ -248,9 +257,15 @@ impl Summary {
 
     /// How many recoveries there were: of other crash states nobody knows.
     fn recoveries_line(&self) -> String {
-        let mut levels = self.levels.iter().chain([self]);
-        let counts = levels.find_map(|level| level.recoveries);
-        counts.map_or_else(String::new, |counts| recoveries_words(counts) + "\n")
+        let levels = self.levels.iter().chain([self]);
+        let line =
+            |level: &Self| Some(recoveries_words(level.recoveries?, level.is_of_disks()) + "\n");
+        levels.filter_map(line).collect()
+    }
+
+    /// Whether it is of recorded disks.
+    fn is_of_disks(&self) -> bool {
+        self.model.contains(ON_DISK)
     }
 
     fn row(&self) -> Vec<String> {
@@ -293,8 +308,9 @@ pub(crate) fn recordings_words(model: &str, schedules: &[String]) -> String {
     format!("{recordings} on {disk} ({schedule}: {names})")
 }
 
-/// From which crash states recoveries were recorded, in words.
-pub fn recoveries_words(counts: RecoveryCounts) -> String {
+/// From which crash states recoveries were recorded, in words: those of the program, or of its disk's
+/// file system.
+pub fn recoveries_words(counts: RecoveryCounts, of_disks: bool) -> String {
     let RecoveryCounts {
         recorded,
         unchanged,
@@ -302,8 +318,9 @@ pub fn recoveries_words(counts: RecoveryCounts) -> String {
         not_followed,
     } = counts;
     let all = recorded + unchanged + not_ok + not_followed;
+    let whose = if of_disks { "the file system's" } else { "the" };
     let mut words = format!(
-        "the recovery from {recorded} of {} that were tried was recorded, and crashed again",
+        "{whose} recovery from {recorded} of {} that were tried was recorded, and crashed again",
         counted(all, "crash state")
     );
     for (count, why) in [

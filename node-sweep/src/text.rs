@@ -7,6 +7,7 @@ use pace_rules::Sector;
 use pace_rules::nodes::{LINUX, Model, Split};
 
 use crate::findings::{Finding, Lost, NodeStory, StartStory, Sync};
+use crate::request::Level;
 use crate::starts::Start;
 use crate::summary::recordings_words;
 
@@ -287,7 +288,11 @@ impl Finding {
             lines.add("first crash", crash, detail.lines);
         }
         if !self.crashes.is_empty() {
-            let words = "the power failed again during the recovery from that";
+            let words = if self.level() == Level::DiskRecovery {
+                "the power failed again while the file system recovered from that"
+            } else {
+                "the power failed again during the recovery from that"
+            };
             lines.add("then", words, 2);
         }
         self.add_nodes(&mut lines, detail);
@@ -329,7 +334,8 @@ impl Finding {
             lines.add("alike", &words, detail.lines);
         }
         let crashed = shown.iter().chain(whole.iter().take(detail.nodes));
-        for node in crashed {
+        // A program does nothing while its file system recovers.
+        for node in crashed.filter(|_| self.level() != Level::DiskRecovery) {
             lines.add("crash", &node.crash(is_named), detail.lines);
         }
         let more = more + whole.len().saturating_sub(detail.nodes);
@@ -431,6 +437,11 @@ impl Finding {
         let is_named = self.nodes.len() > 1;
         let crashes = self.nodes.iter().map(|node| node.crash(is_named));
         let crashes = crashes.collect::<Vec<_>>().join("; ");
+        let disks = self.nodes.iter().filter_map(|node| node.disk.as_ref());
+        let disks: Vec<_> = disks.map(|disk| disk.state.as_str()).collect();
+        if !disks.is_empty() {
+            return format!("{crashes}; the disk: {}", disks.join(", "));
+        }
         format!("{crashes}; lost: {}", self.missing())
     }
 

@@ -283,12 +283,82 @@ fn what_cannot_be_recorded_is_refused() {
         "{dir}",
     ];
     let block = [
-        "app", "--again", "1", "--check", "true", "--disk", "ext4", "--level", "block", "--",
-        "true", "{dir}",
+        "app",
+        "--again",
+        "1",
+        "--check",
+        "true",
+        "--recover",
+        "true",
+        "--disk",
+        "ext4",
+        "--level",
+        "block",
+        "--",
+        "true",
+        "{dir}",
     ];
     for (words, why) in [(&serve[..], "--recover"), (&block[..], "--level block")] {
         let output = crashpoint(words);
         assert_eq!(output.status.code(), Some(2), "{}", said(&output));
         assert!(said(&output).contains(why), "{}", said(&output));
     }
+}
+
+/// The store on a disk with this file system, of which only the disk is looked at.
+fn app_on(file_system: &str, options: &[&str]) -> Output {
+    let disk = [
+        "--disk",
+        file_system,
+        "--level",
+        "block",
+        "--schedules",
+        "1",
+        "--states",
+        "every-write,reorder:1",
+        "--again",
+        "1",
+        "--recoveries",
+        "6",
+        "--sample",
+        "60",
+    ];
+    app(&[&disk, options].concat(), "")
+}
+
+#[test]
+fn a_file_system_that_recovers_without_flushes_is_found_if_the_power_fails_again() {
+    require_root();
+    let directory = TempDir::new().expect("a directory");
+    let out = directory.path().join("out");
+    let out = out.to_str().expect("text");
+    let output = app_on("ext4:barrier=0", &["--out", out]);
+    let (findings, summary) = swept(&output);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    // The first crash had lost nothing: what was on the disk was enough, until it was mounted.
+    let is_again = |finding: &&Value| finding["crashes"].is_array();
+    let finding = findings.iter().find(is_again);
+    let finding = finding.unwrap_or_else(|| panic!("{findings:#?}"));
+    let broken = finding["broken"][0].as_str().expect("words");
+    assert!(broken.contains("was acknowledged and is lost"), "{broken}");
+    let level = again(&summary);
+    assert_eq!(level["model"], "ext4:barrier=0 on disk, again");
+    assert_eq!(level["recoveries"]["recorded"], 6, "{summary:#}");
+    // Its number is that of a state which can be made again.
+    let number = finding["number"].to_string();
+    let replayed = crashpoint(&["replay", "--command", "true", out, &number]);
+    assert_eq!(replayed.status.code(), Some(1), "{}", said(&replayed));
+    let minimized = crashpoint(&["minimize", out, &number]);
+    assert_eq!(minimized.status.code(), Some(1), "{}", said(&minimized));
+}
+
+#[test]
+fn a_file_system_that_flushes_while_it_recovers_keeps_everything() {
+    require_root();
+    let output = app_on("ext4", &[]);
+    assert_clean(&output);
+    let (_, summary) = swept(&output);
+    let level = again(&summary);
+    assert_eq!(level["model"], "ext4 on disk, again");
+    assert!(level["checked"].as_u64() > Some(20), "{summary:#}");
 }

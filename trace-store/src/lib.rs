@@ -36,8 +36,9 @@ pub struct Trace {
     /// The same programs recorded again, with something else done on their disks meanwhile
     /// ([`About::schedule`]). These have no others themselves.
     pub others: Vec<Trace>,
-    /// What was recorded while the program recovered from crashes of this run, or of another one of
-    /// these ([`About::recovers`]). These have neither others nor recoveries themselves.
+    /// What was recorded while the program, or the file system of its disk, recovered from crashes of
+    /// this run, or of another one of these ([`About::recovers`]). Those of file systems have the disk,
+    /// and no events. These have neither others nor recoveries themselves.
     pub recoveries: Vec<Trace>,
 }
 
@@ -114,9 +115,12 @@ pub struct About {
     /// The crash that it recovered from meanwhile, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovers: Option<Recovers>,
-    /// From how many crash states recoveries were recorded, if any were asked for.
+    /// From how many crash states recoveries of the program were recorded, if any were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recoveries: Option<RecoveryCounts>,
+    /// The same of those of its disk's file system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_recoveries: Option<RecoveryCounts>,
 }
 
 /// A call that looks like a sync of a file and promises nothing.
@@ -186,6 +190,12 @@ impl Trace {
     /// This recording, and the others of the same programs.
     pub fn recordings(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(&self.others)
+    }
+
+    /// What was recorded of recoveries: of the file system of a disk, or of the program.
+    pub fn recoveries(&self, of_disks: bool) -> impl Iterator<Item = &Self> {
+        let all = self.recoveries.iter();
+        all.filter(move |recovery| recovery.disks.is_empty() != of_disks)
     }
 
     /// What was done on the disks of this recording beside the nodes, by name.

@@ -142,7 +142,7 @@ pub(crate) fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Res
         return visit.resume(results, &trace, explore, &mut ground.subjects(), &control);
     }
     visit.refuse()?;
-    arguments.again.refuse(visit)?;
+    arguments.again.refuse_of_cluster(visit)?;
     let directory = arguments.trace.as_deref().expect("it is required");
     let (mut trace, _) = load(directory)?;
     let request = visit.request(arguments.explore, Judge::Cluster)?;

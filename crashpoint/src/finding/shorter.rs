@@ -28,7 +28,7 @@ impl State<'_> {
     /// Looks for the shortest run that still shows the finding, and keeps the results of it.
     pub(super) fn shorten(&self, out: &Path, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
         let finding = self.finding()?;
-        if finding.level() == Level::Recovery {
+        if matches!(finding.level(), Level::Recovery | Level::DiskRecovery) {
             bail!(
                 "finding {} is of a recovery, which --shorter does not record: minimize it without that",
                 finding.number

@@ -7,7 +7,7 @@ use anyhow::bail;
 use brief::counted;
 use campaign::{Interrupt, Outcome, quoted, say};
 use node_sweep::{
-    Finding, Judge, Level, Minimization, Minimized, Numbered, Shape, keep, load_trace, minimize,
+    Finding, Judge, Minimization, Minimized, Numbered, Shape, keep, load_trace, minimize,
     refuse_to_keep, scratch, verdicts,
 };
 use trace_store::Trace;
@@ -76,7 +76,7 @@ impl State<'_> {
 
     fn of_a_program(&self, of: &Minimization<'_>) -> anyhow::Result<Option<Minimized>> {
         let scratch = scratch()?;
-        if of.finding.level() == Level::Block {
+        if of.finding.level().is_of_disks() {
             // Nobody else is to see what is mounted.
             local_fs::enter_mount_namespace()?;
         }
@@ -87,7 +87,7 @@ impl State<'_> {
 
 /// What is missing in the states of a finding.
 fn missing(of: &Minimization<'_>) -> &'static str {
-    if of.finding.level() == Level::Block {
+    if of.finding.level().is_of_disks() {
         "lost write"
     } else {
         "lost operation"

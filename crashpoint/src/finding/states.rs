@@ -8,8 +8,8 @@ use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, quoted, say};
 use machine::Logged;
 use node_sweep::{
-    CheckCommand, CrashState, Finding, Judge, Level, Numbered, Place, Program, Recorded, Subject,
-    Verdict, keep, load_trace, make_again, scratch,
+    CheckCommand, CrashState, Finding, Judge, Numbered, Place, Program, Recorded, Subject, Verdict,
+    keep, load_trace, make_again, scratch,
 };
 use trace_store::Trace;
 
@@ -63,7 +63,7 @@ impl State<'_> {
     ) -> anyhow::Result<Outcome> {
         let request = &self.recorded.manifest.request;
         let scratch = scratch()?;
-        if numbered.address().level == Level::Block {
+        if numbered.address().level.is_of_disks() {
             // Nobody else is to see what is mounted.
             local_fs::enter_mount_namespace()?;
         }
@@ -163,7 +163,7 @@ impl State<'_> {
         };
         let trace = load_trace(self.directory, manifest)?;
         let scratch = scratch()?;
-        if finding.level() == Level::Block {
+        if finding.level().is_of_disks() {
             local_fs::enter_mount_namespace()?;
         }
         let state = make_again(&trace, &manifest.request, finding.address())?;

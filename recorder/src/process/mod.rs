@@ -29,10 +29,11 @@ mod unfollowed;
 mod writes;
 mod xattrs;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::SystemTime;
 
+use trace::InitialFile;
 use trace_store::{About, Trace};
 use tracer::{Options, Table};
 
@@ -87,6 +88,17 @@ pub fn start(options: NodeOptions, command: Command) -> Result<Traced> {
         rows: rows(&command),
     };
     tracer::start(how, table, command, move || Recording::new(options))
+}
+
+/// The files of a directory as they are, and the bytes that are said to be in them.
+///
+/// # Errors
+/// If one of them cannot be read.
+pub fn files_in(directory: &Path) -> Result<(Vec<InitialFile>, Vec<u8>)> {
+    let mut data = Vec::new();
+    let begun = snapshot::begin(directory, &mut data);
+    let begun = begun.map_err(|(path, error)| Error::Directory { path, error })?;
+    Ok((begun.initial, data))
 }
 
 /// The calls that are looked at.

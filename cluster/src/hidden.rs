@@ -69,12 +69,6 @@ const OWN_PID: u32 = 1;
 /// What is added to a signal's number for an exit status, as shells do.
 const SIGNALLED: i32 = 128;
 
-/// After which number the next process of this process namespace is looked for.
-const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
-
-/// How many times fewer numbers are skipped where each takes a thread.
-const FEWER_NUMBERS: u32 = 30;
-
 /// Where names are looked up.
 pub(crate) const HOSTS: &str = "/etc/hosts";
 
@@ -167,7 +161,7 @@ fn make_node(spec: &MachineSpec) -> Result<Vec<Error>> {
     unshare(kinds).doing(|| "make namespaces for the name and IPC".into())?;
     sethostname(&spec.name).doing(|| "set the host's name".into())?;
     attach(None, Path::new("/proc"), Some("proc"), MsFlags::empty())?;
-    skip_numbers(spec.last_pid);
+    machine::skip_numbers(spec.last_pid);
     fs::create_dir_all(DIRECTORY).doing(|| format!("create {DIRECTORY}"))?;
     let root = Path::new(DIRECTORY);
     attach(None, root, Some("tmpfs"), MsFlags::empty())?;
@@ -231,19 +225,6 @@ fn cover(directory: &Path, own: &Path) -> Result<()> {
     let (name, kind, flags) = ("crashpoint", Some("overlay"), MsFlags::empty());
     mount(Some(name), directory, kind, flags, Some(options.as_str()))
         .doing(|| format!("mount an overlay on {}", directory.display()))
-}
-
-/// Has the processes of this namespace numbered from elsewhere. Where the kernel has no file for
-/// that (CONFIG_CHECKPOINT_RESTORE) threads use numbers up, so it is fewer of them.
-pub(crate) fn skip_numbers(last_pid: u32) {
-    if fs::write(LAST_PID, last_pid.to_string()).is_err() {
-        for _ in 0..last_pid / FEWER_NUMBERS {
-            // A number that is not used up is none that matters.
-            let _ = std::thread::Builder::new()
-                .spawn(|| ())
-                .map(std::thread::JoinHandle::join);
-        }
-    }
 }
 
 pub(crate) fn attach(

@@ -17,6 +17,7 @@ mod kernel_file;
 mod logged;
 mod modules;
 mod mounts;
+mod other_boot;
 mod pidfd;
 mod processor;
 mod remover;
@@ -33,6 +34,7 @@ pub use activity::{Activity, waited_for_processor};
 pub use guest::{CHANNEL_BYTES_MAX, GUEST_SHARED, GuestCommand};
 pub use logged::{LOG_FILTER, Logged, have_workers_log, log_end, words_of};
 pub use mounts::{have_no_mounts, have_other_boot_id, have_own_mounts};
+pub use other_boot::{OtherBoot, skip_numbers};
 pub use pidfd::{open_process, signal_process};
 pub use processor::{on_one_processor, stay_on_one_processor};
 pub use remover::OwnDirectory;
@@ -123,6 +125,8 @@ pub fn run_hidden() -> Option<ExitCode> {
         xstate::print_host_state()
     } else if command == remover::REMOVER_COMMAND {
         remover::remove_later(arguments)
+    } else if command == other_boot::BOOT_COMMAND {
+        other_boot::be_first(arguments)
     } else if command == keeper::KEPT_COMMAND {
         keeper::become_kept(arguments).map(|never| match never {})
     } else {

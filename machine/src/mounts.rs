@@ -25,19 +25,25 @@ const NAMESPACE: &str = "/proc/thread-self/ns/mnt";
 /// Without root, or `/proc`.
 pub fn have_own_mounts() -> io::Result<()> {
     unshare(CloneFlags::CLONE_NEWNS)?;
-    // Not before that: they are to be of the copy.
-    let directory = |path: &str| {
-        open(
-            path,
-            OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
-            Mode::empty(),
-        )
-    };
-    let (root, here) = (directory("/")?, directory(".")?);
-    share_none()?;
-    fchdir(&root)?;
-    chroot(".")?;
-    Ok(fchdir(&here)?)
+    all_become(MsFlags::MS_PRIVATE)
+}
+
+/// Has namespaces that are made as copies of this thread's, which must be its own, see what is
+/// mounted and unmounted here, if they [follow](follow_mounts).
+///
+/// # Errors
+/// Without root, or `/proc`.
+pub(crate) fn let_others_follow() -> io::Result<()> {
+    all_become(MsFlags::MS_SHARED)
+}
+
+/// As [`have_own_mounts`], but what is mounted where the copy was made is seen here too.
+///
+/// # Errors
+/// Without root, or `/proc`.
+pub(crate) fn follow_mounts() -> io::Result<()> {
+    unshare(CloneFlags::CLONE_NEWNS)?;
+    all_become(MsFlags::MS_SLAVE)
 }
 
 /// Gives the calling thread a mount namespace with nothing in it but a root, which leads nowhere.
@@ -46,7 +52,7 @@ pub fn have_own_mounts() -> io::Result<()> {
 /// Without root, or `/proc`.
 pub fn have_no_mounts() -> io::Result<()> {
     unshare(CloneFlags::CLONE_NEWNS)?;
-    share_none()?;
+    at_root_all_become(MsFlags::MS_PRIVATE)?;
     Ok(umount2("/", MntFlags::MNT_DETACH)?)
 }
 
@@ -66,11 +72,28 @@ pub fn have_other_boot_id(directory: &Path) -> io::Result<()> {
     Ok(mounted?)
 }
 
-/// Has no mount of this thread's namespace shared with another one, and leads to its root. That of
-/// the thread may be a directory anywhere, or a mount on one that is shared: of the first the
-/// kernel makes nothing private, and of the second others see that it is unmounted. It is a
-/// namespace's root where one enters.
-fn share_none() -> io::Result<()> {
+/// Sets what is seen elsewhere of each mount of this thread's namespace. Its root and its working
+/// directory stay where they are.
+fn all_become(propagation: MsFlags) -> io::Result<()> {
+    // Those of the copy, if one was just made.
+    let directory = |path: &str| {
+        open(
+            path,
+            OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+            Mode::empty(),
+        )
+    };
+    let (root, here) = (directory("/")?, directory(".")?);
+    at_root_all_become(propagation)?;
+    fchdir(&root)?;
+    chroot(".")?;
+    Ok(fchdir(&here)?)
+}
+
+/// The same, and leads to the namespace's root. That of the thread may be a directory anywhere, or a
+/// mount on one that is shared: of the first the kernel changes nothing, and of the second others
+/// see that it is unmounted. It is a namespace's root where one enters.
+fn at_root_all_become(propagation: MsFlags) -> io::Result<()> {
     let namespace = std::fs::File::open(NAMESPACE).map_err(|error| {
         io::Error::new(
             error.kind(),
@@ -82,7 +105,7 @@ fn share_none() -> io::Result<()> {
         None::<&str>,
         "/",
         None::<&str>,
-        MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+        MsFlags::MS_REC | propagation,
         None::<&str>,
     )?)
 }

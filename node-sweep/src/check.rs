@@ -15,10 +15,11 @@ use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use campaign::Interrupt;
-use machine::Logged;
+use machine::{Logged, OtherBoot};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -169,6 +170,9 @@ pub struct Checker {
     check: Check,
     /// Of one that keeps running.
     server: Option<Server>,
+    /// Where it runs, if that is not this boot of the machine. The boot ends only after we have
+    /// waited for all that we started in it, so it is dropped last.
+    boot: Option<Arc<OtherBoot>>,
 }
 
 impl Checker {
@@ -177,7 +181,13 @@ impl Checker {
         Self {
             check,
             server: None,
+            boot: None,
         }
+    }
+
+    /// Has what is started from now on run in another boot of the machine.
+    pub(crate) fn run_in(&mut self, boot: Arc<OtherBoot>) {
+        self.boot = Some(boot);
     }
 
     /// Has the state in `directory` looked at, with the file of what was acknowledged.
@@ -202,7 +212,7 @@ impl Checker {
             .stdin(Stdio::null())
             .stdout(said.try_clone()?)
             .stderr(errors.try_clone()?);
-        let mut group = Group::start(&mut command)?;
+        let mut group = Group::start(&mut command, self.boot.as_deref())?;
         let Some(status) = group.wait(self.check.patience())? else {
             return Ok(self.check.too_long());
         };
@@ -220,7 +230,10 @@ impl Checker {
         }
         let server = match &mut self.server {
             Some(server) => server,
-            none => none.insert(Server::start(&mut shell(words, &self.check))?),
+            none => none.insert(Server::start(
+                &mut shell(words, &self.check),
+                self.boot.as_deref(),
+            )?),
         };
         let request = format!("{}\t{}\n", directory.display(), acks.display());
         match server.ask(request.as_bytes(), self.check.patience())? {
@@ -269,13 +282,13 @@ enum Answer {
 }
 
 impl Server {
-    fn start(command: &mut Command) -> io::Result<Self> {
+    fn start(command: &mut Command, boot: Option<&OtherBoot>) -> io::Result<Self> {
         let errors = tempfile::tempfile()?;
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(errors.try_clone()?);
-        let mut group = Group::start(command)?;
+        let mut group = Group::start(command, boot)?;
         let requests = group.child.stdin.take().expect("it is piped");
         let said = group.child.stdout.take().expect("it is piped");
         Ok(Self {
@@ -337,11 +350,16 @@ struct Group {
 }
 
 impl Group {
-    fn start(command: &mut Command) -> io::Result<Self> {
+    fn start(command: &mut Command, boot: Option<&OtherBoot>) -> io::Result<Self> {
         command.process_group(0);
-        local_fs::dies_with_thread(command);
+        let child = if let Some(boot) = boot {
+            boot.spawn(command)?
+        } else {
+            local_fs::dies_with_thread(command);
+            command.spawn_logged()?
+        };
         Ok(Self {
-            child: command.spawn_logged()?,
+            child,
             is_reaped: false,
         })
     }
@@ -620,6 +638,7 @@ mod tests {
     fn a_check_that_ended_before_it_was_asked_is_told_with_what_it_said() {
         let mut server = Server::start(
             Command::new("/bin/sh").args(["-c", "echo no such database >&2; exit 7"]),
+            None,
         )
         .expect("started");
         let interrupt = Interrupt::default();

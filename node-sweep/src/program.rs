@@ -1,8 +1,10 @@
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{env, fs};
 
 use anyhow::Context;
 use local_fs::enter_mount_namespace;
+use machine::OtherBoot;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use tempfile::TempDir;
 
@@ -45,20 +47,35 @@ impl Program {
         }
     }
 
-    /// Gives the thread a mount namespace of its own, in which the machine was started anew after
-    /// the crash. Without root there is neither, and states have no other path than their own.
+    /// Gives the thread a mount namespace of its own, and the checks a machine that was started anew
+    /// after the crash. Without root there is neither, and states have no other path than their own.
     fn be_alone(&mut self) -> anyhow::Result<()> {
         if self.is_alone {
             return Ok(());
         }
         match enter_mount_namespace() {
-            Ok(()) => machine::have_other_boot_id(&self.directory)
-                .with_context(|| format!("make a boot id in {}", self.directory.display()))?,
+            Ok(()) => self.boot()?,
             Err(error) if self.seen_at.is_some() => return Err(error.into()),
             Err(_) => {}
         }
         self.is_alone = true;
         Ok(())
+    }
+
+    fn boot(&mut self) -> anyhow::Result<()> {
+        match OtherBoot::new(&self.directory) {
+            Ok(boot) => {
+                let boot = Arc::new(boot);
+                self.check.run_in(Arc::clone(&boot));
+                self.second.run_in(boot);
+                Ok(())
+            }
+            Err(error) => {
+                tracing::warn!(%error, "checks run in this boot of the machine, with another boot id");
+                machine::have_other_boot_id(&self.directory)
+                    .with_context(|| format!("make a boot id in {}", self.directory.display()))
+            }
+        }
     }
 
     /// Has what this thread starts see a directory at the path that the program knew.

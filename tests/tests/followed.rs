@@ -50,9 +50,15 @@ impl Swept {
 
 /// Sweeps a program.
 fn sweep(options: &[&str], check: &str, words: &[&str]) -> Swept {
+    let check = ["--check", check];
+    sweep_by(&[&check, options].concat(), words)
+}
+
+/// The same with a check that the options name.
+fn sweep_by(options: &[&str], words: &[&str]) -> Swept {
     let mut command = Command::new(program("crashpoint"));
     command
-        .args(["app", "--format", "json", "--check", check])
+        .args(["app", "--format", "json"])
         .args(options)
         .arg("--")
         .args(words);
@@ -296,16 +302,44 @@ fn pipes_sockets_and_modes_come_back_as_they_were() {
     sweep_script(&[], check, script).assert_clean("made");
 }
 
-/// LMDB trusts a page that was not flushed if the one who wrote it ran in the same boot.
+/// LMDB trusts a page that was not flushed if the one who wrote it ran in the same boot. Others trust
+/// a lock whose owner they see, here the sweep itself, or a time since the start of the machine.
 #[test]
 fn a_check_sees_that_the_machine_was_started_anew() {
     require_root();
-    let script = "boot = open('/proc/sys/kernel/random/boot_id').read()\n\
-                  open('boot', 'w').write(boot); os.sync(); print('written')";
-    let check = "test -s {acks} || { echo ok; exit; }\n\
-                 if test \"$(cat {dir}/boot)\" = \"$(cat /proc/sys/kernel/random/boot_id)\"; \
-                 then echo broken it trusts itself; else echo ok; fi";
-    sweep_script(&[], check, script).assert_clean("another boot");
+    let script = "import time\n\
+                  boot = open('/proc/sys/kernel/random/boot_id').read()\n\
+                  open('boot', 'w').write(boot); open('lock', 'w').write(str(os.getppid()))\n\
+                  uptime = time.clock_gettime(time.CLOCK_BOOTTIME)\n\
+                  open('uptime', 'w').write(str(int(uptime))); os.sync(); print('written')";
+    let trusts = [
+        "test \"$(cat {dir}/boot)\" = \"$(cat /proc/sys/kernel/random/boot_id)\"",
+        "kill -0 $(cat {dir}/lock)",
+        "test -d /proc/$(cat {dir}/lock)",
+        "test $(cut -d. -f1 /proc/uptime) -ge $(cat {dir}/uptime)",
+    ];
+    for trusts in trusts {
+        let check = format!(
+            "test -s {{acks}} || {{ echo ok; exit; }}\n\
+             if {trusts}; then echo broken it trusts itself; else echo ok; fi"
+        );
+        sweep_script(&[], &check, script).assert_clean(trusts);
+    }
+}
+
+/// What is mounted for a state is seen by a check that was started before, and so is where it was
+/// started.
+#[test]
+fn a_check_that_keeps_running_in_another_boot_sees_each_state() {
+    require_root();
+    let script = "import os, sys\nos.chdir(sys.argv[1])\n\
+                  open('file', 'w').write('x'); os.sync(); print('written')";
+    let check = "test -f Cargo.toml || exit 3; while read dir acks; do \
+                 if test -s $acks && ! test -s $dir/file; then echo broken it is lost; \
+                 elif test $$ -ge 300 && test -d /proc/$$; then echo ok; fi; echo end; done";
+    let options = ["--disk", "ext4", "--schedules", "quiet", "--level", "block"];
+    let options = [&options[..], &["--check-server", check]].concat();
+    sweep_by(&options, &["/usr/bin/python3", "-c", script, "{dir}"]).assert_clean("kept");
 }
 
 /// Whose a file is, is not recorded: what lacks that accuses nobody, whatever the check says of it.

@@ -23,7 +23,7 @@ use nix::unistd::{Pid, sethostname, syncfs};
 use super::words::{DiskSetUp, Order, ProcessId, Refusal, Report, SetUp, Stream, Task, packed};
 use crate::error::{Context, Error, Result};
 use crate::file::DIRECTORY;
-use crate::hidden::{COULD_NOT_RUN, HOSTS, attach, run_as, skip_numbers, user};
+use crate::hidden::{COULD_NOT_RUN, HOSTS, attach, run_as, user};
 use crate::network;
 use crate::node::give_to_user;
 
@@ -252,7 +252,7 @@ impl Init {
         covered.map_err(|error| refused(&format!("{error:#}")))?;
         sethostname(&spec.name).doing(|| "set the host's name".into())?;
         network::set_up_machine(spec.address)?;
-        skip_numbers(spec.last_pid);
+        machine::skip_numbers(spec.last_pid);
         let root = Path::new(DIRECTORY);
         fs::create_dir_all(root).doing(|| format!("create {DIRECTORY}"))?;
         let hosts = root.join(".hosts");

@@ -7,12 +7,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use block_dev::loop_device::LoopDevice;
 use brief::counted;
 use itertools::Itertools;
 use local_fs::{FileSystem, KernelLog, Program, enter_mount_namespace, find_program};
-use machine::{GUEST_STATE_BYTES, GuestCommand, Uml, host_state_bytes};
+use machine::{GUEST_STATE_BYTES, GuestCommand, OtherBoot, Uml, host_state_bytes};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use nix::sys::statvfs::{FsFlags, statvfs};
@@ -170,6 +170,22 @@ pub(super) fn mount_namespace() -> Found {
     entered
         .map(|()| String::new())
         .map_err(|error| error.to_string())
+}
+
+pub(super) fn other_boot() -> Found {
+    let boot = || -> anyhow::Result<String> {
+        let directory = tempfile::tempdir()?;
+        enter_mount_namespace()?;
+        let boot = OtherBoot::new(directory.path())?;
+        if boot.has_own_clocks() {
+            Ok(String::new())
+        } else {
+            bail!("this kernel has no time namespaces (CONFIG_TIME_NS)")
+        }
+    };
+    // In a thread of its own, as above.
+    let made = std::thread::spawn(boot).join().expect("it does not panic");
+    made.map_err(|error| format!("{error:#}"))
 }
 
 pub(super) fn memory() -> Found {

@@ -157,6 +157,15 @@ pub(super) const TABLE: &[Requirement] = &[
     },
     Requirement {
         part: Part::Kernel,
+        name: "another boot",
+        needed_by: &[],
+        required: "root, CONFIG_PID_NS and CONFIG_TIME_NS",
+        without: "the check of a program sees the machine's own process ids and uptime: a lock whose owner seems to \
+                  live, and times since the start, may be taken for valid",
+        check: check::other_boot,
+    },
+    Requirement {
+        part: Part::Kernel,
         name: "tracing",
         needed_by: &[Guest, VirtualTime, App, Cluster],
         required: "ptrace of one's own children: kernel.yama.ptrace_scope of 0 or 1, no seccomp filter against it, \

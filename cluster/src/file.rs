@@ -264,7 +264,7 @@ impl ClusterFile {
     }
 
     /// What a client and the check have in their environment.
-    pub(crate) fn client_environment(&self) -> impl Iterator<Item = (String, String)> {
+    pub fn client_environment(&self) -> impl Iterator<Item = (String, String)> {
         let patience = (PATIENCE_VARIABLE.to_owned(), self.patience.to_string());
         self.addresses().chain([patience])
     }

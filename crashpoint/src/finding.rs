@@ -1,5 +1,6 @@
 //! One finding of a directory of results: `crashpoint show`, `minimize` and `replay`.
 
+mod cluster_script;
 mod export;
 mod live;
 mod minimize;

@@ -195,7 +195,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         }
         Command::App(arguments) => app::run(&arguments.settle(), &interrupt),
         Command::Merge(arguments) => merge::run(&arguments, &interrupt),
-        Command::Export(arguments) => finding::export(&arguments, &parsed.fs),
+        Command::Export(arguments) => finding::export(&arguments, &parsed.fs, &interrupt),
         Command::Import(arguments) => import::run(*arguments, &interrupt),
         Command::Run(arguments) => run::run(&arguments),
         Command::Show(arguments) => finding::show(arguments, &parsed.fs),

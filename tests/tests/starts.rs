@@ -54,6 +54,35 @@ impl Recorded {
         command.output().expect("it runs")
     }
 
+    /// A script starts the cluster without Crashpoint, in the order of the finding, and its check
+    /// decides: where nobody was told of the entries, all is well.
+    fn assert_script_shows(&self, number: &str, broken: &str) {
+        let exported = self.crashpoint(&["export", "out", number, "--as", "script"]);
+        let script = printed(&exported);
+        let sh = |script: &str| {
+            let path = self.path("script.sh");
+            std::fs::write(&path, script).expect("written");
+            let output = Command::new("sh").arg(path).output().expect("it runs");
+            (output.status.code(), printed(&output))
+        };
+        assert_eq!(sh(&script), (Some(1), broken.to_owned()), "{script}");
+        let (before, after) = script
+            .split_once("/acknowledged\" <<'END'\n")
+            .expect("it is there");
+        let (_, after) = after.split_once("END\n").expect("it ends");
+        let untold = format!("{before}/acknowledged\" <<'END'\nEND\n{after}");
+        assert_eq!(sh(&untold), (Some(0), "ok\n".to_owned()), "{untold}");
+        let missing = script.replace("node.py node c", "nobody.py node c");
+        let (status, told) = sh(&missing);
+        assert_eq!(status, Some(1), "{told}");
+        assert!(told.starts_with("broken node c does not come up"), "{told}");
+        let checked = Command::new("shellcheck")
+            .arg(self.path("script.sh"))
+            .output();
+        let checked = checked.expect("it runs");
+        assert!(checked.status.success(), "{}", printed(&checked));
+    }
+
     fn sweep(&self, options: &[&str]) -> Swept {
         let sweep = ["cluster", "sweep", "trace", "--format", "json"];
         let output = self.crashpoint(&[&sweep, &OPTIONS[..], options].concat());
@@ -77,11 +106,16 @@ fn what_is_lost_if_those_that_lost_it_are_first_is_found() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let recorded = Recorded::of("copies", |text| text);
     let one = ["--sample", "40", "--stop-after", "1"];
-    let swept = recorded.sweep(&[&one[..], &["--starts", "lost-first"]].concat());
+    let options = ["--starts", "lost-first", "--out", "out"];
+    let swept = recorded.sweep(&[&one[..], &options].concat());
     assert_eq!(swept.status, Some(1), "{}", swept.said);
     let finding = &swept.findings[0];
     assert_eq!(finding["broken"][0], "acknowledged entry two is lost");
     assert_eq!(finding["start"]["order"], "lost-first", "{finding}");
+    recorded.assert_script_shows(
+        &finding["number"].to_string(),
+        "broken acknowledged entry two is lost\n",
+    );
     let together = recorded.sweep(&[&one[..], &["--starts", "together"]].concat());
     assert_eq!(together.findings, Vec::<Value>::new());
     assert!(together.summary["checked"].as_u64() > Some(10));

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use campaign::Outcome;
+use campaign::{Interrupt, Outcome};
 use clap::{Args, Command, ValueEnum};
 use export::{Case, Crash};
 use node_sweep::Recorded;
@@ -41,22 +41,27 @@ enum Form {
     Fstests,
     /// CrashMonkey's language
     Jlang,
-    /// A shell script: for a loop device, or of a program with the directory of its crash state
+    /// A shell script: for a loop device; of a program or a cluster, with the directories of its crash
+    /// state
     Script,
 }
 
 /// Does it.
-pub(crate) fn export(arguments: &ExportArgs, fs: &Command) -> anyhow::Result<Outcome> {
+pub(crate) fn export(
+    arguments: &ExportArgs,
+    fs: &Command,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
     if let Some(recorded) = Recorded::read(&arguments.named.results)? {
         if arguments.form != Form::Script {
-            bail!("a finding of a program is exported as a script: --as script");
+            bail!("a finding of a program or a cluster is exported as a script: --as script");
         }
         let state = State {
             directory: &arguments.named.results,
             recorded,
             number: arguments.named.number,
         };
-        write_one(&state.script()?, arguments.out.as_deref(), 0o755)?;
+        write_one(&state.script(interrupt)?, arguments.out.as_deref(), 0o755)?;
         return Ok(Outcome::Clean);
     }
     let opened = arguments.named.open(fs)?;

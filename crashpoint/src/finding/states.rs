@@ -1,18 +1,20 @@
 //! A finding of a program or a cluster, or a state that nobody could judge: made again.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, quoted, say};
+use cluster::ClusterFile;
 use machine::Logged;
 use node_sweep::{
-    CheckCommand, CrashState, Finding, Judge, Numbered, Place, Program, Recorded, Subject, Verdict,
-    keep, load_trace, make_again, scratch,
+    CheckCommand, CrashState, Finding, Judge, Numbered, Place, Program, Recorded, Subject, Turns,
+    Verdict, keep, load_trace, make_again, scratch,
 };
 use trace_store::Trace;
 
+use super::cluster_script;
 use super::replay::{run_to_end, wait_for_enter};
 use crate::app::{PROGRAM, check_of};
 use crate::cluster::{Ground, show};
@@ -141,9 +143,8 @@ impl State<'_> {
 }
 
 impl State<'_> {
-    /// The finding of a program as a shell script, which makes the crash state and has the check
-    /// look at it.
-    pub(super) fn script(&self) -> anyhow::Result<String> {
+    /// The finding as a shell script, which makes the crash state and has the check look at it.
+    pub(super) fn script(&self, interrupt: &Interrupt) -> anyhow::Result<String> {
         let manifest = &self.recorded.manifest;
         let Numbered::Finding(finding) = self.recorded.get(self.number)? else {
             bail!(
@@ -153,64 +154,115 @@ impl State<'_> {
                 quoted(&self.directory.to_string_lossy())
             );
         };
-        let Judge::Program { check, .. } = &manifest.request.judge else {
-            bail!(
-                "finding {0} is of a cluster, which no script can start: `crashpoint replay {1} {0} --keep DIR` writes \
-                 the directories of its nodes",
-                self.number,
-                quoted(&self.directory.to_string_lossy())
-            );
-        };
         let trace = load_trace(self.directory, manifest)?;
         let scratch = scratch()?;
-        if finding.level().is_of_disks() {
-            local_fs::enter_mount_namespace()?;
-        }
-        let state = make_again(&trace, &manifest.request, finding.address())?;
-        let kept = scratch.path().join("kept");
-        keep(&trace, &state, &kept)?;
-        let told = finding.text();
-        // A word of the program may have several lines.
-        let name = manifest.name.lines().collect::<Vec<_>>().join("\n# ");
-        let story = told
-            .lines()
-            .fold(String::new(), |story, line| story + "#" + line + "\n");
-        // A program that wrote its path into its files finds them nowhere else.
-        let data = trace
-            .about
-            .directories
-            .get(PROGRAM)
-            .context("nothing was recorded of the program's directory")?;
-        let place = if node_sweep::mentions(&trace, data) {
-            quoted(data).into_owned()
-        } else {
-            "$(mktemp -d)".into()
-        };
-        let command = match check {
-            CheckCommand::Once(words) => words
-                .replace("{dir}", "\"$dir\"")
-                .replace("{acks}", "\"$acks\""),
-            CheckCommand::Serve(words) => {
-                format!("printf '%s\\t%s\\n' \"$dir\" \"$acks\" | {words}")
+        let body = if let Judge::Program { check, .. } = &manifest.request.judge {
+            if finding.level().is_of_disks() {
+                local_fs::enter_mount_namespace()?;
             }
+            let kept = self.kept(&trace, finding, scratch.path())?;
+            script_of_program(&trace, check, &kept)?
+        } else {
+            let ground = Ground::new(&trace, self.directory, interrupt)?;
+            let kept = self.kept(&trace, finding, scratch.path())?;
+            script_of_cluster(&trace, &ground.file, &kept)?
         };
-        Ok(format!(
-            "#!/bin/sh\n# A state that a power failure can leave of: {}\n# Found by Crashpoint {}, on {}: {}.\n#\n{story}#\n\
-             # This makes the directory of that state, and has the check look at it.\n\
-             # Exit status: that of the check.\nset -eu\n\ndir={place}\nacks=$(mktemp)\nmkdir -p \"$dir\"\n\
-             base64 -d <<'END' | tar -xzf - -C \"$dir\"\n{}END\nbase64 -d >\"$acks\" <<'END'\n{}END\n\
-             echo \"the program's directory is $dir, what it had acknowledged is in $acks\"\n{command}\n",
-            name,
-            env!("CARGO_PKG_VERSION"),
-            finding.model,
-            finding.relaxation,
-            piped(
-                "tar -C \"$1\" --numeric-owner -czf - . | base64",
-                &kept.join(PROGRAM)
-            )?,
-            piped("base64 \"$1\"", &kept.join("acknowledged"))?,
-        ))
+        Ok(heading(&manifest.name, finding) + &body)
     }
+
+    /// Writes the crash state of a finding as directories.
+    fn kept(&self, trace: &Trace, finding: &Finding, scratch: &Path) -> anyhow::Result<Kept> {
+        let state = make_again(trace, &self.recorded.manifest.request, finding.address())?;
+        let directory = scratch.join("kept");
+        keep(trace, &state, &directory)?;
+        Ok(Kept { state, directory })
+    }
+}
+
+/// A crash state as directories.
+struct Kept {
+    state: CrashState,
+    directory: PathBuf,
+}
+
+impl Kept {
+    /// The directory of a node.
+    fn archive(&self, node: &str) -> anyhow::Result<String> {
+        let pack = "tar -C \"$1\" --numeric-owner -czf - . | base64";
+        piped(pack, &self.directory.join(node))
+    }
+
+    fn acknowledged(&self) -> anyhow::Result<String> {
+        piped("base64 \"$1\"", &self.directory.join("acknowledged"))
+    }
+}
+
+/// What it is, as comments.
+fn heading(name: &str, finding: &Finding) -> String {
+    // A word of a program may have several lines.
+    let name = name.lines().collect::<Vec<_>>().join("\n# ");
+    let told = finding.text();
+    let story = told
+        .lines()
+        .fold(String::new(), |story, line| story + "#" + line + "\n");
+    format!(
+        "#!/bin/sh\n# A state that a power failure can leave of: {name}\n\
+         # Found by Crashpoint {}, on {}: {}.\n#\n{story}#\n",
+        env!("CARGO_PKG_VERSION"),
+        finding.model,
+        finding.relaxation,
+    )
+}
+
+fn script_of_program(trace: &Trace, check: &CheckCommand, kept: &Kept) -> anyhow::Result<String> {
+    // A program that wrote its path into its files finds them nowhere else.
+    let data = trace
+        .about
+        .directories
+        .get(PROGRAM)
+        .context("nothing was recorded of the program's directory")?;
+    let place = if node_sweep::mentions(trace, data) {
+        quoted(data).into_owned()
+    } else {
+        "$(mktemp -d)".into()
+    };
+    let command = match check {
+        CheckCommand::Once(words) => words
+            .replace("{dir}", "\"$dir\"")
+            .replace("{acks}", "\"$acks\""),
+        CheckCommand::Serve(words) => {
+            format!("printf '%s\\t%s\\n' \"$dir\" \"$acks\" | {words}")
+        }
+    };
+    Ok(format!(
+        "# This makes the directory of that state, and has the check look at it.\n\
+         # Exit status: that of the check.\nset -eu\n\ndir={place}\nacks=$(mktemp)\nmkdir -p \"$dir\"\n\
+         base64 -d <<'END' | tar -xzf - -C \"$dir\"\n{}END\nbase64 -d >\"$acks\" <<'END'\n{}END\n\
+         echo \"the program's directory is $dir, what it had acknowledged is in $acks\"\n{command}\n",
+        kept.archive(PROGRAM)?,
+        kept.acknowledged()?,
+    ))
+}
+
+fn script_of_cluster(trace: &Trace, file: &ClusterFile, kept: &Kept) -> anyhow::Result<String> {
+    let nodes = &trace.run.nodes;
+    let places = |of_run: &Vec<usize>| {
+        let names = of_run.iter().map(|node| &nodes[*node].name);
+        names.filter_map(|name| file.place(name)).collect()
+    };
+    let turns = kept.state.turns.as_ref().map(|turns| Turns {
+        first: places(&turns.first),
+        later: places(&turns.later),
+    });
+    let with_data = nodes.iter().filter(|node| !node.initial.is_empty());
+    let archives = with_data.map(|node| Ok((node.name.clone(), kept.archive(&node.name)?)));
+    let archives = archives.collect::<anyhow::Result<Vec<_>>>()?;
+    let body = cluster_script::script(file, turns.as_ref(), &archives, &kept.acknowledged()?)?;
+    Ok(format!(
+        "# This makes the directories of that state, starts the nodes on them in namespaces, and has the check\n\
+         # look at the cluster. It takes root, or user namespaces; nothing is left when it ends.\n\
+         # Exit status: 1 something is broken, 0 nothing is, 2 a program is missing, 3 the check did not say.\n{body}"
+    ))
 }
 
 /// What a shell prints, with a path as its first argument.

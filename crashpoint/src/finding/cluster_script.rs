@@ -1,0 +1,352 @@
+//! A cluster as a shell script that starts it on the directories of a crash state, for people who do
+//! not have Crashpoint.
+
+use std::fmt::Write;
+
+use brief::counted;
+use campaign::quoted;
+use cluster::{ClusterFile, DIRECTORY, NodeConfig, Ready, client_address};
+use node_sweep::Turns;
+
+/// How long nodes that come first are alone, if the cluster file does not say, in seconds.
+const ALONE_S: f64 = 1.0;
+
+/// How often the script looks, in a second.
+const LOOKS: f64 = 10.0;
+
+/// What the script has in it before anything of this cluster.
+const BEGIN: &str = r#"# shellcheck disable=SC2317
+set -eu
+PATH=$PATH:/usr/sbin:/sbin
+for program in unshare nsenter ip awk base64 tar; do
+    command -v "$program" >/dev/null || { echo "$program is missing" >&2; exit 2; }
+done
+if [ -z "${IN_NAMESPACES-}" ]; then
+    export IN_NAMESPACES=yes
+    user=
+    [ "$(id -u)" = 0 ] || user='--user --map-root-user'
+    # shellcheck disable=SC2086
+    exec unshare $user --mount --net --pid --fork --kill-child --mount-proc sh "$0"
+fi
+unset IN_NAMESPACES
+"#;
+
+/// How nodes are started and waited for.
+const FUNCTIONS: &str = r#"
+pid_of() { cat "$top/$1.pid"; }
+
+# start NAME ADDRESS DIRECTORY COMMAND...: a node with a network of its own.
+start() {
+    name=$1 address=$2 directory=$3
+    shift 3
+    mkfifo "$top/$name.go"
+    # shellcheck disable=SC2016
+    unshare --net --uts --ipc --mount sh -ec '
+        read -r go <"$1"
+        hostname "$2"
+        mount -t tmpfs crash /dev/shm
+        ip link set lo up
+        ip address add "$3/16" dev eth0
+        ip link set eth0 up
+        cd "$4"
+        shift 4
+        exec "$@" </dev/null' sh "$top/$name.go" "$name" "$address" "$directory" "$@" \
+        >"$top/$name.log" 2>&1 &
+    pid=$!
+    echo "$pid" >"$top/$name.pid"
+    exec 3>"$top/$name.go"
+    ip link add "v$pid" type veth peer name eth0 netns "$pid"
+    ip link set "v$pid" master bridge up
+    echo go >&3
+    exec 3>&-
+}
+
+# What says that a node is ready: words in its log, a port at which it listens, or a command there.
+logs() { grep -qF -- "$2" "$top/$1.log"; }
+listens() {
+    awk -v port="$(printf ':%04X' "$2")" \
+        '$4 == "0A" && substr($2, length($2) - 4) == port { found = 1 } END { exit !found }' \
+        "/proc/$(pid_of "$1")/net/tcp" "/proc/$(pid_of "$1")/net/tcp6"
+}
+runs() {
+    pid=$(pid_of "$1")
+    shift
+    nsenter --target "$pid" --net --uts --ipc --mount -- "$@"
+}
+
+# within TENTHS CONDITION NAME...: whether it comes true before that many tenths of a second are over.
+within() {
+    left=$1
+    shift
+    until "$@" >/dev/null 2>&1; do
+        left=$((left - 1))
+        if [ "$left" -le 0 ] || ! grep -q '^State:.[^Z]' "/proc/$(pid_of "$2")/status" 2>/dev/null; then
+            return 1
+        fi
+        sleep 0.1
+    done
+}
+
+# The same, for a node that has to come up.
+await() {
+    if ! within "$@"; then
+        echo "broken node $3 does not come up; its log ends with:"
+        tail -n 20 "$top/$3.log"
+        exit 1
+    fi
+}
+"#;
+
+/// How the script ends, after what the check said.
+const END: &str = r#"printf '%s\n' "$said"
+if printf '%s\n' "$said" | grep -qE '^broken( |$)'; then exit 1; fi
+if printf '%s\n' "$said" | grep -qE '^ok( |$)'; then exit 0; fi
+echo 'the check gave no verdict' >&2
+exit 3
+"#;
+
+/// A step of starting the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Start(usize),
+    Ready(usize),
+    /// A node that came first is alone.
+    Alone(usize),
+}
+
+/// The script after its heading. `archives` are those of the directories of nodes that have one, and
+/// `acknowledged` what was acknowledged, in base64.
+pub(super) fn script(
+    file: &ClusterFile,
+    turns: Option<&Turns>,
+    archives: &[(String, String)],
+    acknowledged: &str,
+) -> anyhow::Result<String> {
+    let mut text = BEGIN.to_owned();
+    text += &network(file);
+    text += FUNCTIONS;
+    text += "\n# What the nodes had on their disks, and what had been acknowledged.\n";
+    for (node, archive) in archives {
+        let directory = format!("{DIRECTORY}/{node}");
+        writeln!(
+            text,
+            "mkdir {directory}\nbase64 -d <<'END' | tar -xzf - -C {directory}\n{archive}END"
+        )?;
+    }
+    writeln!(
+        text,
+        "base64 -d >\"$top/acknowledged\" <<'END'\n{acknowledged}END\n"
+    )?;
+    let alone_s = file
+        .first_alone
+        .map_or(ALONE_S, |alone| alone.as_secs_f64());
+    for step in steps(file, turns) {
+        text += &match step {
+            Step::Start(node) => start(&file.nodes[node]),
+            Step::Ready(node) => waited(
+                "await",
+                &file.nodes[node],
+                file.nodes[node].ready_within.as_secs_f64(),
+            ),
+            Step::Alone(_) if file.first_alone.is_some() => format!("sleep {alone_s}\n"),
+            Step::Alone(node) => {
+                waited("within", &file.nodes[node], alone_s).replace('\n', " || true\n")
+            }
+        };
+    }
+    let nodes = counted(file.nodes.len(), "node");
+    writeln!(
+        text,
+        "\n# The check is where the client was: outside of the {nodes}.\ncd /"
+    )?;
+    for (name, value) in file.client_environment() {
+        writeln!(text, "export {name}={}", quoted(&value))?;
+    }
+    text += &check(file)?;
+    Ok(text + END)
+}
+
+fn network(file: &ClusterFile) -> String {
+    let hosts = file
+        .nodes
+        .iter()
+        .map(|node| format!("{} {}\\n", node.address, node.name));
+    format!(
+        "\n# A network that nobody else sees, and memory in place of disks.\n\
+         mkdir -p {DIRECTORY} 2>/dev/null || {{ mount -t tmpfs crash /run; mkdir {DIRECTORY}; }}\n\
+         mount -t tmpfs crash {DIRECTORY}\ntop={DIRECTORY}/.export\nmkdir \"$top\"\n\
+         printf '127.0.0.1 localhost\\n{}' >\"$top/hosts\"\nmount --bind \"$top/hosts\" /etc/hosts\n\
+         ip link set lo up\nip link add bridge type bridge\nip address add {}/16 dev bridge\n\
+         ip link set bridge up\n",
+        hosts.collect::<String>(),
+        client_address(0),
+    )
+}
+
+/// Nodes wait for those in their `after`, and those that are later for all others.
+fn steps(file: &ClusterFile, turns: Option<&Turns>) -> Vec<Step> {
+    let all = 0..file.nodes.len();
+    let none = Vec::new();
+    let (first, later) = turns.map_or((&none, &none), |turns| (&turns.first, &turns.later));
+    let (late, early): (Vec<_>, Vec<_>) = all.partition(|node| later.contains(node));
+    let (mut steps, mut ready) = (Vec::new(), vec![false; file.nodes.len()]);
+    for group in [early, late] {
+        if group.is_empty() {
+            continue;
+        }
+        if !steps.is_empty() {
+            steps.extend(first.iter().map(|node| Step::Alone(*node)));
+        }
+        let mut left = group.clone();
+        while !left.is_empty() {
+            let waits = |node: &usize| {
+                let mut others = file.nodes[*node].after.iter();
+                others.any(|other| left.contains(other))
+            };
+            let (waiting, next): (Vec<_>, Vec<_>) = left.iter().copied().partition(waits);
+            for other in next.iter().flat_map(|node| &file.nodes[*node].after) {
+                // One that the state has come later is not waited for.
+                let is_started = steps.contains(&Step::Start(*other));
+                if is_started && !std::mem::replace(&mut ready[*other], true) {
+                    steps.push(Step::Ready(*other));
+                }
+            }
+            steps.extend(next.into_iter().map(Step::Start));
+            left = waiting;
+        }
+    }
+    let unknown = ready.iter().enumerate().filter(|(_, ready)| !**ready);
+    steps.extend(unknown.map(|(node, _)| Step::Ready(node)));
+    steps
+}
+
+/// Words as a shell reads them.
+fn shell(words: &[String]) -> String {
+    let words: Vec<_> = words.iter().map(|word| quoted(word)).collect();
+    words.join(" ")
+}
+
+fn start(node: &NodeConfig) -> String {
+    let directory = if node.has_data {
+        format!("{DIRECTORY}/{}", node.name)
+    } else {
+        "/".to_owned()
+    };
+    let environment = node.environment.iter();
+    let environment = environment.map(|(name, value)| format!("{name}={value}"));
+    let words = ["env".to_owned()].into_iter().chain(environment);
+    let words: Vec<_> = words.chain(node.command.iter().cloned()).collect();
+    let (owner, user) = match &node.user {
+        Some(user) if node.has_data => (
+            format!("chown -R {user}: {directory}\n"),
+            format!("runuser -u {user} -- "),
+        ),
+        Some(user) => (String::new(), format!("runuser -u {user} -- ")),
+        None => (String::new(), String::new()),
+    };
+    format!(
+        "{owner}start {} {} {directory} {user}{}\n",
+        node.name,
+        node.address,
+        shell(&words)
+    )
+}
+
+/// Waits until a node is ready, if it says so.
+fn waited(how: &str, node: &NodeConfig, seconds: f64) -> String {
+    let tenths = (seconds * LOOKS).ceil() as u64;
+    let name = &node.name;
+    match &node.ready {
+        None => String::new(),
+        Some(Ready::Log(words)) => format!("{how} {tenths} logs {name} {}\n", quoted(words)),
+        Some(Ready::Port(port)) => format!("{how} {tenths} listens {name} {port}\n"),
+        Some(Ready::Command(words)) => format!("{how} {tenths} runs {name} {}\n", shell(words)),
+    }
+}
+
+fn check(file: &ClusterFile) -> anyhow::Result<String> {
+    let check = file.check.as_ref().expect("there is one");
+    let acks = format!("{DIRECTORY}/.export/acknowledged");
+    if check.serve {
+        let words = shell(&check.command(None)?);
+        return Ok(format!(
+            "said=$(printf -- '-\\t%s\\n' {acks} | {words}) || true\n"
+        ));
+    }
+    let words = shell(&check.command(Some(acks.as_ref()))?);
+    Ok(format!("said=$({words}) || true\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// b comes after a, and c says when it is ready in no way.
+    const CLUSTER: &str = r#"
+        [[nodes]]
+        name = "b"
+        command = "b --words 'of two'"
+        ready = { port = 2379 }
+        after = ["a"]
+        user = "root"
+
+        [[nodes]]
+        name = "a"
+        command = "a {dir}"
+        ready = { command = "ask {address}" }
+        ready_within_s = 2.5
+
+        [[nodes]]
+        name = "c"
+        command = "c"
+        data = false
+
+        [check]
+        command = "check --serve"
+        serve = true
+    "#;
+
+    fn file() -> ClusterFile {
+        ClusterFile::parse(CLUSTER, Path::new("cluster.toml"), Path::new("/")).expect("parsed")
+    }
+
+    #[test]
+    fn a_node_waits_for_those_that_it_comes_after_and_for_those_that_are_first() {
+        use Step::{Alone, Ready, Start};
+        let together = [Start(1), Start(2), Ready(1), Start(0), Ready(0), Ready(2)];
+        assert_eq!(steps(&file(), None), together);
+        let turns = Turns {
+            first: vec![2],
+            later: vec![0, 1],
+        };
+        let in_turns = [
+            Start(2),
+            Alone(2),
+            Start(1),
+            Ready(1),
+            Start(0),
+            Ready(0),
+            Ready(2),
+        ];
+        assert_eq!(steps(&file(), Some(&turns)), in_turns);
+    }
+
+    #[test]
+    fn nodes_are_started_and_waited_for_as_the_file_says() {
+        let archives = [("a".to_owned(), "QQ==\n".to_owned())];
+        let script = script(&file(), None, &archives, "").expect("written");
+        let lines = [
+            "chown -R root: /run/crashpoint/b",
+            "start b 10.77.0.1 /run/crashpoint/b runuser -u root -- env b --words 'of two'",
+            "await 300 listens b 2379",
+            "await 25 runs a ask 10.77.0.2",
+            "start c 10.77.0.3 / env c",
+            "said=$(printf -- '-\\t%s\\n' /run/crashpoint/.export/acknowledged | check --serve) || true",
+        ];
+        for line in lines {
+            assert!(script.contains(&format!("\n{line}\n")), "{line}\n{script}");
+        }
+    }
+}

@@ -242,6 +242,19 @@ fn btrfs_allows_what_the_disk_shows() {
     compare("btrfs", "btrfs", &programs(SOME, 4));
 }
 
+/// The variable that names a file system and a model, such as f2fs=btrfs.
+const PAIR: &str = "CRASHPOINT_MODELS_PAIR";
+
+#[test]
+#[ignore = "compares what CRASHPOINT_MODELS_PAIR names"]
+fn a_model_allows_what_the_disk_of_another_file_system_shows() {
+    let Ok(pair) = env::var(PAIR) else {
+        return;
+    };
+    let (file_system, model) = pair.split_once('=').expect("FILE_SYSTEM=MODEL");
+    compare(file_system, model, &programs(SOME, 5));
+}
+
 const WRITEBACK: &str = "ext4:data=writeback";
 
 #[test]

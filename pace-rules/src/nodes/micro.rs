@@ -1,6 +1,6 @@
 //! Operations cut into what can persist alone.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
@@ -168,6 +168,8 @@ struct Cutter<'a> {
     syncs: Vec<usize>,
     /// Those that sync all.
     syncs_of_all: Vec<usize>,
+    /// The files of which a log tree may have the size alone.
+    with_size_logged: HashSet<FileId>,
 }
 
 /// A file that has a name, or had it.
@@ -191,6 +193,12 @@ struct Known {
     least: u64,
     /// Whether it has another name since all was synced.
     is_renamed: bool,
+    /// Whether it is new, or was cut off or punched, since it was synced.
+    is_odd: bool,
+    /// The pages that were written to since then.
+    dirty: BTreeSet<u64>,
+    /// What it grew to with bytes that are kept with the size.
+    grown_whole: u64,
     /// The pages that have bytes. Others are holes.
     pages: BTreeMap<u64, Page>,
 }
@@ -202,6 +210,9 @@ struct Page {
     event: usize,
     by: (u32, u32),
     end_ns: u64,
+    /// The same of its last bytes.
+    last_by: (u32, u32),
+    last_ns: u64,
     /// Whether it has its place for certain, since it was synced.
     is_placed: bool,
 }
@@ -213,6 +224,12 @@ impl Known {
         if pages.end == u64::MAX {
             self.is_resized = false;
             self.least = self.size;
+            self.is_odd = false;
+            let is_over = |page: &u64| {
+                let page = self.pages.get(page);
+                page.is_none_or(|page| page.last_by == by || page.last_ns <= start_ns)
+            };
+            self.dirty.retain(|page| !is_over(page));
         }
         for (_, page) in self.pages.range_mut(pages) {
             page.is_placed |= page.by == by || page.end_ns <= start_ns;
@@ -231,6 +248,29 @@ fn events_of(node: &Node, does: impl Fn(&FileOp) -> bool) -> Vec<usize> {
     events
         .positions(|event| matches!(&event.action, Action::File(op) if does(op)))
         .collect()
+}
+
+/// The files that are synced in part somewhere, or get another name: a log tree can have the size of
+/// these, and not their bytes.
+fn with_size_logged(node: &Node) -> HashSet<FileId> {
+    let mut all = HashSet::new();
+    for event in &node.events {
+        match &event.action {
+            Action::File(
+                FileOp::Sync {
+                    file,
+                    scope: SyncScope::Range { .. } | SyncScope::FileRange { .. },
+                }
+                | FileOp::Link { file, .. },
+            ) => drop(all.insert(*file)),
+            Action::File(FileOp::Rename { file, replaced, .. }) => {
+                all.insert(*file);
+                all.extend(replaced);
+            }
+            _ => {}
+        }
+    }
+    all
 }
 
 /// The pages of a range of bytes.
@@ -257,6 +297,8 @@ impl<'a> Cutter<'a> {
                 event: 0,
                 by: (0, 0),
                 end_ns: 0,
+                last_by: (0, 0),
+                last_ns: 0,
                 is_placed: true,
             };
             let pieces = file
@@ -266,13 +308,12 @@ impl<'a> Cutter<'a> {
             *known = Known {
                 names,
                 size: file.size,
-                is_resized: false,
                 least: file.size,
-                is_renamed: false,
                 pages: pieces
                     .flat_map(|piece| pages(&piece))
                     .map(|number| (number, page))
                     .collect(),
+                ..Known::default()
             };
         }
         Self {
@@ -288,6 +329,7 @@ impl<'a> Cutter<'a> {
             removed: HashMap::new(),
             syncs: events_of(node, |op| matches!(op, FileOp::Sync { .. })),
             syncs_of_all: events_of(node, |op| matches!(op, FileOp::SyncAll)),
+            with_size_logged: with_size_logged(node),
         }
     }
 
@@ -419,6 +461,7 @@ impl<'a> Cutter<'a> {
         });
         *self.file(file) = Known {
             names,
+            is_odd: true,
             ..Known::default()
         };
     }
@@ -472,6 +515,7 @@ impl<'a> Cutter<'a> {
             FileOp::Zero { file, offset, len } => {
                 // The size is as it was, and a write would make it larger.
                 let known = self.file(*file);
+                known.is_odd = true;
                 let hole = offset.div_ceil(PAGE_BYTES)..(offset + len) / PAGE_BYTES;
                 known.pages.retain(|page, _| !hole.contains(page));
                 let len = (*len).min(known.size.saturating_sub(*offset));
@@ -660,11 +704,22 @@ impl<'a> Cutter<'a> {
                 let page_end = range.end.next_multiple_of(PAGE_BYTES);
                 let size = page_end.min(size_before);
                 let mut is_size_with_bytes = false;
-                if range.end > self.file(file).least {
+                let known = self.file(file);
+                let grows_too = known.grown_whole > known.least && size < size_before;
+                if range.end > known.least {
                     is_size_with_bytes = self.model.growth == Growth::WithData;
                     let requires = is_size_with_bytes.then_some(Neighbour::Next);
                     let grow = Effect::Grow { file, size };
                     self.group_in(Order::After(self.event), requires, [grow]);
+                }
+                if grows_too {
+                    // The size on the disk becomes that in memory, whatever is written of the rest.
+                    let size = size_before;
+                    self.group_in(
+                        Order::After(self.event),
+                        None,
+                        [Effect::Grow { file, size }],
+                    );
                 }
                 // A size that waits for its bytes waits for all of the page.
                 let torn = if is_size_with_bytes {
@@ -704,9 +759,13 @@ impl<'a> Cutter<'a> {
                 event,
                 by,
                 end_ns,
+                last_by: by,
+                last_ns: end_ns,
                 is_placed: false,
             };
-            known.pages.entry(page).or_insert(new);
+            let last = known.pages.entry(page).or_insert(new);
+            (last.last_by, last.last_ns) = (by, end_ns);
+            known.dirty.insert(page);
         }
         if known.is_renamed && end > size_before {
             self.size_with_name(file);
@@ -787,6 +846,16 @@ impl<'a> Cutter<'a> {
             }
             Growth::Zeros | Growth::ZerosAndGarbage => {
                 // A size for which no page has to be found its place is kept like a name.
+                if self.is_rest_of_page(file, range, whole) {
+                    let bytes = Effect::Overwrite {
+                        file,
+                        offset: range.start,
+                        content: written(range),
+                    };
+                    self.group_in(own, None, [size, bytes]);
+                    self.file(file).grown_whole = range.end;
+                    return;
+                }
                 let in_place =
                     is_placed && whole.end.div_ceil(PAGE_BYTES) == range.start / PAGE_BYTES + 1;
                 self.group_in(if in_place { Order::Named } else { own }, None, [size]);
@@ -796,6 +865,23 @@ impl<'a> Cutter<'a> {
                 }
             }
         }
+    }
+
+    /// Whether a piece of a write of `whole` is what a log tree keeps with its size: it continues a
+    /// page that was written before, and nothing else of the file is to be written, so that the size
+    /// becomes that in memory when this page is on the disk.
+    fn is_rest_of_page(&self, file: FileId, range: &Range<u64>, whole: &Range<u64>) -> bool {
+        let page = range.start / PAGE_BYTES;
+        let is_within = range == whole && (range.end - 1) / PAGE_BYTES == page;
+        let known = self.files.get(&file).filter(|_| is_within);
+        self.model.log == Log::LogTree
+            && !self.with_size_logged.contains(&file)
+            && known.is_some_and(|known| {
+                known.pages.contains_key(&page)
+                    && known.size == range.start
+                    && !known.is_odd
+                    && known.dirty.iter().all(|dirty| *dirty == page)
+            })
     }
 
     fn resize(&mut self, file: FileId, from: u64, to: u64) {
@@ -814,6 +900,7 @@ impl<'a> Cutter<'a> {
         }
         let known = self.file(file);
         known.cut(to);
+        known.is_odd = true;
         known.least = known.least.min(to);
         known.is_resized = true;
         known.size = to;

@@ -121,7 +121,7 @@ pub(super) struct Operations {
     told: Vec<usize>,
     /// The same of those that wait for another node.
     heard: Vec<usize>,
-    /// The events that make something durable.
+    /// The events that may make something durable without all that was before.
     syncs: Vec<usize>,
     /// By number of events: what a crash after them can cost.
     at_risk: Vec<Losable>,
@@ -170,6 +170,7 @@ impl Operations {
             },
             open: Vec::new(),
             unflushed: HashSet::new(),
+            idle: HashSet::new(),
             groups_before: Vec::new(),
             touching: HashMap::new(),
             logged: HashSet::new(),
@@ -185,7 +186,7 @@ impl Operations {
             let heard =
                 reader.this.heard[number] + usize::from(matches!(event.action, Action::Receive(_)));
             reader.this.heard.push(heard);
-            if event.action.is_sync() {
+            if event.action.is_sync() && model.log == Log::LogTree {
                 reader.this.syncs.push(number);
             }
             reader.groups_before.push(reader.this.groups.len());
@@ -345,11 +346,7 @@ impl Operations {
     /// has begun, as nothing before it waits for others; what it keeps can be on the disk before it
     /// returns.
     pub(super) fn synced(&self, events: usize, most: usize) -> impl Iterator<Item = usize> {
-        let syncs = if self.model.log == Log::LogTree {
-            self.syncs.as_slice()
-        } else {
-            &[]
-        };
+        let syncs = &self.syncs;
         let first = syncs.partition_point(|sync| *sync < events);
         let after = syncs[first..]
             .iter()
@@ -638,6 +635,8 @@ struct Reader<'a> {
     open: Vec<usize>,
     /// Those of them that the disk has in its cache, until something empties that.
     unflushed: HashSet<usize>,
+    /// Operations that have changed nothing that fdatasync waits for.
+    idle: HashSet<usize>,
     /// How many groups there are before each event.
     groups_before: Vec<usize>,
     /// By file or directory, the operations that change its inode.
@@ -961,7 +960,11 @@ impl Reader<'_> {
             }),
             Log::Journal => {
                 let idle = self.growth_taken_back(number, event, file, scope);
-                let names = self.committed(number, event, (file, scope), &idle);
+                if !idle.is_empty() {
+                    self.this.syncs.push(number);
+                }
+                self.idle.extend(&idle);
+                let names = self.committed(number, event, (file, scope));
                 let unflushed = std::mem::take(&mut self.unflushed);
                 self.cover(number, event, |this, group| {
                     let Group {
@@ -969,8 +972,10 @@ impl Reader<'_> {
                         is_named,
                         ..
                     } = this.this.groups[group];
+                    // To lose what has changed nothing would be to lose a part of it.
                     (is_named && group < names)
-                        || (this.is_data_of(group, file, scope) && !idle.contains(&operation))
+                        || idle.contains(&operation)
+                        || this.is_data_of(group, file, scope)
                         || unflushed.contains(&group)
                 });
             }
@@ -986,14 +991,8 @@ impl Reader<'_> {
     }
 
     /// The first of the groups of names that a sync of a file does not find committed, if all before
-    /// the last of its changes are. The `idle` ones have changed nothing.
-    fn committed(
-        &self,
-        number: usize,
-        sync: &Event,
-        (file, scope): (FileId, SyncScope),
-        idle: &[usize],
-    ) -> usize {
+    /// the last of its changes are.
+    fn committed(&self, number: usize, sync: &Event, (file, scope): (FileId, SyncScope)) -> usize {
         let is_directory = self
             .files
             .get(&file)
@@ -1008,7 +1007,8 @@ impl Reader<'_> {
             if groups.end <= committed {
                 break;
             }
-            if !self.is_before(operation, number, sync) || idle.contains(&operation) {
+            let is_idle = is_data(scope) && self.idle.contains(&operation);
+            if !self.is_before(operation, number, sync) || is_idle {
                 continue;
             }
             let is_exchange = matches!(op, FileOp::Rename { exchange: true, .. });
@@ -1049,8 +1049,7 @@ impl Reader<'_> {
         file: FileId,
         scope: SyncScope,
     ) -> Vec<usize> {
-        let is_data = matches!(scope, SyncScope::Data | SyncScope::Range { .. });
-        if !is_data || self.this.model.data_sync != DataSync::Sizes {
+        if !is_data(scope) || self.this.model.data_sync != DataSync::Sizes {
             return Vec::new();
         }
         let is_open = |operation: usize| {
@@ -1066,6 +1065,7 @@ impl Reader<'_> {
             .copied();
         let open = touching
             .filter(|operation| self.is_before(*operation, number, sync))
+            .filter(|operation| !self.idle.contains(operation))
             .take_while(|operation| is_open(*operation));
         let mut taken_back = Vec::new();
         let mut size = None;
@@ -1206,6 +1206,11 @@ fn kind_of_call(op: &FileOp) -> &'static str {
         FileOp::SetXattr { .. } => "setxattr",
         FileOp::Sync { .. } | FileOp::SyncAll => "sync",
     }
+}
+
+/// Whether a sync waits for no more than what is needed to read the bytes.
+fn is_data(scope: SyncScope) -> bool {
+    matches!(scope, SyncScope::Data | SyncScope::Range { .. })
 }
 
 /// The files and directories of which an operation changes the inode.

@@ -85,6 +85,10 @@ pub enum Error {
     /// A node has no disk of its own, so nothing is known of what a power failure leaves of it.
     #[error("node {0} has no disk of its own")]
     NoDisk(String),
+    /// The simulation stands still at the point that it was asked to stop at, while something else
+    /// was waited for.
+    #[error("the simulation is at the point at which it was to stop")]
+    AtPoint,
     /// Somebody asked for the end.
     #[error("it was interrupted")]
     Interrupted,

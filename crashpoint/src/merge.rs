@@ -6,7 +6,7 @@ use anyhow::Context;
 use campaign::{Interrupt, Outcome, OutputFormat};
 use clap::Args;
 
-use crate::states;
+use crate::{cluster, states};
 
 /// The arguments of `crashpoint merge`.
 #[derive(Debug, Args)]
@@ -34,6 +34,14 @@ pub(crate) fn run(arguments: &MergeArgs, interrupt: &Interrupt) -> anyhow::Resul
     if node_sweep::Manifest::read(first)?.is_some() {
         let merged = node_sweep::merge(&arguments.parts, &arguments.out, arguments.incomplete)?;
         return states::sum_up(merged, arguments.format, interrupt);
+    }
+    if injector::manifest(first)?.is_some() {
+        return cluster::merge_live(
+            &arguments.parts,
+            &arguments.out,
+            arguments.incomplete,
+            arguments.format,
+        );
     }
     replayer::merge(
         &arguments.parts,

@@ -37,12 +37,14 @@ pub(crate) struct AgainArgs {
     /// The check of a program, or the start of a cluster, is recorded on crash states that the check
     /// finds `ok`: whoever opens what a crash left recovers it. Of a program's disk (--disk), what its
     /// file system writes when it is mounted is recorded too. What a crash leaves of that must be `ok`
-    /// as well: it may lose nothing that the first crash had left.
+    /// as well: it may lose nothing that the first crash had left. Of a live sweep, the power fails
+    /// again at a request of a node to its disk, between its boot and its being ready.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=AGAIN_MAX), conflicts_with_all = ["resume", "shard"])]
     again: u64,
 
-    /// With --again: from how many crash states recoveries are recorded, each time. States of which
-    /// nothing is to be recovered do not count
+    /// With --again: from how many crash states recoveries are recorded, each time, or in how many
+    /// recoveries of a live sweep the power fails. States of which nothing is to be recovered do not
+    /// count
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..), requires = "again", conflicts_with = "resume")]
     recoveries: u64,
 }
@@ -51,6 +53,11 @@ impl AgainArgs {
     /// Whether it is asked for.
     pub(crate) fn is_wanted(self) -> bool {
         self.again > 0
+    }
+
+    /// How often, and in how many recoveries each time.
+    pub(crate) fn wanted(self) -> (u64, u64) {
+        (self.again, self.recoveries)
     }
 
     /// Refuses it for a cluster of which only the disks are looked at.

@@ -9,7 +9,6 @@ use brief::counted;
 use campaign::{Interrupt, Outcome, OutputFormat, Shard, columns, own_call, quoted};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use injector::Selection;
 use node_sweep::{
     Concluded, Control, Finding, Judge, Level, MakeSubjects, Merged, Rank, Recorded, Request,
     Requested, Results, Rule, Start, States, Summary, count_words, relaxation_words,
@@ -25,6 +24,9 @@ pub(crate) const BY_THE_LETTER: &str =
 /// Which states of disks are visited if it is not said.
 const DISK_STATES: &str = "every-write,flushed,reorder:1";
 
+/// In which states disks come back in a live sweep if it is not said.
+const LIVE_STATES: &str = "flushed,prefix,reorder:all";
+
 /// Which states of a trace.
 #[derive(Debug, Args)]
 pub(crate) struct SpaceArgs {
@@ -34,7 +36,8 @@ pub(crate) struct SpaceArgs {
     pub(crate) level: Option<Level>,
 
     /// Which states of each disk at the block level: as for crashpoint fs [default:
-    /// every-write,flushed,reorder:1]
+    /// every-write,flushed,reorder:1; of a live sweep, where one state of each kind is drawn for each
+    /// failure: flushed,prefix,reorder:all]
     #[arg(long, value_name = "STATES")]
     states: Option<disk::States>,
 
@@ -118,16 +121,14 @@ impl VisitArgs {
         self.format
     }
 
-    /// How long a live sweep goes on, and how much at a time. Which failures it tries is said when it
-    /// is begun.
-    pub(crate) fn live_selection(&self) -> Selection {
-        Selection {
-            sample: None,
-            shard: None,
-            budget: self.budget,
-            stop_after: self.stop_after,
-            jobs: self.jobs(1),
-        }
+    /// How long it goes on.
+    pub(crate) fn budget(&self) -> Option<Duration> {
+        self.budget
+    }
+
+    /// After how many violations it stops.
+    pub(crate) fn stop_after(&self) -> Option<u64> {
+        self.stop_after
     }
 }
 
@@ -138,6 +139,19 @@ impl SpaceArgs {
             .states
             .unwrap_or_else(|| DISK_STATES.parse().expect("they are states"));
         states.at_sectors(self.sector)
+    }
+
+    /// In which states disks come back in a live sweep.
+    ///
+    /// # Errors
+    /// If that is asked for in words which choose moments or how many: a live sweep has its own.
+    pub(crate) fn of_live(&self) -> anyhow::Result<disk::States> {
+        let states = self.states;
+        let states = states.unwrap_or_else(|| LIVE_STATES.parse().expect("they are states"));
+        if states.sample().is_some() {
+            bail!("--states sample:N is for other sweeps: say --sample N of a live one");
+        }
+        Ok(states.at_sectors(self.sector))
     }
 
     /// Which level is looked at.

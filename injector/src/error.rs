@@ -36,13 +36,13 @@ pub enum Error {
     NoPoints,
     /// A run was not the same when it was made again.
     #[error(
-        "failure {index} ended in another way when it was tried again (history {first}, then \
+        "failure {address} ended in another way when it was tried again (history {first}, then \
          {second}): something of this cluster is not determined by the seed, so no result of this \
          sweep can be believed; docs/simulation.md says what can do that"
     )]
     NotDeterministic {
-        /// Its index.
-        index: u64,
+        /// Its address.
+        address: String,
         /// The history of its first run.
         first: String,
         /// And of the second.
@@ -59,12 +59,4 @@ pub enum Error {
     /// A directory that is none of a live sweep.
     #[error("{0} has no results of `crashpoint cluster sweep --live`")]
     NotLive(PathBuf),
-    /// A failure that there is not.
-    #[error("there is no failure {index}: there are {count}, from 0 on")]
-    NoFailure {
-        /// The one that was asked for.
-        index: u64,
-        /// How many there are.
-        count: u64,
-    },
 }

@@ -3,21 +3,25 @@
 use std::path::{Path, PathBuf};
 
 use cluster::{
-    ClusterFile, Driven, Error as ClusterError, SimulatedCluster, SimulationSettings, Verdict,
+    ClusterFile, Driven, Error as ClusterError, RunningClient, SimulatedCluster,
+    SimulationSettings, Verdict,
 };
 use machine::OwnDirectory;
-use pace_rules::disk::{Log, Relaxation};
+use pace_rules::disk::{Relaxation, State};
 use serde::{Deserialize, Serialize};
 use simulation::{Chance, Point};
 
 use crate::error::{Error, Result};
-use crate::plan::{Failure, Keeps, Plan, PointRange, Victims};
+use crate::plan::{At, Failure, Fault, Moment, Plan, PointRange};
 
 /// How long machines are without power.
 const DOWN_NS: u64 = 1_000_000_000;
 
-/// One case of two, in parts of a million.
-const HALF: u32 = 500_000;
+/// Tells a client how many operations it is to do at most.
+pub const OPERATIONS: &str = "CRASHPOINT_OPERATIONS";
+
+/// How many lines of the console of a kernel that gave up are shown.
+const CONSOLE_LINES: usize = 12;
 
 /// What came of a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,17 +41,43 @@ pub enum Judged {
     },
 }
 
-/// A run with a failure.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LiveRun {
-    /// When the power failed, in nanoseconds of the simulation's time.
-    pub failed_ns: u64,
+/// What the power failure left of the disk of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskLeft {
+    /// The node.
+    pub node: usize,
+    /// The state of its disk, of the log since its last power failure.
+    pub state: State,
+    /// The places in the log of the writes that are not there, or not whole.
+    pub lost: Vec<usize>,
+}
+
+/// A fault that has happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Happened {
+    /// What was to happen.
+    #[serde(flatten)]
+    pub fault: Fault,
+    /// When it did, in seconds of the simulation's time.
+    pub time_s: f64,
     /// How many acknowledgements there were by then.
     pub acknowledged_before: usize,
+    /// The last one of these.
+    pub last: Option<String>,
+    /// What is left of the disks of the victims.
+    pub disks: Vec<DiskLeft>,
+}
+
+/// A run with a failure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LiveRun {
+    /// The faults that came to happen.
+    pub happened: Vec<Happened>,
     /// All acknowledgements.
     pub acknowledged: Vec<String>,
-    /// How many writes each victim's disk lost.
-    pub lost: Vec<(usize, usize)>,
+    /// When the power can fail again, while the cluster recovers from the last fault: where the
+    /// machines that boot are asking their disks.
+    pub recovery: Vec<PointRange>,
     /// What came of it.
     pub judged: Judged,
     /// What two equal runs have in common ([`simulation::Simulation::history`]).
@@ -64,9 +94,24 @@ pub struct Reference {
 }
 
 /// A cluster, and how it is simulated: runs of it.
+#[derive(Clone)]
 pub struct Laboratory {
     file: ClusterFile,
     settings: SimulationSettings,
+    /// How many operations the client is told to do at most.
+    operations: Option<u64>,
+}
+
+/// A run, and what was learned of it so far.
+struct Run<'a> {
+    cluster: SimulatedCluster,
+    client: RunningClient,
+    settings: &'a SimulationSettings,
+    /// What the client printed.
+    lines: Vec<u8>,
+    driven: Driven,
+    happened: Vec<Happened>,
+    cancelled: &'a dyn Fn() -> bool,
 }
 
 /// Where one run leaves what its machines say.
@@ -99,7 +144,11 @@ impl Logs {
 impl Laboratory {
     /// Runs of this cluster.
     pub fn new(file: ClusterFile, settings: SimulationSettings) -> Self {
-        Self { file, settings }
+        Self {
+            file,
+            settings,
+            operations: None,
+        }
     }
 
     /// What is run.
@@ -114,19 +163,32 @@ impl Laboratory {
 
     fn prepared(&self, logs: &Logs, cancelled: &dyn Fn() -> bool) -> Result<SimulatedCluster> {
         let mut cluster = SimulatedCluster::new(&self.file, logs.path(), &self.settings)?;
+        if let Some(operations) = self.operations {
+            cluster.tell_client(OPERATIONS, &operations.to_string());
+        }
         cluster.start(cancelled)?;
         cluster.prepare(cancelled)?;
         Ok(cluster)
     }
 
-    /// The lengths of the logs of all disks.
-    fn positions(&self, cluster: &mut SimulatedCluster) -> Vec<Option<usize>> {
-        let nodes = self.file.nodes.iter().enumerate();
-        let position =
-            |cluster: &mut SimulatedCluster, node| cluster.simulation().disk(node, 0).log().len();
-        nodes
-            .map(|(index, node)| node.has_data.then(|| position(cluster, index)))
-            .collect()
+    /// All requests of nodes to their disks, and all their frames, so far.
+    fn points_until_now(&self, cluster: &mut SimulatedCluster) -> Vec<PointRange> {
+        let mut ranges = Vec::new();
+        for (node, config) in self.file.nodes.iter().enumerate() {
+            let simulation = cluster.simulation();
+            let mut add = |at, end| {
+                ranges.push(PointRange {
+                    at,
+                    node: Some(node),
+                    positions: 0..end,
+                });
+            };
+            if config.has_data {
+                add(At::Requests, simulation.disk(node, 0).log().len());
+            }
+            add(At::Frames, simulation.frames_of(node) as usize);
+        }
+        ranges
     }
 
     /// Runs it without a failure, and asks the check: then, and once more after a restart of all
@@ -136,10 +198,10 @@ impl Laboratory {
     ///
     /// # Errors
     /// If the client fails, or the check is not content: then nothing can be said of failures.
-    pub fn reference(&self, cancelled: &dyn Fn() -> bool) -> Result<Reference> {
+    pub fn reference(&self, at: &[At], cancelled: &dyn Fn() -> bool) -> Result<Reference> {
         let logs = Logs::new(None)?;
         let mut cluster = self.prepared(&logs, cancelled)?;
-        let before = self.positions(&mut cluster);
+        let before = self.points_until_now(&mut cluster);
         let (mut lines, mut times_ns) = (Vec::new(), Vec::new());
         let mut acknowledged = |time_ns: u64, line: &[u8]| {
             add_line(&mut lines, line);
@@ -147,22 +209,26 @@ impl Laboratory {
         };
         cluster.run_client(&mut acknowledged, cancelled)?;
         cluster.refuse_end()?;
-        let after = self.positions(&mut cluster);
-        let ranges = before.iter().zip(&after).enumerate();
-        let ranges = ranges.filter_map(|(node, (before, after))| {
-            let positions = (*before)?..(*after)?;
-            let node = Some(node);
-            (!positions.is_empty()).then_some(PointRange { node, positions })
+        let after = self.points_until_now(&mut cluster);
+        let ranges = before.into_iter().zip(after);
+        let ranges = ranges.map(|(before, after)| PointRange {
+            positions: before.positions.end..after.positions.end,
+            ..before
         });
         let acknowledgements = PointRange {
+            at: At::Acks,
             node: None,
             positions: 1..times_ns.len() + 1,
         };
+        let points = ranges.chain([acknowledgements]);
         let mut plan = Plan {
-            points: ranges.chain([acknowledgements]).collect(),
+            points: points
+                .filter(|range| at.contains(&range.at) && !range.positions.is_empty())
+                .collect(),
             first: Vec::new(),
             victims: Vec::new(),
             keeps: Vec::new(),
+            nodes: self.file.nodes.len(),
         };
         if plan.is_without_points() {
             return Err(Error::NoPoints);
@@ -201,6 +267,16 @@ impl Laboratory {
         Ok(Reference { plan, not_alone })
     }
 
+    /// The same cluster with a client that does so many operations at most, if it looks at
+    /// `CRASHPOINT_OPERATIONS`.
+    #[must_use]
+    pub fn shorter(&self, operations: u64) -> Self {
+        Self {
+            operations: Some(operations),
+            ..self.clone()
+        }
+    }
+
     /// Runs it with a failure. With `kept` its logs, consoles and frames are there afterwards.
     ///
     /// # Errors
@@ -216,136 +292,262 @@ impl Laboratory {
         if kept.is_some() {
             cluster.simulation().switch().keep_frames();
         }
-        let run = self.fail(&mut cluster, failure, cancelled);
-        if let Some(kept) = kept {
-            cluster.write_frames(kept)?;
-        }
-        run
-    }
-
-    /// Of what no flush had covered, each write is lost in one of two cases.
-    fn some(&self, failure: &Failure, node: usize, log: &Log) -> Relaxation {
-        let name = format!("lost {node} at {:?} {}", failure.node, failure.position);
-        let mut chance = Chance::new(self.settings.seed, &name);
-        let pending = log.pending(log.len()).into_iter();
-        let lost: Vec<_> = pending.filter(|_| chance.happens(HALF)).collect();
-        if lost.is_empty() {
-            Relaxation::Prefix
-        } else {
-            Relaxation::Lost(lost)
-        }
-    }
-
-    fn fail(
-        &self,
-        cluster: &mut SimulatedCluster,
-        failure: &Failure,
-        cancelled: &dyn Fn() -> bool,
-    ) -> Result<LiveRun> {
-        let mut lines = Vec::new();
         let client = cluster.begin_client()?;
-        // Otherwise machines would lose their power up to a link's latency apart.
-        cluster
-            .simulation()
-            .keep_in_step(failure.victims == Victims::All);
-        cluster.stop_at(failure.node.map(|machine| Point::Disk {
-            machine,
-            disk: 0,
-            position: failure.position,
-        }));
-        let mut count = 0;
-        let mut driven = cluster.drive_client(
-            &client,
-            client.end_ns,
-            &mut |_, line| {
-                add_line(&mut lines, line);
-                count += 1;
-                failure.node.is_some() || count < failure.position
-            },
+        let mut run = Run {
+            cluster,
+            client,
+            settings: &self.settings,
+            lines: Vec::new(),
+            driven: Driven::Time,
+            happened: Vec::new(),
             cancelled,
-        )?;
-        let is_there = matches!(driven, Driven::Point | Driven::Stopped);
-        cluster.stop_at(None);
-        cluster.simulation().keep_in_step(false);
-        let failed_ns = cluster.simulation().now_ns();
-        let acknowledged_before = count_lines(&lines);
-        let victims = failure.victims(self.file.nodes.len());
-        let cuts = cluster.power_off(&victims, |node, log| match failure.keeps {
-            Keeps::Flushed => Relaxation::Flushed,
-            Keeps::Prefix => Relaxation::Prefix,
-            Keeps::Some => self.some(failure, node, log),
-        })?;
-        let lost = cuts.iter().map(|(node, cut)| (*node, cut.lost.len()));
-        let lost = lost.collect();
-        let up_ns = failed_ns + DOWN_NS;
-        if !matches!(driven, Driven::Ended(_)) {
-            driven = cluster.drive_client(
-                &client,
-                up_ns,
-                &mut |_, line| {
-                    add_line(&mut lines, line);
-                    true
-                },
-                cancelled,
-            )?;
-        }
-        let now_ns = cluster.simulation().now_ns();
-        cluster.idle(up_ns.saturating_sub(now_ns), cancelled)?;
-        let started = cluster.start(cancelled);
-        if started.is_ok() && !matches!(driven, Driven::Ended(_)) {
-            // What it says after the failure counts as well.
-            driven = cluster.drive_client(
-                &client,
-                client.end_ns,
-                &mut |_, line| {
-                    add_line(&mut lines, line);
-                    true
-                },
-                cancelled,
-            )?;
-            if !matches!(driven, Driven::Ended(_)) {
-                cluster.end_client(&client);
-            }
-        }
-        let judged = match started {
-            _ if !is_there => Judged::Inconclusive {
-                why: "the run did not come to that request".into(),
-            },
-            Ok(()) => judged(cluster.run_check(&lines, cancelled)?),
-            Err(ClusterError::NotReady { node, what, tail }) => {
-                let first = format!("node {node} does not come up: it {what}");
-                let log = tail.iter().map(|line| format!("its log: {line}"));
-                let broken = [first].into_iter().chain(log).collect();
-                Judged::Broken { broken }
-            }
-            Err(error) => return Err(error.into()),
         };
-        let text = String::from_utf8_lossy(&lines);
+        let came = run.fail(failure);
+        if let Some(kept) = kept {
+            run.cluster.write_frames(kept)?;
+        }
+        let (judged, recovery) = came?;
+        let history = run.cluster.simulation().history();
+        let text = String::from_utf8_lossy(&run.lines);
         Ok(LiveRun {
-            failed_ns,
-            acknowledged_before,
             acknowledged: text.lines().map(str::to_owned).collect(),
-            lost,
+            happened: run.happened,
+            recovery,
             judged,
-            history: cluster.simulation().history(),
+            history,
         })
+    }
+}
+
+impl Run<'_> {
+    /// Has the faults happen, one after the other, and asks the check. Returns also when the power
+    /// can fail again during the last recovery.
+    fn fail(&mut self, failure: &Failure) -> Result<(Judged, Vec<PointRange>)> {
+        let mut is_first = true;
+        for fault in &failure.faults {
+            let reached = if std::mem::take(&mut is_first) {
+                self.reach(fault)
+            } else {
+                self.reach_in_recovery(fault)
+            };
+            if let Some(judged) = reached? {
+                return Ok((judged, Vec::new()));
+            }
+            self.cut_power(fault)?;
+            if let Some(judged) = self.ended() {
+                return Ok((judged, Vec::new()));
+            }
+        }
+        match self.cluster.start(self.cancelled) {
+            Ok(()) => {}
+            Err(error) => return Ok((self.not_up(error)?, Vec::new())),
+        }
+        let recovery = self.recovery(failure);
+        if !matches!(self.driven, Driven::Ended(_)) {
+            // What it says after the failure counts as well.
+            self.drive(self.client.end_ns)?;
+            if !matches!(self.driven, Driven::Ended(_)) {
+                self.cluster.end_client(&self.client);
+            }
+        }
+        if let Some(judged) = self.ended() {
+            return Ok((judged, recovery));
+        }
+        let verdict = self.cluster.run_check(&self.lines, self.cancelled)?;
+        // A kernel that gave up says more than what is missing without it.
+        Ok((self.ended().unwrap_or_else(|| judged(verdict)), recovery))
+    }
+
+    /// Lets the client go on until the moment of the first fault. Something is returned if it does not
+    /// come.
+    fn reach(&mut self, fault: &Fault) -> Result<Option<Judged>> {
+        let Moment { at, position, .. } = fault.when;
+        self.stop_at(fault);
+        let (lines, mut count) = (&mut self.lines, 0);
+        self.driven = self.cluster.drive_client(
+            &self.client,
+            self.client.end_ns,
+            &mut |_, line| {
+                add_line(lines, line);
+                count += 1;
+                at != At::Acks || count < position
+            },
+            self.cancelled,
+        )?;
+        self.stop_nowhere();
+        let is_there = matches!(self.driven, Driven::Point | Driven::Stopped);
+        Ok((!is_there).then(not_there))
+    }
+
+    /// Switches the machines on, until the moment of a fault in their recovery: at the latest when they
+    /// are ready.
+    fn reach_in_recovery(&mut self, fault: &Fault) -> Result<Option<Judged>> {
+        self.stop_at(fault);
+        let started = self.cluster.start(self.cancelled);
+        self.stop_nowhere();
+        let is_there = match started {
+            Err(ClusterError::AtPoint) => true,
+            Ok(()) => {
+                let Moment { node, position, .. } = fault.when;
+                let simulation = self.cluster.simulation();
+                let log = node.map(|node| simulation.disk(node, 0).log());
+                log.is_some_and(|log| log.len() == position)
+            }
+            Err(error) => return self.not_up(error).map(Some),
+        };
+        Ok((!is_there).then(not_there))
+    }
+
+    fn stop_at(&mut self, fault: &Fault) {
+        // Otherwise machines would lose their power up to a link's latency apart.
+        let is_of_several = fault.victims.len() > 1;
+        self.cluster.simulation().keep_in_step(is_of_several);
+        let Moment { at, node, position } = fault.when;
+        let point = node.map(|machine| match at {
+            At::Frames => Point::Frame {
+                machine,
+                number: position as u64,
+            },
+            At::Requests | At::Acks => Point::Disk {
+                machine,
+                disk: 0,
+                position,
+            },
+        });
+        self.cluster.stop_at(point);
+    }
+
+    fn stop_nowhere(&mut self) {
+        self.cluster.stop_at(None);
+        self.cluster.simulation().keep_in_step(false);
+    }
+
+    /// The power of the victims fails, now, and comes back a while later. The client goes on.
+    fn cut_power(&mut self, fault: &Fault) -> Result<()> {
+        let (seed, place) = (self.settings.seed, self.happened.len());
+        let Moment { at, node, position } = fault.when;
+        let failed_ns = self.cluster.simulation().now_ns();
+        let cuts = self.cluster.power_off(&fault.victims, |victim, log| {
+            let left = fault.left.iter().find(|(node, _)| *node == victim);
+            left.map_or_else(
+                || {
+                    let name = format!("disk {victim} at {place} {at:?} {node:?} {position}");
+                    fault.keeps.draw(log, &mut Chance::new(seed, &name))
+                },
+                |(_, left)| left.clone(),
+            )
+        })?;
+        let disks = cuts.into_iter().map(|(node, cut)| DiskLeft {
+            node,
+            state: cut.state,
+            lost: cut.lost,
+        });
+        let text = String::from_utf8_lossy(&self.lines);
+        self.happened.push(Happened {
+            fault: fault.clone(),
+            time_s: failed_ns as f64 / 1e9,
+            acknowledged_before: text.lines().count(),
+            last: text.lines().last().map(str::to_owned),
+            disks: disks.collect(),
+        });
+        let up_ns = failed_ns + DOWN_NS;
+        if !matches!(self.driven, Driven::Ended(_)) {
+            self.drive(up_ns)?;
+        }
+        let now_ns = self.cluster.simulation().now_ns();
+        self.cluster
+            .idle(up_ns.saturating_sub(now_ns), self.cancelled)?;
+        Ok(())
+    }
+
+    /// Lets the client go on.
+    fn drive(&mut self, until_ns: u64) -> Result<()> {
+        let lines = &mut self.lines;
+        self.driven = self.cluster.drive_client(
+            &self.client,
+            until_ns,
+            &mut |_, line| {
+                add_line(lines, line);
+                true
+            },
+            self.cancelled,
+        )?;
+        Ok(())
+    }
+
+    /// What there is to say of kernels that gave up, if any did.
+    fn ended(&mut self) -> Option<Judged> {
+        let ended = self.cluster.ended();
+        let mut broken = Vec::new();
+        for (machine, name, how) in ended {
+            broken.push(format!("the machine of {name} {how}"));
+            let console = self.cluster.simulation().console(machine);
+            let lines: Vec<_> = console.lines().collect();
+            let last = &lines[lines.len().saturating_sub(CONSOLE_LINES)..];
+            broken.extend(last.iter().map(|line| format!("its console: {line}")));
+        }
+        (!broken.is_empty()).then_some(Judged::Broken { broken })
+    }
+
+    /// What there is to say of a node that does not come up.
+    fn not_up(&mut self, error: ClusterError) -> Result<Judged> {
+        if let Some(judged) = self.ended() {
+            return Ok(judged);
+        }
+        let ClusterError::NotReady { node, what, tail } = error else {
+            return Err(error.into());
+        };
+        let first = format!("node {node} does not come up: it {what}");
+        let log = tail.iter().map(|line| format!("its log: {line}"));
+        let broken = [first].into_iter().chain(log).collect();
+        Ok(Judged::Broken { broken })
+    }
+
+    /// Where the machines that have booted asked their disks until they were ready.
+    fn recovery(&mut self, failure: &Failure) -> Vec<PointRange> {
+        let last = failure.faults.last();
+        let victims = last.map_or(&[][..], |fault| &fault.victims);
+        let nodes = self.cluster.file().nodes.clone();
+        let ranges = victims.iter().filter(|node| nodes[**node].has_data);
+        let ranges = ranges.map(|node| PointRange {
+            at: At::Requests,
+            node: Some(*node),
+            // Before the first one its disk is as the power failure left it. After the last one the
+            // cluster is ready.
+            positions: 1..self.cluster.simulation().disk(*node, 0).log().len() + 1,
+        });
+        ranges.filter(|range| !range.positions.is_empty()).collect()
+    }
+}
+
+/// A run that was to be as another one, and is not.
+fn not_there() -> Judged {
+    Judged::Inconclusive {
+        why: "the run did not come to that moment".into(),
     }
 }
 
 /// The numbers of acknowledgements, which were at these times, and of the first request after each.
 fn first_after(cluster: &mut SimulatedCluster, plan: &Plan, times_ns: &[u64]) -> Vec<u64> {
     let mut points = Vec::new();
-    for range in &plan.points {
-        let log = range
-            .node
-            .map(|node| cluster.simulation().disk(node, 0).log());
-        for position in range.positions.clone() {
+    for PointRange {
+        at,
+        node,
+        positions,
+    } in plan.points.iter().filter(|range| range.at != At::Frames)
+    {
+        let log = node.map(|node| cluster.simulation().disk(node, 0).log());
+        for position in positions.clone() {
             let time_ns = match log {
                 Some(log) => log.entries()[position].time_ns,
                 None => times_ns[position - 1],
             };
-            let number = plan.number(range.node, position);
-            points.extend(number.map(|number| (time_ns, range.node, number)));
+            let number = plan.number(Moment {
+                at: *at,
+                node: *node,
+                position,
+            });
+            points.extend(number.map(|number| (time_ns, *node, number)));
         }
     }
     points.sort_unstable();
@@ -372,8 +574,4 @@ fn judged(verdict: Verdict) -> Judged {
 fn add_line(lines: &mut Vec<u8>, line: &[u8]) {
     lines.extend_from_slice(line);
     lines.push(b'\n');
-}
-
-fn count_lines(lines: &[u8]) -> usize {
-    lines.split_inclusive(|byte| *byte == b'\n').count()
 }

@@ -8,17 +8,21 @@
 #![forbid(unsafe_code)]
 
 mod directory;
+mod disks;
 mod error;
 mod laboratory;
+mod minimize;
 mod plan;
 mod results;
 mod sweep;
 mod text;
 
-pub use directory::{LiveDirectory, manifest, results};
+pub use directory::{LiveDirectory, manifest, merge, plans, results, summary};
+pub use disks::Keeps;
 pub use error::{Error, Result};
-pub use laboratory::{Judged, Laboratory, LiveRun, Reference};
-pub use plan::{Failure, Keeps, Plan, PointRange, Victims};
-pub use results::{How, LiveManifest, LiveResult, kernel_hash};
+pub use laboratory::{DiskLeft, Happened, Judged, Laboratory, LiveRun, OPERATIONS, Reference};
+pub use minimize::{Minimized, minimize};
+pub use plan::{Address, At, Failure, Fault, Moment, Plan, PointRange, Victims};
+pub use results::{Asked, LiveManifest, LiveResult, SeedPlan, kernel_hash};
 pub use sweep::{Selection, Summary, sweep};
-pub use text::{finding, findings, table};
+pub use text::{finding, findings, headline, table};

@@ -1,11 +1,15 @@
-//! Which failures there are: all of them have an index.
+//! Which failures there are: all of them have an address.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::ops::Range;
 
 use campaign::spread;
 use clap::ValueEnum;
+use pace_rules::disk::Relaxation;
 use serde::{Deserialize, Serialize};
+
+use crate::disks::Keeps;
 
 /// Whose power fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
@@ -13,58 +17,93 @@ use serde::{Deserialize, Serialize};
 pub enum Victims {
     /// All nodes, at one instant
     All,
-    /// The node that is asking its disk, after an acknowledgement each in turn; the others go on
+    /// The node that is asking its disk or sending, after an acknowledgement each in turn; the others
+    /// go on
     One,
 }
 
-/// What the disks of the victims keep of what no flush covered.
+/// At what the power can fail while the client runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Keeps {
-    /// Nothing of it: what a disk does whose cache is lost
-    Flushed,
-    /// All of it
-    Prefix,
-    /// Each write of it or not, as the seed says
-    Some,
+pub enum At {
+    /// Right after each acknowledgement
+    Acks,
+    /// Before each request of a node to its disk
+    Requests,
+    /// Before each frame that a node sends
+    Frames,
 }
 
-/// Where power can fail while the client runs: before a request of a node to its disk, or right
-/// after an acknowledgement.
+/// A moment of a run, which every run of the same simulation has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Moment {
+    /// At what.
+    pub at: At,
+    /// The node that asks or sends, as an index in the cluster file; none at an acknowledgement.
+    pub node: Option<usize>,
+    /// How many acknowledgements there are, how many entries the log of the node's disk has since its
+    /// last power failure, or how many frames the node has sent.
+    pub position: usize,
+}
+
+/// Moments at which power can fail, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PointRange {
-    /// The node's index in the cluster file; none if these are acknowledgements.
+    /// At what.
+    pub at: At,
+    /// The node; none if these are acknowledgements.
     pub node: Option<usize>,
-    /// The lengths of the log of its disk before each request, or how many acknowledgements there
-    /// are.
+    /// The positions.
     pub positions: Range<usize>,
 }
 
-/// A power failure.
+/// What happens to a cluster at a moment: the power of nodes fails.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
-    /// The node before whose request it is; none if it is right after an acknowledgement.
-    pub node: Option<usize>,
-    /// How many entries the log of its disk has then, or how many acknowledgements there are.
-    pub position: usize,
-    /// Whose power fails.
-    pub victims: Victims,
-    /// What is kept.
+pub struct Fault {
+    /// When.
+    #[serde(flatten)]
+    pub when: Moment,
+    /// The nodes whose power fails, at one instant.
+    pub victims: Vec<usize>,
+    /// What their disks keep.
     pub keeps: Keeps,
+    /// What the disks of nodes are left with, where that is not drawn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<(usize, Relaxation)>,
 }
 
-impl Failure {
-    /// The nodes whose power fails, of so many.
-    pub fn victims(&self, nodes: usize) -> Vec<usize> {
-        match (self.victims, self.node) {
-            (Victims::All, _) => (0..nodes).collect(),
-            (Victims::One, Some(node)) => vec![node],
-            (Victims::One, None) => vec![self.position % nodes],
-        }
+/// What happens in a run: one fault after the other. The first is at a moment of the run of the
+/// client, each other at one of the recovery from the one before it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Failure {
+    /// The faults, in order.
+    pub faults: Vec<Fault>,
+}
+
+/// Where a failure is among all.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Address {
+    /// The seed of the run.
+    pub seed: u64,
+    /// The number of the first fault in the plan of that seed.
+    pub index: u64,
+    /// The number of each other in the plan of the recovery from the one before it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub again: Vec<u64>,
+}
+
+/// `17`, and of a failure during recoveries `17/3/0`; the seed goes without saying.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.index)?;
+        self.again
+            .iter()
+            .try_for_each(|index| write!(f, "/{index}"))
     }
 }
 
-/// All failures of one run of a cluster.
+/// All faults of one run of a cluster, or of a recovery.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The points.
@@ -75,19 +114,35 @@ pub struct Plan {
     pub victims: Vec<Victims>,
     /// What disks keep, in each case.
     pub keeps: Vec<Keeps>,
+    /// How many nodes there are.
+    pub nodes: usize,
 }
 
 impl Plan {
+    /// The plan of a recovery in such a run.
+    pub(crate) fn of_recovery(&self, points: &[PointRange]) -> Self {
+        Self {
+            points: points.to_vec(),
+            first: Vec::new(),
+            ..self.clone()
+        }
+    }
+
     /// How many points there are.
     fn points(&self) -> u64 {
         let points = self.points.iter().map(|range| range.positions.len() as u64);
         points.sum()
     }
 
-    /// All indices, in the order in which failures are tried: those right after an acknowledgement
+    /// How many faults there are at each.
+    fn kinds(&self) -> u64 {
+        (self.victims.len() * self.keeps.len()) as u64
+    }
+
+    /// All indices, in the order in which faults are tried: those right after an acknowledgement
     /// first, then all others; each time spread over the run, its end first. The kinds take turns.
-    pub fn order(&self) -> impl Iterator<Item = u64> {
-        let kinds = (self.victims.len() * self.keeps.len()) as u64;
+    pub fn order(&self) -> impl Iterator<Item = u64> + use<> {
+        let kinds = self.kinds();
         let early: BTreeSet<_> = self.first.iter().copied().collect();
         let first = spread(self.first.len() as u64).map(|place| self.first[place as usize]);
         let others = spread(self.points()).filter(|point| !early.contains(point));
@@ -100,20 +155,21 @@ impl Plan {
     }
 
     /// The number of a point.
-    pub fn number(&self, node: Option<usize>, position: usize) -> Option<u64> {
+    pub fn number(&self, moment: Moment) -> Option<u64> {
         let mut before = 0;
         for range in &self.points {
-            if range.node == node && range.positions.contains(&position) {
-                return Some(before + (position - range.positions.start) as u64);
+            let is_here = (range.at, range.node) == (moment.at, moment.node);
+            if is_here && range.positions.contains(&moment.position) {
+                return Some(before + (moment.position - range.positions.start) as u64);
             }
             before += range.positions.len() as u64;
         }
         None
     }
 
-    /// How many failures there are.
+    /// How many faults there are.
     pub fn len(&self) -> u64 {
-        self.points() * (self.victims.len() * self.keeps.len()) as u64
+        self.points() * self.kinds()
     }
 
     /// Whether there is nowhere where power can fail.
@@ -126,27 +182,40 @@ impl Plan {
         self.len() == 0
     }
 
-    /// The failure with an index, without looking at those before it.
-    pub fn failure(&self, index: u64) -> Option<Failure> {
+    /// The fault with an index, without looking at those before it.
+    pub fn fault(&self, index: u64) -> Option<Fault> {
         if index >= self.len() {
             return None;
         }
         // The kinds take turns: at each point all of them stand together.
-        let kinds = (self.victims.len() * self.keeps.len()) as u64;
+        let kinds = self.kinds();
         let (mut point, kind) = ((index / kinds) as usize, (index % kinds) as usize);
         let (keeps, victims) = (kind / self.victims.len(), kind % self.victims.len());
         for range in &self.points {
             if let Some(position) = range.positions.clone().nth(point) {
-                return Some(Failure {
+                let when = Moment {
+                    at: range.at,
                     node: range.node,
                     position,
-                    victims: self.victims[victims],
+                };
+                return Some(Fault {
+                    when,
+                    victims: self.victims_of(self.victims[victims], when),
                     keeps: self.keeps[keeps],
+                    left: Vec::new(),
                 });
             }
             point -= range.positions.len();
         }
         None
+    }
+
+    fn victims_of(&self, victims: Victims, when: Moment) -> Vec<usize> {
+        match (victims, when.node) {
+            (Victims::All, _) => (0..self.nodes).collect(),
+            (Victims::One, Some(node)) => vec![node],
+            (Victims::One, None) => vec![when.position % self.nodes],
+        }
     }
 }
 
@@ -154,61 +223,61 @@ impl Plan {
 mod tests {
     use super::*;
 
-    #[test]
-    fn each_index_is_another_failure() {
-        let plan = Plan {
+    fn plan() -> Plan {
+        let range = |at, node, positions| PointRange {
+            at,
+            node,
+            positions,
+        };
+        Plan {
             points: vec![
-                PointRange {
-                    node: Some(0),
-                    positions: 5..8,
-                },
-                PointRange {
-                    node: None,
-                    positions: 0..2,
-                },
+                range(At::Requests, Some(0), 5..7),
+                range(At::Frames, Some(0), 5..6),
+                range(At::Acks, None, 1..3),
             ],
             first: vec![1, 3],
             victims: vec![Victims::All, Victims::One],
             keeps: vec![Keeps::Flushed, Keeps::Prefix],
-        };
-        assert_eq!(
-            (plan.number(None, 0), plan.number(None, 2)),
-            (Some(3), None)
-        );
+            nodes: 3,
+        }
+    }
+
+    #[test]
+    fn each_index_is_another_fault() {
+        let plan = plan();
+        let moment = |at, node, position| Moment { at, node, position };
+        assert_eq!(plan.number(moment(At::Frames, Some(0), 5)), Some(2));
+        assert_eq!(plan.number(moment(At::Acks, None, 1)), Some(3));
+        assert_eq!(plan.number(moment(At::Acks, None, 3)), None);
         assert_eq!(plan.len(), 20);
-        let all = (0..20).map(|index| plan.failure(index).expect("one of them"));
+        let all = (0..20).map(|index| plan.fault(index).expect("one of them"));
         let distinct: BTreeSet<_> = all
-            .map(|failure| {
-                (
-                    failure.node,
-                    failure.position,
-                    failure.victims,
-                    failure.keeps,
-                )
-            })
+            .map(|fault| (fault.when, fault.victims, fault.keeps))
             .collect();
         assert_eq!(distinct.len(), 20);
-        assert!(distinct.iter().all(|(node, position, ..)| match node {
-            Some(node) => *node == 0 && (5..8).contains(position),
-            None => *position < 2,
-        }));
-        assert_eq!(plan.failure(20), None);
-        let last = plan.failure(19).expect("the last");
-        assert_eq!((last.node, last.victims), (None, Victims::One));
-        assert_eq!(last.victims(3), [1]);
-        let order: Vec<_> = plan.order().collect();
+        assert!(
+            distinct
+                .iter()
+                .all(|(when, ..)| plan.number(*when).is_some())
+        );
+        assert_eq!(plan.fault(20), None);
+        let last = plan.fault(19).expect("the last");
+        assert_eq!((last.when.node, last.victims), (None, vec![2]));
+        let first = plan.fault(0).expect("the first");
+        assert_eq!(
+            (first.victims, first.keeps),
+            (vec![0, 1, 2], Keeps::Flushed)
+        );
+    }
+
+    #[test]
+    fn each_fault_is_tried_once_and_each_point_before_any_is_tried_again() {
+        let order: Vec<_> = plan().order().collect();
         let tried: BTreeSet<_> = order.iter().copied().collect();
         assert_eq!((order.len(), tried.len()), (20, 20), "each is tried once");
         let kinds: BTreeSet<_> = order[..4].iter().map(|index| index % 4).collect();
         assert_eq!(kinds.len(), 4, "kinds take turns");
         let points: BTreeSet<_> = order[..5].iter().map(|index| index / 4).collect();
-        assert_eq!(
-            points.len(),
-            5,
-            "each point is tried before any is tried again"
-        );
-        let first = plan.failure(0).expect("the first");
-        assert_eq!((first.victims, first.keeps), (Victims::All, Keeps::Flushed));
-        assert_eq!(first.victims(3), [0, 1, 2]);
+        assert_eq!(points.len(), 5, "each point comes before any comes again");
     }
 }

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
+use pace_rules::disk::States;
 use serde::{Deserialize, Serialize};
 
-use crate::laboratory::{Judged, Laboratory, LiveRun};
-use crate::plan::{Failure, Plan};
+use crate::laboratory::{Happened, Judged, Laboratory, LiveRun};
+use crate::plan::{Address, At, Failure, Plan, PointRange, Victims};
 
 /// The version of these files.
-pub(crate) const FORMAT: u64 = 1;
+pub(crate) const FORMAT: u64 = 2;
 
 /// What they say of their kind.
 pub(crate) const KIND: &str = "live";
@@ -30,60 +31,77 @@ pub struct LiveManifest {
     pub kernel: String,
     /// The BLAKE3 hash of that kernel, in hexadecimal.
     pub kernel_hash: String,
-    /// The seed.
-    pub seed: u64,
-    /// `off`, `low` or `high`.
-    pub chaos: String,
-    /// All failures.
-    pub plan: Plan,
+    /// What is asked for.
+    #[serde(flatten)]
+    pub asked: Asked,
     /// The nodes' names.
     pub nodes: Vec<String>,
     /// Which part of the failures it tries, as `I/N`.
     pub shard: Option<String>,
-    /// How many failures it tries at most.
-    pub sample: Option<u64>,
     /// The command line, for people.
     pub command: Vec<String>,
 }
 
+/// What is asked of a sweep: which failures there are, and which of them are tried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// The first seed and the last one.
+    pub seeds: (u64, u64),
+    /// `off`, `low` or `high`.
+    pub chaos: String,
+    /// At what the power fails.
+    pub points: Vec<At>,
+    /// Whose power fails.
+    pub victims: Vec<Victims>,
+    /// What disks keep.
+    pub states: States,
+    /// How often the power fails again, while the cluster recovers.
+    pub again: u64,
+    /// In how many recoveries, each time.
+    pub recoveries: u64,
+    /// How many failures are tried at most: of each seed, and of those in recoveries each time.
+    pub sample: Option<u64>,
+}
+
 impl LiveManifest {
-    /// That of a new sweep.
+    /// That of a new sweep of a cluster file, which is absolute.
     ///
     /// # Errors
     /// If the kernel cannot be read.
-    pub fn new(laboratory: &Laboratory, plan: Plan, how: How) -> std::io::Result<Self> {
-        let (file, settings) = (laboratory.file(), laboratory.settings());
+    pub fn new(
+        laboratory: &Laboratory,
+        file: &Path,
+        asked: Asked,
+        shard: Option<String>,
+    ) -> std::io::Result<Self> {
+        let (config, settings) = (laboratory.file(), laboratory.settings());
         let kernel = &settings.kernel.kernel;
         Ok(Self {
             version: campaign::VERSION.into(),
             format: FORMAT,
             kind: KIND.into(),
-            file: how.file,
-            text: file.text.clone(),
+            file: file.display().to_string(),
+            text: config.text.clone(),
             kernel: kernel.display().to_string(),
             kernel_hash: kernel_hash(kernel)?,
-            seed: settings.seed,
-            chaos: how.chaos,
-            plan,
-            nodes: file.nodes.iter().map(|node| node.name.clone()).collect(),
-            shard: how.shard,
-            sample: how.sample,
+            asked,
+            nodes: config.nodes.iter().map(|node| node.name.clone()).collect(),
+            shard,
             command: campaign::command_line(),
         })
     }
-}
 
-/// How a sweep was asked for.
-#[derive(Debug, Clone, Default)]
-pub struct How {
-    /// The cluster file, absolute.
-    pub file: String,
-    /// `off`, `low` or `high`.
-    pub chaos: String,
-    /// `I/N`.
-    pub shard: Option<String>,
-    /// How many failures at most.
-    pub sample: Option<u64>,
+    /// In what it is another sweep than another one, if it is; shards of one sweep are the same.
+    pub(crate) fn difference(&self, other: &Self) -> Option<String> {
+        let differences = [
+            (self.version != other.version, "versions of Crashpoint"),
+            (self.text != other.text, "cluster files"),
+            (self.kernel_hash != other.kernel_hash, "kernels"),
+            (self.asked != other.asked, "failures"),
+        ];
+        let different = differences.into_iter().find(|(is_so, _)| *is_so);
+        different.map(|(_, what)| format!("they are of different {what}"))
+    }
 }
 
 /// The BLAKE3 hash of a kernel, in hexadecimal.
@@ -95,24 +113,29 @@ pub fn kernel_hash(kernel: &Path) -> std::io::Result<String> {
     Ok(blake3::hash(&bytes).to_hex().to_string())
 }
 
+/// What is known of the run of one seed without a failure: a line of plans.jsonl.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SeedPlan {
+    /// The seed.
+    pub seed: u64,
+    /// All first faults.
+    pub plan: Plan,
+    /// Why nothing can be said of a failure of one node, if that is so.
+    pub not_alone: Option<String>,
+}
+
 /// What came of one failure: a line of results.jsonl.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LiveResult {
-    /// Its index.
-    pub index: u64,
-    /// What failed.
+    /// Where it is among all.
     #[serde(flatten)]
-    pub failure: Failure,
-    /// When, in seconds of the simulation's time.
-    pub time_s: f64,
-    /// How many acknowledgements there were by then, and in all.
-    pub acknowledged_before: usize,
-    /// In all.
+    pub address: Address,
+    /// What happened.
+    pub faults: Vec<Happened>,
+    /// How many acknowledgements there were in all.
     pub acknowledged: usize,
-    /// The last one before the failure.
-    pub last: Option<String>,
-    /// How many writes the disk of each victim lost: node, number.
-    pub lost: Vec<(usize, usize)>,
+    /// Where the power can fail again, in the recovery from the last fault.
+    pub recovery: Vec<PointRange>,
     /// What came of it.
     #[serde(flatten)]
     pub judged: Judged,
@@ -123,19 +146,23 @@ pub struct LiveResult {
 }
 
 impl LiveResult {
-    pub(crate) fn new(index: u64, failure: Failure, run: &LiveRun, repeated: bool) -> Self {
-        let last = run.acknowledged_before.checked_sub(1);
+    pub(crate) fn new(address: Address, run: LiveRun, repeated: bool) -> Self {
         Self {
-            index,
-            failure,
-            time_s: run.failed_ns as f64 / 1e9,
-            acknowledged_before: run.acknowledged_before,
+            address,
+            faults: run.happened,
             acknowledged: run.acknowledged.len(),
-            last: last.and_then(|last| run.acknowledged.get(last).cloned()),
-            lost: run.lost.clone(),
-            judged: run.judged.clone(),
-            history: run.history.clone(),
+            recovery: run.recovery,
+            judged: run.judged,
+            history: run.history,
             repeated,
+        }
+    }
+
+    /// What has it happen again.
+    pub fn failure(&self) -> Failure {
+        let faults = self.faults.iter().map(|happened| happened.fault.clone());
+        Failure {
+            faults: faults.collect(),
         }
     }
 
@@ -145,5 +172,11 @@ impl LiveResult {
             Judged::Broken { broken } => Some(broken),
             _ => None,
         }
+    }
+
+    /// How many writes are lost, on all disks and each time.
+    pub fn lost(&self) -> usize {
+        let disks = self.faults.iter().flat_map(|happened| &happened.disks);
+        disks.map(|disk| disk.lost.len()).sum()
     }
 }

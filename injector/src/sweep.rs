@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use campaign::Shard;
 
 use crate::error::{Error, Result};
-use crate::laboratory::{Judged, Laboratory};
-use crate::plan::Plan;
-use crate::results::LiveResult;
+use crate::laboratory::{Judged, Laboratory, LiveRun};
+use crate::plan::{Address, Failure, Plan};
+use crate::results::{LiveResult, SeedPlan};
 
 /// Of so many failures that break nothing one is tried again, to see that it comes to the same. All
 /// that break something are.
@@ -22,13 +23,17 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Which failures are tried, and how long.
 #[derive(Debug, Clone)]
 pub struct Selection {
-    /// So many at most, spread over all.
+    /// So many at most, spread over all; and so many in recoveries, each time.
     pub sample: Option<u64>,
     /// The part that is this sweep's.
     pub shard: Option<Shard>,
-    /// For so long.
-    pub budget: Option<Duration>,
-    /// Until so many have broken something.
+    /// How often the power fails again.
+    pub again: u64,
+    /// In how many recoveries, each time.
+    pub recoveries: u64,
+    /// Until then.
+    pub deadline: Option<Instant>,
+    /// Until so many more have broken something.
     pub stop_after: Option<u64>,
     /// So many at a time.
     pub jobs: usize,
@@ -37,11 +42,14 @@ pub struct Selection {
 /// What a sweep came to.
 #[derive(Debug, Clone, Default)]
 pub struct Summary {
-    /// How many failures there are.
+    /// How many seeds were begun with.
+    pub seeds: u64,
+    /// How many failures there are, as far as that is known: those in a recovery are known when it
+    /// has been seen.
     pub all: u64,
     /// How many were to be tried.
     pub wanted: u64,
-    /// What came of those that were, by index.
+    /// What came of those that were, by address.
     pub results: Vec<LiveResult>,
     /// Whether it ended before all that were wanted were tried.
     pub is_cut_off: bool,
@@ -62,121 +70,314 @@ impl Summary {
         let is_open = |result: &&LiveResult| matches!(result.judged, Judged::Inconclusive { .. });
         self.results.iter().filter(is_open).count() as u64
     }
+
+    /// Adds what came of another seed.
+    pub fn add(&mut self, other: Self) {
+        self.seeds += other.seeds;
+        self.all += other.all;
+        self.wanted += other.wanted;
+        self.results.extend(other.results);
+        self.results.sort_by(|a, b| a.address.cmp(&b.address));
+        self.is_cut_off |= other.is_cut_off;
+    }
 }
 
-/// The indices of the failures that are wanted, in the order in which they are tried.
-fn wanted(plan: &Plan, selection: &Selection) -> Vec<u64> {
-    let all = plan.order();
+/// A failure that is to be tried.
+#[derive(Debug, Clone)]
+struct Item {
+    address: Address,
+    failure: Failure,
+}
+
+/// Those with one fault, in the order in which they are tried.
+fn wanted(plan: &SeedPlan, selection: &Selection) -> Vec<Item> {
     let sample = selection.sample.unwrap_or(u64::MAX) as usize;
-    let sampled = all.take(sample);
+    let sampled = plan.plan.order().take(sample);
     let is_ours = |index: &u64| selection.shard.is_none_or(|shard| shard.contains(*index));
-    sampled.filter(is_ours).collect()
+    let item = |index| Item {
+        address: Address {
+            seed: plan.seed,
+            index,
+            again: Vec::new(),
+        },
+        failure: Failure {
+            faults: plan.plan.fault(index).into_iter().collect(),
+        },
+    };
+    sampled.filter(is_ours).map(item).collect()
 }
 
-/// Tries failures. What is `known` is not tried again; every new result is given to `found` as it
-/// comes, with how many are done of how many.
+/// Those with one fault more than the `tried` ones, whose results are known: the power fails again
+/// where nothing was broken until then. The recoveries take turns. Returns also how many there are
+/// in these recoveries.
+fn in_recoveries(
+    plan: &Plan,
+    tried: &[Item],
+    results: &[LiveResult],
+    selection: &Selection,
+) -> (Vec<Item>, u64) {
+    let recovered = tried.iter().filter_map(|item| {
+        let result = results
+            .iter()
+            .find(|result| result.address == item.address)?;
+        let is_open = result.judged == Judged::Ok && !result.recovery.is_empty();
+        is_open.then(|| (item, plan.of_recovery(&result.recovery)))
+    });
+    let recovered: Vec<_> = recovered.take(selection.recoveries as usize).collect();
+    let count = recovered.iter().map(|(_, plan)| plan.len()).sum();
+    let mut orders: Vec<_> = recovered
+        .iter()
+        .map(|(item, plan)| (item, plan, plan.order()))
+        .collect();
+    let sample = selection.sample.unwrap_or(count).min(count) as usize;
+    let mut items = Vec::new();
+    while items.len() < sample {
+        for (item, plan, order) in &mut orders {
+            if let Some(index) = order.next().filter(|_| items.len() < sample) {
+                let mut next = (**item).clone();
+                next.address.again.push(index);
+                next.failure.faults.extend(plan.fault(index));
+                items.push(next);
+            }
+        }
+    }
+    (items, count)
+}
+
+/// Tries failures of a seed. What is `known` is not tried again; every new result is given to `found`
+/// as it comes, with how many are done of how many.
 ///
 /// # Errors
 /// If a run cannot go on, or one of them does not come to the same when it is made again.
 pub fn sweep(
     laboratory: &Laboratory,
-    plan: &Plan,
+    plan: &SeedPlan,
     selection: &Selection,
     known: Vec<LiveResult>,
     found: &mut dyn FnMut(&LiveResult, u64, u64) -> Result<()>,
     cancelled: &(dyn Fn() -> bool + Sync),
 ) -> Result<Summary> {
-    let wanted = wanted(plan, selection);
-    let done: BTreeSet<_> = known.iter().map(|result| result.index).collect();
-    // By their place in the order, since indices of a sample may have a common divisor.
-    let places = wanted.iter().copied().enumerate();
-    let left: Vec<_> = places.filter(|(_, index)| !done.contains(index)).collect();
+    let mut items = wanted(plan, selection);
     let mut summary = Summary {
-        all: plan.len(),
-        wanted: wanted.len() as u64,
+        seeds: 1,
+        all: plan.plan.len(),
+        wanted: items.len() as u64,
         results: known,
         is_cut_off: false,
     };
-    let deadline = selection.budget.map(|budget| Instant::now() + budget);
-    let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
-    let enough = Mutex::new(false);
-    let is_over = || cancelled() || is_late() || *enough.lock().expect("no holder panics");
-    let queue = Mutex::new(left.into_iter());
-    let next = || queue.lock().expect("no holder panics").next();
-    let outcome = std::thread::scope(|scope| {
-        let (send, results) = mpsc::channel();
-        for _ in 0..selection.jobs.max(1) {
-            let send = send.clone();
-            scope.spawn(move || {
-                while !is_over() {
-                    let Some((place, index)) = next() else {
-                        return;
-                    };
-                    let is_twice = place % REPEATED_OF == 0;
-                    let tried = attempt(laboratory, plan, index, is_twice, &is_over);
-                    // Nobody takes it once something went wrong.
-                    if send.send(tried).is_err() {
-                        return;
-                    }
-                }
-            });
+    let mut level = Level {
+        laboratory,
+        selection,
+        broken_before: summary.broken(),
+        tried_before: 0,
+    };
+    for depth in 0..=selection.again {
+        level.visit(&items, &mut summary, found, cancelled)?;
+        summary.is_cut_off = (summary.results.len() as u64) < summary.wanted;
+        if summary.is_cut_off || depth == selection.again {
+            break;
         }
-        drop(send);
+        level.tried_before += items.len();
+        let (next, count) = in_recoveries(&plan.plan, &items, &summary.results, selection);
+        items = next;
+        summary.all += count;
+        summary.wanted += items.len() as u64;
+    }
+    summary.results.sort_by(|a, b| a.address.cmp(&b.address));
+    Ok(summary)
+}
+
+/// How failures are tried that have as many faults.
+struct Level<'a> {
+    laboratory: &'a Laboratory,
+    selection: &'a Selection,
+    /// How many had broken something before this sweep.
+    broken_before: u64,
+    /// How many have fewer faults.
+    tried_before: usize,
+}
+
+impl Level<'_> {
+    /// Tries those that are not known, several side by side.
+    fn visit(
+        &self,
+        items: &[Item],
+        summary: &mut Summary,
+        found: &mut dyn FnMut(&LiveResult, u64, u64) -> Result<()>,
+        cancelled: &(dyn Fn() -> bool + Sync),
+    ) -> Result<()> {
+        let done = summary.results.iter().map(|result| result.address.clone());
+        let done: BTreeSet<_> = done.collect();
+        // By their place in the order, since indices of a sample may have a common divisor.
+        let places = items.iter().enumerate();
+        let left = places.filter(|(_, item)| !done.contains(&item.address));
+        let queue = Mutex::new(left);
+        let next = || queue.lock().expect("no holder panics").next();
+        let deadline = self.selection.deadline;
+        let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let enough = AtomicBool::new(false);
+        let is_over = || cancelled() || is_late() || enough.load(Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            let (send, results) = mpsc::channel();
+            for _ in 0..self.selection.jobs.max(1) {
+                let (send, next, is_over) = (send.clone(), &next, &is_over);
+                scope.spawn(move || {
+                    while !is_over() {
+                        let Some((place, item)) = next() else {
+                            return;
+                        };
+                        let is_twice = (self.tried_before + place).is_multiple_of(REPEATED_OF);
+                        let tried = attempt(self.laboratory, item, is_twice, is_over);
+                        // Nobody takes it once something went wrong.
+                        if send.send(tried).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+            drop(send);
+            let taken = self.take(&results, summary, found, &enough);
+            enough.store(
+                taken.is_err() || enough.load(Ordering::Relaxed),
+                Ordering::Relaxed,
+            );
+            taken
+        })
+    }
+
+    /// Takes results as they come, until none comes any more.
+    fn take(
+        &self,
+        results: &mpsc::Receiver<Result<LiveResult>>,
+        summary: &mut Summary,
+        found: &mut dyn FnMut(&LiveResult, u64, u64) -> Result<()>,
+        enough: &AtomicBool,
+    ) -> Result<()> {
         loop {
-            let result = match results.recv_timeout(LOOK_EVERY) {
-                Ok(Ok(result)) => result,
+            match results.recv_timeout(LOOK_EVERY) {
+                Ok(Ok(result)) => summary.results.push(result),
                 Ok(Err(Error::Cluster(cluster::Error::Interrupted)))
                 | Err(RecvTimeoutError::Timeout) => continue,
-                Ok(Err(error)) => {
-                    *enough.lock().expect("no holder panics") = true;
-                    return Err(error);
-                }
+                Ok(Err(error)) => return Err(error),
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            };
-            summary.results.push(result);
-            let result = summary.results.last().expect("it was pushed");
-            if let Err(error) = found(result, summary.results.len() as u64, summary.wanted) {
-                *enough.lock().expect("no holder panics") = true;
-                return Err(error);
             }
-            if selection
-                .stop_after
-                .is_some_and(|most| summary.broken() >= most)
-            {
-                *enough.lock().expect("no holder panics") = true;
+            let result = summary.results.last().expect("it was pushed");
+            found(result, summary.results.len() as u64, summary.wanted)?;
+            let broken = summary.broken() - self.broken_before;
+            if self.selection.stop_after.is_some_and(|most| broken >= most) {
+                enough.store(true, Ordering::Relaxed);
             }
         }
-    });
-    outcome?;
-    summary.results.sort_by_key(|result| result.index);
-    summary.is_cut_off = (summary.results.len() as u64) < summary.wanted;
-    Ok(summary)
+    }
 }
 
 /// Tries one failure; twice if `twice`, or if it breaks something.
 fn attempt(
     laboratory: &Laboratory,
-    plan: &Plan,
-    index: u64,
+    item: &Item,
     twice: bool,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<LiveResult> {
-    let count = plan.len();
-    let failure = plan
-        .failure(index)
-        .ok_or(Error::NoFailure { index, count })?;
-    tracing::debug!(index, ?failure, "tries a failure");
-    let run = laboratory.run(&failure, None, cancelled)?;
+    let Item { address, failure } = item;
+    tracing::debug!(?address, ?failure, "tries a failure");
+    let run = laboratory.run(failure, None, cancelled)?;
     let is_repeated = twice || run.judged != Judged::Ok;
     if is_repeated {
-        let again = laboratory.run(&failure, None, cancelled)?;
-        if again != run {
-            return Err(Error::NotDeterministic {
-                index,
-                first: run.history,
-                second: again.history,
-            });
+        let again = laboratory.run(failure, None, cancelled)?;
+        refuse_difference(address, &run, &again)?;
+    }
+    Ok(LiveResult::new(address.clone(), run, is_repeated))
+}
+
+fn refuse_difference(address: &Address, run: &LiveRun, again: &LiveRun) -> Result<()> {
+    if again == run {
+        return Ok(());
+    }
+    Err(Error::NotDeterministic {
+        address: address.to_string(),
+        first: run.history.clone(),
+        second: again.history.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disks::Keeps;
+    use crate::plan::{At, PointRange, Victims};
+
+    fn plan(positions: std::ops::Range<usize>) -> Plan {
+        Plan {
+            points: vec![PointRange {
+                at: At::Requests,
+                node: Some(0),
+                positions,
+            }],
+            first: Vec::new(),
+            victims: vec![Victims::All],
+            keeps: vec![Keeps::Flushed],
+            nodes: 1,
         }
     }
-    Ok(LiveResult::new(index, failure, &run, is_repeated))
+
+    fn selection(sample: Option<u64>, recoveries: u64) -> Selection {
+        Selection {
+            sample,
+            shard: None,
+            again: 2,
+            recoveries,
+            deadline: None,
+            stop_after: None,
+            jobs: 1,
+        }
+    }
+
+    /// What came of an item, whose recovery asks its disk so often.
+    fn came(item: &Item, judged: Judged, requests: usize) -> LiveResult {
+        LiveResult {
+            address: item.address.clone(),
+            faults: Vec::new(),
+            acknowledged: 0,
+            recovery: plan(1..requests + 1).points,
+            judged,
+            history: String::new(),
+            repeated: false,
+        }
+    }
+
+    #[test]
+    fn the_power_fails_again_where_nothing_was_broken_and_recoveries_take_turns() {
+        let seed_plan = SeedPlan {
+            seed: 7,
+            plan: plan(0..4),
+            not_alone: None,
+        };
+        let selected = selection(None, 2);
+        let items = wanted(&seed_plan, &selected);
+        let broken = Judged::Broken { broken: vec![] };
+        let judged = [broken, Judged::Ok, Judged::Ok, Judged::Ok];
+        let results: Vec<_> = items
+            .iter()
+            .zip(judged)
+            .zip(1..)
+            .map(|((item, judged), requests)| came(item, judged, requests))
+            .collect();
+        let (again, count) = in_recoveries(&seed_plan.plan, &items, &results, &selected);
+        assert_eq!(count, 5, "two and three, not the fourth");
+        let from: Vec<_> = again.iter().map(|item| item.address.index).collect();
+        let (one, other) = (items[1].address.index, items[2].address.index);
+        assert_eq!(from, [one, other, one, other, other]);
+        let addresses: BTreeSet<_> = again.iter().map(|item| &item.address).collect();
+        assert_eq!(addresses.len(), 5);
+        assert!(again.iter().all(|item| item.failure.faults.len() == 2));
+        let (sampled, _) = in_recoveries(&seed_plan.plan, &items, &results, &selection(Some(2), 2));
+        assert_eq!(sampled.len(), 2);
+        assert_eq!(sampled[1].address, again[1].address);
+        // And once more.
+        let results = [came(&again[0], Judged::Ok, 1)];
+        let (third, _) = in_recoveries(&seed_plan.plan, &again, &results, &selected);
+        assert_eq!(third.len(), 1);
+        assert_eq!(third[0].address.again.len(), 2);
+        assert_eq!(third[0].failure.faults.len(), 3);
+    }
 }

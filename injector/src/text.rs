@@ -5,8 +5,9 @@ use std::fmt::Write;
 
 use campaign::columns;
 
-use crate::laboratory::Judged;
-use crate::plan::{Keeps, Victims};
+use crate::disks::Keeps;
+use crate::laboratory::{DiskLeft, Happened, Judged};
+use crate::plan::{Address, At, Fault, Victims};
 use crate::results::{LiveManifest, LiveResult};
 use crate::sweep::Summary;
 
@@ -16,13 +17,14 @@ const BROKEN_MAX: usize = 4;
 /// Findings that are alike: the same kind of failure breaks the same, but for numbers.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Likeness {
-    victims: Victims,
-    keeps: Keeps,
+    faults: usize,
+    is_of_all: bool,
+    keeps: Option<Keeps>,
     broken: String,
 }
 
 /// Words with every number in them replaced: keys and values differ, causes do not.
-fn without_numbers(text: &str) -> String {
+pub(crate) fn without_numbers(text: &str) -> String {
     let mut plain = String::new();
     for character in text.chars() {
         if !character.is_ascii_digit() {
@@ -36,94 +38,58 @@ fn without_numbers(text: &str) -> String {
 
 /// One result for each kind of finding, the one with the fewest lost writes, with how many are
 /// alike.
-pub fn findings(results: &[LiveResult]) -> Vec<(&LiveResult, usize)> {
+pub fn findings<'a>(
+    results: &'a [LiveResult],
+    manifest: &LiveManifest,
+) -> Vec<(&'a LiveResult, usize)> {
     let mut alike: BTreeMap<Likeness, Vec<&LiveResult>> = BTreeMap::new();
     for result in results {
         let Some(first) = result.broken().and_then(|broken| broken.first()) else {
             continue;
         };
+        let fault = result.faults.last().map(|happened| &happened.fault);
         let likeness = Likeness {
-            victims: result.failure.victims,
-            keeps: result.failure.keeps,
+            faults: result.faults.len(),
+            is_of_all: fault.is_some_and(|fault| fault.victims.len() == manifest.nodes.len()),
+            keeps: fault.map(|fault| fault.keeps),
             broken: without_numbers(first),
         };
         alike.entry(likeness).or_default().push(result);
     }
-    let smallest = |results: &Vec<&'_ LiveResult>| -> usize {
-        let lost = |result: &LiveResult| result.lost.iter().map(|(_, lost)| lost).sum::<usize>();
-        let order = results
-            .iter()
-            .enumerate()
-            .min_by_key(|(_, result)| (lost(result), result.index));
-        order.map_or(0, |(place, _)| place)
+    let smallest = |results: &[&'a LiveResult]| {
+        let results = results.iter().copied();
+        results.min_by(|a, b| (a.lost(), &a.address).cmp(&(b.lost(), &b.address)))
     };
     alike
         .into_values()
-        .map(|results| (results[smallest(&results)], results.len()))
+        .filter_map(|results| Some((smallest(&results)?, results.len())))
         .collect()
 }
 
-/// What a finding says.
+/// The first line of a finding.
+pub fn headline(number: usize, result: &LiveResult, alike: usize) -> String {
+    let Address { seed, .. } = result.address;
+    let mut text = format!(
+        "FINDING {number}  failure {} of seed {seed}",
+        result.address
+    );
+    if alike > 1 {
+        let _ = write!(text, ", and {} alike", alike - 1);
+    }
+    text
+}
+
+/// What a finding says: what is broken, and how it came to that.
 pub fn finding(
     number: usize,
     result: &LiveResult,
     alike: usize,
     manifest: &LiveManifest,
 ) -> String {
-    let name = |node: usize| manifest.nodes[node].as_str();
-    let failure = &result.failure;
-    let whose = match failure.victims {
-        Victims::All => "all nodes".to_owned(),
-        Victims::One => {
-            let victims = failure.victims(manifest.nodes.len());
-            format!("node {}", name(victims[0]))
-        }
-    };
-    let at = match failure.node {
-        Some(node) => format!(
-            "before request {} of the disk of {}",
-            failure.position,
-            name(node)
-        ),
-        None => format!("right after acknowledgement {}", failure.position),
-    };
-    let lost: Vec<_> = result
-        .lost
-        .iter()
-        .map(|(node, lost)| format!("{} {lost}", name(*node)))
-        .collect();
-    let lost = lost.join(", ");
-    let kept = match failure.keeps {
-        Keeps::Flushed => format!("what no flush had covered is lost (writes: {lost})"),
-        Keeps::Prefix => "everything that was written is kept".to_owned(),
-        Keeps::Some => {
-            format!("some of what no flush had covered is lost (writes: {lost})")
-        }
-    };
-    let last = match &result.last {
-        Some(last) => format!(
-            "{} before that, the last: {last}",
-            result.acknowledged_before
-        ),
-        None => "nothing before that".to_owned(),
-    };
-    let after = result.acknowledged - result.acknowledged_before;
-    let mut text = format!("FINDING {number}  failure {}", result.index);
-    if alike > 1 {
-        let _ = write!(text, ", and {} alike", alike - 1);
-    }
+    let mut text = headline(number, result, alike);
     let mut row = |name: &str, words: &str| {
         let _ = write!(text, "\n  {name:12}  {words}");
     };
-    row(
-        "power",
-        &format!("of {whose} fails at {:.6} s, {at}", result.time_s),
-    );
-    row("disks", &kept);
-    row("acknowledged", &last);
-    if after > 0 {
-        row("", &format!("{after} after it"));
-    }
     let broken = result.broken().unwrap_or_default();
     for (place, line) in broken.iter().take(BROKEN_MAX).enumerate() {
         row(if place == 0 { "broken" } else { "" }, line);
@@ -131,63 +97,134 @@ pub fn finding(
     if broken.len() > BROKEN_MAX {
         row("", &format!("and {} more", broken.len() - BROKEN_MAX));
     }
-    row(
-        "repeated",
-        &format!("twice the same (history {})", result.history),
-    );
+    for (place, happened) in result.faults.iter().enumerate() {
+        let again = if place == 0 { "" } else { "again " };
+        row("power", &format!("{again}{}", power(happened, manifest)));
+        row("disks", &disks(happened, manifest));
+        let last = match &happened.last {
+            Some(last) => format!(
+                "{} before that, the last: {last}",
+                happened.acknowledged_before
+            ),
+            None => "nothing before that".to_owned(),
+        };
+        row("acknowledged", &last);
+    }
+    let before = result.faults.last();
+    let before = before.map_or(0, |happened| happened.acknowledged_before);
+    if result.acknowledged > before {
+        row("", &format!("{} after it", result.acknowledged - before));
+    }
+    if result.repeated {
+        let history = &result.history;
+        row("repeated", &format!("twice the same (history {history})"));
+    }
     text.push('\n');
     text
 }
 
+/// Whose power fails, and when.
+fn power(happened: &Happened, manifest: &LiveManifest) -> String {
+    let name = |node: &usize| manifest.nodes[*node].as_str();
+    let Fault { when, victims, .. } = &happened.fault;
+    let whose = match &victims[..] {
+        all if all.len() > 1 && all.len() == manifest.nodes.len() => "all nodes".to_owned(),
+        [one] => format!("node {}", name(one)),
+        some => {
+            let names: Vec<_> = some.iter().map(name).collect();
+            format!("nodes {}", names.join(", "))
+        }
+    };
+    let position = when.position;
+    let at = match (when.at, when.node) {
+        (At::Frames, Some(node)) => format!("before frame {position} of {}", name(&node)),
+        (_, Some(node)) => format!("before request {position} of the disk of {}", name(&node)),
+        (_, None) => format!("right after acknowledgement {position}"),
+    };
+    format!("of {whose} fails at {:.6} s, {at}", happened.time_s)
+}
+
+/// What the disks of the victims kept.
+fn disks(happened: &Happened, manifest: &LiveManifest) -> String {
+    let Fault { keeps, left, .. } = &happened.fault;
+    let name = |disk: &DiskLeft| manifest.nodes[disk.node].as_str();
+    let disks = happened.disks.iter();
+    let states = disks
+        .clone()
+        .map(|disk| format!("{} {}", name(disk), disk.state.relaxation));
+    let counts = disks.map(|disk| format!("{} {}", name(disk), disk.lost.len()));
+    let all = |words: Vec<String>| words.join(", ");
+    match keeps {
+        _ if !left.is_empty() => all(states.collect()),
+        Keeps::Flushed => format!(
+            "what no flush had covered is lost (writes: {})",
+            all(counts.collect())
+        ),
+        Keeps::Prefix => "everything that was written is kept".to_owned(),
+        keeps => format!("{} is kept: {}", keeps.words(), all(states.collect())),
+    }
+}
+
 /// The table at the end.
 pub fn table(summary: &Summary, manifest: &LiveManifest) -> String {
-    let mut rows = vec![
-        ["power of", "disks keep", "tried", "broken", "inconclusive"]
-            .map(str::to_owned)
-            .to_vec(),
+    let head = [
+        "power of",
+        "fails",
+        "disks keep",
+        "tried",
+        "broken",
+        "inconclusive",
     ];
-    for victims in &manifest.plan.victims {
-        for keeps in &manifest.plan.keeps {
-            let results = summary.results.iter();
-            let of_kind: Vec<_> = results
-                .filter(|result| {
-                    (result.failure.victims, result.failure.keeps) == (*victims, *keeps)
-                })
-                .collect();
-            let is_open =
-                |result: &&&LiveResult| matches!(result.judged, Judged::Inconclusive { .. });
-            rows.push(vec![
-                match victims {
-                    Victims::All => "all nodes".into(),
-                    Victims::One => "one node".into(),
-                },
-                match keeps {
-                    Keeps::Flushed => "what was flushed".into(),
-                    Keeps::Prefix => "everything".into(),
-                    Keeps::Some => "some of the rest".into(),
-                },
-                of_kind.len().to_string(),
-                of_kind
-                    .iter()
-                    .filter(|result| result.broken().is_some())
-                    .count()
-                    .to_string(),
-                of_kind.iter().filter(is_open).count().to_string(),
-            ]);
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    let asked = &manifest.asked;
+    for faults in 1..=asked.again as usize + 1 {
+        for victims in &asked.victims {
+            for keeps in Keeps::of(&asked.states) {
+                let is_of_kind = |result: &&LiveResult| {
+                    let Some(last) = result.faults.last() else {
+                        return false;
+                    };
+                    let is_of_all = last.fault.victims.len() == manifest.nodes.len();
+                    result.faults.len() == faults
+                        && last.fault.keeps == keeps
+                        && is_of_all == (*victims == Victims::All)
+                };
+                let of_kind: Vec<_> = summary.results.iter().filter(is_of_kind).collect();
+                let count = |is_one: &dyn Fn(&LiveResult) -> bool| {
+                    let counted = of_kind.iter().filter(|result| is_one(result));
+                    counted.count().to_string()
+                };
+                rows.push(vec![
+                    match victims {
+                        Victims::All => "all nodes".into(),
+                        Victims::One => "one node".into(),
+                    },
+                    match faults {
+                        1 => "once".into(),
+                        2 => "twice".into(),
+                        more => format!("{more} times"),
+                    },
+                    keeps.words(),
+                    of_kind.len().to_string(),
+                    count(&|result| result.broken().is_some()),
+                    count(&|result| matches!(result.judged, Judged::Inconclusive { .. })),
+                ]);
+            }
         }
     }
     let mut text = columns(&rows);
-    let repeated = summary
-        .results
-        .iter()
-        .filter(|result| result.repeated)
-        .count();
+    let repeated = summary.results.iter().filter(|result| result.repeated);
+    let of_seeds = match summary.seeds {
+        1 => String::new(),
+        seeds => format!(" of {seeds} seeds"),
+    };
     let _ = writeln!(
         text,
-        "tried {} of {} failures (when, whose power fails, what disks keep); {repeated} \
+        "tried {} of {} failures{of_seeds} (when, whose power fails, what disks keep); {} \
          were tried twice and came to the same",
         summary.results.len(),
-        summary.all
+        summary.all,
+        repeated.count()
     );
     text
 }
@@ -195,27 +232,73 @@ pub fn table(summary: &Summary, manifest: &LiveManifest) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Failure;
+    use crate::plan::Moment;
+    use crate::results::Asked;
+
+    fn happened(lost: usize, time_s: f64) -> Happened {
+        let disk = |node: usize, lost: usize| DiskLeft {
+            node,
+            state: "lost-2@9".parse().expect("a state"),
+            lost: (0..lost).collect(),
+        };
+        Happened {
+            fault: Fault {
+                when: Moment {
+                    at: At::Requests,
+                    node: Some(0),
+                    position: 7,
+                },
+                victims: vec![0, 1],
+                keeps: Keeps::Flushed,
+                left: Vec::new(),
+            },
+            time_s,
+            acknowledged_before: 1,
+            last: Some("put key-1 value-2".into()),
+            disks: vec![disk(0, lost), disk(1, 0)],
+        }
+    }
 
     fn result(index: u64, lost: usize, broken: &str) -> LiveResult {
         LiveResult {
-            index,
-            failure: Failure {
-                node: Some(0),
-                position: 7,
-                victims: Victims::All,
-                keeps: Keeps::Flushed,
+            address: Address {
+                seed: 7,
+                index,
+                again: Vec::new(),
             },
-            time_s: 0.5,
-            acknowledged_before: 1,
+            faults: vec![happened(lost, 0.5)],
             acknowledged: 3,
-            last: Some("put key-1 value-2".into()),
-            lost: vec![(0, lost), (1, 0)],
+            recovery: Vec::new(),
             judged: Judged::Broken {
                 broken: vec![broken.into()],
             },
             history: "0123456789abcdef".into(),
             repeated: true,
+        }
+    }
+
+    fn manifest() -> LiveManifest {
+        LiveManifest {
+            version: String::new(),
+            format: 2,
+            kind: "live".into(),
+            file: String::new(),
+            text: String::new(),
+            kernel: String::new(),
+            kernel_hash: String::new(),
+            asked: Asked {
+                seeds: (7, 7),
+                chaos: "off".into(),
+                points: vec![At::Acks],
+                victims: vec![Victims::All],
+                states: "flushed".parse().expect("known"),
+                again: 1,
+                recoveries: 20,
+                sample: None,
+            },
+            nodes: vec!["a".into(), "b".into()],
+            shard: None,
+            command: vec![],
         }
     }
 
@@ -226,47 +309,45 @@ mod tests {
             result(9, 1, "key-12 is lost"),
             result(10, 5, "node a does not come up"),
         ];
-        let found = findings(&results);
+        let found = findings(&results, &manifest());
         let shown: Vec<_> = found
             .iter()
-            .map(|(result, alike)| (result.index, *alike))
+            .map(|(result, alike)| (result.address.index, *alike))
             .collect();
         assert_eq!(shown, [(9, 2), (10, 1)]);
     }
 
     #[test]
-    fn a_finding_says_what_failed_what_was_promised_and_what_is_broken() {
-        let manifest = LiveManifest {
-            version: String::new(),
-            format: 1,
-            kind: "live".into(),
-            file: String::new(),
-            text: String::new(),
-            kernel: String::new(),
-            kernel_hash: String::new(),
-            seed: 7,
-            chaos: "off".into(),
-            plan: crate::Plan {
-                points: vec![],
-                first: vec![],
-                victims: vec![Victims::All],
-                keeps: vec![Keeps::Flushed],
-            },
-            nodes: vec!["a".into(), "b".into()],
-            shard: None,
-            sample: None,
-            command: vec![],
-        };
-        let text = finding(1, &result(3, 2, "key-1 is lost"), 4, &manifest);
+    fn a_finding_says_what_is_broken_first_then_what_failed_and_what_was_promised() {
+        let text = finding(1, &result(3, 2, "key-1 is lost"), 4, &manifest());
         let expected = "\
-FINDING 1  failure 3, and 3 alike
+FINDING 1  failure 3 of seed 7, and 3 alike
+  broken        key-1 is lost
   power         of all nodes fails at 0.500000 s, before request 7 of the disk of a
   disks         what no flush had covered is lost (writes: a 2, b 0)
   acknowledged  1 before that, the last: put key-1 value-2
                 2 after it
-  broken        key-1 is lost
   repeated      twice the same (history 0123456789abcdef)
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_second_failure_is_told_after_the_first() {
+        let mut twice = result(3, 2, "key-1 is lost");
+        twice.address.again.push(5);
+        let mut again = happened(1, 1.75);
+        again.fault.victims = vec![1];
+        again.fault.keeps = Keeps::Reorder(1);
+        twice.faults.push(again);
+        let text = finding(1, &twice, 1, &manifest());
+        assert!(
+            text.starts_with("FINDING 1  failure 3/5 of seed 7\n"),
+            "{text}"
+        );
+        let power = "  power         again of node b fails at 1.750000 s, before request 7";
+        assert!(text.contains(power), "{text}");
+        let disks = "  disks         all but one write is kept: a lost-2, b lost-2";
+        assert!(text.contains(disks), "{text}");
     }
 }

@@ -168,6 +168,9 @@ pub struct Simulation {
     is_lock_step: bool,
     point: Option<Point>,
     unanswered: Option<Unanswered>,
+    /// The point was reached while machines were switched on: whoever lets the simulation run next is
+    /// told.
+    is_at_point: bool,
     /// How many messages kernels have sent.
     messages: u64,
     /// All that machines have sent, written and said, and when.
@@ -203,6 +206,7 @@ impl Simulation {
             is_lock_step: false,
             point: None,
             unanswered: None,
+            is_at_point: false,
             messages: 0,
             history: blake3::Hasher::new(),
             directory,
@@ -262,6 +266,11 @@ impl Simulation {
         disks.nth(disk).expect("there is such a disk")
     }
 
+    /// How many frames a machine has sent, in all its lives.
+    pub fn frames_of(&self, machine: usize) -> u64 {
+        self.machines[machine].frames
+    }
+
     /// Whether a machine is on.
     pub fn is_on(&self, machine: usize) -> bool {
         self.machines[machine].running.is_some()
@@ -281,6 +290,7 @@ impl Simulation {
     /// Has the simulation stand still at a point, once.
     pub fn stop_at(&mut self, point: Option<Point>) {
         self.point = point;
+        self.is_at_point = false;
     }
 
     /// Switches machines on, now. Those that are on are left as they are.
@@ -298,7 +308,9 @@ impl Simulation {
             let seed = Chance::new(self.settings.seed, &name).number() >> 1;
             let kernel = &self.settings.kernel;
             machine.switch_on(kernel, self.directory.path(), (index, seed), self.now_ns)?;
-            self.serve(index, cancelled)?;
+            if let Served::AtPoint = self.serve(index, cancelled)? {
+                self.is_at_point = true;
+            }
         }
         Ok(())
     }
@@ -379,6 +391,9 @@ impl Simulation {
     /// # Errors
     /// [`Error::Interrupted`], or if a kernel does not do what it should.
     pub fn run(&mut self, until_ns: u64, cancelled: &dyn Fn() -> bool) -> Result<Happening> {
+        if std::mem::take(&mut self.is_at_point) {
+            return Ok(Happening::Point);
+        }
         if let Some(at) = self.unanswered.take()
             && let Served::AtPoint = self.go_on(at, cancelled)?
         {

@@ -103,7 +103,7 @@ fn a_live_sweep_finds_what_is_acknowledged_too_early_and_it_happens_again() {
     let store = Store::with("early-acknowledgement");
     store.place.shared("out");
     let options = [
-        "--keeps",
+        "--states",
         "flushed",
         "--victims",
         "all",
@@ -142,7 +142,7 @@ fn a_live_sweep_finds_what_is_acknowledged_too_early_and_it_happens_again() {
     let failed_s = results(&store.place.path("out/results/results.jsonl"))
         .iter()
         .find(|result| result["verdict"] == "broken")
-        .and_then(|result| result["time_s"].as_f64())
+        .and_then(|result| result["faults"][0]["time_s"].as_f64())
         .expect("a time");
     let frames = frames(&store.files("out/kept")["net.pcap"]);
     let is_node = |address: &[u8; 6]| address[..5] == [2, 0, 10, 77, 0];
@@ -176,7 +176,10 @@ fn a_live_sweep_of_a_correct_store_is_clean_and_continues_where_it_was_stopped()
     assert_eq!(repeated.count(), 1, "the first of 16 is tried twice");
     for result in &all {
         assert_eq!(result["verdict"], "ok", "{result}");
-        assert_eq!(result["lost"].as_array().map(Vec::len), Some(3));
+        assert_eq!(
+            result["faults"][0]["disks"].as_array().map(Vec::len),
+            Some(3)
+        );
     }
     // A follower of this store waits for a leader that does not come back by itself.
     let output = store.sweep(&["--victims", "one"]);
@@ -347,10 +350,11 @@ fn machines_in_step_and_ahead_of_each_other_make_one_run() {
     let (all, one) = (sweep("all"), sweep("one"));
     assert_eq!((all.len(), one.len()), (2, 2));
     for (all, one) in all.iter().zip(&one) {
-        for field in ["node", "position", "time_s", "acknowledged_before"] {
+        let (all, one) = (&all["faults"][0], &one["faults"][0]);
+        for field in ["at", "node", "position", "time_s", "acknowledged_before"] {
             assert_eq!(all[field], one[field], "{field}");
         }
-        assert_eq!(one["lost"].as_array().map(Vec::len), Some(1));
+        assert_eq!(one["disks"].as_array().map(Vec::len), Some(1));
     }
 }
 

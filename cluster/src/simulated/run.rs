@@ -71,8 +71,23 @@ pub struct SimulatedCluster {
     hosts: Hosts,
     file: ClusterFile,
     nodes: Vec<NodeState>,
+    /// How far each machine is, the client's last.
+    stages: Vec<Stage>,
+    /// What the client has in its environment beside what all clients have.
+    variables: Vec<(String, String)>,
     /// The check, if it keeps running.
     server: Option<ProcessId>,
+}
+
+/// How far a machine is that is on. A start may be broken off and gone on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Its kernel boots.
+    Boots,
+    /// Its init was told what to set up.
+    Told,
+    /// It is a system.
+    Up,
 }
 
 /// The client, while it runs.
@@ -161,6 +176,8 @@ impl SimulatedCluster {
         Ok(Self {
             hosts,
             nodes: file.nodes.iter().map(|_| NodeState::default()).collect(),
+            stages: vec![Stage::Boots; file.nodes.len() + 1],
+            variables: Vec::new(),
             file: file.clone(),
             server: None,
         })
@@ -189,7 +206,8 @@ impl SimulatedCluster {
     /// Switches on what is off, and starts the nodes; waits until all are ready.
     ///
     /// # Errors
-    /// If one of them does not become ready in its time.
+    /// If one of them does not become ready in its time. [`Error::AtPoint`] if the simulation is to
+    /// [stop](Self::stop_at) before that: called again, it goes on from there.
     pub fn start(&mut self, cancelled: &dyn Fn() -> bool) -> Result<()> {
         let machines: Vec<_> = (0..=self.client()).collect();
         let off = machines
@@ -198,6 +216,7 @@ impl SimulatedCluster {
         let off: Vec<_> = off.collect();
         for machine in &off {
             self.hosts.forget(*machine);
+            self.stages[*machine] = Stage::Boots;
             if let Some(node) = self.nodes.get_mut(*machine) {
                 *node = NodeState {
                     data: node.data,
@@ -212,13 +231,15 @@ impl SimulatedCluster {
             .simulation
             .switch_on(&off, cancelled)
             .map_err(Error::from)?;
-        for machine in &off {
+        let new = (0..=self.client()).filter(|machine| self.stages[*machine] != Stage::Up);
+        let new: Vec<_> = new.collect();
+        for machine in &new {
             self.wait(*machine, BOOT_WITHIN, cancelled, |hosts| {
                 hosts.is_here(*machine).then_some(())
             })?
             .ok_or_else(|| self.not_up(*machine))?;
         }
-        for machine in off {
+        for machine in new {
             self.set_up(machine, cancelled)?;
         }
         self.start_nodes(cancelled)
@@ -245,7 +266,12 @@ impl SimulatedCluster {
             }),
             last_pid: FIRST_LAST_PID * starts.max(1),
         };
-        self.ask(machine, &Order::SetUp(Box::new(spec)), cancelled)?;
+        if self.stages[machine] == Stage::Boots {
+            self.hosts.order(machine, &Order::SetUp(Box::new(spec)));
+            self.stages[machine] = Stage::Told;
+        }
+        self.wait_done(machine, cancelled)?;
+        self.stages[machine] = Stage::Up;
         if let Some(node) = self.nodes.get_mut(machine).filter(|_| is_new) {
             node.data = Data::Empty;
         }
@@ -286,6 +312,11 @@ impl SimulatedCluster {
     /// Has an init do something, and waits until it is done.
     fn ask(&mut self, machine: usize, order: &Order, cancelled: &dyn Fn() -> bool) -> Result<()> {
         self.hosts.order(machine, order);
+        self.wait_done(machine, cancelled)
+    }
+
+    /// Waits until an init has done what it was told.
+    fn wait_done(&mut self, machine: usize, cancelled: &dyn Fn() -> bool) -> Result<()> {
         let done = self.wait(machine, SETUP_WITHIN, cancelled, |hosts| {
             hosts.done(machine)
         })?;
@@ -312,7 +343,7 @@ impl SimulatedCluster {
             }
             let until_ns = self.hosts.simulation.now_ns() + ASK_EVERY_NS;
             if self.hosts.hear(until_ns, cancelled)? == Heard::Point {
-                return Err(unasked());
+                return Err(Error::AtPoint);
             }
         }
     }
@@ -431,6 +462,17 @@ impl SimulatedCluster {
         }
     }
 
+    /// The machines whose kernels gave up, or that were switched off from the inside: index, name and words.
+    pub fn ended(&self) -> Vec<(usize, String, String)> {
+        let all = 0..=self.client();
+        all.filter_map(|machine| match self.hosts.end(machine)? {
+            // It says nothing about the kernel.
+            End::Process(_) => None,
+            end => Some((machine, self.hosts.name(machine).to_owned(), words_of(end))),
+        })
+        .collect()
+    }
+
     /// Runs what prepares a cluster that is up for the first time, if there is something.
     ///
     /// # Errors
@@ -471,6 +513,11 @@ impl SimulatedCluster {
                 Err(self.failed("the client", CLIENT, &what))
             }
         }
+    }
+
+    /// Tells the client something in a variable of its environment, if it is not running yet.
+    pub fn tell_client(&mut self, name: &str, value: &str) {
+        self.variables.push((name.to_owned(), value.to_owned()));
     }
 
     /// Starts the client.
@@ -686,7 +733,7 @@ impl SimulatedCluster {
             match self.hosts.hear(until_ns, cancelled)? {
                 Heard::Something => {}
                 Heard::Time => return Ok(None),
-                Heard::Point => return Err(unasked()),
+                Heard::Point => return Err(Error::AtPoint),
             }
         }
     }
@@ -730,6 +777,7 @@ impl SimulatedCluster {
     fn client_task(&self, words: &[String], has_input: bool) -> Task {
         let mut environment = own_environment();
         environment.extend(self.file.client_environment());
+        environment.extend(self.variables.iter().cloned());
         Task {
             words: words.to_vec(),
             directory: self.file.folder.clone(),
@@ -815,14 +863,6 @@ fn words_of(end: &End) -> String {
         End::Off => "switched itself off".to_owned(),
         End::Panic(what) => format!("has a kernel that gave up: {what}"),
         End::Process(how) => format!("has a kernel whose process ended: {how}"),
-    }
-}
-
-/// Where the run stands still only if it was asked to.
-fn unasked() -> Error {
-    Error::Command {
-        whose: "the simulation".into(),
-        what: "reached a point that nobody asked for".into(),
     }
 }
 

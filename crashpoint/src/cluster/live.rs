@@ -2,27 +2,41 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Instant;
 
 use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, OutputFormat, Progress, Shard, quoted, say};
 use clap::Args;
 use cluster::ClusterFile;
 use injector::{
-    How, Keeps, Laboratory, LiveDirectory, LiveManifest, LiveResult, Plan, Selection, Summary,
-    Victims, finding, findings, kernel_hash, sweep, table,
+    Asked, At, Keeps, Laboratory, LiveDirectory, LiveManifest, LiveResult, SeedPlan, Selection,
+    Summary, Victims, finding, findings, kernel_hash, sweep, table,
 };
 
 use super::simulate::{Level, settings};
+use crate::recover::AgainArgs;
 use crate::states::VisitArgs;
 
 /// What is asked of a live sweep beyond what every sweep is asked.
 #[derive(Debug, Args)]
 pub(crate) struct LiveArgs {
     /// Run the cluster of a cluster file on simulated machines, and have the power fail while it
-    /// runs, after each acknowledgement and at each request of a node to its disk; the cluster and its client go on, and the check
-    /// asks for everything that was acknowledged
-    #[arg(long, conflicts_with_all = ["explore", "starts", "again", "level", "states", "model", "lost", "split", "sector"])]
+    /// runs; the cluster and its client go on, and the check asks for everything that was
+    /// acknowledged
+    #[arg(long, conflicts_with_all = ["explore", "starts", "level", "model", "lost", "split"])]
     pub(crate) live: bool,
+
+    /// At what the power fails
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        value_name = "AT,...",
+        default_value = "acks,requests",
+        requires = "live"
+    )]
+    points: Vec<At>,
 
     /// Whose power fails
     #[arg(
@@ -35,16 +49,10 @@ pub(crate) struct LiveArgs {
     )]
     victims: Vec<Victims>,
 
-    /// What disks keep of what no flush covered
-    #[arg(
-        long,
-        value_enum,
-        value_delimiter = ',',
-        value_name = "WHAT,...",
-        default_value = "flushed,prefix,some",
-        requires = "live"
-    )]
-    keeps: Vec<Keeps>,
+    /// Sweep the runs of several seeds, from A to B, one after the other. --sample is of each seed,
+    /// and --shard divides the seeds
+    #[arg(long, value_name = "A..B", requires = "live", conflicts_with = "seed")]
+    seeds: Option<Seeds>,
 
     /// The kernel of the simulated machines, if not the last that scripts/build-uml.sh built
     #[arg(long, value_name = "PATH", requires = "live")]
@@ -55,10 +63,28 @@ pub(crate) struct LiveArgs {
     chaos: Level,
 }
 
+/// Seeds from one to another, both included.
+#[derive(Debug, Clone, Copy)]
+struct Seeds(u64, u64);
+
+impl FromStr for Seeds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let read = || {
+            let (first, last) = text.split_once("..")?;
+            let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+            (first <= last).then_some(Self(first, last))
+        };
+        read().ok_or_else(|| "expected A..B, two numbers, the smaller one first".into())
+    }
+}
+
 /// Everything that a live sweep goes by.
 struct Live<'a> {
-    laboratory: Laboratory,
     manifest: LiveManifest,
+    /// The runs without a failure that were made.
+    plans: Vec<SeedPlan>,
     directory: Option<LiveDirectory>,
     visit: &'a VisitArgs,
     interrupt: &'a Interrupt,
@@ -68,63 +94,51 @@ struct Live<'a> {
 pub(crate) fn begin(
     path: &Path,
     arguments: &LiveArgs,
+    again: AgainArgs,
     visit: &VisitArgs,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Outcome> {
-    let laboratory = laboratory(
-        path,
-        arguments.kernel.as_deref(),
-        visit.seed,
-        arguments.chaos,
-    )?;
+    let Seeds(first, last) = arguments.seeds.unwrap_or(Seeds(visit.seed, visit.seed));
+    let kernel = arguments.kernel.as_deref();
+    let laboratory = laboratory(path, kernel, first, arguments.chaos)?;
     if let Some(out) = visit.out() {
-        campaign::Directory::refuse(out, &[])?;
+        LiveDirectory::refuse(out)?;
     }
-    say("running the cluster once without a failure");
-    let reference = match laboratory.reference(&|| interrupt.requested()) {
-        Err(injector::Error::Cluster(cluster::Error::Interrupted)) => {
-            say("interrupted: nothing was tried yet");
-            return Ok(Outcome::Incomplete);
-        }
-        other => other?,
-    };
-    let mut victims = distinct(&arguments.victims);
-    if let Some(why) = reference
-        .not_alone
-        .filter(|_| victims.contains(&Victims::One))
-    {
-        let what = format!(
-            "a failure of one node says nothing of this cluster: restarted alone, with nothing lost, {why}"
-        );
-        victims.retain(|victims| *victims != Victims::One);
-        if victims.is_empty() {
-            bail!("{what}");
-        }
-        say(&format!("--victims one is left out: {what}"));
-    }
-    let plan = Plan {
-        victims,
-        keeps: distinct(&arguments.keeps),
-        ..reference.plan
-    };
-    let how = How {
-        file: path.canonicalize()?.display().to_string(),
+    let (again, recoveries) = again.wanted();
+    let asked = Asked {
+        seeds: (first, last),
         chaos: arguments.chaos.name(),
-        shard: visit.shard.map(|shard| shard.to_string()),
+        points: distinct(&arguments.points),
+        victims: whose(&arguments.victims, laboratory.file()),
+        states: visit.states.of_live()?,
+        again,
+        recoveries,
         sample: visit.sample,
     };
-    let manifest = LiveManifest::new(&laboratory, plan, how).context("read the kernel")?;
-    let directory = match visit.out() {
-        Some(out) => Some(LiveDirectory::create(out, manifest.clone())?),
-        None => None,
-    };
-    let live = Live {
-        laboratory,
+    let shard = visit.shard.map(|shard| shard.to_string());
+    let path = path.canonicalize()?;
+    let manifest =
+        LiveManifest::new(&laboratory, &path, asked, shard).context("read the kernel")?;
+    let mut live = Live {
         manifest,
-        directory,
+        plans: Vec::new(),
+        directory: None,
         visit,
         interrupt,
     };
+    // What cannot be swept at all leaves no directory.
+    let seeds = live.seeds()?;
+    let Some(seed) = seeds.clone().next() else {
+        bail!("this shard has no seed: there are fewer seeds than shards");
+    };
+    let Some(plan) = live.reference(seed)? else {
+        say("interrupted: nothing was tried yet");
+        return Ok(Outcome::Incomplete);
+    };
+    if let Some(out) = visit.out() {
+        live.directory = Some(LiveDirectory::create(out, live.manifest.clone())?);
+    }
+    live.know(plan)?;
     live.go_on(vec![])
 }
 
@@ -139,11 +153,11 @@ pub(crate) fn resume(
     }
     let mut opened = LiveDirectory::open(directory)?;
     let manifest = opened.manifest.clone();
-    let laboratory = laboratory_of(&manifest, directory)?;
+    laboratory_of(&manifest, directory, manifest.asked.seeds.0)?;
     let known = std::mem::take(&mut opened.known);
     let live = Live {
-        laboratory,
         manifest,
+        plans: std::mem::take(&mut opened.plans),
         directory: Some(opened),
         visit,
         interrupt,
@@ -151,11 +165,50 @@ pub(crate) fn resume(
     live.go_on(known).map(Some)
 }
 
+/// What the shards of a live sweep came to, put together.
+pub(crate) fn merge(
+    parts: &[PathBuf],
+    out: &Path,
+    incomplete: bool,
+    format: OutputFormat,
+) -> anyhow::Result<Outcome> {
+    let (mut merged, is_whole) = injector::merge(parts, out, incomplete)?;
+    if !is_whole {
+        say(&format!(
+            "continue with what is missing with: crashpoint cluster sweep --resume {}",
+            out.display()
+        ));
+        return Ok(Outcome::Incomplete);
+    }
+    let mut summary = Summary {
+        results: std::mem::take(&mut merged.known),
+        seeds: merged.plans.len() as u64,
+        ..Summary::default()
+    };
+    let of_parts = parts.iter().filter_map(|part| injector::summary(part));
+    let wanted = of_parts.map(|part| part["wanted"].as_u64().unwrap_or_default());
+    summary.wanted = wanted.sum();
+    summary.all = merged.plans.iter().map(|plan| plan.plan.len()).sum();
+    summary.results.sort_by(|a, b| a.address.cmp(&b.address));
+    merged.finish(&summary)?;
+    print(&summary, &merged.manifest, Some(out), format)?;
+    Ok(outcome(&summary))
+}
+
 fn distinct<T: Copy + Ord>(given: &[T]) -> Vec<T> {
     let mut distinct = given.to_vec();
     distinct.sort_unstable();
     distinct.dedup();
     distinct
+}
+
+/// Of a single node all is one.
+fn whose(given: &[Victims], file: &ClusterFile) -> Vec<Victims> {
+    let mut victims = distinct(given);
+    if file.nodes.len() == 1 {
+        victims = vec![Victims::All];
+    }
+    victims
 }
 
 fn laboratory(
@@ -174,29 +227,25 @@ fn laboratory(
     Ok(Laboratory::new(file, settings(kernel, seed, chaos)?))
 }
 
-/// The cluster of a sweep that was begun, with its kernel.
+/// The cluster of a sweep that was begun, with its kernel and one of its seeds.
 pub(crate) fn laboratory_of(
     manifest: &LiveManifest,
     directory: &Path,
+    seed: u64,
 ) -> anyhow::Result<Laboratory> {
     let other = |what: &'static str| injector::Error::OtherSweep {
         path: directory.into(),
         what,
     };
     let kernel = Path::new(&manifest.kernel);
-    let chaos = Level::named(&manifest.chaos).with_context(|| {
+    let chaos = Level::named(&manifest.asked.chaos).with_context(|| {
         format!(
             "read the manifest in {}: there is no chaos `{}`",
             directory.display(),
-            manifest.chaos
+            manifest.asked.chaos
         )
     })?;
-    let laboratory = laboratory(
-        Path::new(&manifest.file),
-        Some(kernel),
-        manifest.seed,
-        chaos,
-    )?;
+    let laboratory = laboratory(Path::new(&manifest.file), Some(kernel), seed, chaos)?;
     if kernel_hash(kernel)? != manifest.kernel_hash {
         return Err(other("kernel").into());
     }
@@ -207,28 +256,145 @@ pub(crate) fn laboratory_of(
 }
 
 impl Live<'_> {
-    fn go_on(mut self, known: Vec<LiveResult>) -> anyhow::Result<Outcome> {
-        let interrupt = self.interrupt;
-        let shard = match &self.manifest.shard {
-            Some(text) => Shard::of_manifest(Some(text))?,
-            None => None,
+    fn shard(&self) -> anyhow::Result<Option<Shard>> {
+        Ok(Shard::of_manifest(self.manifest.shard.as_deref())?)
+    }
+
+    /// The seeds that are this sweep's.
+    fn seeds(&self) -> anyhow::Result<impl Iterator<Item = u64> + Clone + use<>> {
+        let (first, last) = self.manifest.asked.seeds;
+        let shard = self.shard()?.filter(|_| first != last);
+        let is_ours = move |seed: &u64| shard.is_none_or(|shard| shard.contains(*seed - first));
+        Ok((first..=last).filter(is_ours))
+    }
+
+    fn laboratory(&self, seed: u64) -> anyhow::Result<Laboratory> {
+        let directory = self.visit.out().unwrap_or(Path::new(""));
+        laboratory_of(&self.manifest, directory, seed)
+    }
+
+    /// Runs the cluster of a seed without a failure; nothing if somebody interrupts.
+    fn reference(&self, seed: u64) -> anyhow::Result<Option<SeedPlan>> {
+        let asked = &self.manifest.asked;
+        say(&format!(
+            "running the cluster once without a failure (seed {seed})"
+        ));
+        let laboratory = self.laboratory(seed)?;
+        let reference = laboratory.reference(&asked.points, &|| self.interrupt.requested());
+        let reference = match reference {
+            Err(injector::Error::Cluster(cluster::Error::Interrupted)) => return Ok(None),
+            other => other?,
         };
-        let selection = Selection {
-            sample: self.manifest.sample,
-            shard,
-            ..self.visit.live_selection()
+        let mut victims = asked.victims.clone();
+        let not_alone = reference.not_alone;
+        if let Some(why) = not_alone
+            .as_ref()
+            .filter(|_| victims.contains(&Victims::One))
+        {
+            let what = format!(
+                "a failure of one node says nothing of this cluster: restarted alone, with nothing lost, {why}"
+            );
+            victims.retain(|victims| *victims != Victims::One);
+            if victims.is_empty() {
+                bail!("{what}");
+            }
+            say(&format!("--victims one is left out: {what}"));
+        }
+        let plan = injector::Plan {
+            victims,
+            keeps: Keeps::of(&asked.states),
+            ..reference.plan
         };
-        let total = self.manifest.plan.len();
-        let mut progress = Progress::new("live", "failures", Some(total));
-        let (directory, visit) = (&mut self.directory, self.visit);
+        Ok(Some(SeedPlan {
+            seed,
+            plan,
+            not_alone,
+        }))
+    }
+
+    fn know(&mut self, plan: SeedPlan) -> anyhow::Result<()> {
+        if let Some(directory) = &mut self.directory {
+            directory.append_plan(&plan)?;
+        }
+        self.plans.push(plan);
+        Ok(())
+    }
+
+    /// The run of a seed without a failure, made if it is not known; nothing if somebody interrupts.
+    fn plan_of(&mut self, seed: u64) -> anyhow::Result<Option<SeedPlan>> {
+        if let Some(known) = self.plans.iter().find(|plan| plan.seed == seed) {
+            return Ok(Some(known.clone()));
+        }
+        let plan = self.reference(seed)?;
+        if let Some(plan) = &plan {
+            self.know(plan.clone())?;
+        }
+        Ok(plan)
+    }
+
+    fn go_on(mut self, mut known: Vec<LiveResult>) -> anyhow::Result<Outcome> {
+        let begun = Instant::now();
+        let asked = &self.manifest.asked;
+        let is_of_one = asked.seeds.0 == asked.seeds.1;
+        let mut selection = Selection {
+            sample: asked.sample,
+            shard: self.shard()?.filter(|_| is_of_one),
+            again: asked.again,
+            recoveries: asked.recoveries,
+            deadline: self.visit.budget().map(|budget| begun + budget),
+            stop_after: self.visit.stop_after(),
+            jobs: self.visit.jobs(1),
+        };
+        let mut summary = Summary::default();
+        for seed in self.seeds()? {
+            let is_late = selection
+                .deadline
+                .is_some_and(|deadline| Instant::now() >= deadline);
+            let is_over = is_late && summary.seeds > 0;
+            let is_enough = selection.stop_after == Some(0);
+            if is_over || is_enough || self.interrupt.requested() {
+                summary.is_cut_off = true;
+                break;
+            }
+            let Some(plan) = self.plan_of(seed)? else {
+                summary.is_cut_off = true;
+                break;
+            };
+            let of_seed = known.extract_if(.., |result| result.address.seed == seed);
+            let of_seed: Vec<_> = of_seed.collect();
+            let had = of_seed.iter().filter(|result| result.broken().is_some());
+            let had = had.count() as u64;
+            let came = self.sweep_seed(&plan, &selection, of_seed)?;
+            selection.stop_after = selection
+                .stop_after
+                .map(|most| most.saturating_sub(came.broken() - had));
+            summary.add(came);
+        }
+        if let Some(directory) = self.directory.as_mut() {
+            directory.finish(&summary)?;
+        }
+        self.tell(&summary)
+    }
+
+    /// Tries the failures of one seed.
+    fn sweep_seed(
+        &mut self,
+        plan: &SeedPlan,
+        selection: &Selection,
+        known: Vec<LiveResult>,
+    ) -> anyhow::Result<Summary> {
+        let laboratory = self.laboratory(plan.seed)?;
+        let (interrupt, visit) = (self.interrupt, self.visit);
+        let directory = &mut self.directory;
+        let mut progress = Progress::new("live", "failures", Some(plan.plan.len()));
         let mut counts = (0, 0);
         for result in &known {
             count(&mut counts, result);
         }
         let summary = sweep(
-            &self.laboratory,
-            &self.manifest.plan,
-            &selection,
+            &laboratory,
+            plan,
+            selection,
             known,
             &mut |result, done, wanted| {
                 count(&mut counts, result);
@@ -248,36 +414,53 @@ impl Live<'_> {
             &|| interrupt.requested(),
         );
         progress.finish();
-        let summary = summary?;
-        if let Some(directory) = directory.as_mut() {
-            directory.finish(&summary)?;
-        }
-        self.tell(&summary)
+        Ok(summary?)
     }
 
     fn tell(&self, summary: &Summary) -> anyhow::Result<Outcome> {
-        let outcome = if summary.broken() > 0 {
-            Outcome::Findings
-        } else if summary.is_cut_off || summary.inconclusive() > 0 {
-            Outcome::Incomplete
-        } else {
-            Outcome::Clean
-        };
         if summary.is_cut_off {
             let left = summary.wanted - summary.results.len() as u64;
             let how = match self.directory {
                 Some(_) => "; --resume DIR continues",
                 None => "",
             };
-            say(&format!("not tried: {left} failures{how}"));
+            let (first, last) = self.manifest.asked.seeds;
+            let seeds = self.seeds()?.count() as u64 - summary.seeds;
+            let seeds = if first == last || seeds == 0 {
+                String::new()
+            } else {
+                format!(", and {seeds} seeds")
+            };
+            say(&format!("not tried: {left} failures{seeds}{how}"));
         }
-        if self.visit.format() == OutputFormat::Json {
-            return Ok(outcome);
-        }
-        let mut out = io::stdout().lock();
-        out.write_all(listed(&summary.results, &self.manifest, self.visit.out()).as_bytes())?;
-        out.write_all(table(summary, &self.manifest).as_bytes())?;
-        Ok(outcome)
+        let format = self.visit.format();
+        let directory = self.directory.as_ref().map(LiveDirectory::path);
+        print(summary, &self.manifest, directory, format)?;
+        Ok(outcome(summary))
+    }
+}
+
+fn print(
+    summary: &Summary,
+    manifest: &LiveManifest,
+    directory: Option<&Path>,
+    format: OutputFormat,
+) -> io::Result<()> {
+    if format == OutputFormat::Json {
+        return Ok(());
+    }
+    let mut out = io::stdout().lock();
+    out.write_all(listed(&summary.results, manifest, directory).as_bytes())?;
+    out.write_all(table(summary, manifest).as_bytes())
+}
+
+fn outcome(summary: &Summary) -> Outcome {
+    if summary.broken() > 0 {
+        Outcome::Findings
+    } else if summary.is_cut_off || summary.inconclusive() > 0 {
+        Outcome::Incomplete
+    } else {
+        Outcome::Clean
     }
 }
 
@@ -296,7 +479,7 @@ pub(crate) fn listed(
     directory: Option<&Path>,
 ) -> String {
     let mut text = String::new();
-    for (place, (result, alike)) in findings(results).into_iter().enumerate() {
+    for (place, (result, alike)) in findings(results, manifest).into_iter().enumerate() {
         text += &finding(place + 1, result, alike, manifest);
         if let Some(directory) = directory {
             text += &format!(

@@ -122,7 +122,7 @@ pub(crate) fn sweep(arguments: &SweepArgs, interrupt: &Interrupt) -> anyhow::Res
     let visit = &arguments.sweep;
     if arguments.live.live {
         let file = arguments.trace.as_deref().expect("it is required");
-        return live::begin(file, &arguments.live, visit, interrupt);
+        return live::begin(file, &arguments.live, arguments.again, visit, interrupt);
     }
     if let Some(directory) = &visit.resume
         && let Some(outcome) = live::resume(directory, visit, interrupt)?

@@ -18,7 +18,7 @@ pub(super) fn show(directory: &Path, number: Option<usize>) -> anyhow::Result<Op
     let text = match number {
         None => listed(&results, &manifest, Some(directory)),
         Some(number) => {
-            let found = findings(&results);
+            let found = findings(&results, &manifest);
             let (result, alike) = numbered(&found, number)?;
             let mut text = finding(number, result, alike, &manifest);
             for line in result.broken().unwrap_or_default() {
@@ -53,9 +53,9 @@ pub(super) fn replay(
         return Ok(None);
     };
     let results = results(directory)?;
-    let found = findings(&results);
+    let found = findings(&results, &manifest);
     let (result, alike) = numbered(&found, number)?;
-    let laboratory = laboratory_of(&manifest, directory)?;
+    let laboratory = laboratory_of(&manifest, directory, result.address.seed)?;
     if let Some(keep) = keep {
         let made = std::fs::create_dir_all(keep);
         made.with_context(|| format!("create {}", keep.display()))?;
@@ -65,7 +65,7 @@ pub(super) fn replay(
     }
     let text = finding(number, result, alike, &manifest);
     io::stdout().lock().write_all(text.as_bytes())?;
-    let ran = laboratory.run(&result.failure, keep, &|| interrupt.requested());
+    let ran = laboratory.run(&result.failure(), keep, &|| interrupt.requested());
     let run = match ran {
         Err(injector::Error::Cluster(cluster::Error::Interrupted)) => {
             say("interrupted: everything is stopped");

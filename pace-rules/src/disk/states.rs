@@ -107,6 +107,26 @@ impl States {
         }
     }
 
+    /// Whether the states are visited that have only what a flush or FUA had covered.
+    pub fn flushed(&self) -> bool {
+        self.flushed
+    }
+
+    /// How many writes may be lost by choice; `usize::MAX` for any number.
+    pub fn reorder(&self) -> usize {
+        self.reorder
+    }
+
+    /// Between units of how many bytes writes are torn, if they are.
+    pub fn torn_unit_bytes(&self) -> Option<u64> {
+        self.torn_unit_bytes
+    }
+
+    /// Whether one write is torn while others are lost.
+    pub fn mixed(&self) -> bool {
+        self.mixed
+    }
+
     /// Whether the states are visited in which nothing was lost.
     pub fn prefix(&self) -> bool {
         self.prefix

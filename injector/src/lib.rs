@@ -25,4 +25,4 @@ pub use minimize::{Minimized, minimize};
 pub use plan::{Address, At, Failure, Fault, Moment, Plan, PointRange, Victims};
 pub use results::{Asked, LiveManifest, LiveResult, SeedPlan, kernel_hash};
 pub use sweep::{Selection, Summary, sweep};
-pub use text::{finding, findings, headline, table};
+pub use text::{finding, finding_in_full, findings, headline, table};

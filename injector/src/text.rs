@@ -86,16 +86,35 @@ pub fn finding(
     alike: usize,
     manifest: &LiveManifest,
 ) -> String {
+    told(number, (result, alike), manifest, BROKEN_MAX)
+}
+
+/// The same with everything that is broken.
+pub fn finding_in_full(
+    number: usize,
+    result: &LiveResult,
+    alike: usize,
+    manifest: &LiveManifest,
+) -> String {
+    told(number, (result, alike), manifest, usize::MAX)
+}
+
+fn told(
+    number: usize,
+    (result, alike): (&LiveResult, usize),
+    manifest: &LiveManifest,
+    broken_max: usize,
+) -> String {
     let mut text = headline(number, result, alike);
     let mut row = |name: &str, words: &str| {
         let _ = write!(text, "\n  {name:12}  {words}");
     };
     let broken = result.broken().unwrap_or_default();
-    for (place, line) in broken.iter().take(BROKEN_MAX).enumerate() {
+    for (place, line) in broken.iter().take(broken_max).enumerate() {
         row(if place == 0 { "broken" } else { "" }, line);
     }
-    if broken.len() > BROKEN_MAX {
-        row("", &format!("and {} more", broken.len() - BROKEN_MAX));
+    if broken.len() > broken_max {
+        row("", &format!("and {} more", broken.len() - broken_max));
     }
     for (place, happened) in result.faults.iter().enumerate() {
         let again = if place == 0 { "" } else { "again " };

@@ -22,9 +22,24 @@ impl Store {
     /// With one of its mistakes, or none.
     fn with(mistake: &str) -> Self {
         let place = Ordinary::new();
+        place.file("cluster.toml", &store_cluster(mistake));
+        Self::of(place)
+    }
+
+    /// Another cluster of `fixtures`, with something in its file replaced.
+    fn other(folder: &str, from: &str, to: &str) -> Self {
+        let place = Ordinary::new();
+        place.repository(&format!("tests/fixtures/{folder}"));
+        let path = place.path("cluster.toml");
+        let text = std::fs::read_to_string(&path).expect("read");
+        assert!(text.contains(from), "{text}");
+        std::fs::write(&path, text.replace(from, to)).expect("written");
+        Self::of(place)
+    }
+
+    fn of(place: Ordinary) -> Self {
+        place.shared("out");
         let path = place.on_path("store");
-        let planted = store_cluster(mistake);
-        place.file("cluster.toml", &planted);
         let [_, _, kernel] = place.virtual_time();
         let kernel = kernel.strip_prefix("uml:").expect("a path").to_owned();
         Self {
@@ -80,7 +95,6 @@ fn history(output: &Output) -> String {
 #[test]
 fn a_run_is_the_same_to_the_byte_each_time_and_another_with_another_seed() {
     let store = Store::with("");
-    store.place.shared("out");
     let options = |data: &'static str| ["--client", "--restart", "--check", "--data", data];
     let first = store.run("7", &options("out/first"));
     let again = store.run("7", &options("out/again"));
@@ -101,7 +115,6 @@ fn a_run_is_the_same_to_the_byte_each_time_and_another_with_another_seed() {
 #[test]
 fn a_live_sweep_finds_what_is_acknowledged_too_early_and_it_happens_again() {
     let store = Store::with("early-acknowledgement");
-    store.place.shared("out");
     let options = [
         "--states",
         "flushed",
@@ -163,7 +176,6 @@ fn a_live_sweep_finds_what_is_acknowledged_too_early_and_it_happens_again() {
 #[test]
 fn a_live_sweep_of_a_correct_store_is_clean_and_continues_where_it_was_stopped() {
     let store = Store::with("");
-    store.place.shared("out");
     let options = ["--sample", "2", "--victims", "all", "--out", "out/all"];
     let output = store.sweep(&[&options[..], &["--budget", "1ms"]].concat());
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
@@ -192,14 +204,18 @@ fn a_live_sweep_of_a_correct_store_is_clean_and_continues_where_it_was_stopped()
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
 }
 
-/// What came of each failure, by index.
+/// What came of each failure, by seed, then by how often the power failed, then by index.
 fn results(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).expect("read");
     let lines = text.lines();
     let mut results: Vec<Value> = lines
         .map(|line| serde_json::from_str(line).expect("an object"))
         .collect();
-    results.sort_by_key(|result| result["index"].as_u64());
+    let address = |result: &Value| {
+        let again = result["again"].as_array().map_or(0, Vec::len);
+        (result["seed"].as_u64(), again, result["index"].as_u64())
+    };
+    results.sort_by_key(address);
     results
 }
 
@@ -216,6 +232,183 @@ fn frames(pcap: &[u8]) -> Vec<(f64, [u8; 6])> {
         rest = others;
     }
     frames
+}
+
+/// What a live sweep came to: its status, and what was said.
+fn came(output: &Output) -> (Option<i32>, String) {
+    let words = format!("{}{}", printed(output), said(output));
+    (output.status.code(), words)
+}
+
+/// The acknowledged records go from the log into the data when the store is opened, and the log is
+/// emptied before the data is durable: one failure loses nothing.
+#[test]
+fn a_recovery_done_wrongly_is_found_where_the_power_fails_again() {
+    let store = Store::other("recovers", "unsynced", "unsynced");
+    let options = ["--points", "acks", "--states", "flushed", "--sample", "1"];
+    let again = ["--again", "1", "--out", "out/twice"];
+    let (status, words) = came(&store.sweep(&[&options[..], &again].concat()));
+    assert_eq!(status, Some(1), "{words}");
+    assert!(words.contains("was acknowledged and is lost"), "{words}");
+    let all = results(&store.place.path("out/twice/results.jsonl"));
+    let verdicts: Vec<_> = all.iter().map(|result| &result["verdict"]).collect();
+    assert_eq!(verdicts, ["ok", "broken"], "the first failure is clean");
+    assert_eq!(all[1]["faults"].as_array().map(Vec::len), Some(2));
+    let shown = printed(&store.crashpoint(&["show", "out/twice", "1"]));
+    assert!(shown.contains("again of node keeper fails at"), "{shown}");
+    let report = store.crashpoint(&["report", "out/twice", "--junit", "out/junit.xml"]);
+    assert_eq!(report.status.code(), Some(0), "{}", said(&report));
+    let junit = std::fs::read_to_string(store.place.path("out/junit.xml")).expect("read");
+    assert!(
+        junit.contains("tests=\"2\" skipped=\"0\" failures=\"1\""),
+        "{junit}"
+    );
+}
+
+/// It is wrong only where it finds that it was begun before.
+#[test]
+#[ignore = "takes minutes: make test-clusters"]
+fn a_recovery_that_is_wrong_after_another_is_found_where_the_power_fails_three_times() {
+    let options = ["--points", "acks", "--states", "flushed", "--sample", "40"];
+    let sweep = |how: &str, again: &str| {
+        let store = Store::other("recovers", "unsynced", how);
+        came(&store.sweep(&[&options[..], &["--again", again, "--stop-after", "1"]].concat()))
+    };
+    for (how, again, expected) in [("twice", "1", 0), ("twice", "2", 1), ("", "2", 0)] {
+        let (status, words) = sweep(how, again);
+        assert_eq!(status, Some(expected), "{how} {again}: {words}");
+    }
+}
+
+#[test]
+#[ignore = "takes a minute: make test-clusters"]
+fn a_kernel_that_gives_up_is_a_finding_of_its_own() {
+    let options = [
+        "--points",
+        "requests",
+        "--states",
+        "flushed",
+        "--stop-after",
+        "1",
+    ];
+    let options = [&options[..], &["--out", "out/results"]].concat();
+    let store = Store::other("panics", "yes", "yes");
+    let (status, words) = came(&store.sweep(&options));
+    assert_eq!(status, Some(1), "{words}");
+    let first = "broken        the machine of keeper has a kernel that gave up: Kernel panic";
+    assert!(words.contains(first), "{words}");
+    let replayed = store.crashpoint(&["replay", "out/results", "1"]);
+    assert!(
+        printed(&replayed).contains("to the byte"),
+        "{}",
+        printed(&replayed)
+    );
+    let (status, words) = came(&Store::other("panics", "yes", "no").sweep(&options));
+    assert_eq!(status, Some(0), "{words}");
+}
+
+/// The shards of a sweep, put together, are the sweep.
+#[test]
+#[ignore = "takes a minute: make test-clusters"]
+fn shards_are_the_sweep_and_frames_are_points() {
+    let store = Store::other("panics", "yes", "no");
+    let options = ["--points", "frames", "--states", "prefix", "--sample", "4"];
+    let sweep = |more: &[&str]| {
+        let (status, words) = came(&store.sweep(&[&options[..], more].concat()));
+        assert_eq!(status, Some(0), "{words}");
+    };
+    sweep(&["--out", "out/all"]);
+    sweep(&["--out", "out/one", "--shard", "1/2"]);
+    sweep(&["--out", "out/two", "--shard", "2/2"]);
+    let half = store.crashpoint(&["merge", "out/one", "--out", "out/half"]);
+    assert!(
+        said(&half).contains("shard 2/2 is missing"),
+        "{}",
+        said(&half)
+    );
+    let merged = store.crashpoint(&["merge", "out/two", "out/one", "--out", "out/merged"]);
+    assert_eq!(merged.status.code(), Some(0), "{}", said(&merged));
+    let of = |name: &str| {
+        let all = results(&store.place.path(&format!("out/{name}/results.jsonl")));
+        let times = all.iter().map(|result| {
+            assert_eq!(result["faults"][0]["at"], "frames");
+            (result["index"].clone(), result["history"].clone())
+        });
+        times.collect::<Vec<_>>()
+    };
+    assert_eq!(of("all").len(), 4);
+    assert_eq!(of("all"), of("merged"));
+}
+
+/// Seeds are swept one after the other, and a finding in one of them is replayed and made smaller in
+/// its own run.
+#[test]
+#[ignore = "takes minutes: make test-clusters"]
+fn a_finding_has_its_seed_and_is_made_smaller() {
+    let store = Store::with("early-acknowledgement");
+    let options = [
+        "--victims",
+        "all",
+        "--points",
+        "acks",
+        "--states",
+        "flushed,reorder:all",
+    ];
+    let how = [
+        "--sample",
+        "3",
+        "--out",
+        "out/results",
+        "--seeds",
+        "3..4",
+        "--live",
+    ];
+    let words = [
+        "cluster",
+        "sweep",
+        "cluster.toml",
+        "--kernel",
+        &store.kernel,
+    ];
+    let (status, words) = came(&store.crashpoint(&[&words[..], &options, &how].concat()));
+    assert_eq!(status, Some(1), "{words}");
+    let all = results(&store.place.path("out/results/results.jsonl"));
+    let seeds: Vec<_> = all.iter().map(|result| result["seed"].as_u64()).collect();
+    assert_eq!(
+        seeds.iter().filter(|seed| **seed == Some(3)).count(),
+        3,
+        "{words}"
+    );
+    assert_eq!(
+        seeds.iter().filter(|seed| **seed == Some(4)).count(),
+        3,
+        "{words}"
+    );
+    let replayed = store.crashpoint(&["replay", "out/results", "1"]);
+    assert!(
+        printed(&replayed).contains("to the byte"),
+        "{}",
+        printed(&replayed)
+    );
+    let minimized = store.crashpoint(&["minimize", "out/results", "1"]);
+    let (status, words) = came(&minimized);
+    assert_eq!(status, Some(1), "{words}");
+    assert!(words.contains(" down to 1 failure, "), "{words}");
+    assert!(words.contains("with CRASHPOINT_OPERATIONS="), "{words}");
+}
+
+/// How many live crash points the correct store is tried with by `make test-clusters`. 5,000 take
+/// hours: this variable says so.
+const POINTS_VARIABLE: &str = "CRASHPOINT_LIVE_POINTS";
+
+#[test]
+#[ignore = "takes ten minutes: make test-clusters"]
+fn a_correct_store_is_clean_at_hundreds_of_live_crash_points() {
+    let points = std::env::var(POINTS_VARIABLE).unwrap_or("200".into());
+    let states = "flushed,prefix,reorder:all,torn:512,mixed";
+    let options = ["--victims", "all", "--sample", &points, "--states", states];
+    let (status, words) = came(&Store::with("").sweep(&options));
+    assert_eq!(status, Some(0), "{words}");
 }
 
 #[test]

@@ -472,6 +472,35 @@ fn count(counts: &mut (u64, u64), result: &LiveResult) {
     }
 }
 
+/// The table of the results in a directory, and whether its sweep has ended.
+pub(crate) fn summed_up(
+    directory: &Path,
+    manifest: &LiveManifest,
+    results: &[LiveResult],
+) -> anyhow::Result<String> {
+    let mut summary = Summary {
+        results: results.to_vec(),
+        ..Summary::default()
+    };
+    for plan in injector::plans(directory)? {
+        summary.seeds += 1;
+        summary.all += plan.plan.len();
+    }
+    let written = injector::summary(directory);
+    if let Some(all) = written.as_ref().and_then(|written| written["all"].as_u64()) {
+        summary.all = all;
+    }
+    let mut text = table(&summary, manifest);
+    if written.is_none_or(|written| written["is_cut_off"] == true) {
+        text += &format!(
+            "the sweep has not ended: continue it with: {} cluster sweep --resume {}\n",
+            campaign::own_call(),
+            quoted(&directory.to_string_lossy())
+        );
+    }
+    Ok(text)
+}
+
 /// The findings, each with the command that has it happen again.
 pub(crate) fn listed(
     results: &[LiveResult],

@@ -12,7 +12,7 @@ mod workspace;
 pub(crate) use bench::{Bench, bench};
 use campaign::{Interrupt, Outcome};
 use clap::Subcommand;
-pub(crate) use live::{laboratory_of, listed, merge as merge_live};
+pub(crate) use live::{laboratory_of, listed, merge as merge_live, summed_up as live_table};
 pub(crate) use record::record_again;
 pub(crate) use run::show;
 pub(crate) use states::Ground;

@@ -4,10 +4,13 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use brief::counted;
 use campaign::{Interrupt, Outcome, say};
-use injector::{finding, findings, manifest, results};
+use injector::{
+    LiveResult, Minimized, OPERATIONS, finding, finding_in_full, findings, manifest, plans, results,
+};
 
-use crate::cluster::{laboratory_of, listed};
+use crate::cluster::{laboratory_of, listed, live_table};
 
 /// Lists the findings of a live sweep, or shows one; nothing if the directory is none of one.
 pub(super) fn show(directory: &Path, number: Option<usize>) -> anyhow::Result<Option<Outcome>> {
@@ -16,22 +19,116 @@ pub(super) fn show(directory: &Path, number: Option<usize>) -> anyhow::Result<Op
     };
     let results = results(directory)?;
     let text = match number {
-        None => listed(&results, &manifest, Some(directory)),
+        None => {
+            listed(&results, &manifest, Some(directory))
+                + &live_table(directory, &manifest, &results)?
+        }
         Some(number) => {
             let found = findings(&results, &manifest);
             let (result, alike) = numbered(&found, number)?;
-            let mut text = finding(number, result, alike, &manifest);
-            for line in result.broken().unwrap_or_default() {
-                text += &format!("  {line}\n");
-            }
-            text
+            finding_in_full(number, result, alike, &manifest)
         }
     };
-    if text.is_empty() {
-        say(&format!("no findings in {} results", results.len()));
-    }
     io::stdout().lock().write_all(text.as_bytes())?;
-    Ok(Some(Outcome::Clean))
+    let is_found = results.iter().any(|result| result.broken().is_some());
+    let is_open = injector::summary(directory).is_none_or(|summary| summary["is_cut_off"] == true);
+    Ok(Some(match (is_found, is_open) {
+        (true, _) => Outcome::Findings,
+        (false, true) => Outcome::Incomplete,
+        (false, false) => Outcome::Clean,
+    }))
+}
+
+/// Makes a directory, if it is not there and empty.
+fn make_empty(directory: &Path) -> anyhow::Result<()> {
+    let made = std::fs::create_dir_all(directory);
+    made.with_context(|| format!("create {}", directory.display()))?;
+    if std::fs::read_dir(directory)?.next().is_some() {
+        bail!("{} is not empty", directory.display());
+    }
+    Ok(())
+}
+
+/// Looks for less that breaks the same.
+pub(super) fn minimize(
+    directory: &Path,
+    number: usize,
+    keep: Option<&Path>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Outcome> {
+    let manifest = manifest(directory)?.context("it was there a moment ago")?;
+    let results = results(directory)?;
+    let found = findings(&results, &manifest);
+    let (result, alike) = numbered(&found, number)?;
+    let seed = result.address.seed;
+    let plan = plans(directory)?.into_iter().find(|plan| plan.seed == seed);
+    let plan =
+        plan.with_context(|| format!("{} has no plan of seed {seed}", directory.display()))?;
+    let laboratory = laboratory_of(&manifest, directory, seed)?;
+    if let Some(keep) = keep {
+        make_empty(keep)?;
+    }
+    if let Some(why) = &plan.not_alone {
+        say(&format!(
+            "the victims stay: restarted alone, with nothing lost, {why}"
+        ));
+    }
+    let cancelled = || interrupt.requested();
+    let minimized = injector::minimize(&laboratory, &plan, result, &mut told, &cancelled)?;
+    let Some(minimized) = minimized else {
+        say(&format!("finding {number} did not come again"));
+        return Ok(Outcome::Incomplete);
+    };
+    let Minimized {
+        result: left,
+        operations,
+        runs,
+        interrupted,
+    } = &minimized;
+    let shape = |result: &LiveResult| {
+        let victims = result
+            .faults
+            .iter()
+            .map(|happened| happened.fault.victims.len());
+        format!(
+            "{}, {}, {}, {}",
+            counted(result.faults.len(), "failure"),
+            counted(victims.sum::<usize>(), "victim"),
+            counted(result.lost(), "lost write"),
+            counted(result.acknowledged, "acknowledgement")
+        )
+    };
+    let mut text = format!(
+        "{} down to {} ({})\n",
+        shape(result),
+        shape(left),
+        counted(*runs as usize, "run")
+    );
+    if let Some(operations) = operations {
+        text += &format!("with {OPERATIONS}={operations} for the client\n");
+    }
+    text += &finding_in_full(number, left, alike, &manifest);
+    io::stdout().lock().write_all(text.as_bytes())?;
+    if let Some(keep) = keep {
+        let laboratory = operations.map_or(laboratory.clone(), |most| laboratory.shorter(most));
+        laboratory.run(&left.failure(), Some(keep), &cancelled)?;
+        say(&format!(
+            "what the machines said and sent is in {}",
+            keep.display()
+        ));
+    }
+    if *interrupted {
+        say("interrupted: there may be something smaller");
+        return Ok(Outcome::Incomplete);
+    }
+    Ok(Outcome::Findings)
+}
+
+/// Says what it was made.
+fn told(result: &LiveResult) {
+    let lost = counted(result.lost(), "lost write");
+    let acknowledged = counted(result.acknowledged, "acknowledgement");
+    say(&format!("{lost}, {acknowledged}"));
 }
 
 fn numbered<T>(found: &[(T, usize)], number: usize) -> anyhow::Result<(&T, usize)> {
@@ -57,11 +154,7 @@ pub(super) fn replay(
     let (result, alike) = numbered(&found, number)?;
     let laboratory = laboratory_of(&manifest, directory, result.address.seed)?;
     if let Some(keep) = keep {
-        let made = std::fs::create_dir_all(keep);
-        made.with_context(|| format!("create {}", keep.display()))?;
-        if std::fs::read_dir(keep)?.next().is_some() {
-            bail!("{} is not empty", keep.display());
-        }
+        make_empty(keep)?;
     }
     let text = finding(number, result, alike, &manifest);
     io::stdout().lock().write_all(text.as_bytes())?;

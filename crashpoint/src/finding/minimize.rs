@@ -14,7 +14,7 @@ use replayer::{
 use workloads::Workload;
 
 use super::states::State;
-use super::{Named, Opened};
+use super::{Named, Opened, live};
 
 /// The arguments of `crashpoint minimize`.
 #[derive(Debug, Args)]
@@ -23,7 +23,8 @@ pub(crate) struct MinimizeArgs {
     finding: Named,
 
     /// Of a program or a cluster: write the state that is left as directories, one for each node,
-    /// into DIR
+    /// into DIR. Of a live sweep: keep what the machines say and all frames of the smallest run in
+    /// DIR
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
 
@@ -42,6 +43,16 @@ pub(crate) fn minimize(
     fs: &Command,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Outcome> {
+    let finding = &arguments.finding;
+    if injector::manifest(&finding.results)?.is_some() {
+        if arguments.shorter.is_some() {
+            bail!(
+                "--shorter is for traces: of a live sweep, minimize tells the client itself to do less"
+            );
+        }
+        let keep = arguments.keep.as_deref();
+        return live::minimize(&finding.results, finding.number, keep, interrupt);
+    }
     let Some(recorded) = Recorded::read(&arguments.finding.results)? else {
         return arguments.of_a_file_system(fs, interrupt);
     };

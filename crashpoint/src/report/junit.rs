@@ -1,6 +1,6 @@
 //! JUnit XML, as CI servers read it: a suite for each file system, a case for each workload that is
 //! not clean, and one for all that are. Of programs and clusters a suite for each sweep, a case for
-//! each finding.
+//! each finding; so of live sweeps.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,6 +13,7 @@ use node_sweep::{Finding, Reason, Recorded};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use replayer::Found;
 
+use super::live::LiveSweep;
 use super::sweep::{Sweep, headline, promises};
 use crate::states::{title, unended};
 
@@ -26,8 +27,12 @@ struct Counts {
 }
 
 /// The file for these sweeps.
-pub(super) fn junit(sweeps: &[Sweep], states: &[(PathBuf, Recorded)]) -> anyhow::Result<String> {
-    let alone = sweeps.len() == 1 && states.is_empty();
+pub(super) fn junit(
+    sweeps: &[Sweep],
+    states: &[(PathBuf, Recorded)],
+    live: &[LiveSweep],
+) -> anyhow::Result<String> {
+    let alone = sweeps.len() == 1 && states.is_empty() && live.is_empty();
     let suites = sweeps
         .iter()
         .flat_map(|sweep| (0..sweep.overview.file_systems.len()).map(move |place| (sweep, place)));
@@ -37,6 +42,7 @@ pub(super) fn junit(sweeps: &[Sweep], states: &[(PathBuf, Recorded)]) -> anyhow:
             .iter()
             .map(|(directory, recorded)| states_suite(directory, recorded)),
     );
+    let suites = suites.chain(live.iter().map(live_suite));
     let mut report = Report::new("crashpoint");
     report.add_test_suites(suites);
     Ok(report.to_string()?)
@@ -134,6 +140,41 @@ fn states_suite(directory: &Path, recorded: &Recorded) -> TestSuite {
         ("states", &summary.states.to_string()),
         ("states-checked", &summary.checked.to_string()),
         ("states-equal", &summary.equal.to_string()),
+    ]);
+    suite
+}
+
+/// Of a live sweep.
+fn live_suite(sweep: &LiveSweep) -> TestSuite {
+    let findings = sweep.findings();
+    let mut cases = Vec::new();
+    for (place, (result, alike)) in findings.iter().enumerate() {
+        let number = place + 1;
+        let name = injector::headline(number, result, *alike);
+        let broken = result.broken().unwrap_or_default().join("; ");
+        let text = sweep.told(number, result, *alike);
+        cases.push(case(&name, NonSuccessKind::Failure, "live", &broken, &text));
+    }
+    for (why, count) in sweep.inconclusive() {
+        let words = format!("{}: {why}", counted(count, "failure"));
+        cases.push(error("failures", "inconclusive", &words, &words));
+    }
+    if let Some(words) = sweep.unended() {
+        cases.push(error("the sweep", "unfinished", &words, &words));
+    }
+    let counts = Counts {
+        clean: sweep.clean(),
+        things: "runs",
+        skipped: 0,
+        time: Duration::ZERO,
+    };
+    let directory = sweep.directory.display();
+    let mut suite = suite_of(&format!("{directory} {}", sweep.name()), cases, &counts);
+    let (first, last) = sweep.manifest.asked.seeds;
+    suite.add_properties([
+        ("kernel", &*sweep.manifest.kernel_hash),
+        ("seeds", &format!("{first}..{last}")),
+        ("states", &sweep.manifest.asked.states.to_string()),
     ]);
     suite
 }

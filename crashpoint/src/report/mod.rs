@@ -1,6 +1,7 @@
 //! `crashpoint report`: the results of sweeps as a page to read and as JUnit for CI.
 
 mod junit;
+mod live;
 mod page;
 mod states;
 mod sweep;
@@ -16,6 +17,7 @@ use itertools::Itertools;
 use node_sweep::Recorded;
 
 use junit::printable;
+use live::LiveSweep;
 use sweep::Sweep;
 
 /// The arguments of `crashpoint report`.
@@ -39,10 +41,11 @@ pub(crate) fn run(arguments: &ReportArgs, fs: &clap::Command) -> anyhow::Result<
     if arguments.html.is_some() && arguments.html == arguments.junit {
         bail!("--html and --junit name the same file: give each its own");
     }
-    let (states, directories) = of_states(&arguments.directories)?;
+    let (live, directories) = live::read(&arguments.directories)?;
+    let (states, directories) = of_states(&directories)?;
     let sweeps = read(&directories, fs)?;
     if arguments.html.is_none() && arguments.junit.is_none() {
-        io::stdout().write_all(would_write(&sweeps, &states).as_bytes())?;
+        io::stdout().write_all(would_write(&sweeps, &states, &live).as_bytes())?;
         say(
             "nothing was written: --html FILE writes a page of these findings to FILE, --junit FILE \
              their test cases for CI",
@@ -50,16 +53,18 @@ pub(crate) fn run(arguments: &ReportArgs, fs: &clap::Command) -> anyhow::Result<
         return Ok(Outcome::CouldNotRun);
     }
     if let Some(path) = &arguments.html {
-        match (sweeps.is_empty(), states.is_empty()) {
-            (false, false) => {
-                bail!("a page is of file systems, or of programs and clusters: write one for each")
-            }
-            (true, false) => write(path, &states::page(&states)?)?,
-            _ => write(path, &page::page(&sweeps)?)?,
-        }
+        let text = match (sweeps.is_empty(), states.is_empty(), live.is_empty()) {
+            (_, true, true) => page::page(&sweeps)?,
+            (true, false, true) => states::page(&states)?,
+            (true, true, false) => live::page(&live)?,
+            _ => bail!(
+                "a page is of file systems, of programs and clusters, or of live sweeps: write one for each"
+            ),
+        };
+        write(path, &text)?;
     }
     if let Some(path) = &arguments.junit {
-        write(path, &junit::junit(&sweeps, &states)?)?;
+        write(path, &junit::junit(&sweeps, &states, &live)?)?;
     }
     Ok(Outcome::Clean)
 }
@@ -97,7 +102,7 @@ fn read(directories: &[PathBuf], fs: &clap::Command) -> anyhow::Result<Vec<Sweep
 }
 
 /// What would be written if somebody said where.
-fn would_write(sweeps: &[Sweep], states: &[OfStates]) -> String {
+fn would_write(sweeps: &[Sweep], states: &[OfStates], live: &[LiveSweep]) -> String {
     let mut rows = vec![["results", "swept", "findings"].map(str::to_owned).to_vec()];
     rows.extend(sweeps.iter().map(|sweep| {
         let swept = sweep.overview.file_systems.iter();
@@ -109,6 +114,11 @@ fn would_write(sweeps: &[Sweep], states: &[OfStates]) -> String {
         let name = printable(&recorded.manifest.name).into_owned();
         let findings = recorded.findings.len().to_string();
         vec![directory.display().to_string(), name, findings]
+    }));
+    rows.extend(live.iter().map(|sweep| {
+        let directory = sweep.directory.display().to_string();
+        let findings = sweep.findings().len().to_string();
+        vec![directory, sweep.name(), findings]
     }));
     columns(&rows)
 }

@@ -41,6 +41,11 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["file_systems", "states", "KernelArgs"])]
     cluster: Option<PathBuf>,
 
+    /// Measure live crash points of a cluster file instead, as `cluster sweep --live` tries them one
+    /// at a time, against runs without a failure
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["file_systems", "states", "cluster", "jobs", "KernelArgs"])]
+    live: Option<PathBuf>,
+
     #[command(flatten)]
     kernel: KernelArgs,
 
@@ -80,16 +85,20 @@ struct Measured {
 
 /// Does it.
 pub(crate) fn run(arguments: &BenchArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    let time = Duration::from_secs(arguments.seconds.into());
+    let format = arguments.format;
+    if let Some(file) = &arguments.live {
+        return cluster::bench_live(&cluster::LiveBench { file, time, format }, interrupt);
+    }
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = arguments.jobs.map_or_else(processors, usize::from);
-    let time = Duration::from_secs(arguments.seconds.into());
     if let Some(file) = &arguments.cluster {
         return cluster::bench(
             &cluster::Bench {
                 file,
                 jobs,
                 time,
-                format: arguments.format,
+                format,
             },
             interrupt,
         );

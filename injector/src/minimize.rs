@@ -5,7 +5,7 @@ use pace_rules::disk::Relaxation;
 
 use crate::error::{Error, Result};
 use crate::laboratory::{Judged, Laboratory, LiveRun};
-use crate::plan::{Failure, Fault};
+use crate::plan::{At, Failure, Fault};
 use crate::results::{LiveResult, SeedPlan};
 use crate::text::without_numbers;
 
@@ -47,8 +47,8 @@ enum Loss {
     Tear { fault: usize, node: usize },
 }
 
-/// Looks for fewer faults, then fewer victims, then less that is lost on disks, and at last a client
-/// that does less. Victims are left as they are where nothing can be said of a failure of one node.
+/// Looks for fewer faults, then fewer victims, then a client that does less, and at last less that is
+/// lost on disks. Victims are left as they are where nothing can be said of a failure of one node.
 /// Nothing is returned if the finding does not come again. `told` gets whatever is smaller.
 ///
 /// # Errors
@@ -93,8 +93,8 @@ impl Search<'_> {
         if may_fail_alone {
             self.fewer_victims()?;
         }
-        self.less_lost()?;
-        self.fewer_operations()
+        self.fewer_operations()?;
+        self.less_lost()
     }
 
     fn faults(&self) -> Vec<Fault> {
@@ -202,20 +202,26 @@ impl Search<'_> {
         (faults, losses)
     }
 
-    /// The client is told to do fewer operations, if it looks at that.
+    /// The client is told to do fewer operations, if it looks at that. Where the power fails right
+    /// after an acknowledgement, that may be an earlier one.
     fn fewer_operations(&mut self) -> Result<()> {
-        let faults = self.faults();
+        let (all, whole) = (self.faults(), self.laboratory.clone());
         let (mut too_few, mut enough) = (0, self.best.acknowledged.len() as u64);
         let mut operations = 1;
         while too_few + 1 < enough {
             let printed = self.best.acknowledged.len();
-            let shorter = self.laboratory.shorter(operations);
+            let shorter = whole.shorter(operations);
+            let mut faults = all.clone();
+            if let Some(first) = faults.first_mut().filter(|first| first.when.at == At::Acks) {
+                first.when.position = first.when.position.min(operations as usize);
+            }
             if self.breaks(&shorter, &faults)? {
+                (enough, self.operations) = (operations, Some(operations));
+                self.laboratory = shorter;
                 if self.best.acknowledged.len() >= printed {
                     // It does not look at it.
                     return Ok(());
                 }
-                (enough, self.operations) = (operations, Some(operations));
             } else {
                 too_few = operations;
             }

@@ -211,7 +211,7 @@ fn whose(given: &[Victims], file: &ClusterFile) -> Vec<Victims> {
     victims
 }
 
-fn laboratory(
+pub(super) fn laboratory(
     path: &Path,
     kernel: Option<&Path>,
     seed: u64,

@@ -2,6 +2,7 @@
 
 mod bench;
 mod live;
+mod live_bench;
 mod record;
 mod recover;
 mod run;
@@ -13,6 +14,7 @@ pub(crate) use bench::{Bench, bench};
 use campaign::{Interrupt, Outcome};
 use clap::Subcommand;
 pub(crate) use live::{laboratory_of, listed, merge as merge_live, summed_up as live_table};
+pub(crate) use live_bench::{LiveBench, bench as bench_live};
 pub(crate) use record::record_again;
 pub(crate) use run::show;
 pub(crate) use states::Ground;

@@ -389,6 +389,15 @@ pub(crate) fn run_as(command: &mut Command, user: &User) {
         .env("LOGNAME", &user.name);
 }
 
+/// Has a command be run by the user with a name.
+///
+/// # Errors
+/// If there is none.
+pub fn run_as_user(command: &mut Command, name: &str) -> Result<()> {
+    run_as(command, &user(name)?);
+    Ok(())
+}
+
 /// The user with a name.
 pub(crate) fn user(name: &str) -> Result<User> {
     let found = User::from_name(name).doing(|| format!("look for the user {name}"))?;

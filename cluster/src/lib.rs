@@ -42,10 +42,12 @@ pub use file::{
     ADDRESS_VARIABLE, CLIENT, Check, ClientConfig, ClusterFile, DIRECTORY, Explore, NodeConfig,
     PATIENCE_VARIABLE, Ready,
 };
-pub use hidden::run_hidden;
+pub use hidden::{run_as_user, run_hidden};
 pub use links::{Link, Links, Member, between};
 pub use network::{client_address, reaches_others, try_links, try_network};
 pub use node::Node;
 pub use process::{Ending, Process, Spawn, Starter};
-pub use simulated::{Driven, RunningClient, SimulatedCluster, SimulationSettings};
+pub use simulated::{
+    Driven, MachineRecorder, MachineRecording, RunningClient, SimulatedCluster, SimulationSettings,
+};
 pub use turns::Turns;

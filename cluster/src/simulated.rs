@@ -7,4 +7,6 @@ mod run;
 mod words;
 
 pub(crate) use init::{MACHINE_COMMAND, be_machine};
-pub use run::{Driven, RunningClient, SimulatedCluster, SimulationSettings};
+pub use run::{
+    Driven, MachineRecorder, MachineRecording, RunningClient, SimulatedCluster, SimulationSettings,
+};

@@ -135,7 +135,8 @@ enum Command {
 
 fn main() -> ExitCode {
     logging::inherit();
-    if let Some(status) = replayer::run_hidden().or_else(::cluster::run_hidden) {
+    let hidden = replayer::run_hidden().or_else(::cluster::run_hidden);
+    if let Some(status) = hidden.or_else(cluster::run_hidden) {
         return status;
     }
     match parse() {

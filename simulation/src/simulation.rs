@@ -271,6 +271,15 @@ impl Simulation {
         self.machines[machine].frames
     }
 
+    /// When a machine that is on was switched on: its kernel's clock counts from there.
+    ///
+    /// # Panics
+    /// If it is off.
+    pub fn began_ns(&self, machine: usize) -> u64 {
+        let running = self.machines[machine].running.as_ref();
+        running.expect("the machine is on").offset_ns
+    }
+
     /// Whether a machine is on.
     pub fn is_on(&self, machine: usize) -> bool {
         self.machines[machine].running.is_some()

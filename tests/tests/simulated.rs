@@ -112,6 +112,81 @@ fn a_run_is_the_same_to_the_byte_each_time_and_another_with_another_seed() {
     assert_ne!(history(&first), history(&other));
 }
 
+/// The trace of a simulated run is one like any other, and the same each time.
+#[test]
+fn a_recording_is_the_same_to_the_byte_each_time_and_its_states_show_what_was_planted() {
+    let store = Store::with("early-acknowledgement");
+    let text = store_cluster("early-acknowledgement");
+    store
+        .place
+        .file("cluster.toml", &format!("disk = \"ext4\"\n{text}"));
+    store.place.shared("out");
+    for name in ["out/1", "out/2"] {
+        let how = ["--simulate", "--seed", "7", "--kernel", &store.kernel];
+        let words = ["cluster", "record", "cluster.toml", "-o", name];
+        let output = store.crashpoint(&[&words[..], &how].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    }
+    let (first, second) = (store.files("out/1"), store.files("out/2"));
+    for (name, content) in &first {
+        assert_eq!(second.get(name), Some(content), "{name}");
+    }
+    assert_eq!(first.len(), second.len());
+    assert!(first.contains_key("disk-2-log.zst"));
+    let shown = store.crashpoint(&["show", "out/1", "--pcap", "out/frames"]);
+    assert_eq!(shown.status.code(), Some(0), "{}", said(&shown));
+    let copied = std::fs::read(store.place.path("out/frames")).expect("read");
+    assert!(frames(&copied).len() > 100);
+    let shown = printed(&store.crashpoint(&["show", "out/1"]));
+    // Who receives does so after it was sent, on the clock that all machines share.
+    let time_of = |what: &str| {
+        let line = shown.lines().find(|line| line.contains(what));
+        let line = line.unwrap_or_else(|| panic!("no {what} in {shown}"));
+        let ms: f64 = line
+            .split_whitespace()
+            .next()
+            .expect("a time")
+            .parse()
+            .expect("one");
+        ms
+    };
+    assert!(
+        time_of("put key-1 value-1") < time_of("put key-2 value-2"),
+        "{shown}"
+    );
+    let sweep = |level: &str, options: &[&str]| {
+        let trace = store.place.path("out/1");
+        let mut command = std::process::Command::new(program("crashpoint"));
+        command
+            .env("PATH", &store.path)
+            .args(["cluster", "sweep"])
+            .arg(trace);
+        command
+            .args(["--level", level, "--stop-after", "1"])
+            .args(options);
+        command.output().expect("it runs")
+    };
+    let found = sweep("syscalls", &["--model", "ext4-ordered", "--sample", "30"]);
+    assert_eq!(
+        found.status.code(),
+        Some(1),
+        "{}{}",
+        printed(&found),
+        said(&found)
+    );
+    let text = printed(&found);
+    assert!(text.contains("is lost"), "{text}");
+    // Its disks are mounted as others are.
+    let looked = sweep("block", &["--sample", "2", "--states", "prefix"]);
+    assert_eq!(
+        looked.status.code(),
+        Some(0),
+        "{}{}",
+        printed(&looked),
+        said(&looked)
+    );
+}
+
 #[test]
 fn a_live_sweep_finds_what_is_acknowledged_too_early_and_it_happens_again() {
     let store = Store::with("early-acknowledgement");

@@ -64,6 +64,7 @@ struct Host {
     is_here: bool,
     done: Option<std::result::Result<(), Refusal>>,
     tried: Option<bool>,
+    content: Option<std::result::Result<Vec<u8>, String>>,
     end: Option<End>,
     processes: BTreeMap<ProcessId, Process>,
 }
@@ -181,6 +182,14 @@ impl Hosts {
         self.known[machine].tried.take()
     }
 
+    /// What is in the file that was last asked for, once.
+    pub(super) fn content(
+        &mut self,
+        machine: usize,
+    ) -> Option<std::result::Result<Vec<u8>, String>> {
+        self.known[machine].content.take()
+    }
+
     /// Lets time pass until something happens.
     pub(super) fn hear(&mut self, until_ns: u64, cancelled: &dyn Fn() -> bool) -> Result<Heard> {
         match self.simulation.run(until_ns, cancelled)? {
@@ -206,6 +215,7 @@ impl Hosts {
                 Some(Report::Here) => host.is_here = true,
                 Some(Report::Done(done)) => host.done = Some(done),
                 Some(Report::Tried(answers)) => host.tried = Some(answers),
+                Some(Report::Content(content)) => host.content = Some(content),
                 Some(Report::Printed {
                     id,
                     is_error,

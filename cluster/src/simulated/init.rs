@@ -47,7 +47,7 @@ const DISK: &str = "/dev/vda";
 const DISK_DIRECTORY: &str = ".disk";
 
 /// The node's directory on it, as on the disks of clusters in namespaces.
-const DATA_DIRECTORY: &str = "data";
+pub(super) const DATA_DIRECTORY: &str = "data";
 
 /// How much is read at once.
 const PART_BYTES: usize = 1 << 14;
@@ -206,6 +206,11 @@ impl Init {
                 user,
             } => write(&path, &content, user.as_deref()),
             Order::Sync => self.sync(),
+            Order::Read { path } => {
+                let content = fs::read(&path);
+                let content = content.map_err(|error| format!("{}: {error}", path.display()));
+                return self.report(&Report::Content(content));
+            }
             Order::Start { id, task } => {
                 match start(&task) {
                     Ok(process) => drop(self.processes.insert(id, process)),

@@ -19,13 +19,14 @@ use simulation::{
     Chance, Chaos, Disk, DiskTimes, EPOCH_NS, End, Link, MachineSpec, Point, PowerCut, Settings,
     Simulation, pcap,
 };
+use trace_store::Disk as RecordedDisk;
 
 use super::hosts::{Heard, Hosts};
-use super::init::MACHINE_COMMAND;
+use super::init::{DATA_DIRECTORY, MACHINE_COMMAND};
 use super::words::{DiskSetUp, Order, ProcessId, SetUp, Task};
 use crate::check::{END, Verdict, of_end, question, too_long, verdict};
 use crate::error::{Context, Error, Result, log_words};
-use crate::file::{CLIENT, Check, ClusterFile, Ready};
+use crate::file::{CLIENT, Check, ClusterFile, NodeConfig, Ready};
 use crate::log;
 use crate::network::{client_address, hardware_address};
 use crate::node::{FIRST_LAST_PID, SETUP_WITHIN, hosts};
@@ -77,6 +78,31 @@ pub struct SimulatedCluster {
     variables: Vec<(String, String)>,
     /// The check, if it keeps running.
     server: Option<ProcessId>,
+    /// What records the commands of nodes and the client.
+    recorder: Option<Box<dyn MachineRecorder>>,
+}
+
+/// Records what is started in a machine: a program that starts it, and ends when it has, or when it
+/// is given something to read. What it recorded is then in a file there.
+pub trait MachineRecorder {
+    /// The words of that program, before those of the command of a node, or of the client if there
+    /// is none.
+    fn words(&self, node: Option<&NodeConfig>) -> Vec<String>;
+
+    /// Where the file is.
+    fn path(&self, node: Option<&NodeConfig>) -> PathBuf;
+}
+
+/// What was recorded in a machine.
+#[derive(Debug)]
+pub struct MachineRecording {
+    /// What its recorder wrote.
+    pub bytes: Vec<u8>,
+    /// When the machine was switched on, in nanoseconds of the simulation: its clock counts from
+    /// there.
+    pub began_ns: u64,
+    /// What its disk was asked for, if it has one.
+    pub disk: Option<RecordedDisk>,
 }
 
 /// How far a machine is that is on. A start may be broken off and gone on with.
@@ -138,6 +164,8 @@ struct NodeState {
     tries: bool,
     /// How often it was switched on.
     starts: u32,
+    /// How much of the log of its disk was durable when its command was started to be recorded.
+    durable: usize,
 }
 
 impl SimulatedCluster {
@@ -180,7 +208,85 @@ impl SimulatedCluster {
             variables: Vec::new(),
             file: file.clone(),
             server: None,
+            recorder: None,
         })
+    }
+
+    /// Has nodes and the client recorded that are started from now on.
+    pub fn record(&mut self, recorder: Box<dyn MachineRecorder>) {
+        self.recorder = Some(recorder);
+    }
+
+    /// Kills all nodes at one instant, and returns what was recorded of each, and of the client after
+    /// them. The machines are off then.
+    ///
+    /// # Errors
+    /// If one of the recorders failed.
+    pub fn end_recording(&mut self, cancelled: &dyn Fn() -> bool) -> Result<Vec<MachineRecording>> {
+        for machine in 0..self.nodes.len() {
+            let id = self.nodes[machine].command.expect("the node was started");
+            let bytes = b"\n".to_vec();
+            self.hosts.order(machine, &Order::Input { id, bytes });
+        }
+        let mut recorded = Vec::new();
+        for machine in 0..=self.client() {
+            if let Some(id) = self.nodes.get(machine).and_then(|node| node.command) {
+                let ended = self.wait(machine, SETUP_WITHIN, cancelled, |hosts| {
+                    hosts.process(machine, id)?.status
+                })?;
+                ended.ok_or_else(|| self.not_recorded(machine, "its recorder does not end"))?;
+            }
+            recorded.push(self.recording_of(machine, cancelled)?);
+        }
+        let nodes: Vec<_> = (0..self.nodes.len()).collect();
+        for (node, cut) in self.power_off(&nodes, |_, _| Relaxation::Prefix)? {
+            recorded[node].disk = Some(RecordedDisk {
+                file_system: self.file_system().to_owned(),
+                directory: DATA_DIRECTORY.to_owned(),
+                base: cut.base,
+                log: cut.log,
+                durable: self.nodes[node].durable,
+            });
+        }
+        Ok(recorded)
+    }
+
+    fn recording_of(
+        &mut self,
+        machine: usize,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<MachineRecording> {
+        let recorder = self.recorder.as_ref().expect("it is recorded");
+        let path = recorder.path(self.file.nodes.get(machine));
+        self.hosts.order(machine, &Order::Read { path });
+        let content = self.wait(machine, SETUP_WITHIN, cancelled, |hosts| {
+            hosts.content(machine)
+        })?;
+        match content {
+            Some(Ok(bytes)) => Ok(MachineRecording {
+                bytes,
+                began_ns: self.hosts.simulation.began_ns(machine),
+                disk: None,
+            }),
+            Some(Err(why)) => Err(self.not_recorded(machine, &why)),
+            None => Err(self.not_recorded(machine, "its machine does not answer")),
+        }
+    }
+
+    fn not_recorded(&self, machine: usize, why: &str) -> Error {
+        let name = self.hosts.name(machine);
+        self.failed(name, name, &format!("was not recorded: {why}"))
+    }
+
+    /// The command of a node, or the client, as it is started: by its recorder, which makes itself
+    /// the node's user.
+    fn recorded(&self, node: Option<usize>, mut task: Task) -> Task {
+        if let Some(recorder) = &self.recorder {
+            let mut words = recorder.words(node.map(|node| &self.file.nodes[node]));
+            words.append(&mut task.words);
+            (task.words, task.user, task.has_input) = (words, None, true);
+        }
+        task
     }
 
     /// The machines, their disks and their network.
@@ -358,8 +464,16 @@ impl SimulatedCluster {
                 if self.nodes[machine].data != Data::Begun {
                     self.begin_node(machine, cancelled)?;
                 }
+                if self.recorder.is_some() && config.has_data {
+                    // With what was there before begins what is recorded.
+                    self.ask(machine, &Order::Sync, cancelled)?;
+                    let disk = self.hosts.simulation.disk(machine, 0);
+                    disk.settle();
+                    self.nodes[machine].durable = disk.log().len();
+                }
                 let now_ns = self.hosts.simulation.now_ns();
                 let task = self.node_task(machine, &config.command);
+                let task = self.recorded(Some(machine), task);
                 let id = self.hosts.start(machine, task, &config.name, true)?;
                 self.nodes[machine].command = Some(id);
                 self.nodes[machine].started_ns = now_ns;
@@ -527,6 +641,7 @@ impl SimulatedCluster {
     pub fn begin_client(&mut self) -> Result<RunningClient> {
         let config = self.file.the_client()?.clone();
         let (machine, task) = (self.client(), self.client_task(&config.command, false));
+        let task = self.recorded(None, task);
         let id = self.hosts.start(machine, task, CLIENT, false)?;
         let now_ns = self.hosts.simulation.now_ns();
         Ok(RunningClient {
@@ -699,8 +814,12 @@ impl SimulatedCluster {
     /// If that cannot be written.
     pub fn write_frames(&mut self, directory: &Path) -> Result<()> {
         let path = directory.join("net.pcap");
-        let bytes = pcap(&self.hosts.simulation.switch().sent(), EPOCH_NS);
-        fs::write(&path, bytes).doing(|| format!("write {}", path.display()))
+        fs::write(&path, self.frames()).doing(|| format!("write {}", path.display()))
+    }
+
+    /// The frames that were sent since they are [kept](simulation::Switch::keep_frames), as a pcap.
+    pub fn frames(&mut self) -> Vec<u8> {
+        pcap(&self.hosts.simulation.switch().sent(), EPOCH_NS)
     }
 
     /// Has the run stand still at a point, in whatever it does then.

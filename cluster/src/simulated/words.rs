@@ -34,6 +34,8 @@ pub(super) enum Order {
     Try { address: Ipv4Addr, port: u16 },
     /// To write everything to the disk.
     Sync,
+    /// To send what is in a file.
+    Read { path: PathBuf },
 }
 
 /// A command.
@@ -90,6 +92,8 @@ pub(super) enum Report {
     Ended { id: ProcessId, status: i32 },
     /// Whether somebody answered.
     Tried(bool),
+    /// What is in a file, or why that is not known.
+    Content(Result<Vec<u8>, String>),
 }
 
 /// Why something is not done.

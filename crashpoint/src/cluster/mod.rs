@@ -15,7 +15,7 @@ use campaign::{Interrupt, Outcome};
 use clap::Subcommand;
 pub(crate) use live::{laboratory_of, listed, merge as merge_live, summed_up as live_table};
 pub(crate) use live_bench::{LiveBench, bench as bench_live};
-pub(crate) use record::record_again;
+pub(crate) use record::{FRAMES, record_again, run_hidden};
 pub(crate) use run::show;
 pub(crate) use states::Ground;
 
@@ -30,7 +30,8 @@ pub(crate) enum ClusterCommand {
     Run(run::RunArgs),
     /// Record what the nodes do and say while the client runs
     ///
-    /// Starts the cluster with every node recorded, runs the client once, and kills everything.
+    /// Starts the cluster with every node recorded, runs the client once, and kills everything. With
+    /// --simulate the nodes are simulated machines: the same seed gives the same trace, to the byte.
     /// Exit status: 0 everything was recorded, 2 it could not run, 3 something was done that the
     /// trace does not have, or it was interrupted.
     Record(record::RecordArgs),

@@ -21,9 +21,17 @@ use trace::Action;
 use trace_store::{About, TO_ANOTHER_NODE, Trace};
 
 use super::run::{is_interrupted, say_ready};
+use super::simulate::SimulateArgs;
 use super::workspace::Workspace;
 use crate::finding::OPERATIONS;
 use crate::terminal::give_terminal;
+
+mod simulated;
+
+pub(crate) use simulated::run_hidden;
+
+/// What a simulated run's frames are called in the directory of its trace.
+pub(crate) const FRAMES: &str = "net.pcap";
 
 /// How often it is looked whether the client has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -38,6 +46,9 @@ pub(crate) struct RecordArgs {
     /// The new directory that the trace is written to
     #[arg(short, long, value_name = "DIR")]
     out: PathBuf,
+
+    #[command(flatten)]
+    simulate: SimulateArgs,
 }
 
 /// Does it.
@@ -53,7 +64,16 @@ pub(crate) fn record(arguments: &RecordArgs, interrupt: &Interrupt) -> anyhow::R
     if file.client.is_none() {
         bail!("there is no [client] in the cluster file to record");
     }
-    let trace = match recorded(&file, &mut Workspace::new(&file, None)?, None, interrupt) {
+    let simulated = arguments
+        .simulate
+        .simulate
+        .then(|| simulated::recorded(&file, &arguments.simulate, interrupt));
+    let recorded = match simulated {
+        Some(simulated) => simulated.map(|(trace, frames)| (trace, Some(frames))),
+        None => recorded(&file, &mut Workspace::new(&file, None)?, None, interrupt)
+            .map(|trace| (trace, None)),
+    };
+    let (trace, frames) = match recorded {
         Err(error) if is_interrupted(&error) => {
             say("interrupted: everything is stopped, and no trace was written");
             return Ok(Outcome::Incomplete);
@@ -61,6 +81,10 @@ pub(crate) fn record(arguments: &RecordArgs, interrupt: &Interrupt) -> anyhow::R
         other => other?,
     };
     trace.save(&arguments.out)?;
+    if let Some(frames) = frames {
+        let path = arguments.out.join(FRAMES);
+        fs::write(&path, frames).with_context(|| format!("write {}", path.display()))?;
+    }
     summarize(&trace, &arguments.out)?;
     Ok(if trace.about.not_recorded.is_empty() {
         Outcome::Clean

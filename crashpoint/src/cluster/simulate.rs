@@ -206,7 +206,7 @@ fn told_not_ready(error: Error) -> anyhow::Result<Outcome> {
     Ok(Outcome::Findings)
 }
 
-fn say_ready(cluster: &mut SimulatedCluster, begun: Instant) {
+pub(super) fn say_ready(cluster: &mut SimulatedCluster, begun: Instant) {
     let virtual_s = cluster.simulation().now_ns() as f64 / SECOND_NS;
     say(&format!(
         "{} ready at {virtual_s:.3} s of virtual time, after {:.1} s",

@@ -1,9 +1,10 @@
 //! `crashpoint show`: the findings of a sweep, and the story of one.
 
+use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use brief::counted;
 use campaign::{Outcome, columns};
 use clap::{Args, Command};
@@ -12,6 +13,7 @@ use replayer::{Findings, Found, Group, replay_text};
 use trace_store::Trace;
 
 use super::{Named, live};
+use crate::cluster::FRAMES;
 use crate::states::{BY_THE_LETTER, inconclusive_title, numbered_inconclusive, title, unended};
 
 /// What a directory has that is a trace of a program or a cluster.
@@ -33,10 +35,18 @@ pub(crate) struct ShowArgs {
     /// cluster, tell everything
     #[arg(long)]
     all: bool,
+
+    /// Of a trace that was recorded on simulated machines: write all frames that were sent to FILE,
+    /// which Wireshark reads
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["number", "all"])]
+    pcap: Option<PathBuf>,
 }
 
 /// Does it.
 pub(crate) fn show(arguments: ShowArgs, fs: &Command) -> anyhow::Result<Outcome> {
+    if let Some(path) = &arguments.pcap {
+        return frames(&arguments.results, path);
+    }
     if let Some(outcome) = live::show(&arguments.results, arguments.number)? {
         return Ok(outcome);
     }
@@ -59,6 +69,23 @@ pub(crate) fn show(arguments: ShowArgs, fs: &Command) -> anyhow::Result<Outcome>
         ),
         None => list(&Findings::read(&arguments.results)?, arguments.all),
     }
+}
+
+/// Writes the frames of a simulated run to a file.
+fn frames(trace: &Path, to: &Path) -> anyhow::Result<Outcome> {
+    let from = trace.join(FRAMES);
+    if !from.is_file() {
+        bail!(
+            "{} has no frames: `crashpoint cluster record --simulate` keeps those of its run",
+            trace.display()
+        );
+    }
+    // What is there is somebody's.
+    let mut file = File::create_new(to).with_context(|| format!("write {}", to.display()))?;
+    File::open(&from)
+        .and_then(|mut frames| io::copy(&mut frames, &mut file))
+        .with_context(|| format!("copy {} to {}", from.display(), to.display()))?;
+    Ok(Outcome::Clean)
 }
 
 /// Of a sweep of the crash states of a program or a cluster.

@@ -1,9 +1,11 @@
 //! The traces of several nodes as one: the ends of their connections found, their data together.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use trace::{Action, Data, Event, FileKind, FileOp, InitialFile, Message, Node};
-use trace_store::{About, Frame, Trace};
+use trace_store::{About, Trace};
 
 use super::log::{NodeTrace, Recorded, Span, What};
 use super::sockets::Ends;
@@ -60,10 +62,7 @@ pub fn join(nodes: Vec<NodeTrace>, mut about: About) -> Trace {
         for (what, count) in node.refused {
             *about.refused.entry(what).or_default() += count;
         }
-        for (number, stack) in node.stacks {
-            let stack = stack.into_iter().map(frame).collect();
-            trace.stacks.insert(number, stack);
-        }
+        trace.stacks.extend(node.stacks);
         trace.run.nodes.push(Node {
             name: node.name,
             initial,
@@ -72,21 +71,6 @@ pub fn join(nodes: Vec<NodeTrace>, mut about: About) -> Trace {
     }
     trace.about = about;
     trace
-}
-
-fn frame(frame: tracer::Frame) -> Frame {
-    let tracer::Frame {
-        module,
-        address,
-        function,
-        source,
-    } = frame;
-    Frame {
-        module,
-        address,
-        function,
-        source,
-    }
 }
 
 /// The streams of all ends.
@@ -141,7 +125,7 @@ fn streams(nodes: &[NodeTrace]) -> HashMap<End, Streams> {
 
 fn event(
     recorded: Recorded,
-    calls: &mut BTreeMap<&'static str, std::sync::Arc<str>>,
+    calls: &mut BTreeMap<Cow<'static, str>, Arc<str>>,
     streams: impl Fn(usize) -> Streams,
 ) -> Event {
     let action = match recorded.what {
@@ -177,7 +161,7 @@ fn event(
         thread: recorded.thread,
         call: calls
             .entry(recorded.call)
-            .or_insert_with(|| recorded.call.into())
+            .or_insert_with_key(|call| call.as_ref().into())
             .clone(),
         stack: recorded.stack,
         action,

@@ -1,23 +1,26 @@
-//! What is recorded of one node, before it is joined with the others.
+//! What is recorded of one node, before it is joined with the others. It can be packed, to come from
+//! another machine.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::process::ExitStatus;
 
 use brief::{Brief, BriefList};
+use serde::{Deserialize, Serialize};
 use trace::{Data, FileOp, InitialFile};
-use trace_store::WeakSync;
-
-use tracer::StackTable;
+use trace_store::{Frame, WeakSync};
 
 use super::sockets::Connection;
 
 /// What was recorded of one node.
+#[derive(Serialize, Deserialize)]
 pub struct NodeTrace {
     /// Its name.
     pub name: String,
     /// How the process that was started ended.
+    #[serde(with = "status")]
     pub status: ExitStatus,
     /// Calls that are not in the events although they can change what is in the directory, and how
     /// often they were made.
@@ -29,14 +32,14 @@ pub struct NodeTrace {
     /// Datagrams that it sent, by call and address, and how many: they are not in the events.
     /// Whoever knows the addresses of the other nodes has to count those that went there as not
     /// recorded.
-    pub datagrams: BTreeMap<(&'static str, IpAddr), u64>,
+    pub datagrams: BTreeMap<(Cow<'static, str>, IpAddr), u64>,
     /// Its directory of data, as it was given.
     pub(super) directory: Option<String>,
     pub(super) initial: Vec<InitialFile>,
     pub(super) events: Vec<Recorded>,
     pub(super) connections: Vec<Connection>,
     pub(super) data: Vec<u8>,
-    pub(super) stacks: StackTable,
+    pub(super) stacks: BTreeMap<u64, Vec<Frame>>,
 }
 
 impl fmt::Debug for NodeTrace {
@@ -58,14 +61,39 @@ impl fmt::Debug for NodeTrace {
     }
 }
 
+impl NodeTrace {
+    /// Its bytes, for [`Self::unpack`].
+    pub fn pack(&self) -> Vec<u8> {
+        postcard::to_stdvec(self).expect("it has only what postcard knows")
+    }
+
+    /// What another machine packed. Its clock began when that of this trace was at `began_ns`, and no
+    /// other machine has its number: what means something else on each, such as a loopback address
+    /// or a process id, is told apart by that.
+    ///
+    /// # Errors
+    /// If these are the bytes of something else.
+    pub fn unpack(bytes: &[u8], began_ns: u64, machine: u16) -> Result<Self, postcard::Error> {
+        let mut node: Self = postcard::from_bytes(bytes)?;
+        for event in &mut node.events {
+            event.start_ns += began_ns;
+            event.end_ns += began_ns;
+        }
+        let ends = node.connections.iter_mut();
+        ends.filter_map(|connection| connection.ends.as_mut())
+            .for_each(|ends| ends.move_to(machine));
+        Ok(node)
+    }
+}
+
 /// An event whose connection is this node's own.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Recorded {
     pub start_ns: u64,
     pub end_ns: u64,
     pub process: u32,
     pub thread: u32,
-    pub call: &'static str,
+    pub call: Cow<'static, str>,
     pub stack: u64,
     pub what: What,
 }
@@ -81,7 +109,7 @@ impl Recorded {
 }
 
 /// What an event did.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) enum What {
     File(FileOp),
     Socket {
@@ -93,10 +121,28 @@ pub(super) enum What {
 }
 
 /// Of the bytes that go one way over a connection.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) enum Span {
     /// These.
     Bytes { from: u64, to: u64 },
     /// The end after them.
     End,
+}
+
+/// How a process ended, as wait(2) has it.
+mod status {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    // The form is serde's.
+    #[allow(clippy::trivially_copy_pass_by_ref)]
+    pub(super) fn serialize<S: Serializer>(status: &ExitStatus, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_i32(status.into_raw())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<ExitStatus, D::Error> {
+        Ok(ExitStatus::from_raw(i32::deserialize(from)?))
+    }
 }

@@ -8,7 +8,7 @@ use std::process::ExitStatus;
 
 use libc::pid_t;
 use trace::{Data, FileId, FileOp, InitialFile};
-use trace_store::WeakSync;
+use trace_store::{Frame, WeakSync};
 use tracer::calls::Call;
 use tracer::lookup::Paths;
 use tracer::{After, Decision, Entry, Observer, Origin, StackTable, now_ns, read_memory};
@@ -138,7 +138,7 @@ impl Recording {
             end_ns: now_ns(),
             process: origin.process as u32,
             thread: origin.thread as u32,
-            call: origin.row.name,
+            call: origin.row.name.into(),
             stack: origin.stack,
             what,
         });
@@ -364,7 +364,18 @@ impl Observer for Recording {
             connections: self.sockets.all,
             datagrams: self.sockets.datagrams,
             data: self.data,
-            stacks: stacks.clone(),
+            stacks: stacks.iter().map(named).collect(),
         })
     }
+}
+
+/// A stack as traces have it.
+fn named((number, stack): (&u64, &Vec<tracer::Frame>)) -> (u64, Vec<Frame>) {
+    let frames = stack.iter().cloned().map(|frame| Frame {
+        module: frame.module,
+        address: frame.address,
+        function: frame.function,
+        source: frame.source,
+    });
+    (*number, frames.collect())
 }

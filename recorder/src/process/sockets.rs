@@ -1,5 +1,6 @@
 //! What goes over connections: which bytes of which, so that the two ends can be matched.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -11,6 +12,7 @@ use nix::sys::socket::{
     SockType, SockaddrStorage, UnixAddr, getpeername, getsockname, getsockopt, sockopt,
 };
 use rustix::fs::{FileType, Mode, OFlags, openat, readlinkat};
+use serde::{Deserialize, Serialize};
 
 use super::gate::Changes;
 use super::log::{Span, What};
@@ -21,7 +23,7 @@ use tracer::lookup::Descriptor;
 use tracer::{Entry, read_memory};
 
 /// A connection as one of its ends sees it.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Connection {
     /// None as long as it is not connected.
     pub ends: Option<Ends>,
@@ -36,7 +38,7 @@ pub(super) struct Connection {
 }
 
 /// Between whom a connection is.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) enum Ends {
     /// Two addresses. Those that mean another machine in each network namespace come with its
     /// number.
@@ -54,6 +56,17 @@ pub(super) enum Ends {
 }
 
 impl Ends {
+    /// Tells those of one machine from those of another one with a kernel of its own, whose numbers
+    /// are the same.
+    pub(super) fn move_to(&mut self, machine: u16) {
+        match self {
+            // None: these addresses mean the same everywhere.
+            Self::Internet { namespace: 0, .. } => {}
+            Self::Internet { namespace, .. } => *namespace ^= u64::from(machine) << 48,
+            Self::Unix { client, .. } => *client |= pid_t::from(machine) << PID_BITS,
+        }
+    }
+
     /// The same connection as the other end sees it.
     pub(super) fn reversed(&self) -> Self {
         match self.clone() {
@@ -97,7 +110,7 @@ pub(super) struct Sockets {
     known: HashMap<u64, Kind>,
     pub all: Vec<Connection>,
     /// Datagrams that were sent, by call and address. Nothing else is known of them.
-    pub datagrams: BTreeMap<(&'static str, IpAddr), u64>,
+    pub datagrams: BTreeMap<(Cow<'static, str>, IpAddr), u64>,
 }
 
 impl Sockets {
@@ -158,6 +171,9 @@ pub(super) enum SocketCall {
 /// One message of sendmmsg(2): `struct mmsghdr`, with the length at its end.
 const MANY_BYTES: u64 = 64;
 const MANY_LENGTH: u64 = 56;
+
+/// No process id takes more (`PID_MAX_LIMIT`).
+const PID_BITS: u32 = 22;
 
 /// The kernel sends so many at once at most (`UIO_MAXIOV`).
 const MANY_MAX: u64 = 1024;
@@ -305,7 +321,7 @@ impl Recording {
                     *self
                         .sockets
                         .datagrams
-                        .entry((origin.row.name, address))
+                        .entry((origin.row.name.into(), address))
                         .or_default() += 1;
                 }
             }
@@ -394,7 +410,7 @@ impl Recording {
                     *self
                         .sockets
                         .datagrams
-                        .entry((origin.row.name, *address))
+                        .entry((origin.row.name.into(), *address))
                         .or_default() += 1;
                 }
                 return;
@@ -597,4 +613,33 @@ fn unix_name(address: &UnixAddr) -> Option<Vec<u8>> {
         .path()
         .map(|path| path.as_os_str().as_bytes().to_vec());
     path.or_else(|| address.as_abstract().map(|name| [b"\0", name].concat()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_means_another_machine_on_each_is_told_apart() {
+        let ends = |namespace| Ends::Internet {
+            local: ([127, 0, 0, 1], 1).into(),
+            remote: ([127, 0, 0, 1], 2).into(),
+            namespace,
+        };
+        let unix = Ends::Unix {
+            name: b"socket".to_vec(),
+            client: 300,
+            accepted: true,
+        };
+        let moved = |ends: &Ends, machine| {
+            let mut ends = ends.clone();
+            ends.move_to(machine);
+            ends
+        };
+        for own in [ends(4_026_531_840), unix] {
+            assert_ne!(moved(&own, 1), moved(&own, 2));
+            assert_eq!(moved(&own, 1).reversed(), moved(&own.reversed(), 1));
+        }
+        assert_eq!(moved(&ends(0), 1), moved(&ends(0), 2));
+    }
 }

@@ -120,7 +120,6 @@ fn a_recording_is_the_same_to_the_byte_each_time_and_its_states_show_what_was_pl
     store
         .place
         .file("cluster.toml", &format!("disk = \"ext4\"\n{text}"));
-    store.place.shared("out");
     for name in ["out/1", "out/2"] {
         let how = ["--simulate", "--seed", "7", "--kernel", &store.kernel];
         let words = ["cluster", "record", "cluster.toml", "-o", name];

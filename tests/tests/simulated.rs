@@ -362,7 +362,16 @@ fn a_recovery_done_wrongly_is_found_where_the_power_fails_again() {
 #[test]
 #[ignore = "takes minutes: make test-clusters"]
 fn a_recovery_that_is_wrong_after_another_is_found_where_the_power_fails_three_times() {
-    let options = ["--points", "acks", "--states", "flushed", "--sample", "40"];
+    let options = [
+        "--points",
+        "acks",
+        "--states",
+        "flushed",
+        "--sample",
+        "30",
+        "--recoveries",
+        "30",
+    ];
     let sweep = |how: &str, again: &str| {
         let store = Store::other("recovers", "unsynced", how);
         came(&store.sweep(&[&options[..], &["--again", again, "--stop-after", "1"]].concat()))

@@ -368,6 +368,12 @@ impl Machine {
         let running = self.running.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         Message::write(messages, &mut running.stream)
     }
+
+    /// Answers its kernel, which has started.
+    pub(crate) fn answer_start(&mut self, start: Message) -> io::Result<()> {
+        let running = self.running.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        start.answer_start(&running.stream)
+    }
 }
 
 impl Drop for Machine {

@@ -1,9 +1,19 @@
 //! The protocol of a kernel with its calendar, as include/uapi/linux/um_timetravel.h has it.
 
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 /// The length of a message in bytes: operation and sequence number of 32 bits, time of 64.
 const MESSAGE_BYTES: usize = 16;
+
+/// The length of the memory that a kernel is offered at its start: more than it looks at.
+const SHARED_BYTES: u64 = 8192;
 
 /// The time that stands for none: the kernel's S64_MAX.
 pub(crate) const NEVER_NS: u64 = i64::MAX as u64;
@@ -112,11 +122,78 @@ impl Message {
         }
         to.write_all(&bytes)
     }
+
+    /// Answers the first message of a kernel. Linux 6.12 and newer take two descriptors from this
+    /// answer, and what is on their stack if there are none: memory that they could share with the
+    /// calendar, and a file for a log. This memory is of no version that they know, so they go on with
+    /// messages. Older kernels do not see the descriptors.
+    pub(crate) fn answer_start(self, to: &UnixStream) -> io::Result<()> {
+        let memory = File::from(memfd_create("calendar", MFdFlags::MFD_CLOEXEC)?);
+        memory.set_len(SHARED_BYTES)?;
+        let log = File::options().write(true).open("/dev/null")?;
+        let mut bytes = Vec::new();
+        Self::write(&[self.ack(0)], &mut bytes)?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [memory.as_fd(), log.as_fd()];
+        let is_room = control.push(SendAncillaryMessage::ScmRights(&descriptors));
+        assert!(is_room, "the space is that of two");
+        // So few bytes are sent whole.
+        sendmsg(
+            to,
+            &[IoSlice::new(&bytes)],
+            &mut control,
+            SendFlags::NOSIGNAL,
+        )?;
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
     use super::*;
+
+    fn started() -> (UnixStream, Message) {
+        let (kernel, calendar) = UnixStream::pair().expect("a pair");
+        let start = Message {
+            operation: Operation::Start,
+            sequence: 7,
+            time_ns: 1,
+        };
+        start.answer_start(&calendar).expect("answered");
+        (kernel, start.ack(0))
+    }
+
+    #[test]
+    fn the_answer_to_a_start_is_an_answer_to_kernels_that_take_no_descriptors() {
+        let (mut kernel, answer) = started();
+        assert_eq!(Message::read(&mut kernel).expect("read"), answer);
+    }
+
+    #[test]
+    fn a_kernel_that_starts_gets_memory_of_no_version_and_a_log() {
+        let (kernel, answer) = started();
+        let mut bytes = [0; MESSAGE_BYTES];
+        // As os_rcv_fd_msg() does.
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut into = [io::IoSliceMut::new(&mut bytes)];
+        let read = recvmsg(&kernel, &mut into, &mut control, RecvFlags::CMSG_CLOEXEC);
+        assert_eq!(read.expect("received").bytes, MESSAGE_BYTES);
+        assert_eq!(Message::read(&mut bytes.as_slice()).expect("read"), answer);
+        let descriptors = control.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+            _ => None,
+        });
+        let descriptors: Vec<_> = descriptors.flatten().map(File::from).collect();
+        let [memory, mut log] = descriptors.try_into().expect("two of them");
+        let mut content = Vec::new();
+        (&memory).read_to_end(&mut content).expect("read");
+        assert_eq!(content, vec![0; SHARED_BYTES as usize]);
+        log.write_all(b"a line").expect("it takes what is logged");
+    }
 
     #[test]
     fn a_message_is_what_the_kernel_sends() {

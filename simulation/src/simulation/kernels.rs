@@ -249,7 +249,11 @@ impl Simulation {
                 0
             }
             Operation::GetTimeOfDay => time_of_day_ns,
-            Operation::Start | Operation::Wait => 0,
+            Operation::Start => {
+                let answered = machine.answer_start(message);
+                return Ok(answered.is_ok().then_some(Operation::Start));
+            }
+            Operation::Wait => 0,
             other => {
                 let what = format!("asks its calendar for what that does not know ({other:?})");
                 return Err(machine.misbehaves(what));

@@ -20,7 +20,7 @@ pub fn enter_mount_namespace() -> Result<()> {
         let needed = if is_root {
             "a container must be privileged: docker run --privileged"
         } else {
-            "root is needed"
+            "root is needed: run it with sudo, or in a guest with `crashpoint machine`"
         };
         format!("make a mount namespace ({needed})")
     };

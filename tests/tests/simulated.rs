@@ -159,6 +159,13 @@ fn a_recording_is_the_same_to_the_byte_each_time() {
         time_of("put key-1 value-1") < time_of("put key-2 value-2"),
         "{shown}"
     );
+    // The nodes of a crash state are started in namespaces, which takes root.
+    let (status, words) = came(&store.crashpoint(&["cluster", "sweep", "out/1"]));
+    assert_eq!(status, Some(2), "{words}");
+    assert!(
+        words.contains("in a guest with `crashpoint machine`"),
+        "{words}"
+    );
     let counted = store.crashpoint(&["cluster", "states", "out/1", "--count"]);
     assert_eq!(counted.status.code(), Some(0), "{}", said(&counted));
     assert!(

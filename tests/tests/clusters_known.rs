@@ -111,26 +111,33 @@ struct Swept {
 
 impl Recorded {
     fn with(mistake: &str) -> Self {
-        Self::of(mistake, |text| text)
+        Self::of(mistake, |text| text, &[])
     }
 
-    /// Of a rotation alone, by nodes that had been there before.
-    fn short_with(mistake: &str) -> Self {
-        Self::of(mistake, |text| {
+    /// Of a rotation alone, or a rewrite if that is where the mistake is, by nodes that had been
+    /// there before.
+    fn short_with(mistake: &str, how: &[&str]) -> Self {
+        let only = match mistake {
+            "rewrite-rename" => "rewrite",
+            _ => "rotation",
+        };
+        let short = |text: String| {
             let short = text.replace(
                 "store client {address:a}",
-                "store client {address:a} --only rotation",
+                &format!("store client {{address:a}} --only {only}"),
             );
             format!("prepare = \"true\"\n{short}")
-        })
+        };
+        Self::of(mistake, short, how)
     }
 
-    fn of(mistake: &str, change: impl Fn(String) -> String) -> Self {
+    fn of(mistake: &str, change: impl Fn(String) -> String, how: &[&str]) -> Self {
         require_root();
         let recorded = Self(tempfile::tempdir().expect("a directory"));
         let planted = store_cluster(mistake);
         std::fs::write(recorded.0.path().join("cluster.toml"), change(planted)).expect("written");
-        let output = recorded.crashpoint(&["record", "cluster.toml", "-o", "trace"]);
+        let words = ["record", "cluster.toml", "-o", "trace"];
+        let output = recorded.crashpoint(&[&words[..], how].concat());
         assert_eq!(output.status.code(), Some(0), "{}", said(&output));
         recorded
     }
@@ -217,8 +224,8 @@ impl Swept {
         );
     }
 
-    /// The mistake is found, and nothing else is.
-    fn assert_found(&self, known: &Known, model: &str) {
+    /// Something is found, and all of it is broken as the mistake breaks it.
+    fn assert_broken(&self, known: &Known, model: &str) {
         let what = format!("{} on {model}", known.mistake);
         assert_eq!(self.status, Some(1), "{what}: {}", self.summary);
         for finding in &self.findings {
@@ -227,6 +234,15 @@ impl Swept {
                 let words = broken.as_str().expect("text");
                 assert!(words.contains(known.broken), "{what}: {:#}", short());
             }
+        }
+    }
+
+    /// The mistake is found, and nothing else is.
+    fn assert_found(&self, known: &Known, model: &str) {
+        self.assert_broken(known, model);
+        let what = format!("{} on {model}", known.mistake);
+        for finding in &self.findings {
+            let short = || without_timeline(finding);
             let operations = operations(finding);
             assert!(
                 operations
@@ -346,6 +362,21 @@ fn the_rules_ask_for_a_tenth_of_the_states_of_brute_force_at_most() {
     assert!(rules * 10 <= all, "{rules} of {all}");
 }
 
+/// What a trace of simulated machines shows: each mistake, and nothing where there is none. A run this
+/// short does not say which fsync would prevent it.
+#[test]
+#[ignore = "takes minutes: make test-clusters"]
+fn a_recording_on_simulated_machines_shows_each_mistake() {
+    let sweep = |mistake: &str| {
+        let how = ["--simulate", "--seed", "7"];
+        Recorded::short_with(mistake, &how).sweep("posix", &[])
+    };
+    sweep("").assert_clean("no mistake");
+    for known in &KNOWN {
+        sweep(known.mistake).assert_broken(known, "posix");
+    }
+}
+
 /// What is broken in a finding, and what is missing: whatever the numbers are, and whichever node
 /// it is.
 fn essence(finding: &Value) -> (Vec<String>, BTreeSet<String>) {
@@ -381,7 +412,7 @@ fn essence(finding: &Value) -> (Vec<String>, BTreeSet<String>) {
 #[ignore = "takes minutes: make test-clusters"]
 fn the_rules_find_all_that_brute_force_finds() {
     for mistake in ["hole", "version-last"] {
-        let recorded = Recorded::short_with(mistake);
+        let recorded = Recorded::short_with(mistake, &[]);
         let (rules, all) = (
             recorded.sweep("posix", &[]),
             recorded.sweep("posix", &["--explore", "brute-force"]),

@@ -13,6 +13,9 @@ use serde_json::Value;
 /// Only ends what would hang.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// How often is tried what a busy machine may be too slow for.
+const LAZY_TRIES: usize = 20;
+
 /// What btrfs of Linux 6.1 breaks in the workloads of B3, with the promise; docs/results.md
 /// explains each.
 const KNOWN_ON_BTRFS: [(&str, &str); 6] = [
@@ -133,8 +136,11 @@ fn a_lazy_disk_shows_that_f2fs_does_not_wait_in_its_first_fsync() {
         report.broken()
     };
     let first = [("first".to_owned(), "fsync-new-names".to_owned())];
+    // The disk waits for 2 ms at most: on a busy machine the flush may come after that.
+    let mut tries = (0..LAZY_TRIES).map(|_| broken("f2fs", "lazy:3"));
+    let found = tries.find(|broken| !broken.is_empty());
     assert_eq!(
-        broken("f2fs", "lazy:3"),
+        found.unwrap_or_default(),
         first,
         "if this kernel is not a 6.1, it may be mended"
     );

@@ -542,12 +542,16 @@ fn done(answer: Answer, reply: ReplyEmpty) {
 mod sys {
     use std::io;
 
+    use nix::sys::signal::SigSet;
+
     /// The first descriptor after those of standard input, output and error.
     const FIRST: libc::c_uint = 3;
 
-    /// Gives this thread a table of descriptors of its own, with nothing in it but the standard
-    /// ones.
+    /// Gives this thread, and those that it starts, a table of descriptors of its own, with nothing
+    /// in it but the standard ones. They take no signals: a handler may write to a descriptor, which
+    /// is not there, or is another file.
     pub(super) fn leave_files() -> io::Result<()> {
+        SigSet::all().thread_block()?;
         let flags = libc::CLOSE_RANGE_UNSHARE as libc::c_int;
         // SAFETY: what is closed is closed in this thread's new table only, and nothing that this
         // thread owns is open: it has just been started.

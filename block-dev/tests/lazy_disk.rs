@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use block_dev::{BlockLog, Completion, FrontEnd, FuseDisk, Image, Kind, NEVER, PAGE_SIZE};
 use common::{AlignedPage, base, in_namespace, open_direct};
-use nix::sys::signal::Signal;
 
 const LAZY: Completion = Completion::Lazy { seed: 1 };
 
@@ -193,38 +192,6 @@ fn a_disk_goes_while_it_holds_a_write_back() {
             assert_eq!(log.len(), position + 1);
             drop(disk);
             writer.join().expect("it was completed");
-        }
-    });
-}
-
-/// A handler that writes to a pipe, as most do, has no pipe in the threads of the server: their
-/// descriptors are others.
-#[test]
-fn the_threads_of_the_server_take_no_signals() {
-    in_namespace(|directory| {
-        let _disk = FuseDisk::new(&base(directory), directory, LAZY).expect("a disk");
-        let tasks = std::fs::read_dir("/proc/self/task").expect("there is /proc");
-        let status = |task: std::io::Result<std::fs::DirEntry>| {
-            std::fs::read_to_string(task.expect("a task").path().join("status")).ok()
-        };
-        // Other tests of this program have servers too, which may come and go.
-        let servers = tasks.filter_map(status);
-        let servers: Vec<_> = servers
-            .filter(|status| status.starts_with("Name:\tfuse"))
-            .collect();
-        assert!(servers.len() >= 2, "{servers:?}");
-        for server in servers {
-            let blocked = server
-                .lines()
-                .find_map(|line| line.strip_prefix("SigBlk:\t"));
-            let blocked = u64::from_str_radix(blocked.expect("it is there"), 16).expect("a mask");
-            for signal in [Signal::SIGCHLD, Signal::SIGINT, Signal::SIGTERM] {
-                assert_ne!(
-                    blocked & (1 << (signal as u32 - 1)),
-                    0,
-                    "{signal}: {server}"
-                );
-            }
         }
     });
 }

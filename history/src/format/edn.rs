@@ -1,0 +1,282 @@
+//! EDN, as far as histories need it: <https://github.com/edn-format/edn>. Keywords and symbols are
+//! text, lists, vectors and sets are lists, and tags are left out.
+
+use std::collections::BTreeMap;
+
+use super::ReadError;
+use crate::Value;
+use crate::value::Float;
+
+/// How deep values may be nested.
+const DEPTH_MAX: usize = 64;
+
+/// A value, and the line in which it begins.
+pub(super) struct Form {
+    pub(super) line: usize,
+    pub(super) value: Value,
+}
+
+/// All values of a text.
+pub(super) fn read(text: &str) -> Result<Vec<Form>, ReadError> {
+    let mut reader = Reader {
+        text,
+        at: 0,
+        line: 1,
+    };
+    let mut forms = Vec::new();
+    while reader.skip(0)? {
+        let line = reader.line;
+        let value = reader.value(0)?;
+        forms.push(Form { line, value });
+    }
+    Ok(forms)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+    line: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn peek(&self) -> Option<char> {
+        self.text[self.at..].chars().next()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let next = self.peek()?;
+        self.at += next.len_utf8();
+        self.line += usize::from(next == '\n');
+        Some(next)
+    }
+
+    fn wrong(&self, problem: impl Into<String>) -> ReadError {
+        ReadError::Wrong {
+            line: self.line,
+            problem: problem.into(),
+        }
+    }
+
+    /// Goes to the next value, if there is one.
+    fn skip(&mut self, depth: usize) -> Result<bool, ReadError> {
+        while let Some(next) = self.peek() {
+            if next.is_whitespace() || next == ',' {
+                self.next();
+            } else if next == ';' {
+                while self.peek().is_some_and(|next| next != '\n') {
+                    self.next();
+                }
+            } else if self.text[self.at..].starts_with("#_") {
+                self.at += 2;
+                self.required(depth)?;
+            } else {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The next value, which must be there.
+    fn required(&mut self, depth: usize) -> Result<Value, ReadError> {
+        if !self.skip(depth)? {
+            return Err(ReadError::Torn { line: self.line });
+        }
+        self.value(depth)
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Value, ReadError> {
+        if depth > DEPTH_MAX {
+            return Err(self.wrong(format!("values are nested more than {DEPTH_MAX} deep")));
+        }
+        let rest = &self.text[self.at..];
+        if rest.starts_with("#{") {
+            self.at += 2;
+            return Ok(Value::List(self.until('}', depth)?));
+        }
+        match rest.chars().next() {
+            Some('#') => {
+                self.at += 1;
+                self.token();
+                self.required(depth + 1)
+            }
+            Some('[') => self.opened(']', depth).map(Value::List),
+            Some('(') => self.opened(')', depth).map(Value::List),
+            Some('{') => {
+                let elements = self.opened('}', depth)?;
+                self.map(elements)
+            }
+            Some('"') => self.string(),
+            Some('\\') => {
+                self.at += 1;
+                let first = self.next().map(String::from).unwrap_or_default();
+                let rest = self.token();
+                Ok(Value::Text(first + rest))
+            }
+            _ => self.atom(),
+        }
+    }
+
+    fn opened(&mut self, end: char, depth: usize) -> Result<Vec<Value>, ReadError> {
+        self.next();
+        self.until(end, depth)
+    }
+
+    fn until(&mut self, end: char, depth: usize) -> Result<Vec<Value>, ReadError> {
+        let mut elements = Vec::new();
+        loop {
+            if !self.skip(depth + 1)? {
+                return Err(ReadError::Torn { line: self.line });
+            }
+            if self.peek() == Some(end) {
+                self.next();
+                return Ok(elements);
+            }
+            elements.push(self.value(depth + 1)?);
+        }
+    }
+
+    fn map(&self, elements: Vec<Value>) -> Result<Value, ReadError> {
+        if !elements.len().is_multiple_of(2) {
+            return Err(self.wrong("a map has a key without a value"));
+        }
+        let mut entries = BTreeMap::new();
+        let mut elements = elements.into_iter();
+        while let (Some(key), Some(value)) = (elements.next(), elements.next()) {
+            let key = match key {
+                Value::Text(text) => text,
+                other => write(&other),
+            };
+            entries.insert(key, value);
+        }
+        Ok(Value::Map(entries))
+    }
+
+    fn string(&mut self) -> Result<Value, ReadError> {
+        self.next();
+        let mut text = String::new();
+        loop {
+            match self.next() {
+                Some('"') => return Ok(Value::Text(text)),
+                Some('\\') => {
+                    let escaped = self.escaped()?;
+                    text.push(escaped);
+                }
+                Some(other) => text.push(other),
+                None => return Err(ReadError::Torn { line: self.line }),
+            }
+        }
+    }
+
+    fn escaped(&mut self) -> Result<char, ReadError> {
+        Ok(match self.next() {
+            Some('n') => '\n',
+            Some('t') => '\t',
+            Some('r') => '\r',
+            Some('b') => '\u{8}',
+            Some('f') => '\u{c}',
+            Some(same @ ('"' | '\\')) => same,
+            Some('u') => {
+                let digits: String = (0..4).filter_map(|_| self.next()).collect();
+                u32::from_str_radix(&digits, 16)
+                    .ok()
+                    .and_then(char::from_u32)
+                    .ok_or_else(|| self.wrong(format!("\\u{digits} is no character")))?
+            }
+            Some(other) => return Err(self.wrong(format!("\\{other} means nothing in a string"))),
+            None => return Err(ReadError::Torn { line: self.line }),
+        })
+    }
+
+    /// Up to the next delimiter.
+    fn token(&mut self) -> &'a str {
+        let rest = &self.text[self.at..];
+        let end = rest.find(|next: char| next.is_whitespace() || ",;()[]{}\"\\".contains(next));
+        let token = &rest[..end.unwrap_or(rest.len())];
+        self.at += token.len();
+        token
+    }
+
+    fn atom(&mut self) -> Result<Value, ReadError> {
+        let token = self.token();
+        if let Some(keyword) = token.strip_prefix(':') {
+            return Ok(Value::Text(keyword.to_owned()));
+        }
+        let digits = token.trim_start_matches(['+', '-']);
+        if digits.starts_with(|first: char| first.is_ascii_digit()) {
+            return number(token)
+                .ok_or_else(|| self.wrong(format!("the number {token} is not understood")));
+        }
+        match token {
+            "" => {
+                let found = self.peek().map(String::from).unwrap_or_default();
+                Err(self.wrong(format!("'{found}' where a value is expected")))
+            }
+            "nil" => Ok(Value::Null),
+            "true" => Ok(Value::Bool(true)),
+            "false" => Ok(Value::Bool(false)),
+            symbol => Ok(Value::Text(symbol.to_owned())),
+        }
+    }
+}
+
+fn number(token: &str) -> Option<Value> {
+    let whole = token.strip_suffix('N').unwrap_or(token);
+    if let Ok(number) = whole.parse() {
+        return Some(Value::Int(number));
+    }
+    let decimal = token.strip_suffix('M').unwrap_or(token);
+    let is_float = decimal.contains(['.', 'e', 'E']);
+    let number: f64 = decimal.parse().ok().filter(|_| is_float)?;
+    number.is_finite().then_some(Value::Float(Float(number)))
+}
+
+/// Whether a keyword of this name reads as this text.
+pub(super) fn is_keyword(word: &str) -> bool {
+    word.starts_with(|first: char| first.is_ascii_alphabetic())
+        && word
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.*+!?<>=/".contains(&byte))
+}
+
+/// A value as EDN.
+pub(super) fn write(value: &Value) -> String {
+    match value {
+        Value::Null => "nil".to_owned(),
+        Value::Float(number) => format!("{:?}", number.0),
+        Value::Bool(_) | Value::Int(_) => value.to_json().to_string(),
+        Value::Text(text) => string(text),
+        Value::List(elements) => {
+            let elements: Vec<_> = elements.iter().map(write).collect();
+            format!("[{}]", elements.join(" "))
+        }
+        Value::Map(entries) => {
+            let entries: Vec<_> = entries
+                .iter()
+                .map(|(name, value)| {
+                    let name = if is_keyword(name) {
+                        format!(":{name}")
+                    } else {
+                        string(name)
+                    };
+                    format!("{name} {}", write(value))
+                })
+                .collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+    }
+}
+
+fn string(text: &str) -> String {
+    let mut written = String::from("\"");
+    for next in text.chars() {
+        match next {
+            '"' => written += "\\\"",
+            '\\' => written += "\\\\",
+            '\n' => written += "\\n",
+            '\t' => written += "\\t",
+            '\r' => written += "\\r",
+            other => written.push(other),
+        }
+    }
+    written + "\""
+}

@@ -1,0 +1,86 @@
+//! The form of Jepsen's `history.edn`.
+
+use super::edn::{self, Form};
+use super::{ReadError, collect, jsonl};
+use crate::{Event, History, Process, Value};
+
+/// The words of parts of a transaction, which are keywords in EDN.
+const PARTS: [&str; 5] = ["r", "w", "append", "read", "write"];
+
+pub(super) fn read(text: &str) -> Result<History, ReadError> {
+    let forms = edn::read(text)?;
+    // The whole history may be one vector.
+    let events = forms.into_iter().flat_map(|form| match form.value {
+        Value::List(elements) => elements
+            .into_iter()
+            .map(|value| Form {
+                line: form.line,
+                value,
+            })
+            .collect(),
+        value => vec![Form {
+            line: form.line,
+            value,
+        }],
+    });
+    collect(events.map(|form| {
+        let wrong = |problem| ReadError::Wrong {
+            line: form.line,
+            problem,
+        };
+        let Value::Map(mut fields) = form.value else {
+            return Err(wrong(format!("{} is no map", form.value)));
+        };
+        let raw = jsonl::event(&mut fields).map_err(wrong)?;
+        Ok((form.line, raw))
+    }))
+}
+
+pub(super) fn line(event: &Event) -> String {
+    let mut line = format!(
+        "{{:index {}, :time {}, :type :{}, :process {}, :f {}",
+        event.index,
+        event.time_ns,
+        event.kind.word(),
+        match event.process {
+            Process::Client(number) => number.to_string(),
+            Process::Nemesis => ":nemesis".to_owned(),
+        },
+        keyword(&event.f),
+    );
+    if let Some(key) = &event.key {
+        line += &format!(", :key {}", edn::write(key));
+    }
+    line += &format!(", :value {}", written(&event.value));
+    if let Some(error) = &event.error {
+        line += &format!(", :error {}", edn::write(error));
+    }
+    line + "}"
+}
+
+/// Text that no keyword can be is a string.
+fn keyword(word: &str) -> String {
+    if edn::is_keyword(word) {
+        format!(":{word}")
+    } else {
+        edn::write(&Value::from(word))
+    }
+}
+
+/// A value; of a transaction with keywords for what its parts do.
+fn written(value: &Value) -> String {
+    let part = |part: &Value| match part.as_list() {
+        Some([Value::Text(word), key, value]) if PARTS.contains(&word.as_str()) => Some(format!(
+            "[{} {} {}]",
+            keyword(word),
+            edn::write(key),
+            edn::write(value)
+        )),
+        _ => None,
+    };
+    let parts = value.as_list().filter(|parts| !parts.is_empty());
+    match parts.and_then(|parts| parts.iter().map(part).collect::<Option<Vec<_>>>()) {
+        Some(parts) => format!("[{}]", parts.join(" ")),
+        None => edn::write(value),
+    }
+}

@@ -75,13 +75,17 @@ pub(crate) fn is_beyond_guests() -> bool {
     host_state_bytes().is_ok_and(|bytes| bytes > GUEST_STATE_BYTES)
 }
 
-/// Puts the library into a guest's directory.
+/// Puts the library into a guest's directory, which may be that of several guests. One that is there
+/// stays as it is: a kernel that runs has it mapped, and writing the file again would take away what
+/// the loader has entered in its pages.
 ///
 /// # Errors
 /// If it cannot be written.
 pub fn write_shim(directory: &Path) -> anyhow::Result<PathBuf> {
     let path = directory.join(SHIM_FILE);
-    std::fs::write(&path, SHIM).with_context(|| format!("write {}", path.display()))?;
+    if !std::fs::read(&path).is_ok_and(|content| content == SHIM) {
+        std::fs::write(&path, SHIM).with_context(|| format!("write {}", path.display()))?;
+    }
     Ok(path)
 }
 
@@ -133,5 +137,27 @@ fn state_bytes(pid: Pid) -> io::Result<usize> {
             Ok(0)
         }
         error => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::time::SystemTime;
+
+    use super::*;
+
+    /// The kernels of a simulation share a directory. Where the second one wrote the file again, the
+    /// first one called a function at 0 from then on.
+    #[test]
+    fn a_library_that_a_kernel_has_mapped_is_not_written_again() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = write_shim(directory.path()).expect("written");
+        let file = File::options().write(true).open(&path).expect("opened");
+        file.set_modified(SystemTime::UNIX_EPOCH).expect("set");
+        assert_eq!(write_shim(directory.path()).expect("there"), path);
+        let modified = file.metadata().expect("there").modified();
+        assert_eq!(modified.expect("known"), SystemTime::UNIX_EPOCH);
+        assert_eq!(std::fs::read(&path).expect("read"), SHIM);
     }
 }

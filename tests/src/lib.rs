@@ -12,8 +12,8 @@ mod traces_of_us;
 pub use laboratory::{Laboratory, in_own_namespace};
 pub use ordinary::Ordinary;
 pub use programs::{
-    Report, copy_to_run, crashpoint, printed, program, replay, replay_with, said, store_cluster,
-    words,
+    Report, copy_to_run, crashpoint, elects_cluster, printed, program, replay, replay_with, said,
+    store_cluster, words,
 };
 pub use random::Random;
 pub use traces_of_us::{Family, drivers, leftovers};

@@ -41,6 +41,7 @@ fn built_programs() -> PathBuf {
         "replay",
         "crashpoint",
         "store",
+        "elects",
         "set-state",
         "libamx_host.so",
     ]
@@ -80,6 +81,20 @@ pub fn store_cluster(mistake: &str) -> String {
     text.replace(
         "STORE_MISTAKE = \"\"",
         &format!("STORE_MISTAKE = \"{mistake}\""),
+    )
+}
+
+/// The cluster file of the store in `fixtures` that elects its leader, with one of its mistakes, or
+/// none.
+///
+/// # Panics
+/// If it cannot be read.
+pub fn elects_cluster(mistake: &str) -> String {
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/elects/cluster.toml");
+    let text = std::fs::read_to_string(fixture).expect("read");
+    text.replace(
+        "ELECTS_MISTAKE = \"\"",
+        &format!("ELECTS_MISTAKE = \"{mistake}\""),
     )
 }
 

@@ -1,0 +1,55 @@
+//! The store that elects its leader, as a cluster. Needs root.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use end_to_end::{elects_cluster, printed, program, require_root, said};
+
+/// Runs a cluster file with these files beside it.
+fn run(text: &str, arguments: &[&str], files: &[(&str, &str)]) -> Output {
+    require_root();
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("cluster.toml");
+    for (name, content) in [("cluster.toml", text)].iter().chain(files) {
+        std::fs::write(folder.path().join(name), content).expect("written");
+    }
+    let temporary = tempfile::tempdir().expect("a directory");
+    let mut command = Command::new(program("crashpoint"));
+    command.args(["cluster", "run"]).arg(path).args(arguments);
+    command.env("PATH", programs()).stdin(Stdio::null());
+    let output = command.env("TMPDIR", temporary.path()).output();
+    let left = std::fs::read_dir(temporary.path()).expect("it is there");
+    assert_eq!(left.count(), 0);
+    output.expect("it runs")
+}
+
+/// A PATH that begins with what was built.
+fn programs() -> String {
+    let elects = program("elects");
+    let folder = elects.parent().unwrap_or(Path::new("/"));
+    let path = std::env::var("PATH").unwrap_or_default();
+    format!("{}:{path}", folder.display())
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_kill_of_all_nodes() {
+    let text = elects_cluster("").replace("elects client", "elects client --seconds 2");
+    let output = run(&text, &["--client", "--restart", "--check"], &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let lines = printed(&output);
+    let written = |line: &&str| line.contains(r#""type":"ok""#) && line.contains(r#""f":"write""#);
+    assert!(lines.lines().filter(written).count() > 0, "{lines}");
+    assert!(lines.lines().any(|line| line == "ok"), "{lines}");
+}
+
+#[test]
+fn the_check_asks_all_nodes_and_misses_what_they_do_not_have() {
+    let lies = r#"{"type":"invoke","process":0,"f":"write","key":"k","value":1}
+{"type":"ok","process":0,"f":"write","key":"k","value":1}
+"#;
+    let text = elects_cluster("").replace("elects client", "cat {here}/lies");
+    let output = run(&text, &["--client", "--check"], &[("lies", lies)]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let words = "acknowledged write 1 of k is lost: a later read finds nothing";
+    assert!(printed(&output).contains(words), "{}", printed(&output));
+}

@@ -15,6 +15,11 @@ use crate::error::{Error, Result};
 use crate::network;
 use crate::words::{Values, find_program};
 
+mod clients;
+
+pub use clients::{ProbeConfig, Side, SidedClient};
+use clients::{RawProbe, RawSidedClient};
+
 /// Where nodes see their directories of data: each its own, under its name.
 pub const DIRECTORY: &str = "/run/crashpoint";
 
@@ -61,6 +66,10 @@ pub struct ClusterFile {
     pub first_alone: Option<Duration>,
     /// What makes the cluster work.
     pub client: Option<ClientConfig>,
+    /// What makes it work while faults are injected, if that is not the client.
+    pub clients: Vec<SidedClient>,
+    /// What says which role each node has.
+    pub probe: Option<ProbeConfig>,
     /// What judges it.
     pub check: Option<Check>,
     /// How many times as long as the file says nodes and check may take. The check is told so
@@ -133,7 +142,7 @@ pub enum Ready {
 }
 
 /// What makes the cluster work: each line that it prints is an acknowledgement.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientConfig {
     /// The command.
     pub command: Vec<String>,
@@ -247,6 +256,21 @@ impl ClusterFile {
         file
     }
 
+    /// What makes it work while faults are injected: all of [`Self::clients`], or the client.
+    pub fn all_clients(&self) -> Vec<SidedClient> {
+        let only = self.client.iter().map(|config| SidedClient {
+            name: CLIENT.into(),
+            config: config.clone(),
+            side: Side::Both,
+            endless: false,
+        });
+        if self.clients.is_empty() {
+            only.collect()
+        } else {
+            self.clients.clone()
+        }
+    }
+
     /// The client.
     ///
     /// # Errors
@@ -320,6 +344,13 @@ impl ClusterFile {
                 &self.folder,
             )?;
         }
+        for client in &self.clients {
+            let whose = format!("client {}", client.name);
+            look(whose, &client.config.command, &own_path, &self.folder)?;
+        }
+        if let Some(probe) = &self.probe {
+            look("the probe".into(), &probe.command, &own_path, &self.folder)?;
+        }
         if let Some(check) = &self.check {
             look(
                 "the check".into(),
@@ -351,6 +382,9 @@ struct RawFile {
     prepare: Option<String>,
     first_alone_s: Option<f64>,
     client: Option<RawClient>,
+    #[serde(default)]
+    clients: Vec<RawSidedClient>,
+    probe: Option<RawProbe>,
     check: Option<RawCheck>,
 }
 
@@ -468,6 +502,7 @@ impl RawFile {
                 within: seconds(raw.within_s, CLIENT_WITHIN_S)?,
             })
         });
+        let probe = self.probe.map(|raw| clients::probe(raw, &values, &names));
         let check = self.check.map(|raw| {
             let within = seconds(raw.within_s, CHECK_WITHIN_S)?;
             let mut all = values.clone();
@@ -491,6 +526,8 @@ impl RawFile {
             prepare: prepare.transpose()?,
             first_alone,
             client: client.transpose()?,
+            clients: clients::clients(self.clients, &values)?,
+            probe: probe.transpose()?,
             check: check.transpose()?,
             patience: 1,
         })

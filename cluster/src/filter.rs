@@ -42,6 +42,49 @@ pub(crate) fn drop_only(cuts: &BTreeSet<Direction>) -> Result<()> {
     send(cuts).doing(|| NO_FILTER.into())
 }
 
+/// Fails if the kernel does not have as many rules as there are to be: each is of one direction.
+///
+/// # Errors
+/// Then, and if it does not say how many it has.
+pub(crate) fn verify(cuts: &BTreeSet<Direction>) -> Result<()> {
+    let found = count().doing(|| "ask the kernel which links are cut".into())?;
+    if found == cuts.len() {
+        return Ok(());
+    }
+    let what = format!(
+        "{} directions were to be cut, and the kernel cuts {found}",
+        cuts.len()
+    );
+    Err(io::Error::other(what)).doing(|| "cut links".into())
+}
+
+/// How many rules there are.
+fn count() -> io::Result<usize> {
+    let mut batch = Batch::default();
+    let kind = (libc::NFNL_SUBSYS_NFTABLES << 8 | libc::NFT_MSG_GETRULE) as u16;
+    let mut table = Attributes::default();
+    table.text(attribute::RULE_TABLE, NAME);
+    let family = libc::NFPROTO_BRIDGE as u8;
+    batch.push(kind, libc::NLM_F_DUMP as u16, family, 0, &table.0);
+    let socket = batch.sent()?;
+    let mut count = 0;
+    loop {
+        let mut answer = Vec::with_capacity(ANSWER_BYTES_MAX);
+        socket.recv(&mut answer, 0)?;
+        for (kind, message) in Messages(&answer) {
+            match i32::from(kind) {
+                libc::NLMSG_DONE => return Ok(count),
+                libc::NLMSG_ERROR => match code_of(message) {
+                    // There is no table before the first cut.
+                    0 | libc::ENOENT => return Ok(0),
+                    code => return Err(io::Error::from_raw_os_error(code)),
+                },
+                _ => count += 1,
+            }
+        }
+    }
+}
+
 fn send(cuts: &BTreeSet<Direction>) -> io::Result<()> {
     let mut batch = Batch::default();
     batch.limit(libc::NFNL_MSG_BATCH_BEGIN);
@@ -198,12 +241,18 @@ impl Batch {
         pad(&mut self.bytes);
     }
 
-    fn commit(self) -> io::Result<()> {
+    /// Says it to the kernel. What is returned has the answers.
+    fn sent(self) -> io::Result<Socket> {
         let mut socket = Socket::new(NETLINK_NETFILTER)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         socket.send(&self.bytes, 0)?;
+        Ok(socket)
+    }
+
+    fn commit(self) -> io::Result<()> {
         let mut left = self.answers;
+        let socket = self.sent()?;
         while left > 0 {
             let mut answer = Vec::with_capacity(ANSWER_BYTES_MAX);
             socket.recv(&mut answer, 0)?;
@@ -217,25 +266,41 @@ impl Batch {
 ///
 /// # Errors
 /// That of the first that has not.
-fn refuse_error(mut answers: &[u8]) -> io::Result<usize> {
-    const HEADER_BYTES: usize = 16;
+fn refuse_error(answers: &[u8]) -> io::Result<usize> {
     let mut count = 0;
-    let word = |bytes: &[u8], at: usize| {
-        let word = bytes.get(at..at + 4)?;
-        Some(i32::from_ne_bytes(word.try_into().expect("four bytes")))
-    };
-    while let (Some(length), Some(code)) = (word(answers, 0), word(answers, HEADER_BYTES)) {
-        let kind = u16::from_ne_bytes([answers[4], answers[5]]);
+    for (kind, message) in Messages(answers) {
         if i32::from(kind) == libc::NLMSG_ERROR {
-            if code != 0 {
-                return Err(io::Error::from_raw_os_error(-code));
+            match code_of(message) {
+                0 => count += 1,
+                code => return Err(io::Error::from_raw_os_error(code)),
             }
-            count += 1;
         }
-        let next = (length as usize).next_multiple_of(libc::NLA_ALIGNTO as usize);
-        answers = answers.get(next.max(HEADER_BYTES)..).unwrap_or_default();
     }
     Ok(count)
+}
+
+/// The error that a message of the kind NLMSG_ERROR tells; 0 is none.
+fn code_of(message: &[u8]) -> i32 {
+    let word = message.get(..4).map(<[u8; 4]>::try_from);
+    word.map_or(0, |word| -i32::from_ne_bytes(word.expect("four bytes")))
+}
+
+/// The messages in an answer, each with its kind and what follows its header.
+struct Messages<'a>(&'a [u8]);
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = (u16, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        const HEADER_BYTES: usize = 16;
+        let header = self.0.get(..HEADER_BYTES)?;
+        let length = u32::from_ne_bytes(header[..4].try_into().expect("four bytes")) as usize;
+        let kind = u16::from_ne_bytes([header[4], header[5]]);
+        let message = self.0.get(HEADER_BYTES..length)?;
+        let next = length.next_multiple_of(libc::NLA_ALIGNTO as usize);
+        self.0 = self.0.get(next..).unwrap_or_default();
+        Some((kind, message))
+    }
 }
 
 fn pad(bytes: &mut Vec<u8>) {

@@ -33,6 +33,9 @@ pub(crate) trait Ground: Send + Sync {
     /// Has everything be lost, silently, that is sent in these directions, and nothing else. That
     /// is so when this returns, also of connections that are open.
     fn cut(&self, cuts: &BTreeSet<Direction>) -> Result<()>;
+
+    /// Fails if what is lost is not just that.
+    fn verify_cuts(&self, cuts: &BTreeSet<Direction>) -> Result<()>;
 }
 
 /// A machine that is switched on. It is killed, with all of its processes, when it is dropped.

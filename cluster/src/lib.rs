@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod background;
 mod check;
 mod client;
 mod cluster;
@@ -32,6 +33,7 @@ mod simulated;
 mod turns;
 mod words;
 
+pub use background::Background;
 pub use check::{Verdict, verdict};
 pub use client::Client;
 pub use cluster::{Cluster, Settings};
@@ -40,7 +42,7 @@ pub use ends::NodeEnd;
 pub use error::{Error, Result};
 pub use file::{
     ADDRESS_VARIABLE, CLIENT, Check, ClientConfig, ClusterFile, DIRECTORY, Explore, NodeConfig,
-    PATIENCE_VARIABLE, Ready,
+    PATIENCE_VARIABLE, ProbeConfig, Ready, Side, SidedClient,
 };
 pub use hidden::{run_as_user, run_hidden};
 pub use links::{Link, Links, Member, between};

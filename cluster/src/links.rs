@@ -73,6 +73,15 @@ impl Links {
         self.change(BTreeSet::clear)
     }
 
+    /// Asks the kernel whether just those links are cut that are to be.
+    ///
+    /// # Errors
+    /// If they are not, or that cannot be known.
+    pub fn verify(&self) -> Result<()> {
+        let cuts = self.cuts.lock().expect(NO_PANIC);
+        self.ground.verify_cuts(&cuts)
+    }
+
     fn directions(
         &self,
         members: impl IntoIterator<Item = (Member, Member)>,

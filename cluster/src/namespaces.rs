@@ -80,6 +80,10 @@ impl Ground for NamespaceGround {
     fn cut(&self, cuts: &BTreeSet<Direction>) -> Result<()> {
         self.network.inside(|| filter::drop_only(cuts))
     }
+
+    fn verify_cuts(&self, cuts: &BTreeSet<Direction>) -> Result<()> {
+        self.network.inside(|| filter::verify(cuts))
+    }
 }
 
 /// The namespaces of one node, and its first process, which keeps them. When this is dropped all

@@ -388,7 +388,7 @@ impl Node {
     }
 
     /// From now on it has its time to be ready.
-    pub(crate) fn begin_time(&mut self) {
+    pub fn begin_time(&mut self) {
         if let Some(running) = self.running.as_mut().filter(|running| !running.is_ready) {
             running.begun = Instant::now();
         }

@@ -21,6 +21,10 @@ const GROUPS: [Group; 4] = [
                 "cluster",
                 "crashpoint cluster record cluster.toml -o trace && crashpoint cluster sweep trace",
             ),
+            (
+                "inject",
+                "crashpoint inject cluster.toml --plan plan.toml --repeat 10",
+            ),
             ("merge", "crashpoint merge part1 part2 part3 --out results"),
         ],
     ),

@@ -12,6 +12,7 @@ mod finding;
 mod fs;
 mod groups;
 mod import;
+mod inject;
 mod logging;
 mod machine;
 mod manual;
@@ -121,6 +122,13 @@ enum Command {
     /// and mounts of its own, which end with this program.
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
+    /// Inject faults into a cluster that runs, as a plan says, and judge by what clients saw
+    ///
+    /// Runs the cluster of a cluster file and its clients, puts the faults of the plan in place when
+    /// their triggers fire, heals everything, and has the check look. Exit status: 0 nothing was
+    /// broken, 1 something was, 2 it could not run, 3 the check did not decide, a fault of the plan
+    /// did not happen, or it was interrupted.
+    Inject(Box<inject::InjectArgs>),
     /// Say what this machine lacks, and whether the tester itself may be believed
     Doctor(doctor::DoctorArgs),
     /// Remove what a killed run left behind
@@ -205,6 +213,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Command::Report(arguments) => report::run(&arguments, &parsed.fs),
         Command::Machine(arguments) => machine::run(*arguments, &interrupt),
         Command::Cluster(command) => cluster::run(command, &interrupt),
+        Command::Inject(arguments) => inject::run(&arguments, &interrupt),
         Command::Doctor(arguments) => doctor::run(&arguments, &interrupt),
         Command::Clean(arguments) => clean::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments, &interrupt),

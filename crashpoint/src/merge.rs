@@ -6,7 +6,7 @@ use anyhow::Context;
 use campaign::{Interrupt, Outcome, OutputFormat};
 use clap::Args;
 
-use crate::{cluster, states};
+use crate::{cluster, inject, states};
 
 /// The arguments of `crashpoint merge`.
 #[derive(Debug, Args)]
@@ -37,6 +37,14 @@ pub(crate) fn run(arguments: &MergeArgs, interrupt: &Interrupt) -> anyhow::Resul
     }
     if injector::manifest(first)?.is_some() {
         return cluster::merge_live(
+            &arguments.parts,
+            &arguments.out,
+            arguments.incomplete,
+            arguments.format,
+        );
+    }
+    if injector::online::manifest(first)?.is_some() {
+        return inject::merge(
             &arguments.parts,
             &arguments.out,
             arguments.incomplete,

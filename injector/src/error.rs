@@ -59,4 +59,10 @@ pub enum Error {
     /// A directory that is none of a live sweep.
     #[error("{0} has no results of `crashpoint cluster sweep --live`")]
     NotLive(PathBuf),
+    /// A directory that is none of a campaign of injected faults.
+    #[error("{0} has no results of `crashpoint inject`")]
+    NotInject(PathBuf),
+    /// A plan is wrong.
+    #[error(transparent)]
+    Plan(#[from] crate::online::PlanError),
 }

@@ -4,6 +4,8 @@
 //! all of them, by index, a [`Laboratory`] runs one, and [`sweep`] is the campaign. Every run is from
 //! the boot on, and the same each time: a [`Failure`] and a seed are all that it takes to see it
 //! again.
+//!
+//! [`online`] are the faults of a plan file, in a cluster that runs in namespaces.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +14,7 @@ mod disks;
 mod error;
 mod laboratory;
 mod minimize;
+pub mod online;
 mod plan;
 mod results;
 mod sweep;

@@ -5,6 +5,12 @@
     kv.py SYSTEM write COUNT    writes keys one after the other, and prints `set KEY VALUE` for each
                                 that the system has acknowledged; no more of them than
                                 CRASHPOINT_OPERATIONS says, if that is in its environment
+    kv.py SYSTEM keep           keeps writing, to whoever leads, until it is asked to end (SIGTERM), and
+                                prints a history: a JSON object for each call and each answer. After
+                                a write that failed it asks again who leads; with `keep stay` it
+                                stays with who led first
+    kv.py SYSTEM probe          prints `NODE ROLE` for each node that answers, for each line on its
+                                standard input, and `end`
     kv.py SYSTEM check ACKS     reads all keys from every node, and prints `ok`, or `broken …` for
                                 each promise that is not kept
     kv.py SYSTEM serve          the same, for one line `DIR<TAB>ACKS` on standard input after the other
@@ -22,6 +28,7 @@ import base64
 import http.client
 import json
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -36,8 +43,13 @@ PATIENCE_S = float(os.environ.get("KV_PATIENCE_S", "20")) * PATIENCE
 AGREE_WITHIN_S = float(os.environ.get("KV_AGREE_WITHIN_S", "10")) * PATIENCE
 TRY_EVERY_S = 0.01
 ANSWER_WITHIN_S = 5
+PROBE_WITHIN_S = 0.5
 # Each key is written more than once.
 KEYS = 8
+# Several clients write keys of their own.
+CLIENT = os.environ.get("CRASHPOINT_CLIENT", "")
+# How long there is between two writes of a client that keeps writing.
+PAUSE_S = 0.02
 
 
 class Unavailable(Exception):
@@ -51,17 +63,18 @@ def nodes():
     return sorted(found, key=lambda node: [int(part) for part in node[1].split(".")])
 
 
-def connect(address, port):
-    connection = socket.create_connection((address, port), ANSWER_WITHIN_S)
+def connect(address, port, within_s=ANSWER_WITHIN_S):
+    connection = socket.create_connection((address, port), within_s)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
 
 class Redis:
-    """RESP. A write is acknowledged when the replicas that WAIT names have it too."""
+    """RESP. A write is acknowledged when the replicas that WAIT names have it too; with KV_REPLICAS=0
+    as soon as the server has it."""
 
     PORT = 6379
-    REPLICAS = 2
+    REPLICAS = int(os.environ.get("KV_REPLICAS", "2"))
 
     def __init__(self, address):
         self.stream = connect(address, self.PORT).makefile("rwb")
@@ -89,7 +102,7 @@ class Redis:
 
     def put(self, key, value):
         self.call("SET", key, value)
-        if self.call("WAIT", str(self.REPLICAS), str(ANSWER_WITHIN_S * 1000)) < self.REPLICAS:
+        if self.REPLICAS and self.call("WAIT", str(self.REPLICAS), str(ANSWER_WITHIN_S * 1000)) < self.REPLICAS:
             raise Unavailable("not all replicas have it")
 
     def get_all(self, keys):
@@ -99,6 +112,9 @@ class Redis:
         role = self.call("ROLE")
         if role[0] == "slave" and role[3] != "connected":
             raise Unavailable("the replica is not connected")
+
+    def role(self):
+        return {"master": "leader", "slave": "replica"}[self.call("ROLE")[0]]
 
 
 class Sentinel(Redis):
@@ -367,19 +383,78 @@ def write(system, count):
         print("set", key, value, flush=True)
 
 
+def keep(system, stays):
+    """Writes until it is asked to end. What is not acknowledged may have been done, or not."""
+    ended = []
+    signal.signal(signal.SIGTERM, lambda *_: ended.append(True))
+    most = int(os.environ.get("CRASHPOINT_OPERATIONS", sys.maxsize))
+    leader = patiently(system.leader if hasattr(system, "leader") else lambda: nodes()[0][1], time.monotonic() + PATIENCE_S)
+    client, number, process = None, 0, 0
+    while not ended and number < most:
+        time.sleep(PAUSE_S)
+        try:
+            client = client or system(leader)
+            number += 1
+            operation = {"process": process, "f": "write", "key": f"{CLIENT}k{number % KEYS}", "value": f"v{number}"}
+            print(json.dumps({"type": "invoke"} | operation), flush=True)
+            try:
+                client.put(operation["key"], operation["value"])
+                print(json.dumps({"type": "ok"} | operation), flush=True)
+            except FAILURES as error:
+                # Nobody knows what became of it: the next is of another process.
+                print(json.dumps({"type": "info"} | operation | {"error": str(error)}), flush=True)
+                process += 1
+                raise
+        except FAILURES:
+            client = None
+            if not stays:
+                try:
+                    leader = system.leader() if hasattr(system, "leader") else leader
+                except FAILURES:
+                    pass
+
+
+def probe(system):
+    """The role of each node that answers soon."""
+    said = []
+    for name, address in nodes_of(system):
+        try:
+            client = system.__new__(system)
+            client.stream = connect(address, system.PORT, PROBE_WITHIN_S).makefile("rwb")
+            said.append(f"{name} {client.role()}")
+        except FAILURES:
+            pass
+    return said
+
+
+def words_of(line):
+    """A line of an acknowledgement as `try KEY VALUE` or `set KEY VALUE`, also if it is one of a history."""
+    if not line.startswith("{"):
+        return line.split()
+    operation = json.loads(line)
+    kind = {"invoke": "try", "ok": "set"}.get(operation["type"], operation["type"])
+    return [kind, operation["key"], operation["value"]]
+
+
 def expected(path):
     """The values that each key may have, the last one that must be there first; and what was tried."""
     allowed, must = {}, {}
+    # Tries of which nobody knows what became: they may be done at any time, also much later.
+    open_ = {}
     with open(path, encoding="utf-8", errors="replace") as lines:
-        for words in map(str.split, lines):
+        for words in map(words_of, lines):
             if len(words) != 3 or words[0] not in ("try", "set"):
                 continue
             kind, key, value = words
+            tries = open_.setdefault(key, [])
             if kind == "try":
+                tries.append(value)
                 allowed.setdefault(key, []).append(value)
             else:
+                if value in tries:
+                    tries.remove(value)
                 must[key] = value
-                allowed[key] = [value]
+                allowed[key] = [value] + tries
     return allowed, must
 
 
@@ -429,6 +504,11 @@ def main():
             write(system, int(sys.argv[3]))
         except FAILURES as error:
             sys.exit(f"a write was not acknowledged: {error}")
+    elif what == "keep":
+        keep(system, "stay" in sys.argv[3:])
+    elif what == "probe":
+        for _ in sys.stdin:
+            print("\n".join(probe(system) + ["end"]), flush=True)
     elif what == "check":
         print("\n".join(check(system, sys.argv[3])))
     elif what == "serve":

@@ -18,6 +18,7 @@ pub(crate) use live_bench::{LiveBench, bench as bench_live};
 pub(crate) use record::{FRAMES, record_again, run_hidden};
 pub(crate) use run::show;
 pub(crate) use states::Ground;
+pub(crate) use workspace::Workspace;
 
 /// What can be done with a cluster.
 #[derive(Debug, Subcommand)]

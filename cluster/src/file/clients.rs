@@ -1,0 +1,126 @@
+//! What `crashpoint inject` reads of a cluster file beside the rest: its clients, and the probe that
+//! says which role each node has.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::{CLIENT_WITHIN_S, ClientConfig, Words, seconds};
+use crate::words::Values;
+
+/// How long one answer of the probe may take.
+const PROBE_WITHIN_S: f64 = 5.0;
+
+/// How long there is between two questions to it.
+const PROBE_EVERY_S: f64 = 0.1;
+
+/// One of several clients that work at the same time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SidedClient {
+    /// Its name, which it finds in its environment.
+    pub name: String,
+    /// What it runs.
+    pub config: ClientConfig,
+    /// Where it is while a partition is in place.
+    pub side: Side,
+    /// Whether it goes on until it is asked to end (SIGTERM).
+    pub endless: bool,
+}
+
+/// On which side of a partition a client is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Side {
+    /// It sees all nodes.
+    #[default]
+    Both,
+    /// With the nodes that are cut off.
+    Isolated,
+    /// With those that they are cut off from.
+    Others,
+}
+
+/// What says which role each node has: it prints lines `NODE ROLE`, and behind them what else it
+/// knows, such as a term.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProbeConfig {
+    /// The command.
+    pub command: Vec<String>,
+    /// The roles that there are.
+    pub roles: Vec<String>,
+    /// Whether it keeps running, and answers each line on its standard input with its lines and
+    /// `end`.
+    pub serve: bool,
+    /// How long one answer may take.
+    pub within: Duration,
+    /// How long there is between an answer and the next question.
+    pub every: Duration,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawSidedClient {
+    name: String,
+    command: String,
+    within_s: Option<f64>,
+    #[serde(default)]
+    side: Side,
+    #[serde(default)]
+    endless: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawProbe {
+    command: String,
+    roles: Vec<String>,
+    #[serde(default)]
+    serve: bool,
+    within_s: Option<f64>,
+    every_s: Option<f64>,
+}
+
+/// What the clients mean.
+pub(super) fn clients(raw: Vec<RawSidedClient>, values: &Values) -> Words<Vec<SidedClient>> {
+    let mut seen = BTreeSet::new();
+    let settle = |raw: RawSidedClient| {
+        let here = |what: String| format!("client {}: {what}", raw.name);
+        if raw.name.is_empty() || !seen.insert(raw.name.clone()) {
+            return Err(here("each of [[clients]] has a name of its own".into()));
+        }
+        Ok(SidedClient {
+            config: ClientConfig {
+                command: values.command(&raw.command).map_err(here)?,
+                within: seconds(raw.within_s, CLIENT_WITHIN_S).map_err(here)?,
+            },
+            side: raw.side,
+            endless: raw.endless,
+            name: raw.name,
+        })
+    };
+    raw.into_iter().map(settle).collect()
+}
+
+/// What the probe means. No role may be called as a node is, or as what a plan calls several nodes.
+pub(super) fn probe(raw: RawProbe, values: &Values, names: &[String]) -> Words<ProbeConfig> {
+    let here = |what: String| format!("probe: {what}");
+    if raw.roles.is_empty() {
+        return Err(here("roles has to name what it may answer".into()));
+    }
+    for role in &raw.roles {
+        let is_word = !role.is_empty() && !role.contains(char::is_whitespace);
+        if !is_word || names.contains(role) {
+            return Err(here(format!(
+                "\"{role}\" cannot be a role: it is one word, and no node's name"
+            )));
+        }
+    }
+    Ok(ProbeConfig {
+        command: values.command(&raw.command).map_err(here)?,
+        roles: raw.roles,
+        serve: raw.serve,
+        within: seconds(raw.within_s, PROBE_WITHIN_S).map_err(here)?,
+        every: seconds(raw.every_s, PROBE_EVERY_S).map_err(here)?,
+    })
+}

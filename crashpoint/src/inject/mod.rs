@@ -1,0 +1,287 @@
+//! `crashpoint inject`: faults while a cluster runs.
+
+mod ground;
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use campaign::{Interrupt, Outcome, OutputFormat, Shard, own_call, quoted, say};
+use clap::Args;
+use cluster::ClusterFile;
+use injector::online::{
+    FaultPlan, InjectDirectory, InjectManifest, InjectResult, Repeated, Selection, Strategy,
+    Summary, campaign, headline, timeline, totals,
+};
+
+pub(crate) use ground::run_once;
+
+/// The arguments of `crashpoint inject`.
+#[derive(Debug, Args)]
+pub(crate) struct InjectArgs {
+    /// The cluster file
+    #[arg(
+        value_name = "FILE",
+        required_unless_present = "resume",
+        conflicts_with = "resume"
+    )]
+    file: Option<PathBuf>,
+
+    /// The faults: a TOML file, see docs/injection.md
+    #[arg(
+        long,
+        value_name = "PLAN",
+        required_unless_present = "resume",
+        conflicts_with = "resume"
+    )]
+    plan: Option<PathBuf>,
+
+    /// Run the plan N times
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    repeat: u64,
+
+    /// Try part I of N of the runs only; `crashpoint merge` puts the parts together
+    #[arg(long, value_name = "I/N", requires = "out")]
+    shard: Option<Shard>,
+
+    /// Begin no more runs after so long, such as 10m
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    budget: Option<Duration>,
+
+    /// Stop after N runs that broke something
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    stop_after: Option<u64>,
+
+    /// A new directory for the results, and what each run leaves: history, logs
+    #[arg(long, short, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    /// Continue what was begun in DIR, which --out named
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "shard"])]
+    resume: Option<PathBuf>,
+
+    /// How to print what is found
+    #[arg(long, value_enum, default_value_t)]
+    format: OutputFormat,
+}
+
+/// Everything that a campaign goes by.
+struct Campaign<'a> {
+    file: ClusterFile,
+    manifest: InjectManifest,
+    directory: Option<InjectDirectory>,
+    arguments: &'a InjectArgs,
+    interrupt: &'a Interrupt,
+}
+
+/// Does it.
+pub(crate) fn run(arguments: &InjectArgs, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    let campaign = match &arguments.resume {
+        Some(directory) => resumed(directory, arguments, interrupt)?,
+        None => begun(arguments, interrupt)?,
+    };
+    campaign.go_on()
+}
+
+fn begun<'a>(arguments: &'a InjectArgs, interrupt: &'a Interrupt) -> anyhow::Result<Campaign<'a>> {
+    let path = arguments.file.as_deref().context("clap wants one")?;
+    let file = ClusterFile::read(path)?;
+    refuse_unjudged(&file, path)?;
+    let mut manifest = InjectManifest::new(&file, &path.canonicalize()?);
+    manifest.shard = arguments.shard.map(|shard| shard.to_string());
+    if let Some(path) = &arguments.plan {
+        let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+        let plan = FaultPlan::parse(&text, path, &file)?;
+        manifest.seed = plan.seed;
+        manifest.plan = Some(plan.to_string());
+        manifest.first = Some(arguments.repeat);
+    }
+    let directory = arguments.out.as_deref();
+    let directory = directory.map(|out| InjectDirectory::create(out, manifest.clone()));
+    Ok(Campaign {
+        file,
+        manifest,
+        directory: directory.transpose()?,
+        arguments,
+        interrupt,
+    })
+}
+
+fn resumed<'a>(
+    path: &Path,
+    arguments: &'a InjectArgs,
+    interrupt: &'a Interrupt,
+) -> anyhow::Result<Campaign<'a>> {
+    let directory = InjectDirectory::open(path)?;
+    Ok(Campaign {
+        file: file_of(&directory.manifest, path)?,
+        manifest: directory.manifest.clone(),
+        directory: Some(directory),
+        arguments,
+        interrupt,
+    })
+}
+
+/// Without these nobody could tell what is broken.
+fn refuse_unjudged(file: &ClusterFile, path: &Path) -> anyhow::Result<()> {
+    let path = path.display();
+    if file.all_clients().is_empty() {
+        bail!(
+            "{path} has no [client], and no [[clients]]: nothing would be done while faults happen"
+        );
+    }
+    if file.check.is_none() {
+        bail!("{path} has no [check]: nobody could tell what is broken");
+    }
+    Ok(())
+}
+
+/// The cluster file of a campaign that was begun, if it is still that.
+pub(crate) fn file_of(manifest: &InjectManifest, directory: &Path) -> anyhow::Result<ClusterFile> {
+    let file = ClusterFile::read(Path::new(&manifest.file))?;
+    if file.text != manifest.text {
+        return Err(injector::Error::OtherSweep {
+            path: directory.into(),
+            what: "cluster file",
+        }
+        .into());
+    }
+    Ok(file)
+}
+
+impl Campaign<'_> {
+    fn strategy(&self) -> anyhow::Result<Box<dyn Strategy>> {
+        let text = self.manifest.plan.as_deref().context("it has no plan")?;
+        let plan = FaultPlan::parse(text, Path::new("the plan of the results"), &self.file)?;
+        Ok(Box::new(Repeated {
+            plan,
+            times: self.manifest.first.unwrap_or(1),
+        }))
+    }
+
+    fn go_on(mut self) -> anyhow::Result<Outcome> {
+        let mut strategy = self.strategy()?;
+        let arguments = self.arguments;
+        let selection = Selection {
+            first: self.manifest.first,
+            shard: Shard::of_manifest(self.manifest.shard.as_deref())?,
+            deadline: arguments.budget.map(|budget| Instant::now() + budget),
+            stop_after: arguments.stop_after,
+        };
+        let known = self
+            .directory
+            .as_mut()
+            .map(|directory| std::mem::take(&mut directory.known));
+        let known = known.unwrap_or_default();
+        let had_none = known.is_empty();
+        let (file, interrupt) = (&self.file, self.interrupt);
+        let directory = std::cell::RefCell::new(self.directory.as_mut());
+        let mut run = |index: u64, plan: &FaultPlan| {
+            let kept = directory.borrow();
+            let kept = kept
+                .as_ref()
+                .map(|directory| directory.run_directory(index));
+            run_once(file, plan, kept.transpose()?.as_deref(), interrupt)
+        };
+        let mut keep = |result: &InjectResult| {
+            if let Some(directory) = directory.borrow_mut().as_mut() {
+                directory.append(result)?;
+            }
+            told(result, arguments.format, interrupt);
+            Ok(())
+        };
+        let came = campaign(strategy.as_mut(), &selection, known, &mut run, &mut keep);
+        let summary = match came {
+            Err(error) => {
+                // A campaign of which nothing could be run leaves nothing.
+                if let Some(directory) = self.directory.as_ref().filter(|_| had_none) {
+                    directory.remove_if_new();
+                }
+                return Err(error.into());
+            }
+            Ok(summary) => summary,
+        };
+        if let Some(directory) = &mut self.directory {
+            directory.finish(&summary)?;
+        }
+        self.conclude(&summary)
+    }
+
+    fn conclude(&self, summary: &Summary) -> anyhow::Result<Outcome> {
+        if self.arguments.format == OutputFormat::Text {
+            io::stdout().lock().write_all(totals(summary).as_bytes())?;
+        }
+        if summary.is_cut_off {
+            let how = match &self.directory {
+                Some(directory) => format!(
+                    ": continue with: {} inject --resume {}",
+                    own_call(),
+                    quoted(&directory.path().to_string_lossy())
+                ),
+                None => String::new(),
+            };
+            say(&format!("stopped before all runs were made{how}"));
+        }
+        Ok(outcome(summary))
+    }
+}
+
+/// What the shards of a campaign came to, put together.
+pub(crate) fn merge(
+    parts: &[PathBuf],
+    out: &Path,
+    incomplete: bool,
+    format: OutputFormat,
+) -> anyhow::Result<Outcome> {
+    let (mut merged, is_whole) = injector::online::merge(parts, out, incomplete)?;
+    let summary = Summary {
+        wanted: merged.manifest.first,
+        results: std::mem::take(&mut merged.known),
+        is_cut_off: !is_whole,
+    };
+    if is_whole {
+        merged.finish(&summary)?;
+    } else {
+        say(&format!(
+            "continue with what is missing with: {} inject --resume {}",
+            own_call(),
+            quoted(&out.to_string_lossy())
+        ));
+    }
+    if format == OutputFormat::Text {
+        io::stdout().lock().write_all(totals(&summary).as_bytes())?;
+    }
+    Ok(outcome(&summary))
+}
+
+/// What a campaign's exit status says.
+pub(crate) fn outcome(summary: &Summary) -> Outcome {
+    if summary.broken() > 0 {
+        Outcome::Findings
+    } else if summary.is_cut_off || summary.inconclusive() > 0 || summary.results.is_empty() {
+        Outcome::Incomplete
+    } else {
+        Outcome::Clean
+    }
+}
+
+/// Prints what came of a run.
+fn told(result: &InjectResult, format: OutputFormat, interrupt: &Interrupt) {
+    let text = match format {
+        OutputFormat::Json => {
+            serde_json::to_string(result).expect("it has only text and numbers") + "\n"
+        }
+        OutputFormat::Text => headline(result) + &timeline(&result.ran) + "\n",
+    };
+    let mut out = io::stdout().lock();
+    if out
+        .write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .is_err()
+    {
+        // The reader is gone, and with it who wanted to look.
+        interrupt.request();
+    }
+}

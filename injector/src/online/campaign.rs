@@ -1,0 +1,109 @@
+//! Many plans, each in a run of its own.
+
+use std::time::Instant;
+
+use campaign::Shard;
+
+use super::directory::InjectResult;
+use super::plan::FaultPlan;
+use super::ran::Ran;
+use super::strategy::Strategy;
+use crate::error::{Error, Result};
+use crate::laboratory::Judged;
+
+/// Which plans are tried, and how long.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// The first so many of the strategy's.
+    pub first: Option<u64>,
+    /// The part that is this campaign's.
+    pub shard: Option<Shard>,
+    /// Until then.
+    pub deadline: Option<Instant>,
+    /// Until so many have broken something.
+    pub stop_after: Option<u64>,
+}
+
+/// What a campaign came to.
+#[derive(Debug, Clone, Default)]
+pub struct Summary {
+    /// How many plans were to be tried, if that has an end.
+    pub wanted: Option<u64>,
+    /// What came of those that were, by index.
+    pub results: Vec<InjectResult>,
+    /// Whether it ended before all that were wanted were tried.
+    pub is_cut_off: bool,
+}
+
+impl Summary {
+    /// How many broke something.
+    pub fn broken(&self) -> u64 {
+        let broken = |result: &&InjectResult| result.ran.broken().is_some();
+        self.results.iter().filter(broken).count() as u64
+    }
+
+    /// How many could not be judged.
+    pub fn inconclusive(&self) -> u64 {
+        let is_open =
+            |result: &&InjectResult| matches!(result.ran.judged, Judged::Inconclusive { .. });
+        self.results.iter().filter(is_open).count() as u64
+    }
+}
+
+/// Tries the plans that a strategy proposes. `known` is what came of some of them before; each
+/// result is told to `keep` before the next run begins.
+///
+/// # Errors
+/// If the first run of all cannot be made, or a result not be kept. A later run that cannot be made
+/// is inconclusive.
+pub fn campaign(
+    strategy: &mut dyn Strategy,
+    selection: &Selection,
+    known: Vec<InjectResult>,
+    run: &mut dyn FnMut(u64, &FaultPlan) -> Result<Ran>,
+    keep: &mut dyn FnMut(&InjectResult) -> Result<()>,
+) -> Result<Summary> {
+    let end = match (strategy.count(), selection.first) {
+        (Some(count), Some(first)) => Some(count.min(first)),
+        (count, first) => count.or(first),
+    };
+    let is_ours = |index: &u64| selection.shard.is_none_or(|shard| shard.contains(*index));
+    let mut summary = Summary {
+        wanted: end.map(|end| (0..end).filter(is_ours).count() as u64),
+        results: known,
+        is_cut_off: false,
+    };
+    for index in (0..end.unwrap_or(u64::MAX)).filter(is_ours) {
+        if summary.results.iter().any(|result| result.index == index) {
+            continue;
+        }
+        let is_late = selection.deadline.is_some_and(|at| Instant::now() >= at);
+        let is_enough = selection
+            .stop_after
+            .is_some_and(|most| summary.broken() >= most);
+        if is_late || is_enough {
+            summary.is_cut_off = true;
+            break;
+        }
+        let Some(plan) = strategy.propose(index, &summary.results) else {
+            break;
+        };
+        let ran = match run(index, &plan) {
+            Err(Error::Cluster(cluster::Error::Interrupted)) => {
+                summary.is_cut_off = true;
+                break;
+            }
+            Err(Error::Cluster(error)) if !summary.results.is_empty() => Ran::without(&error),
+            other => other?,
+        };
+        let result = InjectResult {
+            index,
+            plan: plan.to_string(),
+            ran,
+        };
+        keep(&result)?;
+        summary.results.push(result);
+    }
+    summary.results.sort_by_key(|result| result.index);
+    Ok(summary)
+}

@@ -1,0 +1,286 @@
+//! The clients of a run, and what they have said.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Instant;
+
+use cluster::{Background, Cluster, Ending, SidedClient};
+use serde_json::{Map, Value, json};
+
+use super::plan::FaultPlan;
+use crate::laboratory::OPERATIONS;
+
+/// Names a client to itself.
+const CLIENT: &str = "CRASHPOINT_CLIENT";
+
+/// Has the seed of the plan.
+const SEED: &str = "CRASHPOINT_SEED";
+
+/// What a client has done so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) lines: u64,
+    pub(super) invoked: u64,
+    pub(super) acknowledged: u64,
+}
+
+/// A client that runs, or ran.
+pub(super) struct RunningClient {
+    pub(super) config: SidedClient,
+    pub(super) counts: Counts,
+    pub(super) ended: Option<Ending>,
+    running: Option<Background>,
+    started: Instant,
+    /// What it has said that has no place among what others said yet.
+    said: VecDeque<Said>,
+}
+
+/// A line of a client.
+struct Said {
+    line: Vec<u8>,
+    /// What it is as a line of a history.
+    operation: Option<Map<String, Value>>,
+    /// In which round it was read.
+    round: u64,
+}
+
+impl Said {
+    fn new(line: Vec<u8>, round: u64) -> Self {
+        let operation: Option<Map<String, Value>> = serde_json::from_slice(&line).ok();
+        Self {
+            operation: operation.filter(|operation| operation.contains_key("type")),
+            line,
+            round,
+        }
+    }
+
+    /// Whether an operation has ended.
+    fn is_answer(&self) -> bool {
+        let operation = self.operation.as_ref();
+        operation.is_some_and(|operation| operation["type"] != "invoke")
+    }
+}
+
+/// All of them, and where what they say is kept.
+pub(super) struct Clients {
+    pub(super) all: Vec<RunningClient>,
+    /// Every line, as it came.
+    lines: File,
+    /// Those that are of a history, with their times.
+    history: File,
+    /// The number in the history of each process of a client.
+    processes: BTreeMap<(usize, String), usize>,
+    begun: Instant,
+    round: u64,
+}
+
+impl Clients {
+    /// Starts the clients, each at the place of its own number.
+    pub(super) fn start(
+        cluster: &Cluster,
+        plan: &FaultPlan,
+        acknowledgements: &Path,
+        history: &Path,
+    ) -> crate::Result<Self> {
+        let made = |path: &Path| {
+            File::create(path).map_err(|error| crate::Error::System {
+                doing: format!("create {}", path.display()),
+                error,
+            })
+        };
+        let begun = Instant::now();
+        let mut all = Vec::new();
+        for (place, config) in cluster.file().all_clients().into_iter().enumerate() {
+            let client = cluster.client(place);
+            let mut command = client.command(&config.config.command);
+            command
+                .env(CLIENT, &config.name)
+                .env(SEED, plan.seed.to_string());
+            if let Some(operations) = plan.operations {
+                command.env(OPERATIONS, operations.to_string());
+            }
+            let whose = format!("client {}", config.name);
+            let running = Background::start(&whose, command, &client.log())?;
+            all.push(RunningClient {
+                config,
+                counts: Counts::default(),
+                ended: None,
+                running: Some(running),
+                started: Instant::now(),
+                said: VecDeque::new(),
+            });
+        }
+        let mut history = made(history)?;
+        let first = json!({"type": "history", "version": 1});
+        writeln!(history, "{first}").map_err(|error| crate::Error::System {
+            doing: "begin the history".into(),
+            error,
+        })?;
+        Ok(Self {
+            all,
+            lines: made(acknowledgements)?,
+            history,
+            processes: BTreeMap::new(),
+            begun,
+            round: 0,
+        })
+    }
+
+    /// When they were started.
+    pub(super) fn begun(&self) -> Instant {
+        self.begun
+    }
+
+    /// Takes what they have said since. Returns those that have ended.
+    ///
+    /// Whoever reads several outputs one after the other does not see in which order they were
+    /// written. What has to be right is that no operation seems to have begun after the end of
+    /// another one that it overlapped. So an answer waits for a round in which all others were read
+    /// after it: a call that comes later than that was made after it.
+    pub(super) fn hear(&mut self) -> crate::Result<Vec<usize>> {
+        self.round += 1;
+        for client in &mut self.all {
+            client.read(self.round)?;
+        }
+        while let Some(place) = self.next() {
+            let said = self.all[place].said.pop_front().expect("there is one");
+            let kept = self.keep(place, said);
+            kept.map_err(|error| crate::Error::System {
+                doing: "keep what a client says".into(),
+                error,
+            })?;
+        }
+        let mut ended = Vec::new();
+        for (place, client) in self.all.iter_mut().enumerate() {
+            if client.look_for_end()? {
+                ended.push(place);
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Whose line is the next: calls first.
+    fn next(&self) -> Option<usize> {
+        let find = |is_next: &dyn Fn(&Said) -> bool| {
+            let mut all = self.all.iter();
+            all.position(|client| client.said.front().is_some_and(is_next))
+        };
+        find(&|said| !said.is_answer()).or_else(|| find(&|said| said.round < self.round))
+    }
+
+    /// Whether one still runs.
+    pub(super) fn is_one_running(&self) -> bool {
+        self.all.iter().any(RunningClient::is_running)
+    }
+
+    /// Whether all have ended, but for those that never do by themselves.
+    pub(super) fn are_over(&self) -> bool {
+        let mut finite = self.all.iter().filter(|client| !client.config.endless);
+        finite.all(|client| client.ended.is_some())
+    }
+
+    /// How many operations were acknowledged.
+    pub(super) fn acknowledged(&self) -> u64 {
+        self.all
+            .iter()
+            .map(|client| client.counts.acknowledged)
+            .sum()
+    }
+
+    /// What one of them has done, or all have.
+    pub(super) fn counts(&self, name: Option<&str>) -> Counts {
+        let mut sum = Counts::default();
+        for client in &self.all {
+            if name.is_none_or(|name| client.config.name == name) {
+                sum.lines += client.counts.lines;
+                sum.invoked += client.counts.invoked;
+                sum.acknowledged += client.counts.acknowledged;
+            }
+        }
+        sum
+    }
+
+    /// Keeps a line of a client. One of a history is an object with a type; of a client that prints
+    /// none, each line is an acknowledgement.
+    fn keep(&mut self, place: usize, said: Said) -> io::Result<()> {
+        self.lines.write_all(&said.line)?;
+        self.lines.write_all(b"\n")?;
+        let counts = &mut self.all[place].counts;
+        counts.lines += 1;
+        let Some(mut operation) = said.operation else {
+            counts.acknowledged += 1;
+            return Ok(());
+        };
+        match operation["type"].as_str() {
+            Some("invoke") => counts.invoked += 1,
+            Some("ok") => counts.acknowledged += 1,
+            _ => {}
+        }
+        let process = operation.get("process").map(Value::to_string);
+        let next = self.processes.len();
+        let key = (place, process.unwrap_or_default());
+        let process = *self.processes.entry(key).or_insert(next);
+        operation.insert("process".into(), process.into());
+        let time_ns = self.begun.elapsed().as_nanos() as u64;
+        operation.insert("time".into(), time_ns.into());
+        writeln!(self.history, "{}", Value::Object(operation))
+    }
+
+    /// Keeps what happened to the cluster among the operations.
+    pub(super) fn nemesis(&mut self, what: &str, words: &str) -> crate::Result<()> {
+        let time_ns = self.begun.elapsed().as_nanos() as u64;
+        let event = json!({
+            "time": time_ns, "process": "nemesis", "type": "info", "f": what, "value": words,
+        });
+        writeln!(self.history, "{event}").map_err(|error| crate::Error::System {
+            doing: "keep what a client says".into(),
+            error,
+        })
+    }
+}
+
+impl RunningClient {
+    fn read(&mut self, round: u64) -> crate::Result<()> {
+        if let Some(running) = self.running.as_mut() {
+            let lines = running.lines()?.into_iter();
+            self.said.extend(lines.map(|line| Said::new(line, round)));
+        }
+        Ok(())
+    }
+
+    /// Whether it has just ended, and all that it said has its place.
+    fn look_for_end(&mut self) -> crate::Result<bool> {
+        let Some(running) = self.running.as_mut().filter(|_| self.said.is_empty()) else {
+            return Ok(false);
+        };
+        self.ended = running.ended()?;
+        if self.ended.is_some() {
+            self.running = None;
+        }
+        Ok(self.ended.is_some())
+    }
+
+    /// Whether it has taken longer than it may.
+    pub(super) fn is_late(&self) -> bool {
+        self.running.is_some() && self.started.elapsed() > self.config.config.within
+    }
+
+    /// Whether it runs.
+    pub(super) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Asks it to end.
+    pub(super) fn ask_to_end(&mut self) {
+        if let Some(running) = self.running.as_mut() {
+            running.ask_to_end();
+        }
+    }
+
+    /// Kills it.
+    pub(super) fn kill(&mut self) {
+        self.running = None;
+    }
+}

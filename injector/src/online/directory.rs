@@ -1,0 +1,316 @@
+//! The directory of a campaign's results.
+
+use std::path::{Path, PathBuf};
+
+use campaign::{
+    Directory, MANIFEST, Part, Parts, Record, Records, SUMMARY, Shard, TABLE, check_version,
+    write_whole,
+};
+use cluster::ClusterFile;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::campaign::Summary;
+use super::ran::Ran;
+use super::text::totals;
+use crate::error::{Error, Result};
+
+/// The version of these files.
+const FORMAT: u64 = 1;
+
+/// What they say of their kind.
+const KIND: &str = "inject";
+
+/// The directory of what each run left, in one by its number from 1 on.
+pub const RUNS: &str = "runs";
+
+/// What it has beside what every campaign has.
+const KEPT: &[&str] = &[RUNS];
+
+/// What a campaign is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InjectManifest {
+    /// The version of Crashpoint.
+    pub version: String,
+    /// That of these files.
+    pub format: u64,
+    /// Which kind of campaign it is: `inject`.
+    pub kind: String,
+    /// The cluster file, absolute.
+    pub file: String,
+    /// Its text.
+    pub text: String,
+    /// The nodes' names.
+    pub nodes: Vec<String>,
+    /// The text of the plan that is tried, if it is one.
+    pub plan: Option<String>,
+    /// What proposes plans, if it is not one.
+    pub strategy: Option<String>,
+    /// The seed of what is drawn.
+    pub seed: u64,
+    /// How many plans are tried at most.
+    pub first: Option<u64>,
+    /// Which part of the plans it tries, as `I/N`.
+    pub shard: Option<String>,
+    /// The command line, for people.
+    pub command: Vec<String>,
+}
+
+/// What came of one plan: a line of results.jsonl.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InjectResult {
+    /// Its index among those of the strategy, from 0 on.
+    pub index: u64,
+    /// The plan, as a file.
+    pub plan: String,
+    /// What happened.
+    #[serde(flatten)]
+    pub ran: Ran,
+}
+
+impl InjectManifest {
+    /// That of a campaign on a cluster file, which is absolute: of one plan, if nothing else is said
+    /// later.
+    pub fn new(file: &ClusterFile, path: &Path) -> Self {
+        Self {
+            version: campaign::VERSION.into(),
+            format: FORMAT,
+            kind: KIND.into(),
+            file: path.display().to_string(),
+            text: file.text.clone(),
+            nodes: file.nodes.iter().map(|node| node.name.clone()).collect(),
+            plan: None,
+            strategy: None,
+            seed: 0,
+            first: None,
+            shard: None,
+            command: campaign::command_line(),
+        }
+    }
+
+    /// In what it is another campaign than another one, if it is.
+    fn difference(&self, other: &Self) -> Option<String> {
+        let differences = [
+            (self.version != other.version, "versions of Crashpoint"),
+            (self.text != other.text, "cluster files"),
+            (self.plan != other.plan, "plans"),
+            (self.strategy != other.strategy, "strategies"),
+            (self.seed != other.seed, "seeds"),
+            (self.first != other.first, "numbers of plans"),
+        ];
+        let different = differences.into_iter().find(|(is_so, _)| *is_so);
+        different.map(|(_, what)| format!("they are of different {what}"))
+    }
+}
+
+/// Results that grow while a campaign goes on.
+pub struct InjectDirectory {
+    directory: Directory,
+    records: Records,
+    /// What the campaign is.
+    pub manifest: InjectManifest,
+    /// What was known when it was opened.
+    pub known: Vec<InjectResult>,
+}
+
+impl InjectDirectory {
+    /// Begins one.
+    ///
+    /// # Errors
+    /// If there is something in it, or it cannot be written.
+    pub fn create(path: &Path, manifest: InjectManifest) -> Result<Self> {
+        let directory = Directory::create(path, KEPT)?;
+        let text = serde_json::to_string_pretty(&manifest).expect("it has only text and numbers");
+        write_whole(&directory.join(MANIFEST), &text)?;
+        Self::opened(directory, manifest)
+    }
+
+    /// Opens one, to continue it.
+    ///
+    /// # Errors
+    /// If it is no such directory, or damaged.
+    pub fn open(path: &Path) -> Result<Self> {
+        let manifest = manifest(path)?.ok_or_else(|| Error::NotInject(path.into()))?;
+        Self::opened(Directory::open(path, KEPT)?, manifest)
+    }
+
+    fn opened(directory: Directory, manifest: InjectManifest) -> Result<Self> {
+        let mut known = Vec::new();
+        let records = Records::open(&directory, |record: Record<InjectResult, Value>| {
+            if let Record::Result(result) = record {
+                known.push(result);
+            }
+            Ok::<_, campaign::Error>(())
+        })?;
+        Ok(Self {
+            directory,
+            records,
+            manifest,
+            known,
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The directory of what the run of a plan leaves: empty, whatever an earlier try left.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn run_directory(&self, index: u64) -> Result<PathBuf> {
+        let path = self.directory.join(RUNS).join((index + 1).to_string());
+        let _ = std::fs::remove_dir_all(&path);
+        let made = std::fs::create_dir_all(&path);
+        made.map_err(|error| Error::System {
+            doing: format!("create {}", path.display()),
+            error,
+        })?;
+        Ok(path)
+    }
+
+    /// Takes everything back if it is new.
+    pub fn remove_if_new(&self) {
+        self.directory.remove_if_new();
+    }
+
+    /// Keeps a result: it survives a kill from now on.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn append(&mut self, result: &InjectResult) -> Result<()> {
+        let line = serde_json::to_string(result).expect("it has only text and numbers");
+        Ok(self.records.append(&line)?)
+    }
+
+    /// Writes what the campaign came to.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn finish(&mut self, summary: &Summary) -> Result<()> {
+        self.records.sync()?;
+        write_whole(&self.directory.join(TABLE), &totals(summary))?;
+        let line = json!({
+            "wanted": summary.wanted,
+            "tried": summary.results.len(),
+            "broken": summary.broken(),
+            "inconclusive": summary.inconclusive(),
+            "is_cut_off": summary.is_cut_off,
+        });
+        let path = self.directory.join(SUMMARY);
+        Ok(write_whole(&path, &format!("{line}\n"))?)
+    }
+}
+
+impl Part for InjectDirectory {
+    fn directory(&self) -> &Path {
+        self.path()
+    }
+
+    fn shard(&self) -> campaign::Result<Option<Shard>> {
+        Shard::of_manifest(self.manifest.shard.as_deref())
+    }
+
+    fn is_finished(&self) -> bool {
+        summary(self.path()).is_some_and(|summary| summary["is_cut_off"] == false)
+    }
+
+    fn difference(&self, other: &Self) -> Option<String> {
+        self.manifest.difference(&other.manifest)
+    }
+}
+
+/// Puts shards of a campaign together in a new directory. With `incomplete` some may be missing or
+/// unfinished. Returns also whether all were there, and finished.
+///
+/// # Errors
+/// If they are not the shards of one campaign, or something cannot be read or written.
+pub fn merge(
+    parts: &[impl AsRef<Path>],
+    out: &Path,
+    incomplete: bool,
+) -> Result<(InjectDirectory, bool)> {
+    let shards = Parts::open(parts, incomplete, InjectDirectory::open)?;
+    let manifest = InjectManifest {
+        shard: None,
+        ..shards.first()?.manifest.clone()
+    };
+    let mut merged = InjectDirectory::create(out, manifest)?;
+    for part in shards.iter() {
+        for result in &part.known {
+            copy_run(
+                part.path(),
+                &merged.run_directory(result.index)?,
+                result.index,
+            )?;
+            merged.append(result)?;
+            merged.known.push(result.clone());
+        }
+    }
+    merged.known.sort_by_key(|result| result.index);
+    Ok((merged, shards.is_whole()))
+}
+
+/// Copies what a run left.
+fn copy_run(from: &Path, to: &Path, index: u64) -> Result<()> {
+    let from = from.join(RUNS).join((index + 1).to_string());
+    copy_all(&from, to).map_err(|error| Error::System {
+        doing: format!("copy {} to {}", from.display(), to.display()),
+        error,
+    })
+}
+
+fn copy_all(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_all(&entry.path(), &target)?;
+        } else {
+            std::fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
+
+/// The manifest of a directory, if it is one of injected faults.
+///
+/// # Errors
+/// If it is, and of another version.
+pub fn manifest(path: &Path) -> Result<Option<InjectManifest>> {
+    let file = path.join(MANIFEST);
+    let Ok(text) = std::fs::read_to_string(&file) else {
+        return Ok(None);
+    };
+    let value = serde_json::from_str(&text).unwrap_or(Value::Null);
+    if value["kind"] != KIND {
+        return Ok(None);
+    }
+    check_version(&file, &value, FORMAT)?;
+    let manifest = serde_json::from_value(value);
+    manifest.map(Some).map_err(|error| Error::System {
+        doing: format!("read {}", file.display()),
+        error: error.into(),
+    })
+}
+
+/// The results in a directory by index, whether its campaign has ended or not.
+///
+/// # Errors
+/// If they cannot be read.
+pub fn results(path: &Path) -> Result<Vec<InjectResult>> {
+    let mut results: Vec<InjectResult> = Vec::new();
+    campaign::read_lines(&path.join(campaign::RESULTS), |_, line| {
+        results.push(line);
+        Ok::<_, campaign::Error>(())
+    })?;
+    results.sort_by_key(|result| result.index);
+    Ok(results)
+}
+
+/// The summary in a directory, if its campaign has ended or was stopped.
+pub fn summary(path: &Path) -> Option<Value> {
+    crate::directory::summary(path)
+}

@@ -1,0 +1,31 @@
+//! Faults that a plan names, injected into a cluster that runs in namespaces.
+//!
+//! A [`FaultPlan`] is a TOML file: faults in order, each with the trigger that it waits for, whom it
+//! hits, and when it ends. [`run`] does one run of it, and [`Ran`] says what happened.
+
+mod act;
+mod campaign;
+mod clients;
+mod directory;
+mod logs;
+mod parse;
+mod plan;
+mod print;
+mod ran;
+mod roles;
+mod run;
+mod select;
+mod strategy;
+mod text;
+mod triggers;
+
+pub use campaign::{Selection, Summary, campaign};
+pub use directory::{
+    InjectDirectory, InjectManifest, InjectResult, RUNS, manifest, merge, results, summary,
+};
+pub use parse::PlanError;
+pub use plan::{Awaited, FaultPlan, Flow, PlannedFault, Selector, Trigger, What};
+pub use ran::{FaultCame, Happening, Ran, RunEvent, State};
+pub use run::{HISTORY, Place, run};
+pub use strategy::{Repeated, Strategy};
+pub use text::{headline, timeline, totals};

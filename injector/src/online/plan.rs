@@ -1,0 +1,210 @@
+//! What a plan says.
+
+use std::path::Path;
+use std::time::Duration;
+
+use cluster::ClusterFile;
+use serde::Deserialize;
+
+use super::parse::{self, PlanError};
+use crate::disks::Keeps;
+
+/// Faults in order, and what else a run goes by.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FaultPlan {
+    /// What is drawn is drawn with it; the clients have it in their environment.
+    pub seed: u64,
+    /// How many operations clients are to do at most.
+    pub operations: Option<u64>,
+    /// How long a trigger is waited for after the clients have ended.
+    pub within: Duration,
+    /// How long the cluster has to make progress after the heal.
+    pub progress_within: Duration,
+    /// The faults. The trigger of each is looked at from when the one before it is in place.
+    pub faults: Vec<PlannedFault>,
+}
+
+/// A fault that is to happen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlannedFault {
+    /// At what.
+    pub at: Trigger,
+    /// What happens.
+    pub what: What,
+    /// To whom; nobody for [`What::Heal`].
+    pub on: Vec<Selector>,
+    /// When it ends. One without an end lasts until everything is healed after the clients' end.
+    pub until: Option<Trigger>,
+}
+
+/// What happens to those that are selected.
+#[derive(Debug, Clone, PartialEq)]
+pub enum What {
+    /// All processes are killed at once (SIGKILL). Its end starts the node again.
+    Kill,
+    /// The power fails, silently, and the disk keeps this. Its end starts the node again.
+    PowerLoss(Keeps),
+    /// All processes are stopped; their kernel still answers. Its end has them go on.
+    Pause,
+    /// Those that are paused go on.
+    Resume,
+    /// They are killed, and started again at once.
+    Restart,
+    /// They are cut off from others. Its end heals the links.
+    Partition {
+        /// From whom.
+        from: Vec<Selector>,
+        /// Which of the messages between them are lost.
+        flow: Flow,
+    },
+    /// All faults that are in place end.
+    Heal,
+}
+
+impl What {
+    /// As a plan calls it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Kill => "kill",
+            Self::PowerLoss(_) => "power-loss",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Restart => "restart",
+            Self::Partition { .. } => "partition",
+            Self::Heal => "heal",
+        }
+    }
+}
+
+/// Which of the messages between two groups are lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Flow {
+    /// All.
+    #[default]
+    Both,
+    /// What those that are cut off send.
+    Out,
+    /// What they would receive.
+    In,
+}
+
+/// Which nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selector {
+    /// The one with this name.
+    Node(String),
+    /// One that has this role; of several that with the highest term, then the first of the file.
+    Role(String),
+    /// All that have this role.
+    EveryRole(String),
+    /// All.
+    All,
+    /// One, as the seed says.
+    Any,
+    /// The smallest majority, as the seed says: all that are not in the minority.
+    Majority,
+    /// The largest minority, as the seed says.
+    Minority,
+    /// All that are not cut off.
+    Others,
+}
+
+/// Something that a fault, or its end, waits for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trigger {
+    /// What that is.
+    pub awaited: Awaited,
+    /// How long it takes from then on.
+    pub delay: Duration,
+}
+
+/// What can be waited for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Awaited {
+    /// So much time since the clients were started.
+    Time(Duration),
+    /// So much time since the last fault was put in place.
+    After(Duration),
+    /// The clients, or this one, have printed so many lines.
+    Lines(Option<String>, u64),
+    /// They have begun so many operations.
+    Invoked(Option<String>, u64),
+    /// So many operations were acknowledged to them.
+    Acknowledged(Option<String>, u64),
+    /// So many more than when this was first waited for.
+    AcknowledgedMore(Option<String>, u64),
+    /// A node, or this one, logs a line with this in it.
+    Log(Option<String>, String),
+    /// A node, or this one, has a role.
+    Role(Option<String>, String),
+    /// A node has a role that did not have it when this was first waited for.
+    Changed(String),
+    /// The last fault has ended.
+    Ended,
+}
+
+impl Awaited {
+    /// Whether the probe has to say it.
+    pub fn needs_roles(&self) -> bool {
+        matches!(self, Self::Role(..) | Self::Changed(_))
+    }
+}
+
+impl Selector {
+    /// Whether the probe has to say it.
+    pub fn needs_roles(&self) -> bool {
+        matches!(self, Self::Role(_) | Self::EveryRole(_))
+    }
+}
+
+impl PlannedFault {
+    /// All who are named: those that it hits, and those that they are cut off from.
+    pub fn selectors(&self) -> impl Iterator<Item = &Selector> {
+        let from: &[Selector] = match &self.what {
+            What::Partition { from, .. } => from,
+            _ => &[],
+        };
+        self.on.iter().chain(from)
+    }
+}
+
+impl FaultPlan {
+    /// How long a trigger is waited for after the clients' end, if it is not said.
+    pub const WITHIN: Duration = Duration::from_secs(30);
+
+    /// How long the cluster has to make progress, if it is not said.
+    pub const PROGRESS_WITHIN: Duration = Duration::from_secs(60);
+
+    /// One with these faults, and what is usual.
+    pub fn new(seed: u64, faults: Vec<PlannedFault>) -> Self {
+        Self {
+            seed,
+            operations: None,
+            within: Self::WITHIN,
+            progress_within: Self::PROGRESS_WITHIN,
+            faults,
+        }
+    }
+
+    /// Takes the text of one apart, which is for a cluster. `path` is for messages.
+    ///
+    /// # Errors
+    /// With line and column, if it does not follow the syntax, or names what there is not.
+    pub fn parse(text: &str, path: &Path, file: &ClusterFile) -> Result<Self, PlanError> {
+        parse::parse(text, path, file)
+    }
+
+    /// Whether somebody has to say which roles nodes have.
+    pub fn needs_roles(&self) -> bool {
+        let triggers = |fault: &PlannedFault| {
+            let mut all = [Some(&fault.at), fault.until.as_ref()]
+                .into_iter()
+                .flatten();
+            all.any(|trigger| trigger.awaited.needs_roles())
+        };
+        self.faults
+            .iter()
+            .any(|fault| triggers(fault) || fault.selectors().any(Selector::needs_roles))
+    }
+}

@@ -1,0 +1,123 @@
+//! A plan as the file that would be read as it.
+
+use std::fmt::{self, Display, Write};
+use std::time::Duration;
+
+use super::plan::{Awaited, FaultPlan, Flow, PlannedFault, Selector, Trigger, What};
+
+impl Display for FaultPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed = {}", self.seed)?;
+        if let Some(operations) = self.operations {
+            writeln!(f, "operations = {operations}")?;
+        }
+        if self.within != Self::WITHIN {
+            writeln!(f, "within_s = {}", seconds(self.within))?;
+        }
+        if self.progress_within != Self::PROGRESS_WITHIN {
+            writeln!(f, "progress_within_s = {}", seconds(self.progress_within))?;
+        }
+        if self.faults.is_empty() {
+            writeln!(f, "faults = []")?;
+        }
+        self.faults
+            .iter()
+            .try_for_each(|fault| write!(f, "\n{fault}"))
+    }
+}
+
+impl Display for PlannedFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "[[faults]]")?;
+        writeln!(f, "at = {}", self.at)?;
+        writeln!(f, "fault = \"{}\"", self.what.name())?;
+        if !self.on.is_empty() {
+            writeln!(f, "on = {}", selected(&self.on))?;
+        }
+        match &self.what {
+            What::PowerLoss(keeps) => writeln!(f, "keeps = \"{keeps}\"")?,
+            What::Partition { from, flow } => {
+                if from[..] != [Selector::Others] {
+                    writeln!(f, "from = {}", selected(from))?;
+                }
+                match flow {
+                    Flow::Both => {}
+                    Flow::Out => writeln!(f, "flow = \"out\"")?,
+                    Flow::In => writeln!(f, "flow = \"in\"")?,
+                }
+            }
+            _ => {}
+        }
+        match &self.until {
+            Some(until) => writeln!(f, "until = {until}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Display for Trigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::new();
+        let mut put = |key: &str, value: String| {
+            let comma = if text.is_empty() { "" } else { ", " };
+            let _ = write!(text, "{comma}{key} = {value}");
+        };
+        let (who, whose) = match &self.awaited {
+            Awaited::Time(after) => (None, ("time_s", seconds(*after))),
+            Awaited::After(after) => (None, ("after_s", seconds(*after))),
+            Awaited::Lines(who, count) => (who.as_ref(), ("lines", count.to_string())),
+            Awaited::Invoked(who, count) => (who.as_ref(), ("invoked", count.to_string())),
+            Awaited::Acknowledged(who, count) => {
+                (who.as_ref(), ("acknowledged", count.to_string()))
+            }
+            Awaited::AcknowledgedMore(who, count) => {
+                (who.as_ref(), ("acknowledged_more", count.to_string()))
+            }
+            Awaited::Log(node, text) => (node.as_ref(), ("log", quoted(text))),
+            Awaited::Role(node, role) => (node.as_ref(), ("role", quoted(role))),
+            Awaited::Changed(role) => (None, ("changed", quoted(role))),
+            Awaited::Ended => (None, ("ended", "true".into())),
+        };
+        put(whose.0, whose.1);
+        if let Some(who) = who {
+            let is_of_node = matches!(self.awaited, Awaited::Log(..) | Awaited::Role(..));
+            put(if is_of_node { "node" } else { "client" }, quoted(who));
+        }
+        if !self.delay.is_zero() {
+            put("delay_s", seconds(self.delay));
+        }
+        write!(f, "{{ {text} }}")
+    }
+}
+
+impl Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(name) | Self::Role(name) => f.write_str(name),
+            Self::EveryRole(role) => write!(f, "all {role}"),
+            Self::All => f.write_str("all"),
+            Self::Any => f.write_str("any"),
+            Self::Majority => f.write_str("majority"),
+            Self::Minority => f.write_str("minority"),
+            Self::Others => f.write_str("others"),
+        }
+    }
+}
+
+fn selected(all: &[Selector]) -> String {
+    let quoted: Vec<_> = all.iter().map(|one| quoted(&one.to_string())).collect();
+    match &quoted[..] {
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(", ")),
+    }
+}
+
+/// Text as TOML has it: what JSON escapes TOML does too.
+fn quoted(text: &str) -> String {
+    serde_json::to_string(text).expect("it is text")
+}
+
+/// A number of seconds with its point, which tells it from a whole number.
+fn seconds(time: Duration) -> String {
+    format!("{:?}", time.as_secs_f64())
+}

@@ -1,0 +1,186 @@
+//! What happened in a run.
+
+use serde::{Deserialize, Serialize};
+
+use crate::laboratory::Judged;
+
+/// A run of a plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ran {
+    /// What happened, in order.
+    pub events: Vec<RunEvent>,
+    /// What came of each fault of the plan.
+    pub faults: Vec<FaultCame>,
+    /// How many operations were acknowledged, to all clients.
+    pub acknowledged: u64,
+    /// Of these, before the cluster was healed.
+    pub acknowledged_before_heal: u64,
+    /// How long the clients ran, until the cluster was healed and had been asked, in seconds.
+    pub seconds: f64,
+    /// What came of it.
+    #[serde(flatten)]
+    pub judged: Judged,
+    /// What else has to be known to believe that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunEvent {
+    /// When, from the start of the clients on, in nanoseconds.
+    pub time_ns: u64,
+    /// How many operations had been acknowledged by then.
+    pub acknowledged: u64,
+    /// What.
+    #[serde(flatten)]
+    pub what: Happening,
+}
+
+/// What may happen in a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Happening {
+    /// A fault is in place.
+    InPlace {
+        /// Its number in the plan, from 1 on.
+        fault: usize,
+        /// In words.
+        words: String,
+    },
+    /// It could not be put in place.
+    NotInjected {
+        /// Its number.
+        fault: usize,
+        /// Why.
+        why: String,
+    },
+    /// It has ended, and that was verified.
+    Undone {
+        /// Its number.
+        fault: usize,
+    },
+    /// A node has another role than before.
+    Role {
+        /// The node's name.
+        node: String,
+        /// The role.
+        role: String,
+        /// What else the probe says of it.
+        more: String,
+    },
+    /// A node has ended by itself.
+    NodeEnded {
+        /// Its name.
+        node: String,
+        /// How.
+        how: String,
+    },
+    /// A node that was started again is ready.
+    Ready {
+        /// Its name.
+        node: String,
+    },
+    /// A node that was started again is not.
+    NotReady {
+        /// Its name.
+        node: String,
+        /// What it does instead.
+        why: String,
+    },
+    /// A client has ended.
+    ClientEnded {
+        /// Its name.
+        client: String,
+        /// How.
+        how: String,
+    },
+    /// The probe gave no answer.
+    ProbeFailed {
+        /// Why.
+        why: String,
+    },
+    /// From now on no fault is in place, and all nodes are ready.
+    Healed,
+    /// An operation was acknowledged after that.
+    Progress,
+    /// The check has answered.
+    Checked,
+}
+
+/// What came of a fault.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FaultCame {
+    /// How far it came.
+    pub state: State,
+    /// When its trigger fired, in nanoseconds.
+    pub fired_ns: Option<u64>,
+    /// When it was in place.
+    pub placed_ns: Option<u64>,
+    /// When its end was verified.
+    pub undone_ns: Option<u64>,
+    /// Whom it hit, by name.
+    pub on: Vec<String>,
+    /// What is not as it was to be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// How far a fault came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// Its trigger never fired.
+    NeverFired,
+    /// It could not be put in place.
+    NotInjected,
+    /// It was in place.
+    InPlace,
+    /// And it has ended, which was verified.
+    Undone,
+}
+
+impl FaultCame {
+    pub(super) fn not_yet() -> Self {
+        Self {
+            state: State::NeverFired,
+            fired_ns: None,
+            placed_ns: None,
+            undone_ns: None,
+            on: Vec::new(),
+            why: None,
+        }
+    }
+
+    /// Whether it was in place at some time.
+    pub fn happened(&self) -> bool {
+        matches!(self.state, State::InPlace | State::Undone)
+    }
+}
+
+impl Ran {
+    /// What is broken, if something is.
+    pub fn broken(&self) -> Option<&[String]> {
+        match &self.judged {
+            Judged::Broken { broken } => Some(broken),
+            _ => None,
+        }
+    }
+}
+
+impl Ran {
+    /// A run that could not be made.
+    pub(super) fn without(error: &cluster::Error) -> Self {
+        Self {
+            events: Vec::new(),
+            faults: Vec::new(),
+            acknowledged: 0,
+            acknowledged_before_heal: 0,
+            seconds: 0.0,
+            judged: Judged::Inconclusive {
+                why: error.to_string(),
+            },
+            notes: Vec::new(),
+        }
+    }
+}

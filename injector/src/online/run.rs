@@ -1,0 +1,626 @@
+//! One run of a plan: the cluster starts, the clients work, the faults happen, everything is healed,
+//! and the check is asked.
+
+use std::path::PathBuf;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use cluster::{Cluster, Error as ClusterError, NodeEnd, Settings, Spawn, Verdict};
+
+use super::act::Undo;
+use super::clients::Clients;
+use super::logs::LogTail;
+use super::plan::FaultPlan;
+use super::ran::{FaultCame, Happening, Ran, RunEvent, State};
+use super::roles::{Probe, Roles};
+use super::triggers::{ROLE_IS_FRESH, Seen, Waiting};
+use crate::error::Result;
+use crate::laboratory::Judged;
+
+/// What the file with the operations of the clients is called.
+pub const HISTORY: &str = "history.jsonl";
+
+/// How often it is looked what has happened.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// How long a fault waits for a node to have the role that it asks for.
+const ROLE_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long a client may take that was asked to end.
+const END_WITHIN: Duration = Duration::from_secs(10);
+
+/// Where a run has its files.
+pub struct Place {
+    /// The directory of data of each node.
+    pub directories: Vec<PathBuf>,
+    /// Gets every line that clients print.
+    pub acknowledgements: PathBuf,
+    /// Gets the operations among them, with their times.
+    pub history: PathBuf,
+}
+
+/// A cluster among faults.
+pub(super) struct Runner<'a> {
+    pub(super) cluster: &'a mut Cluster,
+    pub(super) plan: &'a FaultPlan,
+    pub(super) clients: Clients,
+    pub(super) roles: Option<Roles>,
+    /// The faults that are in place.
+    pub(super) active: Vec<Active>,
+    probe: Option<Probe>,
+    logs: Vec<LogTail>,
+    logged: Vec<(usize, String)>,
+    ends: Receiver<NodeEnd>,
+    events: Vec<RunEvent>,
+    came: Vec<FaultCame>,
+    /// Nodes that were started again and are not ready yet, with the fault whose end that is.
+    returning: Vec<(usize, usize)>,
+    last_placed: Option<Instant>,
+    last_ended: bool,
+    problems: Vec<String>,
+    cancelled: &'a dyn Fn() -> bool,
+}
+
+/// A fault that is in place.
+pub(super) struct Active {
+    fault: usize,
+    pub(super) undo: Undo,
+    until: Option<Waiting>,
+}
+
+/// The fault whose turn it is.
+struct Next {
+    fault: usize,
+    trigger: Waiting,
+    fired: Option<Instant>,
+}
+
+/// Runs a plan once, on a cluster of which no node is started. Its nodes are killed in the end.
+///
+/// # Errors
+/// If the cluster does not start, is not ready, or cannot be prepared; if the check cannot be run;
+/// [`ClusterError::Interrupted`].
+pub fn run(
+    cluster: &mut Cluster,
+    plan: &FaultPlan,
+    place: &Place,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<Ran> {
+    let clients = cluster.file().all_clients().len();
+    for _ in 1..clients {
+        cluster.add_client()?;
+    }
+    // The probe sees all nodes, whatever is cut off from whom.
+    let config = cluster.file().probe.clone();
+    let config = config.filter(|_| !plan.faults.is_empty());
+    let probe = match &config {
+        Some(config) => Some(Probe::new(config, cluster.add_client()?)),
+        None => None,
+    };
+    let ends = cluster.ends();
+    cluster.start(&mut Settings {
+        directories: &place.directories,
+        first: true,
+        turns: None,
+        starter: &mut Spawn,
+        cancelled,
+    })?;
+    cluster.prepare(cancelled)?;
+    for node in cluster.nodes() {
+        // What is there before the clients start is durable.
+        if let Some(disk) = node.disk() {
+            disk.sync()?;
+        }
+    }
+    let logs = cluster.nodes().iter().map(|node| LogTail::new(node.log()));
+    let logs = logs.collect();
+    cluster.refuse_end()?;
+    let mut runner = Runner {
+        clients: Clients::start(cluster, plan, &place.acknowledgements, &place.history)?,
+        cluster,
+        plan,
+        roles: None,
+        active: Vec::new(),
+        probe,
+        logs,
+        logged: Vec::new(),
+        ends,
+        events: Vec::new(),
+        came: vec![FaultCame::not_yet(); plan.faults.len()],
+        returning: Vec::new(),
+        last_placed: None,
+        last_ended: false,
+        problems: Vec::new(),
+        cancelled,
+    };
+    let judged = runner.all_of_it(place);
+    runner.cluster.kill();
+    judged
+}
+
+impl Runner<'_> {
+    fn all_of_it(&mut self, place: &Place) -> Result<Ran> {
+        self.faults()?;
+        let acknowledged_before_heal = self.clients.acknowledged();
+        let mut broken = self.heal()?;
+        if broken.is_empty() {
+            broken.extend(self.progress()?);
+        }
+        self.end_clients()?;
+        let verdict = if broken.is_empty() {
+            let verdict = self
+                .cluster
+                .run_check(&place.acknowledgements, self.cancelled)?;
+            self.happened(Happening::Checked);
+            verdict
+        } else {
+            Verdict::Broken(broken)
+        };
+        let seconds = self.clients.begun().elapsed().as_secs_f64();
+        self.close();
+        let (judged, notes) = self.judge(verdict);
+        Ok(Ran {
+            events: std::mem::take(&mut self.events),
+            faults: std::mem::take(&mut self.came),
+            acknowledged: self.clients.acknowledged(),
+            acknowledged_before_heal,
+            seconds,
+            judged,
+            notes,
+        })
+    }
+
+    /// Has the faults happen, while the clients work.
+    fn faults(&mut self) -> Result<()> {
+        let mut next = self.arm(0);
+        let mut clients_ended = None;
+        loop {
+            self.hear()?;
+            self.fire(&mut next);
+            self.look_for_ends();
+            if self.clients.are_over() && clients_ended.is_none() {
+                clients_ended = Some(Instant::now());
+            }
+            if let Some(ended) = clients_ended
+                && !self.is_worth_waiting(next.as_ref(), ended)
+            {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Whether something can still happen by itself after the clients have ended.
+    fn is_worth_waiting(&self, next: Option<&Next>, ended: Instant) -> bool {
+        let untils = self
+            .active
+            .iter()
+            .filter_map(|active| active.until.as_ref());
+        let mut waiting = next.map(|next| &next.trigger).into_iter().chain(untils);
+        let (within, is_one_running) = (self.plan.within, self.clients.is_one_running());
+        let is_returning = !self.returning.is_empty() && ended.elapsed() < within;
+        is_returning || waiting.any(|waiting| waiting.may_fire(ended, within, is_one_running))
+    }
+
+    /// Waits for the trigger of a fault, if there is one with this number.
+    fn arm(&self, fault: usize) -> Option<Next> {
+        let planned = self.plan.faults.get(fault)?;
+        Some(Next {
+            fault,
+            trigger: Waiting::new(&planned.at, &self.seen()),
+            fired: None,
+        })
+    }
+
+    fn seen(&self) -> Seen<'_> {
+        Seen {
+            file: self.cluster.file(),
+            clients: &self.clients,
+            roles: self.roles.as_ref(),
+            logged: &self.logged,
+            last_placed: self.last_placed,
+            last_ended: self.last_ended,
+        }
+    }
+
+    /// Puts the next fault in place if it is time to.
+    fn fire(&mut self, next: &mut Option<Next>) {
+        let Some(waiting) = next else { return };
+        if waiting.fired.is_none() && waiting.trigger.fires(&self.seen()) {
+            waiting.fired = Some(Instant::now());
+        }
+        let Some(fired) = waiting.fired else { return };
+        if !self.knows_roles(waiting.fault, fired) {
+            return;
+        }
+        let fault = waiting.fault;
+        self.came[fault].fired_ns = Some(self.since_begin(fired));
+        self.inject(fault);
+        *next = self.arm(fault + 1);
+    }
+
+    /// Whether it is known whom a fault hits, or has been waited for that long enough.
+    fn knows_roles(&self, fault: usize, fired: Instant) -> bool {
+        let planned = &self.plan.faults[fault];
+        if !planned.selectors().any(super::Selector::needs_roles) {
+            return true;
+        }
+        let is_of_now = |roles: &&Roles| {
+            roles.asked.elapsed() < ROLE_IS_FRESH
+                && self.last_placed.is_none_or(|placed| roles.asked > placed)
+        };
+        let roles = self.roles.as_ref().filter(is_of_now);
+        let has = |selector: &super::Selector| match selector {
+            super::Selector::Role(role) | super::Selector::EveryRole(role) => {
+                roles.is_some_and(|roles| !roles.having(role).is_empty())
+            }
+            _ => true,
+        };
+        planned.selectors().all(has) || fired.elapsed() > ROLE_WITHIN
+    }
+
+    fn inject(&mut self, fault: usize) {
+        match self.hit(fault) {
+            Ok(hit) => {
+                let now = Instant::now();
+                let names = hit.on.iter().map(|node| self.name(*node)).collect();
+                let placed_ns = self.since_begin(now);
+                let came = &mut self.came[fault];
+                came.on = names;
+                came.state = State::InPlace;
+                came.placed_ns = Some(placed_ns);
+                self.last_placed = Some(now);
+                self.last_ended = false;
+                self.happened(Happening::InPlace {
+                    fault: fault + 1,
+                    words: hit.words,
+                });
+                let planned = &self.plan.faults[fault];
+                let until = planned.until.as_ref();
+                let until = until.map(|until| Waiting::new(until, &self.seen()));
+                let active = Active {
+                    fault,
+                    undo: hit.undo,
+                    until,
+                };
+                match planned.what {
+                    super::What::Restart => self.undo(&active),
+                    super::What::Resume | super::What::Heal => {
+                        self.came[fault].undone_ns = self.came[fault].placed_ns;
+                        self.came[fault].state = State::Undone;
+                    }
+                    _ => self.active.push(active),
+                }
+            }
+            Err(why) => {
+                let came = &mut self.came[fault];
+                came.state = State::NotInjected;
+                came.why = Some(why.clone());
+                self.happened(Happening::NotInjected {
+                    fault: fault + 1,
+                    why,
+                });
+            }
+        }
+    }
+
+    /// Ends the faults whose time is over.
+    fn look_for_ends(&mut self) {
+        let mut place = 0;
+        while place < self.active.len() {
+            let mut until = self.active[place].until.take();
+            let is_over = until
+                .as_mut()
+                .is_some_and(|until| until.fires(&self.seen()));
+            self.active[place].until = until;
+            if is_over {
+                let active = self.active.remove(place);
+                self.undo(&active);
+            } else {
+                place += 1;
+            }
+        }
+        self.look_after_returning();
+    }
+
+    /// Ends a fault that is not in place any more.
+    fn undo(&mut self, active: &Active) {
+        let fault = active.fault;
+        match (self.end(&active.undo), &active.undo) {
+            (Err(why), _) => self.not_undone(fault, why),
+            (Ok(()), Undo::Start(nodes)) => {
+                self.returning
+                    .extend(nodes.iter().map(|node| (*node, fault)));
+            }
+            (Ok(()), _) => self.undone(fault),
+        }
+    }
+
+    /// Ends all faults.
+    pub(super) fn undo_all(&mut self) {
+        while let Some(active) = self.active.pop() {
+            self.undo(&active);
+        }
+    }
+
+    fn undone(&mut self, fault: usize) {
+        let now = self.since_begin(Instant::now());
+        let came = &mut self.came[fault];
+        came.undone_ns = Some(now);
+        came.state = State::Undone;
+        self.last_ended = true;
+        self.happened(Happening::Undone { fault: fault + 1 });
+    }
+
+    fn not_undone(&mut self, fault: usize, why: String) {
+        self.problems
+            .push(format!("the end of fault {} failed: {why}", fault + 1));
+        self.came[fault].why = Some(why);
+    }
+
+    /// Looks which nodes are ready that were started again.
+    fn look_after_returning(&mut self) {
+        let mut place = 0;
+        while place < self.returning.len() {
+            let (node, fault) = self.returning[place];
+            let name = self.name(node);
+            match self.cluster.node(node).is_ready() {
+                Ok(false) => {
+                    place += 1;
+                    continue;
+                }
+                Ok(true) => self.happened(Happening::Ready { node: name }),
+                // It may need others that are not there: in the end it is asked once more.
+                Err(error) => self.happened(Happening::NotReady {
+                    node: name,
+                    why: error.to_string(),
+                }),
+            }
+            self.returning.remove(place);
+            if !self.returning.iter().any(|(_, other)| *other == fault) {
+                self.undone(fault);
+            }
+        }
+    }
+
+    /// Ends everything, and waits until all nodes are ready. What is broken, if one is not.
+    fn heal(&mut self) -> Result<Vec<String>> {
+        self.undo_all();
+        self.cluster.links().heal_all()?;
+        self.cluster.links().verify()?;
+        for node in self.cluster.nodes() {
+            node.resume()?;
+            if !node.is_running()? {
+                node.restart(&mut Spawn)?;
+            }
+            node.begin_time();
+        }
+        let count = self.cluster.nodes().len();
+        let mut left: Vec<_> = (0..count).collect();
+        let mut broken = Vec::new();
+        while !left.is_empty() {
+            self.hear()?;
+            self.look_after_returning();
+            let mut still = Vec::new();
+            for node in left {
+                match self.cluster.node(node).is_ready() {
+                    Ok(true) => {}
+                    Ok(false) => still.push(node),
+                    Err(ClusterError::NotReady { .. }) if broken.len() >= count => {}
+                    Err(error @ ClusterError::NotReady { .. }) => {
+                        broken.push(format!("after everything was healed: {error}"));
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            left = still;
+            std::thread::sleep(LOOK_EVERY);
+        }
+        if broken.is_empty() {
+            self.happened(Happening::Healed);
+        }
+        Ok(broken)
+    }
+
+    /// Waits until an operation of a client is acknowledged that goes on for ever. What is broken, if
+    /// none is: one of them is enough, for another may stay with a node that does not serve any more.
+    fn progress(&mut self) -> Result<Option<String>> {
+        let endless = |runner: &Self| {
+            let clients = runner.clients.all.iter();
+            let endless = clients.filter(|client| client.config.endless && client.is_running());
+            endless
+                .map(|client| client.counts.acknowledged)
+                .sum::<u64>()
+        };
+        let has_one =
+            |client: &super::clients::RunningClient| client.config.endless && client.is_running();
+        let before = endless(self);
+        let within = self.plan.progress_within * self.cluster.file().patience;
+        let begun = Instant::now();
+        while self.clients.all.iter().any(has_one) {
+            self.hear()?;
+            if endless(self) > before {
+                self.happened(Happening::Progress);
+                break;
+            }
+            if begun.elapsed() > within {
+                return Ok(Some(format!(
+                    "nothing was acknowledged to any client within {} s after everything was healed",
+                    within.as_secs_f64()
+                )));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(None)
+    }
+
+    /// Asks those clients to end that go on for ever, and waits for all.
+    fn end_clients(&mut self) -> Result<()> {
+        for client in &mut self.clients.all {
+            client.ask_to_end();
+        }
+        let begun = Instant::now();
+        while self
+            .clients
+            .all
+            .iter()
+            .any(super::clients::RunningClient::is_running)
+        {
+            self.hear()?;
+            if begun.elapsed() > END_WITHIN {
+                self.clients
+                    .all
+                    .iter_mut()
+                    .for_each(super::clients::RunningClient::kill);
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    /// Takes what clients, nodes, logs and the probe say.
+    fn hear(&mut self) -> Result<()> {
+        if (self.cancelled)() {
+            return Err(ClusterError::Interrupted.into());
+        }
+        for place in self.clients.hear()? {
+            self.client_ended(place);
+        }
+        for place in 0..self.clients.all.len() {
+            if self.clients.all[place].is_late() {
+                let client = &mut self.clients.all[place];
+                client.kill();
+                client.ended = Some(cluster::Ending::Unknown);
+                let (name, within) = (&client.config.name, client.config.config.within);
+                self.problems
+                    .push(format!("client {name} did not end within {within:?}"));
+            }
+        }
+        while let Ok(end) = self.ends.try_recv() {
+            if !end.asked {
+                let (node, how) = (self.name(end.node), end.how.to_string());
+                self.happened(Happening::NodeEnded { node, how });
+            }
+        }
+        self.logged.clear();
+        for (node, log) in self.logs.iter_mut().enumerate() {
+            let lines = log.lines();
+            self.logged
+                .extend(lines.into_iter().map(|line| (node, line)));
+        }
+        self.hear_probe();
+        Ok(())
+    }
+
+    fn client_ended(&mut self, place: usize) {
+        let client = &self.clients.all[place];
+        let how = client.ended.expect("it has ended").to_string();
+        let name = client.config.name.clone();
+        let is_bad = client.ended != Some(cluster::Ending::Status(0));
+        if is_bad && self.last_placed.is_none() {
+            self.problems
+                .push(format!("client {name} {how} before there was a fault"));
+        }
+        self.happened(Happening::ClientEnded { client: name, how });
+    }
+
+    fn hear_probe(&mut self) {
+        let Some(probe) = &mut self.probe else { return };
+        match probe.look(self.cluster) {
+            None => {}
+            Some(Ok(roles)) => {
+                let before = self.roles.replace(roles.clone());
+                for (node, role) in &roles.of {
+                    let had = before.as_ref().and_then(|roles| roles.of.get(node));
+                    if had.is_none_or(|had| had.role != role.role) {
+                        self.happened(Happening::Role {
+                            node: self.name(*node),
+                            role: role.role.clone(),
+                            more: role.more.clone(),
+                        });
+                    }
+                }
+            }
+            Some(Err(why)) => {
+                let said = Happening::ProbeFailed { why };
+                if self.events.last().is_none_or(|event| event.what != said) {
+                    self.happened(said);
+                }
+            }
+        }
+    }
+
+    fn happened(&mut self, what: Happening) {
+        if let Some((f, words)) = nemesis(&what)
+            && let Err(error) = self.clients.nemesis(f, &words)
+        {
+            self.problems.push(error.to_string());
+        }
+        self.events.push(RunEvent {
+            time_ns: self.since_begin(Instant::now()),
+            acknowledged: self.clients.acknowledged(),
+            what,
+        });
+    }
+
+    fn since_begin(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.clients.begun())
+            .as_nanos() as u64
+    }
+
+    fn name(&self, node: usize) -> String {
+        self.cluster.file().nodes[node].name.clone()
+    }
+
+    /// Says which faults did not do what they were to.
+    fn close(&mut self) {
+        for (place, came) in self.came.iter_mut().enumerate() {
+            let number = place + 1;
+            let planned = &self.plan.faults[place];
+            match came.state {
+                State::NeverFired => {
+                    self.problems
+                        .push(format!("fault {number} never happened: at {}", planned.at));
+                }
+                State::NotInjected => {
+                    let why = came.why.clone().unwrap_or_default();
+                    self.problems
+                        .push(format!("fault {number} could not be put in place: {why}"));
+                }
+                State::InPlace | State::Undone => {}
+            }
+        }
+    }
+
+    /// What the run came to: only a run in which all happened as planned may pass.
+    fn judge(&mut self, verdict: Verdict) -> (Judged, Vec<String>) {
+        let problems = std::mem::take(&mut self.problems);
+        let was_hit = self.plan.faults.is_empty() || self.came.iter().any(FaultCame::happened);
+        match verdict {
+            Verdict::Broken(broken) if was_hit => (Judged::Broken { broken }, problems),
+            Verdict::Broken(broken) => {
+                let why = format!(
+                    "the check is not `ok`, although no fault was in place: {}",
+                    broken.join("; ")
+                );
+                (Judged::Inconclusive { why }, problems)
+            }
+            Verdict::Ok if problems.is_empty() => (Judged::Ok, problems),
+            Verdict::Ok => {
+                let why = problems.join("; ");
+                (Judged::Inconclusive { why }, Vec::new())
+            }
+            Verdict::Inconclusive(why) => (Judged::Inconclusive { why }, problems),
+        }
+    }
+}
+
+/// What of this is of the history too: its name and words.
+fn nemesis(what: &Happening) -> Option<(&'static str, String)> {
+    Some(match what {
+        Happening::InPlace { words, .. } => ("fault", words.clone()),
+        Happening::Undone { fault } => ("end", format!("fault {fault}")),
+        Happening::Healed => ("heal", String::new()),
+        _ => return None,
+    })
+}

@@ -1,0 +1,143 @@
+//! Which nodes a plan means.
+
+use cluster::{ClusterFile, Explore};
+use simulation::Chance;
+
+use super::plan::Selector;
+use super::roles::Roles;
+
+/// What is known when nodes are selected.
+pub(super) struct Known<'a> {
+    pub(super) file: &'a ClusterFile,
+    pub(super) roles: Option<&'a Roles>,
+    pub(super) seed: u64,
+}
+
+impl Known<'_> {
+    /// The nodes that any of these select, in the order of the file; those that are not in `cut_off`
+    /// are the others. Fails in words if nobody has a role.
+    pub(super) fn all(
+        &self,
+        selectors: &[Selector],
+        cut_off: &[usize],
+    ) -> Result<Vec<usize>, String> {
+        let mut all = Vec::new();
+        for selector in selectors {
+            all.extend(self.one(selector, cut_off)?);
+        }
+        all.sort_unstable();
+        all.dedup();
+        Ok(all)
+    }
+
+    fn one(&self, selector: &Selector, cut_off: &[usize]) -> Result<Vec<usize>, String> {
+        let count = self.file.nodes.len();
+        let nobody = |role: &str| format!("the probe says of no node that it is {role}");
+        let having = |role: &str| {
+            self.roles
+                .map(|roles| roles.having(role))
+                .unwrap_or_default()
+        };
+        Ok(match selector {
+            Selector::Node(name) => self.file.place(name).into_iter().collect(),
+            Selector::Role(role) => {
+                let one = self.roles.and_then(|roles| roles.one_having(role));
+                vec![one.ok_or_else(|| nobody(role))?]
+            }
+            Selector::EveryRole(role) => match having(role) {
+                none if none.is_empty() => return Err(nobody(role)),
+                all => all,
+            },
+            Selector::All => (0..count).collect(),
+            Selector::Any => vec![Chance::new(self.seed, "any").below(count as u64) as usize],
+            Selector::Minority => self.minority(),
+            Selector::Majority => {
+                let minority = self.minority();
+                (0..count).filter(|node| !minority.contains(node)).collect()
+            }
+            Selector::Others => (0..count).filter(|node| !cut_off.contains(node)).collect(),
+        })
+    }
+
+    /// The largest minority that the seed draws.
+    fn minority(&self) -> Vec<usize> {
+        let count = self.file.nodes.len();
+        let majority = match self.file.explore {
+            Explore::ReplicatedStateMachine { majority } => majority,
+            Explore::PrimaryReplicas { .. } => count / 2 + 1,
+        };
+        let mut chance = Chance::new(self.seed, "minority");
+        let mut left: Vec<_> = (0..count).collect();
+        let drawn = (majority..count).map(|_| {
+            let place = chance.below(left.len() as u64) as usize;
+            left.swap_remove(place)
+        });
+        drawn.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Instant;
+
+    use super::super::roles::Role;
+    use super::*;
+
+    fn selected(
+        selectors: &[Selector],
+        cut_off: &[usize],
+        seed: u64,
+    ) -> Result<Vec<usize>, String> {
+        let text = "[[nodes]]\nnames = [\"a\", \"b\", \"c\", \"d\", \"e\"]\ncommand = \"sh\"\n";
+        let file = ClusterFile::parse(text, Path::new("c.toml"), Path::new("/"));
+        let file = file.expect("a cluster");
+        let roles = [(0, "leader", "3"), (1, "follower", "4"), (3, "leader", "4")];
+        let of = roles.map(|(node, role, more)| {
+            let (role, more) = (role.to_owned(), more.to_owned());
+            (node, Role { role, more })
+        });
+        let roles = Roles {
+            asked: Instant::now(),
+            of: of.into(),
+        };
+        let known = Known {
+            file: &file,
+            roles: Some(&roles),
+            seed,
+        };
+        known.all(selectors, cut_off)
+    }
+
+    fn role(name: &str) -> Selector {
+        Selector::Role(name.into())
+    }
+
+    #[test]
+    fn of_two_leaders_the_one_of_the_later_term_leads() {
+        assert_eq!(selected(&[role("leader")], &[], 0), Ok(vec![3]));
+        assert_eq!(
+            selected(&[Selector::EveryRole("leader".into())], &[], 0),
+            Ok(vec![0, 3])
+        );
+        let nobody = selected(&[role("candidate")], &[], 0);
+        assert_eq!(
+            nobody,
+            Err("the probe says of no node that it is candidate".into())
+        );
+        assert_eq!(selected(&[Selector::Others], &[3, 1], 0), Ok(vec![0, 2, 4]));
+    }
+
+    #[test]
+    fn a_majority_and_a_minority_of_one_seed_are_all_nodes() {
+        for seed in 0..20 {
+            let minority = selected(&[Selector::Minority], &[], seed).expect("selected");
+            let majority = selected(&[Selector::Majority], &[], seed).expect("selected");
+            assert_eq!((minority.len(), majority.len()), (2, 3));
+            assert!(minority.iter().all(|node| !majority.contains(node)));
+        }
+        let drawn = |seed| selected(&[Selector::Any], &[], seed).expect("selected")[0];
+        let all: std::collections::BTreeSet<_> = (0..50).map(drawn).collect();
+        assert_eq!(all.len(), 5);
+    }
+}

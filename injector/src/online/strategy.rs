@@ -1,0 +1,34 @@
+//! Which plan is tried next.
+
+use super::directory::InjectResult;
+use super::plan::FaultPlan;
+
+/// Proposes plans, one after the other. What it proposed stays what it was: a plan has an index,
+/// and with it is proposed again after the same results.
+pub trait Strategy {
+    /// How many plans there are, if there is an end.
+    fn count(&self) -> Option<u64>;
+
+    /// The plan with this index; nothing if there are no more. `so_far` is what came of those that
+    /// were tried, which a strategy that learns looks at.
+    fn propose(&mut self, index: u64, so_far: &[InjectResult]) -> Option<FaultPlan>;
+}
+
+/// The same plan, so many times.
+#[derive(Debug, Clone)]
+pub struct Repeated {
+    /// The plan.
+    pub plan: FaultPlan,
+    /// How often.
+    pub times: u64,
+}
+
+impl Strategy for Repeated {
+    fn count(&self) -> Option<u64> {
+        Some(self.times)
+    }
+
+    fn propose(&mut self, index: u64, _: &[InjectResult]) -> Option<FaultPlan> {
+        (index < self.times).then(|| self.plan.clone())
+    }
+}

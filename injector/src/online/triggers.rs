@@ -1,0 +1,135 @@
+//! What a fault, or its end, waits for.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use cluster::ClusterFile;
+
+use super::clients::Clients;
+use super::plan::{Awaited, Trigger};
+use super::roles::Roles;
+
+/// A trigger that is waited for.
+pub(super) struct Waiting {
+    trigger: Trigger,
+    /// Since when.
+    armed: Instant,
+    acknowledged: u64,
+    /// Who had the role then that is to change; nobody knows before the probe has answered.
+    had: Option<BTreeSet<usize>>,
+    /// When it was reached; its delay goes on from then.
+    reached: Option<Instant>,
+}
+
+/// What is known of a run.
+pub(super) struct Seen<'a> {
+    pub(super) file: &'a ClusterFile,
+    pub(super) clients: &'a Clients,
+    pub(super) roles: Option<&'a Roles>,
+    /// Lines that nodes have logged since it was last looked, by the node.
+    pub(super) logged: &'a [(usize, String)],
+    /// When the last fault was put in place.
+    pub(super) last_placed: Option<Instant>,
+    /// Whether the last fault has ended.
+    pub(super) last_ended: bool,
+}
+
+impl Waiting {
+    /// From now on.
+    pub(super) fn new(trigger: &Trigger, seen: &Seen) -> Self {
+        let acknowledged = match &trigger.awaited {
+            Awaited::AcknowledgedMore(client, _) => {
+                seen.clients.counts(client.as_deref()).acknowledged
+            }
+            _ => 0,
+        };
+        let had = match (&trigger.awaited, seen.roles) {
+            (Awaited::Changed(role), Some(roles)) => Some(roles.having(role).into_iter().collect()),
+            _ => None,
+        };
+        Self {
+            trigger: trigger.clone(),
+            armed: Instant::now(),
+            acknowledged,
+            had,
+            reached: None,
+        }
+    }
+
+    /// Whether it fires now.
+    pub(super) fn fires(&mut self, seen: &Seen) -> bool {
+        if self.reached.is_none() && self.is_reached(seen) {
+            self.reached = Some(Instant::now());
+        }
+        let delay = self.trigger.delay;
+        self.reached.is_some_and(|at| at.elapsed() >= delay)
+    }
+
+    /// Whether it is worth to go on waiting for it, so long after the clients have ended that do by
+    /// themselves; `is_one_running` if others have not.
+    pub(super) fn may_fire(&self, ended: Instant, within: Duration, is_one_running: bool) -> bool {
+        let is_in_time = ended.max(self.armed).elapsed() < within;
+        match self.trigger.awaited {
+            _ if self.reached.is_some() => true,
+            // That always comes.
+            Awaited::Time(_) | Awaited::After(_) => true,
+            Awaited::Lines(..)
+            | Awaited::Invoked(..)
+            | Awaited::Acknowledged(..)
+            | Awaited::AcknowledgedMore(..) => is_one_running && is_in_time,
+            _ => is_in_time,
+        }
+    }
+
+    fn is_reached(&mut self, seen: &Seen) -> bool {
+        let counts = |client: &Option<String>| seen.clients.counts(client.as_deref());
+        let named = |name: &Option<String>, node: usize| {
+            name.as_ref()
+                .is_none_or(|name| seen.file.nodes[node].name == *name)
+        };
+        match &self.trigger.awaited {
+            Awaited::Time(after) => seen.clients.begun().elapsed() >= *after,
+            Awaited::After(after) => seen
+                .last_placed
+                .is_some_and(|placed| placed.elapsed() >= *after),
+            Awaited::Lines(client, count) => counts(client).lines >= *count,
+            Awaited::Invoked(client, count) => counts(client).invoked >= *count,
+            Awaited::Acknowledged(client, count) => counts(client).acknowledged >= *count,
+            Awaited::AcknowledgedMore(client, count) => {
+                counts(client).acknowledged >= self.acknowledged + *count
+            }
+            Awaited::Log(name, text) => seen
+                .logged
+                .iter()
+                .any(|(node, line)| named(name, *node) && line.contains(text.as_str())),
+            Awaited::Role(name, role) => self.fresh(seen).is_some_and(|roles| {
+                let mut having = roles.having(role).into_iter();
+                having.any(|node| named(name, node))
+            }),
+            Awaited::Changed(role) => {
+                let Some(roles) = self.fresh(seen) else {
+                    return false;
+                };
+                let now: BTreeSet<_> = roles.having(role).into_iter().collect();
+                // Who has the role while nobody was known to have it has not changed.
+                match &self.had {
+                    Some(had) if !had.is_empty() => !now.is_subset(had),
+                    _ => {
+                        self.had = Some(now);
+                        false
+                    }
+                }
+            }
+            Awaited::Ended => seen.last_ended,
+        }
+    }
+
+    /// What the probe says, if it was asked since this is waited for.
+    fn fresh<'a>(&self, seen: &Seen<'a>) -> Option<&'a Roles> {
+        let armed = self.armed;
+        seen.roles.filter(|roles| roles.asked >= armed)
+    }
+}
+
+/// How long a role is believed that the probe has told.
+pub(super) const ROLE_IS_FRESH: Duration = Duration::from_secs(1);

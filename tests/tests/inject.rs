@@ -1,0 +1,216 @@
+//! Faults from a plan, in clusters of real programs: what is lost by which fault, and what a plan that
+//! cannot be is answered. Needs root, redis and Python.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Output;
+
+use end_to_end::{crashpoint, printed, require_root, said};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The client and the check of all clusters.
+const KV: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/clusters/kv.py");
+
+/// A folder with a cluster file and plans, and one for temporary files.
+struct Laid(TempDir, TempDir);
+
+impl Laid {
+    fn new(cluster: &str) -> Self {
+        require_root();
+        let folder = tempfile::tempdir().expect("a directory");
+        fs::write(folder.path().join("cluster.toml"), cluster).expect("written");
+        Self(folder, tempfile::tempdir().expect("a directory"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn inject(&self, plan: &str, arguments: &[&str]) -> Output {
+        fs::write(self.path("plan.toml"), plan).expect("written");
+        let mut command = crashpoint();
+        command.arg("inject").arg(self.path("cluster.toml"));
+        command.arg("--plan").arg(self.path("plan.toml"));
+        command.args(arguments).env("TMPDIR", self.1.path());
+        let output = command.output().expect("it runs");
+        let left: Vec<_> = fs::read_dir(self.1.path())
+            .expect("read")
+            .flatten()
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+        output
+    }
+
+    /// What a plan that cannot be is answered, in one line, without its path.
+    fn refuses(&self, plan: &str) -> String {
+        let output = self.inject(plan, &[]);
+        let words = said(&output);
+        assert_eq!(output.status.code(), Some(2), "{words}");
+        let path = format!("error: {}:", self.path("plan.toml").display());
+        let rest = words.strip_prefix(&path);
+        rest.unwrap_or_else(|| panic!("{words}"))
+            .trim_end()
+            .to_owned()
+    }
+
+    /// The results of runs that are printed as objects.
+    fn results(&self, plan: &str, arguments: &[&str]) -> (i32, Vec<Value>) {
+        let output = self.inject(plan, &[&["--format", "json"], arguments].concat());
+        let status = output.status.code().expect("it ends by itself");
+        assert_ne!(status, 2, "{}", said(&output));
+        let lines = printed(&output);
+        let results = lines
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("an object"));
+        (status, results.collect())
+    }
+}
+
+/// One redis that syncs its log as `appendfsync` says, on a recorded disk.
+fn redis(appendfsync: &str) -> Laid {
+    Laid::new(&format!(
+        r#"
+disk = "ext4"
+[[nodes]]
+name = "a"
+command = "redis-server {{dir}}/redis.conf"
+ready = {{ log = "Ready to accept connections" }}
+stop = "SIGKILL"
+[nodes.files]
+"redis.conf" = """
+bind 0.0.0.0
+protected-mode no
+dir {{dir}}
+appendonly yes
+appendfsync {appendfsync}
+save ""
+"""
+[client]
+command = "env KV_REPLICAS=0 python3 {KV} redis write 20"
+[check]
+command = "env KV_REPLICAS=0 python3 {KV} redis serve"
+serve = true
+"#
+    ))
+}
+
+/// The client prints two lines for each write: all are done then.
+fn after_all_writes(fault: &str) -> String {
+    format!("[[faults]]\nat = {{ lines = 40 }}\nfault = \"{fault}\"\non = \"a\"\n")
+}
+
+#[test]
+fn what_was_not_synced_survives_a_kill_and_not_a_power_loss() {
+    let forgets = redis("no");
+    let (status, killed) = forgets.results(&after_all_writes("kill"), &[]);
+    assert_eq!(status, 0, "{killed:?}");
+    assert_eq!(killed[0]["verdict"], "ok", "{killed:?}");
+    assert_eq!(killed[0]["faults"][0]["state"], "undone", "{killed:?}");
+    let (status, lost) = forgets.results(&after_all_writes("power-loss"), &[]);
+    assert_eq!(status, 1, "{lost:?}");
+    let broken = lost[0]["broken"][0].as_str().expect("words");
+    assert!(broken.contains("has lost it"), "{broken}");
+    let syncs = redis("always");
+    let (status, kept) = syncs.results(&after_all_writes("power-loss"), &[]);
+    assert_eq!(status, 0, "{kept:?}");
+}
+
+#[test]
+fn a_fault_that_never_happens_is_no_pass() {
+    let laid = redis("always");
+    let plan =
+        "within_s = 0.1\n[[faults]]\nat = { log = \"never said\" }\nfault = \"kill\"\non = \"a\"\n";
+    let (status, results) = laid.results(plan, &[]);
+    assert_eq!(status, 3, "{results:?}");
+    assert_eq!(results[0]["verdict"], "inconclusive");
+    assert_eq!(results[0]["faults"][0]["state"], "never-fired");
+    let why = results[0]["why"].as_str().expect("words");
+    let expected = "fault 1 never happened: at { log = \"never said\" }";
+    assert_eq!(why, expected);
+}
+
+#[test]
+fn a_client_that_dies_before_the_first_fault_is_no_pass() {
+    let laid = redis("always");
+    let cluster = fs::read_to_string(laid.path("cluster.toml")).expect("read");
+    let dies = cluster.replace(&format!("python3 {KV} redis write 20"), "sh -c 'exit 7'");
+    fs::write(laid.path("cluster.toml"), dies).expect("written");
+    let (status, results) = laid.results(&after_all_writes("kill"), &[]);
+    assert_eq!(status, 3, "{results:?}");
+    let why = results[0]["why"].as_str().expect("words");
+    let expected = "client client ended with status 7 before there was a fault";
+    assert!(why.contains(expected), "{why}");
+}
+
+#[test]
+fn a_plan_that_cannot_be_is_refused_with_line_and_column() {
+    let laid = redis("always");
+    let with = |line: &str| {
+        let plan = "[[faults]]\nat = { lines = 3 }\nfault = \"kill\"\non = \"a\"\n";
+        let key = line.split(' ').next().expect("a word");
+        let kept = plan.lines().filter(|old| !old.starts_with(key));
+        let kept: Vec<_> = kept.collect();
+        laid.refuses(&format!("{}\n{line}\n", kept.join("\n")))
+    };
+    let place = |words: String, place: &str, expected: &str| {
+        assert!(
+            words.starts_with(place) && words.contains(expected),
+            "{words}"
+        );
+    };
+    place(
+        with("on = \"b\""),
+        "4:6: ",
+        "there is no node or role `b`: the nodes are a",
+    );
+    place(with("on = []"), "4:6: ", "nobody is named here");
+    place(with("fault = \"kil\""), "4:9: ", "unknown variant `kil`");
+    place(
+        with("untill = { after_s = 1 }"),
+        "5:1: ",
+        "unknown field `untill`",
+    );
+    place(with("at = { lines = 0 }"), "4:6: ", "0 is never reached");
+    place(
+        with("at = { after_s = 1.0 }"),
+        "4:6: ",
+        "no fault before the first one",
+    );
+    place(
+        with("at = { lines = 1, log = \"x\" }"),
+        "4:6: ",
+        "one thing is waited for",
+    );
+    place(with("at = { }"), "4:6: ", "what is waited for");
+    place(
+        with("at = { role = \"x\" }"),
+        "4:15: ",
+        "the cluster file has no [probe]",
+    );
+    place(
+        with("at = { lines = 1, client = \"x\" }"),
+        "4:28: ",
+        "there is no client `x`",
+    );
+    place(
+        with("at = { log = \"x\", node = \"z\" }"),
+        "4:26: ",
+        "there is no node `z`",
+    );
+    place(with("keeps = \"flushed\""), "5:9: ", "only for power-loss");
+    place(
+        with("at = { time_s = -1.0 }"),
+        "4:6: ",
+        "-1 is no number of seconds",
+    );
+    place(laid.refuses("faults = [\n"), "1:1", "");
+    let cluster = fs::read_to_string(laid.path("cluster.toml")).expect("read");
+    let without = cluster.replace("disk = \"ext4\"", "");
+    fs::write(laid.path("cluster.toml"), without).expect("written");
+    place(
+        with("fault = \"power-loss\""),
+        "4:9: ",
+        "put disk = \"ext4\"",
+    );
+}

@@ -27,8 +27,9 @@ use crate::turns::Turns;
 /// What the check's log is called.
 const CHECK: &str = "check";
 
-/// And that of what prepares the cluster.
+/// And those of what prepares the cluster, and of its steps.
 const PREPARE: &str = "prepare";
+const STEPS: &str = "steps";
 
 /// A cluster: its network, its clients, and its nodes, which may be started. What is running is
 /// killed when this is dropped.
@@ -46,7 +47,8 @@ pub struct Settings<'a> {
     /// The directory of data of each node, outside, in the order of the file. Those of nodes that
     /// have none are not looked at.
     pub directories: &'a [PathBuf],
-    /// Whether the directories are new: then the files are written, and the setup is run.
+    /// Whether the directories are new: then the files are written, and the setup and the steps are
+    /// run.
     pub first: bool,
     /// Which nodes are started first, if not all together. What a node is `after` in the file it is
     /// after in any case.
@@ -147,16 +149,23 @@ impl Cluster {
             node.boot(directory, settings.first)?;
         }
         let mut ready = vec![false; self.nodes.len()];
+        let steps = self.common.file.steps.len();
+        // They are run once, and that was when the directories were new.
+        let mut done = if settings.first { 0 } else { steps };
         let (mut turns, begun) = (settings.turns, Instant::now());
-        while !ready.iter().all(|ready| *ready) {
+        while done < steps || !ready.iter().all(|ready| *ready) {
             if (settings.cancelled)() {
                 return Err(Error::Interrupted);
             }
             for (index, node) in self.nodes.iter_mut().enumerate() {
                 let is_held = turns.is_some_and(|turns| turns.later.contains(&index));
                 if !ready[index] && !is_held {
-                    ready[index] = advance(node, &ready, settings)?;
+                    ready[index] = advance(node, (&ready, done), settings)?;
                 }
+            }
+            if self.next_step(done, &ready, settings.cancelled)? {
+                done += 1;
+                continue;
             }
             if let Some(of) = turns {
                 // Who cannot be ready alone is not late for that.
@@ -167,6 +176,32 @@ impl Cluster {
             std::thread::sleep(LOOK_EVERY);
         }
         Ok(())
+    }
+
+    /// Runs a step, if there is one and the nodes that it waits for are ready. Whether it did.
+    fn next_step(
+        &mut self,
+        place: usize,
+        ready: &[bool],
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<bool> {
+        let common = Arc::clone(&self.common);
+        let step = common.file.steps.get(place);
+        let Some(step) = step.filter(|step| step.when.iter().all(|node| ready[*node])) else {
+            return Ok(false);
+        };
+        let command = match step.on {
+            None => self.client_command(&step.command),
+            Some(node) => {
+                self.nodes[node].set_up(cancelled)?;
+                self.nodes[node].command(&step.command)
+            }
+        };
+        let whose = format!("step {}", step.name);
+        self.run_once(command, (&whose, STEPS), step.within, cancelled)?;
+        // Nobody has asked them meanwhile.
+        self.nodes.iter_mut().for_each(Node::begin_time);
+        Ok(true)
     }
 
     /// Asks all nodes to stop, and kills those that do not in their time. Returns the names of
@@ -231,23 +266,32 @@ impl Cluster {
         let Some(words) = &self.common.file.prepare else {
             return Ok(());
         };
-        let log = self.log(PREPARE);
-        let mut command = self.client_command(words);
+        let command = self.client_command(words);
+        self.run_once(command, (PREPARE, PREPARE), SETUP_WITHIN, cancelled)
+    }
+
+    /// Runs a command that has to succeed. What it says is in the log with a name.
+    fn run_once(
+        &self,
+        mut command: Command,
+        (whose, log_name): (&str, &str),
+        within: Duration,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        let log = self.log(log_name);
+        let log_from = log.metadata().map_or(0, |data| data.len());
         log_output(&mut command, &log)?;
-        let mut child = command
-            .spawn_logged()
-            .doing(|| "prepare the cluster".into())?;
-        let how = match finish(&mut child, SETUP_WITHIN, cancelled)
-            .doing(|| "prepare the cluster".into())?
-        {
+        let mut child = command.spawn_logged().doing(|| format!("run {whose}"))?;
+        let ended = finish(&mut child, within, cancelled).doing(|| format!("run {whose}"))?;
+        let how = match ended {
             Some(status) if status.success() => return Ok(()),
             Some(status) => ending(status).to_string(),
             None if cancelled() => return Err(Error::Interrupted),
-            None => format!("did not end within {SETUP_WITHIN:?}"),
+            None => format!("did not end within {within:?}"),
         };
         Err(Error::Command {
-            whose: "prepare".into(),
-            what: how + &log_words(&log::tail(&log)),
+            whose: whose.into(),
+            what: how + &log_words(&log::tail_since(&log, log_from)),
         })
     }
 
@@ -359,12 +403,20 @@ impl Drop for Cluster {
     }
 }
 
-/// Brings one node nearer to being ready, in its turn; `ready` says which are. Whether it is.
-fn advance(node: &mut Node, ready: &[bool], settings: &mut Settings) -> Result<bool> {
+/// Brings one node nearer to being ready, in its turn; `ready` says which are, and `done` how many
+/// steps are. Whether it is.
+fn advance(
+    node: &mut Node,
+    (ready, done): (&[bool], usize),
+    settings: &mut Settings,
+) -> Result<bool> {
     if node.is_started() {
         return node.is_ready();
     }
-    if node.config().after.iter().all(|other| ready[*other]) {
+    let config = node.config();
+    let is_its_turn = config.after.iter().all(|other| ready[*other])
+        && config.after_steps.iter().all(|step| *step < done);
+    if is_its_turn {
         if settings.first {
             node.set_up(settings.cancelled)?;
         }

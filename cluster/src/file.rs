@@ -1,5 +1,7 @@
 //! The cluster file: a system, in TOML.
 
+mod steps;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::Ipv4Addr;
@@ -10,7 +12,10 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use nix::unistd::User;
 use serde::Deserialize;
+use toml::Spanned;
 
+pub use self::steps::Step;
+use self::steps::{Names, RawStep};
 use crate::error::{Error, Result};
 use crate::network;
 use crate::words::{Values, find_program};
@@ -41,6 +46,7 @@ const NAME_BYTES_MAX: usize = 32;
 
 const READY_WITHIN_S: f64 = 30.0;
 const STOP_WITHIN_S: f64 = 10.0;
+const STEP_WITHIN_S: f64 = 120.0;
 const CLIENT_WITHIN_S: f64 = 300.0;
 const CHECK_WITHIN_S: f64 = 60.0;
 
@@ -57,6 +63,8 @@ pub struct ClusterFile {
     pub disk: Option<String>,
     /// The nodes, in the order of the file.
     pub nodes: Vec<NodeConfig>,
+    /// What is run once while the cluster is started for the first time, in their order.
+    pub steps: Vec<Step>,
     /// What is run once where the client is, when the cluster is up for the first time. A recording
     /// begins after that, with the cluster started again; without it, with directories that are
     /// new.
@@ -97,6 +105,8 @@ pub enum Explore {
 pub struct NodeConfig {
     /// Its name, in the network too.
     pub name: String,
+    /// The kind of nodes that it is one of, if the file tells some from others.
+    pub kind: Option<String>,
     /// Its address, which is the same each time.
     pub address: Ipv4Addr,
     /// The command that it is: it stays in the foreground.
@@ -121,6 +131,8 @@ pub struct NodeConfig {
     pub stop_within: Duration,
     /// The nodes that have to be ready before it is started, by their places.
     pub after: Vec<usize>,
+    /// The steps that have to be done before it is started for the first time, by their places.
+    pub after_steps: Vec<usize>,
 }
 
 impl NodeConfig {
@@ -224,22 +236,39 @@ impl ClusterFile {
     pub fn parse(text: &str, path: &Path, folder: &Path) -> Result<Self> {
         let raw: RawFile = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
-            let line = text[..at.min(text.len())].matches('\n').count() + 1;
             Error::Syntax {
                 path: path.into(),
-                line,
+                line: line_of(text, at),
                 what: error.message().trim().replace('\n', " "),
             }
         })?;
-        raw.settle(text, folder).map_err(|what| Error::Meaning {
-            path: path.into(),
-            what,
+        raw.settle(text, folder).map_err(|wrong| match wrong.at {
+            None => Error::Meaning {
+                path: path.into(),
+                what: wrong.what,
+            },
+            Some(at) => Error::Syntax {
+                path: path.into(),
+                line: line_of(text, at),
+                what: wrong.what,
+            },
         })
     }
 
     /// The place of the node with a name.
     pub fn place(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node.name == name)
+    }
+
+    /// The nodes that a name stands for: one, or all of a kind.
+    pub fn members(&self, name: &str) -> Option<Vec<usize>> {
+        steps::members(&self.nodes, name)
+    }
+
+    /// Whether something is done with the cluster when it is up for the first time, before anybody
+    /// works with it. A recording begins after that.
+    pub fn is_prepared(&self) -> bool {
+        self.prepare.is_some() || !self.steps.is_empty()
     }
 
     /// The same cluster, whose nodes and check have `times` as long for all that they do.
@@ -333,6 +362,21 @@ impl ClusterFile {
                 look(format!("node {}", node.name), words, path, Path::new("/"))?;
             }
         }
+        for step in &self.steps {
+            let folder = if step.on.is_some() {
+                Path::new("/")
+            } else {
+                &self.folder
+            };
+            if !step.command[0].starts_with(DIRECTORY) {
+                look(
+                    format!("step {}", step.name),
+                    &step.command,
+                    &own_path,
+                    folder,
+                )?;
+            }
+        }
         if let Some(words) = &self.prepare {
             look("prepare".into(), words, &own_path, &self.folder)?;
         }
@@ -363,6 +407,10 @@ impl ClusterFile {
     }
 }
 
+fn line_of(text: &str, at: usize) -> usize {
+    text[..at.min(text.len())].matches('\n').count() + 1
+}
+
 fn not_there(whose: &str) -> Error {
     Error::Command {
         whose: whose.into(),
@@ -378,7 +426,9 @@ struct RawFile {
     disk: Option<String>,
     #[serde(default)]
     environment: BTreeMap<String, String>,
-    nodes: Vec<RawNode>,
+    nodes: Vec<Spanned<RawNode>>,
+    #[serde(default)]
+    steps: Vec<Spanned<RawStep>>,
     prepare: Option<String>,
     first_alone_s: Option<f64>,
     client: Option<RawClient>,
@@ -388,7 +438,7 @@ struct RawFile {
     check: Option<RawCheck>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum RawExplore {
     /// Nodes of which the smallest majority decides.
@@ -408,6 +458,7 @@ struct RawNode {
     name: Option<String>,
     #[serde(default)]
     names: Vec<String>,
+    kind: Option<String>,
     command: String,
     user: Option<String>,
     #[serde(default)]
@@ -451,9 +502,30 @@ struct RawCheck {
 
 type Words<T> = std::result::Result<T, String>;
 
+/// What is wrong, and where in the text, if that is known.
+#[derive(Debug)]
+struct Wrong {
+    at: Option<usize>,
+    what: String,
+}
+
+impl Wrong {
+    /// It is in a part of the file.
+    fn at<T>(part: &Spanned<T>) -> impl FnOnce(String) -> Self + use<T> {
+        let at = Some(part.span().start);
+        move |what| Self { at, what }
+    }
+}
+
+impl From<String> for Wrong {
+    fn from(what: String) -> Self {
+        Self { at: None, what }
+    }
+}
+
 impl RawFile {
-    /// What it means. Errors are words that fit after the file's name.
-    fn settle(self, text: &str, folder: &Path) -> Words<ClusterFile> {
+    /// What it means. Errors are words that fit after the file's name, and its line.
+    fn settle(self, text: &str, folder: &Path) -> std::result::Result<ClusterFile, Wrong> {
         let names = self.names()?;
         let mut values = Values::default();
         for (name, number) in names.iter().zip(1..) {
@@ -464,12 +536,20 @@ impl RawFile {
         }
         let mut nodes = Vec::with_capacity(names.len());
         for raw in &self.nodes {
-            for name in raw.names() {
-                nodes.push(raw.settle(nodes.len(), name, &names, &values, &self.environment)?);
+            for name in raw.get_ref().names() {
+                let settled = raw
+                    .get_ref()
+                    .settle(nodes.len(), name, &values, &self.environment);
+                nodes.push(settled.map_err(Wrong::at(raw))?);
             }
         }
-        refuse_circle(&nodes)?;
-        let explore = match self.explore {
+        steps::refuse_same_names(&nodes, &self)?;
+        self.settle_order(&mut nodes)?;
+        let steps = steps::settle(&self, &nodes, &values, |node| {
+            own_values(&values, node, &nodes[node].name, nodes[node].has_data)
+        })?;
+        steps::refuse_circle(&nodes, &steps)?;
+        let explore = match self.explore.clone() {
             RawExplore::ReplicatedStateMachine => Explore::ReplicatedStateMachine {
                 majority: nodes.len() / 2 + 1,
             },
@@ -477,13 +557,11 @@ impl RawFile {
                 Explore::ReplicatedStateMachine { majority }
             }
             RawExplore::Majority(majority) => {
-                return Err(format!(
-                    "there is no majority of {majority} of {} nodes",
-                    nodes.len()
-                ));
+                let of = nodes.len();
+                return Err(format!("there is no majority of {majority} of {of} nodes").into());
             }
             RawExplore::Primary(name) => Explore::PrimaryReplicas {
-                primary: place(&names, &name)?,
+                primary: only(&Names::of(&nodes, &self).nodes(&[name])?)?,
             },
         };
         let prepare = self.prepare.map(|text| {
@@ -523,6 +601,7 @@ impl RawFile {
             explore,
             disk: self.disk,
             nodes,
+            steps,
             prepare: prepare.transpose()?,
             first_alone,
             client: client.transpose()?,
@@ -534,31 +613,52 @@ impl RawFile {
     }
 
     /// The names of all nodes.
-    fn names(&self) -> Words<Vec<String>> {
+    fn names(&self) -> std::result::Result<Vec<String>, Wrong> {
         let mut seen = BTreeSet::new();
         for raw in &self.nodes {
+            let (wrong, raw) = (|what: String| Wrong::at(raw)(what), raw.get_ref());
             if raw.name.is_some() != raw.names.is_empty() {
-                return Err("each of [[nodes]] has either a name or names".into());
+                let what = "each of [[nodes]] has either a name or names";
+                return Err(wrong(what.into()));
             }
             for name in raw.names() {
-                check_name(name)?;
+                check_name(name).map_err(wrong)?;
                 if !seen.insert(name) {
-                    return Err(format!("there are two nodes {name}"));
+                    return Err(wrong(format!("there are two nodes {name}")));
                 }
             }
         }
         match seen.len() {
-            0 => Err("there are no [[nodes]]".into()),
+            0 => Err("there are no [[nodes]]".to_owned().into()),
             1..=NODES_MAX => Ok(self
                 .nodes
                 .iter()
-                .flat_map(RawNode::names)
+                .flat_map(|raw| raw.get_ref().names())
                 .map(str::to_owned)
                 .collect()),
-            many => Err(format!(
-                "there are {many} nodes, and {NODES_MAX} is the most"
-            )),
+            many => {
+                let what = format!("there are {many} nodes, and {NODES_MAX} is the most");
+                Err(what.into())
+            }
         }
+    }
+
+    /// What each node waits for.
+    fn settle_order(&self, nodes: &mut [NodeConfig]) -> std::result::Result<(), Wrong> {
+        let names = Names::of(nodes, self);
+        let raws = self
+            .nodes
+            .iter()
+            .flat_map(|raw| raw.get_ref().names().map(move |_| raw));
+        let order = raws.zip(nodes.iter()).map(|(raw, node)| {
+            let order = names.after(&raw.get_ref().after);
+            order.map_err(|what| Wrong::at(raw)(format!("node {}: {what}", node.name)))
+        });
+        let order: Vec<_> = order.collect::<std::result::Result<_, _>>()?;
+        for (node, (after, after_steps)) in nodes.iter_mut().zip(order) {
+            (node.after, node.after_steps) = (after, after_steps);
+        }
+        Ok(())
     }
 }
 
@@ -571,25 +671,12 @@ impl RawNode {
         &self,
         place_of_it: usize,
         name: &str,
-        names: &[String],
         values: &Values,
         common: &BTreeMap<String, String>,
     ) -> Words<NodeConfig> {
-        let number = place_of_it as u8 + 1;
-        let address = network::address(number);
-        let mut values = values.clone();
-        let own = [
-            ("name", name.to_owned()),
-            ("number", number.to_string()),
-            ("address", address.to_string()),
-            ("dir", format!("{DIRECTORY}/{name}")),
-        ];
+        let address = network::address(place_of_it as u8 + 1);
         let has_data = self.data.unwrap_or(true);
-        values.0.extend(
-            own.into_iter()
-                .filter(|(key, _)| has_data || *key != "dir")
-                .map(|(key, value)| (key.into(), value)),
-        );
+        let values = own_values(values, place_of_it, name, has_data);
         let here = |what: String| format!("node {name}: {what}");
         let fill = |text: &String| values.fill(text).map_err(here);
         let command = |text: &String| values.command(text).map_err(here);
@@ -619,6 +706,7 @@ impl RawNode {
         let signal = self.stop.as_deref().unwrap_or("SIGTERM");
         Ok(NodeConfig {
             name: name.to_owned(),
+            kind: self.kind.clone(),
             address,
             command: command(&self.command)?,
             user: self.user.clone(),
@@ -631,18 +719,34 @@ impl RawNode {
             stop: Signal::from_str(signal)
                 .map_err(|_| here(format!("{signal} is no signal, such as SIGTERM")))?,
             stop_within: seconds(self.stop_within_s, STOP_WITHIN_S)?,
-            after: self
-                .after
-                .iter()
-                .map(|other| place(names, other).map_err(here))
-                .collect::<Words<_>>()?,
+            // These may be of nodes that come later.
+            after: Vec::new(),
+            after_steps: Vec::new(),
         })
     }
 }
 
-fn place(names: &[String], name: &str) -> Words<usize> {
-    let found = names.iter().position(|other| other == name);
-    found.ok_or_else(|| format!("there is no node {name}: there are {}", names.join(", ")))
+/// What is replaced in the commands of a node.
+fn own_values(values: &Values, place: usize, name: &str, has_data: bool) -> Values {
+    let number = place as u8 + 1;
+    let own = [
+        ("name", name.to_owned()),
+        ("number", number.to_string()),
+        ("address", network::address(number).to_string()),
+        ("dir", format!("{DIRECTORY}/{name}")),
+    ];
+    let own = own.into_iter().filter(|(key, _)| has_data || *key != "dir");
+    let mut values = values.clone();
+    values.0.extend(own.map(|(key, value)| (key.into(), value)));
+    values
+}
+
+/// The one of them.
+fn only(nodes: &[usize]) -> Words<usize> {
+    match nodes {
+        [node] => Ok(*node),
+        _ => Err(format!("one node is primary, and not {}", nodes.len())),
+    }
 }
 
 /// A name is a host's name too.
@@ -657,8 +761,8 @@ fn check_name(name: &str) -> Words<()> {
             "\"{name}\" cannot be a node's name: small letters, digits and hyphens can"
         ));
     }
-    // The last three are logs, and a directory beside those of the nodes.
-    if [CLIENT, "localhost", "prepare", "check", "log"].contains(&name) {
+    // The last four are logs, and a directory beside those of the nodes.
+    if [CLIENT, "localhost", "prepare", "steps", "check", "log"].contains(&name) {
         return Err(format!("a node cannot be called {name}"));
     }
     Ok(())
@@ -686,23 +790,6 @@ fn seconds(given: Option<f64>, default: f64) -> Words<Duration> {
         .ok()
         .filter(|duration| !duration.is_zero());
     duration.ok_or_else(|| format!("{seconds} is no number of seconds to wait"))
-}
-
-/// Nodes that wait for each other would do so for ever.
-fn refuse_circle(nodes: &[NodeConfig]) -> Words<()> {
-    let mut done = vec![false; nodes.len()];
-    for _ in nodes {
-        for (place, node) in nodes.iter().enumerate() {
-            done[place] |= node.after.iter().all(|other| done[*other]);
-        }
-    }
-    match done.iter().position(|done| !done) {
-        Some(place) => Err(format!(
-            "node {} starts after one that starts after it",
-            nodes[place].name
-        )),
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -137,6 +137,7 @@ struct Running {
     begun: Instant,
     is_ready: bool,
     is_paused: bool,
+    is_set_up: bool,
 }
 
 impl Node {
@@ -251,13 +252,18 @@ impl Node {
             begun: Instant::now(),
             is_ready: false,
             is_paused: false,
+            is_set_up: false,
         });
         directory.clone_into(&mut self.directory);
         Ok(())
     }
 
-    /// Writes its files, and runs its setup. The machine is switched on.
-    pub(crate) fn set_up(&self, cancelled: &dyn Fn() -> bool) -> Result<()> {
+    /// Writes its files, and runs its setup, unless that was done since the machine was switched on.
+    pub(crate) fn set_up(&mut self, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        let running = self.running.as_mut().expect("it is switched on");
+        if std::mem::replace(&mut running.is_set_up, true) {
+            return Ok(());
+        }
         let (node, directory) = (self.config(), &self.directory);
         for (path, content) in &node.files {
             let path = directory.join(path);

@@ -154,9 +154,156 @@ fn what_makes_no_sense_is_refused_with_the_name() {
     ] {
         let error = refused(from, to);
         assert!(
-            error.starts_with("cluster.toml: ") && error.contains(words),
+            error.starts_with("cluster.toml") && error.contains(words),
             "{error}"
         );
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_node_is_told_with_its_line() {
+    let error = refused("after = [\"primary\"]", "after = [\"prim\"]");
+    assert!(
+        error.starts_with("cluster.toml line 12: node replica-1: there is no node prim"),
+        "{error}"
+    );
+}
+
+/// Name nodes that are formatted, data nodes, and a client that makes a schema.
+const KINDS: &str = r#"
+[[nodes]]
+names = ["j1", "j2"]
+kind = "journal"
+command = "true"
+
+[[nodes]]
+name = "active"
+kind = "name"
+command = "true"
+after = ["journal", "format"]
+
+[[nodes]]
+name = "standby"
+kind = "name"
+command = "true"
+after = ["bootstrap"]
+
+[[nodes]]
+names = ["d1", "d2"]
+command = "true {address:active}"
+after = ["name"]
+
+[[steps]]
+name = "format"
+on = "active"
+command = "true format {dir}"
+
+[[steps]]
+name = "bootstrap"
+on = "standby"
+when = ["active"]
+command = "true {name} {address:active}"
+
+[[steps]]
+name = "schema"
+command = "true"
+within_s = 5
+"#;
+
+#[test]
+fn nodes_wait_for_kinds_and_steps_and_steps_for_all_who_do_not_wait_for_them() {
+    let file = parse(KINDS).expect("it is right");
+    assert_eq!(file.members("name"), Some(vec![2, 3]));
+    assert_eq!(file.members("j2"), Some(vec![1]));
+    assert_eq!(file.members("data"), None);
+    assert_eq!(
+        (&file.nodes[2].after[..], &file.nodes[2].after_steps[..]),
+        (&[0, 1][..], &[0][..])
+    );
+    assert_eq!(file.nodes[4].after, [2, 3]);
+    let [format, bootstrap, schema] = &file.steps[..] else {
+        panic!("{:?}", file.steps)
+    };
+    assert_eq!((format.on, &format.when[..]), (Some(2), &[0, 1][..]));
+    assert_eq!(format.command, ["true", "format", "/run/crashpoint/active"]);
+    assert_eq!((bootstrap.on, &bootstrap.when[..]), (Some(3), &[2][..]));
+    assert_eq!(bootstrap.command, ["true", "standby", "10.77.0.3"]);
+    assert_eq!(
+        (schema.on, &schema.when[..]),
+        (None, &[0, 1, 2, 3, 4, 5][..])
+    );
+    assert_eq!(schema.within, Duration::from_secs(5));
+    assert!(file.is_prepared());
+}
+
+#[test]
+fn kinds_and_steps_that_make_no_sense_are_refused_with_their_line() {
+    for (from, to, words) in [
+        (
+            "\"journal\"\ncommand",
+            "\"active\"\ncommand",
+            "line 2: active is a kind of nodes, and a node",
+        ),
+        (
+            "name = \"schema\"",
+            "name = \"format\"",
+            "line 35: there are two steps format",
+        ),
+        (
+            "name = \"schema\"",
+            "name = \"d1\"",
+            "line 35: there are nodes, and a step, d1",
+        ),
+        (
+            "name = \"schema\"",
+            "name = \"Schema\"",
+            "line 35: \"Schema\" cannot be",
+        ),
+        (
+            "on = \"active\"",
+            "on = \"name\"",
+            "line 24: step format: it runs on one node, and name is several",
+        ),
+        (
+            "on = \"active\"",
+            "on = \"nobody\"",
+            "line 24: step format: there is no node nobody: there are j1, j2, active, standby, d1, d2, journal, name, format, bootstrap, schema",
+        ),
+        (
+            "when = [\"active\"]",
+            "when = [\"format\"]",
+            "line 29: step bootstrap: format is a step, and not a node",
+        ),
+        (
+            "when = [\"active\"]",
+            "when = [\"d1\"]",
+            "cluster.toml: step bootstrap waits for a node that starts after it",
+        ),
+        (
+            "within_s = 5",
+            "within_s = 0",
+            "line 35: step schema: 0 is no number of seconds",
+        ),
+        (
+            "{name} {address:active}",
+            "{nmae}",
+            "line 29: step bootstrap: {nmae} stands for nothing",
+        ),
+        (
+            "after = [\"name\"]",
+            "after = [\"names\"]",
+            "line 19: node d1: there is no node names",
+        ),
+        (
+            "within_s = 5",
+            "whithin_s = 5",
+            "line 38: unknown field `whithin_s`",
+        ),
+    ] {
+        let text = KINDS.replacen(from, to, 1);
+        assert_ne!(text, KINDS, "{from}");
+        let error = parse(&text).expect_err("it is wrong").to_string();
+        assert!(error.contains(words), "{error}");
     }
 }
 

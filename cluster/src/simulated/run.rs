@@ -78,6 +78,8 @@ pub struct SimulatedCluster {
     variables: Vec<(String, String)>,
     /// The check, if it keeps running.
     server: Option<ProcessId>,
+    /// How many of the steps have been run.
+    steps_done: usize,
     /// What records the commands of nodes and the client.
     recorder: Option<Box<dyn MachineRecorder>>,
 }
@@ -208,6 +210,7 @@ impl SimulatedCluster {
             variables: Vec::new(),
             file: file.clone(),
             server: None,
+            steps_done: 0,
             recorder: None,
         })
     }
@@ -444,7 +447,11 @@ impl SimulatedCluster {
                     self.advance(machine, cancelled)?;
                 }
             }
-            if self.nodes.iter().all(|node| node.is_ready) {
+            if self.next_step(cancelled)? {
+                continue;
+            }
+            let is_over = self.steps_done == self.file.steps.len();
+            if is_over && self.nodes.iter().all(|node| node.is_ready) {
                 return Ok(());
             }
             let until_ns = self.hosts.simulation.now_ns() + ASK_EVERY_NS;
@@ -454,13 +461,47 @@ impl SimulatedCluster {
         }
     }
 
+    /// Runs the next step, if the nodes that it waits for are ready. Whether it did.
+    fn next_step(&mut self, cancelled: &dyn Fn() -> bool) -> Result<bool> {
+        let step = self.file.steps.get(self.steps_done).cloned();
+        let is_ready = |node: &usize| self.nodes[*node].is_ready;
+        let Some(step) = step.filter(|step| step.when.iter().all(is_ready)) else {
+            return Ok(false);
+        };
+        let (machine, task) = match step.on {
+            None => (self.client(), self.client_task(&step.command, false)),
+            Some(node) => {
+                if self.nodes[node].data != Data::Begun {
+                    self.begin_node(node, cancelled)?;
+                }
+                (node, self.node_task(node, &step.command))
+            }
+        };
+        let status = self.run_to_end(machine, task, STEPS, step.within, cancelled)?;
+        if !status.is_some_and(|status| status.success()) {
+            let whose = format!("step {}", step.name);
+            return Err(self.failed(&whose, STEPS, &how_ended(status, step.within)));
+        }
+        self.steps_done += 1;
+        let now_ns = self.hosts.simulation.now_ns();
+        // Nobody has asked them meanwhile.
+        let waiting = self.nodes.iter_mut().filter(|node| !node.is_ready);
+        waiting.for_each(|node| node.started_ns = now_ns);
+        Ok(true)
+    }
+
     /// Brings a node nearer to being ready.
     fn advance(&mut self, machine: usize, cancelled: &dyn Fn() -> bool) -> Result<()> {
         let now_ns = self.hosts.simulation.now_ns();
         self.refuse_end_of(machine)?;
         let config = self.file.nodes[machine].clone();
         let Some(id) = self.nodes[machine].command else {
-            if config.after.iter().all(|other| self.nodes[*other].is_ready) {
+            let is_its_turn = config.after.iter().all(|other| self.nodes[*other].is_ready)
+                && config
+                    .after_steps
+                    .iter()
+                    .all(|step| *step < self.steps_done);
+            if is_its_turn {
                 if self.nodes[machine].data != Data::Begun {
                     self.begin_node(machine, cancelled)?;
                 }
@@ -970,10 +1011,11 @@ impl SimulatedCluster {
     }
 }
 
-/// What the logs of the check, of what prepares the cluster, and of who asks whether a node is ready
-/// are called.
+/// What the logs of the check, of what prepares the cluster, of its steps, and of who asks whether a
+/// node is ready are called.
 const CHECK: &str = "check";
 const PREPARE: &str = "prepare";
+const STEPS: &str = "steps";
 const PROBE: &str = "ready";
 
 /// How a machine ended, after its name.

@@ -183,7 +183,7 @@ pub(super) fn start_prepared(
     cancelled: &dyn Fn() -> bool,
 ) -> anyhow::Result<()> {
     let directories = &workspace.directories;
-    let first = cluster.file().prepare.is_none();
+    let first = !cluster.file().is_prepared();
     if !first {
         cluster.start(&mut Settings {
             directories,

@@ -88,7 +88,7 @@ pub(super) fn recorded(
     let begun = std::time::Instant::now();
     let mut cluster = SimulatedCluster::new(file, logs.path(), &settings)?;
     cluster.simulation().switch().keep_frames();
-    if file.prepare.is_some() {
+    if file.is_prepared() {
         cluster.start(&cancelled)?;
         cluster.prepare(&cancelled)?;
         cluster.sync(&cancelled)?;

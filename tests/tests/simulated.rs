@@ -109,6 +109,18 @@ fn history(output: &Output) -> String {
 }
 
 #[test]
+fn steps_run_once_and_in_their_order() {
+    let client = "[client]\ncommand = \"true\"";
+    let steps = Store::other("steps", client, client);
+    let output = steps.run("7", &["--restart", "--check"]);
+    assert!(
+        printed(&output).lines().any(|line| line == "ok"),
+        "{}",
+        printed(&output)
+    );
+}
+
+#[test]
 fn a_run_is_the_same_to_the_byte_each_time_and_another_with_another_seed() {
     let store = Store::with("");
     let options = |data: &'static str| ["--client", "--restart", "--check", "--data", data];

@@ -28,7 +28,7 @@ TESTED := CRASHPOINT_TEST_PROGRAMS_BUILT=yes
 # The tests that start guests.
 AMX_TESTS := guests guest_findings guest_clusters repeats
 
-.PHONY: demo test test-amx test-repeats test-kills test-long test-clusters test-stores fuzz lint book bench setup setup-tests build-tests setup-clusters setup-stores setup-fuzz build install uninstall clean
+.PHONY: demo test test-amx test-repeats test-kills test-long test-clusters test-stores fuzz lint book bench setup setup-tests build-tests setup-clusters setup-stores setup-neat setup-fuzz build install uninstall clean
 
 demo:
 	@scripts/demo
@@ -117,6 +117,11 @@ setup-clusters:
 setup-stores:
 	@scripts/setup --stores
 	@scripts/stores --build-only
+
+# A JDK 8 and the jars of old releases, in target/neat. Nothing is installed but Maven and patchelf.
+setup-neat:
+	@scripts/setup --neat
+	@scripts/setup-neat
 
 setup-fuzz:
 	@scripts/setup --fuzz

@@ -338,6 +338,9 @@ fn the_example_of_the_guide_and_the_files_that_come_with_it_can_be_read() {
         "etcd",
         "zookeeper",
         "nats-jetstream",
+        "ignite",
+        "hazelcast",
+        "infinispan",
     ] {
         let text =
             fs::read_to_string(folder.join(system).join("cluster.toml")).expect("it is there");

@@ -548,16 +548,10 @@ impl BlockFindings<'_> {
     fn differs(&self, node: usize, cut: usize, disk: &DiskState) -> anyhow::Result<Vec<Damage>> {
         let of_node = &self.trace.run.nodes[node];
         let model = Model::named("posix").expect("there is one");
-        let effects = micros(of_node, model)
-            .into_iter()
-            .take_while(|micro| micro.event < cut);
-        let effects: Vec<_> = effects.map(|micro| micro.effect).collect();
-        let count = effects.len();
-        let seen = Disks::new(Tree::initial(&of_node.initial, self.trace), effects).tree(
-            count,
-            &[],
-            self.trace,
-        );
+        let mut micros = micros(of_node, model);
+        micros.truncate(micros.partition_point(|micro| micro.event < cut));
+        let initial = Tree::initial(&of_node.initial, self.trace);
+        let seen = Disks::new(initial, micros.into()).last(self.trace);
         let scratch = scratch()?;
         let mut slot = MountSlot::default();
         let told = match slot.put(disk, &scratch.path().join("disk"))? {

@@ -1,8 +1,10 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use brief::{Brief, BriefList};
+
+use crate::chunks::Chunks;
 
 /// Contents are kept, hashed and shared in pieces of this size, in bytes.
 pub(crate) const CHUNK: u64 = 4096;
@@ -19,7 +21,7 @@ const GARBAGE: &[u8] = b"~GARBAGE-LEFT-BY-THE-CRASH~\xff\xa5\x5a\x00\xff";
 pub(crate) struct Content {
     size: u64,
     /// By number. What is in none is zeros.
-    chunks: BTreeMap<u64, Arc<Chunk>>,
+    chunks: Chunks<Chunk>,
     /// The hashes in one of all chunks but those that were changed of late: most of these change
     /// again before anybody asks. Each covers the number of its chunk, so that their order here is
     /// of no consequence, and one can be taken out again.
@@ -46,13 +48,14 @@ impl Chunk {
 
 impl fmt::Debug for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let chunks = self
+        let chunks: Vec<_> = self
             .chunks
             .iter()
-            .map(|(number, chunk)| (number, Brief(chunk.bytes)));
+            .map(|(number, chunk)| (number, Brief(chunk.bytes)))
+            .collect();
         f.debug_struct("Content")
             .field("size", &self.size)
-            .field("chunks", &BriefList(chunks))
+            .field("chunks", &BriefList(chunks.iter()))
             .finish_non_exhaustive()
     }
 }
@@ -71,7 +74,7 @@ impl Content {
     /// What tells contents of one size apart.
     pub(crate) fn hash(&self) -> [u64; 4] {
         let changed = self.changed.iter();
-        let changed = changed.filter_map(|number| Some((number, self.chunks.get(number)?)));
+        let changed = changed.filter_map(|number| Some((number, self.chunks.get(*number)?)));
         let mut all = self.hash;
         for (number, chunk) in changed {
             toggle(&mut all, chunk.hash(*number));
@@ -86,7 +89,7 @@ impl Content {
             self.changed.clear();
         }
         if self.changed.insert(number)
-            && let Some(chunk) = self.chunks.get(&number)
+            && let Some(chunk) = self.chunks.get(number)
         {
             toggle(&mut self.hash, chunk.hash(number));
         }
@@ -150,14 +153,10 @@ impl Content {
         }
         self.fill(last, end - last, |_, bytes| bytes.fill(0));
         let whole = first / CHUNK..last / CHUNK;
-        let numbers: Vec<u64> = self
-            .chunks
-            .range(whole)
-            .map(|(number, _)| *number)
-            .collect();
+        let numbers: Vec<u64> = self.chunks.numbers(whole).collect();
         for number in numbers {
             self.change(number);
-            self.chunks.remove(&number);
+            self.chunks.remove(number);
         }
     }
 
@@ -198,7 +197,7 @@ impl Content {
     pub(crate) fn read(&self, offset: u64, len: u64) -> Vec<u8> {
         let mut bytes = vec![0; len as usize];
         for number in offset / CHUNK..(offset + len).div_ceil(CHUNK) {
-            let Some(chunk) = self.chunks.get(&number) else {
+            let Some(chunk) = self.chunks.get(number) else {
                 continue;
             };
             let (from, to) = (
@@ -213,13 +212,14 @@ impl Content {
 
     /// The numbers of the chunks in which two contents are not the same.
     pub(crate) fn chunks_that_differ(&self, other: &Self) -> BTreeSet<u64> {
-        let hash = |content: &Self, number: &u64| {
+        let hash = |content: &Self, number: u64| {
             let chunk = content.chunks.get(number);
-            chunk.map(|chunk| chunk.hash(*number))
+            chunk.map(|chunk| chunk.hash(number))
         };
-        let numbers = self.chunks.keys().chain(other.chunks.keys()).copied();
+        let chunks = self.chunks.iter().chain(other.chunks.iter());
+        let numbers = chunks.map(|(number, _)| number);
         numbers
-            .filter(|number| hash(self, number) != hash(other, number))
+            .filter(|number| hash(self, *number) != hash(other, *number))
             .collect()
     }
 
@@ -231,20 +231,17 @@ impl Content {
             let number = at / CHUNK;
             let until = end.min((number + 1) * CHUNK);
             self.change(number);
-            let chunk = self.chunks.entry(number).or_insert_with(|| {
-                Arc::new(Chunk {
-                    bytes: [0; CHUNK as usize],
-                    hash: OnceLock::new(),
-                })
+            let chunk = self.chunks.get_mut(number, || Chunk {
+                bytes: [0; CHUNK as usize],
+                hash: OnceLock::new(),
             });
-            let chunk = Arc::make_mut(chunk);
             chunk.hash = OnceLock::new();
             with(
                 at,
                 &mut chunk.bytes[(at % CHUNK) as usize..][..(until - at) as usize],
             );
             if chunk.bytes.iter().all(|byte| *byte == 0) {
-                self.chunks.remove(&number);
+                self.chunks.remove(number);
             }
             at = until;
         }

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use pace_rules::nodes::Effect;
+use pace_rules::nodes::Micro;
 
 use crate::tree::Tree;
 use trace_store::Trace;
@@ -8,13 +9,18 @@ use trace_store::Trace;
 /// Trees that were asked for lately and are kept to go on from.
 const RECENT_MAX: usize = 32;
 
-/// Trees of which nothing was lost are kept at every so many effects.
+/// Trees of which nothing was lost are kept at every so many effects, or a multiple of that…
 const CHECKPOINT_EVERY: usize = 64;
+
+/// …by which there are no more of them than this: in a long run each is of a large file.
+const CHECKPOINTS_MAX: usize = 256;
 
 /// What a node's disk holds in its crash states, each made from the one kept that is nearest to it.
 #[derive(Debug)]
 pub struct Disks {
-    effects: Vec<Effect>,
+    micros: Arc<[Micro]>,
+    /// How many effects there are from one checkpoint to the next.
+    spacing: usize,
     /// By how many effects they have. The first has none.
     checkpoints: BTreeMap<usize, Tree>,
     /// The latest last.
@@ -30,10 +36,12 @@ struct Recent {
 }
 
 impl Disks {
-    /// Those of a node that began with `initial`, and whose operations have these effects.
-    pub fn new(initial: Tree, effects: Vec<Effect>) -> Self {
+    /// Those of a node that began with `initial`, and whose operations are these.
+    pub fn new(initial: Tree, micros: Arc<[Micro]>) -> Self {
+        let steps = micros.len().div_ceil(CHECKPOINT_EVERY * CHECKPOINTS_MAX);
         Self {
-            effects,
+            spacing: CHECKPOINT_EVERY * steps.max(1),
+            micros,
             checkpoints: BTreeMap::from([(0, initial)]),
             recent: Vec::new(),
         }
@@ -57,9 +65,9 @@ impl Disks {
         {
             (at, tree) = (recent.effects, recent.tree.clone());
         }
-        for (place, effect) in self.effects[..count].iter().enumerate().skip(at) {
+        for (place, micro) in self.micros[..count].iter().enumerate().skip(at) {
             if lost.binary_search(&place).is_err() {
-                tree.apply(effect, trace);
+                tree.apply(&micro.effect, trace);
             }
         }
         if self.recent.len() == RECENT_MAX {
@@ -75,12 +83,18 @@ impl Disks {
 
     /// The tree after all effects.
     pub fn last(&mut self, trace: &Trace) -> Tree {
-        self.tree(self.effects.len(), &[], trace)
+        self.tree(self.micros.len(), &[], trace)
+    }
+
+    /// The event of which the last of the first so many micros is; none of no micros.
+    pub(crate) fn last_event(&self, micros: usize) -> Option<usize> {
+        let last = micros.checked_sub(1)?;
+        Some(self.micros[last].event)
     }
 
     /// The last checkpoint with no more than `count` effects.
     fn checkpoint(&mut self, count: usize, trace: &Trace) -> (usize, Tree) {
-        let wanted = count / CHECKPOINT_EVERY * CHECKPOINT_EVERY;
+        let wanted = count / self.spacing * self.spacing;
         let (&found, tree) = self
             .checkpoints
             .range(..=wanted)
@@ -88,8 +102,8 @@ impl Disks {
             .expect("the first is always there");
         let mut tree = tree.clone();
         for at in found..wanted {
-            tree.apply(&self.effects[at], trace);
-            if (at + 1).is_multiple_of(CHECKPOINT_EVERY) {
+            tree.apply(&self.micros[at].effect, trace);
+            if (at + 1).is_multiple_of(self.spacing) {
                 self.checkpoints.insert(at + 1, tree.clone());
             }
         }

@@ -12,6 +12,7 @@ mod blocks;
 mod callers;
 mod causes;
 mod check;
+mod chunks;
 mod compare;
 mod content;
 mod coverage;

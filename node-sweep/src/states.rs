@@ -17,8 +17,6 @@ pub struct States<'a> {
     trace: &'a Trace,
     /// Of the nodes that have a directory, with their places in the run.
     disks: Vec<(usize, Disks)>,
-    /// Of the same nodes, which event each micro is of.
-    events: Vec<Vec<usize>>,
     acknowledgements: Acknowledgements,
     afters: Afters,
 }
@@ -85,27 +83,13 @@ impl<'a> States<'a> {
             .iter()
             .enumerate()
             .filter(|(_, node)| !node.initial.is_empty());
-        let with_disk: Vec<_> = with_disk.collect();
-        let events = with_disk.iter().map(|(place, _)| {
-            let micros = space.micros(*place).iter();
-            micros.map(|micro| micro.event).collect()
-        });
-        let events = events.collect();
-        let disks = with_disk.into_iter().map(|(place, node)| {
-            let effects = space
-                .micros(place)
-                .iter()
-                .map(|micro| micro.effect.clone())
-                .collect();
-            (
-                place,
-                Disks::new(Tree::initial(&node.initial, trace), effects),
-            )
+        let disks = with_disk.map(|(place, node)| {
+            let initial = Tree::initial(&node.initial, trace);
+            (place, Disks::new(initial, space.shared_micros(place)))
         });
         Self {
             trace,
             disks: disks.collect(),
-            events,
             acknowledgements: Acknowledgements::of(run, trace),
             afters: Afters::of(trace),
         }
@@ -141,10 +125,9 @@ impl<'a> States<'a> {
 
     /// Which nodes are started first: a node lost something if it is not there, or not all of it.
     pub(crate) fn turns(&self, state: &State) -> Option<Turns> {
-        let nodes = self.disks.iter().zip(&self.events);
-        let with_lost = nodes.map(|((node, _), events)| {
+        let with_lost = self.disks.iter().map(|(node, disks)| {
             let kept = &state.nodes[*node];
-            let last = kept.micros.checked_sub(1).map(|last| events[last]);
+            let last = disks.last_event(kept.micros);
             let is_midway = last.is_some_and(|last| last >= state.cut[*node]);
             (*node, !kept.lost.is_empty() || is_midway)
         });

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use pace_rules::nodes::{Content, Effect};
+use pace_rules::nodes::{Content, Effect, Micro};
 use proptest::prelude::*;
 use trace::{FileId, FileKind, InitialFile, Name};
 use trace_store::Trace;
@@ -130,6 +130,15 @@ fn read_file(
     }
 }
 
+/// Each effect, as an event of its own.
+fn micros_of(effects: &[Effect]) -> Arc<[Micro]> {
+    let micro = |(event, effect): (usize, &Effect)| Micro {
+        event,
+        effect: effect.clone(),
+    };
+    effects.iter().enumerate().map(micro).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -139,7 +148,7 @@ proptest! {
         states in prop::collection::vec((any::<prop::sample::Index>(), prop::collection::btree_set(0..300_usize, 0..3)), 1..60),
     ) {
         let initial = Tree::initial(&[], &trace);
-        let mut disks = Disks::new(initial.clone(), effects.clone());
+        let mut disks = Disks::new(initial.clone(), micros_of(&effects));
         for (count, lost) in states {
             let count = count.index(effects.len() + 1);
             let mut anew = initial.clone();

@@ -365,9 +365,8 @@ pub fn undamaged(trace: &Trace, model: &str) -> anyhow::Result<CrashState> {
         .iter()
         .filter(|node| !node.initial.is_empty())
     {
-        let effects = micros(node, model).into_iter().map(|micro| micro.effect);
         let tree = Tree::initial(&node.initial, trace);
-        let tree = Disks::new(tree, effects.collect()).last(trace);
+        let tree = Disks::new(tree, micros(node, model).into()).last(trace);
         hasher.update(
             &tree
                 .fingerprint()

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use itertools::Itertools;
 
@@ -106,35 +107,36 @@ pub(super) enum Neighbour {
 }
 
 /// A node's operations as micros.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Micros {
-    pub(super) all: Vec<Micro>,
-    /// For each event: the groups that can persist without one another, as ranges of `all`, in
-    /// order. A group persists as a whole. Empty for an event that leaves nothing to lose.
-    pub(super) groups: Vec<Vec<Cut>>,
+    pub(super) all: Arc<[Micro]>,
     /// For each event: how many micros there are up to it.
     pub(super) ends: Vec<usize>,
 }
 
 /// A node's operations, cut into what can persist alone, in order.
 pub fn micros(node: &Node, model: &Model) -> Vec<Micro> {
-    Micros::of(node, model, Split::default(), Sector::default().bytes()).all
+    let sector_bytes = Sector::default().bytes();
+    let cutter = Cutter::cut_all(node, model, Split::default(), sector_bytes);
+    cutter.micros
 }
 
 impl Micros {
-    pub(super) fn of(node: &Node, model: &Model, split: Split, sector_bytes: u64) -> Self {
-        let mut cutter = Cutter::new(node, model, split, sector_bytes);
-        for (number, event) in node.events.iter().enumerate() {
-            cutter.event = number;
-            cutter.times = (event.start_ns, event.end_ns);
-            cutter.by = (event.process, event.thread);
-            cutter.micros.groups.push(Vec::new());
-            if let Action::File(op) = &event.action {
-                cutter.cut(op);
-            }
-            cutter.micros.ends.push(cutter.micros.all.len());
-        }
-        cutter.micros
+    /// Those of a node, and for each event the groups that can persist without one another, as
+    /// ranges of all micros, in order. A group persists as a whole. An event that leaves nothing to
+    /// lose has none.
+    pub(super) fn of(
+        node: &Node,
+        model: &Model,
+        split: Split,
+        sector_bytes: u64,
+    ) -> (Self, Vec<Vec<Cut>>) {
+        let cutter = Cutter::cut_all(node, model, split, sector_bytes);
+        let micros = Self {
+            all: cutter.micros.into(),
+            ends: cutter.ends,
+        };
+        (micros, cutter.groups)
     }
 
     /// How many micros the first so many events have.
@@ -157,7 +159,11 @@ struct Cutter<'a> {
     times: (u64, u64),
     /// The process and thread that made the call.
     by: (u32, u32),
-    micros: Micros,
+    micros: Vec<Micro>,
+    /// For each event so far, its groups.
+    groups: Vec<Vec<Cut>>,
+    /// For each event so far: how many micros there are up to it.
+    ends: Vec<usize>,
     files: HashMap<FileId, Known>,
     /// By directory and name, who had it since the directory was synced, in order: the first, the
     /// last, and the one before that.
@@ -323,7 +329,9 @@ impl<'a> Cutter<'a> {
             event: 0,
             times: (0, 0),
             by: (0, 0),
-            micros: Micros::default(),
+            micros: Vec::new(),
+            groups: Vec::new(),
+            ends: Vec::new(),
             files,
             holders,
             removed: HashMap::new(),
@@ -331,6 +339,22 @@ impl<'a> Cutter<'a> {
             syncs_of_all: events_of(node, |op| matches!(op, FileOp::SyncAll)),
             with_size_logged: with_size_logged(node),
         }
+    }
+
+    /// All operations of a node.
+    fn cut_all(node: &Node, model: &'a Model, split: Split, sector_bytes: u64) -> Self {
+        let mut this = Self::new(node, model, split, sector_bytes);
+        for (number, event) in node.events.iter().enumerate() {
+            this.event = number;
+            this.times = (event.start_ns, event.end_ns);
+            this.by = (event.process, event.thread);
+            this.groups.push(Vec::new());
+            if let Action::File(op) = &event.action {
+                this.cut(op);
+            }
+            this.ends.push(this.micros.len());
+        }
+        this
     }
 
     fn file(&mut self, file: FileId) -> &mut Known {
@@ -349,13 +373,12 @@ impl<'a> Cutter<'a> {
         requires: Option<Neighbour>,
         effects: impl IntoIterator<Item = Effect>,
     ) {
-        let start = self.micros.all.len();
+        let start = self.micros.len();
         let event = self.event;
         self.micros
-            .all
             .extend(effects.into_iter().map(|effect| Micro { event, effect }));
-        let end = self.micros.all.len();
-        self.micros.groups[event].push(Cut {
+        let end = self.micros.len();
+        self.groups[event].push(Cut {
             micros: start..end,
             order,
             requires,
@@ -365,10 +388,10 @@ impl<'a> Cutter<'a> {
 
     /// An effect that repeats those of earlier groups.
     fn repetition(&mut self, repeats: Vec<usize>, effect: Effect) {
-        let start = self.micros.all.len();
+        let start = self.micros.len();
         let event = self.event;
-        self.micros.all.push(Micro { event, effect });
-        self.micros.groups[event].push(Cut {
+        self.micros.push(Micro { event, effect });
+        self.groups[event].push(Cut {
             micros: start..start + 1,
             order: Order::InPlace,
             requires: None,
@@ -382,7 +405,7 @@ impl<'a> Cutter<'a> {
         holders.retain(|holder| holder.file != file);
         holders.push(Holder {
             file,
-            set: Some(self.micros.all.len()),
+            set: Some(self.micros.len()),
             removed: None,
         });
         if holders.len() > 3 {
@@ -395,7 +418,7 @@ impl<'a> Cutter<'a> {
         let holders = self.holders.get_mut(&(parent, name.clone()));
         for holder in holders.into_iter().flatten() {
             if holder.file == file {
-                holder.removed = Some(self.micros.all.len());
+                holder.removed = Some(self.micros.len());
             }
         }
         self.removed.entry(parent).or_default().insert(name.clone());
@@ -418,7 +441,7 @@ impl<'a> Cutter<'a> {
             let first = all.partition_point(|sync| *sync < event);
             all.get(first).copied().unwrap_or(usize::MAX)
         };
-        let sync = next(&self.syncs, self.micros.all[micro].event);
+        let sync = next(&self.syncs, self.micros[micro].event);
         sync < next(&self.syncs_of_all, self.event)
     }
 
@@ -455,7 +478,7 @@ impl<'a> Cutter<'a> {
 
     /// A new file: nothing that could be lost, as nobody sees it without a name.
     fn new_file(&mut self, file: FileId, kind: FileKind, mode: u32, names: u32) {
-        self.micros.all.push(Micro {
+        self.micros.push(Micro {
             event: self.event,
             effect: Effect::NewFile { file, kind, mode },
         });

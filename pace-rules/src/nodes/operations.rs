@@ -10,7 +10,7 @@ use itertools::Itertools;
 
 use super::Effect;
 use super::alike::Words;
-use super::micro::{Micros, Neighbour, Order, PAGE_BYTES};
+use super::micro::{Cut, Micros, Neighbour, Order, PAGE_BYTES};
 use super::model::{DataSync, Exchange, Growth, Log, Model};
 use trace::{Action, Event, FileId, FileKind, FileOp, Name, Node, SyncScope};
 
@@ -36,20 +36,17 @@ pub(super) struct Group {
     /// The event from which on it may be kept without them: a sync that keeps its file for itself.
     logged: usize,
     file: FileId,
-    /// What is lost with it: those that wrote to its pages of the file next, and what its operation
-    /// cannot do without it.
-    followers: Vec<usize>,
+    /// Whether it only sets a size.
+    is_size: bool,
     /// The group without which it is not lost, nor that one without it; `usize::MAX` if there is
     /// none.
     pair: usize,
-    /// Those that wrote to its pages next, to whichever sectors: a sync writes whole pages.
-    page_mates: Vec<usize>,
     /// The first group of names that is kept only if the data of this one is; `usize::MAX` if there
     /// is none.
     awaited_by: usize,
     /// The groups that it repeats: it is lost if one of them is, and never else. Nothing if it is
     /// something of its own.
-    pub(super) repeats: Vec<usize>,
+    pub(super) repeats: Box<[usize]>,
 }
 
 impl Group {
@@ -79,6 +76,50 @@ impl Group {
     }
 }
 
+/// Some groups of a range. It takes no more room than the last of them needs: of a long run few are
+/// lost.
+struct Marks {
+    start: usize,
+    end: usize,
+    marks: Vec<bool>,
+}
+
+impl Marks {
+    fn new(start: usize, end: usize) -> Self {
+        Self {
+            start,
+            end,
+            marks: Vec::new(),
+        }
+    }
+
+    /// Returns whether it was not there.
+    fn add(&mut self, group: usize) -> bool {
+        let place = group - self.start;
+        if place >= self.marks.len() {
+            self.marks.resize(place + 1, false);
+        }
+        !std::mem::replace(&mut self.marks[place], true)
+    }
+
+    fn contains(&self, group: usize) -> bool {
+        self.marks.get(group - self.start).is_some_and(|mark| *mark)
+    }
+
+    /// The first one from a group on; `usize::MAX` if there is none.
+    fn next(&self, group: usize) -> usize {
+        let after = self.marks.get(group - self.start..).unwrap_or_default();
+        let place = after.iter().position(|mark| *mark);
+        place.map_or(usize::MAX, |place| group + place)
+    }
+
+    /// All of them, ascending.
+    fn all(&self) -> Vec<usize> {
+        let marked = self.marks.iter().positions(|mark| *mark);
+        marked.map(|place| self.start + place).collect()
+    }
+}
+
 /// Something that was done, and can be lost.
 #[derive(Debug, Clone)]
 pub(super) struct Operation {
@@ -92,12 +133,10 @@ pub(super) struct Operation {
     pub(super) grows: bool,
     /// A file that it renamed over another one.
     replaces_with: Option<FileId>,
-    /// Its groups that only set a size.
-    sizes: Vec<usize>,
     /// The last event after which a crash can cost its bytes, and leave its size.
     bytes_until: Option<usize>,
     /// The ways to tear it.
-    tears: Vec<Tear>,
+    tears: Box<[Tear]>,
 }
 
 /// A part of the bytes of a write that a crash can cost while it leaves the rest.
@@ -116,11 +155,12 @@ struct Tear {
 pub(super) struct Operations {
     pub(super) all: Vec<Operation>,
     pub(super) groups: Vec<Group>,
+    followers: Followers,
     /// Of the events, those that somebody else can know of: as `told[n]`, how many of the first
     /// `n`.
-    told: Vec<usize>,
+    told: Vec<u32>,
     /// The same of those that wait for another node.
-    heard: Vec<usize>,
+    heard: Vec<u32>,
     /// The events that may make something durable without all that was before.
     syncs: Vec<usize>,
     /// By number of events: what a crash after them can cost.
@@ -134,15 +174,43 @@ pub(super) struct Operations {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Losable {
     /// All that have something that is not durable.
-    pub(super) all: usize,
+    pub(super) all: u32,
     /// Those of which a name, a size or a mode is not durable.
-    pub(super) named: usize,
+    pub(super) named: u32,
     /// Those of which the bytes can be lost, and the size be there.
-    pub(super) bytes: usize,
+    pub(super) bytes: u32,
     /// The ways to tear one of them.
-    pub(super) tears: usize,
+    pub(super) tears: u32,
     /// None of those before this one.
-    pub(super) first: usize,
+    pub(super) first: u32,
+}
+
+/// For each group, what is lost with it: those that wrote to its pages of the file next, and what
+/// its operation cannot do without it.
+#[derive(Debug, Clone, Default)]
+struct Followers {
+    /// Those of all groups, one after the other.
+    all: Vec<u32>,
+    /// Where those of each group end.
+    ends: Vec<u32>,
+}
+
+impl Followers {
+    fn of(lists: Vec<Vec<u32>>) -> Self {
+        let mut this = Self::default();
+        for list in lists {
+            this.all.extend(list);
+            this.ends.push(this.all.len() as u32);
+        }
+        this.all.shrink_to_fit();
+        this
+    }
+
+    fn get(&self, group: usize) -> impl Iterator<Item = usize> {
+        let start = group.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let own = &self.all[start as usize..self.ends[group] as usize];
+        own.iter().map(|follower| *follower as usize)
+    }
 }
 
 impl Operations {
@@ -150,17 +218,20 @@ impl Operations {
     pub(super) fn of(
         node: &Node,
         micros: &Micros,
+        cuts: &[Vec<Cut>],
         model: &'static Model,
         sector_bytes: u64,
     ) -> (Self, Vec<Words>) {
         let mut reader = Reader {
             node,
             micros,
+            cuts,
             sector_bytes,
             words: Vec::new(),
             this: Self {
                 all: Vec::new(),
                 groups: Vec::new(),
+                followers: Followers::default(),
                 told: vec![0],
                 heard: vec![0],
                 syncs: Vec::new(),
@@ -168,6 +239,8 @@ impl Operations {
                 sizes_with_names: Vec::new(),
                 model,
             },
+            followers: Vec::new(),
+            page_mates: Vec::new(),
             open: Vec::new(),
             unflushed: HashSet::new(),
             idle: HashSet::new(),
@@ -181,10 +254,10 @@ impl Operations {
         reader.read_initial();
         for (number, event) in node.events.iter().enumerate() {
             let tells = matches!(event.action, Action::Send(_) | Action::Mark { .. });
-            let told = reader.this.told[number] + usize::from(tells);
+            let told = reader.this.told[number] + u32::from(tells);
             reader.this.told.push(told);
             let heard =
-                reader.this.heard[number] + usize::from(matches!(event.action, Action::Receive(_)));
+                reader.this.heard[number] + u32::from(matches!(event.action, Action::Receive(_)));
             reader.this.heard.push(heard);
             if event.action.is_sync() && model.log == Log::LogTree {
                 reader.this.syncs.push(number);
@@ -194,15 +267,24 @@ impl Operations {
                 reader.read(number, event, op);
             }
         }
-        reader.this.wait();
-        reader.this.tear(micros);
-        reader.this.count(node.events.len());
-        (reader.this, reader.words)
+        let Reader {
+            mut this,
+            followers,
+            words,
+            ..
+        } = reader;
+        this.followers = Followers::of(followers);
+        this.wait();
+        this.tear(micros);
+        this.count(node.events.len());
+        this.all.shrink_to_fit();
+        this.groups.shrink_to_fit();
+        (this, words)
     }
 
     /// Counts the operations at risk, by number of events.
     fn count(&mut self, events: usize) {
-        let mut changes = vec![[0_isize; 4]; events + 2];
+        let mut changes = vec![[0_i32; 4]; events + 2];
         for number in 0..self.all.len() {
             self.all[number].bytes_until = self.cover_of_bytes(number);
             let operation = &self.all[number];
@@ -223,12 +305,13 @@ impl Operations {
                 changes[tear.until.min(events) + 1][3] -= 1;
             }
         }
-        let (mut sums, mut first) = ([0_isize; 4], 0);
+        let (mut sums, mut first) = ([0_i32; 4], 0);
+        self.at_risk.reserve_exact(changes.len());
         for (events, change) in changes.iter().enumerate() {
             for (sum, change) in sums.iter_mut().zip(change) {
                 *sum += change;
             }
-            let [all, named, bytes, tears] = sums.map(|count| count as usize);
+            let [all, named, bytes, tears] = sums.map(|count| count as u32);
             let is_over = |operation| {
                 let times = self.times(operation, |_| true);
                 times.last().is_none_or(|(_, until)| *until < events)
@@ -241,7 +324,7 @@ impl Operations {
                 named,
                 bytes,
                 tears,
-                first,
+                first: first as u32,
             });
         }
     }
@@ -278,7 +361,7 @@ impl Operations {
             return None;
         }
         let Operation { event, groups, .. } = &self.all[operation];
-        let is_bytes = |group: usize| self.is_bytes(operation, group);
+        let is_bytes = |group: usize| self.is_bytes(group);
         let bytes: Vec<_> = groups.clone().filter(|group| is_bytes(*group)).collect();
         let end = self.groups[groups.end - 1].micros.end;
         let goes_too = self.lost_with(&bytes, end, event + 1).len() == groups.len();
@@ -357,7 +440,8 @@ impl Operations {
     /// Of the operations before number `place`, those of which a crash after `events` events can
     /// cost something, ascending.
     pub(super) fn losable(&self, place: usize, events: usize) -> impl Iterator<Item = usize> {
-        (self.at_risk(events).first..place).filter(move |number| self.is_losable(*number, events))
+        (self.at_risk(events).first as usize..place)
+            .filter(move |number| self.is_losable(*number, events))
     }
 
     /// Whether a crash after so many events can cost something of an operation.
@@ -387,12 +471,13 @@ impl Operations {
 
     /// Whether a group is lost with another one of the same file.
     fn is_lost_with(&self, group: usize, other: usize) -> bool {
-        self.groups[other].followers.contains(&group)
+        self.followers.get(other).any(|follower| follower == group)
     }
 
     /// Whether a crash can leave the size of an operation without its bytes.
     pub(super) fn has_size_alone(&self, operation: usize) -> bool {
-        self.model.log != Log::None && !self.all[operation].sizes.is_empty()
+        let mut groups = self.groups[self.all[operation].groups.clone()].iter();
+        self.model.log != Log::None && groups.any(|group| group.is_size)
     }
 
     /// Of those the groups that are bytes, and no size or name.
@@ -402,11 +487,11 @@ impl Operations {
         events: usize,
     ) -> impl Iterator<Item = usize> {
         self.open_groups(operation, events)
-            .filter(move |group| self.is_bytes(operation, *group))
+            .filter(move |group| self.is_bytes(*group))
     }
 
-    fn is_bytes(&self, operation: usize, group: usize) -> bool {
-        !self.all[operation].sizes.contains(&group) && !self.groups[group].is_named
+    fn is_bytes(&self, group: usize) -> bool {
+        !self.groups[group].is_size && !self.groups[group].is_named
     }
 
     /// Whether a group is the size of a file with a new name.
@@ -431,9 +516,9 @@ impl Operations {
         let end = self
             .groups
             .partition_point(|group| group.micros.end <= micros);
-        let mut is_lost = vec![false; end.max(last + 1) - start];
+        let mut is_lost = Marks::new(start, end.max(last + 1));
         for seed in &seeds {
-            is_lost[seed - start] = true;
+            is_lost.add(*seed);
         }
         let is_there = |number: usize| number < end && self.groups[number].is_open(events);
         // A name in the log of its own may be kept by half.
@@ -446,7 +531,7 @@ impl Operations {
         let mut files = HashSet::new();
         let mut names_from = usize::MAX;
         let mut number = *first;
-        while number < start + is_lost.len() {
+        while number < is_lost.end {
             let group = &self.groups[number];
             let is_behind = group.is_named || group.after > names_from;
             let waits = is_behind && (number == names_from || group.logged >= events);
@@ -455,14 +540,16 @@ impl Operations {
                 && group.logged >= events
                 && files.contains(&group.file);
             let goes = (number >= names_from && waits) || goes_with_file;
-            is_lost[number - start] |= goes && is_there(number);
+            if goes && is_there(number) {
+                is_lost.add(number);
+            }
             let mut next = number + 1;
-            if is_lost[number - start] {
+            if is_lost.contains(number) {
                 let pair = Some(group.pair).filter(|pair| is_there(*pair));
-                let followers = group.followers.iter().copied().filter(goes_after);
+                let followers = self.followers.get(number).filter(goes_after);
                 for follower in followers.chain(pair) {
                     // One that comes before it has followers of its own.
-                    if !std::mem::replace(&mut is_lost[follower - start], true) {
+                    if is_lost.add(follower) {
                         next = next.min(follower);
                     }
                 }
@@ -470,10 +557,19 @@ impl Operations {
                 names_from = names_from.min(group.awaited_by).min(named);
                 files.insert(group.file);
             }
-            number = next;
+            // Of a run of many calls most are neither lost nor wait for anything that is.
+            let size = self.next_size_with_name(next);
+            number = is_lost.next(next).min(size).min(names_from.max(next));
         }
-        let all = is_lost.iter().positions(|is_lost| *is_lost);
-        all.map(|place| start + place).collect()
+        is_lost.all()
+    }
+
+    /// The first group from a number on that is the size of a file with a new name; `usize::MAX` if
+    /// there is none.
+    fn next_size_with_name(&self, number: usize) -> usize {
+        let sizes = &self.sizes_with_names;
+        let first = sizes.partition_point(|size| *size < number);
+        sizes.get(first).copied().unwrap_or(usize::MAX)
     }
 
     /// The sizes with names of files of which some of these groups are lost before, of those that a
@@ -540,7 +636,7 @@ impl Operations {
         let mut last_place = None;
         for group in self.all[operation].groups.clone() {
             let place = place_of(&micros.all[self.groups[group].micros.end - 1].effect);
-            let is_bytes = place.is_some() && self.is_bytes(operation, group);
+            let is_bytes = place.is_some() && self.is_bytes(group);
             match pieces.last_mut() {
                 _ if !is_bytes => {}
                 Some(last) if place == last_place => last.end = group + 1,
@@ -563,8 +659,8 @@ impl Operations {
             .rev()
             .filter(|_| self.model.replace_by_rename)
         {
-            for size in &operation.sizes {
-                let group = &mut self.groups[*size];
+            let own = &mut self.groups[operation.groups.clone()];
+            for group in own.iter_mut().filter(|group| group.is_size) {
                 let replaced = replaces.get(&group.file).filter(|_| !group.is_named);
                 group.awaited_by = replaced.copied().unwrap_or(usize::MAX);
             }
@@ -628,9 +724,16 @@ impl Page {
 struct Reader<'a> {
     node: &'a Node,
     micros: &'a Micros,
+    /// For each event, its groups.
+    cuts: &'a [Vec<Cut>],
     sector_bytes: u64,
     words: Vec<Words>,
     this: Operations,
+    /// For each group, what is lost with it.
+    followers: Vec<Vec<u32>>,
+    /// For each group, those that wrote to its pages next, to whichever sectors: a sync writes whole
+    /// pages.
+    page_mates: Vec<Vec<u32>>,
     /// Groups that nothing has made durable yet.
     open: Vec<usize>,
     /// Those of them that the disk has in its cache, until something empties that.
@@ -670,17 +773,12 @@ impl Reader<'_> {
             FileOp::SyncAll => return self.sync_all(number, event),
             _ => {}
         }
-        let parts = &self.micros.groups[number];
+        let parts = &self.cuts[number];
         if !parts.is_empty() {
             let first = self.this.groups.len();
             let operation = self.this.all.len();
-            let mut sizes = Vec::new();
-            for (part, cut) in parts.iter().enumerate() {
+            for part in 0..parts.len() {
                 self.group(number, op, part);
-                let micros = &cut.micros;
-                if is_size(&self.micros.all[micros.start].effect) && micros.len() == 1 {
-                    sizes.push(first + part);
-                }
             }
             self.words.push(Words {
                 by_name: self.words(op),
@@ -718,9 +816,8 @@ impl Reader<'_> {
                 likeness: 0,
                 grows,
                 replaces_with,
-                sizes,
                 bytes_until: None,
-                tears: Vec::new(),
+                tears: Box::default(),
             });
         }
         self.remember(op);
@@ -738,7 +835,7 @@ impl Reader<'_> {
     /// Adds a part of an event's operation, the next one, as a group.
     fn group(&mut self, number: usize, op: &FileOp, part: usize) {
         let micros = self.micros;
-        let cuts = &micros.groups[number];
+        let cuts = &self.cuts[number];
         let (this, cut) = (self.this.groups.len(), &cuts[part]);
         let effect = &micros.all[cut.micros.start].effect;
         let before = (0..part).rev().find(|part| cuts[*part].repeats.is_empty());
@@ -752,13 +849,13 @@ impl Reader<'_> {
         if is_own {
             self.open.push(this);
         }
-        let repeats: Vec<_> = cut
+        let repeats: Box<[usize]> = cut
             .repeats
             .iter()
             .map(|micro| self.group_of(*micro))
             .collect();
         for repeated in &repeats {
-            self.this.groups[*repeated].followers.push(this);
+            self.followers[*repeated].push(this as u32);
         }
         let has_size =
             requires_this.is_some_and(|(_, cut)| is_size(&micros.all[cut.micros.start].effect));
@@ -773,9 +870,12 @@ impl Reader<'_> {
             self.this.groups[other].pair = this;
         }
         if cut.requires == Some(Neighbour::Previous) {
-            self.this.groups[this - 1].followers.push(this);
+            self.followers[this - 1].push(this as u32);
         }
         let follower = requires_this.filter(|_| cut.requires != Some(Neighbour::Previous));
+        let follower = follower.map(|(before, _)| before as u32);
+        self.followers.push(Vec::from_iter(follower));
+        self.page_mates.push(Vec::new());
         self.this.groups.push(Group {
             operation: self.this.all.len(),
             micros: cut.micros.clone(),
@@ -798,9 +898,8 @@ impl Reader<'_> {
                 Effect::SetSize { file, .. } => *file,
                 _ => op.subject(),
             },
-            followers: follower.iter().map(|(before, _)| *before).collect(),
+            is_size: is_size(effect) && cut.micros.len() == 1,
             pair: paired.map_or(usize::MAX, |(before, _)| before),
-            page_mates: Vec::new(),
             awaited_by: usize::MAX,
             repeats,
         });
@@ -834,12 +933,12 @@ impl Reader<'_> {
             let is_whole = is_new || sectors.end - sectors.start >= PAGE_BYTES / self.sector_bytes;
             let known = pages.entry(page).or_default();
             if let Some(last) = known.last.filter(|last| *last != next) {
-                self.this.groups[last].page_mates.push(next);
+                self.page_mates[last].push(next as u32);
             }
             for before in known.write(next, &sectors, is_whole, has_size) {
-                let followers = &mut self.this.groups[before].followers;
-                if followers.last() != Some(&next) {
-                    followers.push(next);
+                let followers = &mut self.followers[before];
+                if followers.last() != Some(&(next as u32)) {
+                    followers.push(next as u32);
                 }
             }
         }
@@ -1159,13 +1258,9 @@ impl Reader<'_> {
         for group in open.into_iter().rev() {
             let is_before = self.is_before(self.this.groups[group].operation, number, sync);
             let is_needed = || {
-                let Group {
-                    followers,
-                    page_mates,
-                    ..
-                } = &self.this.groups[group];
+                let (followers, page_mates) = (&self.followers[group], &self.page_mates[group]);
                 let mut later = followers.iter().chain(page_mates);
-                later.any(|later| covered.contains(later))
+                later.any(|later| covered.contains(&(*later as usize)))
             };
             if is_before && (is_covered(self, group) || is_needed()) {
                 covered.insert(group);

@@ -1,6 +1,7 @@
 //! The states of one rule and relaxation: counted for each tuple of places, and made from a number.
 
 use std::collections::{BTreeMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
 use itertools::Itertools;
@@ -459,7 +460,7 @@ impl<'a> One<'a> {
         let at_risk = self.node.operations.at_risk(self.events);
         let named = if self.without_names { at_risk.named } else { 0 };
         let silent = self.silent.is_some_and(|last| self.is_at_risk(last));
-        (at_risk.all - named - usize::from(silent) + at_risk.bytes) as u64
+        u64::from(at_risk.all - named - u32::from(silent)) + u64::from(at_risk.bytes)
     }
 
     fn is_at_risk(&self, operation: usize) -> bool {
@@ -470,7 +471,7 @@ impl<'a> One<'a> {
 
     fn all(&self) -> impl Iterator<Item = Choice> {
         let operations = &self.node.operations;
-        let first = operations.at_risk(self.events).first;
+        let first = operations.at_risk(self.events).first as usize;
         let whole = (first..self.place.operations)
             .filter(|operation| Some(*operation) != self.silent && self.is_at_risk(*operation));
         let whole = whole.map(|operation| Choice::Operations {
@@ -511,7 +512,7 @@ impl<'a> Tears<'a> {
             let tears = operations.tears(last, self.events);
             tears.filter(move |tear| self.is_cut(last, *tear))
         });
-        (operations.at_risk(self.events).tears - of_last.count()) as u64
+        u64::from(operations.at_risk(self.events).tears) - of_last.count() as u64
     }
 
     /// Whether to tear the last operation so is to cut it, which is another relaxation.
@@ -524,7 +525,7 @@ impl<'a> Tears<'a> {
 
     fn all(&self) -> impl Iterator<Item = Choice> {
         let operations = &self.node.operations;
-        let first = operations.at_risk(self.events).first;
+        let first = operations.at_risk(self.events).first as usize;
         (first..self.place.operations).flat_map(move |operation| {
             let tears = operations.tears(operation, self.events);
             let others = tears.filter(move |tear| !self.is_cut(operation, *tear));
@@ -665,10 +666,10 @@ impl NodeRules {
         let mut losses = Losses::new(self, place, events);
         losses.add_all(most);
         let cuts = self.cuts(place, events);
-        let cuts = cuts
-            .iter()
-            .map(|cut| cut.groups(&self.operations, place.micros, events));
-        losses.seen.extend(cuts);
+        for cut in &cuts {
+            let lost = cut.groups(&self.operations, place.micros, events);
+            losses.seen.insert(&lost);
+        }
         losses.found.clear();
         let synced = self.operations.synced(events, place.most);
         for synced in std::iter::once(0).chain(synced) {
@@ -686,8 +687,23 @@ struct Losses<'a> {
     events: usize,
     synced: usize,
     found: Vec<Choice>,
-    /// The groups of those.
-    seen: HashSet<Vec<usize>>,
+    seen: Seen,
+}
+
+/// Sets of groups that were found, by a hash: those of a long run have very many groups.
+#[derive(Default)]
+struct Seen(HashSet<[u64; 2]>);
+
+impl Seen {
+    /// Returns whether it was not there.
+    fn insert(&mut self, groups: &[usize]) -> bool {
+        let half = |number: u64| {
+            let mut hasher = DefaultHasher::new();
+            (number, groups).hash(&mut hasher);
+            hasher.finish()
+        };
+        self.0.insert([half(0), half(1)])
+    }
 }
 
 impl<'a> Losses<'a> {
@@ -698,7 +714,7 @@ impl<'a> Losses<'a> {
             events,
             synced: 0,
             found: Vec::new(),
-            seen: HashSet::new(),
+            seen: Seen::default(),
         }
     }
 
@@ -730,7 +746,7 @@ impl<'a> Losses<'a> {
                     synced: self.synced,
                 };
                 let lost = choice.groups(operations, self.place.micros, self.events);
-                if self.seen.insert(lost) {
+                if self.seen.insert(&lost) {
                     self.found.push(choice);
                 }
             }
@@ -759,7 +775,7 @@ impl<'a> Losses<'a> {
                 let lost = self.lost(chosen);
                 let moment = self.events.max(self.synced);
                 let is_where_it_was = self.node.is_where_it_was(self.place, &lost, moment);
-                if !is_where_it_was && self.seen.insert(lost) {
+                if !is_where_it_was && self.seen.insert(&lost) {
                     self.found.push(Choice::Operations {
                         lost: chosen.clone(),
                         synced: self.synced,
@@ -785,7 +801,7 @@ impl<'a> Losses<'a> {
                 synced: self.synced,
             };
             let lost = choice.groups(operations, self.place.micros, self.events);
-            if self.seen.insert(lost) {
+            if self.seen.insert(&lost) {
                 self.found.push(choice);
             }
         }

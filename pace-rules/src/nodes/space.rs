@@ -185,8 +185,8 @@ pub(super) struct NodeRules {
 impl NodeRules {
     fn of(node: &Node, request: &Request) -> (Self, Vec<Words>) {
         let (model, sector_bytes) = (request.model, request.sector.bytes());
-        let micros = Micros::of(node, model, request.split, sector_bytes);
-        let (operations, words) = Operations::of(node, &micros, model, sector_bytes);
+        let (micros, cuts) = Micros::of(node, model, request.split, sector_bytes);
+        let (operations, words) = Operations::of(node, &micros, &cuts, model, sector_bytes);
         let this = Self {
             places: places(&operations, &micros, node.events.len()),
             micros,
@@ -432,6 +432,11 @@ impl Space {
     /// A node's operations, cut into what can persist alone, in order.
     pub fn micros(&self, node: usize) -> &[Micro] {
         &self.nodes[node].micros.all
+    }
+
+    /// The same, to be kept.
+    pub fn shared_micros(&self, node: usize) -> Arc<[Micro]> {
+        Arc::clone(&self.nodes[node].micros.all)
     }
 }
 

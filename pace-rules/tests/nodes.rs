@@ -1132,6 +1132,16 @@ fn a_rename_between_directories_can_be_there_by_half_on_btrfs() {
     assert_eq!(who(&script, 1, both), none);
     assert_eq!(who(&script, 2, both), ["btrfs"]);
     assert_eq!(who(&script, 2, |tree| !is_there(tree)), none);
+    // By the letter each directory has its own part: what is synced is there, and the other part can
+    // be lost alone.
+    let by_letter = |script: &Script| told(script, "posix", 1, 2);
+    assert!(by_letter(&script).iter().any(both));
+    assert!(by_letter(&script).iter().all(is_there));
+    script.run.nodes[0].events.truncate(4);
+    script.sync(0, FileId::ROOT).mark(0);
+    let left = by_letter(&script);
+    assert!(left.iter().any(|tree| !is_there(tree)));
+    assert!(!left.iter().any(|tree| has(tree, "foo")));
 }
 
 /// btrfs_log_new_name: what the log tree has it follows, and the next sync of anybody keeps it.

@@ -1053,10 +1053,16 @@ impl Reader<'_> {
 
     fn sync(&mut self, number: usize, event: &Event, file: FileId, scope: SyncScope) {
         match self.this.model.log {
-            Log::None => self.cover(number, event, |this, group| {
-                let all = &this.micros.all[this.this.groups[group].micros.clone()];
-                all.iter().all(|micro| is_of(&micro.effect, file, scope))
-            }),
+            Log::None => {
+                self.cover(number, event, |this, group| {
+                    let all = &this.micros.all[this.this.groups[group].micros.clone()];
+                    all.iter().all(|micro| is_of(&micro.effect, file, scope))
+                });
+                // Of a rename to another directory the sync of one of the two keeps a part.
+                if self.has_split(number) {
+                    self.this.syncs.push(number);
+                }
+            }
             Log::Journal => {
                 let idle = self.growth_taken_back(number, event, file, scope);
                 if !idle.is_empty() {
@@ -1249,6 +1255,15 @@ impl Reader<'_> {
         let event = &self.node.events[place];
         let same_thread = (event.process, event.thread) == (sync.process, sync.thread);
         place < number && (same_thread || event.end_ns <= sync.start_ns)
+    }
+
+    /// Whether a sync has made a part of an operation durable, and left another part.
+    fn has_split(&self, sync: usize) -> bool {
+        self.open.iter().any(|group| {
+            let operation = &self.this.all[self.this.groups[*group].operation];
+            let mut parts = self.this.groups[operation.groups.clone()].iter();
+            parts.any(|part| part.cover == sync)
+        })
     }
 
     fn cover(&mut self, number: usize, sync: &Event, is_covered: impl Fn(&Self, usize) -> bool) {

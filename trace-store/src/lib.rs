@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use block_dev::{Base, BlockLog};
 use brief::{Brief, BriefList};
+use machine::Spool;
 use serde::{Deserialize, Serialize};
 use trace::{Data, FileId, Run};
 
@@ -26,7 +27,7 @@ pub struct Trace {
     /// What the nodes did.
     pub run: Run,
     /// The bytes that the run speaks of.
-    pub data: Vec<u8>,
+    pub data: Spool,
     /// The disks that nodes had of their own, by the nodes' names.
     pub disks: BTreeMap<String, Disk>,
     /// Where in their programs calls were made, by the numbers that the run's events have.
@@ -59,7 +60,7 @@ impl fmt::Debug for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Trace")
             .field("run", &self.run)
-            .field("data", &Brief(&self.data))
+            .field("data", &Brief(&*self.data))
             .field("disks", &self.disks)
             .field("stacks", &BriefList(self.stacks.keys()))
             .field("about", &self.about)

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use block_dev::{Base, BlockLog};
+use machine::Spool;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use trace::{Action, Data, FileKind, FileOp, Run};
@@ -306,7 +307,8 @@ impl Loaded {
                 what: "its text is not what was written".into(),
             });
         }
-        let data = decompress(&directory.join(DATA), &manifest.data_blake3)?;
+        let mut data = Spool::default();
+        decompress_into(&mut data, &directory.join(DATA), &manifest.data_blake3)?;
         let path = directory.join(RUN);
         let run: Run = unpack(&path, &manifest.run_blake3)?;
         if let Some(what) = beyond(&run, data.len() as u64) {
@@ -402,6 +404,12 @@ fn compress(path: &Path, bytes: &[u8]) -> Result<String> {
 }
 
 fn decompress(path: &Path, blake3: &str) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    decompress_into(&mut bytes, path, blake3)?;
+    Ok(bytes)
+}
+
+fn decompress_into(bytes: &mut impl Write, path: &Path, blake3: &str) -> Result<()> {
     let compressed = read(path)?;
     if blake3::hash(&compressed).to_hex().as_str() != blake3 {
         let what = format!(
@@ -413,7 +421,7 @@ fn decompress(path: &Path, blake3: &str) -> Result<Vec<u8>> {
             what,
         });
     }
-    zstd::decode_all(compressed.as_slice()).map_err(|error| Error::File {
+    zstd::stream::copy_decode(compressed.as_slice(), bytes).map_err(|error| Error::File {
         path: path.into(),
         error,
     })

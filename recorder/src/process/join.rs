@@ -30,7 +30,11 @@ pub fn join(nodes: Vec<NodeTrace>, mut about: About) -> Trace {
     let mut trace = Trace::default();
     for (number, node) in nodes.into_iter().enumerate() {
         let moved = trace.data.len() as u64;
-        trace.data.extend_from_slice(&node.data);
+        if trace.data.is_empty() {
+            trace.data = node.data;
+        } else {
+            trace.data.extend_from_slice(&node.data);
+        }
         let move_data = |data: &mut Data| data.at += moved;
         let mut calls = BTreeMap::new();
         let mut events: Vec<Event> = node

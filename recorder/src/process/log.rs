@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::process::ExitStatus;
 
 use brief::{Brief, BriefList};
+use machine::Spool;
 use serde::{Deserialize, Serialize};
 use trace::{Data, FileOp, InitialFile};
 use trace_store::{Frame, WeakSync};
@@ -38,7 +39,7 @@ pub struct NodeTrace {
     pub(super) initial: Vec<InitialFile>,
     pub(super) events: Vec<Recorded>,
     pub(super) connections: Vec<Connection>,
-    pub(super) data: Vec<u8>,
+    pub(super) data: Spool,
     pub(super) stacks: BTreeMap<u64, Vec<Frame>>,
 }
 
@@ -55,7 +56,7 @@ impl fmt::Debug for NodeTrace {
             .field("initial", &BriefList(self.initial.iter()))
             .field("events", &BriefList(self.events.iter()))
             .field("connections", &self.connections)
-            .field("data", &Brief(&self.data))
+            .field("data", &Brief(&*self.data))
             .field("stacks", &BriefList(self.stacks.keys()))
             .finish()
     }

@@ -50,7 +50,8 @@ impl Recording {
         let Ok(data) = self.written(origin.thread, entry, write, len) else {
             return self.count("a line on standard output");
         };
-        let bytes = self.data.split_off(data.at as usize);
+        let bytes = self.data[data.at as usize..].to_vec();
+        self.data.truncate(data.at as usize);
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.marks.line.extend_from_slice(piece);
             if self.marks.line.pop_if(|last| *last == b'\n').is_some() {

@@ -33,6 +33,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::SystemTime;
 
+use machine::Spool;
 use trace::InitialFile;
 use trace_store::{About, Trace};
 use tracer::{Options, Table};
@@ -94,8 +95,8 @@ pub fn start(options: NodeOptions, command: Command) -> Result<Traced> {
 ///
 /// # Errors
 /// If one of them cannot be read.
-pub fn files_in(directory: &Path) -> Result<(Vec<InitialFile>, Vec<u8>)> {
-    let mut data = Vec::new();
+pub fn files_in(directory: &Path) -> Result<(Vec<InitialFile>, Spool)> {
+    let mut data = Spool::default();
     let begun = snapshot::begin(directory, &mut data);
     let begun = begun.map_err(|(path, error)| Error::Directory { path, error })?;
     Ok((begun.initial, data))

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitStatus;
 
 use libc::pid_t;
+use machine::Spool;
 use trace::{Data, FileId, FileOp, InitialFile};
 use trace_store::{Frame, WeakSync};
 use tracer::calls::Call;
@@ -69,7 +70,7 @@ pub(super) struct Recording {
     threads: HashSet<pid_t>,
     bystander: Option<Bystander>,
     events: Vec<Recorded>,
-    pub data: Vec<u8>,
+    pub data: Spool,
     not_recorded: BTreeMap<String, u64>,
     refused: BTreeMap<String, u64>,
     weak_syncs: Vec<WeakSync>,
@@ -78,7 +79,7 @@ pub(super) struct Recording {
 impl Recording {
     /// Takes the snapshot.
     pub(super) fn new(options: NodeOptions) -> Result<Self> {
-        let mut data = Vec::new();
+        let mut data = Spool::default();
         let failed = |(path, error)| Error::Directory { path, error };
         let begin = |directory| snapshot::begin(directory, &mut data).map_err(failed);
         let begun = options.directory.as_deref().map(begin).transpose()?;
@@ -154,13 +155,9 @@ impl Recording {
 
     /// Bytes to be recorded, of a thread's memory.
     pub(super) fn memory(&mut self, thread: pid_t, address: u64, len: u64) -> io::Result<Data> {
-        let at = self.data.len();
-        self.data.resize(at + len as usize, 0);
-        let read = read_memory(thread, address, &mut self.data[at..]);
-        if read.is_err() {
-            self.data.truncate(at);
-        }
-        read.map(|()| Data { at: at as u64, len })
+        let mut bytes = vec![0; len as usize];
+        read_memory(thread, address, &mut bytes)?;
+        Ok(snapshot::add(&mut self.data, &bytes))
     }
 
     /// Whether a thread may make a call that changes something; if not it is told later.

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use local_fs::with_data;
+use machine::Spool;
 use rustix::fs::{AtFlags, CWD, FileType, Stat, readlinkat, statat};
 use trace::{Data, FileId, FileKind, InitialFile, Name};
 
@@ -35,7 +36,7 @@ pub(super) fn kind_of(stat: &Stat, target: impl FnOnce() -> Data) -> FileKind {
 }
 
 /// Adds bytes to the recorded ones.
-pub(super) fn add(data: &mut Vec<u8>, bytes: &[u8]) -> Data {
+pub(super) fn add(data: &mut Spool, bytes: &[u8]) -> Data {
     let at = data.len() as u64;
     data.extend_from_slice(bytes);
     Data {
@@ -45,18 +46,13 @@ pub(super) fn add(data: &mut Vec<u8>, bytes: &[u8]) -> Data {
 }
 
 /// What of a file is no hole, in order.
-pub(super) fn content(file: &File, size: u64, data: &mut Vec<u8>) -> io::Result<Vec<(u64, Data)>> {
-    let mut pieces = Vec::new();
+pub(super) fn content(file: &File, size: u64, data: &mut Spool) -> io::Result<Vec<(u64, Data)>> {
+    let (mut pieces, mut bytes) = (Vec::new(), Vec::new());
     for range in with_data(file, size, iter::empty())? {
         for (at, len) in cut(range, PIECE_BYTES) {
-            let place = data.len();
-            data.resize(place + len, 0);
-            file.read_exact_at(&mut data[place..], at)?;
-            let piece = Data {
-                at: place as u64,
-                len: len as u64,
-            };
-            pieces.push((at, piece));
+            bytes.resize(len, 0);
+            file.read_exact_at(&mut bytes, at)?;
+            pieces.push((at, add(data, &bytes)));
         }
     }
     Ok(pieces)
@@ -88,7 +84,7 @@ pub(super) struct Begun {
 ///
 /// # Errors
 /// With the path that could not be read.
-pub(super) fn begin(directory: &Path, data: &mut Vec<u8>) -> Result<Begun, (PathBuf, io::Error)> {
+pub(super) fn begin(directory: &Path, data: &mut Spool) -> Result<Begun, (PathBuf, io::Error)> {
     let mut initial = Vec::new();
     let mut with_xattrs = 0;
     let mut tree = Tree::default();
@@ -124,7 +120,7 @@ fn one(
     path: &Path,
     parent: Option<FileId>,
     name: Name,
-    data: &mut Vec<u8>,
+    data: &mut Spool,
     tree: &mut Tree,
 ) -> io::Result<InitialFile> {
     // The directory itself may be named by a link.

@@ -10,6 +10,7 @@ use trace::{Data, FileId, FileKind, FileOp, SyncScope};
 use super::files::FileCall;
 use super::gate::Changes;
 use super::recording::{Entered, Next, Recording};
+use super::snapshot;
 use tracer::Origin;
 use tracer::calls::{Bytes, Call, Write};
 use tracer::lookup::readable;
@@ -231,12 +232,10 @@ impl Recording {
             Some(offset) => offset,
             None => tell(copy).unwrap_or(0).saturating_sub(len),
         };
-        let at = self.data.len();
-        self.data.resize(at + len as usize, 0);
-        let read = readable(copy.as_fd())
-            .and_then(|file| file.read_exact_at(&mut self.data[at..], offset));
+        let mut bytes = vec![0; len as usize];
+        let read = readable(copy.as_fd()).and_then(|file| file.read_exact_at(&mut bytes, offset));
         if read.is_ok() {
-            let data = Data { at: at as u64, len };
+            let data = snapshot::add(&mut self.data, &bytes);
             self.operation(
                 origin,
                 FileOp::Write {
@@ -247,7 +246,6 @@ impl Recording {
                 },
             );
         } else {
-            self.data.truncate(at);
             self.look_again(origin, file, copy);
         }
         self.sync_behind_write(origin, file, (offset, len), flags, 0);

@@ -122,7 +122,7 @@ struct Mapped {
     len: usize,
     start: NonNull<libc::c_void>,
     /// So many are mapped, whether the file has them yet or not.
-    mapped: NonZeroUsize,
+    range_bytes: NonZeroUsize,
 }
 
 // SAFETY: the mapping is of a file that only this has, and belongs to no thread.
@@ -142,7 +142,7 @@ impl Mapped {
             file,
             len: 0,
             start,
-            mapped,
+            range_bytes: mapped,
         };
         all.iter().try_for_each(|bytes| this.add(bytes))?;
         Ok(this)
@@ -153,10 +153,10 @@ impl Mapped {
     fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, self.len as u64)?;
         let len = self.len + bytes.len();
-        if len > self.mapped.get() {
+        if len > self.range_bytes.get() {
             let (start, mapped) = map(&self.file, len)?;
             self.unmap();
-            (self.start, self.mapped) = (start, mapped);
+            (self.start, self.range_bytes) = (start, mapped);
         }
         self.len = len;
         Ok(())
@@ -164,7 +164,7 @@ impl Mapped {
 
     fn unmap(&mut self) {
         // SAFETY: the range is exactly the mapping, and nothing borrows it.
-        let _ = unsafe { munmap(self.start, self.mapped.get()) };
+        let _ = unsafe { munmap(self.start, self.range_bytes.get()) };
     }
 }
 

@@ -81,7 +81,7 @@ impl Group {
 struct Marks {
     start: usize,
     end: usize,
-    marks: Vec<bool>,
+    is_set: Vec<bool>,
 }
 
 impl Marks {
@@ -89,33 +89,35 @@ impl Marks {
         Self {
             start,
             end,
-            marks: Vec::new(),
+            is_set: Vec::new(),
         }
     }
 
     /// Returns whether it was not there.
     fn add(&mut self, group: usize) -> bool {
         let place = group - self.start;
-        if place >= self.marks.len() {
-            self.marks.resize(place + 1, false);
+        if place >= self.is_set.len() {
+            self.is_set.resize(place + 1, false);
         }
-        !std::mem::replace(&mut self.marks[place], true)
+        !std::mem::replace(&mut self.is_set[place], true)
     }
 
     fn contains(&self, group: usize) -> bool {
-        self.marks.get(group - self.start).is_some_and(|mark| *mark)
+        self.is_set
+            .get(group - self.start)
+            .is_some_and(|mark| *mark)
     }
 
     /// The first one from a group on; `usize::MAX` if there is none.
     fn next(&self, group: usize) -> usize {
-        let after = self.marks.get(group - self.start..).unwrap_or_default();
+        let after = self.is_set.get(group - self.start..).unwrap_or_default();
         let place = after.iter().position(|mark| *mark);
         place.map_or(usize::MAX, |place| group + place)
     }
 
     /// All of them, ascending.
     fn all(&self) -> Vec<usize> {
-        let marked = self.marks.iter().positions(|mark| *mark);
+        let marked = self.is_set.iter().positions(|mark| *mark);
         marked.map(|place| self.start + place).collect()
     }
 }

@@ -22,8 +22,8 @@ use crate::words::{Values, find_program};
 
 mod clients;
 
-pub use clients::{ProbeConfig, Side, SidedClient};
-use clients::{RawProbe, RawSidedClient};
+pub use clients::{ProbeConfig, Side, SidedClient, Sometimes};
+use clients::{RawProbe, RawSidedClient, RawSometimes};
 
 /// Where nodes see their directories of data: each its own, under its name.
 pub const DIRECTORY: &str = "/run/crashpoint";
@@ -78,6 +78,8 @@ pub struct ClusterFile {
     pub clients: Vec<SidedClient>,
     /// What says which role each node has.
     pub probe: Option<ProbeConfig>,
+    /// What should happen in some run with faults.
+    pub sometimes: Vec<Sometimes>,
     /// What judges it.
     pub check: Option<Check>,
     /// How many times as long as the file says nodes and check may take. The check is told so
@@ -435,6 +437,8 @@ struct RawFile {
     #[serde(default)]
     clients: Vec<RawSidedClient>,
     probe: Option<RawProbe>,
+    #[serde(default)]
+    sometimes: Vec<RawSometimes>,
     check: Option<RawCheck>,
 }
 
@@ -581,6 +585,8 @@ impl RawFile {
             })
         });
         let probe = self.probe.map(|raw| clients::probe(raw, &values, &names));
+        let probe = probe.transpose()?;
+        let roles = probe.as_ref().map_or(&[][..], |probe| &probe.roles);
         let check = self.check.map(|raw| {
             let within = seconds(raw.within_s, CHECK_WITHIN_S)?;
             let mut all = values.clone();
@@ -606,7 +612,8 @@ impl RawFile {
             first_alone,
             client: client.transpose()?,
             clients: clients::clients(self.clients, &values)?,
-            probe: probe.transpose()?,
+            sometimes: clients::sometimes(self.sometimes, roles)?,
+            probe,
             check: check.transpose()?,
             patience: 1,
         })

@@ -214,3 +214,91 @@ fn a_plan_that_cannot_be_is_refused_with_line_and_column() {
         "put disk = \"ext4\"",
     );
 }
+
+/// What shows that a campaign goes on where it was stopped, and what its findings are.
+#[test]
+fn a_campaign_is_continued_shown_and_its_runs_are_made_again() {
+    let laid = redis("no");
+    let out = laid.path("out");
+    let out = out.to_str().expect("text");
+    let plan = after_all_writes("power-loss");
+    let (status, first) =
+        laid.results(&plan, &["--repeat", "2", "--stop-after", "1", "--out", out]);
+    assert_eq!((status, first.len()), (1, 1), "{first:?}");
+    let run = |arguments: &[&str]| {
+        let mut command = crashpoint();
+        let output = command.args(arguments).output().expect("it runs");
+        (output.status.code(), printed(&output) + &said(&output))
+    };
+    let (status, told) = run(&["show", out]);
+    assert_eq!(status, Some(1), "{told}");
+    assert!(told.contains("it has not ended: continue with: "), "{told}");
+    let (status, told) = run(&["inject", "--resume", out]);
+    assert_eq!(status, Some(1), "{told}");
+    assert!(
+        told.contains("2 broken of 2 runs, 0 inconclusive"),
+        "{told}"
+    );
+    assert!(!told.contains("run 1: "), "it is known already: {told}");
+    let (_, told) = run(&["show", out]);
+    assert!(told.contains("alike         runs 1, 2"), "{told}");
+    let (status, told) = run(&["show", out, "2"]);
+    assert_eq!(status, Some(1), "{told}");
+    assert!(told.contains("fault = \"power-loss\""), "{told}");
+    let history = format!("{out}/runs/2/acknowledgements");
+    let lines = fs::read_to_string(history).expect("it was kept");
+    assert_eq!(lines.lines().count(), 40);
+    let (status, told) = run(&["replay", out, "2"]);
+    assert_eq!(status, Some(1), "{told}");
+    assert!(told.ends_with("it broke the same again\n"), "{told}");
+    let (status, told) = run(&["show", out, "3"]);
+    assert_eq!(status, Some(2), "{told}");
+    assert!(told.contains("there is no run 3: the last is 2"), "{told}");
+}
+
+#[test]
+#[ignore = "it takes a minute: make test-clusters"]
+fn a_finding_of_two_faults_is_made_smaller() {
+    let laid = redis("no");
+    let out = laid.path("out");
+    let out = out.to_str().expect("text");
+    let restart = after_all_writes("restart");
+    let loss = after_all_writes("power-loss").replace("lines = 40", "after_s = 0.5");
+    let (status, _) = laid.results(&(restart + &loss), &["--out", out]);
+    assert_eq!(status, 1);
+    let mut command = crashpoint();
+    let output = command
+        .args(["minimize", out, "1"])
+        .output()
+        .expect("it runs");
+    // Without the restart there is no fault before the first one: both are needed as they are.
+    let told = printed(&output);
+    assert!(
+        told.starts_with("2 faults down to "),
+        "{told}{}",
+        said(&output)
+    );
+    assert_eq!(output.status.code(), Some(1));
+}
+
+/// The server that leads is isolated with a client: what it acknowledges from then on is lost when it
+/// follows the server that the sentinels have chosen.
+#[test]
+#[ignore = "it takes minutes: make test-clusters"]
+fn an_isolated_redis_acknowledges_what_is_lost_after_the_heal() {
+    require_root();
+    let here = |path: &str| format!("{}/../workloads/{path}", env!("CARGO_MANIFEST_DIR"));
+    let mut command = crashpoint();
+    command.args([
+        "inject",
+        &here("clusters/redis-sentinel/cluster.toml"),
+        "--plan",
+    ]);
+    command.args([&here("plans/redis-split-brain.toml"), "--repeat", "10"]);
+    let output = command.output().expect("it runs");
+    let told = printed(&output);
+    assert!(
+        told.contains("\n10 broken of 10 runs, 0 inconclusive\n"),
+        "{told}"
+    );
+}

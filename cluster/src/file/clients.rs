@@ -10,7 +10,7 @@ use super::{CLIENT_WITHIN_S, ClientConfig, Words, seconds};
 use crate::words::Values;
 
 /// How long one answer of the probe may take.
-const PROBE_WITHIN_S: f64 = 5.0;
+const PROBE_WITHIN_S: f64 = 10.0;
 
 /// How long there is between two questions to it.
 const PROBE_EVERY_S: f64 = 0.1;
@@ -56,6 +56,48 @@ pub struct ProbeConfig {
     pub within: Duration,
     /// How long there is between an answer and the next question.
     pub every: Duration,
+}
+
+/// Something that should happen in some run of a campaign, or it has looked at nothing interesting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sometimes {
+    /// What it is called.
+    pub name: String,
+    /// A node logs a line with this in it.
+    pub log: Option<String>,
+    /// Or a node has this role that did not have it.
+    pub changed: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawSometimes {
+    name: String,
+    log: Option<String>,
+    changed: Option<String>,
+}
+
+/// What they mean.
+pub(super) fn sometimes(raw: Vec<RawSometimes>, roles: &[String]) -> Words<Vec<Sometimes>> {
+    let settle = |raw: RawSometimes| {
+        let here = |what: String| format!("sometimes {}: {what}", raw.name);
+        if raw.log.is_some() == raw.changed.is_some() {
+            return Err(here(
+                "each of [[sometimes]] has either log or changed".into(),
+            ));
+        }
+        if let Some(role) = raw.changed.as_ref().filter(|role| !roles.contains(role)) {
+            return Err(here(format!(
+                "there is no role {role}: the probe has to name it"
+            )));
+        }
+        Ok(Sometimes {
+            name: raw.name,
+            log: raw.log,
+            changed: raw.changed,
+        })
+    };
+    raw.into_iter().map(settle).collect()
 }
 
 #[derive(Debug, Deserialize)]

@@ -40,7 +40,7 @@ pub(super) fn show(directory: &Path, number: Option<usize>) -> anyhow::Result<Op
 }
 
 /// Makes a directory, if it is not there and empty.
-fn make_empty(directory: &Path) -> anyhow::Result<()> {
+pub(crate) fn make_empty(directory: &Path) -> anyhow::Result<()> {
     let made = std::fs::create_dir_all(directory);
     made.with_context(|| format!("create {}", directory.display()))?;
     if std::fs::read_dir(directory)?.next().is_some() {

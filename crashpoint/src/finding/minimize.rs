@@ -15,6 +15,7 @@ use workloads::Workload;
 
 use super::states::State;
 use super::{Named, Opened, live};
+use crate::inject;
 
 /// The arguments of `crashpoint minimize`.
 #[derive(Debug, Args)]
@@ -52,6 +53,11 @@ pub(crate) fn minimize(
         }
         let keep = arguments.keep.as_deref();
         return live::minimize(&finding.results, finding.number, keep, interrupt);
+    }
+    let keep = arguments.keep.as_deref();
+    let injected = inject::minimize(&finding.results, finding.number, keep, interrupt)?;
+    if let Some(outcome) = injected {
+        return Ok(outcome);
     }
     let Some(recorded) = Recorded::read(&arguments.finding.results)? else {
         return arguments.of_a_file_system(fs, interrupt);

@@ -15,6 +15,7 @@ use node_sweep::Recorded;
 use replayer::{FoundWhat, GuestLook, Looked, Recovered, Search, SweepOptions, Workers, prepare};
 
 use super::{Named, Opened, live, states};
+use crate::inject;
 
 /// How often an interrupt is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -36,7 +37,8 @@ pub(crate) struct ReplayArgs {
     command: Option<String>,
 
     /// Of a program or a cluster: only write the state as directories, one for each node, into DIR.
-    /// Of a live sweep: keep what the machines say, and all frames, in DIR
+    /// Of a live sweep: keep what the machines say, and all frames, in DIR. Of injected faults: keep
+    /// history and logs
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     keep: Option<PathBuf>,
 }
@@ -48,6 +50,14 @@ pub(crate) fn replay(
     interrupt: &Interrupt,
 ) -> anyhow::Result<Outcome> {
     if let Some(outcome) = live::replay(
+        &arguments.finding.results,
+        arguments.finding.number,
+        arguments.keep.as_deref(),
+        interrupt,
+    )? {
+        return Ok(outcome);
+    }
+    if let Some(outcome) = inject::replay(
         &arguments.finding.results,
         arguments.finding.number,
         arguments.keep.as_deref(),

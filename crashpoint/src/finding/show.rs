@@ -14,6 +14,7 @@ use trace_store::Trace;
 
 use super::{Named, live};
 use crate::cluster::FRAMES;
+use crate::inject;
 use crate::states::{BY_THE_LETTER, inconclusive_title, numbered_inconclusive, title, unended};
 
 /// What a directory has that is a trace of a program or a cluster.
@@ -48,6 +49,9 @@ pub(crate) fn show(arguments: ShowArgs, fs: &Command) -> anyhow::Result<Outcome>
         return frames(&arguments.results, path);
     }
     if let Some(outcome) = live::show(&arguments.results, arguments.number)? {
+        return Ok(outcome);
+    }
+    if let Some(outcome) = inject::show(&arguments.results, arguments.number)? {
         return Ok(outcome);
     }
     if let Some(recorded) = Recorded::read(&arguments.results)? {

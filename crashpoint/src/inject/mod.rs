@@ -1,5 +1,6 @@
 //! `crashpoint inject`: faults while a cluster runs.
 
+mod finding;
 mod ground;
 
 use std::fs;
@@ -10,13 +11,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, OutputFormat, Shard, own_call, quoted, say};
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use cluster::ClusterFile;
 use injector::online::{
-    FaultPlan, InjectDirectory, InjectManifest, InjectResult, Repeated, Selection, Strategy,
-    Summary, campaign, headline, timeline, totals,
+    FaultPlan, InjectDirectory, InjectManifest, InjectResult, Repeated, STRATEGIES, Selection,
+    Strategy, Summary, campaign, headline, strategy, table, timeline,
 };
 
-pub(crate) use ground::run_once;
+pub(crate) use finding::{minimize, replay, show};
+use ground::run_once;
 
 /// The arguments of `crashpoint inject`.
 #[derive(Debug, Args)]
@@ -33,10 +36,33 @@ pub(crate) struct InjectArgs {
     #[arg(
         long,
         value_name = "PLAN",
-        required_unless_present = "resume",
+        required_unless_present_any = ["resume", "strategy"],
         conflicts_with = "resume"
     )]
     plan: Option<PathBuf>,
+
+    /// What chooses the faults in place of a plan: see docs/injection.md
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = PossibleValuesParser::new(STRATEGIES.map(|(name, _)| name)),
+        conflicts_with_all = ["plan", "resume", "repeat"]
+    )]
+    strategy: Option<String>,
+
+    /// The seed of what a strategy draws
+    #[arg(long, value_name = "S", default_value_t = 0, conflicts_with_all = ["plan", "resume"])]
+    seed: u64,
+
+    /// Try only the first N plans of a strategy
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "strategy",
+        conflicts_with = "resume",
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
+    sample: Option<u64>,
 
     /// Run the plan N times
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
@@ -97,6 +123,10 @@ fn begun<'a>(arguments: &'a InjectArgs, interrupt: &'a Interrupt) -> anyhow::Res
         manifest.seed = plan.seed;
         manifest.plan = Some(plan.to_string());
         manifest.first = Some(arguments.repeat);
+    } else {
+        manifest.strategy.clone_from(&arguments.strategy);
+        manifest.seed = arguments.seed;
+        manifest.first = arguments.sample;
     }
     let directory = arguments.out.as_deref();
     let directory = directory.map(|out| InjectDirectory::create(out, manifest.clone()));
@@ -139,7 +169,7 @@ fn refuse_unjudged(file: &ClusterFile, path: &Path) -> anyhow::Result<()> {
 }
 
 /// The cluster file of a campaign that was begun, if it is still that.
-pub(crate) fn file_of(manifest: &InjectManifest, directory: &Path) -> anyhow::Result<ClusterFile> {
+fn file_of(manifest: &InjectManifest, directory: &Path) -> anyhow::Result<ClusterFile> {
     let file = ClusterFile::read(Path::new(&manifest.file))?;
     if file.text != manifest.text {
         return Err(injector::Error::OtherSweep {
@@ -153,11 +183,16 @@ pub(crate) fn file_of(manifest: &InjectManifest, directory: &Path) -> anyhow::Re
 
 impl Campaign<'_> {
     fn strategy(&self) -> anyhow::Result<Box<dyn Strategy>> {
+        let InjectManifest { seed, first, .. } = self.manifest;
+        if let Some(name) = &self.manifest.strategy {
+            let found = strategy(name, &self.file, seed);
+            return found.with_context(|| format!("there is no strategy {name}"));
+        }
         let text = self.manifest.plan.as_deref().context("it has no plan")?;
         let plan = FaultPlan::parse(text, Path::new("the plan of the results"), &self.file)?;
         Ok(Box::new(Repeated {
             plan,
-            times: self.manifest.first.unwrap_or(1),
+            times: first.unwrap_or(1),
         }))
     }
 
@@ -211,7 +246,9 @@ impl Campaign<'_> {
 
     fn conclude(&self, summary: &Summary) -> anyhow::Result<Outcome> {
         if self.arguments.format == OutputFormat::Text {
-            io::stdout().lock().write_all(totals(summary).as_bytes())?;
+            io::stdout()
+                .lock()
+                .write_all(table(summary, &self.manifest).as_bytes())?;
         }
         if summary.is_cut_off {
             let how = match &self.directory {
@@ -224,7 +261,7 @@ impl Campaign<'_> {
             };
             say(&format!("stopped before all runs were made{how}"));
         }
-        Ok(outcome(summary))
+        Ok(outcome(summary, &self.manifest))
     }
 }
 
@@ -251,20 +288,34 @@ pub(crate) fn merge(
         ));
     }
     if format == OutputFormat::Text {
-        io::stdout().lock().write_all(totals(&summary).as_bytes())?;
+        io::stdout()
+            .lock()
+            .write_all(table(&summary, &merged.manifest).as_bytes())?;
     }
-    Ok(outcome(&summary))
+    Ok(outcome(&summary, &merged.manifest))
 }
 
-/// What a campaign's exit status says.
-pub(crate) fn outcome(summary: &Summary) -> Outcome {
+/// What a campaign's exit status says. A strategy that brought about nothing of what should happen
+/// sometimes has shown nothing.
+pub(crate) fn outcome(summary: &Summary, manifest: &InjectManifest) -> Outcome {
+    let is_uneventful =
+        || manifest.strategy.is_some() && summary.is_uneventful(&manifest.sometimes);
     if summary.broken() > 0 {
         Outcome::Findings
-    } else if summary.is_cut_off || summary.inconclusive() > 0 || summary.results.is_empty() {
+    } else if is_uneventful()
+        || summary.is_cut_off
+        || summary.inconclusive() > 0
+        || summary.results.is_empty()
+    {
         Outcome::Incomplete
     } else {
         Outcome::Clean
     }
+}
+
+/// A run in words.
+fn story(result: &InjectResult) -> String {
+    headline(result) + &timeline(&result.ran) + "\n"
 }
 
 /// Prints what came of a run.
@@ -273,7 +324,7 @@ fn told(result: &InjectResult, format: OutputFormat, interrupt: &Interrupt) {
         OutputFormat::Json => {
             serde_json::to_string(result).expect("it has only text and numbers") + "\n"
         }
-        OutputFormat::Text => headline(result) + &timeline(&result.ran) + "\n",
+        OutputFormat::Text => story(result),
     };
     let mut out = io::stdout().lock();
     if out

@@ -41,6 +41,15 @@ pub(crate) fn run(arguments: &ReportArgs, fs: &clap::Command) -> anyhow::Result<
     if arguments.html.is_some() && arguments.html == arguments.junit {
         bail!("--html and --junit name the same file: give each its own");
     }
+    for directory in &arguments.directories {
+        if injector::online::manifest(directory)?.is_some() {
+            bail!(
+                "{0} has results of injected faults, which `crashpoint show {0}` tells: there is no page and no \
+                 JUnit of them yet",
+                directory.display()
+            );
+        }
+    }
     let (live, directories) = live::read(&arguments.directories)?;
     let (states, directories) = of_states(&directories)?;
     let sweeps = read(&directories, fs)?;

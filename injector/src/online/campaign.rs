@@ -36,6 +36,21 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// What of that which should happen in some run did in none.
+    pub fn never_reached<'a>(&self, sometimes: &'a [String]) -> Vec<&'a str> {
+        let is_reached = |name: &String| {
+            let mut all = self.results.iter();
+            all.any(|result| result.ran.reached.contains(name))
+        };
+        let never = sometimes.iter().filter(|name| !is_reached(name));
+        never.map(String::as_str).collect()
+    }
+
+    /// Whether nothing of that happened, though something should.
+    pub fn is_uneventful(&self, sometimes: &[String]) -> bool {
+        !sometimes.is_empty() && self.never_reached(sometimes).len() == sometimes.len()
+    }
+
     /// How many broke something.
     pub fn broken(&self) -> u64 {
         let broken = |result: &&InjectResult| result.ran.broken().is_some();

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use super::campaign::Summary;
 use super::ran::Ran;
-use super::text::totals;
+use super::sometimes::conditions;
+use super::text::table;
 use crate::error::{Error, Result};
 
 /// The version of these files.
@@ -50,6 +51,9 @@ pub struct InjectManifest {
     pub seed: u64,
     /// How many plans are tried at most.
     pub first: Option<u64>,
+    /// What should happen in some run.
+    #[serde(default)]
+    pub sometimes: Vec<String>,
     /// Which part of the plans it tries, as `I/N`.
     pub shard: Option<String>,
     /// The command line, for people.
@@ -83,6 +87,7 @@ impl InjectManifest {
             strategy: None,
             seed: 0,
             first: None,
+            sometimes: conditions(file).into_iter().map(|(name, _)| name).collect(),
             shard: None,
             command: campaign::command_line(),
         }
@@ -190,7 +195,7 @@ impl InjectDirectory {
     /// If it cannot be written.
     pub fn finish(&mut self, summary: &Summary) -> Result<()> {
         self.records.sync()?;
-        write_whole(&self.directory.join(TABLE), &totals(summary))?;
+        write_whole(&self.directory.join(TABLE), &table(summary, &self.manifest))?;
         let line = json!({
             "wanted": summary.wanted,
             "tried": summary.results.len(),

@@ -11,6 +11,9 @@ pub struct Ran {
     pub events: Vec<RunEvent>,
     /// What came of each fault of the plan.
     pub faults: Vec<FaultCame>,
+    /// What happened of that which should sometimes.
+    #[serde(default)]
+    pub reached: Vec<String>,
     /// How many operations were acknowledged, to all clients.
     pub acknowledged: u64,
     /// Of these, before the cluster was healed.
@@ -174,6 +177,7 @@ impl Ran {
         Self {
             events: Vec::new(),
             faults: Vec::new(),
+            reached: Vec::new(),
             acknowledged: 0,
             acknowledged_before_heal: 0,
             seconds: 0.0,

@@ -13,6 +13,7 @@ use super::logs::LogTail;
 use super::plan::FaultPlan;
 use super::ran::{FaultCame, Happening, Ran, RunEvent, State};
 use super::roles::{Probe, Roles};
+use super::sometimes::Reached;
 use super::triggers::{ROLE_IS_FRESH, Seen, Waiting};
 use crate::error::Result;
 use crate::laboratory::Judged;
@@ -24,7 +25,10 @@ pub const HISTORY: &str = "history.jsonl";
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// How long a fault waits for a node to have the role that it asks for.
-const ROLE_WITHIN: Duration = Duration::from_secs(10);
+const ROLE_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long the probe may take for its first answer, whatever it may take for others: it starts.
+const PROBE_STARTS_WITHIN: Duration = Duration::from_secs(60);
 
 /// How long a client may take that was asked to end.
 const END_WITHIN: Duration = Duration::from_secs(10);
@@ -57,6 +61,9 @@ pub(super) struct Runner<'a> {
     returning: Vec<(usize, usize)>,
     last_placed: Option<Instant>,
     last_ended: bool,
+    sometimes: Option<Reached>,
+    /// Whether clients that end now were asked to.
+    is_over: bool,
     problems: Vec<String>,
     cancelled: &'a dyn Fn() -> bool,
 }
@@ -115,11 +122,16 @@ pub fn run(
     let logs = cluster.nodes().iter().map(|node| LogTail::new(node.log()));
     let logs = logs.collect();
     cluster.refuse_end()?;
+    let mut probe = probe;
+    let roles = match &mut probe {
+        Some(probe) => Some(first_roles(probe, cluster, cancelled)?),
+        None => None,
+    };
     let mut runner = Runner {
         clients: Clients::start(cluster, plan, &place.acknowledgements, &place.history)?,
         cluster,
         plan,
-        roles: None,
+        roles,
         active: Vec::new(),
         probe,
         logs,
@@ -130,12 +142,39 @@ pub fn run(
         returning: Vec::new(),
         last_placed: None,
         last_ended: false,
+        sometimes: None,
+        is_over: false,
         problems: Vec::new(),
         cancelled,
     };
+    runner.tell_roles(None);
     let judged = runner.all_of_it(place);
     runner.cluster.kill();
     judged
+}
+
+/// What the probe says before the clients start, or why it says nothing: then it would not say it
+/// later either.
+fn first_roles(
+    probe: &mut Probe,
+    cluster: &Cluster,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<Roles> {
+    let begun = Instant::now();
+    loop {
+        if cancelled() {
+            return Err(ClusterError::Interrupted.into());
+        }
+        match probe.look(cluster) {
+            Some(Ok(roles)) => return Ok(roles),
+            Some(Err(what)) if begun.elapsed() > PROBE_STARTS_WITHIN => {
+                let whose = "the probe".to_owned();
+                let what = format!("gives no answer: {what}");
+                return Err(ClusterError::Command { whose, what }.into());
+            }
+            _ => std::thread::sleep(LOOK_EVERY),
+        }
+    }
 }
 
 impl Runner<'_> {
@@ -162,6 +201,10 @@ impl Runner<'_> {
         Ok(Ran {
             events: std::mem::take(&mut self.events),
             faults: std::mem::take(&mut self.came),
+            reached: self
+                .sometimes
+                .take()
+                .map_or_else(Vec::new, |sometimes| sometimes.reached),
             acknowledged: self.clients.acknowledged(),
             acknowledged_before_heal,
             seconds,
@@ -456,6 +499,7 @@ impl Runner<'_> {
 
     /// Asks those clients to end that go on for ever, and waits for all.
     fn end_clients(&mut self) -> Result<()> {
+        self.is_over = true;
         for client in &mut self.clients.all {
             client.ask_to_end();
         }
@@ -509,7 +553,15 @@ impl Runner<'_> {
                 .extend(lines.into_iter().map(|line| (node, line)));
         }
         self.hear_probe();
+        self.look_for_sometimes();
         Ok(())
+    }
+
+    fn look_for_sometimes(&mut self) {
+        let kept = self.sometimes.take();
+        let mut sometimes = kept.unwrap_or_else(|| Reached::new(&self.seen()));
+        sometimes.look(&self.seen());
+        self.sometimes = Some(sometimes);
     }
 
     fn client_ended(&mut self, place: usize) {
@@ -517,7 +569,7 @@ impl Runner<'_> {
         let how = client.ended.expect("it has ended").to_string();
         let name = client.config.name.clone();
         let is_bad = client.ended != Some(cluster::Ending::Status(0));
-        if is_bad && self.last_placed.is_none() {
+        if is_bad && self.last_placed.is_none() && !self.is_over {
             self.problems
                 .push(format!("client {name} {how} before there was a fault"));
         }
@@ -529,23 +581,29 @@ impl Runner<'_> {
         match probe.look(self.cluster) {
             None => {}
             Some(Ok(roles)) => {
-                let before = self.roles.replace(roles.clone());
-                for (node, role) in &roles.of {
-                    let had = before.as_ref().and_then(|roles| roles.of.get(node));
-                    if had.is_none_or(|had| had.role != role.role) {
-                        self.happened(Happening::Role {
-                            node: self.name(*node),
-                            role: role.role.clone(),
-                            more: role.more.clone(),
-                        });
-                    }
-                }
+                let before = self.roles.replace(roles);
+                self.tell_roles(before.as_ref());
             }
             Some(Err(why)) => {
                 let said = Happening::ProbeFailed { why };
                 if self.events.last().is_none_or(|event| event.what != said) {
                     self.happened(said);
                 }
+            }
+        }
+    }
+
+    /// Tells of the roles that were others before.
+    fn tell_roles(&mut self, before: Option<&Roles>) {
+        let roles = self.roles.clone();
+        for (node, role) in roles.iter().flat_map(|roles| &roles.of) {
+            let had = before.and_then(|roles| roles.of.get(node));
+            if had.is_none_or(|had| had.role != role.role) {
+                self.happened(Happening::Role {
+                    node: self.name(*node),
+                    role: role.role.clone(),
+                    more: role.more.clone(),
+                });
             }
         }
     }

@@ -5,9 +5,10 @@ use std::fmt::Write;
 use brief::counted;
 
 use super::campaign::Summary;
-use super::directory::InjectResult;
+use super::directory::{InjectManifest, InjectResult};
 use super::ran::{Happening, Ran};
 use crate::laboratory::Judged;
+use crate::text::without_numbers;
 
 /// How many lines of what is broken are shown.
 const BROKEN_MAX: usize = 4;
@@ -35,6 +36,50 @@ pub fn totals(summary: &Summary) -> String {
         counted(tried, "run"),
         summary.inconclusive()
     )
+}
+
+/// The same with what never happened, and how to continue it.
+pub fn table(summary: &Summary, manifest: &InjectManifest) -> String {
+    let mut text = totals(summary);
+    for name in summary.never_reached(&manifest.sometimes) {
+        let _ = writeln!(text, "never reached: {name}");
+    }
+    text
+}
+
+/// Whether two runs are broken in the same way: in the same words, but for numbers.
+pub fn alike(one: &InjectResult, other: &InjectResult) -> bool {
+    let likeness = |result: &InjectResult| {
+        let first = result
+            .ran
+            .broken()
+            .and_then(|broken| broken.first().cloned());
+        first.map(|first| without_numbers(&first))
+    };
+    likeness(one).is_some() && likeness(one) == likeness(other)
+}
+
+/// One broken run of each kind, the first one with the fewest faults, and the numbers of those that
+/// are alike.
+pub fn findings<'a>(results: &'a [InjectResult]) -> Vec<(&'a InjectResult, Vec<u64>)> {
+    let mut kinds: Vec<Vec<&'a InjectResult>> = Vec::new();
+    for result in results
+        .iter()
+        .filter(|result| result.ran.broken().is_some())
+    {
+        match kinds.iter_mut().find(|kind| alike(kind[0], result)) {
+            Some(kind) => kind.push(result),
+            None => kinds.push(vec![result]),
+        }
+    }
+    let told = |kind: Vec<&'a InjectResult>| {
+        let numbers = kind.iter().map(|result| result.index + 1).collect();
+        let fewest = kind
+            .into_iter()
+            .min_by_key(|result| (result.ran.faults.len(), result.index));
+        (fewest.expect("there is one"), numbers)
+    };
+    kinds.into_iter().map(told).collect()
 }
 
 /// A line for each thing that happened, with its time and how many operations had been acknowledged,
@@ -92,4 +137,63 @@ fn words(what: &Happening) -> Option<String> {
         Happening::Progress => "operations are acknowledged again".into(),
         Happening::Checked => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ran::FaultCame;
+    use super::*;
+
+    fn result(index: u64, faults: usize, broken: &str, reached: &[&str]) -> InjectResult {
+        InjectResult {
+            index,
+            plan: String::new(),
+            ran: Ran {
+                events: Vec::new(),
+                faults: vec![FaultCame::not_yet(); faults],
+                reached: reached.iter().map(|name| (*name).to_owned()).collect(),
+                acknowledged: 7,
+                acknowledged_before_heal: 7,
+                seconds: 1.0,
+                judged: match broken {
+                    "" => Judged::Ok,
+                    broken => Judged::Broken {
+                        broken: vec![broken.to_owned()],
+                    },
+                },
+                notes: Vec::new(),
+            },
+        }
+    }
+
+    #[test]
+    fn runs_that_differ_in_numbers_are_one_finding_and_the_one_with_fewest_faults_is_told() {
+        let results = [
+            result(0, 3, "k1 is lost", &[]),
+            result(1, 1, "", &[]),
+            result(2, 2, "k22 is lost", &[]),
+            result(5, 1, "two hold the lock", &[]),
+        ];
+        let found = findings(&results);
+        let told: Vec<_> = found
+            .iter()
+            .map(|(result, numbers)| (result.index, numbers.clone()))
+            .collect();
+        assert_eq!(told, [(2, vec![1, 3]), (5, vec![6])]);
+    }
+
+    #[test]
+    fn what_never_happened_is_said_and_nothing_at_all_is_uneventful() {
+        let sometimes = ["a leader", "a snapshot"].map(str::to_owned);
+        let summary = |reached: &[&str]| Summary {
+            wanted: Some(2),
+            results: vec![result(0, 1, "", &[]), result(1, 1, "", reached)],
+            is_cut_off: false,
+        };
+        assert!(summary(&[]).is_uneventful(&sometimes));
+        let some = summary(&["a snapshot"]);
+        assert!(!some.is_uneventful(&sometimes));
+        assert_eq!(some.never_reached(&sometimes), ["a leader"]);
+        assert!(!summary(&[]).is_uneventful(&[]));
+    }
 }

@@ -185,6 +185,7 @@ fn refuse_endless(raw: &RawPlan, file: &ClusterFile) -> Checked<()> {
 /// The names that a cluster file has.
 struct Known<'a> {
     nodes: Vec<&'a str>,
+    kinds: Vec<&'a str>,
     roles: &'a [String],
     clients: Vec<String>,
     has_probe: bool,
@@ -195,6 +196,11 @@ impl Names {
         let clients = file.all_clients().into_iter().map(|client| client.name);
         Known {
             nodes: file.nodes.iter().map(|node| node.name.as_str()).collect(),
+            kinds: file
+                .nodes
+                .iter()
+                .filter_map(|node| node.kind.as_deref())
+                .collect(),
             roles: file.probe.as_ref().map_or(&[], |probe| &probe.roles),
             clients: clients.collect(),
             has_probe: file.probe.is_some(),
@@ -293,6 +299,7 @@ fn selectors(names: Spanned<Names>, known: &Known, may_be_others: bool) -> Check
             "minority" => Ok(Selector::Minority),
             "others" if may_be_others => Ok(Selector::Others),
             "others" => Err(wrong("`others` is only for `from`".into())),
+            _ if known.kinds.contains(&name.as_str()) => Ok(Selector::Kind(name)),
             _ if role(&name) => Ok(Selector::Role(name)),
             every => match every.strip_prefix("all ").filter(|name| role(name)) {
                 Some(name) => Ok(Selector::EveryRole(name.into())),
@@ -449,6 +456,7 @@ mod tests {
     const CLUSTER: &str = "
 [[nodes]]
 names = [\"a\", \"b\", \"c\"]
+kind = \"data\"
 command = \"sh\"
 [client]
 command = \"sh\"
@@ -475,7 +483,7 @@ until = { changed = \"leader\" }
 [[faults]]
 at = { log = \"say \\\"x\\\"\", node = \"b\" }
 fault = \"kill\"
-on = [\"b\", \"minority\"]
+on = [\"b\", \"minority\", \"data\"]
 until = { after_s = 3 }
 [[faults]]
 at = { ended = true }

@@ -94,6 +94,8 @@ pub enum Flow {
 pub enum Selector {
     /// The one with this name.
     Node(String),
+    /// All of this kind.
+    Kind(String),
     /// One that has this role; of several that with the highest term, then the first of the file.
     Role(String),
     /// All that have this role.

@@ -93,7 +93,7 @@ impl Display for Trigger {
 impl Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Node(name) | Self::Role(name) => f.write_str(name),
+            Self::Node(name) | Self::Role(name) | Self::Kind(name) => f.write_str(name),
             Self::EveryRole(role) => write!(f, "all {role}"),
             Self::All => f.write_str("all"),
             Self::Any => f.write_str("any"),

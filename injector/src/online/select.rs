@@ -40,6 +40,10 @@ impl Known<'_> {
         };
         Ok(match selector {
             Selector::Node(name) => self.file.place(name).into_iter().collect(),
+            Selector::Kind(kind) => {
+                let is_one = |node: &usize| self.file.nodes[*node].kind.as_ref() == Some(kind);
+                (0..count).filter(is_one).collect()
+            }
             Selector::Role(role) => {
                 let one = self.roles.and_then(|roles| roles.one_having(role));
                 vec![one.ok_or_else(|| nobody(role))?]
@@ -89,7 +93,7 @@ mod tests {
         cut_off: &[usize],
         seed: u64,
     ) -> Result<Vec<usize>, String> {
-        let text = "[[nodes]]\nnames = [\"a\", \"b\", \"c\", \"d\", \"e\"]\ncommand = \"sh\"\n";
+        let text = "[[nodes]]\nnames = [\"a\", \"b\", \"c\", \"d\"]\ncommand = \"sh\"\n[[nodes]]\nname = \"e\"\nkind = \"arbiter\"\ncommand = \"sh\"\n";
         let file = ClusterFile::parse(text, Path::new("c.toml"), Path::new("/"));
         let file = file.expect("a cluster");
         let roles = [(0, "leader", "3"), (1, "follower", "4"), (3, "leader", "4")];
@@ -116,6 +120,10 @@ mod tests {
     #[test]
     fn of_two_leaders_the_one_of_the_later_term_leads() {
         assert_eq!(selected(&[role("leader")], &[], 0), Ok(vec![3]));
+        assert_eq!(
+            selected(&[Selector::Kind("arbiter".into())], &[], 0),
+            Ok(vec![4])
+        );
         assert_eq!(
             selected(&[Selector::EveryRole("leader".into())], &[], 0),
             Ok(vec![0, 3])

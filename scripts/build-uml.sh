@@ -133,8 +133,9 @@ lost_without() {
         3-*) echo "--seed has no effect, nothing repeats that uses random numbers" ;;
         4-*) echo "programs that spin on sched_yield hang with --virtual-time" ;;
         5-*) echo "with --virtual-time, nothing repeats if the guest's output is slow to be read" ;;
-        7-*) echo "simulated machines have no --chaos" ;;
         6-*) echo "linked statically it does not start on processors with AMX" ;;
+        7-*) echo "simulated machines have no --chaos" ;;
+        8-*) echo "simulated machines cannot be forked" ;;
         *) echo "see its first lines" ;;
     esac
 }

@@ -58,6 +58,11 @@ pub trait Behaviour: Send {
     fn keeps(&self) -> Keeping {
         Keeping::Honest
     }
+
+    /// Another disk that goes on from here as this one does, if there can be one.
+    fn forked(&self) -> Option<Box<dyn Behaviour>> {
+        None
+    }
 }
 
 /// It does what it is asked for, and the lies show when the power fails.
@@ -68,6 +73,10 @@ impl Behaviour for Keeping {
 
     fn keeps(&self) -> Keeping {
         *self
+    }
+
+    fn forked(&self) -> Option<Box<dyn Behaviour>> {
+        Some(Box::new(*self))
     }
 }
 
@@ -81,6 +90,10 @@ impl Behaviour for Completion {
 
     fn is_late(&self) -> bool {
         *self != Self::AtOnce
+    }
+
+    fn forked(&self) -> Option<Box<dyn Behaviour>> {
+        Some(Box::new(*self))
     }
 }
 

@@ -64,7 +64,7 @@ impl KernelFile {
         if !xstate::is_beyond_guests() || is_sized_by_host(release) {
             return Ok(false);
         }
-        if self.dynamic || is_patched(path)? {
+        if self.dynamic || has_text(path, PATCH_MARK)? {
             return Ok(self.dynamic);
         }
         bail!(
@@ -89,7 +89,11 @@ fn is_sized_by_host(release: &str) -> bool {
         .is_some_and(|version| version >= SIZED_BY_HOST)
 }
 
-fn is_patched(path: &Path) -> anyhow::Result<bool> {
+/// Whether a text is in a kernel, as patches leave one.
+///
+/// # Errors
+/// If the kernel cannot be read.
+pub(crate) fn has_text(path: &Path, text: &[u8]) -> anyhow::Result<bool> {
     let open = File::open(path).with_context(|| format!("open the kernel {}", path.display()))?;
     let mut file = BufReader::new(open);
     let mut window = Vec::new();
@@ -101,10 +105,10 @@ fn is_patched(path: &Path) -> anyhow::Result<bool> {
         .context("read the kernel")?
         > 0
     {
-        if memmem::find(&window, PATCH_MARK).is_some() {
+        if memmem::find(&window, text).is_some() {
             return Ok(true);
         }
-        window.drain(..window.len().saturating_sub(PATCH_MARK.len()));
+        window.drain(..window.len().saturating_sub(text.len()));
     }
     Ok(false)
 }
@@ -127,7 +131,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let holds = |content: &[u8]| {
             std::fs::write(file.path(), content).expect("written");
-            is_patched(file.path()).expect("read")
+            has_text(file.path(), PATCH_MARK).expect("read")
         };
         assert!(!holds(&vec![0; 3 << 20]));
         for place in [0, 1, (1 << 20) - 1, (1 << 20) - 7, 1 << 20, (2 << 20) - 3] {

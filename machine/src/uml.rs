@@ -19,7 +19,7 @@ use crate::causes::Given;
 use crate::console::Console;
 use crate::guest::{GUEST_COMMAND, GuestCommand, INPUT, READY, Spec, Task};
 use crate::keeper::{KEEPER_COMMAND, KEPT_COMMAND};
-use crate::kernel_file::KernelFile;
+use crate::kernel_file::{self, KernelFile};
 use crate::running::{Guest, Running};
 use crate::xstate;
 
@@ -63,6 +63,29 @@ const PRELOAD: &str = "CRASHPOINT_GUEST_PRELOAD";
 /// The processor of a kernel on a calendar: the first that its calendar's thread may use.
 const CALENDAR_PROCESSOR: usize = 0;
 
+/// What a kernel with virtual time says when it is asked for its parameters, and what that stands for.
+const VIRTUAL_TIME: [(&str, &str); 2] = [
+    (
+        "time-travel",
+        "virtual time (CONFIG_UML_TIME_TRAVEL_SUPPORT)",
+    ),
+    (
+        "seed=",
+        "seed for its random numbers (scripts/uml/3-seed.patch)",
+    ),
+];
+
+/// What the configuration of a simulated machine has. Modules of it would come too late.
+const MACHINE: [(&str, &str); 4] = [
+    ("CONFIG_VIRTIO_UML=y", "CONFIG_VIRTIO_UML"),
+    ("CONFIG_VIRTIO_NET=y", "CONFIG_VIRTIO_NET"),
+    ("CONFIG_VIRTIO_BLK=y", "CONFIG_VIRTIO_BLK"),
+    ("CONFIG_VIRTIO_CONSOLE=y", "CONFIG_VIRTIO_CONSOLE"),
+];
+
+/// What scripts/uml/8-forks.patch leaves in a kernel.
+const FORKS_MARK: &[u8] = b"crashpoint: can be forked";
+
 /// Guests that were started: neighbours are to run on different processors.
 static STARTED: AtomicUsize = AtomicUsize::new(0);
 
@@ -90,6 +113,12 @@ pub struct Uml {
     /// Waiting costs no time, and everything repeats for the same seed. It takes a kernel of
     /// scripts/build-uml.sh.
     pub virtual_time: Option<u64>,
+}
+
+/// What stands for the texts that are not in another one.
+fn lacking(text: &str, wanted: &[(&str, &'static str)]) -> Vec<&'static str> {
+    let lacking = wanted.iter().filter(|(word, _)| !text.contains(word));
+    lacking.map(|(_, words)| *words).collect()
 }
 
 impl Uml {
@@ -144,23 +173,58 @@ impl Uml {
             &path.map_or_else(built, |path| Ok(path.to_owned()))?,
             modules,
         )?;
-        let help = Command::new(&this.kernel)
-            .arg("--help")
-            .stdin(Stdio::null())
-            .output();
-        let help = help.with_context(|| format!("run {}", this.kernel.display()))?;
-        let text = String::from_utf8_lossy(&help.stdout);
-        if !["time-travel", "seed="]
-            .iter()
-            .all(|word| text.contains(word))
-        {
+        let lacking = lacking(&this.told("--help")?, &VIRTUAL_TIME);
+        if !lacking.is_empty() {
             bail!(
-                "{} has no virtual time: build one that has with scripts/build-uml.sh",
-                this.kernel.display()
+                "{} has no {}: build one that has with scripts/build-uml.sh",
+                this.kernel.display(),
+                lacking.join(" and no ")
             );
         }
         this.virtual_time = Some(seed);
         Ok(this)
+    }
+
+    /// [`Self::find_virtual`], of a kernel that can also be that of a simulated machine.
+    ///
+    /// # Errors
+    /// If there is none. Says what a kernel lacks.
+    pub fn find_simulated(path: Option<&Path>, seed: u64) -> anyhow::Result<Self> {
+        let this = Self::find_virtual(path, None, seed)?;
+        let lacking = lacking(&this.told("--showconfig")?, &MACHINE);
+        if !lacking.is_empty() {
+            bail!(
+                "{} cannot be the kernel of a simulated machine, since it was built without {}: build one \
+                 with scripts/build-uml.sh",
+                this.kernel.display(),
+                lacking.join(", ")
+            );
+        }
+        Ok(this)
+    }
+
+    /// What the kernel says of itself.
+    fn told(&self, option: &str) -> anyhow::Result<String> {
+        let said = Command::new(&self.kernel)
+            .arg(option)
+            .stdin(Stdio::null())
+            .output();
+        let said = said.with_context(|| format!("run {}", self.kernel.display()))?;
+        Ok(String::from_utf8_lossy(&said.stdout).into_owned())
+    }
+
+    /// Fails if the kernel cannot fork itself at the word of its calendar.
+    ///
+    /// # Errors
+    /// Says how to build one that can.
+    pub fn refuse_unforkable(&self) -> anyhow::Result<()> {
+        if kernel_file::has_text(&self.kernel, FORKS_MARK)? {
+            return Ok(());
+        }
+        bail!(
+            "{} cannot be forked: build a kernel that can with scripts/build-uml.sh",
+            self.kernel.display()
+        );
     }
 
     fn at(kernel: &Path, modules: Option<&Path>) -> anyhow::Result<Self> {

@@ -13,7 +13,7 @@ pub(crate) enum Source {
 ///
 /// The order of arrival decides nothing: machines reach the same time in the order in which they
 /// are served, and an event of one must not come before an event of another because of that.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Calendar<E> {
     events: BTreeMap<(u64, Source, u64), E>,
     sequence: u64,

@@ -58,6 +58,29 @@ impl Device {
         })
     }
 
+    /// A device that goes on from here as this one does, and is found at `path`. It has no driver yet.
+    pub(crate) fn forked(&self, path: &Path) -> io::Result<Self> {
+        let kind = match &self.kind {
+            Kind::Network => Kind::Network,
+            Kind::Port(port) => Kind::Port(port.clone()),
+            Kind::Disk(disk) => {
+                let disk = disk.forked();
+                let disk = disk.ok_or_else(|| io::Error::other("its disk cannot be forked"))?;
+                Kind::Disk(Box::new(disk))
+            }
+        };
+        Self::new(path, self.offer.clone(), kind)
+    }
+
+    /// The driver that this device has in a kernel which was forked connects itself to it.
+    pub(crate) fn take_driver_of(&mut self, other: &Self) -> io::Result<()> {
+        let (stream, _): (UnixStream, _) = self.listener.accept()?;
+        let driver = other.driver.as_ref();
+        let driver = driver.ok_or_else(|| io::Error::other("a driver that nobody knows"))?;
+        self.driver = Some(driver.forked(stream)?);
+        Ok(())
+    }
+
     /// How many rings it has.
     pub(crate) fn queues(&self) -> usize {
         self.offer.queues

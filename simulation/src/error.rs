@@ -27,6 +27,9 @@ pub enum Error {
     /// A power failure was to cost what no power failure may.
     #[error(transparent)]
     Selection(#[from] pace_rules::disk::NoSuchState),
+    /// It was to be forked where a kernel waits for the answer of a device.
+    #[error("machines cannot be forked in the middle of a request")]
+    InTheMiddle,
     /// Somebody asked for the end.
     #[error("it was interrupted")]
     Interrupted,

@@ -18,6 +18,7 @@ mod device;
 mod error;
 mod machine;
 mod pcap;
+mod process;
 mod simulation;
 mod switch;
 mod time_travel;

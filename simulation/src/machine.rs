@@ -9,10 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+mod fork;
+
 use machine::Uml;
 
 use crate::device::{Device, Disk, Kind, Port, network_offer, port_offer};
 use crate::error::{Context, Error, Result};
+use crate::process::Process;
 use crate::switch::HardwareAddress;
 use crate::time_travel::Message;
 
@@ -122,13 +125,15 @@ pub(crate) struct Machine {
     pub(crate) life: u32,
     /// How many frames it has sent.
     pub(crate) frames: u64,
+    /// All that it has sent, written and said, and when.
+    pub(crate) history: blake3::Hasher,
     console: PathBuf,
 }
 
 /// A kernel that runs.
 #[derive(Debug)]
 pub(crate) struct Running {
-    process: Child,
+    process: Process,
     pub(crate) stream: UnixStream,
     /// The simulation's time at which its own was 0: when it was switched on, later by as long as
     /// it was frozen.
@@ -146,6 +151,29 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// The same kernel after a fork, in another process.
+    fn of_fork(&self, process: Process, stream: UnixStream) -> Self {
+        let Self {
+            offset_ns,
+            local_ns,
+            request_ns,
+            free_until_ns,
+            frozen_ns,
+            console_from,
+            ..
+        } = *self;
+        Self {
+            process,
+            stream,
+            offset_ns,
+            local_ns,
+            request_ns,
+            free_until_ns,
+            frozen_ns,
+            console_from,
+        }
+    }
+
     /// It is to know that it is so late, unless no time passes for it.
     pub(crate) fn learn(&mut self, time_ns: u64) {
         if self.frozen_ns.is_none() {
@@ -184,6 +212,7 @@ impl Machine {
             running: None,
             life: 0,
             frames: 0,
+            history: blake3::Hasher::new(),
             console: consoles.join(file(&spec.name, "console")),
             name: spec.name,
             memory_mib: spec.memory_mib,
@@ -221,7 +250,8 @@ impl Machine {
         command.stdin(Stdio::null()).stdout(console).stderr(errors);
         let mut process = command.spawn().doing(starting)?;
         let stream = self.connected(&mut process)?;
-        tracing::debug!(machine = self.name, pid = process.id(), "switched on");
+        let process = Process::spawned(&process);
+        tracing::debug!(machine = self.name, %process, "switched on");
         self.life += 1;
         self.running = Some(Running {
             process,
@@ -249,17 +279,9 @@ impl Machine {
             ),
             format!("seed={seed}"),
         ];
-        let mut disks = 0;
-        for device in &self.devices {
-            let what = match device.kind {
-                Kind::Network => "network".to_owned(),
-                Kind::Port(_) => "port".to_owned(),
-                Kind::Disk(_) => {
-                    disks += 1;
-                    format!("disk{}", disks - 1)
-                }
-            };
-            let (path, kind) = (file(&self.name, &what), device.kind.number());
+        for (index, device) in self.devices.iter().enumerate() {
+            let path = file(&self.name, &self.device_name(index));
+            let kind = device.kind.number();
             parameters.push(format!("virtio_uml.device={path}:{kind}"));
         }
         parameters.extend(self.chaos.map(|chaos| chaos.parameter(seed)));
@@ -317,6 +339,15 @@ impl Machine {
             .request_ns
     }
 
+    /// What a device is called.
+    fn device_name(&self, device: usize) -> String {
+        match self.devices[device].kind {
+            Kind::Network => "network".to_owned(),
+            Kind::Port(_) => "port".to_owned(),
+            Kind::Disk(_) => format!("disk{}", self.disk_number(device)),
+        }
+    }
+
     /// Which of its disks a device is.
     pub(crate) fn disk_number(&self, device: usize) -> usize {
         let before = self.devices[..device].iter();
@@ -340,9 +371,8 @@ impl Machine {
 
     /// Ends its kernel at once, if it runs, with all that runs in it.
     pub(crate) fn kill(&mut self) {
-        if let Some(mut running) = self.running.take() {
-            let _ = running.process.kill();
-            let _ = running.process.wait();
+        if let Some(running) = self.running.take() {
+            running.process.kill();
         }
         self.devices.iter_mut().for_each(Device::switch_off);
     }
@@ -350,7 +380,7 @@ impl Machine {
     /// Its kernel has closed its stream: how it ended.
     pub(crate) fn ended(&mut self) -> Result<End> {
         let name = self.name.clone();
-        let Some(mut running) = self.running.take() else {
+        let Some(running) = self.running.take() else {
             return Ok(End::Off);
         };
         let status = running.process.wait();

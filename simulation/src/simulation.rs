@@ -8,6 +8,7 @@
 //! could have sent it something: when that one wants to run, and the shortest latency.
 
 mod events;
+mod fork;
 mod kernels;
 mod kicks;
 
@@ -94,7 +95,7 @@ pub enum Point {
 }
 
 /// What is going to happen.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Event {
     /// A machine gets a frame.
     Frame { to: usize, frame: Vec<u8> },
@@ -173,10 +174,20 @@ pub struct Simulation {
     is_at_point: bool,
     /// How many messages kernels have sent.
     messages: u64,
-    /// All that machines have sent, written and said, and when.
-    history: blake3::Hasher,
     /// Sockets. The last to go.
     directory: OwnDirectory,
+}
+
+/// The directory for the sockets of a simulation.
+fn own_directory() -> Result<OwnDirectory> {
+    let memory = Path::new(machine::MEMORY_DIRECTORY);
+    let parent = if memory.is_dir() {
+        memory.to_owned()
+    } else {
+        std::env::temp_dir()
+    };
+    let directory = OwnDirectory::new(&parent, "simulation");
+    directory.doing(|| format!("make a directory in {}", parent.display()))
 }
 
 impl Simulation {
@@ -186,14 +197,7 @@ impl Simulation {
     /// # Errors
     /// If there is no room for its sockets.
     pub fn new(settings: Settings) -> Result<Self> {
-        let memory = Path::new(machine::MEMORY_DIRECTORY);
-        let parent = if memory.is_dir() {
-            memory.to_owned()
-        } else {
-            std::env::temp_dir()
-        };
-        let directory = OwnDirectory::new(&parent, "simulation");
-        let directory = directory.doing(|| format!("make a directory in {}", parent.display()))?;
+        let directory = own_directory()?;
         // What takes turns is slower where each turn wakes another processor.
         let number = std::process::id() as usize + MADE.fetch_add(1, Ordering::Relaxed);
         let _ = machine::stay_on_one_processor(number);
@@ -208,7 +212,6 @@ impl Simulation {
             unanswered: None,
             is_at_point: false,
             messages: 0,
-            history: blake3::Hasher::new(),
             directory,
         })
     }
@@ -237,15 +240,20 @@ impl Simulation {
     /// A hash of all frames, requests to disks and words of machines so far, with their times: two
     /// runs that have the same are the same, as far as anybody outside of a machine can tell.
     pub fn history(&self) -> String {
-        self.history.finalize().to_hex()[..HISTORY_DIGITS].to_owned()
+        let mut all = blake3::Hasher::new();
+        for machine in &self.machines {
+            all.update(machine.history.finalize().as_bytes());
+        }
+        all.finalize().to_hex()[..HISTORY_DIGITS].to_owned()
     }
 
+    /// Each machine has a history of its own: how far one runs ahead of another decides nothing.
     fn remember(&mut self, index: usize, what: &[u8]) {
-        let numbers = [self.now_ns, index as u64, what.len() as u64];
-        for number in numbers {
-            self.history.update(&number.to_le_bytes());
+        let history = &mut self.machines[index].history;
+        for number in [self.now_ns, what.len() as u64] {
+            history.update(&number.to_le_bytes());
         }
-        self.history.update(what);
+        history.update(what);
     }
 
     /// How many messages its kernels have sent.

@@ -41,7 +41,7 @@ impl Default for Link {
 const NS_PER_BYTE: u64 = 8;
 
 /// The switch.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Switch {
     seed: u64,
     machines: Vec<Plug>,
@@ -56,7 +56,7 @@ pub struct Switch {
 }
 
 /// A machine's end.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Plug {
     name: String,
     address: HardwareAddress,

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -17,6 +17,9 @@ const SHARED_BYTES: u64 = 8192;
 
 /// The time that stands for none: the kernel's S64_MAX.
 pub(crate) const NEVER_NS: u64 = i64::MAX as u64;
+
+/// The number of a message that only a kernel with scripts/uml/8-forks.patch has.
+const FORK: u32 = 100;
 
 /// What a message is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +42,8 @@ pub(crate) enum Operation {
     FreeUntil,
     /// It asks for the time of day, in nanoseconds since 1970.
     GetTimeOfDay,
+    /// It is to fork itself; the new kernel says that it is there, and that it is ready.
+    Fork,
     /// One that only newer kernels have.
     Other(u32),
 }
@@ -57,6 +62,9 @@ const OPERATIONS: [Operation; 9] = [
 
 impl Operation {
     fn from_number(number: u32) -> Self {
+        if number == FORK {
+            return Self::Fork;
+        }
         let known = OPERATIONS.get(number as usize).copied();
         known.unwrap_or(Self::Other(number))
     }
@@ -64,6 +72,7 @@ impl Operation {
     fn number(self) -> u32 {
         match self {
             Self::Other(number) => number,
+            Self::Fork => FORK,
             known => OPERATIONS
                 .iter()
                 .position(|operation| *operation == known)
@@ -131,12 +140,26 @@ impl Message {
         let memory = File::from(memfd_create("calendar", MFdFlags::MFD_CLOEXEC)?);
         memory.set_len(SHARED_BYTES)?;
         let log = File::options().write(true).open("/dev/null")?;
+        self.ack_with(to, &[memory.as_fd(), log.as_fd()])
+    }
+
+    /// Answers a kernel that was forked and is there: with the file for what it says, and with its new
+    /// working directory, where it finds its devices.
+    pub(crate) fn answer_forked(
+        self,
+        to: &UnixStream,
+        console: &File,
+        directory: &File,
+    ) -> io::Result<()> {
+        self.ack_with(to, &[console.as_fd(), directory.as_fd()])
+    }
+
+    fn ack_with(self, to: &UnixStream, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let mut bytes = Vec::new();
         Self::write(&[self.ack(0)], &mut bytes)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        let descriptors = [memory.as_fd(), log.as_fd()];
-        let is_room = control.push(SendAncillaryMessage::ScmRights(&descriptors));
+        let is_room = control.push(SendAncillaryMessage::ScmRights(descriptors));
         assert!(is_room, "the space is that of two");
         // So few bytes are sent whole.
         sendmsg(
@@ -214,5 +237,7 @@ mod tests {
         assert!(Message::read(&mut rest).is_err(), "nothing is left");
         assert_eq!(Operation::from_number(9), Operation::Other(9));
         assert_eq!(Operation::Other(9).number(), 9);
+        assert_eq!(Operation::from_number(FORK), Operation::Fork);
+        assert_eq!(Operation::Fork.number(), FORK);
     }
 }

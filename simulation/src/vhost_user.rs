@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use virtio_queue::{Queue, QueueT};
+use virtio_queue::{Queue, QueueState, QueueT};
 use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap, GuestRegionMmap, MmapRegion};
 
 /// The numbers of requests of the kernel (docs/interop/vhost-user.rst of QEMU).
@@ -105,7 +105,7 @@ impl Received {
 }
 
 /// A chain of buffers that a driver has made available.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Buffers {
     /// What they are called when they are given back.
     pub(crate) head: u16,
@@ -140,6 +140,19 @@ impl Driver {
             memory: GuestMemoryMmap::new(),
             queues: std::iter::repeat_with(queue).take(offer.queues).collect(),
         }
+    }
+
+    /// The driver in a kernel that was forked from that of this one, and has connected itself: it has
+    /// the same rings, and will say where its memory is.
+    pub(crate) fn forked(&self, stream: UnixStream) -> io::Result<Self> {
+        let rings = self.queues.iter().map(Queue::state);
+        let rings: Result<_, _> = rings.map(QueueState::try_into).collect();
+        Ok(Self {
+            stream,
+            backend: None,
+            memory: GuestMemoryMmap::new(),
+            queues: rings.map_err(io::Error::other)?,
+        })
     }
 
     /// Where its messages come from.

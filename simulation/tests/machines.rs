@@ -3,8 +3,8 @@
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -15,8 +15,8 @@ use nix::mount::{MsFlags, mount};
 use nix::sys::reboot::{RebootMode, reboot};
 use pace_rules::disk::{Disk as Keeping, Relaxation};
 use simulation::{
-    Chance, Disk, DiskTimes, EPOCH_NS, End, Happening, Link, MachineSpec, Point, Settings,
-    Simulation,
+    Chance, Chaos, Disk, DiskTimes, EPOCH_NS, End, Error, Happening, Link, MachineSpec, Point,
+    Settings, Simulation,
 };
 use tempfile::TempDir;
 
@@ -26,6 +26,18 @@ const DISK: &str = "/dev/vda";
 const BLOCK: usize = 4096;
 const SECOND_NS: u64 = 1_000_000_000;
 
+/// What tests of each kernel are called, and what scripts/build-uml.sh calls it. The first one must be
+/// there; without another one its tests are ignored, and shown as that.
+const KERNELS: [(&str, &str); 1] = [("", "current")];
+
+/// A kernel that scripts/build-uml.sh has built.
+fn built(link: &str) -> PathBuf {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || Path::new(&std::env::var_os("HOME").expect("a home")).join(".cache");
+    let cache = cache.unwrap_or_else(home);
+    cache.join("crashpoint/uml").join(link).join("linux")
+}
+
 fn main() -> ExitCode {
     if let Some(status) = machine::run_hidden() {
         return status;
@@ -34,7 +46,7 @@ fn main() -> ExitCode {
         serve().expect("served");
         let _ = reboot(RebootMode::RB_POWER_OFF);
     }
-    let tests: [(&str, fn()); 8] = [
+    let tests: [(&str, fn(&Path)); 12] = [
         ("waiting_costs_no_time_and_clocks_agree", clocks),
         ("what_no_flush_covers_is_lost_with_the_power", power),
         ("a_run_stands_still_before_a_request_to_a_disk", point),
@@ -46,14 +58,25 @@ fn main() -> ExitCode {
         ("a_frozen_machine_is_behind_when_it_goes_on", freeze),
         ("a_kernel_that_panics_says_so", panics),
         ("runs_of_one_seed_are_equal_and_others_not", equal),
+        ("forks_go_on_as_the_run_does_that_is_not_forked", forks),
+        ("forks_of_a_boot_go_on_as_the_boot_does", forks_of_boot),
+        ("what_happens_in_a_fork_is_nothing_to_the_other", forks_part),
+        ("no_fork_is_made_where_a_kernel_waits_for_a_device", no_fork),
     ];
-    let trials = tests.map(|(name, test)| {
-        Trial::test(name, move || {
-            test();
-            Ok(())
+    let kernels = KERNELS.iter().flat_map(|(prefix, link)| {
+        let kernel = built(link);
+        tests.map(|(name, test)| {
+            let kernel = kernel.clone();
+            let is_there = kernel.exists() || prefix.is_empty();
+            Trial::test(format!("{prefix}{name}"), move || {
+                test(&kernel);
+                Ok(())
+            })
+            .with_ignored_flag(!is_there)
         })
     });
-    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
+    let trials: Vec<_> = kernels.collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
 /// The init: does what lines of its port say, and answers each with a line.
@@ -100,6 +123,7 @@ fn serve() -> std::io::Result<()> {
                 File::open(DISK)?.read_exact_at(&mut byte, number(1) * BLOCK as u64)?;
                 byte[0].to_string()
             }
+            "busy" => busy(number(1))?,
             // No kernel survives the end of its init.
             "panic" => std::process::exit(1),
             "off" => return Ok(()),
@@ -110,15 +134,58 @@ fn serve() -> std::io::Result<()> {
     Ok(())
 }
 
+/// Threads that sleep and compute by turns, and a program that starts others. Returns what they came to.
+fn busy(rounds: u64) -> std::io::Result<String> {
+    let script = format!(
+        "i=0; while [ $i -lt {rounds} ]; do i=$((i+1)); head -c 8 /dev/urandom | od -An -tx8; sleep 0.003; done"
+    );
+    let program = Command::new("sh")
+        .args(["-c", &script])
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let work = |name: u64| {
+        std::thread::spawn(move || -> std::io::Result<u64> {
+            let mut kept = vec![name];
+            for round in 0..rounds {
+                std::thread::sleep(Duration::from_micros(700 * name + round));
+                let mut bytes = [0; 8];
+                File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+                // Memory that is new, and memory that is old.
+                kept.extend(std::iter::repeat_n(u64::from_le_bytes(bytes), 999));
+                let middle = kept.len() / 2;
+                kept[middle] ^= round;
+            }
+            Ok(kept.iter().fold(0, |sum, word| sum.rotate_left(7) ^ word))
+        })
+    };
+    let threads: Vec<_> = (1..4).map(work).collect();
+    let sums: std::io::Result<Vec<_>> = threads
+        .into_iter()
+        .map(|thread| thread.join().expect("no panic"))
+        .collect();
+    let said = program.wait_with_output()?.stdout;
+    let said = String::from_utf8_lossy(&said);
+    let said: Vec<_> = said.split_whitespace().collect();
+    Ok(format!("{:?} {}", sums?, said.join(",")))
+}
+
 struct Bench {
     simulation: Simulation,
     consoles: TempDir,
 }
 
 impl Bench {
-    /// Machines that are on and ready, with a disk each that keeps its word as `keeping` says.
-    fn new(seed: u64, machines: usize) -> Self {
-        let kernel = Uml::find_virtual(None, None, seed).expect("a kernel: scripts/build-uml.sh");
+    /// Machines that are on and ready, with a disk each that keeps its word.
+    fn new(kernel: &Path, seed: u64, machines: usize) -> Self {
+        let mut this = Self::off(kernel, seed, machines, None);
+        for index in 0..machines {
+            this.boot(index);
+        }
+        this
+    }
+
+    fn off(kernel: &Path, seed: u64, machines: usize, chaos: Option<Chaos>) -> Self {
+        let kernel = Uml::find_simulated(Some(kernel), seed).expect("a kernel");
         let consoles = tempfile::tempdir().expect("a directory");
         let simulation = Simulation::new(Settings {
             kernel,
@@ -144,15 +211,37 @@ impl Bench {
                 memory_mib: 64,
                 disks: vec![disk],
                 clock_offset_ns: 0,
-                chaos: None,
+                chaos,
                 init: vec![INIT.into()],
             };
             this.simulation.add(spec).expect("added");
         }
-        for index in 0..machines {
-            this.boot(index);
-        }
         this
+    }
+
+    fn fork(&mut self) -> Self {
+        let consoles = tempfile::tempdir().expect("a directory");
+        let simulation = self.simulation.fork(consoles.path().to_owned());
+        Self {
+            simulation: simulation.expect("forked"),
+            consoles,
+        }
+    }
+
+    /// What two runs that are the same have in common.
+    fn all(&mut self) -> (String, Vec<String>, Vec<String>, u64) {
+        let machines = [0, 1];
+        let logs = machines.map(|machine| self.simulation.disk(machine, 0).log().hash());
+        let consoles = machines.map(|machine| {
+            let path = self.consoles.path().join(format!("n{machine}.console"));
+            std::fs::read_to_string(path).expect("a console")
+        });
+        (
+            self.simulation.history(),
+            logs.map(|hash| format!("{hash:?}")).to_vec(),
+            consoles.to_vec(),
+            self.simulation.now_ns(),
+        )
     }
 
     fn boot(&mut self, machine: usize) {
@@ -172,21 +261,21 @@ impl Bench {
         self.simulation.run(until_ns, &|| false).expect("ran")
     }
 
+    /// The next line of any machine, with its index.
+    fn any_line(&mut self) -> (usize, String) {
+        let happening = self.run(10_000 * SECOND_NS);
+        let Happening::Said { machine, bytes } = happening else {
+            panic!("{happening:?}: {}", self.simulation.console(0));
+        };
+        let line = String::from_utf8(bytes).expect("text");
+        (machine, line.trim_end().to_owned())
+    }
+
     /// The next line that a machine says.
     fn line(&mut self, machine: usize) -> String {
-        let happening = self.run(10_000 * SECOND_NS);
-        let Happening::Said {
-            machine: who,
-            bytes,
-        } = happening
-        else {
-            panic!("{happening:?}: {}", self.simulation.console(machine));
-        };
+        let (who, line) = self.any_line();
         assert_eq!(who, machine);
-        String::from_utf8(bytes)
-            .expect("text")
-            .trim_end()
-            .to_owned()
+        line
     }
 
     fn tell(&mut self, machine: usize, line: &str) {
@@ -200,8 +289,8 @@ impl Bench {
     }
 }
 
-fn clocks() {
-    let mut bench = Bench::new(1, 2);
+fn clocks(kernel: &Path) {
+    let mut bench = Bench::new(kernel, 1, 2);
     let before_ns = bench.simulation.now_ns();
     assert_eq!(bench.ask(0, "sleep 600000"), "slept");
     let slept_ns = bench.simulation.now_ns() - before_ns;
@@ -227,8 +316,8 @@ fn clocks() {
     );
 }
 
-fn power() {
-    let mut bench = Bench::new(1, 1);
+fn power(kernel: &Path) {
+    let mut bench = Bench::new(kernel, 1, 1);
     assert_eq!(bench.ask(0, "write 1 7 sync"), "written");
     assert_eq!(bench.ask(0, "write 2 8 sync"), "written");
     let writes = |bench: &mut Bench| {
@@ -255,8 +344,8 @@ fn power() {
     assert_eq!([bench.ask(0, "read 1"), bench.ask(0, "read 2")], ["7", "8"]);
 }
 
-fn point() {
-    let mut bench = Bench::new(1, 1);
+fn point(kernel: &Path) {
+    let mut bench = Bench::new(kernel, 1, 1);
     assert_eq!(bench.ask(0, "write 1 7 sync"), "written");
     let position = bench.simulation.disk(0, 0).log().len();
     bench.simulation.stop_at(Some(Point::Disk {
@@ -290,8 +379,8 @@ fn point() {
     assert_eq!(bench.ask(0, "read 1"), "8");
 }
 
-fn in_flight() {
-    let mut bench = Bench::new(1, 1);
+fn in_flight(kernel: &Path) {
+    let mut bench = Bench::new(kernel, 1, 1);
     assert_eq!(bench.ask(0, "write 1 7 sync"), "written");
     let before = bench.simulation.disk(0, 0).log().len();
     bench.tell(0, "write 1 8 sync");
@@ -311,16 +400,16 @@ fn in_flight() {
     assert_eq!(bench.ask(0, "read 1"), "7");
 }
 
-fn lives() {
-    let mut bench = Bench::new(1, 1);
+fn lives(kernel: &Path) {
+    let mut bench = Bench::new(kernel, 1, 1);
     bench.tell(0, "time");
     bench.simulation.switch_off(&[0]);
     bench.boot(0);
     assert_eq!(bench.run(SECOND_NS), Happening::Time);
 }
 
-fn freeze() {
-    let mut bench = Bench::new(1, 1);
+fn freeze(kernel: &Path) {
+    let mut bench = Bench::new(kernel, 1, 1);
     bench.tell(0, "sleep 1000");
     assert_eq!(bench.run(SECOND_NS / 2), Happening::Time);
     bench.simulation.freeze(0);
@@ -341,8 +430,8 @@ fn freeze() {
     );
 }
 
-fn panics() {
-    let mut bench = Bench::new(1, 1);
+fn panics(kernel: &Path) {
+    let mut bench = Bench::new(kernel, 1, 1);
     bench.tell(0, "panic");
     let Happening::Ended {
         machine: 0,
@@ -356,9 +445,9 @@ fn panics() {
     bench.boot(0);
 }
 
-fn equal() {
+fn equal(kernel: &Path) {
     let run = |seed: u64| {
-        let mut bench = Bench::new(seed, 2);
+        let mut bench = Bench::new(kernel, seed, 2);
         bench.simulation.switch().keep_frames();
         let mut said = Vec::new();
         for machine in [0, 1, 0] {
@@ -382,4 +471,135 @@ fn equal() {
     assert_ne!(first.0, run(8).0);
     assert_ne!(first.0[0], first.0[3], "machines draw different numbers");
     assert_ne!(first.0[0], first.0[9], "and so do the lives of one");
+}
+
+/// Two machines that are in the middle of many things, and the rest of their run.
+struct Middle(Bench);
+
+impl Middle {
+    fn new(kernel: &Path, chaos: Option<Chaos>) -> Self {
+        let mut bench = Bench::off(kernel, 7, 2, chaos);
+        bench.boot(0);
+        bench.boot(1);
+        assert_eq!(bench.ask(1, "write 5 9 sync"), "written");
+        bench.tell(0, "busy 40");
+        bench.tell(1, "busy 20");
+        Self(bench)
+    }
+
+    /// What all of it comes to.
+    fn rest(&mut self) -> impl PartialEq + std::fmt::Debug + use<> {
+        let bench = &mut self.0;
+        let mut said: Vec<_> = (0..2).map(|_| bench.any_line().1).collect();
+        bench.simulation.switch_off(&[1]);
+        let disk = bench.simulation.disk(1, 0);
+        let lost = disk.power_cut(|_| Relaxation::Flushed).expect("possible");
+        bench.boot(1);
+        for line in ["random", "read 5", "busy 3", "time"] {
+            said.push(bench.ask(1, line));
+        }
+        said.push(bench.ask(0, "random"));
+        (said, lost.lost, bench.all())
+    }
+}
+
+fn forks(kernel: &Path) {
+    let straight = Middle::new(kernel, None).rest();
+    let mut middle = Middle::new(kernel, None);
+    let mut last = None;
+    for step_ns in [0, 1_000_000, 5_000_000, 20_000_001, 3] {
+        assert_eq!(middle.0.run(step_ns), Happening::Time);
+        let mut first = Middle(middle.0.fork());
+        let mut second = Middle(middle.0.fork());
+        assert_eq!(first.rest(), straight);
+        last = Some(second.0.fork());
+        assert_eq!(second.rest(), straight);
+    }
+    assert_eq!(middle.rest(), straight);
+    // And one whose forefathers are gone.
+    drop(middle);
+    assert_eq!(Middle(last.expect("one")).rest(), straight);
+}
+
+fn forks_of_boot(kernel: &Path) {
+    let boot = || Bench::off(kernel, 3, 2, None);
+    let start = |bench: &mut Bench| {
+        bench
+            .simulation
+            .switch_on(&[0, 1], &|| false)
+            .expect("started");
+    };
+    let end = |bench: &mut Bench| {
+        let said = [bench.any_line(), bench.any_line()];
+        (
+            said,
+            bench.ask(0, "random"),
+            bench.ask(1, "write 1 1 sync"),
+            bench.all(),
+        )
+    };
+    let mut straight = boot();
+    start(&mut straight);
+    let straight = end(&mut straight);
+    let mut bench = boot();
+    start(&mut bench);
+    let mut count = 0;
+    while count < 12 && bench.run(4_000) == Happening::Time {
+        assert_eq!(end(&mut bench.fork()), straight);
+        count += 1;
+    }
+    assert!(count > 2, "{count}");
+}
+
+fn forks_part(kernel: &Path) {
+    let mut middle = Middle::new(kernel, None);
+    assert_eq!(middle.0.run(4_000_000), Happening::Time);
+    let mut fork = middle.0.fork();
+    // The power of one fails, and the other one is none the wiser.
+    fork.simulation.switch_off(&[0, 1]);
+    fork.boot(0);
+    assert_eq!(fork.ask(0, "write 1 77 sync"), "written");
+    fork.tell(0, "panic");
+    let Happening::Ended { machine: 0, end } = fork.run(SECOND_NS) else {
+        panic!("it goes on: {}", fork.simulation.console(0));
+    };
+    assert!(matches!(end, End::Panic(_)), "{end:?}");
+    let mut panics = middle.0.fork();
+    panics.tell(0, "panic");
+    panics.simulation.freeze(1);
+    let after = panics.run(100 * SECOND_NS);
+    assert!(
+        matches!(after, Happening::Said { machine: 0, .. }),
+        "{after:?}"
+    );
+    let end = panics.run(SECOND_NS);
+    assert!(
+        matches!(
+            &end,
+            Happening::Ended {
+                machine: 0,
+                end: End::Panic(_)
+            }
+        ),
+        "{end:?}"
+    );
+    drop(panics);
+    assert_eq!(middle.rest(), Middle::new(kernel, None).rest());
+}
+
+fn no_fork(kernel: &Path) {
+    let mut bench = Bench::new(kernel, 1, 1);
+    let position = bench.simulation.disk(0, 0).log().len();
+    bench.simulation.stop_at(Some(Point::Disk {
+        machine: 0,
+        disk: 0,
+        position,
+    }));
+    bench.tell(0, "write 1 8 sync");
+    assert_eq!(bench.run(SECOND_NS), Happening::Point);
+    let consoles = tempfile::tempdir().expect("a directory");
+    let forked = bench.simulation.fork(consoles.path().to_owned());
+    assert!(matches!(forked, Err(Error::InTheMiddle)), "{forked:?}");
+    assert_eq!(bench.line(0), "written");
+    assert_eq!(bench.fork().ask(0, "read 1"), "8");
 }

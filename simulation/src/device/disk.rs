@@ -99,6 +99,7 @@ impl fmt::Debug for Disk {
 }
 
 /// A request that was begun.
+#[derive(Clone)]
 struct InFlight {
     buffers: Buffers,
     done: Done,
@@ -159,7 +160,7 @@ impl<'a> Request<'a> {
 }
 
 /// What came of a request at once.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Done {
     /// What was read.
     answer: Vec<u8>,
@@ -196,6 +197,21 @@ impl Disk {
             busy_until_ns: 0,
             in_flight: BTreeMap::new(),
         }
+    }
+
+    /// A disk that goes on from here as this one does, if there can be one with its behaviour.
+    pub(crate) fn forked(&self) -> Option<Self> {
+        Some(Self {
+            base: Arc::clone(&self.base),
+            image: self.image.clone(),
+            log: self.log.clone(),
+            durable: self.durable,
+            behaviour: self.behaviour.forked()?,
+            times: self.times,
+            chance: self.chance.clone(),
+            busy_until_ns: self.busy_until_ns,
+            in_flight: self.in_flight.clone(),
+        })
     }
 
     pub(crate) fn offer(&self) -> Offer {

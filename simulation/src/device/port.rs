@@ -40,7 +40,7 @@ pub(crate) fn offer() -> Offer {
 }
 
 /// The port of a machine that runs.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Port {
     /// What is on its way in and has no room yet.
     input: VecDeque<u8>,

@@ -1,5 +1,6 @@
 //! One run of a cluster on simulated machines, with a failure or without.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use cluster::{
@@ -12,7 +13,10 @@ use serde::{Deserialize, Serialize};
 use simulation::{Chance, Point};
 
 use crate::error::{Error, Result};
-use crate::plan::{At, Failure, Fault, Moment, Plan, PointRange};
+use crate::plan::{At, Failure, Fault, ForkPoint, Moment, Plan, PointRange};
+
+/// At how many times a run can be forked. What is between one and the point is run each time.
+const FORKS: u64 = 64;
 
 /// How long machines are without power.
 const DOWN_NS: u64 = 1_000_000_000;
@@ -82,6 +86,15 @@ pub struct LiveRun {
     pub judged: Judged,
     /// What two equal runs have in common ([`simulation::Simulation::history`]).
     pub history: String,
+    /// When it was forked, if it was.
+    pub forked_ns: Option<u64>,
+}
+
+/// A run without a failure, from which runs with one are forked.
+pub struct Prefix<'a> {
+    run: Run<'a>,
+    // It holds the logs of the run.
+    _logs: Logs,
 }
 
 /// What is known of a cluster before anything fails.
@@ -201,6 +214,10 @@ impl Laboratory {
     pub fn reference(&self, at: &[At], cancelled: &dyn Fn() -> bool) -> Result<Reference> {
         let logs = Logs::new(None)?;
         let mut cluster = self.prepared(&logs, cancelled)?;
+        if at.contains(&At::Frames) {
+            cluster.simulation().switch().keep_frames();
+        }
+        let begun_ns = cluster.simulation().now_ns();
         let before = self.points_until_now(&mut cluster);
         let (mut lines, mut times_ns) = (Vec::new(), Vec::new());
         let mut acknowledged = |time_ns: u64, line: &[u8]| {
@@ -229,11 +246,14 @@ impl Laboratory {
             victims: Vec::new(),
             keeps: Vec::new(),
             nodes: self.file.nodes.len(),
+            forks: Vec::new(),
         };
         if plan.is_without_points() {
             return Err(Error::NoPoints);
         }
         plan.first = first_after(&mut cluster, &plan, &times_ns);
+        let ended_ns = cluster.simulation().now_ns();
+        plan.forks = fork_points(&mut cluster, &plan, &times_ns, begun_ns..ended_ns);
         let ask =
             |cluster: &mut SimulatedCluster, when| match cluster.run_check(&lines, cancelled)? {
                 Verdict::Ok => Ok(()),
@@ -287,13 +307,43 @@ impl Laboratory {
         kept: Option<&Path>,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<LiveRun> {
+        if failure.forked_ns.is_some() {
+            let mut prefix = self.prefix(kept.is_some(), cancelled)?;
+            return prefix.future(failure, kept);
+        }
         let logs = Logs::new(kept)?;
-        let mut cluster = self.prepared(&logs, cancelled)?;
-        if kept.is_some() {
+        let run = self.begin(&logs, kept.is_some(), cancelled)?;
+        run.end_with(failure, kept)
+    }
+
+    /// Begins a run from which others are forked, later and later ones. Their frames are kept, for
+    /// those of which something is to be kept, if it is said so now.
+    ///
+    /// # Errors
+    /// If the cluster cannot be started.
+    pub fn prefix<'a>(
+        &'a self,
+        keeps_frames: bool,
+        cancelled: &'a dyn Fn() -> bool,
+    ) -> Result<Prefix<'a>> {
+        let logs = Logs::new(None)?;
+        let run = self.begin(&logs, keeps_frames, cancelled)?;
+        Ok(Prefix { run, _logs: logs })
+    }
+
+    /// Starts the cluster and its client.
+    fn begin<'a>(
+        &'a self,
+        logs: &Logs,
+        keeps_frames: bool,
+        cancelled: &'a dyn Fn() -> bool,
+    ) -> Result<Run<'a>> {
+        let mut cluster = self.prepared(logs, cancelled)?;
+        if keeps_frames {
             cluster.simulation().switch().keep_frames();
         }
         let client = cluster.begin_client()?;
-        let mut run = Run {
+        Ok(Run {
             cluster,
             client,
             settings: &self.settings,
@@ -301,25 +351,71 @@ impl Laboratory {
             driven: Driven::Time,
             happened: Vec::new(),
             cancelled,
-        };
-        let came = run.fail(failure);
-        if let Some(kept) = kept {
-            run.cluster.write_frames(kept)?;
-        }
-        let (judged, recovery) = came?;
-        let history = run.cluster.simulation().history();
-        let text = String::from_utf8_lossy(&run.lines);
-        Ok(LiveRun {
-            acknowledged: text.lines().map(str::to_owned).collect(),
-            happened: run.happened,
-            recovery,
-            judged,
-            history,
         })
     }
 }
 
+impl Prefix<'_> {
+    /// Runs a fork with a failure, from the time that is said there; not from one that is over. With
+    /// `kept` its logs, consoles and frames are there afterwards.
+    ///
+    /// # Errors
+    /// If the run cannot go on, or its kernels cannot be forked.
+    pub fn future(&mut self, failure: &Failure, kept: Option<&Path>) -> Result<LiveRun> {
+        self.advance(failure)?;
+        let logs = Logs::new(kept)?;
+        let run = self.run.fork(logs.path())?;
+        run.end_with(failure, kept)
+    }
+
+    /// Goes on to where a run with that failure is forked.
+    ///
+    /// # Errors
+    /// If the run cannot go on.
+    pub fn advance(&mut self, failure: &Failure) -> Result<()> {
+        let now_ns = self.run.cluster.simulation().now_ns();
+        match failure.forked_ns.filter(|until_ns| *until_ns > now_ns) {
+            Some(until_ns) if !matches!(self.run.driven, Driven::Ended(_)) => {
+                self.run.drive(until_ns)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Run<'_> {
+    /// Another run, which goes on from here as this one does.
+    fn fork(&mut self, logs: &Path) -> Result<Self> {
+        Ok(Self {
+            cluster: self.cluster.fork(logs)?,
+            client: self.client.clone(),
+            settings: self.settings,
+            lines: self.lines.clone(),
+            driven: self.driven,
+            happened: self.happened.clone(),
+            cancelled: self.cancelled,
+        })
+    }
+
+    /// Has the failure happen, and says what came of it.
+    fn end_with(mut self, failure: &Failure, kept: Option<&Path>) -> Result<LiveRun> {
+        let came = self.fail(failure);
+        if let Some(kept) = kept {
+            self.cluster.write_frames(kept)?;
+        }
+        let (judged, recovery) = came?;
+        let history = self.cluster.simulation().history();
+        let text = String::from_utf8_lossy(&self.lines);
+        Ok(LiveRun {
+            acknowledged: text.lines().map(str::to_owned).collect(),
+            happened: self.happened,
+            recovery,
+            judged,
+            history,
+            forked_ns: failure.forked_ns,
+        })
+    }
+
     /// Has the faults happen, one after the other, and asks the check. Returns also when the power
     /// can fail again during the last recovery.
     fn fail(&mut self, failure: &Failure) -> Result<(Judged, Vec<PointRange>)> {
@@ -363,7 +459,9 @@ impl Run<'_> {
     fn reach(&mut self, fault: &Fault) -> Result<Option<Judged>> {
         let Moment { at, position, .. } = fault.when;
         self.stop_at(fault);
-        let (lines, mut count) = (&mut self.lines, 0);
+        // Those from before a fork count.
+        let mut count = self.acknowledged();
+        let lines = &mut self.lines;
         self.driven = self.cluster.drive_client(
             &self.client,
             self.client.end_ns,
@@ -396,6 +494,11 @@ impl Run<'_> {
             Err(error) => return self.not_up(error).map(Some),
         };
         Ok((!is_there).then(not_there))
+    }
+
+    /// How many lines the client has printed.
+    fn acknowledged(&self) -> usize {
+        String::from_utf8_lossy(&self.lines).lines().count()
     }
 
     fn stop_at(&mut self, fault: &Fault) {
@@ -525,6 +628,47 @@ fn not_there() -> Judged {
     Judged::Inconclusive {
         why: "the run did not come to that moment".into(),
     }
+}
+
+/// Times within those of the client at which its run can be forked, evenly spread.
+fn fork_points(
+    cluster: &mut SimulatedCluster,
+    plan: &Plan,
+    times_ns: &[u64],
+    within: Range<u64>,
+) -> Vec<ForkPoint> {
+    let simulation = cluster.simulation();
+    let frames = simulation.switch().sent();
+    // When each point of each range was.
+    let times = plan.points.iter().map(|range| -> Vec<u64> {
+        let positions = range.positions.clone();
+        match (range.at, range.node) {
+            (At::Requests, Some(node)) => {
+                let log = simulation.disk(node, 0).log();
+                let times = positions.map(|position| log.entries()[position].time_ns);
+                times.collect()
+            }
+            (At::Frames, node) => {
+                let its = frames.iter().filter(|frame| Some(frame.from) == node);
+                its.map(|frame| frame.time_ns).collect()
+            }
+            _ => positions.map(|position| times_ns[position - 1]).collect(),
+        }
+    });
+    let times: Vec<_> = times.collect();
+    let step_ns = (within.end - within.start) / FORKS;
+    let forks = (0..FORKS).map(|number| {
+        let time_ns = within.start + number * step_ns;
+        let ranges = plan.points.iter().zip(&times);
+        let after = ranges.map(|(range, times)| {
+            range.positions.start + times.partition_point(|time| *time <= time_ns)
+        });
+        ForkPoint {
+            time_ns,
+            after: after.collect(),
+        }
+    });
+    forks.collect()
 }
 
 /// The numbers of acknowledgements, which were at these times, and of the first request after each.

@@ -23,9 +23,11 @@ mod text;
 pub use directory::{LiveDirectory, manifest, merge, plans, results, summary};
 pub use disks::Keeps;
 pub use error::{Error, Result};
-pub use laboratory::{DiskLeft, Happened, Judged, Laboratory, LiveRun, OPERATIONS, Reference};
+pub use laboratory::{
+    DiskLeft, Happened, Judged, Laboratory, LiveRun, OPERATIONS, Prefix, Reference,
+};
 pub use minimize::{Minimized, minimize};
-pub use plan::{Address, At, Failure, Fault, Moment, Plan, PointRange, Victims};
+pub use plan::{Address, At, Failure, Fault, ForkPoint, Moment, Plan, PointRange, Victims};
 pub use results::{Asked, LiveManifest, LiveResult, SeedPlan, kernel_hash};
-pub use sweep::{Selection, Summary, sweep};
+pub use sweep::{Selection, Summary, TOGETHER_MAX, sweep};
 pub use text::{finding, finding_in_full, findings, headline, table};

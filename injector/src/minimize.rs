@@ -106,6 +106,7 @@ impl Search<'_> {
     fn breaks(&mut self, laboratory: &Laboratory, faults: &[Fault]) -> Result<bool> {
         let failure = Failure {
             faults: faults.to_vec(),
+            forked_ns: self.found.forked_ns,
         };
         self.runs += 1;
         let run = laboratory.run(&failure, None, self.cancelled)?;

@@ -74,11 +74,22 @@ pub struct Fault {
 
 /// What happens in a run: one fault after the other. The first is at a moment of the run of the
 /// client, each other at one of the recovery from the one before it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The faults, in order.
     pub faults: Vec<Fault>,
+    /// When the run is forked, in nanoseconds of the simulation's time; everything happens in the fork.
+    /// Nothing: it is not.
+    pub forked_ns: Option<u64>,
+}
+
+/// A time at which the run of the client can be forked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkPoint {
+    /// The time, in nanoseconds of the simulation's.
+    pub time_ns: u64,
+    /// Of each range of points the first position that is after it.
+    pub after: Vec<usize>,
 }
 
 /// Where a failure is among all.
@@ -116,14 +127,30 @@ pub struct Plan {
     pub keeps: Vec<Keeps>,
     /// How many nodes there are.
     pub nodes: usize,
+    /// When the run can be forked, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forks: Vec<ForkPoint>,
 }
 
 impl Plan {
+    /// The last time before a moment at which the run can be forked.
+    pub fn fork_before(&self, moment: Moment) -> Option<u64> {
+        let is_its = |range: &PointRange| {
+            (range.at, range.node) == (moment.at, moment.node)
+                && range.positions.contains(&moment.position)
+        };
+        let range = self.points.iter().position(is_its)?;
+        let before = self.forks.iter().rev();
+        let mut before = before.filter(|fork| fork.after[range] <= moment.position);
+        before.next().map(|fork| fork.time_ns)
+    }
+
     /// The plan of a recovery in such a run.
     pub(crate) fn of_recovery(&self, points: &[PointRange]) -> Self {
         Self {
             points: points.to_vec(),
             first: Vec::new(),
+            forks: Vec::new(),
             ..self.clone()
         }
     }
@@ -239,7 +266,36 @@ mod tests {
             victims: vec![Victims::All, Victims::One],
             keeps: vec![Keeps::Flushed, Keeps::Prefix],
             nodes: 3,
+            forks: vec![
+                ForkPoint {
+                    time_ns: 10,
+                    after: vec![5, 5, 1],
+                },
+                ForkPoint {
+                    time_ns: 20,
+                    after: vec![6, 6, 2],
+                },
+            ],
         }
+    }
+
+    #[test]
+    fn a_run_is_forked_as_late_as_it_can_be_before_a_moment() {
+        let fork = |at, node, position| plan().fork_before(Moment { at, node, position });
+        assert_eq!(fork(At::Requests, Some(0), 5), Some(10));
+        assert_eq!(fork(At::Requests, Some(0), 6), Some(20));
+        assert_eq!(fork(At::Frames, Some(0), 5), Some(10));
+        assert_eq!(fork(At::Acks, None, 2), Some(20));
+        assert_eq!(fork(At::Acks, None, 1), Some(10));
+        assert_eq!(fork(At::Acks, None, 9), None, "there is no such point");
+        let mut late = plan();
+        late.forks.remove(0);
+        let first = Moment {
+            at: At::Acks,
+            node: None,
+            position: 1,
+        };
+        assert_eq!(late.fork_before(first), None);
     }
 
     #[test]

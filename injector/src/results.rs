@@ -61,6 +61,9 @@ pub struct Asked {
     pub recoveries: u64,
     /// How many failures are tried at most: of each seed, and of those in recoveries each time.
     pub sample: Option<u64>,
+    /// Whether runs are forked, and not each begun anew.
+    #[serde(default)]
+    pub fork: bool,
 }
 
 impl LiveManifest {
@@ -143,6 +146,10 @@ pub struct LiveResult {
     pub history: String,
     /// Whether it was tried again, and came to the same.
     pub repeated: bool,
+    /// When the run was forked, in nanoseconds of the simulation's time, if it was: the rest is that of
+    /// the fork.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_ns: Option<u64>,
 }
 
 impl LiveResult {
@@ -155,6 +162,7 @@ impl LiveResult {
             judged: run.judged,
             history: run.history,
             repeated,
+            forked_ns: run.forked_ns,
         }
     }
 
@@ -163,6 +171,7 @@ impl LiveResult {
         let faults = self.faults.iter().map(|happened| happened.fault.clone());
         Failure {
             faults: faults.collect(),
+            forked_ns: self.forked_ns,
         }
     }
 

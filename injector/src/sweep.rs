@@ -9,13 +9,17 @@ use std::time::{Duration, Instant};
 use campaign::Shard;
 
 use crate::error::{Error, Result};
-use crate::laboratory::{Judged, Laboratory, LiveRun};
+use crate::laboratory::{Judged, Laboratory, LiveRun, Prefix};
 use crate::plan::{Address, Failure, Plan};
 use crate::results::{LiveResult, SeedPlan};
 
 /// Of so many failures that break nothing one is tried again, to see that it comes to the same. All
 /// that break something are.
 const REPEATED_OF: usize = 16;
+
+/// So many failures at most have a run in common from which they are forked. More would be faster by
+/// little, and tried further out of their order.
+pub const TOGETHER_MAX: usize = 32;
 
 /// How often an interrupt is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -37,6 +41,8 @@ pub struct Selection {
     pub stop_after: Option<u64>,
     /// So many at a time.
     pub jobs: usize,
+    /// Whether runs are forked, where they can be, and not each begun anew.
+    pub fork: bool,
 }
 
 /// What a sweep came to.
@@ -94,15 +100,20 @@ fn wanted(plan: &SeedPlan, selection: &Selection) -> Vec<Item> {
     let sample = selection.sample.unwrap_or(u64::MAX) as usize;
     let sampled = plan.plan.order().take(sample);
     let is_ours = |index: &u64| selection.shard.is_none_or(|shard| shard.contains(*index));
-    let item = |index| Item {
-        address: Address {
-            seed: plan.seed,
-            index,
-            again: Vec::new(),
-        },
-        failure: Failure {
-            faults: plan.plan.fault(index).into_iter().collect(),
-        },
+    let item = |index| {
+        let faults: Vec<_> = plan.plan.fault(index).into_iter().collect();
+        let first = faults.first().filter(|_| selection.fork);
+        Item {
+            address: Address {
+                seed: plan.seed,
+                index,
+                again: Vec::new(),
+            },
+            failure: Failure {
+                forked_ns: first.and_then(|fault| plan.plan.fork_before(fault.when)),
+                faults,
+            },
+        }
     };
     sampled.filter(is_ours).map(item).collect()
 }
@@ -211,7 +222,11 @@ impl Level<'_> {
         // By their place in the order, since indices of a sample may have a common divisor.
         let places = items.iter().enumerate();
         let left = places.filter(|(_, item)| !done.contains(&item.address));
-        let queue = Mutex::new(left);
+        let left: Vec<_> = left.collect();
+        let jobs = self.selection.jobs.max(1);
+        let most = if self.selection.fork { TOGETHER_MAX } else { 1 };
+        let together = left.len().div_ceil(jobs).clamp(1, most);
+        let queue = Mutex::new(left.chunks(together));
         let next = || queue.lock().expect("no holder panics").next();
         let deadline = self.selection.deadline;
         let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
@@ -219,19 +234,14 @@ impl Level<'_> {
         let is_over = || cancelled() || is_late() || enough.load(Ordering::Relaxed);
         std::thread::scope(|scope| {
             let (send, results) = mpsc::channel();
-            for _ in 0..self.selection.jobs.max(1) {
+            for _ in 0..jobs {
                 let (send, next, is_over) = (send.clone(), &next, &is_over);
                 scope.spawn(move || {
                     while !is_over() {
-                        let Some((place, item)) = next() else {
+                        let Some(items) = next() else {
                             return;
                         };
-                        let is_twice = (self.tried_before + place).is_multiple_of(REPEATED_OF);
-                        let tried = attempt(self.laboratory, item, is_twice, is_over);
-                        // Nobody takes it once something went wrong.
-                        if send.send(tried).is_err() {
-                            return;
-                        }
+                        self.visit_together(items, &send, is_over);
                     }
                 });
             }
@@ -243,6 +253,29 @@ impl Level<'_> {
             );
             taken
         })
+    }
+
+    /// Tries some that have one run in common, from which each is forked: the earliest first.
+    fn visit_together(
+        &self,
+        items: &[(usize, &Item)],
+        send: &mpsc::Sender<Result<LiveResult>>,
+        is_over: &dyn Fn() -> bool,
+    ) {
+        let mut items = items.to_vec();
+        items.sort_by_key(|(place, item)| (item.failure.forked_ns, *place));
+        let mut prefix = None;
+        for (place, item) in items {
+            if is_over() {
+                return;
+            }
+            let is_twice = (self.tried_before + place).is_multiple_of(REPEATED_OF);
+            let tried = attempt(self.laboratory, item, is_twice, &mut prefix, is_over);
+            // Nobody takes it once something went wrong.
+            if send.send(tried).is_err() {
+                return;
+            }
+        }
     }
 
     /// Takes results as they come, until none comes any more.
@@ -271,16 +304,26 @@ impl Level<'_> {
     }
 }
 
-/// Tries one failure; twice if `twice`, or if it breaks something.
-fn attempt(
-    laboratory: &Laboratory,
+/// Tries one failure; twice if `twice`, or if it breaks something. The second time is a run of its own
+/// from the boot on, also where the first one was forked from the prefix of several.
+fn attempt<'a>(
+    laboratory: &'a Laboratory,
     item: &Item,
     twice: bool,
-    cancelled: &dyn Fn() -> bool,
+    prefix: &mut Option<Prefix<'a>>,
+    cancelled: &'a dyn Fn() -> bool,
 ) -> Result<LiveResult> {
     let Item { address, failure } = item;
     tracing::debug!(?address, ?failure, "tries a failure");
-    let run = laboratory.run(failure, None, cancelled)?;
+    let run = if failure.forked_ns.is_none() {
+        laboratory.run(failure, None, cancelled)?
+    } else {
+        let prefix = match prefix {
+            Some(prefix) => prefix,
+            None => prefix.insert(laboratory.prefix(false, cancelled)?),
+        };
+        prefix.future(failure, None)?
+    };
     let is_repeated = twice || run.judged != Judged::Ok;
     if is_repeated {
         let again = laboratory.run(failure, None, cancelled)?;
@@ -317,6 +360,7 @@ mod tests {
             victims: vec![Victims::All],
             keeps: vec![Keeps::Flushed],
             nodes: 1,
+            forks: Vec::new(),
         }
     }
 
@@ -329,6 +373,7 @@ mod tests {
             deadline: None,
             stop_after: None,
             jobs: 1,
+            fork: false,
         }
     }
 
@@ -342,6 +387,7 @@ mod tests {
             judged,
             history: String::new(),
             repeated: false,
+            forked_ns: None,
         }
     }
 

@@ -293,6 +293,7 @@ mod tests {
             },
             history: "0123456789abcdef".into(),
             repeated: true,
+            forked_ns: None,
         }
     }
 
@@ -314,6 +315,7 @@ mod tests {
                 again: 1,
                 recoveries: 20,
                 sample: None,
+                fork: false,
             },
             nodes: vec!["a".into(), "b".into()],
             shard: None,

@@ -30,6 +30,9 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// there; without another one its tests are ignored, and shown as that.
 const KERNELS: [(&str, &str); 1] = [("", "current")];
 
+/// A name, and what is done with a kernel.
+type Test = (&'static str, fn(&Path));
+
 /// A kernel that scripts/build-uml.sh has built.
 fn built(link: &str) -> PathBuf {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
@@ -46,7 +49,7 @@ fn main() -> ExitCode {
         serve().expect("served");
         let _ = reboot(RebootMode::RB_POWER_OFF);
     }
-    let tests: [(&str, fn(&Path)); 12] = [
+    let tests: [Test; 12] = [
         ("waiting_costs_no_time_and_clocks_agree", clocks),
         ("what_no_flush_covers_is_lost_with_the_power", power),
         ("a_run_stands_still_before_a_request_to_a_disk", point),

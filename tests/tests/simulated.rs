@@ -316,6 +316,35 @@ fn a_live_sweep_of_a_correct_store_is_clean_and_continues_where_it_was_stopped()
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
 }
 
+/// Runs that are forked are those that are not: whatever a fork changed would be another history.
+#[test]
+fn forks_of_one_run_come_to_what_runs_of_their_own_come_to() {
+    let store = Store::with("early-acknowledgement");
+    let sweep = |options: &[&str], out: &str| {
+        let all = ["--victims", "all", "--states", "flushed", "--out", out];
+        let output = store.sweep(&[&all[..], options].concat());
+        let results = results(&store.place.path(&format!("{out}/results.jsonl")));
+        (came(&output), results)
+    };
+    let (said_of_forks, mut forked) = sweep(&["--fork", "--stop-after", "1"], "out/forked");
+    assert_eq!(said_of_forks.0, Some(1), "{said_of_forks:?}");
+    for result in &mut forked {
+        let fields = result.as_object_mut().expect("one");
+        assert!(fields.remove("forked_ns").is_some_and(|time| time.is_u64()));
+    }
+    let (said_of_others, whole) = sweep(&["--sample", "2"], "out/whole");
+    assert_eq!(whole.len(), 2, "{said_of_others:?}");
+    for result in &whole {
+        let mut others = forked.iter();
+        let other = others.find(|other| other["index"] == result["index"]);
+        assert_eq!(other, Some(result));
+    }
+    let replayed = store.crashpoint(&["replay", "out/forked", "1"]);
+    let text = printed(&replayed);
+    let same = "it came to the same again, to the byte";
+    assert!(text.contains(same), "{text}{}", said(&replayed));
+}
+
 /// What came of each failure, by seed, then by how often the power failed, then by index.
 fn results(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).expect("read");

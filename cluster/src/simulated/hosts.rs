@@ -2,7 +2,7 @@
 //! in it.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -21,11 +21,45 @@ pub(super) struct Process {
     pub(super) logged: Option<String>,
     /// How it ended, as wait(2) has it.
     pub(super) status: Option<i32>,
-    log: Option<File>,
+    log: Option<Log>,
     logs_all: bool,
 }
 
+/// Where what a command prints goes.
+#[derive(Debug)]
+struct Log {
+    name: String,
+    file: File,
+}
+
+impl Log {
+    fn open(logs: &Path, name: &str) -> Result<Self> {
+        let path = log_path(logs, name);
+        let file = log::open(&path).doing(|| format!("open {}", path.display()))?;
+        Ok(Self {
+            name: name.to_owned(),
+            file,
+        })
+    }
+}
+
+fn log_path(logs: &Path, name: &str) -> PathBuf {
+    logs.join(format!("{name}.log"))
+}
+
 impl Process {
+    /// The same command in a machine that was forked. Logs are in `logs` there.
+    fn forked(&self, logs: &Path) -> Result<Self> {
+        let log = self.log.as_ref();
+        Ok(Self {
+            printed: self.printed.clone(),
+            logged: self.logged.clone(),
+            status: self.status,
+            log: log.map(|log| Log::open(logs, &log.name)).transpose()?,
+            logs_all: self.logs_all,
+        })
+    }
+
     /// The next line that it printed, without its end; the last one may have none.
     pub(super) fn line(&mut self) -> Option<Vec<u8>> {
         let end = self.printed.iter().position(|byte| *byte == b'\n');
@@ -50,7 +84,7 @@ impl Process {
             *logged += &String::from_utf8_lossy(bytes);
         }
         match &mut self.log {
-            Some(log) => log.write_all(bytes),
+            Some(log) => log.file.write_all(bytes),
             None => Ok(()),
         }
     }
@@ -67,6 +101,36 @@ struct Host {
     content: Option<std::result::Result<Vec<u8>, String>>,
     end: Option<End>,
     processes: BTreeMap<ProcessId, Process>,
+}
+
+impl Host {
+    fn forked(&self, logs: &Path) -> Result<Self> {
+        let processes = self.processes.iter();
+        let processes = processes.map(|(id, process)| Ok((*id, process.forked(logs)?)));
+        Ok(Self {
+            name: self.name.clone(),
+            stream: self.stream.clone(),
+            is_here: self.is_here,
+            done: self.done.clone(),
+            tried: self.tried,
+            content: self.content.clone(),
+            end: self.end.clone(),
+            processes: processes.collect::<Result<_>>()?,
+        })
+    }
+}
+
+/// Copies the logs of one directory to another.
+fn copy_logs(from: &Path, to: &Path) -> Result<()> {
+    let copying = || format!("copy the logs in {} to {}", from.display(), to.display());
+    for entry in fs::read_dir(from).doing(copying)? {
+        let path = entry.doing(copying)?.path();
+        if path.extension().is_some_and(|extension| extension == "log") {
+            let name = path.file_name().expect("it has an extension");
+            fs::copy(&path, to.join(name)).doing(copying)?;
+        }
+    }
+    Ok(())
 }
 
 /// What happened.
@@ -98,6 +162,19 @@ impl Hosts {
         }
     }
 
+    /// Other machines that go on from here as these do. `logs` is the directory for what they print, and
+    /// gets what was printed so far.
+    pub(super) fn fork(&mut self, logs: &Path) -> Result<Self> {
+        copy_logs(&self.logs, logs)?;
+        let known = self.known.iter().map(|host| host.forked(logs));
+        Ok(Self {
+            known: known.collect::<Result<_>>()?,
+            simulation: self.simulation.fork(logs.to_owned())?,
+            logs: logs.to_owned(),
+            next_id: self.next_id,
+        })
+    }
+
     /// The next machine of the simulation is called this.
     pub(super) fn add(&mut self, name: &str) {
         self.known.push(Host {
@@ -111,7 +188,7 @@ impl Hosts {
     }
 
     pub(super) fn log(&self, name: &str) -> PathBuf {
-        self.logs.join(format!("{name}.log"))
+        log_path(&self.logs, name)
     }
 
     /// Forgets what was known of a machine: it is off.
@@ -137,8 +214,7 @@ impl Hosts {
         log_name: &str,
         logs_all: bool,
     ) -> Result<ProcessId> {
-        let path = self.log(log_name);
-        let log = log::open(&path).doing(|| format!("open {}", path.display()))?;
+        let log = Log::open(&self.logs, log_name)?;
         let id = self.next_id;
         self.next_id += 1;
         let process = Process {

@@ -119,7 +119,7 @@ enum Stage {
 }
 
 /// The client, while it runs.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RunningClient {
     id: ProcessId,
     within: Duration,
@@ -153,7 +153,7 @@ enum Data {
 }
 
 /// What is known of a node.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct NodeState {
     data: Data,
     command: Option<ProcessId>,
@@ -211,6 +211,26 @@ impl SimulatedCluster {
             file: file.clone(),
             server: None,
             steps_done: 0,
+            recorder: None,
+        })
+    }
+
+    /// Another cluster that goes on from here as this one does, with everything that is in flight
+    /// ([`Simulation::fork`]): not in the middle of a start. What runs in it is not recorded. `logs` is the
+    /// directory for its logs, and gets what is in those of this one.
+    ///
+    /// # Errors
+    /// If the simulation cannot be forked.
+    pub fn fork(&mut self, logs: &Path) -> Result<Self> {
+        fs::create_dir_all(logs).doing(|| format!("create {}", logs.display()))?;
+        Ok(Self {
+            hosts: self.hosts.fork(logs)?,
+            file: self.file.clone(),
+            nodes: self.nodes.clone(),
+            stages: self.stages.clone(),
+            variables: self.variables.clone(),
+            server: self.server,
+            steps_done: self.steps_done,
             recorder: None,
         })
     }

@@ -113,7 +113,7 @@ pub(super) fn packed(message: &impl Serialize) -> Vec<u8> {
 }
 
 /// A stream of messages, as it comes.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Stream(Vec<u8>);
 
 impl Stream {

@@ -61,6 +61,11 @@ pub(crate) struct LiveArgs {
     /// How kernels disturb programs, as the seed says: see `cluster run --help`
     #[arg(long, value_enum, default_value_t, requires = "live")]
     chaos: Level,
+
+    /// Run the cluster up to some moments once, and fork its kernels there for each failure, instead
+    /// of booting them for each
+    #[arg(long, requires = "live")]
+    fork: bool,
 }
 
 /// Seeds from one to another, both included.
@@ -114,7 +119,11 @@ pub(crate) fn begin(
         again,
         recoveries,
         sample: visit.sample,
+        fork: arguments.fork,
     };
+    if asked.fork {
+        laboratory.settings().kernel.refuse_unforkable()?;
+    }
     let shard = visit.shard.map(|shard| shard.to_string());
     let path = path.canonicalize()?;
     let manifest =
@@ -344,6 +353,7 @@ impl Live<'_> {
             deadline: self.visit.budget().map(|budget| begun + budget),
             stop_after: self.visit.stop_after(),
             jobs: self.visit.jobs(1),
+            fork: asked.fork,
         };
         let mut summary = Summary::default();
         for seed in self.seeds()? {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use campaign::{Interrupt, Outcome, OutputFormat, columns, say};
-use injector::{At, Failure, Keeps, Laboratory, Plan, Victims};
+use injector::{At, Failure, Fault, Keeps, Laboratory, Plan, TOGETHER_MAX, Victims};
 use serde_json::{Value, json};
 
 use super::live;
@@ -49,19 +49,43 @@ pub(crate) fn bench(bench: &LiveBench<'_>, interrupt: &Interrupt) -> anyhow::Res
         ..reference.plan
     };
     let begun = Instant::now();
-    let mut rounds = Vec::new();
+    let (mut rounds, mut tried) = (Vec::new(), Vec::new());
     for index in plan.order() {
         if rounds.len() >= ROUNDS_MIN && begun.elapsed() >= bench.time {
             break;
         }
-        let faults = plan.fault(index).into_iter().collect();
-        let floor_s = timed(&laboratory, &Failure { faults: vec![] }, &cancelled)?;
-        let point_s = timed(&laboratory, &Failure { faults }, &cancelled)?;
+        let faults: Vec<_> = plan.fault(index).into_iter().collect();
+        tried.extend(faults.first().cloned());
+        let floor_s = timed(
+            &laboratory,
+            &Failure {
+                faults: vec![],
+                forked_ns: None,
+            },
+            &cancelled,
+        )?;
+        let point_s = timed(
+            &laboratory,
+            &Failure {
+                faults,
+                forked_ns: None,
+            },
+            &cancelled,
+        )?;
         rounds.push(Round { floor_s, point_s });
     }
+    let kernel = &laboratory.settings().kernel;
+    let forked = match kernel.refuse_unforkable() {
+        Ok(()) => Some(forked(&laboratory, &plan, tried, &cancelled)?),
+        Err(why) => {
+            say(&format!("without forks: {why}"));
+            None
+        }
+    };
     let measured = Measured {
         name: bench.file.display().to_string(),
         rounds,
+        forked,
     };
     let text = match bench.format {
         OutputFormat::Json => format!("{}\n", measured.json()),
@@ -81,28 +105,85 @@ fn timed(
     Ok(begun.elapsed().as_secs_f64())
 }
 
+/// The same failures in forks of one run, in the order of their times.
+fn forked(
+    laboratory: &Laboratory,
+    plan: &Plan,
+    tried: Vec<Fault>,
+    cancelled: &dyn Fn() -> bool,
+) -> anyhow::Result<Forked> {
+    let failures = tried.into_iter().map(|fault| Failure {
+        forked_ns: plan.fork_before(fault.when),
+        faults: vec![fault],
+    });
+    let mut failures: Vec<_> = failures.collect();
+    failures.sort_by_key(|failure| failure.forked_ns);
+    let begun = Instant::now();
+    let mut prefix = laboratory.prefix(false, cancelled)?;
+    let mut prefix_s = begun.elapsed().as_secs_f64();
+    let mut rest_s = Vec::new();
+    for failure in failures {
+        let begun = Instant::now();
+        prefix.advance(&failure)?;
+        prefix_s += begun.elapsed().as_secs_f64();
+        let begun = Instant::now();
+        prefix.future(&failure, None)?;
+        rest_s.push(begun.elapsed().as_secs_f64());
+    }
+    Ok(Forked { prefix_s, rest_s })
+}
+
+/// What forks measured, in seconds.
+struct Forked {
+    /// The run that all of them have in common.
+    prefix_s: f64,
+    /// Each fork, and what comes after it.
+    rest_s: Vec<f64>,
+}
+
+impl Forked {
+    /// What a failure takes, where as many have a run in common as in a sweep.
+    fn point_s(&self) -> f64 {
+        self.prefix_s / TOGETHER_MAX as f64 + median(self.rest_s.clone())
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
 /// What came of a cluster.
 struct Measured {
     name: String,
     rounds: Vec<Round>,
+    /// If the kernel can be forked.
+    forked: Option<Forked>,
 }
 
 impl Measured {
     fn median(&self, of: impl Fn(&Round) -> f64) -> f64 {
-        let mut values: Vec<f64> = self.rounds.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied().unwrap_or_default()
+        median(self.rounds.iter().map(of).collect())
     }
 
     /// Names and medians.
-    fn figures(&self) -> [(&'static str, f64); 4] {
+    fn figures(&self) -> Vec<(&'static str, f64)> {
         let point_s = self.median(|round| round.point_s);
-        [
+        let forked_s = self.forked.as_ref().map(Forked::point_s);
+        let forked = forked_s.into_iter().flat_map(|forked_s| {
+            [
+                ("fork_point_s", forked_s),
+                ("fork_points_per_hour", HOUR_S / forked_s),
+            ]
+        });
+        let mut figures = vec![
             ("floor_s", self.median(|round| round.floor_s)),
             ("point_s", point_s),
             ("ratio", self.median(|round| round.point_s / round.floor_s)),
             ("points_per_hour", HOUR_S / point_s),
-        ]
+        ];
+        figures.extend(forked);
+        figures
     }
 
     fn json(&self) -> Value {
@@ -116,10 +197,13 @@ impl Measured {
 
     fn table(&self) -> String {
         let head = [
-            "cluster", "rounds", "floor s", "point s", "ratio", "points/h",
+            "cluster", "rounds", "floor s", "point s", "ratio", "points/h", "fork s", "fork/h",
         ];
+        let head = &head[..head.len() - if self.forked.is_some() { 0 } else { 2 }];
         let mut row = vec![self.name.clone(), self.rounds.len().to_string()];
-        row.extend(self.figures().map(|(_, value)| format!("{value:.2}")));
-        columns(&[head.map(str::to_owned).to_vec(), row])
+        let figures = self.figures().into_iter();
+        row.extend(figures.map(|(_, value)| format!("{value:.2}")));
+        let head = head.iter().map(|word| (*word).to_owned()).collect();
+        columns(&[head, row])
     }
 }

@@ -85,7 +85,7 @@ pub(crate) fn settings(
     chaos: Level,
 ) -> anyhow::Result<SimulationSettings> {
     Ok(SimulationSettings {
-        kernel: Uml::find_virtual(kernel, None, seed)?,
+        kernel: Uml::find_simulated(kernel, seed)?,
         seed,
         chaos: chaos.of(),
         link: Link::default(),

@@ -89,6 +89,9 @@ pub enum Error {
     /// was waited for.
     #[error("the simulation is at the point at which it was to stop")]
     AtPoint,
+    /// The simulation stands still at the time at which it was asked to stop.
+    #[error("the simulation is at the time at which it was to stop")]
+    AtTime,
     /// Somebody asked for the end.
     #[error("it was interrupted")]
     Interrupted,

@@ -50,6 +50,7 @@ pub use network::{client_address, reaches_others, try_links, try_network};
 pub use node::Node;
 pub use process::{Ending, Process, Spawn, Starter};
 pub use simulated::{
-    Driven, MachineRecorder, MachineRecording, RunningClient, SimulatedCluster, SimulationSettings,
+    Driven, Look, Looked, MachineRecorder, MachineRecording, RunningClient, SimulatedCluster,
+    SimulationSettings,
 };
 pub use turns::Turns;

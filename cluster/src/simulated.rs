@@ -8,5 +8,6 @@ mod words;
 
 pub(crate) use init::{MACHINE_COMMAND, be_machine};
 pub use run::{
-    Driven, MachineRecorder, MachineRecording, RunningClient, SimulatedCluster, SimulationSettings,
+    Driven, Look, Looked, MachineRecorder, MachineRecording, RunningClient, SimulatedCluster,
+    SimulationSettings,
 };

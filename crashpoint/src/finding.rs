@@ -3,6 +3,7 @@
 mod cluster_script;
 mod export;
 mod live;
+mod look;
 mod minimize;
 mod replay;
 mod shorter;

@@ -34,6 +34,14 @@ pub enum Error {
         "while the client runs nothing is acknowledged and no disk is asked for anything, so there is nothing to try"
     )]
     NoPoints,
+    /// A run was to stand still after its end.
+    #[error("the run ends at {end_s} s of its time, before {until_s} s")]
+    AfterEnd {
+        /// When it ends, in seconds.
+        end_s: f64,
+        /// When it was to stand still.
+        until_s: f64,
+    },
     /// A run was not the same when it was made again.
     #[error(
         "failure {address} ended in another way when it was tried again (history {first}, then \

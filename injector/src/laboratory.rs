@@ -115,6 +115,18 @@ pub struct Laboratory {
     operations: Option<u64>,
 }
 
+/// A run that stands still at a time. What runs is killed when it is dropped.
+pub struct StandStill {
+    /// The machines.
+    pub cluster: SimulatedCluster,
+    /// The faults that have happened.
+    pub happened: Vec<Happened>,
+    /// What has been acknowledged.
+    pub acknowledged: Vec<String>,
+    /// What machines say there goes with it.
+    _logs: Logs,
+}
+
 /// A run, and what was learned of it so far.
 struct Run<'a> {
     cluster: SimulatedCluster,
@@ -174,11 +186,17 @@ impl Laboratory {
         &self.settings
     }
 
-    fn prepared(&self, logs: &Logs, cancelled: &dyn Fn() -> bool) -> Result<SimulatedCluster> {
+    /// A cluster whose machines are off.
+    fn made(&self, logs: &Logs) -> Result<SimulatedCluster> {
         let mut cluster = SimulatedCluster::new(&self.file, logs.path(), &self.settings)?;
         if let Some(operations) = self.operations {
             cluster.tell_client(OPERATIONS, &operations.to_string());
         }
+        Ok(cluster)
+    }
+
+    fn prepared(&self, logs: &Logs, cancelled: &dyn Fn() -> bool) -> Result<SimulatedCluster> {
+        let mut cluster = self.made(logs)?;
         cluster.start(cancelled)?;
         cluster.prepare(cancelled)?;
         Ok(cluster)
@@ -338,7 +356,17 @@ impl Laboratory {
         keeps_frames: bool,
         cancelled: &'a dyn Fn() -> bool,
     ) -> Result<Run<'a>> {
-        let mut cluster = self.prepared(logs, cancelled)?;
+        let cluster = self.prepared(logs, cancelled)?;
+        self.begun(cluster, keeps_frames, cancelled)
+    }
+
+    /// The run of a cluster that is ready, whose client begins.
+    fn begun<'a>(
+        &'a self,
+        mut cluster: SimulatedCluster,
+        keeps_frames: bool,
+        cancelled: &'a dyn Fn() -> bool,
+    ) -> Result<Run<'a>> {
         if keeps_frames {
             cluster.simulation().switch().keep_frames();
         }
@@ -351,6 +379,63 @@ impl Laboratory {
             driven: Driven::Time,
             happened: Vec::new(),
             cancelled,
+        })
+    }
+
+    /// The same run up to a time, in nanoseconds, at which it stands still. With `kept` its logs and
+    /// consoles are there afterwards, and its frames can be [written](SimulatedCluster::write_frames).
+    ///
+    /// # Errors
+    /// [`Error::AfterEnd`] if it ends before, or if it cannot go on.
+    pub fn run_until(
+        &self,
+        failure: &Failure,
+        until_ns: u64,
+        kept: Option<&Path>,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<StandStill> {
+        let logs = Logs::new(kept)?;
+        // Before it is forked, it is the run that it is forked from.
+        let is_fork = failure.forked_ns.is_some_and(|forked_ns| forked_ns < until_ns);
+        let mut run = if is_fork {
+            let mut prefix = self.prefix(kept.is_some(), cancelled)?;
+            prefix.advance(failure)?;
+            let mut run = prefix.run.fork(logs.path())?;
+            run.cluster.stop_at_time(Some(until_ns));
+            run
+        } else {
+            let mut cluster = self.made(&logs)?;
+            cluster.stop_at_time(Some(until_ns));
+            let ready = cluster.start(cancelled).and_then(|()| cluster.prepare(cancelled));
+            if let Err(ClusterError::AtTime) = ready {
+                cluster.stop_at_time(None);
+                return Ok(StandStill {
+                    cluster,
+                    happened: Vec::new(),
+                    acknowledged: Vec::new(),
+                    _logs: logs,
+                });
+            }
+            ready?;
+            self.begun(cluster, kept.is_some(), cancelled)?
+        };
+        match run.fail(failure) {
+            Err(Error::Cluster(ClusterError::AtTime)) => {}
+            Err(error) => return Err(error),
+            Ok(_) => {
+                return Err(Error::AfterEnd {
+                    end_s: run.cluster.simulation().now_ns() as f64 / 1e9,
+                    until_s: until_ns as f64 / 1e9,
+                });
+            }
+        }
+        run.cluster.stop_at_time(None);
+        let text = String::from_utf8_lossy(&run.lines);
+        Ok(StandStill {
+            acknowledged: text.lines().map(str::to_owned).collect(),
+            cluster: run.cluster,
+            happened: run.happened,
+            _logs: logs,
         })
     }
 }

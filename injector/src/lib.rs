@@ -24,7 +24,7 @@ pub use directory::{LiveDirectory, manifest, merge, plans, results, summary};
 pub use disks::Keeps;
 pub use error::{Error, Result};
 pub use laboratory::{
-    DiskLeft, Happened, Judged, Laboratory, LiveRun, OPERATIONS, Prefix, Reference,
+    DiskLeft, Happened, Judged, Laboratory, LiveRun, OPERATIONS, Prefix, Reference, StandStill,
 };
 pub use minimize::{Minimized, minimize};
 pub use plan::{Address, At, Failure, Fault, ForkPoint, Moment, Plan, PointRange, Victims};

@@ -1,11 +1,14 @@
 //! Clusters on simulated machines, by somebody who is not root. Root is needed to be somebody else.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
 use end_to_end::{Ordinary, printed, program, said, store_cluster};
+use nix::pty::{OpenptyResult, openpty};
 use serde_json::Value;
 
 /// When a simulation begins, in seconds since 1970.
@@ -269,6 +272,7 @@ fn a_live_sweep_finds_what_is_acknowledged_too_early_and_it_happens_again() {
         .find(|result| result["verdict"] == "broken")
         .and_then(|result| result["faults"][0]["time_s"].as_f64())
         .expect("a time");
+    looks_around(&store, failed_s);
     let frames = frames(&store.files("out/kept")["net.pcap"]);
     let is_node = |address: &[u8; 6]| address[..5] == [2, 0, 10, 77, 0];
     let of_nodes = |from_s: f64, to_s: f64| {
@@ -343,6 +347,87 @@ fn forks_of_one_run_come_to_what_runs_of_their_own_come_to() {
     let text = printed(&replayed);
     let same = "it came to the same again, to the byte";
     assert!(text.contains(same), "{text}{}", said(&replayed));
+}
+
+/// The first finding stands still where it is asked to, and a command sees what is there then.
+fn looks_around(store: &Store, failed_s: f64) {
+    let look = |until: f64, options: &[&str]| {
+        let until = format!("{until:.9}s");
+        let words = ["replay", "out/results", "1", "--until", &until];
+        let output = store.crashpoint(&[&words[..], options].concat());
+        (output.status.code(), printed(&output), said(&output))
+    };
+    let before_s = failed_s - 1e-6;
+    let clock = "hostname; ls -d {dir}; date +%s.%N; exit 7";
+    let in_b = ["--command", clock, "--node", "b"];
+    let (status, seen, words) = look(before_s, &in_b);
+    assert_eq!(status, Some(0), "{words}");
+    assert!(words.contains("the power has not failed yet"), "{words}");
+    assert!(words.contains("the command ended with status 7"), "{words}");
+    let lines: Vec<_> = seen.lines().collect();
+    assert_eq!(lines[0], "b", "{seen}");
+    assert!(lines[1].ends_with("/b"), "{seen}");
+    let now_s: f64 = lines[2].parse().expect("a time");
+    // Time has passed for the command, and for nothing else.
+    let ahead_s = now_s - f64::from(EPOCH_S) - before_s;
+    assert!((0.0..0.1).contains(&ahead_s), "{ahead_s}");
+    assert_eq!(look(before_s, &in_b).1, seen, "the same each time");
+    // While its power is off nobody looks around in it.
+    let (status, _, words) = look(failed_s + 0.5, &in_b);
+    assert_eq!(status, Some(2), "{words}");
+    assert!(words.contains("the machine of b has no power at"), "{words}");
+    let (status, listed, words) = look(failed_s + 0.5, &[]);
+    assert_eq!(status, Some(0), "{words}");
+    assert_eq!(listed, "a is off\nb is off\nc is off\nclient is on\n");
+    let (status, _, words) = look(1000.0, &in_b);
+    assert_eq!(status, Some(2), "{words}");
+    assert!(
+        words.contains("the run ends at") && words.contains("before 1000 s"),
+        "{words}"
+    );
+    let refused = [
+        (&["--command", "true"][..], "--command takes --node NODE here, one of a, b, c, client"),
+        (&["--command", "true", "--node", "d"], "there is no node d: it is one of"),
+        (&["--shell", "b"], "--shell takes a terminal: without one, use --command COMMAND --node b"),
+    ];
+    for (options, expected) in refused {
+        let (status, _, words) = look(before_s, options);
+        assert_eq!(status, Some(2), "{words}");
+        assert!(words.contains(expected), "{words}");
+        assert_eq!(words.lines().count(), 1, "{words}");
+    }
+    speaks_with_a_shell(store, before_s);
+}
+
+/// A person at a terminal, who looks at two things and leaves.
+fn speaks_with_a_shell(store: &Store, until_s: f64) {
+    let OpenptyResult { master, slave } = openpty(None, None).expect("a terminal");
+    let its = || slave.try_clone().expect("cloned");
+    let until = format!("{until_s:.9}s");
+    let mut command = store
+        .place
+        .crashpoint(&["replay", "out/results", "1", "--until", &until, "--shell", "c"]);
+    command.env("PATH", &store.path);
+    let mut shell = command
+        .stdin(its())
+        .stdout(its())
+        .stderr(its())
+        .spawn()
+        .expect("started");
+    drop(slave);
+    let (mut keys, mut screen) = (File::from(master.try_clone().expect("cloned")), File::from(master));
+    let mut shown = String::new();
+    // What is typed waits until the shell asks for it.
+    keys.write_all(b"echo $((6 * 7)) on $(hostname)\nls -d $PWD\nexit\n").expect("typed");
+    let mut buffer = [0; 4096];
+    while let Ok(length @ 1..) = screen.read(&mut buffer) {
+        shown += &String::from_utf8_lossy(&buffer[..length]);
+    }
+    let status = shell.wait().expect("ended");
+    assert_eq!(status.code(), Some(0), "{shown}");
+    assert!(shown.contains("from here on it is another run"), "{shown}");
+    assert!(shown.contains("c# 42 on c\r\nc# "), "{shown}");
+    assert!(shown.contains("/c\r\nc# "), "{shown}");
 }
 
 /// What came of each failure, by seed, then by how often the power failed, then by index.

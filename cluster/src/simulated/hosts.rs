@@ -150,6 +150,8 @@ pub(super) struct Hosts {
     known: Vec<Host>,
     logs: PathBuf,
     next_id: ProcessId,
+    /// When everything stands still.
+    pub(super) stop_ns: Option<u64>,
 }
 
 impl Hosts {
@@ -159,6 +161,7 @@ impl Hosts {
             known: Vec::new(),
             logs: logs.to_owned(),
             next_id: 0,
+            stop_ns: None,
         }
     }
 
@@ -266,9 +269,14 @@ impl Hosts {
         self.known[machine].content.take()
     }
 
-    /// Lets time pass until something happens.
+    /// Lets time pass until something happens, or everything is to stand still.
     pub(super) fn hear(&mut self, until_ns: u64, cancelled: &dyn Fn() -> bool) -> Result<Heard> {
-        match self.simulation.run(until_ns, cancelled)? {
+        let stop_ns = self.stop_ns.filter(|stop_ns| *stop_ns <= until_ns);
+        match self
+            .simulation
+            .run(stop_ns.unwrap_or(until_ns), cancelled)?
+        {
+            Happening::Time if stop_ns.is_some() => return Err(Error::AtTime),
             Happening::Said { machine, bytes } => self.listen(machine, &bytes)?,
             Happening::Ended { machine, end } => self.known[machine].end = Some(end),
             Happening::Point => return Ok(Heard::Point),

@@ -219,8 +219,12 @@ impl Init {
                 return Ok(());
             }
             Order::Input { id, bytes } => {
-                let process = self.processes.get_mut(&id);
-                if let Some(input) = process.and_then(|process| process.input.as_mut()) {
+                let Some(process) = self.processes.get_mut(&id) else {
+                    return Ok(());
+                };
+                if bytes.is_empty() {
+                    process.input = None;
+                } else if let Some(input) = &mut process.input {
                     // Who ends without reading is told by how it ends.
                     let _ = input.write_all(&bytes);
                 }

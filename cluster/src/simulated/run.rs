@@ -3,6 +3,8 @@
 //! All that is waited for is waited for in the simulation's time, so a run does not depend on the
 //! host: what a file gives a node to become ready is time of its own clock.
 
+mod look;
+
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -31,6 +33,8 @@ use crate::log;
 use crate::network::{client_address, hardware_address};
 use crate::node::{FIRST_LAST_PID, SETUP_WITHIN, hosts};
 use crate::process::{Ending, ending};
+
+pub use look::{Look, Looked};
 
 /// The file system of a node's disk, if the cluster file names none.
 const FILE_SYSTEM: &str = "ext4";

@@ -26,7 +26,7 @@ pub(super) enum Order {
     },
     /// To start a command.
     Start { id: ProcessId, task: Task },
-    /// To give a process something to read.
+    /// To give a process something to read; nothing is the end of its input.
     Input { id: ProcessId, bytes: Vec<u8> },
     /// To send a signal to a process and to what it started, as far as that is in its group.
     Signal { id: ProcessId, signal: i32 },

@@ -10,6 +10,7 @@ use injector::{
     LiveResult, Minimized, OPERATIONS, finding, finding_in_full, findings, manifest, plans, results,
 };
 
+use super::look::{self, LookArgs};
 use crate::cluster::{laboratory_of, listed, live_table};
 
 /// Lists the findings of a live sweep, or shows one; nothing if the directory is none of one.
@@ -144,6 +145,7 @@ pub(super) fn replay(
     directory: &Path,
     number: usize,
     keep: Option<&Path>,
+    (command, look): (Option<&str>, &LookArgs),
     interrupt: &Interrupt,
 ) -> anyhow::Result<Option<Outcome>> {
     let Some(manifest) = manifest(directory)? else {
@@ -153,17 +155,29 @@ pub(super) fn replay(
     let found = findings(&results, &manifest);
     let (result, alike) = numbered(&found, number)?;
     let laboratory = laboratory_of(&manifest, directory, result.address.seed)?;
+    if command.is_some() && look.until.is_none() {
+        bail!("--command takes --until TIME here: the run has to stand still for a look");
+    }
+    let wanted = look.wanted(command, &laboratory)?;
     if let Some(keep) = keep {
         make_empty(keep)?;
     }
+    let interrupted = || {
+        say("interrupted: everything is stopped");
+        Ok(Some(Outcome::Incomplete))
+    };
+    let failure = result.failure();
+    if let Some(until_ns) = look.until {
+        return match look::look(&laboratory, &failure, until_ns, &wanted, keep, interrupt) {
+            Err(_) if interrupt.requested() => interrupted(),
+            other => other.map(Some),
+        };
+    }
     let text = finding(number, result, alike, &manifest);
     io::stdout().lock().write_all(text.as_bytes())?;
-    let ran = laboratory.run(&result.failure(), keep, &|| interrupt.requested());
+    let ran = laboratory.run(&failure, keep, &|| interrupt.requested());
     let run = match ran {
-        Err(injector::Error::Cluster(cluster::Error::Interrupted)) => {
-            say("interrupted: everything is stopped");
-            return Ok(Some(Outcome::Incomplete));
-        }
+        Err(injector::Error::Cluster(cluster::Error::Interrupted)) => return interrupted(),
         other => other?,
     };
     let mut out = io::stdout().lock();

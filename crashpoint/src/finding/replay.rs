@@ -14,11 +14,12 @@ use machine::{Logged, Machine};
 use node_sweep::Recorded;
 use replayer::{FoundWhat, GuestLook, Looked, Recovered, Search, SweepOptions, Workers, prepare};
 
+use super::look::LookArgs;
 use super::{Named, Opened, live, states};
 use crate::inject;
 
 /// How often an interrupt is looked for.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// What a guest is asked for where nobody is at a terminal.
 const LISTING: &str = "ls -lAR {}";
@@ -41,6 +42,9 @@ pub(crate) struct ReplayArgs {
     /// history and logs
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     keep: Option<PathBuf>,
+
+    #[command(flatten)]
+    look: LookArgs,
 }
 
 /// Does it.
@@ -49,13 +53,18 @@ pub(crate) fn replay(
     fs: &Command,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Outcome> {
+    let command = arguments.command.as_deref();
     if let Some(outcome) = live::replay(
         &arguments.finding.results,
         arguments.finding.number,
         arguments.keep.as_deref(),
+        (command, &arguments.look),
         interrupt,
     )? {
         return Ok(outcome);
+    }
+    if arguments.look.until.is_some() {
+        bail!("--until is for findings of `crashpoint cluster sweep --live`: nothing else goes on");
     }
     if let Some(outcome) = inject::replay(
         &arguments.finding.results,
@@ -65,7 +74,6 @@ pub(crate) fn replay(
     )? {
         return Ok(outcome);
     }
-    let command = arguments.command.as_deref();
     if let Some(recorded) = Recorded::read(&arguments.finding.results)? {
         let state = states::State {
             directory: &arguments.finding.results,

@@ -49,6 +49,12 @@ pub struct Asked {
     pub seeds: (u64, u64),
     /// `off`, `low` or `high`.
     pub chaos: String,
+    /// What the network is like, as `--network` takes it, if that was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+    /// How far clocks are apart, as `--clocks` takes it, if they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clocks: Option<String>,
     /// At what the power fails.
     pub points: Vec<At>,
     /// Whose power fails.

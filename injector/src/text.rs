@@ -309,6 +309,8 @@ mod tests {
             asked: Asked {
                 seeds: (7, 7),
                 chaos: "off".into(),
+                network: None,
+                clocks: None,
                 points: vec![At::Acks],
                 victims: vec![Victims::All],
                 states: "flushed".parse().expect("known"),

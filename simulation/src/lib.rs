@@ -14,6 +14,7 @@
 
 mod calendar;
 mod chance;
+mod clock;
 mod device;
 mod error;
 mod machine;
@@ -25,9 +26,10 @@ mod time_travel;
 mod vhost_user;
 
 pub use chance::Chance;
+pub use clock::{Clock, Clocks};
 pub use device::{Disk, DiskTimes, PowerCut};
 pub use error::{Error, Result};
 pub use machine::{Chaos, End, MachineSpec};
 pub use pcap::{SentFrame, pcap};
 pub use simulation::{EPOCH_NS, Happening, Point, Settings, Simulation};
-pub use switch::{HardwareAddress, Link, Switch};
+pub use switch::{BITS_PER_SECOND, HardwareAddress, LATE_TIMES, Link, Switch};

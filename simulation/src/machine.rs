@@ -13,6 +13,7 @@ mod fork;
 
 use machine::Uml;
 
+use crate::clock::Clock;
 use crate::device::{Device, Disk, Kind, Port, network_offer, port_offer};
 use crate::error::{Context, Error, Result};
 use crate::process::Process;
@@ -38,8 +39,8 @@ pub struct MachineSpec {
     pub memory_mib: u64,
     /// Its disks, which it sees as /dev/vda, /dev/vdb and so on.
     pub disks: Vec<Disk>,
-    /// How far its clock is ahead of the simulation's, in nanoseconds.
-    pub clock_offset_ns: i64,
+    /// Its clock.
+    pub clock: Clock,
     /// How its kernel disturbs the programs in it.
     pub chaos: Option<Chaos>,
     /// The arguments with which this program is started as its init.
@@ -112,7 +113,7 @@ pub enum End {
 pub(crate) struct Machine {
     pub(crate) name: String,
     memory_mib: u64,
-    clock_offset_ns: i64,
+    pub(crate) clock: Clock,
     chaos: Option<Chaos>,
     init: Vec<String>,
     /// What a kernel finds at its boot.
@@ -140,8 +141,13 @@ pub(crate) struct Running {
     pub(crate) offset_ns: u64,
     /// What it knows of the simulation's time.
     pub(crate) local_ns: u64,
+    /// The last moment that both it and we named, in the simulation's time and in its own: between
+    /// two ticks of a clock that drifts there is more than one moment.
+    pub(crate) known_ns: (u64, u64),
     /// When it wants to run.
     pub(crate) request_ns: Option<u64>,
+    /// The same in its own time.
+    pub(crate) own_request_ns: u64,
     /// Up to when it lets time pass without asking.
     pub(crate) free_until_ns: u64,
     /// Since when it is frozen.
@@ -180,6 +186,29 @@ impl Running {
             self.local_ns = self.local_ns.max(time_ns);
         }
     }
+
+    /// What its clock shows at a time of the simulation that is not before what it knows. It has not
+    /// gone beyond what it asked to run at as long as that is not over.
+    pub(crate) fn own_ns(&self, clock: Clock, time_ns: u64) -> u64 {
+        let (known_ns, own_ns) = self.known_ns;
+        if time_ns == known_ns {
+            return own_ns;
+        }
+        let shown_ns = clock.counted_ns(time_ns.saturating_sub(self.offset_ns));
+        match self.request_ns {
+            Some(request_ns) if time_ns <= request_ns => shown_ns.min(self.own_request_ns),
+            _ => shown_ns,
+        }
+    }
+
+    /// When its clock shows a time.
+    pub(crate) fn time_ns(&self, clock: Clock, shown_ns: u64) -> u64 {
+        let (known_ns, own_ns) = self.known_ns;
+        if shown_ns == own_ns {
+            return known_ns;
+        }
+        clock.passed_ns(shown_ns).saturating_add(self.offset_ns)
+    }
 }
 
 /// The names of a machine's files in the directory of the simulation, which is its kernel's working
@@ -216,7 +245,7 @@ impl Machine {
             console: consoles.join(file(&spec.name, "console")),
             name: spec.name,
             memory_mib: spec.memory_mib,
-            clock_offset_ns: spec.clock_offset_ns,
+            clock: spec.clock,
             chaos: spec.chaos,
             init: spec.init,
         })
@@ -258,7 +287,9 @@ impl Machine {
             stream,
             offset_ns: now_ns,
             local_ns: now_ns,
+            known_ns: (now_ns, 0),
             request_ns: None,
+            own_request_ns: 0,
             free_until_ns: 0,
             frozen_ns: None,
             console_from,
@@ -362,11 +393,6 @@ impl Machine {
         stream
             .chain(self.devices.iter().map(Device::events))
             .collect()
-    }
-
-    /// The time of day that its clock has when it is switched on.
-    pub(crate) fn time_of_day_ns(&self, epoch_ns: u64, now_ns: u64) -> u64 {
-        (epoch_ns + now_ns).saturating_add_signed(self.clock_offset_ns)
     }
 
     /// Ends its kernel at once, if it runs, with all that runs in it.

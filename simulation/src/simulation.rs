@@ -45,6 +45,8 @@ pub struct Settings {
     pub seed: u64,
     /// What the ways between machines are like.
     pub link: Link,
+    /// How fast machines send, in bits a second.
+    pub bits_per_second: u64,
     /// The directory for what kernels say on their consoles: one file for each machine.
     pub consoles: PathBuf,
 }
@@ -203,7 +205,7 @@ impl Simulation {
         let _ = machine::stay_on_one_processor(number);
         Ok(Self {
             machines: Vec::new(),
-            switch: Switch::new(settings.seed, settings.link),
+            switch: Switch::new(settings.seed, settings.link, settings.bits_per_second),
             calendar: Calendar::default(),
             settings,
             now_ns: 0,
@@ -368,6 +370,7 @@ impl Simulation {
         let frozen_ns = now_ns.saturating_sub(since_ns.max(running.local_ns));
         running.offset_ns += frozen_ns;
         running.local_ns += frozen_ns;
+        running.known_ns.0 += frozen_ns;
         running.request_ns = running.request_ns.map(|request| request + frozen_ns);
         // What came meanwhile.
         let rings = machine.devices.iter().enumerate();

@@ -23,7 +23,13 @@ pub struct Link {
     pub lost_per_million: u32,
     /// How many of a million come twice.
     pub doubled_per_million: u32,
+    /// How many of a million take [`LATE_TIMES`] times as long, so that what is sent after them
+    /// comes before them.
+    pub late_per_million: u32,
 }
+
+/// How much longer a frame takes that is late.
+pub const LATE_TIMES: u64 = 10;
 
 impl Default for Link {
     /// Two racks of a data centre.
@@ -33,12 +39,16 @@ impl Default for Link {
             jitter_ns: 50_000,
             lost_per_million: 0,
             doubled_per_million: 0,
+            late_per_million: 0,
         }
     }
 }
 
-/// How long a byte takes on its way into the network: a gigabit a second.
-const NS_PER_BYTE: u64 = 8;
+/// How fast a machine sends if nothing is said, in bits a second.
+pub const BITS_PER_SECOND: u64 = 1_000_000_000;
+
+const NS_OF_SECOND: u64 = 1_000_000_000;
+const BITS_PER_BYTE: u64 = 8;
 
 /// The switch.
 #[derive(Debug, Clone)]
@@ -46,6 +56,7 @@ pub struct Switch {
     seed: u64,
     machines: Vec<Plug>,
     usual: Link,
+    bits_per_second: u64,
     links: BTreeMap<(usize, usize), Link>,
     chances: BTreeMap<(usize, usize), Chance>,
     cuts: BTreeSet<(usize, usize)>,
@@ -74,11 +85,12 @@ pub(crate) struct OnItsWay {
 }
 
 impl Switch {
-    pub(crate) fn new(seed: u64, usual: Link) -> Self {
+    pub(crate) fn new(seed: u64, usual: Link, bits_per_second: u64) -> Self {
         Self {
             seed,
             machines: Vec::new(),
             usual,
+            bits_per_second: bits_per_second.max(1),
             links: BTreeMap::new(),
             chances: BTreeMap::new(),
             cuts: BTreeSet::new(),
@@ -146,8 +158,10 @@ impl Switch {
 
     /// A machine sends a frame.
     pub(crate) fn send(&mut self, from: usize, frame: &[u8], now_ns: u64) -> OnItsWay {
+        let bits = frame.len() as u64 * BITS_PER_BYTE;
         let plug = &mut self.machines[from];
-        let sent_ns = plug.busy_until_ns.max(now_ns) + frame.len() as u64 * NS_PER_BYTE;
+        let sending_ns = bits * NS_OF_SECOND / self.bits_per_second;
+        let sent_ns = plug.busy_until_ns.max(now_ns) + sending_ns;
         plug.busy_until_ns = sent_ns;
         self.frames += 1;
         if let Some(sent) = &mut self.sent {
@@ -198,7 +212,11 @@ impl Switch {
                 0 => 0,
                 most => chance.below(most + 1),
             };
-            (sent_ns + link.latency_ns + jitter_ns, to)
+            let times = match chance.happens(link.late_per_million) {
+                true => LATE_TIMES,
+                false => 1,
+            };
+            (sent_ns + times * (link.latency_ns + jitter_ns), to)
         };
         (0..times).map(|_| arrival(chance)).collect()
     }
@@ -215,10 +233,11 @@ mod tests {
         jitter_ns: 0,
         lost_per_million: 0,
         doubled_per_million: 0,
+        late_per_million: 0,
     };
 
     fn switch(link: Link) -> Switch {
-        let mut switch = Switch::new(1, link);
+        let mut switch = Switch::new(1, link, BITS_PER_SECOND);
         for (index, address) in ADDRESSES.into_iter().enumerate() {
             switch.plug_in(&format!("n{index}"), address);
         }
@@ -284,6 +303,28 @@ mod tests {
         assert!(counts.iter().all(|count| *count > 20), "{counts:?}");
         let times: Vec<_> = first.iter().flatten().map(|(time, _)| *time).collect();
         assert!(!times.is_sorted(), "some overtake others");
+    }
+
+    #[test]
+    fn a_frame_that_is_late_comes_after_others_and_a_slow_card_takes_longer() {
+        let late = Link {
+            late_per_million: 100_000,
+            ..STILL
+        };
+        let mut switch = switch(late);
+        let times: Vec<_> = (0..200)
+            .map(|_| switch.send(0, &frame(ADDRESSES[1]), 0).arrivals[0].0)
+            .collect();
+        let took = (1..).map(|sent| sent * 480).zip(&times);
+        let took: Vec<u64> = took.map(|(sent, time)| time - sent).collect();
+        assert!(took.iter().all(|took| [1000, 10_000].contains(took)));
+        let late = took.iter().filter(|took| **took == 10_000).count();
+        assert!((5..40).contains(&late), "{late}");
+        assert!(!times.is_sorted());
+        let mut slow = Switch::new(1, STILL, BITS_PER_SECOND / 10);
+        slow.plug_in("n0", ADDRESSES[0]);
+        slow.plug_in("n1", ADDRESSES[1]);
+        assert_eq!(arrivals(&mut slow, 0, ADDRESSES[1]), [(5800, 1)]);
     }
 
     #[test]

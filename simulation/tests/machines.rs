@@ -15,7 +15,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sys::reboot::{RebootMode, reboot};
 use pace_rules::disk::{Disk as Keeping, Relaxation};
 use simulation::{
-    Chance, Chaos, Disk, DiskTimes, EPOCH_NS, End, Error, Happening, Link, MachineSpec, Point,
+    BITS_PER_SECOND, Chance, Chaos, Clock, Disk, DiskTimes, EPOCH_NS, End, Error, Happening, Link, MachineSpec, Point,
     Settings, Simulation,
 };
 use tempfile::TempDir;
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
         serve().expect("served");
         let _ = reboot(RebootMode::RB_POWER_OFF);
     }
-    let tests: [Test; 12] = [
+    let tests: [Test; 13] = [
         ("waiting_costs_no_time_and_clocks_agree", clocks),
         ("what_no_flush_covers_is_lost_with_the_power", power),
         ("a_run_stands_still_before_a_request_to_a_disk", point),
@@ -59,6 +59,7 @@ fn main() -> ExitCode {
             lives,
         ),
         ("a_frozen_machine_is_behind_when_it_goes_on", freeze),
+        ("clocks_are_ahead_and_drift", clocks_drift),
         ("a_kernel_that_panics_says_so", panics),
         ("runs_of_one_seed_are_equal_and_others_not", equal),
         ("forks_go_on_as_the_run_does_that_is_not_forked", forks),
@@ -180,27 +181,37 @@ struct Bench {
 impl Bench {
     /// Machines that are on and ready, with a disk each that keeps its word.
     fn new(kernel: &Path, seed: u64, machines: usize) -> Self {
-        let mut this = Self::off(kernel, seed, machines, None);
-        for index in 0..machines {
+        Self::with_clocks(kernel, seed, &vec![Clock::default(); machines])
+    }
+
+    /// The same with these clocks, one for each machine.
+    fn with_clocks(kernel: &Path, seed: u64, clocks: &[Clock]) -> Self {
+        let mut this = Self::off_with_clocks(kernel, seed, clocks, None);
+        for index in 0..clocks.len() {
             this.boot(index);
         }
         this
     }
 
     fn off(kernel: &Path, seed: u64, machines: usize, chaos: Option<Chaos>) -> Self {
+        Self::off_with_clocks(kernel, seed, &vec![Clock::default(); machines], chaos)
+    }
+
+    fn off_with_clocks(kernel: &Path, seed: u64, clocks: &[Clock], chaos: Option<Chaos>) -> Self {
         let kernel = Uml::find_simulated(Some(kernel), seed).expect("a kernel");
         let consoles = tempfile::tempdir().expect("a directory");
         let simulation = Simulation::new(Settings {
             kernel,
             seed,
             link: Link::default(),
+            bits_per_second: BITS_PER_SECOND,
             consoles: consoles.path().to_owned(),
         });
         let mut this = Self {
             simulation: simulation.expect("made"),
             consoles,
         };
-        for index in 0..machines {
+        for (index, clock) in clocks.iter().enumerate() {
             let name = format!("n{index}");
             let disk = Disk::new(
                 Arc::new(Base::empty(64 << 20)),
@@ -213,7 +224,7 @@ impl Bench {
                 address: [2, 0, 0, 0, 0, index as u8],
                 memory_mib: 64,
                 disks: vec![disk],
-                clock_offset_ns: 0,
+                clock: *clock,
                 chaos,
                 init: vec![INIT.into()],
             };
@@ -431,6 +442,52 @@ fn freeze(kernel: &Path) {
         (20 * SECOND_NS..21 * SECOND_NS).contains(&behind_ns),
         "{behind_ns}"
     );
+}
+
+fn clocks_drift(kernel: &Path) {
+    let (ahead_ns, ppm) = (250_000_000, 1000);
+    let clocks = [
+        Clock::default(),
+        Clock {
+            offset_ns: ahead_ns,
+            drift_ppm: ppm,
+        },
+        Clock {
+            offset_ns: -ahead_ns,
+            drift_ppm: -ppm,
+        },
+    ];
+    let run = || {
+        let mut bench = Bench::with_clocks(kernel, 1, &clocks);
+        // How far the clock of a machine is ahead of the simulation's, when it says so.
+        let ahead = |bench: &mut Bench, machine: usize| {
+            let said: u64 = bench.ask(machine, "time").parse().expect("a time");
+            said.cast_signed() - (EPOCH_NS + bench.simulation.now_ns()).cast_signed()
+        };
+        let mut seen = vec![[0, 1, 2].map(|machine| ahead(&mut bench, machine))];
+        // What a machine measures, it measures with its clock.
+        for (machine, expected_ns) in [(1, 999_000_999_000), (2, 1_001_001_001_000)] {
+            let before_ns = bench.simulation.now_ns();
+            assert_eq!(bench.ask(machine, "sleep 1000000"), "slept");
+            let slept_ns = bench.simulation.now_ns() - before_ns;
+            assert!(slept_ns.abs_diff(expected_ns) < SECOND_NS / 100, "{slept_ns}");
+        }
+        seen.push([0, 1, 2].map(|machine| ahead(&mut bench, machine)));
+        // A life of 2,000 seconds later its clock is where it would be without the loss of power.
+        bench.simulation.switch_off(&[1]);
+        bench.boot(1);
+        seen.push([0, 1, 2].map(|machine| ahead(&mut bench, machine)));
+        (seen, bench.simulation.history())
+    };
+    let (seen, history) = run();
+    for (ahead, passed_s) in seen.iter().zip([0, 2000, 2000]) {
+        let drifted_ns = passed_s * 1_000_000_000 * i64::from(ppm) / 1_000_000;
+        for (seen_ns, sign) in ahead.iter().zip([0, 1, -1]) {
+            let expected_ns = sign * (ahead_ns + drifted_ns);
+            assert!((seen_ns - expected_ns).abs() < 10_000_000, "{seen:?}");
+        }
+    }
+    assert_eq!(run(), (seen, history), "the same each time");
 }
 
 fn panics(kernel: &Path) {

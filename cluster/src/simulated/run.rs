@@ -18,7 +18,7 @@ use machine::Uml;
 use nix::sys::signal::Signal;
 use pace_rules::disk::{Disk as Keeping, Log, Relaxation};
 use simulation::{
-    Chance, Chaos, Disk, DiskTimes, EPOCH_NS, End, Link, MachineSpec, Point, PowerCut, Settings,
+    Chance, Chaos, Clocks, Disk, DiskTimes, EPOCH_NS, End, Link, MachineSpec, Point, PowerCut, Settings,
     Simulation, pcap,
 };
 use trace_store::Disk as RecordedDisk;
@@ -63,8 +63,12 @@ pub struct SimulationSettings {
     pub seed: u64,
     /// How kernels disturb the programs in them.
     pub chaos: Option<Chaos>,
+    /// How far their clocks are apart.
+    pub clocks: Clocks,
     /// What the ways between machines are like.
     pub link: Link,
+    /// How fast machines send, in bits a second.
+    pub bits_per_second: u64,
     /// How long disks take.
     pub disk_times: DiskTimes,
     /// How disks keep their word.
@@ -186,6 +190,7 @@ impl SimulatedCluster {
             kernel: settings.kernel.clone(),
             seed: settings.seed,
             link: settings.link,
+            bits_per_second: settings.bits_per_second,
             consoles: logs.to_owned(),
         })?;
         let mut hosts = Hosts::new(simulation, logs);
@@ -201,7 +206,7 @@ impl SimulatedCluster {
                 address: hardware_address(address),
                 memory_mib: MEMORY_MIB,
                 disks: disk.into_iter().collect(),
-                clock_offset_ns: 0,
+                clock: settings.clocks.of(settings.seed, name),
                 chaos: settings.chaos,
                 init: vec![MACHINE_COMMAND.into()],
             })?;

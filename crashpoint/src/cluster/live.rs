@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Instant;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use campaign::{Interrupt, Outcome, OutputFormat, Progress, Shard, quoted, say};
 use clap::Args;
 use cluster::ClusterFile;
@@ -14,7 +14,8 @@ use injector::{
     Summary, Victims, finding, findings, kernel_hash, sweep, table,
 };
 
-use super::simulate::{Level, settings};
+use super::simulate::settings;
+use super::surroundings::{Level, Network, Spread, Surroundings};
 use crate::recover::AgainArgs;
 use crate::states::VisitArgs;
 
@@ -66,6 +67,14 @@ pub(crate) struct LiveArgs {
     /// of booting them for each
     #[arg(long, requires = "live")]
     fork: bool,
+
+    /// What the network of the machines is like: see `cluster run --help`
+    #[arg(long, value_name = "WORD=VALUE,...", requires = "live")]
+    network: Option<Network>,
+
+    /// How far the clocks of the machines are apart: see `cluster run --help`
+    #[arg(long, value_name = "OFFSET[,PPM]", requires = "live")]
+    clocks: Option<Spread>,
 }
 
 /// Seeds from one to another, both included.
@@ -105,7 +114,12 @@ pub(crate) fn begin(
 ) -> anyhow::Result<Outcome> {
     let Seeds(first, last) = arguments.seeds.unwrap_or(Seeds(visit.seed, visit.seed));
     let kernel = arguments.kernel.as_deref();
-    let laboratory = laboratory(path, kernel, first, arguments.chaos)?;
+    let surroundings = Surroundings {
+        chaos: arguments.chaos,
+        network: arguments.network.clone(),
+        clocks: arguments.clocks.clone(),
+    };
+    let laboratory = laboratory(path, kernel, first, &surroundings)?;
     if let Some(out) = visit.out() {
         LiveDirectory::refuse(out)?;
     }
@@ -113,6 +127,8 @@ pub(crate) fn begin(
     let asked = Asked {
         seeds: (first, last),
         chaos: arguments.chaos.name(),
+        network: arguments.network.as_ref().map(ToString::to_string),
+        clocks: arguments.clocks.as_ref().map(ToString::to_string),
         points: distinct(&arguments.points),
         victims: whose(&arguments.victims, laboratory.file()),
         states: visit.states.of_live()?,
@@ -224,7 +240,7 @@ pub(super) fn laboratory(
     path: &Path,
     kernel: Option<&Path>,
     seed: u64,
-    chaos: Level,
+    surroundings: &Surroundings,
 ) -> anyhow::Result<Laboratory> {
     let file = ClusterFile::read(path)?;
     if file.client.is_none() || file.check.is_none() {
@@ -233,7 +249,7 @@ pub(super) fn laboratory(
             path.display()
         );
     }
-    Ok(Laboratory::new(file, settings(kernel, seed, chaos)?))
+    Ok(Laboratory::new(file, settings(kernel, seed, surroundings)?))
 }
 
 /// The cluster of a sweep that was begun, with its kernel and one of its seeds.
@@ -247,14 +263,14 @@ pub(crate) fn laboratory_of(
         what,
     };
     let kernel = Path::new(&manifest.kernel);
-    let chaos = Level::named(&manifest.asked.chaos).with_context(|| {
-        format!(
-            "read the manifest in {}: there is no chaos `{}`",
-            directory.display(),
-            manifest.asked.chaos
-        )
-    })?;
-    let laboratory = laboratory(Path::new(&manifest.file), Some(kernel), seed, chaos)?;
+    let surroundings = Surroundings::recorded(&manifest.asked)
+        .map_err(|what| anyhow!("read the manifest in {}: {what}", directory.display()))?;
+    let laboratory = laboratory(
+        Path::new(&manifest.file),
+        Some(kernel),
+        seed,
+        &surroundings,
+    )?;
     if kernel_hash(kernel)? != manifest.kernel_hash {
         return Err(other("kernel").into());
     }

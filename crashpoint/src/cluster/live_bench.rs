@@ -10,7 +10,7 @@ use injector::{At, Failure, Fault, Keeps, Laboratory, Plan, TOGETHER_MAX, Victim
 use serde_json::{Value, json};
 
 use super::live;
-use super::simulate::Level;
+use super::surroundings::Surroundings;
 
 /// At least so many rounds, whatever the time.
 const ROUNDS_MIN: usize = 3;
@@ -39,7 +39,7 @@ struct Round {
 
 /// Does it.
 pub(crate) fn bench(bench: &LiveBench<'_>, interrupt: &Interrupt) -> anyhow::Result<Outcome> {
-    let laboratory = live::laboratory(bench.file, None, SEED, Level::Off)?;
+    let laboratory = live::laboratory(bench.file, None, SEED, &Surroundings::default())?;
     let cancelled = || interrupt.requested();
     say(&format!("{}: one run at a time", bench.file.display()));
     let reference = laboratory.reference(&[At::Acks, At::Requests], &cancelled)?;

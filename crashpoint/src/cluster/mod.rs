@@ -8,6 +8,7 @@ mod recover;
 mod run;
 mod simulate;
 mod states;
+mod surroundings;
 mod workspace;
 
 pub(crate) use bench::{Bench, bench};

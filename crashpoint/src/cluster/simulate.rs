@@ -7,13 +7,14 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use campaign::{Interrupt, Outcome, say};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use cluster::{ClusterFile, Error, SimulatedCluster, SimulationSettings, Verdict};
 use machine::{OwnDirectory, Uml};
 use pace_rules::disk::{Disk as Keeping, Relaxation};
-use simulation::{Chaos, DiskTimes, Link};
+use simulation::{BITS_PER_SECOND, DiskTimes};
 
 use super::run::{acknowledged, nodes_are, told};
+use super::surroundings::{Level, Network, Spread, Surroundings};
 
 /// A second in nanoseconds.
 const SECOND_NS: f64 = 1e9;
@@ -40,38 +41,31 @@ pub(crate) struct SimulateArgs {
     /// fire only while all threads wait, and races of timers with threads do not happen
     #[arg(long, value_enum, default_value_t, requires = "simulate")]
     pub(crate) chaos: Level,
+
+    /// What the network of simulated machines is like: latency=TIME, jitter=TIME (200us and 50us),
+    /// loss=P%, double=P% (a frame comes twice), late=P% (it takes ten times as long, so that later
+    /// ones overtake it), rate=BITS (1G), separated by commas. Which frames, the seed says
+    #[arg(long, value_name = "WORD=VALUE,...", requires = "simulate")]
+    pub(crate) network: Option<Network>,
+
+    /// How far the clocks of simulated machines are apart: each is up to OFFSET ahead or behind, and
+    /// up to so many parts of a million faster or slower, as the seed says, such as 250ms,100ppm
+    #[arg(long, value_name = "OFFSET[,PPM]", requires = "simulate")]
+    pub(crate) clocks: Option<Spread>,
 }
 
-/// How much kernels disturb programs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Level {
-    /// Not at all
-    #[default]
-    Off,
-    /// A little: programs are hardly slower
-    Low,
-    /// As much as a cluster bears that is to get anything done
-    High,
-}
-
-impl Level {
-    /// As the command line has it.
-    pub(crate) fn name(self) -> String {
-        let value = self.to_possible_value().expect("none is hidden");
-        value.get_name().to_owned()
-    }
-
-    /// The one with a name.
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::from_str(name, false).ok()
-    }
-
-    fn of(self) -> Option<Chaos> {
-        match self {
-            Self::Off => None,
-            Self::Low => Some(Chaos::LOW),
-            Self::High => Some(Chaos::HIGH),
-        }
+impl SimulateArgs {
+    /// The settings of the machines.
+    ///
+    /// # Errors
+    /// If there is no kernel for it.
+    pub(crate) fn settings(&self) -> anyhow::Result<SimulationSettings> {
+        let surroundings = Surroundings {
+            chaos: self.chaos,
+            network: self.network.clone(),
+            clocks: self.clocks.clone(),
+        };
+        settings(self.kernel.as_deref(), self.seed, &surroundings)
     }
 }
 
@@ -82,13 +76,17 @@ impl Level {
 pub(crate) fn settings(
     kernel: Option<&Path>,
     seed: u64,
-    chaos: Level,
+    surroundings: &Surroundings,
 ) -> anyhow::Result<SimulationSettings> {
+    let network = surroundings.network.as_ref();
+    let clocks = surroundings.clocks.as_ref();
     Ok(SimulationSettings {
         kernel: Uml::find_simulated(kernel, seed)?,
         seed,
-        chaos: chaos.of(),
-        link: Link::default(),
+        chaos: surroundings.chaos.of(),
+        clocks: clocks.map(|spread| spread.clocks).unwrap_or_default(),
+        link: network.map(|network| network.link).unwrap_or_default(),
+        bits_per_second: network.map_or(BITS_PER_SECOND, |network| network.bits_per_second),
         disk_times: DiskTimes::default(),
         keeping: Keeping::Honest,
     })
@@ -116,8 +114,7 @@ pub(crate) fn simulate(
     if !wanted.client && !wanted.check {
         bail!("a simulated cluster cannot be looked at while it runs: give --client or --check");
     }
-    let kernel = arguments.kernel.as_deref();
-    let settings = settings(kernel, arguments.seed, arguments.chaos)?;
+    let settings = arguments.settings()?;
     let temporary = OwnDirectory::new(&std::env::temp_dir(), "logs");
     let temporary = temporary.context("make a directory for the logs")?;
     let directory = match &wanted.data {

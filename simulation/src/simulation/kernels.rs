@@ -37,17 +37,20 @@ impl Simulation {
         running.local_ns = time_ns;
         running.request_ns = None;
         running.free_until_ns = free_until_ns;
-        let offset_ns = running.offset_ns;
+        // It is to get the time that it asked for.
+        let own_ns = running.own_request_ns;
+        running.known_ns = (time_ns, own_ns);
+        let own_free_ns = running.own_ns(machine.clock, free_until_ns).max(own_ns);
         tracing::trace!(
             time_ns,
             machine = machine.name,
             free_until_ns,
-            offset_ns,
+            own_ns,
             "runs"
         );
         let words = [
-            Message::new(Operation::FreeUntil, free_until_ns - offset_ns),
-            Message::new(Operation::Run, time_ns - offset_ns),
+            Message::new(Operation::FreeUntil, own_free_ns),
+            Message::new(Operation::Run, own_ns),
         ];
         if machine.tell(&words).is_err() {
             self.end(index)?;
@@ -188,7 +191,7 @@ impl Simulation {
             return Ok(true);
         }
         running.free_until_ns = free_ns;
-        let free_ns = free_ns.saturating_sub(running.offset_ns);
+        let free_ns = running.own_ns(machine.clock, free_ns);
         if machine
             .tell(&[Message::new(Operation::FreeUntil, free_ns)])
             .is_err()
@@ -214,14 +217,13 @@ impl Simulation {
         self.messages += 1;
         let now_ns = self.now_ns;
         let machine = &mut self.machines[index];
-        let time_of_day_ns = machine.time_of_day_ns(EPOCH_NS, now_ns);
+        let clock = machine.clock;
         let Some(running) = machine.running.as_mut() else {
             return Ok(None);
         };
         let Ok(message) = Message::read(&mut running.stream) else {
             return Ok(None);
         };
-        let offset_ns = running.offset_ns;
         let Message {
             operation, time_ns, ..
         } = message;
@@ -229,13 +231,20 @@ impl Simulation {
         let answer_ns = match message.operation {
             Operation::Ack => return Ok(Some(Operation::Ack)),
             Operation::Request => {
-                let is_ever = message.time_ns < NEVER_NS - offset_ns;
-                running.request_ns = is_ever.then(|| message.time_ns + offset_ns);
+                let time_ns = running.time_ns(clock, message.time_ns);
+                let is_ever = message.time_ns.max(time_ns) < NEVER_NS;
+                running.request_ns = is_ever.then_some(time_ns);
+                running.own_request_ns = message.time_ns;
                 0
             }
-            Operation::Get => now_ns.max(running.local_ns) - offset_ns,
+            Operation::Get => {
+                let time_ns = now_ns.max(running.local_ns);
+                let own_ns = running.own_ns(clock, time_ns);
+                running.known_ns = (time_ns, own_ns);
+                own_ns
+            }
             Operation::Update => {
-                let time_ns = message.time_ns.saturating_add(offset_ns);
+                let time_ns = running.time_ns(clock, message.time_ns);
                 let (local_ns, free_ns) = (running.local_ns, running.free_until_ns);
                 if time_ns < local_ns || (time_ns > local_ns && time_ns > free_ns) {
                     let what = format!(
@@ -245,10 +254,11 @@ impl Simulation {
                     return Err(machine.misbehaves(what));
                 }
                 running.local_ns = time_ns;
+                running.known_ns = (time_ns, message.time_ns);
                 self.now_ns = time_ns;
                 0
             }
-            Operation::GetTimeOfDay => time_of_day_ns,
+            Operation::GetTimeOfDay => clock.time_of_day_ns(EPOCH_NS, now_ns),
             Operation::Start => {
                 let answered = machine.answer_start(message);
                 return Ok(answered.is_ok().then_some(Operation::Start));

@@ -22,7 +22,7 @@ use simulation::EPOCH_NS;
 use trace_store::Trace;
 
 use super::trace_of;
-use crate::cluster::simulate::{SimulateArgs, say_ready, settings};
+use crate::cluster::simulate::{SimulateArgs, say_ready};
 
 /// The argument by which the program is told to record a command in a machine. What is recorded and
 /// the words of the command follow.
@@ -81,7 +81,10 @@ pub(super) fn recorded(
     arguments: &SimulateArgs,
     interrupt: &Interrupt,
 ) -> anyhow::Result<(Trace, Vec<u8>)> {
-    let settings = settings(arguments.kernel.as_deref(), arguments.seed, arguments.chaos)?;
+    if arguments.clocks.is_some() {
+        bail!("--clocks is not for recordings: the times of a trace are those of one clock");
+    }
+    let settings = arguments.settings()?;
     let logs = OwnDirectory::new(&std::env::temp_dir(), "logs");
     let logs = logs.context("make a directory for the logs")?;
     let cancelled = || interrupt.requested();

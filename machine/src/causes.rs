@@ -1,7 +1,7 @@
 //! Why a guest does not start, or has to stop, as far as the machine that it is on is to blame:
 //! told from what its kernel said, and from what it was given.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use nix::sys::statvfs::statvfs;
@@ -86,6 +86,17 @@ pub(crate) fn of_an_end(log: &[String], given: &Given) -> Option<String> {
         .into_iter()
         .find(|(sign, _)| log.iter().any(|line| line.contains(sign)))?;
     Some(cause.advice(given))
+}
+
+/// The same of a kernel whose memory is a file of so many MiB in a directory, by what its console
+/// says: none if it is not the host that is in its way.
+pub fn of_host(console: &str, memory_mib: u64, directory: &Path) -> Option<String> {
+    let log: Vec<_> = console.lines().map(str::to_owned).collect();
+    let given = Given {
+        memory_mib,
+        directory: directory.to_owned(),
+    };
+    of_an_end(&log, &given)
 }
 
 /// Running out of memory while something is tested is the guest's own affair.

@@ -203,6 +203,20 @@ impl Uml {
         Ok(this)
     }
 
+    /// Fails if the kernel cannot disturb the programs in it (`chaos=`).
+    ///
+    /// # Errors
+    /// Says how to build one that can.
+    pub fn refuse_without_chaos(&self) -> anyhow::Result<()> {
+        if self.told("--help")?.contains("chaos=") {
+            return Ok(());
+        }
+        bail!(
+            "{} has no chaos (scripts/uml/7-chaos.patch): build one that has with scripts/build-uml.sh",
+            self.kernel.display()
+        );
+    }
+
     /// What the kernel says of itself.
     fn told(&self, option: &str) -> anyhow::Result<String> {
         let said = Command::new(&self.kernel)

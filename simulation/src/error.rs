@@ -1,4 +1,5 @@
 use std::io;
+use std::path::PathBuf;
 
 /// The result of what is done with simulated machines.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -23,6 +24,21 @@ pub enum Error {
         what: String,
         /// The last lines of its console.
         console: Vec<String>,
+    },
+    /// There is no room for the memory of a machine.
+    #[error(
+        "there is no room for the memory of {machine}, {memory_mib} MiB, in {}, where {free_mib} MiB are free: \
+         free some, or set TMPDIR to a directory with more", .directory.display()
+    )]
+    NoMemory {
+        /// The machine.
+        machine: String,
+        /// Its memory, in MiB.
+        memory_mib: u64,
+        /// Where the file with it was to be.
+        directory: PathBuf,
+        /// What is free there, in MiB.
+        free_mib: u64,
     },
     /// A power failure was to cost what no power failure may.
     #[error(transparent)]

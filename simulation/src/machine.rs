@@ -113,6 +113,8 @@ pub enum End {
 pub(crate) struct Machine {
     pub(crate) name: String,
     memory_mib: u64,
+    /// Where its memory is a file.
+    room: PathBuf,
     pub(crate) clock: Clock,
     chaos: Option<Chaos>,
     init: Vec<String>,
@@ -245,6 +247,7 @@ impl Machine {
             console: consoles.join(file(&spec.name, "console")),
             name: spec.name,
             memory_mib: spec.memory_mib,
+            room: PathBuf::new(),
             clock: spec.clock,
             chaos: spec.chaos,
             init: spec.init,
@@ -268,6 +271,15 @@ impl Machine {
             .open(&self.console);
         let console = console.doing(|| format!("open {}", self.console.display()))?;
         let console_from = console.metadata().map_or(0, |file| file.len() as usize);
+        let (room, free_mib) = machine::memory_room(self.memory_mib);
+        if free_mib < self.memory_mib {
+            return Err(Error::NoMemory {
+                machine: self.name.clone(),
+                memory_mib: self.memory_mib,
+                directory: room,
+                free_mib,
+            });
+        }
         let starting = || format!("start the kernel of {}", self.name);
         let parameters = self.kernel_parameters(number, seed);
         let command = kernel.on_calendar(directory, &parameters, &self.init);
@@ -277,6 +289,8 @@ impl Machine {
         })?;
         let errors = console.try_clone().doing(starting)?;
         command.stdin(Stdio::null()).stdout(console).stderr(errors);
+        command.env("TMPDIR", &room);
+        self.room = room;
         let mut process = command.spawn().doing(starting)?;
         let stream = self.connected(&mut process)?;
         let process = Process::spawned(&process);
@@ -413,10 +427,12 @@ impl Machine {
         self.devices.iter_mut().for_each(Device::switch_off);
         let status = status.doing(|| format!("wait for the kernel of {name}"))?;
         let console = self.console_text();
-        Ok(how(
-            status,
-            console.get(running.console_from..).unwrap_or_default(),
-        ))
+        let console = console.get(running.console_from..).unwrap_or_default();
+        // What the host does to a kernel is nothing that was found.
+        if let Some(cause) = machine::host_cause(console, self.memory_mib, &self.room) {
+            return Err(self.misbehaves(format!("had to stop: {cause}")));
+        }
+        Ok(how(status, console))
     }
 
     /// Tells its kernel something.

@@ -378,7 +378,7 @@ fn looks_around(store: &Store, failed_s: f64) {
     assert!(words.contains("the machine of b has no power at"), "{words}");
     let (status, listed, words) = look(failed_s + 0.5, &[]);
     assert_eq!(status, Some(0), "{words}");
-    assert_eq!(listed, "a is off\nb is off\nc is off\nclient is on\n");
+    assert_eq!(listed, "b is off\nc is off\na is off\nclient is on\n");
     let (status, _, words) = look(1000.0, &in_b);
     assert_eq!(status, Some(2), "{words}");
     assert!(
@@ -386,7 +386,7 @@ fn looks_around(store: &Store, failed_s: f64) {
         "{words}"
     );
     let refused = [
-        (&["--command", "true"][..], "--command takes --node NODE here, one of a, b, c, client"),
+        (&["--command", "true"][..], "--command takes --node NODE here, one of b, c, a, client"),
         (&["--command", "true", "--node", "d"], "there is no node d: it is one of"),
         (&["--shell", "b"], "--shell takes a terminal: without one, use --command COMMAND --node b"),
     ];

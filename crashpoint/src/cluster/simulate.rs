@@ -80,10 +80,15 @@ pub(crate) fn settings(
 ) -> anyhow::Result<SimulationSettings> {
     let network = surroundings.network.as_ref();
     let clocks = surroundings.clocks.as_ref();
+    let chaos = surroundings.chaos.of();
+    let kernel = Uml::find_simulated(kernel, seed)?;
+    if chaos.is_some() {
+        kernel.refuse_without_chaos()?;
+    }
     Ok(SimulationSettings {
-        kernel: Uml::find_simulated(kernel, seed)?,
+        kernel,
         seed,
-        chaos: surroundings.chaos.of(),
+        chaos,
         clocks: clocks.map(|spread| spread.clocks).unwrap_or_default(),
         link: network.map(|network| network.link).unwrap_or_default(),
         bits_per_second: network.map_or(BITS_PER_SECOND, |network| network.bits_per_second),

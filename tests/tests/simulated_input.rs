@@ -1,0 +1,162 @@
+//! What simulated machines do not bear is said in one line, to somebody who is not root. Root is
+//! needed to be somebody else.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use end_to_end::{Ordinary, copy_to_run, printed, said};
+
+/// One node that does nothing.
+const IDLE: &str = "\
+[[nodes]]
+name = \"keeper\"
+command = \"sh -c 'echo ready; exec sleep 1000'\"
+ready = { log = \"ready\" }
+
+[client]
+command = \"true\"
+
+[check]
+command = \"true\"
+";
+
+/// A place with a cluster file, and a kernel for it.
+fn place(cluster: &str) -> (Ordinary, String) {
+    let place = Ordinary::new();
+    place.file("cluster.toml", cluster);
+    let [_, _, kernel] = place.virtual_time();
+    let kernel = kernel.strip_prefix("uml:").expect("a path").to_owned();
+    (place, kernel)
+}
+
+fn run(place: &Ordinary, kernel: &str, options: &[&str]) -> Output {
+    let words = ["cluster", "run", "cluster.toml", "--simulate", "--client", "--kernel", kernel];
+    let mut command = place.crashpoint(&[&words[..], options].concat());
+    command.output().expect("it runs")
+}
+
+/// It could not run, and says this in a line.
+#[track_caller]
+fn refused(output: &Output, expected: &str) {
+    let words = said(output);
+    assert_eq!(output.status.code(), Some(2), "{}{words}", printed(output));
+    assert!(words.contains(expected), "{words}");
+    assert_eq!(words.lines().count(), 1, "{words}");
+}
+
+#[test]
+fn a_kernel_that_lacks_something_is_refused_by_what_it_lacks() {
+    let (place, _) = place(IDLE);
+    // What kernels say of themselves; no such kernel is started.
+    let kernel = |help: &str| {
+        let path = place.file("kernel", &format!("#!/bin/sh\n[ \"$1\" = --version ] && echo 6.1.0 || echo '{help}'\n"));
+        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("changed");
+        path.to_str().expect("text").to_owned()
+    };
+    let cases = [
+        ("seed=", "has no virtual time: build one that has with scripts/build-uml.sh"),
+        ("time-travel", "has no seed for its random numbers (scripts/uml/3-seed.patch)"),
+        ("time-travel seed= virtio_uml.device=", "has no time travel on a calendar"),
+        ("time-travel=ext: seed=", "has no virtio devices (CONFIG_VIRTIO_UML)"),
+    ];
+    for (help, expected) in cases {
+        refused(&run(&place, &kernel(help), &[]), expected);
+    }
+    let without_chaos = kernel("time-travel=ext: seed= virtio_uml.device=");
+    refused(
+        &run(&place, &without_chaos, &["--chaos", "low"]),
+        "has no chaos (scripts/uml/7-chaos.patch)",
+    );
+}
+
+#[test]
+fn a_command_that_is_not_in_the_machine_is_named() {
+    let (place, kernel) = place(&IDLE.replace("sh -c 'echo ready; exec sleep 1000'", "no-such-program"));
+    refused(
+        &run(&place, &kernel, &[]),
+        "node keeper: there is no program no-such-program: install it, or give its path",
+    );
+    // What a script calls, only the machine knows.
+    place.file("cluster.toml", &IDLE.replace("exec sleep 1000", "exec no-such-program"));
+    refused(&run(&place, &kernel, &[]), "no-such-program: not found");
+}
+
+#[test]
+fn a_full_disk_of_a_machine_is_said() {
+    let setup = "ready = { log = \"ready\" }\nsetup = [\"fallocate -l 2G big\"]\n";
+    let (place, kernel) = place(&IDLE.replace("ready = { log = \"ready\" }\n", setup));
+    let output = run(&place, &kernel, &[]);
+    refused(&output, "node keeper cannot be set up: fallocate -l 2G big ended with status 1");
+    assert!(said(&output).contains("No space left on device"), "{}", said(&output));
+}
+
+#[test]
+fn a_host_with_too_little_memory_for_a_machine_is_refused() {
+    let (place, kernel) = place(IDLE);
+    let mut unshare = Command::new("unshare");
+    let small = "mount -t tmpfs -o size=100m none /dev/shm && exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"";
+    let program = place.crashpoint(&[]).get_program().to_owned();
+    unshare.args(["-m", "sh", "-c", small, "sh"]).arg(program);
+    unshare.args(["cluster", "run", "cluster.toml", "--simulate", "--client", "--kernel", &kernel]);
+    let output = unshare
+        .current_dir(place.path(""))
+        .env("TMPDIR", "/dev/shm")
+        .output()
+        .expect("it runs");
+    refused(
+        &output,
+        "there is no room for the memory of keeper, 256 MiB, in /dev/shm, where 100 MiB are free",
+    );
+}
+
+#[test]
+fn what_a_network_or_a_clock_cannot_be_is_said() {
+    let (place, kernel) = place(IDLE);
+    let cases = [
+        (["--network", "latency=0s"], "latency=0 is refused: a frame takes time"),
+        (["--network", "speed=1"], "`speed=1` is none of latency=TIME"),
+        (["--clocks", "1s,5"], "`5` is no drift"),
+    ];
+    for (options, expected) in cases {
+        let output = run(&place, &kernel, &options);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(said(&output).contains(expected), "{}", said(&output));
+    }
+    let record = ["cluster", "record", "cluster.toml", "-o", "out", "--simulate", "--clocks", "1s"];
+    let mut command = place.crashpoint(&[&record[..], &["--kernel", &kernel]].concat());
+    refused(
+        &command.output().expect("it runs"),
+        "--clocks is not for recordings: the times of a trace are those of one clock",
+    );
+}
+
+/// A client that reads its clock, on a machine whose clock is ahead; and what goes to everybody in a
+/// network.
+#[test]
+fn a_machine_has_the_clock_that_was_drawn_and_groups_are_reached() {
+    let fixture = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/groups"));
+    let text = std::fs::read_to_string(fixture.join("cluster.toml")).expect("read");
+    let (place, kernel) = place(&text);
+    copy_to_run(&fixture.join("node.py"), &place.path("node.py"));
+    let how = [
+        "--check", "--seed", "3", "--clocks", "500ms", "--network", "latency=1ms,loss=1%,double=5%,late=5%",
+    ];
+    let first = run(&place, &kernel, &how);
+    assert_eq!(first.status.code(), Some(0), "{}{}", printed(&first), said(&first));
+    assert_eq!(printed(&first), printed(&run(&place, &kernel, &how)), "the same each time");
+    let seen: Vec<_> = printed(&first).lines().map(str::to_owned).collect();
+    for group in ["ff02::1", "10.77.255.255", "224.0.0.1"] {
+        for node in ["one", "two"] {
+            let line = format!("{group} {node}");
+            assert!(seen.contains(&line), "{line}: {seen:?}");
+        }
+    }
+    // How far their clocks are ahead of that of the client, in milliseconds.
+    let apart = seen.iter().filter_map(|line| line.strip_prefix("clock "));
+    let apart: Vec<i64> = apart.map(|ms| ms.parse().expect("a number")).collect();
+    assert_eq!(apart.len(), 2, "{seen:?}");
+    assert!(apart.iter().all(|ms| ms.abs() > 2 && ms.abs() <= 1000), "{apart:?}");
+    assert_ne!(apart[0], apart[1]);
+}

@@ -57,6 +57,12 @@ impl Activity {
         self.seen - self.wanted
     }
 
+    /// For how long it has gone on, as far as it was looked at, without the time in which it waited for
+    /// a processor.
+    pub fn busy(&self) -> Duration {
+        self.busy
+    }
+
     fn note(&mut self, now: Instant, family: Family) {
         if family.wants_processor {
             self.wanted = now;

@@ -31,8 +31,8 @@ mod xstate;
 use std::path::Path;
 use std::process::ExitCode;
 
-pub use causes::of_host as host_cause;
 pub use activity::{Activity, waited_for_processor};
+pub use causes::of_host as host_cause;
 pub use guest::{CHANNEL_BYTES_MAX, GUEST_SHARED, GuestCommand};
 pub use logged::{LOG_FILTER, Logged, have_workers_log, log_end, words_of};
 pub use mounts::{have_no_mounts, have_other_boot_id, have_own_mounts};

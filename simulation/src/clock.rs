@@ -80,8 +80,16 @@ mod tests {
         let drawn: Vec<_> = (0..100).map(|seed| clocks.of(seed, "n1")).collect();
         assert!(drawn.iter().all(|clock| clock.offset_ns.abs() <= 1000));
         assert!(drawn.iter().all(|clock| clock.drift_ppm.abs() <= 5));
-        assert!(drawn.iter().any(|clock| clock.offset_ns > 0 && clock.drift_ppm < 0));
-        assert!(drawn.iter().any(|clock| clock.offset_ns < 0 && clock.drift_ppm > 0));
+        assert!(
+            drawn
+                .iter()
+                .any(|clock| clock.offset_ns > 0 && clock.drift_ppm < 0)
+        );
+        assert!(
+            drawn
+                .iter()
+                .any(|clock| clock.offset_ns < 0 && clock.drift_ppm > 0)
+        );
         assert_eq!(drawn[7], clocks.of(7, "n1"));
         assert_ne!(drawn[7], clocks.of(7, "n2"));
         assert_eq!(Clocks::default().of(7, "n1"), Clock::default());
@@ -99,7 +107,10 @@ mod tests {
                 assert!(clock.counted_ns(passed_ns) >= counted_ns, "{drift_ppm}");
                 let before = passed_ns.checked_sub(1);
                 let before = before.map(|before_ns| clock.counted_ns(before_ns));
-                assert!(before.is_none_or(|before| before < counted_ns), "{drift_ppm}");
+                assert!(
+                    before.is_none_or(|before| before < counted_ns),
+                    "{drift_ppm}"
+                );
             }
         }
     }

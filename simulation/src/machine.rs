@@ -164,7 +164,9 @@ impl Running {
         let Self {
             offset_ns,
             local_ns,
+            known_ns,
             request_ns,
+            own_request_ns,
             free_until_ns,
             frozen_ns,
             console_from,
@@ -175,11 +177,18 @@ impl Running {
             stream,
             offset_ns,
             local_ns,
+            known_ns,
             request_ns,
+            own_request_ns,
             free_until_ns,
             frozen_ns,
             console_from,
         }
+    }
+
+    /// The process of its kernel.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
     }
 
     /// It is to know that it is so late, unless no time passes for it.

@@ -470,7 +470,10 @@ fn clocks_drift(kernel: &Path) {
             let before_ns = bench.simulation.now_ns();
             assert_eq!(bench.ask(machine, "sleep 1000000"), "slept");
             let slept_ns = bench.simulation.now_ns() - before_ns;
-            assert!(slept_ns.abs_diff(expected_ns) < SECOND_NS / 100, "{slept_ns}");
+            assert!(
+                slept_ns.abs_diff(expected_ns) < SECOND_NS / 100,
+                "{slept_ns}"
+            );
         }
         seen.push([0, 1, 2].map(|machine| ahead(&mut bench, machine)));
         // A life of 2,000 seconds later its clock is where it would be without the loss of power.

@@ -375,7 +375,10 @@ fn looks_around(store: &Store, failed_s: f64) {
     // While its power is off nobody looks around in it.
     let (status, _, words) = look(failed_s + 0.5, &in_b);
     assert_eq!(status, Some(2), "{words}");
-    assert!(words.contains("the machine of b has no power at"), "{words}");
+    assert!(
+        words.contains("the machine of b has no power at"),
+        "{words}"
+    );
     let (status, listed, words) = look(failed_s + 0.5, &[]);
     assert_eq!(status, Some(0), "{words}");
     assert_eq!(listed, "b is off\nc is off\na is off\nclient is on\n");
@@ -386,9 +389,18 @@ fn looks_around(store: &Store, failed_s: f64) {
         "{words}"
     );
     let refused = [
-        (&["--command", "true"][..], "--command takes --node NODE here, one of b, c, a, client"),
-        (&["--command", "true", "--node", "d"], "there is no node d: it is one of"),
-        (&["--shell", "b"], "--shell takes a terminal: without one, use --command COMMAND --node b"),
+        (
+            &["--command", "true"][..],
+            "--command takes --node NODE here, one of b, c, a, client",
+        ),
+        (
+            &["--command", "true", "--node", "d"],
+            "there is no node d: it is one of",
+        ),
+        (
+            &["--shell", "b"],
+            "--shell takes a terminal: without one, use --command COMMAND --node b",
+        ),
     ];
     for (options, expected) in refused {
         let (status, _, words) = look(before_s, options);
@@ -404,9 +416,15 @@ fn speaks_with_a_shell(store: &Store, until_s: f64) {
     let OpenptyResult { master, slave } = openpty(None, None).expect("a terminal");
     let its = || slave.try_clone().expect("cloned");
     let until = format!("{until_s:.9}s");
-    let mut command = store
-        .place
-        .crashpoint(&["replay", "out/results", "1", "--until", &until, "--shell", "c"]);
+    let mut command = store.place.crashpoint(&[
+        "replay",
+        "out/results",
+        "1",
+        "--until",
+        &until,
+        "--shell",
+        "c",
+    ]);
     command.env("PATH", &store.path);
     let mut shell = command
         .stdin(its())
@@ -414,11 +432,16 @@ fn speaks_with_a_shell(store: &Store, until_s: f64) {
         .stderr(its())
         .spawn()
         .expect("started");
-    drop(slave);
-    let (mut keys, mut screen) = (File::from(master.try_clone().expect("cloned")), File::from(master));
+    // Whoever has the other end of a terminal keeps it open.
+    drop((slave, command));
+    let (mut keys, mut screen) = (
+        File::from(master.try_clone().expect("cloned")),
+        File::from(master),
+    );
     let mut shown = String::new();
     // What is typed waits until the shell asks for it.
-    keys.write_all(b"echo $((6 * 7)) on $(hostname)\nls -d $PWD\nexit\n").expect("typed");
+    keys.write_all(b"echo $((6 * 7)) on $(hostname)\nls -d $PWD\nexit\n")
+        .expect("typed");
     let mut buffer = [0; 4096];
     while let Ok(length @ 1..) = screen.read(&mut buffer) {
         shown += &String::from_utf8_lossy(&buffer[..length]);

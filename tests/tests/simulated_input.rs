@@ -32,7 +32,15 @@ fn place(cluster: &str) -> (Ordinary, String) {
 }
 
 fn run(place: &Ordinary, kernel: &str, options: &[&str]) -> Output {
-    let words = ["cluster", "run", "cluster.toml", "--simulate", "--client", "--kernel", kernel];
+    let words = [
+        "cluster",
+        "run",
+        "cluster.toml",
+        "--simulate",
+        "--client",
+        "--kernel",
+        kernel,
+    ];
     let mut command = place.crashpoint(&[&words[..], options].concat());
     command.output().expect("it runs")
 }
@@ -51,7 +59,10 @@ fn a_kernel_that_lacks_something_is_refused_by_what_it_lacks() {
     let (place, _) = place(IDLE);
     // What kernels say of themselves; no such kernel is started.
     let kernel = |help: &str| {
-        let path = place.file("kernel", &format!("#!/bin/sh\n[ \"$1\" = --version ] && echo 6.1.0 || echo '{help}'\n"));
+        let path = place.file(
+            "kernel",
+            &format!("#!/bin/sh\n[ \"$1\" = --version ] && echo 6.1.0 || echo '{help}'\n"),
+        );
         std::fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("changed");
         path.to_str().expect("text").to_owned()
     };
@@ -74,14 +85,22 @@ fn a_kernel_that_lacks_something_is_refused_by_what_it_lacks() {
 
 #[test]
 fn a_command_that_is_not_in_the_machine_is_named() {
-    let (place, kernel) = place(&IDLE.replace("sh -c 'echo ready; exec sleep 1000'", "no-such-program"));
+    let (place, kernel) =
+        place(&IDLE.replace("sh -c 'echo ready; exec sleep 1000'", "no-such-program"));
     refused(
         &run(&place, &kernel, &[]),
         "node keeper: there is no program no-such-program: install it, or give its path",
     );
     // What a script calls, only the machine knows.
-    place.file("cluster.toml", &IDLE.replace("exec sleep 1000", "exec no-such-program"));
-    refused(&run(&place, &kernel, &[]), "no-such-program: not found");
+    place.file(
+        "cluster.toml",
+        &IDLE.replace("exec sleep 1000", "exec no-such-program"),
+    );
+    let output = run(&place, &kernel, &[]);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    let last = said(&output).lines().last().unwrap_or_default().to_owned();
+    let expected = "node keeper ended with status 127 by itself; its log ends: ready | sh: 1: exec: no-such-program: not found";
+    assert!(last.ends_with(expected), "{last}");
 }
 
 #[test]
@@ -89,8 +108,15 @@ fn a_full_disk_of_a_machine_is_said() {
     let setup = "ready = { log = \"ready\" }\nsetup = [\"fallocate -l 2G big\"]\n";
     let (place, kernel) = place(&IDLE.replace("ready = { log = \"ready\" }\n", setup));
     let output = run(&place, &kernel, &[]);
-    refused(&output, "node keeper cannot be set up: fallocate -l 2G big ended with status 1");
-    assert!(said(&output).contains("No space left on device"), "{}", said(&output));
+    refused(
+        &output,
+        "node keeper cannot be set up: fallocate -l 2G big ended with status 1",
+    );
+    assert!(
+        said(&output).contains("No space left on device"),
+        "{}",
+        said(&output)
+    );
 }
 
 #[test]
@@ -100,7 +126,15 @@ fn a_host_with_too_little_memory_for_a_machine_is_refused() {
     let small = "mount -t tmpfs -o size=100m none /dev/shm && exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"";
     let program = place.crashpoint(&[]).get_program().to_owned();
     unshare.args(["-m", "sh", "-c", small, "sh"]).arg(program);
-    unshare.args(["cluster", "run", "cluster.toml", "--simulate", "--client", "--kernel", &kernel]);
+    unshare.args([
+        "cluster",
+        "run",
+        "cluster.toml",
+        "--simulate",
+        "--client",
+        "--kernel",
+        &kernel,
+    ]);
     let output = unshare
         .current_dir(place.path(""))
         .env("TMPDIR", "/dev/shm")
@@ -116,8 +150,14 @@ fn a_host_with_too_little_memory_for_a_machine_is_refused() {
 fn what_a_network_or_a_clock_cannot_be_is_said() {
     let (place, kernel) = place(IDLE);
     let cases = [
-        (["--network", "latency=0s"], "latency=0 is refused: a frame takes time"),
-        (["--network", "speed=1"], "`speed=1` is none of latency=TIME"),
+        (
+            ["--network", "latency=0s"],
+            "latency=0 is refused: a frame takes time",
+        ),
+        (
+            ["--network", "speed=1"],
+            "`speed=1` is none of latency=TIME",
+        ),
         (["--clocks", "1s,5"], "`5` is no drift"),
     ];
     for (options, expected) in cases {
@@ -125,7 +165,16 @@ fn what_a_network_or_a_clock_cannot_be_is_said() {
         assert_eq!(output.status.code(), Some(2));
         assert!(said(&output).contains(expected), "{}", said(&output));
     }
-    let record = ["cluster", "record", "cluster.toml", "-o", "out", "--simulate", "--clocks", "1s"];
+    let record = [
+        "cluster",
+        "record",
+        "cluster.toml",
+        "-o",
+        "out",
+        "--simulate",
+        "--clocks",
+        "1s",
+    ];
     let mut command = place.crashpoint(&[&record[..], &["--kernel", &kernel]].concat());
     refused(
         &command.output().expect("it runs"),
@@ -142,11 +191,27 @@ fn a_machine_has_the_clock_that_was_drawn_and_groups_are_reached() {
     let (place, kernel) = place(&text);
     copy_to_run(&fixture.join("node.py"), &place.path("node.py"));
     let how = [
-        "--check", "--seed", "3", "--clocks", "500ms", "--network", "latency=1ms,loss=1%,double=5%,late=5%",
+        "--check",
+        "--seed",
+        "3",
+        "--clocks",
+        "500ms",
+        "--network",
+        "latency=1ms,loss=1%,double=5%,late=5%",
     ];
     let first = run(&place, &kernel, &how);
-    assert_eq!(first.status.code(), Some(0), "{}{}", printed(&first), said(&first));
-    assert_eq!(printed(&first), printed(&run(&place, &kernel, &how)), "the same each time");
+    assert_eq!(
+        first.status.code(),
+        Some(0),
+        "{}{}",
+        printed(&first),
+        said(&first)
+    );
+    assert_eq!(
+        printed(&first),
+        printed(&run(&place, &kernel, &how)),
+        "the same each time"
+    );
     let seen: Vec<_> = printed(&first).lines().map(str::to_owned).collect();
     for group in ["ff02::1", "10.77.255.255", "224.0.0.1"] {
         for node in ["one", "two"] {
@@ -158,6 +223,22 @@ fn a_machine_has_the_clock_that_was_drawn_and_groups_are_reached() {
     let apart = seen.iter().filter_map(|line| line.strip_prefix("clock "));
     let apart: Vec<i64> = apart.map(|ms| ms.parse().expect("a number")).collect();
     assert_eq!(apart.len(), 2, "{seen:?}");
-    assert!(apart.iter().all(|ms| ms.abs() > 2 && ms.abs() <= 1000), "{apart:?}");
+    assert!(
+        apart.iter().all(|ms| ms.abs() > 2 && ms.abs() <= 1000),
+        "{apart:?}"
+    );
     assert_ne!(apart[0], apart[1]);
+}
+
+#[test]
+#[ignore = "takes two minutes of processor time: make test-clusters"]
+fn a_machine_that_spins_is_said_to_compute_without_a_word() {
+    let spins = "/usr/bin/python3 -IS {here}/spin.py";
+    let (place, kernel) = place(&IDLE.replace("sh -c 'echo ready; exec sleep 1000'", spins));
+    place.file("spin.py", "while True:\n    pass\n");
+    let output = run(&place, &kernel, &[]);
+    refused(
+        &output,
+        "the kernel of keeper has computed for 120s without a system call that takes time: a thread spins",
+    );
 }

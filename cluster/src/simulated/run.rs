@@ -18,8 +18,8 @@ use machine::Uml;
 use nix::sys::signal::Signal;
 use pace_rules::disk::{Disk as Keeping, Log, Relaxation};
 use simulation::{
-    Chance, Chaos, Clocks, Disk, DiskTimes, EPOCH_NS, End, Link, MachineSpec, Point, PowerCut, Settings,
-    Simulation, pcap,
+    Chance, Chaos, Clocks, Disk, DiskTimes, EPOCH_NS, End, Link, MachineSpec, Point, PowerCut,
+    Settings, Simulation, pcap,
 };
 use trace_store::Disk as RecordedDisk;
 

@@ -265,12 +265,7 @@ pub(crate) fn laboratory_of(
     let kernel = Path::new(&manifest.kernel);
     let surroundings = Surroundings::recorded(&manifest.asked)
         .map_err(|what| anyhow!("read the manifest in {}: {what}", directory.display()))?;
-    let laboratory = laboratory(
-        Path::new(&manifest.file),
-        Some(kernel),
-        seed,
-        &surroundings,
-    )?;
+    let laboratory = laboratory(Path::new(&manifest.file), Some(kernel), seed, &surroundings)?;
     if kernel_hash(kernel)? != manifest.kernel_hash {
         return Err(other("kernel").into());
     }

@@ -162,7 +162,9 @@ fn duration_ns(text: &str) -> Result<u64, String> {
 
 /// `0.1%`, in parts of a million.
 fn share(text: &str) -> Result<u32, String> {
-    let percent = text.strip_suffix('%').and_then(|text| text.parse::<f64>().ok());
+    let percent = text
+        .strip_suffix('%')
+        .and_then(|text| text.parse::<f64>().ok());
     let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
     let percent = percent.ok_or_else(|| format!("`{text}` is no share: expected 0% to 100%"))?;
     Ok((percent * 10_000.0).round() as u32)
@@ -175,9 +177,14 @@ fn rate(text: &str) -> Result<u64, String> {
         .iter()
         .find_map(|(unit, bits)| Some((text.strip_suffix(unit)?, *bits)));
     let (number, bits) = found.unwrap_or((text, 1));
-    let rate = number.parse::<u64>().ok().and_then(|number| number.checked_mul(bits));
+    let rate = number
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(bits));
     rate.filter(|rate| *rate >= BITS_PER_SECOND_MIN)
-        .ok_or_else(|| format!("`{text}` is no rate: expected bits a second, such as 100M, 1k at least"))
+        .ok_or_else(|| {
+            format!("`{text}` is no rate: expected bits a second, such as 100M, 1k at least")
+        })
 }
 
 #[cfg(test)]
@@ -186,16 +193,30 @@ mod tests {
 
     #[test]
     fn a_network_is_what_was_said_and_the_rest_as_ever() {
-        let network: Network = "latency=5ms,loss=0.1%,late=2%,rate=100M".parse().expect("known");
+        let network: Network = "latency=5ms,loss=0.1%,late=2%,rate=100M"
+            .parse()
+            .expect("known");
         let expected = Link {
             latency_ns: 5_000_000,
             lost_per_million: 1000,
             late_per_million: 20_000,
             ..Link::default()
         };
-        assert_eq!((network.link, network.bits_per_second), (expected, 100_000_000));
+        assert_eq!(
+            (network.link, network.bits_per_second),
+            (expected, 100_000_000)
+        );
         assert_eq!(network.to_string().parse(), Ok(network));
-        for text in ["", "latency", "latency=0s", "latency=1", "loss=101%", "loss=1", "rate=1", "speed=1"] {
+        for text in [
+            "",
+            "latency",
+            "latency=0s",
+            "latency=1",
+            "loss=101%",
+            "loss=1",
+            "rate=1",
+            "speed=1",
+        ] {
             assert!(text.parse::<Network>().is_err(), "{text}");
         }
     }

@@ -1,14 +1,16 @@
 //! Speaking with kernels: one runs, and each of its messages is answered before the next is read.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use machine::Activity;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{EPOCH_NS, Event, Place, Served, Simulation, Unanswered};
 use crate::calendar::Source;
 use crate::error::{Context, Error, Result};
+use crate::machine::Running;
 use crate::time_travel::{Message, NEVER_NS, Operation};
 
 /// No event is as late as this, and kernels can add to it.
@@ -17,9 +19,12 @@ const FAR_NS: u64 = NEVER_NS / 2;
 /// How often it is looked whether somebody wants an end, while a kernel computes.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// How long a kernel may compute without a word, in the host's time. One in which a thread spins
-/// does so for ever: no time passes for it.
+/// How long a kernel may compute without a word, in the host's time, without that in which it waited
+/// for the processor. One in which a thread spins does so for ever: no time passes for it.
 pub(super) const COMPUTES_WITHIN: Duration = Duration::from_secs(120);
+
+/// How long nothing in a kernel may want the processor, while it is to answer.
+const STILL_WITHIN: Duration = Duration::from_secs(60);
 
 impl Simulation {
     /// Lets a machine run at a time until it waits again.
@@ -90,7 +95,7 @@ impl Simulation {
 
     /// Answers the messages of the one kernel that runs, until it waits.
     pub(super) fn serve(&mut self, index: usize, cancelled: &dyn Fn() -> bool) -> Result<Served> {
-        let mut quiet_since = Instant::now();
+        let mut quiet = None;
         loop {
             let machine = &self.machines[index];
             if machine.running.is_none() {
@@ -107,16 +112,14 @@ impl Simulation {
                 if cancelled() {
                     return Err(Error::Interrupted);
                 }
-                if quiet_since.elapsed() > COMPUTES_WITHIN {
-                    let what = format!(
-                        "has computed for {COMPUTES_WITHIN:?} without a word: a thread may spin, \
-                         which takes for ever where computing takes no time"
-                    );
+                let activity = quiet.get_or_insert_with(Activity::default);
+                let pid = machine.running.as_ref().map(Running::pid);
+                if let Some(what) = pid.and_then(|pid| is_stuck(activity, pid)) {
                     return Err(machine.misbehaves(what));
                 }
                 continue;
             };
-            quiet_since = Instant::now();
+            quiet = None;
             let Some(device) = ready.checked_sub(1) else {
                 match self.heed(index)? {
                     Some(Operation::Wait) => return Ok(Served::Waits),
@@ -288,6 +291,22 @@ impl Simulation {
         }
         Ok(())
     }
+}
+
+/// Why a kernel that is to say something never will. Who spins cannot be told from who computes, but
+/// both from who does nothing.
+fn is_stuck(activity: &mut Activity, pid: u32) -> Option<String> {
+    if activity.idle(pid) > STILL_WITHIN {
+        return Some(format!(
+            "stands still: nothing in it has wanted a processor for {STILL_WITHIN:?}"
+        ));
+    }
+    (activity.busy() > COMPUTES_WITHIN).then(|| {
+        format!(
+            "has computed for {COMPUTES_WITHIN:?} without a system call that takes time: a thread \
+             spins, which takes for ever where computing takes no time, or it computes for longer"
+        )
+    })
 }
 
 /// Waits until there is something, for a while.

@@ -26,7 +26,7 @@ RUNNER := $(if $(SUDO),--config 'target."cfg(all())".runner="sudo -E"')
 TESTED := CRASHPOINT_TEST_PROGRAMS_BUILT=yes
 
 # The tests that start guests.
-AMX_TESTS := guests guest_findings guest_clusters repeats
+AMX_TESTS := guests guest_findings guest_clusters repeats simulated_input
 
 .PHONY: demo test test-amx test-repeats test-kills test-long test-clusters test-stores fuzz lint book bench setup setup-tests build-tests setup-clusters setup-stores setup-neat setup-fuzz build install uninstall clean
 
@@ -41,7 +41,7 @@ test: build-tests
 	    --workspace --doc --locked $(RUNNER)
 
 test-repeats: build-tests
-	@$(TESTED) scripts/test --workspace --test repeats --locked $(RUNNER) -- --ignored runs
+	@$(TESTED) scripts/test --workspace --test repeats --test simulated --locked $(RUNNER) -- --ignored runs
 
 test-amx: setup-tests
 	cargo build --workspace --bins --lib --locked

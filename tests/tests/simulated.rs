@@ -736,6 +736,60 @@ fn what_cannot_be_simulated_is_said_in_one_line() {
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
 }
 
+#[test]
+#[ignore = "takes half a minute: make test-repeats"]
+fn five_runs_through_a_power_failure_are_equal_on_simulated_machines() {
+    let store = Store::with("");
+    let options = [
+        "--client",
+        "--restart",
+        "--check",
+        "--clocks",
+        "100ms,50ppm",
+    ];
+    let run = || {
+        let output = store.run("7", &options);
+        assert!(printed(&output).ends_with("ok\n"), "{}", printed(&output));
+        history(&output)
+    };
+    let histories: Vec<_> = (0..5).map(|_| run()).collect();
+    assert!(
+        histories.iter().all(|history| *history == histories[0]),
+        "{histories:?}"
+    );
+}
+
+/// A leader of the store with so many followers.
+fn with_followers(followers: usize) -> String {
+    let names: Vec<_> = (1..=followers).map(|number| format!("f{number}")).collect();
+    let quoted: Vec<_> = names.iter().map(|name| format!("\"{name}\"")).collect();
+    let led: Vec<_> = names
+        .iter()
+        .map(|name| format!("{{address:{name}}}"))
+        .collect();
+    let text = store_cluster("");
+    let text = text.replace("[\"b\", \"c\"]", &format!("[{}]", quoted.join(", ")));
+    text.replace("{address:b},{address:c}", &led.join(","))
+}
+
+#[test]
+#[ignore = "takes minutes: make test-clusters"]
+fn fifty_machines_are_one_simulation_which_is_the_same_twice() {
+    let place = Ordinary::new();
+    place.file("cluster.toml", &with_followers(49));
+    let store = Store::of(place);
+    let options = ["--client", "--restart", "--check"];
+    let (first, again) = (store.run("7", &options), store.run("7", &options));
+    assert!(printed(&first).ends_with("ok\n"), "{}", printed(&first));
+    assert!(
+        said(&first).contains("50 nodes are ready"),
+        "{}",
+        said(&first)
+    );
+    assert_eq!(printed(&first), printed(&again));
+    assert_eq!(history(&first), history(&again));
+}
+
 /// The systems of `workloads/clusters`: the client runs, the power of all nodes fails, they boot, and
 /// the check is asked. What comes of it is the same twice.
 fn a_system_repeats(name: &str, ends: &str) {

@@ -981,6 +981,8 @@ impl SimulatedCluster {
     fn visible(&self) -> Vec<PathBuf> {
         let nodes = self.file.nodes.iter();
         let commands = nodes.flat_map(|node| [&node.command].into_iter().chain(&node.setup));
+        let client = self.file.client.iter().map(|client| &client.command);
+        let commands = commands.chain(&self.file.prepare).chain(client);
         let named = |word: &str| {
             let path = Path::new(word.rsplit('=').next().unwrap_or_default());
             let is_there = path.is_absolute() && path.exists();
@@ -989,7 +991,8 @@ impl SimulatedCluster {
             } else {
                 path.parent()
             };
-            directory.filter(|_| is_there).map(Path::to_owned)
+            // With `..` in it, it would be looked for below what covers it.
+            directory.filter(|_| is_there)?.canonicalize().ok()
         };
         let named = commands.flatten().filter_map(|word| named(word));
         let path = std::env::var_os("PATH").unwrap_or_default();

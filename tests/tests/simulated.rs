@@ -274,12 +274,11 @@ fn a_live_sweep_finds_what_is_acknowledged_too_early_and_it_happens_again() {
         .expect("a time");
     looks_around(&store, failed_s);
     let frames = frames(&store.files("out/kept")["net.pcap"]);
-    let is_node = |address: &[u8; 6]| address[..5] == [2, 0, 10, 77, 0];
     let of_nodes = |from_s: f64, to_s: f64| {
         let between = frames
             .iter()
             .filter(|(time_s, _)| (from_s..to_s).contains(time_s));
-        between.filter(|(_, address)| is_node(address)).count()
+        between.filter(|(_, frame)| is_of_node(frame)).count()
     };
     assert!(of_nodes(0.0, failed_s) > 20);
     assert_eq!(of_nodes(failed_s + 1e-9, failed_s + 1.0), 0);
@@ -287,6 +286,35 @@ fn a_live_sweep_finds_what_is_acknowledged_too_early_and_it_happens_again() {
         of_nodes(failed_s + 1.0, f64::MAX) > 5,
         "they are there again"
     );
+    // Whose process is killed has a kernel that says so.
+    let until = format!("{:.9}s", failed_s - 1e-6);
+    let words = ["replay", "out/results", "1", "--until", &until, "--node", "b"];
+    let kill = "for p in /proc/[0-9]*; do grep -q ^store $p/comm && kill -9 ${p#/proc/}; done; sleep 0.1";
+    let killing = ["--command", kill, "--keep", "out/killed"];
+    let killed = store.crashpoint(&[&words[..], &killing].concat());
+    assert_eq!(killed.status.code(), Some(0), "{}", said(&killed));
+    let ends = |name: &str| {
+        let all = self::frames(&store.files(name)["net.pcap"]);
+        let after = all.into_iter().filter(|(time_s, _)| *time_s >= failed_s - 1e-6);
+        let between = after.filter(|(time_s, _)| *time_s < failed_s + 0.5);
+        between.filter(|(_, frame)| is_of_node(frame) && ends_connection(frame)).count()
+    };
+    assert_eq!(ends("out/kept"), 0);
+    assert!(ends("out/killed") > 0, "FIN or RST");
+}
+
+/// Whether a node has sent a frame, by its address.
+fn is_of_node(frame: &[u8]) -> bool {
+    frame[6..11] == [2, 0, 10, 77, 0]
+}
+
+/// Whether a frame is a segment of TCP over IPv4 with FIN or RST.
+fn ends_connection(frame: &[u8]) -> bool {
+    const TCP: u8 = 6;
+    let ip = &frame[14..];
+    let is_tcp = frame[12..14] == [8, 0] && ip[9] == TCP;
+    let length = usize::from(ip[0] & 0xf) * 4;
+    is_tcp && ip[length + 13] & 0b101 != 0
 }
 
 #[test]
@@ -468,16 +496,15 @@ fn results(path: &Path) -> Vec<Value> {
     results
 }
 
-/// The frames of a file: when each was sent, in seconds since the simulation began, and from which
-/// address.
-fn frames(pcap: &[u8]) -> Vec<(f64, [u8; 6])> {
+/// The frames of a file: when each was sent, in seconds since the simulation began, and what.
+fn frames(pcap: &[u8]) -> Vec<(f64, Vec<u8>)> {
     let mut rest = &pcap[24..];
     let mut frames = Vec::new();
     while !rest.is_empty() {
         let word = |at: usize| u32::from_le_bytes(rest[at..at + 4].try_into().expect("four"));
         let time_s = f64::from(word(0) - EPOCH_S) + f64::from(word(4)) / 1e9;
         let (frame, others) = rest[16..].split_at(word(8) as usize);
-        frames.push((time_s, frame[6..12].try_into().expect("an address")));
+        frames.push((time_s, frame.to_vec()));
         rest = others;
     }
     frames

@@ -131,6 +131,10 @@ pub(super) fn look(
         Wanted::Command { node, script } => command(cluster, node, script, interrupt)?,
         Wanted::Shell { node } => shell(cluster, node, interrupt)?,
     }
+    if let Some(keep) = keep {
+        cluster.write_frames(keep)?;
+        say(&format!("what the machines said and sent is in {}", keep.display()));
+    }
     Ok(Outcome::Clean)
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct ReplayArgs {
     /// Of a program or a cluster: only write the state as directories, one for each node, into DIR.
     /// Of a live sweep: keep what the machines say, and all frames, in DIR. Of injected faults: keep
     /// history and logs
-    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
 
     #[command(flatten)]
@@ -62,6 +62,9 @@ pub(crate) fn replay(
         interrupt,
     )? {
         return Ok(outcome);
+    }
+    if arguments.keep.is_some() && command.is_some() {
+        bail!("--keep writes the state, and --command looks at it: give one of them");
     }
     if arguments.look.until.is_some() {
         bail!("--until is for findings of `crashpoint cluster sweep --live`: nothing else goes on");

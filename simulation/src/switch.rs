@@ -212,10 +212,8 @@ impl Switch {
                 0 => 0,
                 most => chance.below(most + 1),
             };
-            let times = match chance.happens(link.late_per_million) {
-                true => LATE_TIMES,
-                false => 1,
-            };
+            let is_late = chance.happens(link.late_per_million);
+            let times = if is_late { LATE_TIMES } else { 1 };
             (sent_ns + times * (link.latency_ns + jitter_ns), to)
         };
         (0..times).map(|_| arrival(chance)).collect()

@@ -29,6 +29,11 @@ impl Process {
         Ok(Self(Pid::from_raw(other.pid())))
     }
 
+    /// Its id.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.as_raw().cast_unsigned()
+    }
+
     /// Ends it at once, and waits for that.
     pub(crate) fn kill(self) {
         let _ = kill(self.0, Signal::SIGKILL);

@@ -288,16 +288,29 @@ fn a_live_sweep_finds_what_is_acknowledged_too_early_and_it_happens_again() {
     );
     // Whose process is killed has a kernel that says so.
     let until = format!("{:.9}s", failed_s - 1e-6);
-    let words = ["replay", "out/results", "1", "--until", &until, "--node", "b"];
-    let kill = "for p in /proc/[0-9]*; do grep -q ^store $p/comm && kill -9 ${p#/proc/}; done; sleep 0.1";
+    let words = [
+        "replay",
+        "out/results",
+        "1",
+        "--until",
+        &until,
+        "--node",
+        "b",
+    ];
+    let kill =
+        "for p in /proc/[0-9]*; do grep -q ^store $p/comm && kill -9 ${p#/proc/}; done; sleep 0.1";
     let killing = ["--command", kill, "--keep", "out/killed"];
     let killed = store.crashpoint(&[&words[..], &killing].concat());
     assert_eq!(killed.status.code(), Some(0), "{}", said(&killed));
     let ends = |name: &str| {
         let all = self::frames(&store.files(name)["net.pcap"]);
-        let after = all.into_iter().filter(|(time_s, _)| *time_s >= failed_s - 1e-6);
+        let after = all
+            .into_iter()
+            .filter(|(time_s, _)| *time_s >= failed_s - 1e-6);
         let between = after.filter(|(time_s, _)| *time_s < failed_s + 0.5);
-        between.filter(|(_, frame)| is_of_node(frame) && ends_connection(frame)).count()
+        between
+            .filter(|(_, frame)| is_of_node(frame) && ends_connection(frame))
+            .count()
     };
     assert_eq!(ends("out/kept"), 0);
     assert!(ends("out/killed") > 0, "FIN or RST");

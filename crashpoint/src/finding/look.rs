@@ -133,7 +133,10 @@ pub(super) fn look(
     }
     if let Some(keep) = keep {
         cluster.write_frames(keep)?;
-        say(&format!("what the machines said and sent is in {}", keep.display()));
+        say(&format!(
+            "what the machines said and sent is in {}",
+            keep.display()
+        ));
     }
     Ok(Outcome::Clean)
 }

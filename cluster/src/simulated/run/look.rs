@@ -5,6 +5,7 @@ use std::process::ExitStatus;
 
 use super::{SimulatedCluster, Stage, Task, own_environment};
 use crate::error::{Error, Result};
+use crate::file::NodeConfig;
 use crate::process::{Ending, ending};
 use crate::simulated::hosts::Heard;
 use crate::simulated::words::{Order, ProcessId};
@@ -55,9 +56,7 @@ impl SimulatedCluster {
     pub fn look(&mut self, name: &str, script: &str, prompt: Option<&str>) -> Result<Look> {
         let machine = self.machine_to_look_at(name)?;
         let node = self.file.nodes.get(machine);
-        let directory = node
-            .filter(|node| node.has_data)
-            .map(|node| node.directory());
+        let directory = node.filter(|node| node.has_data).map(NodeConfig::directory);
         let mut environment = own_environment();
         environment.extend(prompt.map(|prompt| ("PS1".to_owned(), prompt.to_owned())));
         let task = Task {

@@ -396,7 +396,9 @@ impl Laboratory {
     ) -> Result<StandStill> {
         let logs = Logs::new(kept)?;
         // Before it is forked, it is the run that it is forked from.
-        let is_fork = failure.forked_ns.is_some_and(|forked_ns| forked_ns < until_ns);
+        let is_fork = failure
+            .forked_ns
+            .is_some_and(|forked_ns| forked_ns < until_ns);
         let mut run = if is_fork {
             let mut prefix = self.prefix(kept.is_some(), cancelled)?;
             prefix.advance(failure)?;
@@ -406,7 +408,9 @@ impl Laboratory {
         } else {
             let mut cluster = self.made(&logs)?;
             cluster.stop_at_time(Some(until_ns));
-            let ready = cluster.start(cancelled).and_then(|()| cluster.prepare(cancelled));
+            let ready = cluster
+                .start(cancelled)
+                .and_then(|()| cluster.prepare(cancelled));
             if let Err(ClusterError::AtTime) = ready {
                 cluster.stop_at_time(None);
                 return Ok(StandStill {

@@ -15,8 +15,8 @@ use nix::mount::{MsFlags, mount};
 use nix::sys::reboot::{RebootMode, reboot};
 use pace_rules::disk::{Disk as Keeping, Relaxation};
 use simulation::{
-    BITS_PER_SECOND, Chance, Chaos, Clock, Disk, DiskTimes, EPOCH_NS, End, Error, Happening, Link, MachineSpec, Point,
-    Settings, Simulation,
+    BITS_PER_SECOND, Chance, Chaos, Clock, Disk, DiskTimes, EPOCH_NS, End, Error, Happening, Link,
+    MachineSpec, Point, Settings, Simulation,
 };
 use tempfile::TempDir;
 

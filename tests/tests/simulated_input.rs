@@ -67,9 +67,18 @@ fn a_kernel_that_lacks_something_is_refused_by_what_it_lacks() {
         path.to_str().expect("text").to_owned()
     };
     let cases = [
-        ("seed=", "has no virtual time (CONFIG_UML_TIME_TRAVEL_SUPPORT): build one that has"),
-        ("time-travel", "has no seed for its random numbers (scripts/uml/3-seed.patch)"),
-        ("time-travel seed=", "was built without CONFIG_VIRTIO_UML, CONFIG_VIRTIO_NET"),
+        (
+            "seed=",
+            "has no virtual time (CONFIG_UML_TIME_TRAVEL_SUPPORT): build one that has",
+        ),
+        (
+            "time-travel",
+            "has no seed for its random numbers (scripts/uml/3-seed.patch)",
+        ),
+        (
+            "time-travel seed=",
+            "was built without CONFIG_VIRTIO_UML, CONFIG_VIRTIO_NET",
+        ),
     ];
     for (help, expected) in cases {
         refused(&run(&place, &kernel(help), &[]), expected);

@@ -175,6 +175,7 @@ impl Hosts {
             simulation: self.simulation.fork(logs.to_owned())?,
             logs: logs.to_owned(),
             next_id: self.next_id,
+            stop_ns: self.stop_ns,
         })
     }
 

@@ -38,7 +38,8 @@ impl Machine {
         let mut other = Self {
             name: self.name.clone(),
             memory_mib: self.memory_mib,
-            clock_offset_ns: self.clock_offset_ns,
+            room: self.room.clone(),
+            clock: self.clock,
             chaos: self.chaos,
             init: self.init.clone(),
             calendar,
